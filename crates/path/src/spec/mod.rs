@@ -1,0 +1,159 @@
+//! What a path is made of, as its file says it. The running model is built from these by [`crate::network`].
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use longhaul_units::{BitRate, Bytes, Nanos};
+
+/// A path of two directions between the hosts of two sides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PathSpec {
+    /// Short name, such as `nlr-small`.
+    pub name: String,
+    /// Where its figures come from.
+    pub source: String,
+    /// Hops from client to server, in travelling order, shared by all hosts.
+    pub forward: Vec<HopSpec>,
+    /// Hops from server to client, in travelling order, shared by all hosts.
+    pub backward: Vec<HopSpec>,
+    /// Hosts on the left; empty means one with default access.
+    pub clients: Vec<HostSpec>,
+    /// Hosts on the right; empty means one with default access.
+    pub servers: Vec<HostSpec>,
+}
+
+/// A host and its access hop, which it has once each way.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HostSpec {
+    /// `None`: `client`/`server`, or `client1`, `client2`, … where a side has several.
+    pub name: Option<String>,
+    /// Its link's speed at L1; `None`: see `PathSpec::access`.
+    pub rate: Option<BitRate>,
+    /// Delay between the host and the shared hops, each way.
+    pub delay: Nanos,
+    /// Limit of the access hop's queue.
+    pub queue: QueueLimit,
+    /// The host interface's MTU in bytes; `None`: 1500 or what `--mtu` says.
+    pub mtu: Option<u32>,
+}
+
+/// One hop: what happens to a packet, in the order of the fields.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HopSpec {
+    /// What `set` and the counters call it; `None`: `hop1`, `hop2`, … of its direction.
+    pub name: Option<String>,
+    /// Which packets the hop loses.
+    pub loss: LossSpec,
+    /// When the hop loses everything.
+    pub outages: Vec<Outage>,
+    /// Chance that a packet is followed by a copy of itself.
+    pub duplicate: Probability,
+    /// Chance that one bit of a packet is flipped.
+    pub corrupt: Probability,
+    /// How much waits for the rate.
+    pub queue: QueueLimit,
+    /// Serving rate; `None`: instant.
+    pub rate: Option<BitRate>,
+    /// Which bytes `rate` and a byte queue count.
+    pub layer: Layer,
+    /// Fixed delay, at most 10 s.
+    pub delay: Nanos,
+    /// Variation around `delay`.
+    pub jitter: Option<JitterSpec>,
+    /// Release in batches.
+    pub coalesce: Option<CoalesceSpec>,
+}
+
+/// A chance from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
+pub struct Probability(pub f64);
+
+/// Which bytes of a packet count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Layer {
+    /// The frame, at least 60 bytes, and 24 bytes of preamble, FCS and gap.
+    #[default]
+    L1,
+    /// The frame from destination address to the end of its payload, without FCS.
+    L2,
+}
+
+/// Which packets a hop loses. Packets are counted from 1 as they arrive at the hop.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum LossSpec {
+    /// None.
+    #[default]
+    None,
+    /// Each with this chance, independently.
+    Random(Probability),
+    /// Exactly the n-th, 2n-th, 3n-th, …
+    Every(NonZeroU64),
+    /// A chain of two states (Gilbert 1960, Elliott 1963), stepped once a packet.
+    GilbertElliott {
+        /// Chance to go from good to bad.
+        p: Probability,
+        /// Chance to go from bad to good.
+        r: Probability,
+        /// Chance that a packet survives the bad state.
+        h: Probability,
+        /// Chance that a packet survives the good state.
+        k: Probability,
+    },
+    /// Exactly these, ascending.
+    List(Arc<[u64]>),
+}
+
+/// A span of time in which a hop loses every packet that arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outage {
+    /// When it begins, after the path's start.
+    pub at: Nanos,
+    /// How long it lasts.
+    pub lasting: Nanos,
+    /// From begin to begin of its repetitions; `None`: once.
+    pub every: Option<Nanos>,
+}
+
+/// How much a drop-tail queue holds, besides the packet that is being sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum QueueLimit {
+    /// No limit but the emulator's memory.
+    #[default]
+    Unlimited,
+    /// Bytes, counted at the hop's layer.
+    Bytes(Bytes),
+    /// Wire packets.
+    Packets(u64),
+}
+
+/// Variation of a hop's delay, with mean 0.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JitterSpec {
+    /// Its distribution.
+    pub law: Law,
+    /// Its standard deviation.
+    pub stddev: Nanos,
+    /// What becomes of the order of packets.
+    pub order: Order,
+}
+
+/// What jitter does to the order of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Packets leave in the order in which they came.
+    #[default]
+    Fifo,
+    /// Each packet has a delay of its own and may overtake.
+    Free,
+}
+
+/// Release in batches: the first packet of a batch opens it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoalesceSpec {
+    /// The batch leaves this long after it was opened …
+    pub time: Nanos,
+    /// … or as soon as it holds this many packets.
+    pub count: Option<NonZeroU64>,
+}
+
+pub use crate::law::Law;

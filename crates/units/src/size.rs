@@ -1,0 +1,70 @@
+//! Sizes in bytes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::quantity::{self, QuantityError};
+
+/// A number of bytes. Suffixes are binary, as in iperf3: `4M` = `4MiB` = 4,194,304 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Bytes(pub u64);
+
+impl FromStr for Bytes {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        quantity::parse(text, "B, KiB, MiB, GiB (or K, M, G)", "8 EiB", |unit| {
+            let unit = unit.strip_suffix("iB").or_else(|| unit.strip_suffix('B')).unwrap_or(unit);
+            Some(match unit {
+                "" => 1.0,
+                "k" | "K" => 1024.0,
+                "M" | "m" => 1024.0 * 1024.0,
+                "G" | "g" => 1024.0 * 1024.0 * 1024.0,
+                "T" | "t" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+                _ => return None,
+            })
+        })
+        .map(Self)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        let text = match UNITS.iter().find(|(size, _)| self.0 >= *size) {
+            // A size that needs more decimals than one reads stays in bytes, so that the text says what is meant.
+            Some((size, unit)) if (self.0 * 1000).is_multiple_of(*size) || self.0 > 100 * size => {
+                format!("{}{unit}", quantity::trimmed(self.0 as f64 / *size as f64, 3))
+            }
+            _ => format!("{}B", self.0),
+        };
+        f.pad(&text)
+    }
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_binary() {
+        for (text, bytes) in [("4M", 4 << 20), ("64MiB", 64 << 20), ("1500", 1500), ("1500B", 1500), ("2g", 2 << 30)] {
+            assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
+        }
+        assert_eq!(Bytes(64 << 20).to_string(), "64MiB");
+        assert_eq!(Bytes(1500).to_string(), "1500B");
+    }
+}

@@ -1,0 +1,190 @@
+//! Time in nanoseconds.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::quantity::{self, QuantityError};
+
+/// A span of time, or an instant counted from an origin that its owner names, in nanoseconds.
+///
+/// 64 bits reach 584 years. As text: `184.000071ms`, `50us`, `8.45us`, `2s`, `1m`, `1h`; a bare number is seconds,
+/// as iperf3's `-t` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// No time.
+    pub const ZERO: Self = Self(0);
+    /// Later than any other instant.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `micros` microseconds.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros * 1_000)
+    }
+
+    /// `millis` milliseconds.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis * 1_000_000)
+    }
+
+    /// `secs` seconds.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs * 1_000_000_000)
+    }
+
+    /// The nearest whole number of nanoseconds to `secs`; negative and NaN become zero.
+    pub fn from_secs_f64(secs: f64) -> Self {
+        Self((secs * 1e9).round() as u64)
+    }
+
+    /// This time in seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// `self - earlier`, zero where `earlier` is later.
+    pub const fn saturating_sub(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// `self + span`, at most [`Nanos::MAX`].
+    pub const fn saturating_add(self, span: Self) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl SubAssign for Nanos {
+    fn sub_assign(&mut self, other: Self) {
+        self.0 -= other.0;
+    }
+}
+
+impl Sum for Nanos {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::ZERO, Add::add)
+    }
+}
+
+impl From<std::time::Duration> for Nanos {
+    fn from(duration: std::time::Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Nanos> for std::time::Duration {
+    fn from(nanos: Nanos) -> Self {
+        Self::from_nanos(nanos.0)
+    }
+}
+
+impl FromStr for Nanos {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        quantity::parse(text, "ns, us, ms, s, m, h", "292 years", |unit| {
+            Some(match unit {
+                "ns" => 1.0,
+                "us" | "µs" | "μs" => 1e3,
+                "ms" => 1e6,
+                "s" | "" => 1e9,
+                "m" | "min" => 60e9,
+                "h" => 3600e9,
+                _ => return None,
+            })
+        })
+        .map(Self)
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0;
+        let text = match ns {
+            0..1_000 => format!("{ns}ns"),
+            1_000..1_000_000 => format!("{}us", quantity::trimmed(ns as f64 / 1e3, 3)),
+            1_000_000..1_000_000_000 => format!("{}ms", quantity::trimmed(ns as f64 / 1e6, 6)),
+            _ => format!("{}s", quantity::trimmed(ns as f64 / 1e9, 9)),
+        };
+        f.pad(&text)
+    }
+}
+
+impl Serialize for Nanos {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Nanos {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_what_people_type() {
+        for (text, ns) in [
+            ("184.000071ms", 184_000_071),
+            ("8.45us", 8_450),
+            ("8.45 µs", 8_450),
+            ("2", 2_000_000_000),
+            ("1e-3s", 1_000_000),
+            ("20m", 1_200_000_000_000),
+            ("0ns", 0),
+        ] {
+            assert_eq!(text.parse(), Ok(Nanos(ns)), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_time() {
+        for text in ["", "ms", "-1ms", "nan", "inf s", "1 fortnight", "1e300s", "1..2s", "e9"] {
+            assert!(text.parse::<Nanos>().is_err(), "{text}");
+        }
+        assert_eq!(
+            "3 days".parse::<Nanos>().unwrap_err().to_string(),
+            "`3 days`: unknown unit `days`, use one of ns, us, ms, s, m, h"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn text_form_reads_back(ns in 0u64..1_000_000_000_000_000) {
+            prop_assert_eq!(Nanos(ns).to_string().parse::<Nanos>(), Ok(Nanos(ns)));
+        }
+
+        #[test]
+        fn no_text_panics(text in "\\PC{0,12}") {
+            let _ = text.parse::<Nanos>();
+        }
+    }
+}
