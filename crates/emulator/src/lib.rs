@@ -1,1 +1,22 @@
-//! Placeholder.
+//! The path model in real time, between packet sockets.
+//!
+//! [`longhaul_path::network::Network`] decides the fate and the time of every packet; here are the frames themselves,
+//! the sockets they come from and go to, and the clock.
+
+mod engine;
+mod payload;
+mod port;
+mod running;
+mod sizing;
+mod status;
+mod switch;
+mod waker;
+
+pub use engine::{Attachment, Command, Engine, EngineError, EngineOptions};
+pub use port::PortError;
+pub use running::{Running, RunningError, Schedule};
+pub use sizing::payload_bytes;
+pub use status::{
+    DEFAULT_LATENESS_BOUND, HopStatus, MemoryStatus, OwnFault, PortStatus, Status, Warning,
+};
+pub use waker::{WakeSource, Waker, waker};

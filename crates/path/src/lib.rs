@@ -3,4 +3,6 @@
 //! Pure: no clock, no sockets, no threads. The emulator runs it in real time, tests and simulations in virtual time.
 
 pub mod law;
+pub mod network;
+pub mod preset;
 pub mod spec;

@@ -1,7 +1,7 @@
 //! A histogram of times in bounded memory, for quantiles of long runs.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
@@ -11,7 +11,7 @@ use crate::Nanos;
 pub struct TimeHistogram(Histogram<u64>);
 
 /// The quantiles of a [`TimeHistogram`], in nanoseconds; all zero where nothing was recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Quantiles {
     /// How many times were recorded.
     pub count: u64,

@@ -6,6 +6,7 @@ mod histogram;
 mod quantity;
 mod rate;
 mod size;
+pub mod statistics;
 mod time;
 
 pub use histogram::{Quantiles, TimeHistogram};

@@ -1,12 +1,50 @@
-//! What a path is made of, as its file says it. The running model is built from these by [`crate::network`].
+//! What a path is made of, as its file says it. The running model is built from these by `crate::network`.
+//!
+//! [`PathSpec::parse`] reads a path file ([`mod@file`] says what stands in one), [`PathSpec::to_toml`] writes one, and a
+//! [`Change`] alters one key of a path that may be running.
+
+pub mod change;
+mod derived;
+mod error;
+pub mod file;
+mod load;
+mod validate;
+pub mod value;
+mod write;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use longhaul_units::{BitRate, Bytes, Nanos};
 
+pub use change::{Change, ChangeError, HopRef};
+pub use error::SpecError;
+pub(crate) use error::shown;
+pub use file::ReadFile;
+pub use load::no_files;
+pub use validate::{DELAY_MAX, HOPS_MAX, HOSTS_MAX};
+pub use value::{Key, Setting};
+
+/// One of the two ways along a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// Client to server.
+    Forward,
+    /// Server to client.
+    Backward,
+}
+
+/// One of the two ends of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Side {
+    /// Left.
+    Client,
+    /// Right.
+    Server,
+}
+
 /// A path of two directions between the hosts of two sides.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct PathSpec {
     /// Short name, such as `nlr-small`.
     pub name: String,
@@ -27,7 +65,7 @@ pub struct PathSpec {
 pub struct HostSpec {
     /// `None`: `client`/`server`, or `client1`, `client2`, … where a side has several.
     pub name: Option<String>,
-    /// Its link's speed at L1; `None`: see `PathSpec::access`.
+    /// Its link's speed at L1; `None`: see [`PathSpec::access_rate`].
     pub rate: Option<BitRate>,
     /// Delay between the host and the shared hops, each way.
     pub delay: Nanos,

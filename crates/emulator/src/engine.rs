@@ -1,0 +1,409 @@
+//! The loop that keeps a path in step with the clock.
+//!
+//! Arrivals carry the kernel's stamps, so a packet that waited to be read is not late for that: what counts is that it
+//! leaves on time. A round takes in what has arrived, moves the model to now, and sends what is due; then the thread
+//! sleeps until the model's next deadline, or until something arrives.
+
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+
+use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset, thread_cpu_time};
+use longhaul_kernel::memory::MemoryError;
+use longhaul_kernel::wait::{Interest, Poller, sleep_until};
+use longhaul_path::network::{HopPlace, Network, Options, PortId, Release};
+use longhaul_path::spec::{Direction, PathSpec, Side};
+use longhaul_units::{Bytes, Nanos, TimeHistogram};
+
+use crate::payload::Store;
+use crate::port::{Port, PortError, Reception};
+use crate::sizing::payload_bytes;
+use crate::status::{HopStatus, MemoryStatus, Status};
+use crate::switch::Switch;
+use crate::waker::WakeSource;
+
+/// Frames taken from one port before the others get their turn.
+const RECEIVE_BUDGET: usize = 64;
+/// Runs sent before arrivals are looked for again, lest the receive buffers overflow.
+const SEND_BUDGET: usize = 64;
+/// A deadline this near is waited for without sleeping: falling asleep and waking up takes about as long.
+const SPIN: Nanos = Nanos::from_micros(5);
+/// While frames come in numbers the thread sleeps for a while without listening for more, where the path's delay allows
+/// it: to be woken by every frame would cost the senders more than the reading costs us.
+const LAZY_MOST: Nanos = Nanos::from_micros(200);
+/// Frames in one round from which on traffic counts as dense.
+const DENSE_FRAMES: usize = 4;
+/// How often an interface that went away is looked for.
+const REOPEN_INTERVAL: Nanos = Nanos::from_millis(100);
+/// The key of the waker among the ports' at the poller.
+const WAKER_KEY: u64 = u64::MAX;
+
+/// How to run an emulator.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// For the model.
+    pub network: Options,
+    /// Payload memory for both sides at most; `None`: what the machine has available.
+    pub memory_bound: Option<Bytes>,
+    /// Never sleep.
+    pub spin: bool,
+}
+
+/// An interface and the host behind it.
+#[derive(Debug, Clone)]
+pub struct Attachment {
+    /// Its name in the network namespace of the calling thread.
+    pub interface: String,
+    /// What the host is called.
+    pub host: String,
+}
+
+/// Why an emulator cannot start, or not change as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// An interface.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// Not as many interfaces as the path has hosts.
+    #[error("the path has {hosts} hosts, {interfaces} interfaces are given")]
+    Hosts {
+        /// Hosts of the path.
+        hosts: usize,
+        /// Interfaces.
+        interfaces: usize,
+    },
+    /// `--memory` is too small.
+    #[error(
+        "the path needs {needed} of payload memory (rate × delay and queues, both directions), --memory allows {bound}"
+    )]
+    MemoryBound {
+        /// What it takes.
+        needed: Bytes,
+        /// What is allowed.
+        bound: Bytes,
+    },
+    /// The machine has too little.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A change to another number of hosts or hops.
+    #[error("a running path keeps its hosts and hops; take it down and up again to change them")]
+    Layout,
+    /// The kernel lacks something.
+    #[error("cannot wait for packets: {0}")]
+    Poll(#[from] std::io::Error),
+}
+
+/// What a running emulator can be asked.
+#[derive(Debug)]
+pub enum Command {
+    /// How it does.
+    Status(Sender<Box<Status>>),
+    /// To become what this path says, losing nothing in flight.
+    Update(Box<PathSpec>, Sender<Result<(), EngineError>>),
+    /// To end, with a last status.
+    Stop(Sender<Box<Status>>),
+}
+
+/// A path between interfaces, in real time. It stays in the thread that made it.
+#[derive(Debug)]
+pub struct Engine {
+    path: PathSpec,
+    options: EngineOptions,
+    network: Network,
+    ports: Vec<Port>,
+    sides: Vec<Side>,
+    switch: Switch,
+    /// Payload from the clients and from the servers.
+    stores: [Store; 2],
+    poller: Poller,
+    started: Nanos,
+    /// Until the first moment at which what arrives now can be due.
+    shortest_transit: Nanos,
+    lateness: TimeHistogram,
+    reopen_at: Nanos,
+    sleeps: u64,
+    rounds: u64,
+}
+
+impl Engine {
+    /// An emulator of `path` between `attachments`: its clients', then its servers' interfaces.
+    ///
+    /// # Errors
+    /// Where an interface or the memory is not to be had.
+    pub fn new(path: PathSpec, attachments: &[Attachment], options: EngineOptions) -> Result<Self, EngineError> {
+        let network = Network::new(&path, options.network);
+        if network.ports() != attachments.len() {
+            return Err(EngineError::Hosts { hosts: network.ports(), interfaces: attachments.len() });
+        }
+        let [clients, servers] = required(&path, &options)?;
+        let stores = [Store::new(clients)?, Store::new(servers)?];
+        let ports = attachments
+            .iter()
+            .map(|at| Port::open(&at.interface, &at.host, options.network.segmentation))
+            .collect::<Result<Vec<_>, _>>()?;
+        let poller = Poller::new()?;
+        for (key, port) in (0..).zip(&ports) {
+            if let Some(socket) = port.socket() {
+                poller.add(socket, key, Interest::Readable)?;
+            }
+        }
+        Ok(Self {
+            switch: Switch::new(ports.len() as u16),
+            sides: (0..ports.len() as u16).map(|port| network.side(PortId(port))).collect(),
+            shortest_transit: network.shortest_transit(),
+            path,
+            options,
+            network,
+            ports,
+            stores,
+            poller,
+            started: monotonic(),
+            lateness: TimeHistogram::default(),
+            reopen_at: Nanos::ZERO,
+            sleeps: 0,
+            rounds: 0,
+        })
+    }
+
+    /// Runs until a [`Command::Stop`] comes or `commands` has no sender left. `waker` is rung with each command.
+    ///
+    /// # Errors
+    /// Where the kernel refuses to wait.
+    pub fn run(&mut self, commands: &Receiver<Command>, waker: &WakeSource) -> Result<(), EngineError> {
+        self.poller.add(waker, WAKER_KEY, Interest::Readable)?;
+        loop {
+            self.rounds += 1;
+            if waker.take() {
+                loop {
+                    match commands.try_recv() {
+                        Ok(Command::Status(reply)) => drop(reply.send(Box::new(self.status()))),
+                        Ok(Command::Update(path, reply)) => drop(reply.send(self.update(*path))),
+                        Ok(Command::Stop(reply)) => {
+                            drop(reply.send(Box::new(self.status())));
+                            return Ok(());
+                        }
+                        Err(TryRecvError::Empty) => break,
+                        Err(TryRecvError::Disconnected) => return Ok(()),
+                    }
+                }
+            }
+            let (received, horizon) = self.receive();
+            self.network.advance(horizon);
+            let done = self.send();
+            self.keep_house();
+            if done && received < RECEIVE_BUDGET && !self.options.spin {
+                self.wait(received)?;
+            }
+        }
+    }
+
+    /// Takes in what has arrived. Returns how many frames at most came from one port, and the time up to which all
+    /// arrivals are known, in the model's time.
+    fn receive(&mut self) -> (usize, Nanos) {
+        let offset = realtime_offset();
+        let mut horizon = self.now();
+        let mut most = 0;
+        for (index, port) in (0..).map(PortId).zip(&mut self.ports) {
+            let side = self.sides[usize::from(index.0)];
+            let store = &mut self.stores[side as usize];
+            let mut taken = 0;
+            while taken < RECEIVE_BUDGET {
+                let arrival = match port.receive(store) {
+                    Reception::Empty => break,
+                    Reception::Lost => {
+                        taken += 1;
+                        continue;
+                    }
+                    Reception::Frame(arrival) => arrival,
+                };
+                taken += 1;
+                let at = arrived_at(arrival.stamp, offset, self.started);
+                if taken == RECEIVE_BUDGET {
+                    // More may wait: nothing is known of what came after this one.
+                    horizon = horizon.min(at);
+                }
+                let (stored, frame) = store.frame(arrival.token);
+                match self.switch.destination(frame, index) {
+                    Some(to) => self.network.arrive(at, index, to, stored.segmenter.shape(), arrival.token),
+                    None => store.free(arrival.token),
+                }
+            }
+            most = most.max(taken);
+        }
+        (most, horizon)
+    }
+
+    /// Sends what is due. Says whether that was all.
+    fn send(&mut self) -> bool {
+        for port in 0..self.ports.len() {
+            while let Some(release) = self.ports[port].unblock() {
+                if let Some(release) = self.transmit(release) {
+                    self.ports[port].block_again(release);
+                    break;
+                }
+            }
+        }
+        for _ in 0..SEND_BUDGET {
+            let Some(release) = self.network.release() else {
+                return true;
+            };
+            let late = self.now().saturating_sub(release.due);
+            self.lateness.record(late, 1);
+            let port = usize::from(release.port.0);
+            if self.ports[port].is_blocked() {
+                self.ports[port].block(release);
+            } else if let Some(release) = self.transmit(release) {
+                self.ports[port].block(release);
+            }
+        }
+        false
+    }
+
+    /// Sends `release` and frees its frame with the last of it. Returns it where it has to wait.
+    fn transmit(&mut self, release: Release) -> Option<Release> {
+        let store = &mut self.stores[self.sides[usize::from(release.from.0)] as usize];
+        let waiting = self.ports[usize::from(release.port.0)].send(release, store);
+        if waiting.is_none() && release.last {
+            store.free(release.token);
+        }
+        waiting
+    }
+
+    /// Frees what the path lost, and looks after interfaces that went away.
+    fn keep_house(&mut self) {
+        while let Some((from, token)) = self.network.gone() {
+            self.stores[self.sides[usize::from(from.0)] as usize].free(token);
+        }
+        let now = monotonic();
+        if now < self.reopen_at {
+            return;
+        }
+        self.reopen_at = now + REOPEN_INTERVAL;
+        for (key, port) in (0..).zip(&mut self.ports) {
+            port.check();
+            if !port.status.up
+                && port.reopen()
+                && let Some(socket) = port.socket()
+            {
+                // It can only fail for want of memory; the port is then served in each round, but wakes nobody.
+                let _ = self.poller.add(socket, key, Interest::Readable);
+            }
+        }
+    }
+
+    /// Sleeps until something is to be done. `received` frames came with the last round.
+    fn wait(&mut self, received: usize) -> Result<(), EngineError> {
+        let now = self.now();
+        let deadline = self.network.deadline().unwrap_or(Nanos::MAX);
+        if deadline <= now + SPIN {
+            return Ok(());
+        }
+        self.sleeps += 1;
+        let mut until = deadline;
+        if self.ports.iter().any(|port| port.is_blocked() || !port.status.up) {
+            until = until.min(now + REOPEN_INTERVAL.min(Nanos::from_millis(1)));
+        }
+        let lazy = Nanos(self.shortest_transit.0 / 2).min(LAZY_MOST);
+        if received >= DENSE_FRAMES && lazy > SPIN {
+            sleep_until(until.min(now + lazy) + self.started);
+            return Ok(());
+        }
+        let until = (until != Nanos::MAX).then(|| until + self.started);
+        // Who woke us does not matter: a round looks at everything.
+        drop(self.poller.wait(until)?);
+        Ok(())
+    }
+
+    fn update(&mut self, path: PathSpec) -> Result<(), EngineError> {
+        let same = |a: &PathSpec, b: &PathSpec| {
+            [a.clients.len(), a.servers.len(), a.forward.len(), a.backward.len()]
+                == [b.clients.len(), b.servers.len(), b.forward.len(), b.backward.len()]
+        };
+        if !same(&self.path, &path) {
+            return Err(EngineError::Layout);
+        }
+        for (store, bytes) in self.stores.iter_mut().zip(required(&path, &self.options)?) {
+            store.grow(bytes)?;
+        }
+        self.network.update(&path);
+        self.shortest_transit = self.network.shortest_transit();
+        self.path = path;
+        Ok(())
+    }
+
+    /// How the emulator does.
+    pub fn status(&self) -> Status {
+        let ports: Vec<_> = self.ports.iter().map(Port::status).collect();
+        let mut own_fault = crate::status::OwnFault::default();
+        for port in &ports {
+            own_fault.receive_overflow_frames += port.own_fault.receive_overflow_frames;
+            own_fault.memory_full_frames += port.own_fault.memory_full_frames;
+            own_fault.oversized_frames += port.own_fault.oversized_frames;
+            own_fault.send_error_packets += port.own_fault.send_error_packets;
+        }
+        Status {
+            uptime_ns: self.now().0,
+            lateness: self.lateness.quantiles(),
+            own_fault,
+            far_port_full_packets: ports.iter().map(|port| port.far_port_full_packets).sum(),
+            hops: self
+                .network
+                .hops()
+                .zip(self.hop_names())
+                .map(|(hop, name)| HopStatus {
+                    name,
+                    backlog_ns: hop.backlog.0,
+                    held_packets: hop.counters.held_packets(),
+                    counters: *hop.counters,
+                })
+                .collect(),
+            ports,
+            memory: self
+                .stores
+                .iter()
+                .map(|store| MemoryStatus {
+                    capacity_bytes: store.capacity_bytes() as u64,
+                    used_bytes: store.used_bytes() as u64,
+                    peak_bytes: store.peak_bytes() as u64,
+                })
+                .collect(),
+            cpu_ns: thread_cpu_time().0,
+            sleeps: self.sleeps,
+            rounds: self.rounds,
+        }
+    }
+
+    /// Names of the hops in the order of [`Network::hops`], such as `client.up` and `forward.hop1`.
+    fn hop_names(&self) -> Vec<String> {
+        let host = |port: PortId| &self.ports[usize::from(port.0)].status.host;
+        let [forward, backward] = Direction::BOTH.map(|direction| self.path.hop_names(direction));
+        let name = |place: HopPlace| match place {
+            HopPlace::Up(port) => format!("{}.up", host(port)),
+            HopPlace::Down(port) => format!("{}.down", host(port)),
+            HopPlace::Forward(i) => format!("forward.{}", forward[i]),
+            HopPlace::Backward(i) => format!("backward.{}", backward[i]),
+        };
+        self.network.hops().map(|hop| name(hop.place)).collect()
+    }
+
+    /// The model's time.
+    fn now(&self) -> Nanos {
+        monotonic() - self.started
+    }
+}
+
+/// Payload memory for frames from clients and from servers.
+fn required(path: &PathSpec, options: &EngineOptions) -> Result<[usize; 2], EngineError> {
+    let bytes = [Side::Client, Side::Server].map(|side| payload_bytes(path, side));
+    let needed = Bytes(bytes[0].saturating_add(bytes[1]));
+    if let Some(bound) = options.memory_bound
+        && needed > bound
+    {
+        return Err(EngineError::MemoryBound { needed, bound });
+    }
+    Ok(bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)))
+}
+
+/// When a frame arrived, in the model's time: never in the future, whatever the wall clock was set to meanwhile.
+fn arrived_at(stamp: Option<Nanos>, offset: RealtimeOffset, started: Nanos) -> Nanos {
+    let now = monotonic();
+    stamp.map_or(now, |stamp| offset.monotonic_of(stamp)).min(now).saturating_sub(started)
+}

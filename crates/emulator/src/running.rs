@@ -1,0 +1,162 @@
+//! An emulator in a thread of its own.
+
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
+use longhaul_kernel::schedule::{self, CpuDmaLatency, ScheduleError};
+use longhaul_path::spec::PathSpec;
+
+use crate::engine::{Attachment, Command, Engine, EngineError, EngineOptions};
+use crate::status::Status;
+use crate::waker::{Waker, waker};
+
+/// A thread that does not answer for so long is stuck.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where and how the emulating thread runs.
+#[derive(Debug, Clone, Default)]
+pub struct Schedule {
+    /// CPUs it may run on; empty: any.
+    pub cpus: Vec<usize>,
+    /// `SCHED_FIFO` priority, 1 to 99; `None`: an ordinary thread.
+    pub realtime: Option<u8>,
+}
+
+/// Why an emulator did not start, or does not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum RunningError {
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Its CPUs or its priority.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// Its namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// There is no thread to be had.
+    #[error("cannot start the emulating thread: {0}")]
+    Thread(std::io::Error),
+    /// It ended by itself.
+    #[error("the emulating thread has ended or is stuck")]
+    Gone,
+}
+
+/// A running emulator. Dropping it stops it.
+#[derive(Debug)]
+pub struct Running {
+    commands: Sender<Command>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Starts to emulate `path` between `attachments`, which are interfaces of `namespace` (`None`: the caller's), and
+    /// returns once packets pass.
+    ///
+    /// # Errors
+    /// Any [`RunningError`] but `Gone`.
+    pub fn start(
+        path: PathSpec,
+        attachments: Vec<Attachment>,
+        options: EngineOptions,
+        schedule: Schedule,
+        namespace: Option<&NetNamespace>,
+    ) -> Result<Self, RunningError> {
+        let (commands, orders) = channel();
+        let (ready, started) = channel();
+        let (waker, source) = waker().map_err(RunningError::Thread)?;
+        // The thread keeps its own hold on the namespace: the caller's may be gone before it.
+        let namespace = namespace.map(NetNamespace::try_clone).transpose().map_err(RunningError::Thread)?;
+        let thread = Builder::new()
+            .name("emulator".into())
+            .spawn(move || {
+                let made = prepare(&schedule, namespace.as_ref())
+                    .and_then(|()| Ok(Engine::new(path, &attachments, options)?));
+                // Held while the thread runs: a CPU in deep sleep wakes up tens of microseconds late. Not every
+                // machine has it, and not everyone may.
+                let _awake = CpuDmaLatency::hold(0);
+                match made {
+                    Err(error) => drop(ready.send(Err(error))),
+                    Ok(mut engine) => {
+                        if ready.send(Ok(())).is_ok() {
+                            // An end by error shows as `Gone` to whoever asks next.
+                            let _ = engine.run(&orders, &source);
+                        }
+                    }
+                }
+            })
+            .map_err(RunningError::Thread)?;
+        started.recv().map_err(|_| RunningError::Gone)??;
+        Ok(Self { commands, waker, thread: Some(thread) })
+    }
+
+    /// How it does.
+    ///
+    /// # Errors
+    /// [`RunningError::Gone`].
+    pub fn status(&self) -> Result<Status, RunningError> {
+        self.ask(Command::Status).map(|status| *status)
+    }
+
+    /// Makes it emulate `path` from now on; nothing in flight is lost.
+    ///
+    /// # Errors
+    /// As [`EngineError`] says for a change, and [`RunningError::Gone`].
+    pub fn update(&self, path: PathSpec) -> Result<(), RunningError> {
+        Ok(self.ask(|reply| Command::Update(Box::new(path), reply))??)
+    }
+
+    /// Stops it. Packets in flight are lost.
+    ///
+    /// # Errors
+    /// [`RunningError::Gone`].
+    pub fn stop(mut self) -> Result<Status, RunningError> {
+        let status = self.ask(Command::Stop).map(|status| *status);
+        self.join();
+        status
+    }
+
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, RunningError> {
+        let (reply, answer) = channel();
+        self.commands.send(command(reply)).map_err(|_| RunningError::Gone)?;
+        self.waker.wake();
+        answer.recv_timeout(PATIENCE).map_err(|_| RunningError::Gone)
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            let (reply, _) = channel();
+            if self.commands.send(Command::Stop(reply)).is_ok() {
+                self.waker.wake();
+            }
+            self.join();
+        }
+    }
+}
+
+fn prepare(schedule: &Schedule, namespace: Option<&NetNamespace>) -> Result<(), RunningError> {
+    if let Some(namespace) = namespace {
+        namespace.enter_for_good()?;
+    }
+    if !schedule.cpus.is_empty() {
+        schedule::pin_to(&schedule.cpus)?;
+    }
+    if let Some(priority) = schedule.realtime {
+        schedule::set_fifo(priority)?;
+    }
+    // A thread of the real-time class has none anyway.
+    schedule::set_least_timer_slack()?;
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! What an emulator says of itself: what passed, what was dropped on purpose and where, and how faithful it was.
+
+use std::collections::BTreeMap;
+
+use longhaul_path::network::{Count, HopCounters};
+use longhaul_units::{Nanos, Quantiles};
+use serde::{Deserialize, Serialize};
+
+/// Release lateness (p99) beyond which a run is not to be trusted, unless told otherwise.
+pub const DEFAULT_LATENESS_BOUND: Nanos = Nanos::from_micros(500);
+
+/// An emulator at one instant. Counts are of wire packets and since its start.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Status {
+    /// Time since the start.
+    pub uptime_ns: u64,
+    /// From the time when a run of packets was due until it was handed to the kernel, over all runs.
+    pub lateness: Quantiles,
+    /// What the emulator lost through its own fault.
+    pub own_fault: OwnFault,
+    /// Dropped by receivers whose ring was full: not the emulator's doing, and not the path's.
+    pub far_port_full_packets: u64,
+    /// Ports: clients, then servers.
+    pub ports: Vec<PortStatus>,
+    /// Hops of the path.
+    pub hops: Vec<HopStatus>,
+    /// Payload memory of each side.
+    pub memory: Vec<MemoryStatus>,
+    /// CPU time of the emulating thread.
+    pub cpu_ns: u64,
+    /// How often the thread slept, and how often it looked without sleeping.
+    pub sleeps: u64,
+    /// Rounds of its loop.
+    pub rounds: u64,
+}
+
+/// Packets lost by the emulator and not by the path it emulates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OwnFault {
+    /// The kernel's receive buffer was full, so these were never seen (frames; a super-packet is one).
+    pub receive_overflow_frames: u64,
+    /// The payload memory was full (frames).
+    pub memory_full_frames: u64,
+    /// The frame was longer than the emulator takes (frames).
+    pub oversized_frames: u64,
+    /// The kernel refused to send (wire packets).
+    pub send_error_packets: u64,
+}
+
+impl OwnFault {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.receive_overflow_frames + self.memory_full_frames + self.oversized_frames + self.send_error_packets
+    }
+}
+
+/// One port.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PortStatus {
+    /// Its interface.
+    pub interface: String,
+    /// The host behind it.
+    pub host: String,
+    /// Whether the interface is there and up.
+    pub up: bool,
+    /// Received from the host.
+    pub received: Count,
+    /// Frames among them.
+    pub received_frames: u64,
+    /// Sent to the host.
+    pub sent: Count,
+    /// Frames among them.
+    pub sent_frames: u64,
+    /// Dropped as the host's ring was full.
+    pub far_port_full_packets: u64,
+    /// Could not be sent as the interface was down or gone.
+    pub port_down_packets: u64,
+    /// Larger than the interface's MTU.
+    pub too_large_packets: u64,
+    /// This port's share of the emulator's own faults.
+    pub own_fault: OwnFault,
+    /// Frames that could not be cut into wire packets and passed whole, or could not be passed, by protocol.
+    pub not_segmented_frames: BTreeMap<String, u64>,
+}
+
+/// One hop.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HopStatus {
+    /// Its name, such as `forward.hop1` or `client.up`.
+    pub name: String,
+    /// How long a packet that arrives now would wait in its queue.
+    pub backlog_ns: u64,
+    /// Packets in it.
+    pub held_packets: u64,
+    /// What it did.
+    #[serde(flatten)]
+    pub counters: HopCounters,
+}
+
+/// Payload memory of one side.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// What there is.
+    pub capacity_bytes: u64,
+    /// What frames take now.
+    pub used_bytes: u64,
+    /// The most they ever took.
+    pub peak_bytes: u64,
+}
+
+/// A doubt about a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// For programs.
+    pub code: String,
+    /// What is the matter.
+    pub message: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl Status {
+    /// What speaks against trusting the run. `lateness_bound` is for the 99th percentile.
+    pub fn warnings(&self, lateness_bound: Nanos) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let mut warn = |code: &str, message: String, remedy: &str| {
+            warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+        };
+        if self.lateness.p99_ns > lateness_bound.0 {
+            warn(
+                "emulator_late",
+                format!(
+                    "one run of packets in a hundred left {} or more late; the bound is {lateness_bound}",
+                    Nanos(self.lateness.p99_ns)
+                ),
+                "give the emulator a CPU of its own (--cpu, --spin, --realtime), or less traffic",
+            );
+        }
+        let own = self.own_fault;
+        if own.receive_overflow_frames > 0 {
+            warn(
+                "emulator_overrun",
+                format!("{} frames came faster than the emulator took them", own.receive_overflow_frames),
+                "give the emulator a CPU of its own (--cpu), or less traffic",
+            );
+        }
+        if own.memory_full_frames > 0 {
+            warn(
+                "emulator_memory_full",
+                format!("{} frames found the payload memory full", own.memory_full_frames),
+                "give the path a queue limit, or more memory (--memory)",
+            );
+        }
+        if own.send_error_packets + own.oversized_frames > 0 {
+            warn(
+                "emulator_not_passed",
+                format!(
+                    "{} packets were refused on sending, {} frames were too long to take",
+                    own.send_error_packets, own.oversized_frames
+                ),
+                "see not_segmented_frames of the ports, and make the MTUs of the path's interfaces equal",
+            );
+        }
+        for port in self.ports.iter().filter(|port| !port.up) {
+            warn(
+                "port_down",
+                format!("interface {} of {} is down or gone", port.interface, port.host),
+                "set it up again; the emulator takes it back by itself",
+            );
+        }
+        warnings
+    }
+}

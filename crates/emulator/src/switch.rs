@@ -1,0 +1,68 @@
+//! Which port a frame goes to: a learning bridge whose two halves are the two sides of the path.
+
+use std::collections::HashMap;
+
+use longhaul_path::network::{Destination, PortId};
+
+/// Addresses kept at most. A host that invents more is served by flooding.
+const ADDRESSES_MOST: usize = 4096;
+
+/// The ports behind which MAC addresses were seen.
+#[derive(Debug, Default)]
+pub(crate) struct Switch {
+    ports: u16,
+    seen: HashMap<[u8; 6], PortId>,
+}
+
+impl Switch {
+    pub(crate) fn new(ports: u16) -> Self {
+        Self { ports, seen: HashMap::new() }
+    }
+
+    /// Where the frame `head` from port `from` goes; `None` where it stays on its own port's side of a wire, as its
+    /// receiver sits behind the port it came from.
+    pub(crate) fn destination(&mut self, head: &[u8], from: PortId) -> Option<Destination> {
+        if self.ports == 2 {
+            return Some(Destination::Port(PortId(1 - from.0)));
+        }
+        let (to, source) = addresses(head)?;
+        // The group bit: no host sends from such an address (IEEE 802.3 §3.2.3).
+        if source[0] & 1 == 0 && (self.seen.len() < ADDRESSES_MOST || self.seen.contains_key(&source)) {
+            self.seen.insert(source, from);
+        }
+        match self.seen.get(&to) {
+            Some(&port) if port == from => None,
+            Some(&port) => Some(Destination::Port(port)),
+            None => Some(Destination::All),
+        }
+    }
+}
+
+fn addresses(head: &[u8]) -> Option<([u8; 6], [u8; 6])> {
+    Some((head.get(..6)?.try_into().ok()?, head.get(6..12)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(to: u8, from: u8) -> [u8; 14] {
+        [2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 8, 0]
+    }
+
+    #[test]
+    fn learns_where_hosts_are() {
+        let mut switch = Switch::new(3);
+        assert_eq!(switch.destination(&frame(9, 1), PortId(0)), Some(Destination::All));
+        assert_eq!(switch.destination(&frame(1, 9), PortId(2)), Some(Destination::Port(PortId(0))));
+        assert_eq!(switch.destination(&frame(9, 1), PortId(0)), Some(Destination::Port(PortId(2))));
+        assert_eq!(switch.destination(&frame(1, 7), PortId(0)), None, "both behind port 0");
+        assert_eq!(switch.destination(&[0; 11], PortId(0)), None, "shorter than its addresses");
+        for i in 0..100_000_u32 {
+            let [_, a, b, c] = i.to_be_bytes();
+            switch.destination(&[2, 0, 0, 0, 0, 9, 2, 1, 0, a, b, c, 8, 0], PortId(1));
+        }
+        assert!(switch.seen.len() <= ADDRESSES_MOST);
+        assert_eq!(switch.destination(&frame(9, 1), PortId(1)), Some(Destination::Port(PortId(2))), "moved and known");
+    }
+}

@@ -1,0 +1,214 @@
+//! Network namespaces: hosts of their own on one machine.
+//!
+//! A namespace lives as long as somebody holds it: a process in it, a descriptor, a socket. Nothing is mounted below
+//! `/run/netns`, so a killed program leaves none behind. Source: network_namespaces(7), setns(2), unshare(2).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
+/// The calling thread's own network namespace.
+const OWN: &str = "/proc/thread-self/ns/net";
+
+/// Why a network namespace could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum NamespaceError {
+    /// The caller may not.
+    #[error(
+        "may not {action} a network namespace: it takes CAP_SYS_ADMIN; run as root, or in a user namespace of your own \
+         (unshare --user --map-root-user)"
+    )]
+    Denied {
+        /// `make` or `enter`.
+        action: &'static str,
+    },
+    /// There is none at that path.
+    #[error("cannot open the network namespace {path}: {source}; is its process gone, is /proc mounted?")]
+    Open {
+        /// Where it was sought.
+        path: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Something else.
+    #[error("cannot {action} a network namespace: {source}{}", limit_remedy(source))]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// `ENOSPC` means one thing only here.
+fn limit_remedy(source: &io::Error) -> &'static str {
+    if source.raw_os_error() == Some(libc::ENOSPC) { " (raise sysctl user.max_net_namespaces)" } else { "" }
+}
+
+/// A network namespace, held.
+#[derive(Debug)]
+pub struct NetNamespace {
+    fd: OwnedFd,
+}
+
+/// Names a namespace as long as it lives: device and inode of its `/proc/PID/ns/net`. Inodes are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NamespaceId {
+    /// The device number of nsfs.
+    pub device: u64,
+    /// The number in `net:[…]`.
+    pub inode: u64,
+}
+
+impl NetNamespace {
+    /// The one that the calling thread is in.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Open`].
+    pub fn current() -> Result<Self, NamespaceError> {
+        Self::open(OWN)
+    }
+
+    /// Makes an empty one: a loopback link that is down, nothing else. The calling thread stays where it is.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Denied`], [`NamespaceError::Io`].
+    pub fn create() -> Result<Self, NamespaceError> {
+        in_thread(|| {
+            // SAFETY: it moves only this thread's network namespace; descriptors stay shared.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|source| denied_or_io("make", source.into()))?;
+            Self::current()
+        })
+        .map_err(|source| NamespaceError::Io { action: "make a thread for", source })?
+    }
+
+    /// The one at `path`: `/proc/PID/ns/net`, `/run/netns/NAME`.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, NamespaceError> {
+        let path = path.as_ref();
+        match File::open(path) {
+            Ok(file) => Ok(Self { fd: file.into() }),
+            Err(source) => Err(NamespaceError::Open { path: path.display().to_string(), source }),
+        }
+    }
+
+    /// The one that process `pid` is in.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Open`].
+    pub fn of_process(pid: u32) -> Result<Self, NamespaceError> {
+        Self::open(format!("/proc/{pid}/ns/net"))
+    }
+
+    /// Another hold on the same namespace.
+    ///
+    /// # Errors
+    /// Where the process has no descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()? })
+    }
+
+    /// Runs `work` in a thread of its own that is in this namespace, and waits for it. Sockets opened there stay there.
+    ///
+    /// The caller's thread never moves, so nothing can leave it in the wrong namespace. A panic in `work` goes on here.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Denied`], [`NamespaceError::Io`]; `work` did not run.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
+        in_thread(|| {
+            self.enter_for_good()?;
+            Ok(work())
+        })
+        .map_err(|source| NamespaceError::Io { action: "make a thread for", source })?
+    }
+
+    /// Moves the calling thread into this namespace. For a thread that stays there, or before exec.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Denied`], [`NamespaceError::Io`].
+    pub fn enter_for_good(&self) -> Result<(), NamespaceError> {
+        move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|source| denied_or_io("enter", source.into()))
+    }
+
+    /// A number that no other namespace has had since boot; 0 where the kernel (before 5.14) does not tell.
+    ///
+    /// # Errors
+    /// As [`NetNamespace::enter`].
+    pub fn cookie(&self) -> Result<u64, NamespaceError> {
+        self.enter(|| {
+            let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::DGRAM, None)
+                .map_err(|source| NamespaceError::Io { action: "open a socket in", source: source.into() })?;
+            Ok(socket_namespace_cookie(socket.as_fd()).unwrap_or(0))
+        })?
+    }
+
+    /// Its device and inode.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn id(&self) -> Result<NamespaceId, NamespaceError> {
+        let stat = rustix::fs::fstat(&self.fd)
+            .map_err(|source| NamespaceError::Io { action: "stat", source: source.into() })?;
+        Ok(NamespaceId { device: stat.st_dev, inode: stat.st_ino })
+    }
+
+    /// The inode number, as in `net:[…]`.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn inode(&self) -> Result<u64, NamespaceError> {
+        Ok(self.id()?.inode)
+    }
+}
+
+impl AsFd for NetNamespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The id of the network namespace that process `pid` is in; `None` where it is gone, a zombie, or not ours to look at.
+pub(crate) fn id_of_process(pid: u32) -> Option<NamespaceId> {
+    let metadata = std::fs::metadata(format!("/proc/{pid}/ns/net")).ok()?;
+    Some(NamespaceId { device: metadata.dev(), inode: metadata.ino() })
+}
+
+/// Runs `work` in a thread of its own to its end.
+fn in_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("in-namespace".into()).spawn_scoped(scope, work)?;
+        thread.join().or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn socket_namespace_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut cookie = 0_u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `cookie`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &mut length,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(cookie) }
+}
+
+fn denied_or_io(action: &'static str, source: io::Error) -> NamespaceError {
+    if source.kind() == io::ErrorKind::PermissionDenied {
+        NamespaceError::Denied { action }
+    } else {
+        NamespaceError::Io { action, source }
+    }
+}

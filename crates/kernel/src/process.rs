@@ -1,0 +1,142 @@
+//! Processes: who is in a network namespace, ending them.
+//!
+//! Source: proc(5), pidfd_open(2), pidfd_send_signal(2).
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use longhaul_units::Nanos;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+
+pub use rustix::process::Signal;
+
+use crate::clock::monotonic;
+use crate::namespace::{NamespaceId, id_of_process};
+use crate::wait::readable_until;
+
+/// A process, held so that its number cannot come to mean another.
+#[derive(Debug)]
+pub struct Process {
+    pid: u32,
+    fd: OwnedFd,
+}
+
+impl Process {
+    /// Process `pid`; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where this process has no descriptor left.
+    pub fn open(pid: u32) -> io::Result<Option<Self>> {
+        let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+        match pidfd_open(number, PidfdFlags::empty()) {
+            Ok(fd) => Ok(Some(Self { pid, fd })),
+            Err(Errno::SRCH | Errno::INVAL) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Its command's name (up to 15 bytes); empty where it is gone.
+    pub fn name(&self) -> String {
+        fs::read_to_string(format!("/proc/{}/comm", self.pid)).map_or_else(|_| String::new(), |s| s.trim_end().into())
+    }
+
+    /// Sends `signal`; a process that has ended takes none, which is no error.
+    ///
+    /// # Errors
+    /// Where it belongs to somebody else.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        match pidfd_send_signal(&self.fd, signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until it has ended or `deadline` has passed; returns whether it has ended. A zombie has.
+    ///
+    /// # Errors
+    /// Where the kernel lacks memory.
+    pub fn wait_until_gone(&self, deadline: Nanos) -> io::Result<bool> {
+        loop {
+            let gone = readable_until(&self.fd, Some(deadline))?;
+            if gone || monotonic() >= deadline {
+                return Ok(gone);
+            }
+        }
+    }
+}
+
+impl AsFd for Process {
+    /// Readable when it has ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The processes in network namespace `namespace` (that of their main thread), as far as the caller may look.
+///
+/// # Errors
+/// Where `/proc` is not mounted.
+pub fn in_namespace(namespace: NamespaceId) -> io::Result<Vec<Process>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        if id_of_process(pid) != Some(namespace) {
+            continue;
+        }
+        // Held first, looked at again then: the number may have passed to another process in between.
+        if let Some(process) = Process::open(pid)?
+            && id_of_process(pid) == Some(namespace)
+        {
+            found.push(process);
+        }
+    }
+    Ok(found)
+}
+
+/// Ends `processes`: asks with `SIGTERM`, waits up to `patience` in all, then kills with `SIGKILL` and waits as long again.
+/// Returns those that are still there.
+///
+/// # Errors
+/// Where one belongs to somebody else.
+pub fn end(processes: Vec<Process>, patience: Nanos) -> io::Result<Vec<Process>> {
+    let mut left = processes;
+    for signal in [Signal::TERM, Signal::KILL] {
+        for process in &left {
+            process.signal(signal)?;
+        }
+        let deadline = monotonic().saturating_add(patience);
+        let mut stubborn = Vec::new();
+        for process in left {
+            if !process.wait_until_gone(deadline)? {
+                stubborn.push(process);
+            }
+        }
+        left = stubborn;
+    }
+    Ok(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::NetNamespace;
+    use std::process::Command;
+
+    #[test]
+    fn finds_signals_and_awaits() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let here = NetNamespace::current().unwrap().id().unwrap();
+        let process = in_namespace(here).unwrap().into_iter().find(|process| process.pid() == child.id()).unwrap();
+        assert!(!process.wait_until_gone(monotonic() + Nanos::from_millis(2)).unwrap());
+        assert!(end(vec![process], Nanos::from_secs(10)).unwrap().is_empty());
+        child.wait().unwrap();
+        assert!(Process::open(child.id()).unwrap().is_none());
+    }
+}

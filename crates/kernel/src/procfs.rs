@@ -1,0 +1,76 @@
+//! Small readers of `/proc`: memory that a process uses, softirq counters.
+//!
+//! Source: proc_pid_statm(5); `Documentation/networking/scaling.rst` and `net/core/net-procfs.c` for softnet_stat.
+
+use std::{fs, io};
+
+/// Bytes of the process's memory that are resident in RAM (its own and shared), from `/proc/self/statm`.
+///
+/// # Errors
+/// Where `/proc` is not mounted.
+pub fn resident_bytes() -> io::Result<u64> {
+    let statm = fs::read_to_string("/proc/self/statm")?;
+    resident_pages(&statm)
+        .map(|pages| pages * rustix::param::page_size() as u64)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/self/statm reads `{statm}`")))
+}
+
+/// The second field of statm.
+fn resident_pages(statm: &str) -> Option<u64> {
+    statm.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// One CPU's receive softirq since boot. It counts for the whole machine: network namespaces share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Softnet {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// Packets (super-packets count once) that softirq took off a device or the backlog.
+    pub processed: u32,
+    /// Packets dropped because the backlog (`net.core.netdev_max_backlog`) was full.
+    pub dropped: u32,
+    /// Times that softirq stopped with work left, its budget or time used up.
+    pub time_squeezed: u32,
+}
+
+/// Every online CPU's row of `/proc/net/softnet_stat`. Counters wrap at 2³².
+///
+/// # Errors
+/// Where `/proc` is not mounted.
+pub fn softnet() -> io::Result<Vec<Softnet>> {
+    Ok(parse_softnet(&fs::read_to_string("/proc/thread-self/net/softnet_stat")?))
+}
+
+fn parse_softnet(text: &str) -> Vec<Softnet> {
+    text.lines()
+        .enumerate()
+        .filter_map(|(row, line)| {
+            let fields: Vec<u32> =
+                line.split_ascii_whitespace().filter_map(|field| u32::from_str_radix(field, 16).ok()).collect();
+            let (&processed, &dropped, &time_squeezed) = (fields.first()?, fields.get(1)?, fields.get(2)?);
+            // The 13th field is the CPU's number since Linux 5.14; before, rows are the online CPUs in order.
+            let cpu = fields.get(12).copied().unwrap_or(row as u32);
+            Some(Softnet { cpu, processed, dropped, time_squeezed })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statm_has_resident_pages_second() {
+        assert_eq!(resident_pages("1234 567 89 1 0 2 0\n"), Some(567));
+        assert_eq!(resident_pages(""), None);
+        assert!(resident_bytes().unwrap() > 100_000);
+    }
+
+    #[test]
+    fn softnet_is_hexadecimal() {
+        let rows = "0000000a 00000001 00000002 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 \
+                    00000000 00000005 00000000 00000000\n";
+        assert_eq!(parse_softnet(rows), [Softnet { cpu: 5, processed: 10, dropped: 1, time_squeezed: 2 }]);
+        assert_eq!(parse_softnet("nonsense\n"), []);
+    }
+}

@@ -1,0 +1,190 @@
+//! When and where threads run: CPUs, real-time priority, timer slack, CPU sleep states.
+//!
+//! Source: sched(7), sched_setaffinity(2), prctl(2) `PR_SET_TIMERSLACK`, `Documentation/power/pm_qos_interface.rst`.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::num::NonZeroU64;
+
+use longhaul_units::Nanos;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Why a thread could not be scheduled as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduleError {
+    /// None of the CPUs exists, is online and allowed for this process.
+    #[error("CPUs {cpus:?} cannot be used; allowed here: {allowed:?} (taskset, cpuset, isolcpus)")]
+    NoSuchCpu {
+        /// What was asked for.
+        cpus: Vec<usize>,
+        /// What may be had.
+        allowed: Vec<usize>,
+    },
+    /// Real-time priority is not allowed.
+    #[error(
+        "may not use real-time priority {priority}: run as root, give CAP_SYS_NICE, or raise RLIMIT_RTPRIO (ulimit -r); \
+         in a container also check cpu.rt_runtime_us"
+    )]
+    RealTimeDenied {
+        /// What was asked for.
+        priority: u8,
+    },
+    /// Something else.
+    #[error("{step}: {source}")]
+    Io {
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// The CPUs that the calling thread may run on, in order.
+///
+/// # Errors
+/// On a machine with more than 1,024 CPUs.
+pub fn allowed_cpus() -> Result<Vec<usize>, ScheduleError> {
+    let set = sched_getaffinity(None)
+        .map_err(|source| ScheduleError::Io { step: "sched_getaffinity", source: source.into() })?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// The CPUs that are online, in order.
+///
+/// # Errors
+/// Where `/sys` is not mounted.
+pub fn online_cpus() -> Result<Vec<usize>, ScheduleError> {
+    let path = "/sys/devices/system/cpu/online";
+    let text = fs::read_to_string(path).map_err(|source| ScheduleError::Io { step: path, source })?;
+    Ok(parse_cpu_list(&text))
+}
+
+/// Keeps the calling thread, and those that it starts later, on `cpus`.
+///
+/// # Errors
+/// [`ScheduleError::NoSuchCpu`].
+pub fn pin_to(cpus: &[usize]) -> Result<(), ScheduleError> {
+    let mut set = CpuSet::new();
+    for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
+        set.set(*cpu);
+    }
+    sched_setaffinity(None, &set).map_err(|source| match source {
+        rustix::io::Errno::INVAL => {
+            ScheduleError::NoSuchCpu { cpus: cpus.into(), allowed: allowed_cpus().unwrap_or_default() }
+        }
+        _ => ScheduleError::Io { step: "sched_setaffinity", source: source.into() },
+    })
+}
+
+/// Gives the calling thread the real-time policy `SCHED_FIFO` with `priority` 1 (low) to 99: it runs before all normal
+/// threads until it sleeps. Processes that it starts are normal again.
+///
+/// # Errors
+/// [`ScheduleError::RealTimeDenied`].
+pub fn set_fifo(priority: u8) -> Result<(), ScheduleError> {
+    let parameters = libc::sched_param { sched_priority: priority.into() };
+    // SAFETY: the parameters live through the call; 0 is the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) };
+    if result == 0 {
+        return Ok(());
+    }
+    let source = io::Error::last_os_error();
+    Err(match source.raw_os_error() {
+        Some(libc::EPERM) => ScheduleError::RealTimeDenied { priority },
+        _ => ScheduleError::Io { step: "sched_setscheduler SCHED_FIFO", source },
+    })
+}
+
+/// Has the calling thread woken as exactly as the kernel can: 1 ns of timer slack rather than 50 µs.
+///
+/// # Errors
+/// None that is known.
+pub fn set_least_timer_slack() -> Result<(), ScheduleError> {
+    rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
+        .map_err(|source| ScheduleError::Io { step: "prctl PR_SET_TIMERSLACK", source: source.into() })
+}
+
+/// The calling thread's timer slack.
+///
+/// # Errors
+/// None that is known.
+pub fn timer_slack() -> Result<Nanos, ScheduleError> {
+    rustix::thread::current_timer_slack()
+        .map(Nanos)
+        .map_err(|source| ScheduleError::Io { step: "prctl PR_GET_TIMERSLACK", source: source.into() })
+}
+
+/// Keeps all CPUs out of sleep states that take longer to leave than asked; ends when dropped.
+#[derive(Debug)]
+pub struct CpuDmaLatency(#[allow(dead_code)] File);
+
+impl CpuDmaLatency {
+    /// Asks for at most `latency_us` microseconds; 0 has idle CPUs spin.
+    ///
+    /// # Errors
+    /// Without root, and on kernels or machines without CPU sleep states (a virtual machine has none): nothing is lost there.
+    pub fn hold(latency_us: i32) -> io::Result<Self> {
+        let mut file = File::options().write(true).open("/dev/cpu_dma_latency")?;
+        file.write_all(&latency_us.to_ne_bytes())?;
+        Ok(Self(file))
+    }
+}
+
+/// `0-3,7` as `[0, 1, 2, 3, 7]`; what is no number is left out.
+fn parse_cpu_list(list: &str) -> Vec<usize> {
+    list.trim()
+        .split(',')
+        .filter_map(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some(first.parse().ok()?..=last.parse().ok()?)
+        })
+        .flat_map(|range: std::ops::RangeInclusive<usize>| range.take(CpuSet::MAX_CPU))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(parse_cpu_list("0-3,7\n"), [0, 1, 2, 3, 7]);
+        assert_eq!(parse_cpu_list("0"), [0]);
+        assert_eq!(parse_cpu_list("\n"), []);
+    }
+
+    #[test]
+    fn a_thread_stays_where_it_is_pinned() {
+        std::thread::spawn(|| {
+            let last = *online_cpus().unwrap().last().unwrap();
+            pin_to(&[last]).unwrap();
+            assert_eq!(allowed_cpus().unwrap(), [last]);
+            assert_eq!(rustix::thread::sched_getcpu(), last);
+            let error = pin_to(&[1000]).unwrap_err();
+            assert!(matches!(&error, ScheduleError::NoSuchCpu { allowed, .. } if allowed == &[last]), "{error}");
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn timer_slack_becomes_one() {
+        std::thread::spawn(|| {
+            set_least_timer_slack().unwrap();
+            assert_eq!(timer_slack().unwrap(), Nanos(1));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn real_time_is_given_or_explained() {
+        std::thread::spawn(|| match set_fifo(1) {
+            // SAFETY: no pointers.
+            Ok(()) => assert_eq!(unsafe { libc::sched_getscheduler(0) } & 0xff, libc::SCHED_FIFO),
+            Err(error) => assert!(error.to_string().contains("CAP_SYS_NICE"), "{error}"),
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,145 @@
+//! Unix sockets with abstract names: no file, gone with their last holder.
+//!
+//! An abstract name belongs to the network namespace it was bound in, and anyone there may connect: look at
+//! [`peer_credentials`]. Source: unix(7), proc_pid_net(5).
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+use rustix::net::sockopt;
+
+/// The other end of a connection, as it was when it connected (or listened).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerCredentials {
+    /// Its process, in our PID namespace.
+    pub pid: u32,
+    /// Its effective user.
+    pub uid: u32,
+    /// Its effective group.
+    pub gid: u32,
+}
+
+/// Listens on the abstract name `name` (up to 107 bytes, without the leading NUL).
+///
+/// # Errors
+/// `AddrInUse` where somebody has the name, `InvalidInput` where it is too long.
+pub fn listen_abstract(name: &str) -> io::Result<UnixListener> {
+    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
+}
+
+/// Connects to the abstract name `name`.
+///
+/// # Errors
+/// `ConnectionRefused` where nobody listens.
+pub fn connect_abstract(name: &str) -> io::Result<UnixStream> {
+    UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)
+}
+
+/// Who is at the other end of a connected stream.
+///
+/// # Errors
+/// Where it is no Unix socket.
+pub fn peer_credentials(socket: impl AsFd) -> io::Result<PeerCredentials> {
+    let credentials = sockopt::socket_peercred(socket)?;
+    Ok(PeerCredentials {
+        pid: credentials.pid.as_raw_nonzero().get() as u32,
+        uid: credentials.uid.as_raw(),
+        gid: credentials.gid.as_raw(),
+    })
+}
+
+/// The other end's process as a pidfd, which no later process can take the place of (Linux 6.5).
+///
+/// # Errors
+/// Where the kernel is older, or the process is gone and reaped.
+pub fn peer_process(socket: impl AsFd) -> io::Result<OwnedFd> {
+    let mut raw = -1_i32;
+    let mut length = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the kernel writes one int.
+    let result = unsafe {
+        libc::getsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(&socket.as_fd()),
+            libc::SOL_SOCKET,
+            libc::SO_PEERPIDFD,
+            (&raw mut raw).cast(),
+            &mut length,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just gave us this descriptor.
+    Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(raw) })
+}
+
+/// Abstract names that start with `prefix` and that somebody listens on, in the calling thread's network namespace, sorted.
+///
+/// # Errors
+/// Where `/proc` is not mounted.
+pub fn list_abstract(prefix: &str) -> io::Result<Vec<String>> {
+    Ok(parse_names(&fs::read_to_string("/proc/thread-self/net/unix")?, prefix))
+}
+
+/// Columns: Num RefCount Protocol Flags Type St Inode Path. The kernel writes each NUL of an abstract name as `@`.
+fn parse_names(table: &str, prefix: &str) -> Vec<String> {
+    /// `__SO_ACCEPTCON` in the flags: a listening socket.
+    const LISTENING: u64 = 1 << 16;
+    let mut names: Vec<String> = table
+        .lines()
+        .skip(1)
+        .filter_map(|line| {
+            let mut rest = line;
+            let mut flags = 0;
+            for column in 0..7 {
+                let (field, after) = rest.trim_start().split_once(' ')?;
+                if column == 3 {
+                    flags = u64::from_str_radix(field, 16).ok()?;
+                }
+                rest = after;
+            }
+            let name = rest.strip_prefix('@')?;
+            (flags & LISTENING != 0 && name.starts_with(prefix)).then(|| name.to_owned())
+        })
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connects_by_name_and_knows_who_is_there() {
+        let name = format!("lhk-test-{}", std::process::id());
+        let listener = listen_abstract(&name).unwrap();
+        assert_eq!(list_abstract(&name).unwrap(), std::slice::from_ref(&name));
+        assert_eq!(listen_abstract(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let near = connect_abstract(&name).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let who = peer_credentials(&far).unwrap();
+        assert_eq!(who.pid, std::process::id());
+        assert_eq!(peer_credentials(&near).unwrap(), who);
+        if let Err(error) = peer_process(&far) {
+            println!("skipped: no SO_PEERPIDFD: {error}");
+        }
+        drop(listener);
+        assert_eq!(connect_abstract(&name).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(list_abstract(&name).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn only_listening_abstract_names_count() {
+        let table = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+             0000000000000000: 00000002 00000000 00010000 0001 01 20114 @longhaul/lab one\n\
+             0000000000000000: 00000003 00000000 00000000 0001 03 20115 @longhaul/lab one\n\
+             0000000000000000: 00000002 00000000 00010000 0001 01 20116 /run/longhaul\n\
+             0000000000000000: 00000003 00000000 00000000 0001 03 20117\n\
+             0000000000000000: 00000002 00000000 00010000 0001 01 20118 @other\n";
+        assert_eq!(parse_names(table, "longhaul/"), ["longhaul/lab one"]);
+    }
+}

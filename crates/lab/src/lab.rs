@@ -1,0 +1,308 @@
+//! A lab in this process.
+
+use longhaul_emulator::{Attachment, Running, RunningError, Status};
+use longhaul_kernel::ethtool::{self, EthtoolError};
+use longhaul_kernel::link::{Address, LinkError, Netlink, VethEnd};
+use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
+use longhaul_kernel::process;
+use longhaul_kernel::sysctl::{self, SysctlError};
+use longhaul_path::spec::{Change, ChangeError, Direction, PathSpec};
+use longhaul_units::{BitRate, Bytes, Nanos};
+
+use crate::plan::{self, HOST_INTERFACE, HostPlan};
+use crate::spec::LabSpec;
+
+/// How long programs in a lab have to end when it goes down.
+const PATIENCE: Nanos = Nanos::from_secs(2);
+/// What a path without rate is taken to carry, for the hosts' TCP buffers.
+const ASSUMED_RATE: BitRate = BitRate::from_gbit(20);
+/// TCP buffers are not made smaller than the kernel's own limits (tcp(7)).
+const LEAST_TCP_BUFFER: Bytes = Bytes(32 << 20);
+/// What the kernel takes at most: a signed 32-bit number.
+const MOST_TCP_BUFFER: Bytes = Bytes((1 << 31) - 1);
+
+/// Why a lab cannot be made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// A link, an address.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A feature of an interface.
+    #[error(transparent)]
+    Ethtool(#[from] EthtoolError),
+    /// A kernel parameter.
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+    /// The emulator.
+    #[error(transparent)]
+    Emulator(#[from] RunningError),
+    /// A change of the path.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// Programs in the lab did not end.
+    #[error("cannot end the programs in the lab: {0}")]
+    Processes(std::io::Error),
+    /// There is no such host.
+    #[error("no host `{name}` in the lab, there are {hosts}")]
+    NoHost {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        hosts: String,
+    },
+}
+
+/// Hosts in namespaces of their own and an emulator between them. Dropping it ends the emulator and lets go of the
+/// namespaces.
+#[derive(Debug)]
+pub struct Lab {
+    spec: LabSpec,
+    path: PathSpec,
+    hosts: Vec<Host>,
+    /// Where the emulator's interfaces are. Never read: it keeps the namespace.
+    _core: NetNamespace,
+    emulator: Running,
+}
+
+/// A host of a lab that runs.
+#[derive(Debug)]
+pub struct Host {
+    /// What it is called and where it is.
+    pub plan: HostPlan,
+    /// Its namespace.
+    pub namespace: NetNamespace,
+}
+
+impl Lab {
+    /// Makes the hosts of `path` and starts the emulator between them.
+    ///
+    /// # Errors
+    /// Where the right is missing, or something of the kernel's; nothing stays behind.
+    pub fn up(spec: LabSpec, path: PathSpec) -> Result<Self, LabError> {
+        let core = NetNamespace::create()?;
+        let plans = plan::hosts(&path, spec.mtu_bytes);
+        let mut hosts = Vec::new();
+        for plan in &plans {
+            let namespace = NetNamespace::create()?;
+            connect(&core, &namespace, plan)?;
+            namespace.enter(|| set_up_host(&spec, &path, plan, &plans))??;
+            hosts.push(Host { plan: plan.clone(), namespace });
+        }
+        core.enter(|| set_up_ports(&spec, &plans))??;
+        let attachments = plans
+            .iter()
+            .map(|plan| Attachment { interface: plan.port.clone(), host: plan.name.clone() })
+            .collect();
+        let emulator =
+            Running::start(path.clone(), attachments, spec.engine_options(), spec.schedule(), Some(&core))?;
+        Ok(Self { spec, path, hosts, _core: core, emulator })
+    }
+
+    /// How it was made.
+    pub fn spec(&self) -> &LabSpec {
+        &self.spec
+    }
+
+    /// The path as it is now.
+    pub fn path(&self) -> &PathSpec {
+        &self.path
+    }
+
+    /// Its hosts: clients, then servers.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// The host called `name`.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`].
+    pub fn host(&self, name: &str) -> Result<&Host, LabError> {
+        self.hosts.iter().find(|host| host.plan.is(name)).ok_or_else(|| LabError::NoHost {
+            name: name.to_owned(),
+            hosts: self.hosts.iter().map(|host| host.plan.name.as_str()).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// How the emulator does.
+    ///
+    /// # Errors
+    /// Where it has ended.
+    pub fn status(&self) -> Result<Status, LabError> {
+        Ok(self.emulator.status()?)
+    }
+
+    /// Makes all of `changes` to the running path, or none.
+    ///
+    /// # Errors
+    /// Where one does not fit the path, or its memory is not to be had.
+    pub fn set(&mut self, changes: &[Change]) -> Result<(), LabError> {
+        let mut path = self.path.clone();
+        for change in changes {
+            change.apply(&mut path)?;
+        }
+        self.emulator.update(path.clone())?;
+        self.path = path;
+        Ok(())
+    }
+
+    /// Ends the programs that run on its hosts, and the lab.
+    ///
+    /// # Errors
+    /// Where the emulator had ended before, or programs do not end.
+    pub fn down(self) -> Result<Status, LabError> {
+        let status = self.emulator.stop()?;
+        for host in &self.hosts {
+            let own = std::process::id();
+            let others = process::in_namespace(host.namespace.id()?).map_err(LabError::Processes)?;
+            let others = others.into_iter().filter(|process| process.pid() != own).collect();
+            process::end(others, PATIENCE).map_err(LabError::Processes)?;
+        }
+        Ok(status)
+    }
+}
+
+/// A cable between the emulator and a host.
+fn connect(core: &NetNamespace, host: &NetNamespace, plan: &HostPlan) -> Result<(), LabError> {
+    core.enter(|| {
+        let port = VethEnd {
+            name: &plan.port,
+            namespace: None,
+            mtu_bytes: Some(plan.mtu_bytes),
+            mac: None,
+            up: false,
+        };
+        let end = VethEnd {
+            name: HOST_INTERFACE,
+            namespace: Some(host),
+            mtu_bytes: Some(plan.mtu_bytes),
+            mac: Some(plan.mac),
+            up: false,
+        };
+        Netlink::open()?.create_veth(&port, &end)
+    })??;
+    Ok(())
+}
+
+/// Runs in the host's namespace.
+fn set_up_host(spec: &LabSpec, path: &PathSpec, plan: &HostPlan, all: &[HostPlan]) -> Result<(), LabError> {
+    let mut netlink = Netlink::open()?;
+    let loopback = netlink.index_of("lo")?;
+    netlink.set_alias(loopback, &crate::orphans::mark(&spec.name))?;
+    netlink.set_up(loopback, true)?;
+
+    // Nothing but what the user sends shall be on the path: "the 30,000th packet" is to be the user's.
+    for (key, value) in [
+        ("net.ipv6.conf.eth0.accept_ra", "0"),
+        ("net.ipv6.conf.eth0.router_solicitations", "0"),
+        ("net.ipv6.conf.eth0.accept_dad", "0"),
+        ("net.ipv6.conf.eth0.dad_transmits", "0"),
+        // No link-local address: its multicast reports would be the only other traffic.
+        ("net.ipv6.conf.eth0.addr_gen_mode", "1"),
+    ] {
+        // A kernel without IPv6 has none of these.
+        match sysctl::write(key, value) {
+            Err(SysctlError::Missing { .. }) | Ok(()) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let buffers = tcp_buffers(path);
+    for (key, value) in [
+        ("net.ipv4.tcp_rmem", format!("4096 131072 {}", buffers.0)),
+        ("net.ipv4.tcp_wmem", format!("4096 16384 {}", buffers.0)),
+        // Each connection starts from nothing, so that runs do not depend on the ones before.
+        ("net.ipv4.tcp_no_metrics_save", "1".into()),
+        ("net.ipv4.ping_group_range", "0 2147483647".into()),
+    ] {
+        sysctl::write(key, &value)?;
+    }
+
+    let index = netlink.index_of(HOST_INTERFACE)?;
+    // Super-packets in tunnels come labelled as if they were in none, so the host shall cut them.
+    let off: Vec<_> = TUNNEL_FEATURES.into_iter().chain(if spec.offload { &[][..] } else { &OFFLOAD_FEATURES }.iter().copied()).collect();
+    set_features(HOST_INTERFACE, &off, false)?;
+    netlink.set_up(index, true)?;
+    for (ip, prefix_bits) in plan.addresses() {
+        match netlink.add_address(&Address { ifindex: index, ip, prefix_bits }) {
+            Err(LinkError::Refused { .. }) if ip.is_ipv6() => {}
+            result => result?,
+        }
+    }
+    for other in all.iter().filter(|other| other.name != plan.name) {
+        for (ip, _) in other.addresses() {
+            match netlink.add_permanent_neighbour(index, ip, other.mac) {
+                Err(LinkError::Refused { .. }) if ip.is_ipv6() => {}
+                result => result?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Features that cut super-packets in tunnels.
+const TUNNEL_FEATURES: [&str; 7] = [
+    "tx-udp_tnl-segmentation",
+    "tx-udp_tnl-csum-segmentation",
+    "tx-gre-segmentation",
+    "tx-gre-csum-segmentation",
+    "tx-ipxip4-segmentation",
+    "tx-ipxip6-segmentation",
+    "tx-gso-partial",
+];
+
+/// Features that make and take super-packets.
+const OFFLOAD_FEATURES: [&str; 7] = [
+    "tx-tcp-segmentation",
+    "tx-tcp6-segmentation",
+    "tx-tcp-ecn-segmentation",
+    "tx-tcp-mangleid-segmentation",
+    "tx-udp-segmentation",
+    "tx-generic-segmentation",
+    "rx-gro",
+];
+
+/// Sets those of `features` that the interface has and that may be changed.
+fn set_features(interface: &str, features: &[&str], on: bool) -> Result<(), LabError> {
+    let ethtool = ethtool::Ethtool::open(interface)?;
+    let present = ethtool.features()?;
+    let wanted: Vec<_> = features
+        .iter()
+        .filter(|name| present.iter().any(|feature| feature.name == **name && feature.changeable))
+        .map(|name| (*name, on))
+        .collect();
+    ethtool.set_features(&wanted)?;
+    Ok(())
+}
+
+/// Runs in the emulator's namespace.
+fn set_up_ports(spec: &LabSpec, plans: &[HostPlan]) -> Result<(), LabError> {
+    let mut netlink = Netlink::open()?;
+    for plan in plans {
+        // The emulator's interfaces have no addresses and shall speak for nobody.
+        match sysctl::write(&format!("net.ipv6.conf.{}.disable_ipv6", plan.port), "1") {
+            Err(SysctlError::Missing { .. }) | Ok(()) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !spec.offload && !spec.wire {
+            // Single packets that belong together are cheaper to move as one.
+            set_features(&plan.port, &["rx-gro"], true)?;
+        }
+        let index = netlink.index_of(&plan.port)?;
+        netlink.set_up(index, true)?;
+    }
+    Ok(())
+}
+
+/// The largest TCP buffer of the hosts: what fills the path, twice over as half of a receive buffer is window
+/// (`tcp_adv_win_scale` 1, ip-sysctl.rst), and a quarter more for the round trip that queues make longer.
+fn tcp_buffers(path: &PathSpec) -> Bytes {
+    let access = |hosts: &[longhaul_path::spec::HostSpec]| hosts.iter().map(|host| host.delay).max().unwrap_or_default();
+    let ends = access(&path.clients) + access(&path.servers);
+    let round_trip = path.round_trip() + ends + ends;
+    let rate = Direction::BOTH.into_iter().filter_map(|direction| path.bottleneck(direction)).max();
+    let product = rate.unwrap_or(ASSUMED_RATE).bytes_in(round_trip);
+    Bytes((product / 2 * 5).clamp(LEAST_TCP_BUFFER.0, MOST_TCP_BUFFER.0))
+}

@@ -1,0 +1,69 @@
+//! How a lab is to be made.
+
+use longhaul_emulator::{EngineOptions, Schedule};
+use longhaul_path::network::{DEFAULT_BATCH_TIME, Options, Segmentation};
+use longhaul_units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::DEFAULT_MTU;
+
+/// Everything about a lab but its path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LabSpec {
+    /// What `exec` and `down` call it.
+    pub name: String,
+    /// Seed of the path's random numbers.
+    pub seed: u64,
+    /// MTU of hosts that have none in the path.
+    pub mtu_bytes: u32,
+    /// Whether the hosts leave segmentation and coalescing to their interfaces.
+    pub offload: bool,
+    /// Single packets, rather than runs.
+    pub wire: bool,
+    /// How long the release times of one run may span.
+    pub batch_time: Nanos,
+    /// Payload memory at most; `None`: what there is.
+    pub memory: Option<Bytes>,
+    /// The emulator never sleeps.
+    pub spin: bool,
+    /// CPUs of the emulator; empty: any.
+    pub cpus: Vec<usize>,
+    /// Real-time priority of the emulator.
+    pub realtime: Option<u8>,
+    /// Release lateness (p99) from which on a run is warned of.
+    pub lateness_bound: Nanos,
+}
+
+impl Default for LabSpec {
+    fn default() -> Self {
+        Self {
+            name: String::from("lab"),
+            seed: 1,
+            mtu_bytes: DEFAULT_MTU,
+            offload: true,
+            wire: false,
+            batch_time: DEFAULT_BATCH_TIME,
+            memory: None,
+            spin: false,
+            cpus: Vec::new(),
+            realtime: None,
+            lateness_bound: longhaul_emulator::DEFAULT_LATENESS_BOUND,
+        }
+    }
+}
+
+impl LabSpec {
+    pub(crate) fn engine_options(&self) -> EngineOptions {
+        let segmentation = if self.wire { Segmentation::Wire } else { Segmentation::Auto };
+        EngineOptions {
+            network: Options { seed: self.seed, batch_time: self.batch_time, segmentation },
+            memory_bound: self.memory,
+            spin: self.spin,
+        }
+    }
+
+    pub(crate) fn schedule(&self) -> Schedule {
+        Schedule { cpus: self.cpus.clone(), realtime: self.realtime }
+    }
+}

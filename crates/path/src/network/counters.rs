@@ -1,0 +1,41 @@
+//! What happened to packets, hop by hop.
+
+use serde::{Deserialize, Serialize};
+
+use super::train::Count;
+
+/// Wire packets at one hop, since the path was made.
+///
+/// `arrived + duplicated = departed + dropped_loss + dropped_outage + dropped_queue + held`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HopCounters {
+    /// Came in.
+    pub arrived: Count,
+    /// Left for the next hop or the host.
+    pub departed: Count,
+    /// Lost by the loss law.
+    pub dropped_loss: Count,
+    /// Lost in an outage.
+    pub dropped_outage: Count,
+    /// Dropped because the queue was full.
+    pub dropped_queue: Count,
+    /// Copies made.
+    pub duplicated: Count,
+    /// Had a bit flipped.
+    pub corrupted: Count,
+}
+
+impl HopCounters {
+    /// All that this hop lost on purpose.
+    pub fn dropped(&self) -> Count {
+        let mut all = self.dropped_loss;
+        all += self.dropped_outage;
+        all += self.dropped_queue;
+        all
+    }
+
+    /// Packets that are in the hop.
+    pub fn held_packets(&self) -> u64 {
+        self.arrived.packets + self.duplicated.packets - self.departed.packets - self.dropped().packets
+    }
+}

@@ -1,0 +1,480 @@
+//! A path in operation, in virtual time.
+//!
+//! Frames go in by [`Network::arrive`], wire packets and runs of them come out by [`Network::release`]; between the two
+//! stands [`Network::advance`], which is told the time. The network holds no payload: a frame is its [`Shape`] and a
+//! token of the caller's.
+//!
+//! ```text
+//! port 0 ─ up ─┐                                   ┌─ down ─ port 2
+//!              ├─ forward hop 1 ─ … ─ forward hop n ┤
+//! port 1 ─ up ─┘                                   └─ down ─ port 3      and mirrored for backward
+//! ```
+//!
+//! Events are taken in the order of time over all hops, so a hop that several hosts share sees one arrival order.
+//! A frame of many segments travels as *trains*, runs of its wire packets of which each has its own fate and time.
+//! The order at a shared hop is that of the first packets of trains: exact to the packet where
+//! [`Segmentation::Wire`] is asked, to `batch_time` otherwise.
+
+mod chance;
+mod coalesce;
+mod counters;
+mod frames;
+mod jitter;
+mod server;
+mod stage;
+#[cfg(test)]
+mod tests;
+mod train;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use longhaul_units::Nanos;
+
+use self::chance::mix;
+pub use self::counters::HopCounters;
+use self::frames::Frames;
+pub use self::frames::Shape;
+use self::stage::Stage;
+pub use self::train::Count;
+use self::train::{To, Train};
+use crate::spec::{HopSpec, HostSpec, PathSpec, Side};
+
+/// How long the release times in one run of packets may span unless told otherwise: what a NIC's interrupt moderation
+/// does to arrivals anyway (ixgbe's default of 8000 interrupts a second is 125 µs; NLR Rings paper §3.4).
+pub const DEFAULT_BATCH_TIME: Nanos = Nanos::from_micros(50);
+
+/// A host's place at the network: clients first, from 0, then servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PortId(pub u16);
+
+/// Where a frame goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// To this port.
+    Port(PortId),
+    /// To every port but the sender's.
+    All,
+}
+
+/// Whether packets that stay together may travel as one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Segmentation {
+    /// They may.
+    #[default]
+    Auto,
+    /// Each wire packet travels and is released alone.
+    Wire,
+}
+
+/// How to run a path.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Same seed and same arrivals, same fate of every packet.
+    pub seed: u64,
+    /// How long the release times of one run may span.
+    pub batch_time: Nanos,
+    /// Single packets or runs.
+    pub segmentation: Segmentation,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seed: 1, batch_time: DEFAULT_BATCH_TIME, segmentation: Segmentation::Auto }
+    }
+}
+
+/// Packets `first .. first + count` of a frame, to be sent to `port` at `due`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// From whom.
+    pub from: PortId,
+    /// To whom.
+    pub port: PortId,
+    /// The frame's token.
+    pub token: u64,
+    /// The first packet of the run.
+    pub first: u32,
+    /// Packets in the run, at least 1.
+    pub count: u32,
+    /// Where the path flips a bit of it (always a run of one): a random number that picks the bit.
+    pub corrupt: Option<u64>,
+    /// When its last packet leaves the path.
+    pub due: Nanos,
+    /// Nothing else is left of the frame: its payload is free after this.
+    pub last: bool,
+}
+
+/// One hop as [`Network::hops`] shows it.
+#[derive(Debug, Clone, Copy)]
+pub struct HopView<'a> {
+    /// Which hop it is.
+    pub place: HopPlace,
+    /// What it does.
+    pub spec: &'a HopSpec,
+    /// What it did.
+    pub counters: &'a HopCounters,
+    /// How long a packet that arrives now would wait in its queue.
+    pub backlog: Nanos,
+}
+
+/// A hop's place in the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HopPlace {
+    /// From the host at this port towards the path.
+    Up(PortId),
+    /// From the path to the host at this port.
+    Down(PortId),
+    /// The i-th shared hop from client to server, from 0.
+    Forward(usize),
+    /// The i-th shared hop from server to client, from 0.
+    Backward(usize),
+}
+
+/// A path in operation.
+#[derive(Debug)]
+pub struct Network {
+    ports: Vec<Port>,
+    stages: Vec<Stage>,
+    places: Vec<HopPlace>,
+    /// Of each stage: when something next happens in it.
+    heads: Vec<Nanos>,
+    /// Of each stage: the shortest time from its end to a host.
+    tails: Vec<Nanos>,
+    frames: Frames,
+    egress: BinaryHeap<Reverse<Leaving>>,
+    leaving: u64,
+    now: Nanos,
+    options: Options,
+}
+
+#[derive(Debug)]
+struct Port {
+    side: Side,
+    up: usize,
+    down: usize,
+}
+
+impl Network {
+    /// The network of `path`, at virtual time 0.
+    pub fn new(path: &PathSpec, options: Options) -> Self {
+        let mut network = Self {
+            ports: Vec::new(),
+            stages: Vec::new(),
+            places: Vec::new(),
+            heads: Vec::new(),
+            tails: Vec::new(),
+            frames: Frames::default(),
+            egress: BinaryHeap::new(),
+            leaving: 0,
+            now: Nanos::ZERO,
+            options,
+        };
+        for (place, spec) in layout(path) {
+            let at = network.stages.len();
+            match place {
+                HopPlace::Up(PortId(port)) => network.ports.push(Port {
+                    side: if usize::from(port) < path.clients.len().max(1) { Side::Client } else { Side::Server },
+                    up: at,
+                    down: 0,
+                }),
+                HopPlace::Down(PortId(port)) => network.ports[usize::from(port)].down = at,
+                HopPlace::Forward(_) | HopPlace::Backward(_) => (),
+            }
+            network.stages.push(Stage::new(spec, mix(options.seed) ^ stream(place)));
+            network.places.push(place);
+        }
+        network.heads = vec![Nanos::MAX; network.stages.len()];
+        network.measure_tails();
+        network
+    }
+
+    /// How many ports there are.
+    pub fn ports(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// The side of `port`.
+    pub fn side(&self, port: PortId) -> Side {
+        self.ports[usize::from(port.0)].side
+    }
+
+    /// A frame of `shape` comes from the host at `from` at time `at`; what has passed already counts as now.
+    ///
+    /// `token` comes back with every release of the frame, or by [`Network::gone`] where all of it was lost.
+    /// Arrivals of one port do not fall in time.
+    pub fn arrive(&mut self, at: Nanos, from: PortId, to: Destination, shape: Shape, token: u64) {
+        let at = at.max(self.now);
+        let frame = self.frames.insert(shape, from.0, token);
+        let mut heads = 0;
+        let side = self.side(from);
+        let mut enter = |network: &mut Self, to: To| {
+            let single = network.options.segmentation == Segmentation::Wire;
+            let (trains, count) = if single { (shape.segments, 1) } else { (1, shape.segments) };
+            for i in 0..trains {
+                let train = Train {
+                    frame,
+                    first: i,
+                    count,
+                    from: from.0,
+                    to,
+                    corrupt: None,
+                    start: at,
+                    offsets: Vec::new(),
+                };
+                heads += 1;
+                // One train more than the frame came with: the surplus is given back below.
+                network.frames.became(frame, 2);
+                let up = network.ports[usize::from(from.0)].up;
+                network.accept(up, train);
+            }
+        };
+        match to {
+            Destination::Port(port) => enter(self, To::Port(port.0)),
+            Destination::All => {
+                for port in 0..self.ports.len() as u16 {
+                    if port != from.0 && self.side(PortId(port)) == side {
+                        enter(self, To::Port(port));
+                    }
+                }
+                enter(self, To::FarSide);
+            }
+        }
+        self.frames.became_or_gone(frame, 0);
+    }
+
+    /// Moves everything that is due until `now`. Time that falls counts as standing still.
+    pub fn advance(&mut self, now: Nanos) {
+        loop {
+            // A few hops: a scan over their times beats keeping them sorted.
+            let Some((stage, &head)) = self.heads.iter().enumerate().min_by_key(|&(_, &head)| head) else { break };
+            if head > now || head == Nanos::MAX {
+                break;
+            }
+            self.now = self.now.max(head);
+            if let Some(train) = self.stages[stage].step(head, &mut self.frames) {
+                self.route(stage, train);
+            }
+            self.heads[stage] = self.stages[stage].next_event().unwrap_or(Nanos::MAX);
+        }
+        self.now = self.now.max(now);
+    }
+
+    /// The next run of packets that is due by the time of the last [`Network::advance`], in order of due times.
+    pub fn release(&mut self) -> Option<Release> {
+        if self.egress.peek()?.0.end > self.now {
+            return None;
+        }
+        let Leaving { train, end, .. } = self.egress.pop()?.0;
+        let To::Port(port) = train.to else { unreachable!("only trains to a port leave") };
+        Some(Release {
+            from: PortId(train.from),
+            port: PortId(port),
+            token: self.frames.token(train.frame),
+            first: train.first,
+            count: train.count,
+            corrupt: train.corrupt,
+            due: end,
+            last: self.frames.became(train.frame, 0),
+        })
+    }
+
+    /// Sender and token of a frame that was lost whole, or whose last packets were lost after others were released.
+    pub fn gone(&mut self) -> Option<(PortId, u64)> {
+        self.frames.pop_gone().map(|(port, token)| (PortId(port), token))
+    }
+
+    /// No packet is due before this time; `None` while nothing is in flight. A lower bound: there may be none then.
+    pub fn deadline(&self) -> Option<Nanos> {
+        let egress = self.egress.peek().map_or(Nanos::MAX, |leaving| leaving.0.end);
+        let stages = self.heads.iter().zip(&self.tails).map(|(head, tail)| head.saturating_add(*tail));
+        stages.chain([egress]).min().filter(|&at| at != Nanos::MAX)
+    }
+
+    /// No packet that arrives now is due before this time has passed.
+    pub fn shortest_transit(&self) -> Nanos {
+        let ups = self.ports.iter().map(|port| self.stages[port.up].shortest_delay() + self.tails[port.up]);
+        ups.min().unwrap_or(Nanos::ZERO)
+    }
+
+    /// Takes over what `path` says where it differs from what runs. Packets in a hop keep their fates and times.
+    ///
+    /// `path` has the hosts and the number of hops that the network was made with.
+    pub fn update(&mut self, path: &PathSpec) {
+        for (stage, (_, spec)) in layout(path).into_iter().enumerate() {
+            if self.stages[stage].spec != spec {
+                self.stages[stage].change(spec);
+                self.heads[stage] = self.stages[stage].next_event().unwrap_or(Nanos::MAX);
+            }
+        }
+        self.measure_tails();
+    }
+
+    /// All hops: for each port its way up and down, then those forward, then those backward.
+    pub fn hops(&self) -> impl Iterator<Item = HopView<'_>> {
+        self.places.iter().zip(&self.stages).map(|(&place, stage)| HopView {
+            place,
+            spec: &stage.spec,
+            counters: &stage.counters,
+            backlog: stage.backlog(self.now),
+        })
+    }
+
+    /// Frames of which something is in flight.
+    pub fn frames_in_flight(&self) -> usize {
+        self.frames.in_flight()
+    }
+
+    /// Gives `train` to a stage, at the train's time.
+    fn accept(&mut self, stage: usize, train: Train) {
+        self.stages[stage].accept(train, &mut self.frames, self.options.batch_time);
+        self.heads[stage] = self.stages[stage].next_event().unwrap_or(Nanos::MAX);
+    }
+
+    /// Takes a train that leaves `stage` to the next one, or out.
+    fn route(&mut self, stage: usize, train: Train) {
+        let departed = &mut self.stages[stage].counters.departed;
+        departed.packets += u64::from(train.count);
+        departed.bytes += self.frames.shape(train.frame).run_wire_len(train.first, train.count);
+        let shared = match self.places[stage] {
+            HopPlace::Down(_) => {
+                self.leaving += 1;
+                let end = train.end();
+                self.egress.push(Reverse(Leaving { end, number: self.leaving, train }));
+                return;
+            }
+            HopPlace::Up(from) => {
+                let side = self.side(from);
+                match train.to {
+                    To::Port(to) if self.side(PortId(to)) == side => None,
+                    _ => self.first_shared(side),
+                }
+            }
+            HopPlace::Forward(_) | HopPlace::Backward(_) => self.next_shared(stage),
+        };
+        match (shared, train.to) {
+            (Some(next), _) => self.accept(next, train),
+            (None, To::Port(to)) => self.accept(self.ports[usize::from(to)].down, train),
+            (None, To::FarSide) => {
+                let near = self.side(PortId(train.from));
+                for port in 0..self.ports.len() as u16 {
+                    if self.side(PortId(port)) != near {
+                        self.frames.became(train.frame, 2);
+                        let copy = Train { to: To::Port(port), ..train.clone() };
+                        self.accept(self.ports[usize::from(port)].down, copy);
+                    }
+                }
+                self.frames.became_or_gone(train.frame, 0);
+            }
+        }
+    }
+
+    /// The first shared hop for what comes from `side`.
+    fn first_shared(&self, side: Side) -> Option<usize> {
+        let first = match side {
+            Side::Client => HopPlace::Forward(0),
+            Side::Server => HopPlace::Backward(0),
+        };
+        self.places.iter().position(|&place| place == first)
+    }
+
+    /// The shared hop behind the shared hop `stage`.
+    fn next_shared(&self, stage: usize) -> Option<usize> {
+        match (self.places[stage], self.places.get(stage + 1)) {
+            (HopPlace::Forward(_), Some(HopPlace::Forward(_)))
+            | (HopPlace::Backward(_), Some(HopPlace::Backward(_))) => Some(stage + 1),
+            _ => None,
+        }
+    }
+
+    fn measure_tails(&mut self) {
+        let down = |network: &Self, side: Side| {
+            let ports = network.ports.iter().filter(|port| port.side == side);
+            ports.map(|port| network.stages[port.down].shortest_delay()).min().unwrap_or(Nanos::ZERO)
+        };
+        let (down_client, down_server) = (down(self, Side::Client), down(self, Side::Server));
+        self.tails = vec![Nanos::ZERO; self.stages.len()];
+        // Shared hops stand in travelling order behind the ports', so each one's tail is known from the next one's.
+        for stage in (0..self.stages.len()).rev() {
+            self.tails[stage] = match self.places[stage] {
+                HopPlace::Down(_) => Nanos::ZERO,
+                HopPlace::Forward(_) | HopPlace::Backward(_) => match self.next_shared(stage) {
+                    Some(next) => self.tails[next] + self.stages[next].shortest_delay(),
+                    None if matches!(self.places[stage], HopPlace::Forward(_)) => down_server,
+                    None => down_client,
+                },
+                HopPlace::Up(from) => {
+                    let side = self.side(from);
+                    let (near, far) = match side {
+                        Side::Client => (down_client, down_server),
+                        Side::Server => (down_server, down_client),
+                    };
+                    let across = match self.first_shared(side) {
+                        Some(next) => self.tails[next] + self.stages[next].shortest_delay(),
+                        None => far,
+                    };
+                    let neighbours = self.ports.iter().filter(|port| port.side == side).count() > 1;
+                    if neighbours { across.min(near) } else { across }
+                }
+            };
+        }
+    }
+}
+
+/// The hops of `path` in the order in which a network keeps them.
+fn layout(path: &PathSpec) -> Vec<(HopPlace, HopSpec)> {
+    let default = [HostSpec::default()];
+    let side = |hosts: &[HostSpec]| if hosts.is_empty() { default.to_vec() } else { hosts.to_vec() };
+    let hosts = side(&path.clients).into_iter().chain(side(&path.servers));
+    let mut hops = Vec::new();
+    for (port, host) in (0..).map(PortId).zip(hosts) {
+        let access = HopSpec {
+            name: None,
+            queue: host.queue,
+            rate: path.access_rate(&host),
+            delay: host.delay,
+            ..HopSpec::default()
+        };
+        hops.push((HopPlace::Up(port), access.clone()));
+        hops.push((HopPlace::Down(port), access));
+    }
+    hops.extend(path.forward.iter().cloned().enumerate().map(|(i, hop)| (HopPlace::Forward(i), hop)));
+    hops.extend(path.backward.iter().cloned().enumerate().map(|(i, hop)| (HopPlace::Backward(i), hop)));
+    hops
+}
+
+/// A number that names a hop's random numbers.
+fn stream(place: HopPlace) -> u64 {
+    let (kind, number) = match place {
+        HopPlace::Up(port) => (1, port.0.into()),
+        HopPlace::Down(port) => (2, port.0.into()),
+        HopPlace::Forward(i) => (3, i as u64),
+        HopPlace::Backward(i) => (4, i as u64),
+    };
+    mix((kind << 32) + number)
+}
+
+/// A train that has reached its host, in the order in which trains are released.
+#[derive(Debug)]
+struct Leaving {
+    end: Nanos,
+    number: u64,
+    train: Train,
+}
+
+impl PartialEq for Leaving {
+    fn eq(&self, other: &Self) -> bool {
+        (self.end, self.number) == (other.end, other.number)
+    }
+}
+impl Eq for Leaving {}
+impl PartialOrd for Leaving {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Leaving {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.end, self.number).cmp(&(other.end, other.number))
+    }
+}

@@ -1,0 +1,395 @@
+//! One running hop: fates, queue, rate, delay, jitter, and the packets on their way through it.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+
+use longhaul_units::Nanos;
+
+use super::chance::{Chance, Picker, in_outage};
+use super::coalesce::Coalescer;
+use super::counters::HopCounters;
+use super::frames::Frames;
+use super::jitter::Jitter;
+use super::server::Server;
+use super::train::Train;
+use crate::spec::{HopSpec, LossSpec, Order};
+
+/// A hop in operation.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) spec: HopSpec,
+    pub(super) counters: HopCounters,
+    seed: u64,
+    /// How often the hop was changed: each time its laws of chance begin anew.
+    changes: u64,
+    /// Packets that arrived since the laws of chance began.
+    arrived: u64,
+    loss: Picker,
+    duplicate: Picker,
+    corrupt: Picker,
+    flips: Chance,
+    server: Server,
+    jitter: Option<Jitter>,
+    line: Line,
+    coalescer: Option<Coalescer>,
+    batched: VecDeque<Train>,
+    order: LastTrain,
+    items: Vec<Item>,
+}
+
+/// What the train before this one did, to keep the order of packets where delays change.
+#[derive(Debug, Default)]
+struct LastTrain {
+    arrival_end: Nanos,
+    departure_start: Nanos,
+    departure_end: Nanos,
+}
+
+/// A packet of the train that is being worked on.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    index: u32,
+    time: Nanos,
+    mark: Mark,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Plain,
+    Copy,
+    Corrupt,
+}
+
+impl Stage {
+    /// A hop as `spec` says, with random numbers of its own named by `seed`.
+    pub(super) fn new(spec: HopSpec, seed: u64) -> Self {
+        let mut stage = Self {
+            counters: HopCounters::default(),
+            seed,
+            changes: 0,
+            arrived: 0,
+            loss: Picker::new(&LossSpec::None, Chance::new(0, 0)),
+            duplicate: Picker::new(&LossSpec::None, Chance::new(0, 0)),
+            corrupt: Picker::new(&LossSpec::None, Chance::new(0, 0)),
+            flips: Chance::new(seed, 4),
+            server: Server::new(spec.rate, spec.layer, spec.queue),
+            jitter: None,
+            line: Line::default(),
+            coalescer: None,
+            batched: VecDeque::new(),
+            order: LastTrain::default(),
+            items: Vec::new(),
+            spec,
+        };
+        stage.begin();
+        stage
+    }
+
+    fn begin(&mut self) {
+        let chance = |use_: u64| Chance::new(self.seed, use_ + 16 * self.changes);
+        self.arrived = 0;
+        self.loss = Picker::new(&self.spec.loss, chance(1));
+        self.duplicate = Picker::new(&LossSpec::Random(self.spec.duplicate), chance(2));
+        self.corrupt = Picker::new(&LossSpec::Random(self.spec.corrupt), chance(3));
+        self.jitter = self.spec.jitter.as_ref().map(|spec| Jitter::new(spec, chance(5)));
+        self.coalescer = self.spec.coalesce.map(Coalescer::new);
+    }
+
+    /// Becomes what `spec` says. Packets in the hop keep their fates and times; packets count anew from 1.
+    pub(super) fn change(&mut self, spec: HopSpec) {
+        if let Some(coalescer) = &mut self.coalescer
+            && let Some(closes) = coalescer.closes()
+        {
+            coalescer.close(closes, &mut self.batched);
+        }
+        self.server.change(spec.rate, spec.layer, spec.queue);
+        self.spec = spec;
+        self.changes += 1;
+        self.begin();
+    }
+
+    /// Takes a train that arrives. `whole` is how long the times of a train may span.
+    pub(super) fn accept(&mut self, train: Train, frames: &mut Frames, batch_time: Nanos) {
+        let first_number = self.arrived + 1;
+        self.arrived += u64::from(train.count);
+        let shape = *frames.shape(train.frame);
+        self.counters.arrived.packets += u64::from(train.count);
+        self.counters.arrived.bytes += shape.run_wire_len(train.first, train.count);
+
+        let plain = self.loss.next() > self.arrived
+            && self.duplicate.next() > self.arrived
+            && self.corrupt.next() > self.arrived
+            && self.spec.outages.is_empty();
+        if plain && self.server.is_transparent() && self.jitter.is_none() {
+            self.pass(train);
+            return;
+        }
+
+        let mut items = std::mem::take(&mut self.items);
+        items.clear();
+        if plain {
+            items.extend((0..train.count).map(|i| Item { index: i, time: train.time(i), mark: Mark::Plain }));
+        } else {
+            self.decide_fates(&train, first_number, &mut items, |i| shape.wire_len(i));
+        }
+        if !self.server.is_transparent() {
+            let counters = &mut self.counters;
+            items.retain_mut(|item| {
+                let frame_bytes = shape.wire_len(train.first + item.index);
+                match self.server.serve(item.time, frame_bytes) {
+                    Some(departure) => {
+                        item.time = departure;
+                        true
+                    }
+                    None => {
+                        counters.dropped_queue.add(frame_bytes);
+                        false
+                    }
+                }
+            });
+        }
+        self.delay(&train, &mut items);
+        let trains = self.depart(&train, &items, batch_time);
+        frames.became_or_gone(train.frame, trains);
+        self.items = items;
+    }
+
+    /// The way of a train to which nothing happens but delay.
+    fn pass(&mut self, mut train: Train) {
+        let (arrival_start, arrival_end) = (train.start, train.end());
+        train.start = (train.start + self.spec.delay).max(self.floor(arrival_start));
+        self.order = LastTrain { arrival_end, departure_start: train.start, departure_end: train.end() };
+        self.line.push(train);
+    }
+
+    /// The earliest time at which a train that arrives at `arrival` may leave without overtaking.
+    ///
+    /// Trains of several hosts may overlap in time; those keep the order of their first packets.
+    fn floor(&self, arrival: Nanos) -> Nanos {
+        if arrival >= self.order.arrival_end { self.order.departure_end } else { self.order.departure_start }
+    }
+
+    /// Loses, doubles and corrupts; what is left goes to `items`.
+    fn decide_fates(
+        &mut self,
+        train: &Train,
+        first_number: u64,
+        items: &mut Vec<Item>,
+        frame_bytes: impl Fn(u32) -> u32,
+    ) {
+        for i in 0..train.count {
+            let number = first_number + u64::from(i);
+            let bytes = frame_bytes(train.first + i);
+            let time = train.time(i);
+            let lost = number == self.loss.next();
+            if lost {
+                self.loss.step();
+            }
+            let doubled = number == self.duplicate.next();
+            if doubled {
+                self.duplicate.step();
+            }
+            let corrupted = number == self.corrupt.next();
+            if corrupted {
+                self.corrupt.step();
+            }
+            if lost {
+                self.counters.dropped_loss.add(bytes);
+                continue;
+            }
+            if in_outage(&self.spec.outages, time) {
+                self.counters.dropped_outage.add(bytes);
+                continue;
+            }
+            let mark = if corrupted { Mark::Corrupt } else { Mark::Plain };
+            if corrupted {
+                self.counters.corrupted.add(bytes);
+            }
+            items.push(Item { index: i, time, mark });
+            if doubled {
+                self.counters.duplicated.add(bytes);
+                items.push(Item { index: i, time, mark: Mark::Copy });
+            }
+        }
+    }
+
+    /// Adds delay and jitter to `items` and puts them in order.
+    fn delay(&mut self, train: &Train, items: &mut [Item]) {
+        let delay = self.spec.delay;
+        let free = self.order_is_free();
+        match &mut self.jitter {
+            None => items.iter_mut().for_each(|item| item.time += delay),
+            Some(jitter) => {
+                let mut known = (Nanos::MAX, 0.0);
+                for item in items.iter_mut() {
+                    if free || known.0 != item.time {
+                        known = (item.time, jitter.at(item.time));
+                    }
+                    let delay = delay.0 as f64 + known.1;
+                    item.time += Nanos(delay.round() as u64);
+                }
+            }
+        }
+        if free {
+            return;
+        }
+        let mut floor = self.floor(train.start);
+        for item in items.iter_mut() {
+            item.time = item.time.max(floor);
+            floor = item.time;
+        }
+        if let (Some(first), Some(last)) = (items.first(), items.last()) {
+            self.order =
+                LastTrain { arrival_end: train.end(), departure_start: first.time, departure_end: last.time };
+        }
+    }
+
+    fn order_is_free(&self) -> bool {
+        self.jitter.as_ref().is_some_and(|jitter| jitter.order() == Order::Free)
+    }
+
+    /// Forms trains of `items` and sends them on their way. Returns how many.
+    fn depart(&mut self, train: &Train, items: &[Item], batch_time: Nanos) -> u32 {
+        let mut trains = 0;
+        let mut at = 0;
+        while at < items.len() {
+            let head = items[at];
+            let mut count = 1;
+            if head.mark == Mark::Plain {
+                let latest = head.time.saturating_add(batch_time);
+                count += items[at + 1..]
+                    .iter()
+                    .zip(head.index + 1..)
+                    .zip(std::iter::once(&head).chain(&items[at + 1..]))
+                    .take_while(|((item, index), before)| {
+                        item.mark == Mark::Plain
+                            && item.index == *index
+                            && item.time >= before.time
+                            && item.time <= latest
+                    })
+                    .count();
+            }
+            let run = &items[at..at + count];
+            let spread = run[count - 1].time > head.time;
+            self.line.push(Train {
+                first: train.first + head.index,
+                count: count as u32,
+                corrupt: match head.mark {
+                    Mark::Corrupt => Some(self.flips.bits()),
+                    Mark::Plain | Mark::Copy => train.corrupt,
+                },
+                start: head.time,
+                offsets: if spread { run.iter().map(|i| (i.time - head.time).0 as u32).collect() } else { Vec::new() },
+                ..*train
+            });
+            trains += 1;
+            at += count;
+        }
+        trains
+    }
+
+    /// When something next happens here: a train reaches the hop's end, or a batch closes.
+    pub(super) fn next_event(&self) -> Option<Nanos> {
+        let batched = self.batched.front().map(|train| train.start);
+        let closes = self.coalescer.as_ref().and_then(Coalescer::closes);
+        [self.line.head(), batched, closes].into_iter().flatten().min()
+    }
+
+    /// Does what is due at `now`, the time that [`Stage::next_event`] said, and returns the train that leaves, if any.
+    pub(super) fn step(&mut self, now: Nanos, frames: &mut Frames) -> Option<Train> {
+        if self.batched.front().is_some_and(|train| train.start <= now) {
+            return self.batched.pop_front();
+        }
+        if let Some(coalescer) = &mut self.coalescer
+            && coalescer.closes().is_some_and(|closes| closes <= now)
+            // What reaches the batch at the very instant at which it closes still belongs to it.
+            && self.line.head().is_none_or(|head| head > now)
+        {
+            coalescer.close(now, &mut self.batched);
+            return None;
+        }
+        let train = self.line.pop()?;
+        match &mut self.coalescer {
+            None => Some(train),
+            Some(coalescer) => {
+                coalescer.accept(train, &mut self.batched, |frame, change| {
+                    frames.became(frame, (1 + change) as u32);
+                });
+                None
+            }
+        }
+    }
+
+    /// The shortest time that a packet which leaves the upstream hop now spends here.
+    pub(super) fn shortest_delay(&self) -> Nanos {
+        // Jitter may take from the delay, and how much depends on the law.
+        if self.spec.jitter.is_some() { Nanos::ZERO } else { self.spec.delay }
+    }
+
+    /// How long a packet that arrives at `now` would wait for the server.
+    pub(super) fn backlog(&self, now: Nanos) -> Nanos {
+        self.server.backlog(now)
+    }
+}
+
+/// Trains on their way, by the time of their first packet.
+#[derive(Debug, Default)]
+struct Line {
+    /// Trains that were put in with times that do not fall: nearly all.
+    ordered: VecDeque<Train>,
+    /// The others.
+    overtaking: BinaryHeap<Reverse<Entry>>,
+    pushed: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    train: Train,
+    number: u64,
+}
+
+impl Line {
+    fn push(&mut self, train: Train) {
+        if self.ordered.back().is_none_or(|last| last.start <= train.start) {
+            self.ordered.push_back(train);
+        } else {
+            self.pushed += 1;
+            self.overtaking.push(Reverse(Entry { train, number: self.pushed }));
+        }
+    }
+
+    fn head(&self) -> Option<Nanos> {
+        let ordered = self.ordered.front().map(|train| train.start);
+        let overtaking = self.overtaking.peek().map(|entry| entry.0.train.start);
+        match (ordered, overtaking) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Train> {
+        let overtaking = self.overtaking.peek().map(|entry| entry.0.train.start);
+        let ordered_first = match (self.ordered.front(), overtaking) {
+            (Some(train), Some(time)) => train.start <= time,
+            (train, _) => train.is_some(),
+        };
+        if ordered_first { self.ordered.pop_front() } else { self.overtaking.pop().map(|entry| entry.0.train) }
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.train.start, self.number).cmp(&(other.train.start, other.number))
+    }
+}

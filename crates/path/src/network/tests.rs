@@ -1,0 +1,432 @@
+//! The network as a whole, in virtual time.
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+
+use longhaul_units::statistics;
+use longhaul_units::{BitRate, Bytes};
+use proptest::prelude::*;
+
+use super::*;
+use crate::law::Law;
+use crate::spec::{CoalesceSpec, JitterSpec, Layer, LossSpec, Order, Outage, Probability, QueueLimit};
+
+/// A single frame of `bytes`.
+fn single(bytes: u32) -> Shape {
+    Shape {
+        segments: 1,
+        header_bytes: bytes,
+        segment_payload_bytes: 0,
+        payload_bytes: 0,
+        total_bytes: bytes,
+        is_tunnel: false,
+    }
+}
+
+/// A super-packet of `segments` frames of 1514 bytes.
+fn superpacket(segments: u32) -> Shape {
+    let payload_bytes = 1448 * segments;
+    Shape {
+        segments,
+        header_bytes: 66,
+        segment_payload_bytes: 1448,
+        payload_bytes,
+        total_bytes: 66 + payload_bytes,
+        is_tunnel: false,
+    }
+}
+
+fn path(forward: Vec<HopSpec>) -> PathSpec {
+    PathSpec {
+        name: "test".into(),
+        source: String::new(),
+        forward,
+        backward: Vec::new(),
+        clients: Vec::new(),
+        servers: Vec::new(),
+    }
+}
+
+fn delay(ms: u64) -> HopSpec {
+    HopSpec { delay: Nanos::from_millis(ms), ..HopSpec::default() }
+}
+
+const CLIENT: PortId = PortId(0);
+const SERVER: PortId = PortId(1);
+
+/// Runs until nothing is in flight.
+fn drain(network: &mut Network) -> Vec<Release> {
+    let mut released = Vec::new();
+    while let Some(at) = network.deadline() {
+        network.advance(at);
+        while let Some(release) = network.release() {
+            assert!(release.due <= network.now, "released before it was due");
+            released.push(release);
+        }
+    }
+    released
+}
+
+/// The single packets of `released`, as (token, index).
+fn packets(released: &[Release]) -> Vec<(u64, u32)> {
+    released.iter().flat_map(|r| (r.first..r.first + r.count).map(move |i| (r.token, i))).collect()
+}
+
+#[test]
+fn delay_is_exact_and_directions_are_apart() {
+    let mut spec = path(vec![delay(10)]);
+    spec.backward = vec![delay(20)];
+    let mut network = Network::new(&spec, Options::default());
+    network.arrive(Nanos(5), CLIENT, Destination::Port(SERVER), single(98), 1);
+    network.arrive(Nanos(7), SERVER, Destination::Port(CLIENT), single(98), 2);
+    assert_eq!(network.deadline(), Some(Nanos(10_000_005)));
+    network.advance(Nanos(10_000_004));
+    assert_eq!(network.release(), None);
+    let released = drain(&mut network);
+    assert_eq!(
+        released.iter().map(|r| (r.token, r.port, r.due.0)).collect::<Vec<_>>(),
+        [(1, SERVER, 10_000_005), (2, CLIENT, 20_000_007)]
+    );
+    assert!(released.iter().all(|r| r.last));
+    assert_eq!(network.frames_in_flight(), 0);
+}
+
+/// Through an access link of 25 Gb/s and a hop of 10 Gb/s a super-packet of 45 × 1514 bytes takes 45 × 1230.4 ns on the
+/// slow hop, the first packet's time on the fast ones besides, and is split where its times span more than 50 µs.
+#[test]
+fn a_superpacket_leaves_at_the_time_of_its_last_packet() {
+    let spec = path(vec![HopSpec { rate: Some(BitRate::from_gbit(10)), ..delay(10) }]);
+    let mut network = Network::new(&spec, Options::default());
+    network.arrive(Nanos(0), CLIENT, Destination::Port(SERVER), superpacket(45), 1);
+    let released = drain(&mut network);
+    // Down at 25 Gb/s each packet takes another 492 ns.
+    let due = |packet: f64| (492.16 + packet * 1230.4 + 10e6 + 492.16) as u64;
+    assert_eq!(released.iter().map(|r| (r.first, r.count)).collect::<Vec<_>>(), [(0, 41), (41, 4)]);
+    for (release, packet) in released.iter().zip([41.0, 45.0]) {
+        assert!(release.due.0.abs_diff(due(packet)) <= 3, "{} against {}", release.due.0, due(packet));
+    }
+}
+
+#[test]
+fn every_nth_wire_packet_is_lost_in_superpackets() {
+    let hop = HopSpec { loss: LossSpec::Every(NonZeroU64::new(100).unwrap()), ..delay(1) };
+    for segmentation in [Segmentation::Auto, Segmentation::Wire] {
+        let mut network =
+            Network::new(&path(vec![hop.clone()]), Options { segmentation, ..Options::default() });
+        for token in 0..100 {
+            let at = Nanos::from_micros(token * 100);
+            network.arrive(at, CLIENT, Destination::Port(SERVER), superpacket(45), token);
+        }
+        let got = packets(&drain(&mut network));
+        let want: Vec<_> =
+            (0..4500).filter(|n| (n + 1) % 100 != 0).map(|n| (n / 45, (n % 45) as u32)).collect();
+        assert_eq!(got, want, "{segmentation:?}");
+        assert_eq!(network.hops().map(|h| h.counters.dropped_loss.packets).sum::<u64>(), 45);
+    }
+}
+
+/// 1 s of more than enough packets through 1 Gb/s, counted at L1 and at L2.
+#[test]
+fn a_rate_holds() {
+    for (layer, bytes_on_layer) in [(Layer::L1, 1538.0), (Layer::L2, 1514.0)] {
+        let hop = HopSpec {
+            rate: Some(BitRate::from_gbit(1)),
+            layer,
+            queue: QueueLimit::Packets(1000),
+            ..HopSpec::default()
+        };
+        let mut network = Network::new(&path(vec![hop]), Options::default());
+        for i in 0..2_000 {
+            network.advance(Nanos::from_micros(i * 500));
+            let at = Nanos::from_micros(i * 500);
+            network.arrive(at, CLIENT, Destination::Port(SERVER), superpacket(45), i);
+        }
+        let released = drain(&mut network);
+        let within: u32 = released.iter().filter(|r| r.due <= Nanos::from_secs(1)).map(|r| r.count).sum();
+        let rate = f64::from(within) * bytes_on_layer * 8.0;
+        assert!((rate / 1e9 - 1.0).abs() < 0.0005, "{layer:?}: {rate} bit/s");
+    }
+}
+
+/// Two hosts 40 ms and 1 ms from the shared queue: what reaches it first is served first, whoever sent first.
+#[test]
+fn hosts_share_one_queue() {
+    let host = |ms| HostSpec { delay: Nanos::from_millis(ms), ..HostSpec::default() };
+    let bottleneck = HopSpec {
+        rate: Some(BitRate(100_000_000)),
+        queue: QueueLimit::Packets(10),
+        ..HopSpec::default()
+    };
+    let mut spec = path(vec![bottleneck]);
+    spec.clients = vec![host(40), host(1)];
+    let (far, near, server) = (PortId(0), PortId(1), PortId(2));
+    let mut network = Network::new(&spec, Options { segmentation: Segmentation::Wire, ..Options::default() });
+    // A 1514-byte packet takes 123 µs; each host sends one every 100 µs: together 2.46 times the rate.
+    for i in 0..1000 {
+        let at = Nanos::from_micros(i * 100);
+        network.advance(at);
+        network.arrive(at, far, Destination::Port(server), single(1514), i);
+        network.arrive(at + Nanos(50_000), near, Destination::Port(server), single(1514), 10_000 + i);
+    }
+    let released = drain(&mut network);
+    // A twin of one queue, worked out by hand: arrivals merged by time, ten wait, the rest is dropped.
+    let mut arrivals: Vec<(u64, u64)> = (0..1000)
+        .flat_map(|i| [(i * 100_000 + 40_000_000, i), (i * 100_000 + 50_000 + 1_000_000, 10_000 + i)])
+        // The access link at 10 Gb/s.
+        .map(|(at, token)| (at + 1230, token))
+        .collect();
+    arrivals.sort_unstable();
+    let (mut busy, mut starts, mut want) = (0, Vec::<u64>::new(), Vec::new());
+    for (at, token) in arrivals {
+        starts.retain(|&start| start > at);
+        if at >= busy {
+            busy = at;
+        } else if starts.len() == 10 {
+            continue;
+        } else {
+            starts.push(busy);
+        }
+        busy += 123_040;
+        want.push(token);
+    }
+    assert_eq!(released.iter().map(|r| r.token).collect::<Vec<_>>(), want);
+    let dropped = network.hops().map(|h| h.counters.dropped_queue.packets).sum::<u64>();
+    assert_eq!(dropped, 2000 - want.len() as u64);
+}
+
+#[test]
+fn broadcast_reaches_every_other_host_once() {
+    let mut spec = path(vec![delay(5)]);
+    spec.clients = vec![HostSpec::default(); 2];
+    spec.servers = vec![HostSpec::default(); 3];
+    let mut network = Network::new(&spec, Options::default());
+    network.arrive(Nanos(0), PortId(0), Destination::All, single(60), 9);
+    let mut ports: Vec<_> = drain(&mut network).iter().map(|r| (r.due.0, r.port.0)).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [(0, 1), (5_000_000, 2), (5_000_000, 3), (5_000_000, 4)]);
+    assert_eq!(network.frames_in_flight(), 0);
+}
+
+fn jittered(law: Law, order: Order) -> HopSpec {
+    let stddev = Nanos::from_micros(100);
+    HopSpec { jitter: Some(JitterSpec { law, stddev, order }), ..delay(10) }
+}
+
+/// Delays of `count` packets that arrive `gap` apart, around the mean, in standard deviations.
+fn delays(law: Law, order: Order, gap: Nanos, count: u64) -> Vec<f64> {
+    let mut network = Network::new(&path(vec![jittered(law, order)]), Options::default());
+    for i in 0..count {
+        network.arrive(Nanos(gap.0 * i), CLIENT, Destination::Port(SERVER), single(1000), i);
+    }
+    let released = drain(&mut network);
+    assert_eq!(released.len() as u64, count);
+    released.iter().map(|r| ((r.due.0 - r.token * gap.0) as f64 - 10e6) / 100e3).collect()
+}
+
+/// Each law in each order, against values drawn from the law itself (Anderson–Darling for two samples).
+#[test]
+fn jitter_follows_its_law() {
+    for law in [Law::Normal, Law::Uniform, Law::Pareto, Law::ParetoNormal] {
+        for order in [Order::Fifo, Order::Free] {
+            // 30 ms are more than two epochs of any law, so delays are independent.
+            let got = delays(law.clone(), order, Nanos::from_millis(30), 4000);
+            let mut chance = chance::Chance::new(99, 99);
+            let want: Vec<f64> = (0..4000).map(|_| law.quantile(chance.unit())).collect();
+            let p = statistics::anderson_darling_k_sample(&[&got, &want]).unwrap().p_value;
+            assert!(p > 0.001, "{law:?} {order:?}: p = {p}");
+            let mut sorted = got.clone();
+            sorted.sort_by(f64::total_cmp);
+            for q in [0.05, 0.25, 0.5, 0.75, 0.95] {
+                let error = sorted[(q * 4000.0) as usize] - law.quantile(q);
+                assert!(error.abs() < 0.15, "{law:?} {order:?}: quantile {q} is off by {error} standard deviations");
+            }
+        }
+    }
+}
+
+/// Packets a microsecond apart under a jitter of 100 µs: in order, and neither mean nor deviation move, where clamping
+/// independent delays into order would add some three standard deviations.
+#[test]
+fn fifo_jitter_keeps_the_mean_of_dense_traffic() {
+    for law in [Law::Normal, Law::Uniform, Law::Pareto, Law::ParetoNormal] {
+        let got = delays(law.clone(), Order::Fifo, Nanos::from_micros(20), 1_500_000);
+        let mean = got.iter().sum::<f64>() / got.len() as f64;
+        let variance = got.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / got.len() as f64;
+        // 30 s hold 18,750 epochs of 16 standard deviations, 2,343 of 128.
+        let epochs: f64 = if matches!(law, Law::Normal | Law::Uniform) { 18_750.0 } else { 2_343.0 };
+        assert!(mean.abs() < 4.0 / epochs.sqrt() + 0.005, "{law:?}: mean is off by {mean} standard deviations");
+        // The variance of a Pareto law of shape 3 has no variance of its own: judge it for the others.
+        if matches!(law, Law::Normal | Law::Uniform) {
+            assert!((variance - 1.0).abs() < 0.05, "{law:?}: variance {variance}");
+        }
+    }
+}
+
+#[test]
+fn coalescing_by_time_and_by_count() {
+    let batch = |time: u64, count: Option<u64>| HopSpec {
+        coalesce: Some(CoalesceSpec { time: Nanos::from_micros(time), count: count.and_then(NonZeroU64::new) }),
+        ..delay(1)
+    };
+    for (hop, want) in [
+        // Opened at 0 and 30 µs by packets every 10 µs: what comes at the closing time still belongs.
+        (batch(20, None), vec![20, 20, 20, 50, 50, 50]),
+        (batch(20, Some(2)), vec![10, 10, 30, 30, 50, 50]),
+        (batch(100, Some(4)), vec![30, 30, 30, 30, 140, 140]),
+    ] {
+        let mut network = Network::new(&path(vec![hop]), Options::default());
+        for i in 0..6 {
+            network.arrive(Nanos::from_micros(10 * i), CLIENT, Destination::Port(SERVER), single(60), i);
+        }
+        let due: Vec<_> = drain(&mut network).iter().map(|r| r.due.0 / 1000 - 1000).collect();
+        assert_eq!(due, want);
+    }
+}
+
+#[test]
+fn a_batch_gathers_the_pieces_of_a_superpacket() {
+    let rate = HopSpec { rate: Some(BitRate::from_gbit(1)), ..HopSpec::default() };
+    let batch = HopSpec {
+        coalesce: Some(CoalesceSpec { time: Nanos::from_millis(1), count: None }),
+        ..HopSpec::default()
+    };
+    let mut network = Network::new(&path(vec![rate, batch]), Options::default());
+    network.arrive(Nanos(0), CLIENT, Destination::Port(SERVER), superpacket(45), 1);
+    // The down link at 10 Gb/s spreads the batch over 55 µs again.
+    let released: Vec<_> = drain(&mut network).iter().map(|r| (r.first, r.count, r.last)).collect();
+    assert_eq!(released, [(0, 41, false), (41, 4, true)]);
+    assert_eq!(network.frames_in_flight(), 0);
+}
+
+#[test]
+fn a_change_loses_nothing_in_flight() {
+    let mut spec = path(vec![HopSpec { rate: Some(BitRate::from_gbit(10)), ..delay(100) }]);
+    let mut network = Network::new(&spec, Options::default());
+    for i in 0..1000 {
+        let at = Nanos::from_micros(i * 100);
+        network.advance(at);
+        network.arrive(at, CLIENT, Destination::Port(SERVER), superpacket(20), i);
+        if i % 100 == 50 {
+            spec.forward[0].delay = Nanos::from_millis(i % 7 * 10);
+            spec.forward[0].coalesce =
+                (i % 200 == 50).then_some(CoalesceSpec { time: Nanos::from_micros(500), count: None });
+            network.update(&spec);
+        }
+    }
+    let got = packets(&drain(&mut network));
+    let want: Vec<_> = (0..20_000).map(|n| (n / 20, (n % 20) as u32)).collect();
+    assert_eq!(got, want, "lost, doubled or out of order");
+}
+
+fn any_hop() -> impl Strategy<Value = HopSpec> {
+    let loss = prop_oneof![
+        Just(LossSpec::None),
+        (0.0..0.3).prop_map(|p| LossSpec::Random(Probability(p))),
+        (1u64..50).prop_map(|n| LossSpec::Every(NonZeroU64::new(n).unwrap())),
+        Just(LossSpec::GilbertElliott {
+            p: Probability(0.1),
+            r: Probability(0.3),
+            h: Probability(0.1),
+            k: Probability(0.99)
+        }),
+    ];
+    let queue = prop_oneof![
+        Just(QueueLimit::Unlimited),
+        (1u64..100).prop_map(QueueLimit::Packets),
+        (1500u64..200_000).prop_map(|b| QueueLimit::Bytes(Bytes(b)))
+    ];
+    let rate = proptest::option::of((10_000_000u64..40_000_000_000).prop_map(BitRate));
+    let jitter = proptest::option::of(any::<bool>().prop_map(|free| JitterSpec {
+        law: Law::Normal,
+        stddev: Nanos::from_micros(20),
+        order: if free { Order::Free } else { Order::Fifo },
+    }));
+    let coalesce = proptest::option::of((1u64..200, proptest::option::of(1u64..40)).prop_map(|(us, count)| {
+        CoalesceSpec { time: Nanos::from_micros(us), count: count.and_then(NonZeroU64::new) }
+    }));
+    let outage = proptest::option::of((0u64..5).prop_map(|ms| Outage {
+        at: Nanos::from_millis(ms),
+        lasting: Nanos::from_micros(300),
+        every: Some(Nanos::from_millis(2)),
+    }));
+    (loss, queue, rate, jitter, coalesce, outage, 0.0..0.1, 0.0..0.1).prop_map(
+        |(loss, queue, rate, jitter, coalesce, outage, duplicate, corrupt)| HopSpec {
+            loss,
+            outages: outage.into_iter().collect(),
+            duplicate: Probability(duplicate),
+            corrupt: Probability(corrupt),
+            queue,
+            rate,
+            jitter,
+            coalesce,
+            delay: Nanos::from_micros(200),
+            ..HopSpec::default()
+        },
+    )
+}
+
+/// Sends `frames` of (gap in ns, segments) from both clients of a dumbbell in turn.
+fn run(spec: &PathSpec, options: Options, frames: &[(u64, u32)]) -> (Network, Vec<Release>) {
+    let mut network = Network::new(spec, options);
+    let (mut at, mut released, mut gone) = (Nanos(0), Vec::new(), 0);
+    for (i, &(gap, segments)) in frames.iter().enumerate() {
+        at += Nanos(gap);
+        network.advance(at);
+        while let Some(release) = network.release() {
+            released.push(release);
+        }
+        let shape = if segments == 1 { single(600) } else { superpacket(segments) };
+        network.arrive(at, PortId(i as u16 % 2), Destination::Port(PortId(2)), shape, i as u64);
+    }
+    released.extend(drain(&mut network));
+    while network.gone().is_some() {
+        gone += 1;
+    }
+    let finished = released.iter().filter(|r| r.last).count();
+    assert_eq!(finished + gone, frames.len(), "every token comes back once");
+    (network, released)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// In = out + dropped at every hop once nothing is held, and the same seed does the same again.
+    #[test]
+    fn packets_are_conserved(
+        hops in proptest::collection::vec(any_hop(), 0..4),
+        frames in proptest::collection::vec((0u64..100_000, 1u32..45), 1..200),
+        seed: u64,
+        wire: bool,
+    ) {
+        let mut spec = path(hops);
+        spec.clients = vec![HostSpec { delay: Nanos::from_micros(70), ..HostSpec::default() }, HostSpec::default()];
+        let segmentation = if wire { Segmentation::Wire } else { Segmentation::Auto };
+        let options = Options { seed, segmentation, ..Options::default() };
+        let (network, released) = run(&spec, options, &frames);
+        prop_assert_eq!(network.frames_in_flight(), 0);
+        let mut dropped = 0;
+        let mut copies = 0;
+        for hop in network.hops() {
+            let c = hop.counters;
+            prop_assert_eq!(c.held_packets(), 0, "{:?}: {:?}", hop.place, c);
+            let out = c.departed.bytes + c.dropped().bytes;
+            prop_assert_eq!(c.arrived.bytes + c.duplicated.bytes, out, "{:?}", hop.place);
+            dropped += c.dropped().packets;
+            copies += c.duplicated.packets;
+        }
+        let sent: u64 = frames.iter().map(|f| u64::from(f.1)).sum();
+        let received: u64 = released.iter().map(|r| u64::from(r.count)).sum();
+        prop_assert_eq!(sent + copies, received + dropped);
+
+        let ordered = spec.forward.iter().all(|h| h.jitter.as_ref().is_none_or(|j| j.order == Order::Fifo));
+        if ordered {
+            let mut last: HashMap<u64, (u64, u32)> = HashMap::new();
+            for packet in packets(&released) {
+                let before = last.insert(packet.0 % 2, packet);
+                prop_assert!(before.is_none_or(|b| b <= packet), "{packet:?} after {before:?}");
+            }
+        }
+        let (_, again) = run(&spec, options, &frames);
+        prop_assert_eq!(released, again);
+    }
+}

@@ -1,0 +1,65 @@
+//! Path files on disk.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Component, Path};
+
+use super::{PathSpec, SpecError};
+
+/// A path file that is longer is none: its tables fit in a few kilobytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Ten million packet numbers of up to eleven digits, a line each.
+const LIST_BYTES_MAX: u64 = 128 << 20;
+
+impl PathSpec {
+    /// Reads a path file. The files that it names lie in its folder or below; a path without a name gets the file's.
+    ///
+    /// # Errors
+    /// Where it cannot be read, is longer than 1 MiB, or as [`PathSpec::parse`] says, each with the file's name.
+    pub fn load(path: &Path) -> Result<Self, SpecError> {
+        let shown = path.display().to_string();
+        let text = read_bounded(path, FILE_BYTES_MAX).map_err(|error| {
+            let message = super::error::one_line(&error.to_string(), 400);
+            SpecError { message, ..SpecError::default() }.in_file(&shown)
+        })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let read = |name: &str| read_beside(folder, name);
+        let mut spec = Self::parse(&text, &read).map_err(|error| error.in_file(&shown))?;
+        if spec.name.is_empty() {
+            spec.name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+            spec.validate().map_err(|error| error.in_file(&shown))?;
+        }
+        Ok(spec)
+    }
+}
+
+/// For [`PathSpec::parse`] where a text may name no files.
+///
+/// # Errors
+/// Always.
+pub fn no_files(_: &str) -> io::Result<String> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "no other file can be named here"))
+}
+
+/// A path file from elsewhere must not make root read (and show parts of) any file of the machine.
+fn read_beside(folder: &Path, name: &str) -> io::Result<String> {
+    let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if name.is_empty() || !inside {
+        let message = "name a file in the folder of the path file or below it";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    read_bounded(&folder.join(name), LIST_BYTES_MAX)
+}
+
+fn read_bounded(path: &Path, most: u64) -> io::Result<String> {
+    // Looked at before it is opened: opening a FIFO waits for its writer.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let mut text = String::new();
+    let length = File::open(path)?.take(most + 1).read_to_string(&mut text)? as u64;
+    if length > most {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("longer than {most} bytes")));
+    }
+    Ok(text)
+}

@@ -1,0 +1,163 @@
+//! Writing path files.
+
+use std::fmt::{Display, Write as _};
+use std::str::FromStr;
+
+use longhaul_units::{BitRate, Nanos};
+
+use super::{HopSpec, HostSpec, JitterSpec, Law, Layer, LossSpec, Order, Outage, PathSpec, QueueLimit};
+
+impl PathSpec {
+    /// The path as a path file that names no other file; [`PathSpec::parse`] of it gives an equal path. Hops that
+    /// backward mirrors are written as `[[both]]`, loss lists as short text, tables as quantiles.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        for (key, value) in [("name", &self.name), ("source", &self.source)] {
+            if !value.is_empty() {
+                line(&mut text, key, &toml::Value::String(value.clone()).to_string());
+            }
+        }
+        for (key, hosts) in [("client", &self.clients), ("server", &self.servers)] {
+            for host in hosts {
+                host_table(&mut text, key, host);
+            }
+        }
+        let shared =
+            self.forward.iter().zip(self.backward.iter().rev()).take_while(|(there, back)| there == back).count();
+        let own_backward = self.backward.len() - shared;
+        let tables = [
+            ("both", &self.forward[..shared]),
+            ("forward", &self.forward[shared..]),
+            ("backward", &self.backward[..own_backward]),
+        ];
+        for (key, hops) in tables {
+            for hop in hops {
+                hop_table(&mut text, key, hop);
+            }
+        }
+        text
+    }
+}
+
+fn line(text: &mut String, key: &str, value: &str) {
+    // Writing to a String does not fail.
+    let _ = writeln!(text, "{key} = {value}");
+}
+
+fn host_table(text: &mut String, key: &str, host: &HostSpec) {
+    let default = HostSpec::default();
+    let _ = writeln!(text, "\n[[{key}]]");
+    if let Some(name) = &host.name {
+        line(text, "name", &toml::Value::String(name.clone()).to_string());
+    }
+    if let Some(rate) = host.rate {
+        line(text, "rate", &rate_text(rate));
+    }
+    if host.delay != default.delay {
+        line(text, "delay", &time(host.delay));
+    }
+    if host.queue != default.queue {
+        line(text, "queue", &queue(host.queue));
+    }
+    if let Some(mtu) = host.mtu {
+        line(text, "mtu", &mtu.to_string());
+    }
+}
+
+fn hop_table(text: &mut String, key: &str, hop: &HopSpec) {
+    let default = HopSpec::default();
+    let _ = writeln!(text, "\n[[{key}]]");
+    if let Some(name) = &hop.name {
+        line(text, "name", &toml::Value::String(name.clone()).to_string());
+    }
+    if hop.loss != default.loss {
+        line(text, "loss", &loss(&hop.loss));
+    }
+    if !hop.outages.is_empty() {
+        let outages: Vec<String> = hop.outages.iter().map(outage).collect();
+        line(text, "outages", &format!("[{}]", outages.join(", ")));
+    }
+    if hop.duplicate != default.duplicate {
+        line(text, "duplicate", &format!("{:?}", hop.duplicate.0));
+    }
+    if hop.corrupt != default.corrupt {
+        line(text, "corrupt", &format!("{:?}", hop.corrupt.0));
+    }
+    if hop.queue != default.queue {
+        line(text, "queue", &queue(hop.queue));
+    }
+    if let Some(rate) = hop.rate {
+        line(text, "rate", &rate_text(rate));
+    }
+    if hop.layer == Layer::L2 {
+        line(text, "layer", "\"L2\"");
+    }
+    if hop.delay != default.delay {
+        line(text, "delay", &time(hop.delay));
+    }
+    if let Some(spec) = &hop.jitter {
+        line(text, "jitter", &jitter(spec));
+    }
+    if let Some(coalesce) = hop.coalesce {
+        let count = coalesce.count.map(|count| format!(", count = {count}")).unwrap_or_default();
+        line(text, "coalesce", &format!("{{ time = {}{count} }}", time(coalesce.time)));
+    }
+}
+
+fn loss(loss: &LossSpec) -> String {
+    match loss {
+        LossSpec::None => "\"none\"".into(),
+        LossSpec::Random(chance) => format!("{{ random = {:?} }}", chance.0),
+        LossSpec::Every(count) => format!("{{ every = {count} }}"),
+        LossSpec::GilbertElliott { p, r, h, k } => {
+            format!("{{ gilbert-elliott = {{ p = {:?}, r = {:?}, h = {:?}, k = {:?} }} }}", p.0, r.0, h.0, k.0)
+        }
+        LossSpec::List(numbers) => {
+            let runs: Vec<String> = numbers
+                .chunk_by(|a, b| a.checked_add(1) == Some(*b))
+                .map(|run| match run {
+                    [first, .., last] => format!("{first}-{last}"),
+                    _ => run[0].to_string(),
+                })
+                .collect();
+            format!("\"list({})\"", runs.join(","))
+        }
+    }
+}
+
+fn outage(outage: &Outage) -> String {
+    let every = outage.every.map(|every| format!(", every = {}", time(every))).unwrap_or_default();
+    format!("{{ at = {}, for = {}{every} }}", time(outage.at), time(outage.lasting))
+}
+
+fn jitter(jitter: &JitterSpec) -> String {
+    let order = if jitter.order == Order::Free { "free" } else { "fifo" };
+    let quantiles = match &jitter.law {
+        Law::Table(table) => format!(", quantiles = {:?}", table.quantiles()),
+        _ => String::new(),
+    };
+    format!("{{ law = \"{}\", stddev = {}, order = \"{order}\"{quantiles} }}", jitter.law, time(jitter.stddev))
+}
+
+fn queue(queue: QueueLimit) -> String {
+    match queue {
+        QueueLimit::Unlimited => "\"unlimited\"".into(),
+        QueueLimit::Bytes(bytes) => exact(bytes, || format!("{}B", bytes.0)),
+        QueueLimit::Packets(packets) => format!("\"{packets}p\""),
+    }
+}
+
+fn time(time: Nanos) -> String {
+    exact(time, || format!("{}ns", time.0))
+}
+
+fn rate_text(rate: BitRate) -> String {
+    exact(rate, || format!("{}bit", rate.0))
+}
+
+/// The short text of a quantity where it says the same value, else `plain`, in quotes.
+fn exact<T: Display + FromStr + PartialEq>(quantity: T, plain: impl FnOnce() -> String) -> String {
+    let short = quantity.to_string();
+    let says_it = short.parse::<T>().is_ok_and(|read| read == quantity);
+    format!("\"{}\"", if says_it { short } else { plain() })
+}

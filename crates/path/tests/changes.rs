@@ -1,0 +1,137 @@
+//! Live changes: what their text means, which hops they touch, and that a wrong one changes nothing.
+
+use longhaul_path::spec::*;
+use longhaul_units::{BitRate, Nanos};
+
+fn path(text: &str) -> PathSpec {
+    PathSpec::parse(text, &no_files).unwrap()
+}
+
+/// Two hops each way: `edge` has the rate, the second the delay.
+fn dumbbell() -> PathSpec {
+    path(
+        r#"
+        [[both]]
+        name = "edge"
+        rate = "10Gbit"
+        queue = "1000p"
+        [[both]]
+        delay = "60ms"
+        [[client]]
+        [[client]]
+        "#,
+    )
+}
+
+fn change(spec: &mut PathSpec, text: &str) -> Vec<String> {
+    let changed = Change::parse(text).and_then(|change| change.apply(spec));
+    changed.unwrap_or_else(|error| panic!("{text}: {error}")).iter().map(|hop| hop.label(spec)).collect()
+}
+
+fn refusal(spec: &PathSpec, text: &str) -> String {
+    let mut changed = spec.clone();
+    let error = Change::parse(text).and_then(|change| change.apply(&mut changed)).expect_err(text);
+    assert_eq!(&changed, spec, "{text} changed the path");
+    error.to_string()
+}
+
+#[test]
+fn a_change_finds_its_hop() {
+    for (text, want) in [
+        ("delay=50ms", vec!["forward.hop2", "backward.hop1"]),
+        ("rate=1Gbit", vec!["forward.edge", "backward.edge"]),
+        ("forward.rate=1Gbit", vec!["forward.edge"]),
+        ("backward.hop2.delay=1ms", vec!["backward.edge"]),
+        ("edge.loss=every(30000)", vec!["forward.edge", "backward.edge"]),
+        ("hop1.loss=none", vec!["forward.edge", "backward.hop1"]),
+        ("client2.rate=1Gbit", vec!["client2"]),
+        ("server.delay=1ms", vec!["server"]),
+        (" forward . hop2 . jitter = normal(8.45us) ", vec!["forward.hop2"]),
+    ] {
+        assert_eq!(change(&mut dumbbell(), text), want, "{text}");
+    }
+    let mut spec = dumbbell();
+    change(&mut spec, "server.delay=1ms");
+    assert_eq!(spec.servers, [HostSpec { delay: Nanos::from_millis(1), ..HostSpec::default() }]);
+    change(&mut spec, "forward.delay=50ms");
+    assert_eq!(spec.round_trip(), Nanos::from_millis(110));
+    // A direction without hops is left alone, the only hop needs no name.
+    assert_eq!(change(&mut path("[[forward]]"), "loss=random(1%)"), ["forward.hop1"]);
+}
+
+#[test]
+fn every_value() {
+    let loss = |text| match Change::parse(text).unwrap().setting {
+        Setting::Loss(loss) => loss,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(loss("loss=every(30000)"), LossSpec::Every(30_000.try_into().unwrap()));
+    assert_eq!(loss("loss=random(0.01%)"), LossSpec::Random(Probability(1e-4)));
+    assert_eq!(loss("loss=list(1, 5, 9-12)"), LossSpec::List([1, 5, 9, 10, 11, 12].into()));
+    assert_eq!(loss("loss=none"), LossSpec::None);
+    let [p, r, h, k] = [0.01, 0.25, 0.0, 1.0].map(Probability);
+    assert_eq!(loss("loss=gilbert-elliott(1%,25%)"), LossSpec::GilbertElliott { p, r, h, k });
+    let jitter = |law, stddev, order| Setting::Jitter(Some(JitterSpec { law, stddev, order }));
+    let batch = |count: Option<u64>| {
+        let count = count.and_then(std::num::NonZeroU64::new);
+        Setting::Coalesce(Some(CoalesceSpec { time: Nanos::from_micros(50), count }))
+    };
+    let outage = |every| Outage { at: Nanos::from_secs(10), lasting: Nanos::from_millis(50), every };
+    for (text, want) in [
+        ("jitter=normal(8.45us)", jitter(Law::Normal, Nanos(8_450), Order::Fifo)),
+        ("jitter=pareto(1ms,free)", jitter(Law::Pareto, Nanos::from_millis(1), Order::Free)),
+        ("jitter=none", Setting::Jitter(None)),
+        ("coalesce=50us", batch(None)),
+        ("coalesce=50us,8", batch(Some(8))),
+        ("coalesce=none", Setting::Coalesce(None)),
+        ("queue=1000p", Setting::Queue(QueueLimit::Packets(1000))),
+        ("queue=unlimited", Setting::Queue(QueueLimit::Unlimited)),
+        ("rate=1Gbit", Setting::Rate(Some(BitRate::from_gbit(1)))),
+        ("rate=none", Setting::Rate(None)),
+        ("layer=L2", Setting::Layer(Layer::L2)),
+        ("duplicate=0.1%", Setting::Duplicate(Probability(0.001))),
+        ("corrupt=1e-6", Setting::Corrupt(Probability(1e-6))),
+        ("outage=10s,50ms", Setting::Outages(vec![outage(None)])),
+        ("outages=10s,50ms;10s,50ms,60s", Setting::Outages(vec![outage(None), outage(Some(Nanos::from_secs(60)))])),
+        ("outages=none", Setting::Outages(vec![])),
+    ] {
+        assert_eq!(Change::parse(text).map(|change| change.setting), Ok(want), "{text}");
+    }
+}
+
+#[test]
+fn a_wrong_change_is_one_line_and_changes_nothing() {
+    let spec = dumbbell();
+    for (text, want) in [
+        ("delay", "`delay`: use [forward.|backward.][HOP.]KEY=VALUE, such as forward.hop1.delay=50ms"),
+        (".delay=1ms", "`.delay=1ms`: use [forward.|backward.][HOP.]KEY=VALUE, such as forward.hop1.delay=50ms"),
+        ("a.b.c=1", "`a.b.c=1`: use [forward.|backward.][HOP.]KEY=VALUE, such as forward.hop1.delay=50ms"),
+        (
+            "latency=1ms",
+            "`latency`: no such key, use loss, outages, duplicate, corrupt, queue, rate, layer, delay, jitter, coalesce",
+        ),
+        ("delay=fast", "delay: `fast` is not a number of 0 or more with a unit (ns, us, ms, s, m, h)"),
+        ("loss=random(2)", "loss: `2`: a probability is from 0 to 1, or 0% to 100%"),
+        (
+            "jitter=table(x.dist,1us)",
+            "jitter: `table(x.dist,1us)`: use none, LAW(STDDEV) or LAW(STDDEV,ORDER), LAW one of normal, uniform, pareto, paretonormal and ORDER fifo or free; a table needs a path file",
+        ),
+        ("delay=20s", "forward[1].delay: `20s`: from 0ns to 10s"),
+        (
+            "forward.hop2.jitter=normal(1s)",
+            "forward[1].jitter: stddev `1s`: at most 20ms for law normal around a delay of 60ms, or packets would leave before they came",
+        ),
+        ("loss=every(5)", "loss: which hop of forward? name one of edge, hop2"),
+        ("hop3.delay=1ms", "`hop3`: no such hop or host, there are client1, client2, edge, hop1, hop2, server"),
+        ("hop0.delay=1ms", "`hop0`: no such hop or host, there are client1, client2, edge, hop1, hop2, server"),
+        ("client1.loss=none", "client1.loss: an access hop has rate, delay and queue, the same each way"),
+        ("forward.client1.rate=1Gbit", "client1.rate: an access hop has rate, delay and queue, the same each way"),
+    ] {
+        assert_eq!(refusal(&spec, text), want, "{text}");
+    }
+    assert_eq!(
+        refusal(&PathSpec::default(), "delay=1ms"),
+        "delay: the path has no hop there; only what a path was made with can be changed"
+    );
+    assert!(!refusal(&spec, "delay=\n\u{1b}[31m").contains(['\n', '\u{1b}']));
+}
