@@ -187,4 +187,11 @@ mod tests {
         .join()
         .unwrap();
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_list_panics(list in "[0-9,\\- ]{0,40}") {
+            let _ = parse_cpu_list(&list);
+        }
+    }
 }

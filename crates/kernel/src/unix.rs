@@ -142,4 +142,11 @@ mod tests {
              0000000000000000: 00000002 00000000 00010000 0001 01 20118 @other\n";
         assert_eq!(parse_names(table, "longhaul/"), ["longhaul/lab one"]);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_table_panics(table in "[ -~\\n]{0,200}") {
+            let _ = parse_names(&table, "");
+        }
+    }
 }

@@ -4,9 +4,11 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 
+use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 /// Why there is no user namespace.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +52,21 @@ pub fn unshare_user_as_root() -> Result<(), UserNamespaceError> {
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/uid_map", &format!("0 {uid} 1\n"))?;
     write("/proc/self/gid_map", &format!("0 {gid} 1\n"))
+}
+
+/// Moves the process into the user namespace of process `pid`, which the same user made; there it has all capabilities.
+///
+/// It must be called while the process has one thread.
+///
+/// # Errors
+/// [`UserNamespaceError::SeveralThreads`]; [`UserNamespaceError::Io`] where the process is gone or another user's.
+pub fn enter_of_process(pid: u32) -> Result<(), UserNamespaceError> {
+    let io = |step| move |source| UserNamespaceError::Io { step, source };
+    let namespace = fs::File::open(format!("/proc/{pid}/ns/user")).map_err(io("open the lab's user namespace"))?;
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::User)).map_err(|errno| match errno {
+        Errno::INVAL => UserNamespaceError::SeveralThreads,
+        errno => io("enter the lab's user namespace")(errno.into()),
+    })
 }
 
 fn write(path: &'static str, text: &str) -> Result<(), UserNamespaceError> {

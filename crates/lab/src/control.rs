@@ -1,1 +1,353 @@
-//! x
+//! Talking to the process that holds a lab: one JSON object a line each way, over a socket whose name is in no file
+//! system and ends with its process.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longhaul_emulator::Status;
+use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::process::Process;
+use longhaul_kernel::signals::Stop;
+use longhaul_kernel::unix::{connect_abstract, list_abstract, listen_abstract, peer_credentials};
+use longhaul_kernel::wait::{Interest, Poller};
+use longhaul_path::spec::Change;
+use longhaul_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::lab::Lab;
+use crate::plan::HostPlan;
+use crate::spec::LabSpec;
+
+/// The longest line that is read: a request with many changes, a path with long lists of losses.
+const LINE_BYTES_MOST: u64 = 64 << 20;
+/// How long the other end may take for a line.
+const LINE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long an answer may take: a lab that goes down waits for its programs.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+/// Longest name of a lab. It is part of a socket's name, which has 108 bytes (unix(7)).
+const NAME_BYTES_MOST: usize = 32;
+
+/// What a lab can be asked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Request {
+    /// Who and where it is.
+    Info,
+    /// How it does.
+    Status,
+    /// To change the running path: texts that [`Change::parse`] takes.
+    Set(Vec<String>),
+    /// To end.
+    Down,
+}
+
+/// What it answers.
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    Info(Box<Info>),
+    Status(Box<Status>),
+    Done,
+    Refused(String),
+}
+
+/// Who and where a lab is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Info {
+    /// How it was made.
+    pub spec: LabSpec,
+    /// Its path as a path file; live changes included.
+    pub path: String,
+    /// The process that holds it.
+    pub pid: u32,
+    /// Whether it lives in a user namespace of its own.
+    pub user_namespace: bool,
+    /// When it came up, RFC 3339.
+    pub started_at: String,
+    /// Its hosts: clients, then servers.
+    pub hosts: Vec<HostInfo>,
+}
+
+/// A host of a lab.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HostInfo {
+    /// What it is called and where it is.
+    #[serde(flatten)]
+    pub plan: HostPlan,
+    /// Where its network namespace can be opened.
+    pub namespace: PathBuf,
+}
+
+/// Why a lab cannot be talked to.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The name is none.
+    #[error("lab name `{0}`: use 1 to {NAME_BYTES_MOST} letters, digits, `-` and `_`")]
+    Name(String),
+    /// There is such a lab already.
+    #[error("a lab `{0}` is up already; take it down (longhaul lab down {0}) or give another --name")]
+    InUse(String),
+    /// There is none.
+    #[error("no lab `{0}` is up; `longhaul lab list` shows those that are")]
+    NoLab(String),
+    /// Somebody else's process answers to the name.
+    #[error("the process that answers for lab `{name}` belongs to user {uid}, not to you")]
+    Stranger {
+        /// The lab.
+        name: String,
+        /// Whose it is.
+        uid: u32,
+    },
+    /// It refused.
+    #[error("{0}")]
+    Refused(String),
+    /// It went away or does not answer.
+    #[error("lab `{name}` does not answer: {source}")]
+    Silent {
+        /// The lab.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// The name under which lab `name` of user `uid` listens.
+fn socket_name(uid: u32, name: &str) -> Result<String, ControlError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if name.is_empty() || name.len() > NAME_BYTES_MOST || !name.bytes().all(plain) {
+        return Err(ControlError::Name(name.to_owned()));
+    }
+    Ok(format!("{}{name}", prefix(uid)))
+}
+
+fn prefix(uid: u32) -> String {
+    format!("longhaul/lab/{uid}/")
+}
+
+/// Who the caller is to others. In a user namespace of one's own this is not what `geteuid` says, so it is asked before.
+pub fn own_uid() -> u32 {
+    // A socket pair with oneself cannot fail to know its peer.
+    UnixStream::pair().and_then(|(one, _other)| peer_credentials(&one)).map_or(0, |peer| peer.uid)
+}
+
+/// The names of the caller's labs.
+///
+/// # Errors
+/// Where `/proc` cannot be read.
+pub fn list() -> io::Result<Vec<String>> {
+    let prefix = prefix(own_uid());
+    let mut names: Vec<String> =
+        list_abstract(&prefix)?.into_iter().filter_map(|name| Some(name.strip_prefix(&prefix)?.to_owned())).collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// A lab's own end: whoever holds it has the name.
+#[derive(Debug)]
+pub struct Listener {
+    socket: UnixListener,
+    uid: u32,
+}
+
+impl Listener {
+    /// Takes `name`.
+    ///
+    /// # Errors
+    /// [`ControlError::Name`], [`ControlError::InUse`].
+    pub fn claim(name: &str) -> Result<Self, ControlError> {
+        let uid = own_uid();
+        match listen_abstract(&socket_name(uid, name)?) {
+            Ok(socket) => Ok(Self { socket, uid }),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(ControlError::InUse(name.to_owned())),
+            Err(source) => Err(ControlError::Silent { name: name.to_owned(), source }),
+        }
+    }
+
+    /// Answers for `lab` until somebody asks it to end or a signal does, and takes it down.
+    ///
+    /// # Errors
+    /// Where the kernel refuses to wait.
+    pub fn serve(&self, mut lab: Lab, user_namespace: bool, stop: Stop) -> io::Result<()> {
+        let started_at = jiff::Timestamp::now().to_string();
+        let poller = Poller::new()?;
+        poller.add(&self.socket, 0, Interest::Readable)?;
+        poller.add(stop, 1, Interest::Readable)?;
+        loop {
+            drop(poller.wait(None)?);
+            if stop.requested().is_some() {
+                // Nobody waits to hear of programs that would not end.
+                let _ = lab.down();
+                return Ok(());
+            }
+            let Ok((mut stream, _)) = self.socket.accept() else { continue };
+            let known = peer_credentials(&stream).is_ok_and(|peer| peer.uid == self.uid || peer.uid == 0);
+            if !known {
+                continue;
+            }
+            let answer = match read_line::<Request>(&mut stream) {
+                Err(_) => continue,
+                Ok(Request::Down) => {
+                    let answer = match lab.down() {
+                        Ok(status) => Answer::Status(Box::new(status)),
+                        Err(error) => Answer::Refused(error.to_string()),
+                    };
+                    let _ = write_line(&mut stream, &answer);
+                    return Ok(());
+                }
+                Ok(Request::Info) => Answer::Info(Box::new(info(&lab, user_namespace, &started_at))),
+                Ok(Request::Status) => match lab.status() {
+                    Ok(status) => Answer::Status(Box::new(status)),
+                    Err(error) => Answer::Refused(error.to_string()),
+                },
+                Ok(Request::Set(changes)) => match set(&mut lab, &changes) {
+                    Ok(()) => Answer::Done,
+                    Err(error) => Answer::Refused(error),
+                },
+            };
+            // A client that went away misses its answer.
+            let _ = write_line(&mut stream, &answer);
+        }
+    }
+}
+
+fn set(lab: &mut Lab, changes: &[String]) -> Result<(), String> {
+    let changes: Vec<Change> =
+        changes.iter().map(|text| Change::parse(text)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    lab.set(&changes).map_err(|error| error.to_string())
+}
+
+fn info(lab: &Lab, user_namespace: bool, started_at: &str) -> Info {
+    let pid = std::process::id();
+    let place = |namespace: &NetNamespace| {
+        let fd = std::os::fd::AsFd::as_fd(namespace).as_raw_fd();
+        PathBuf::from(format!("/proc/{pid}/fd/{fd}"))
+    };
+    Info {
+        spec: lab.spec().clone(),
+        path: lab.path().to_toml(),
+        pid,
+        user_namespace,
+        started_at: started_at.to_owned(),
+        hosts: lab
+            .hosts()
+            .iter()
+            .map(|host| HostInfo { plan: host.plan.clone(), namespace: place(&host.namespace) })
+            .collect(),
+    }
+}
+
+/// Another process's lab.
+#[derive(Debug, Clone)]
+pub struct Client {
+    name: String,
+    socket: String,
+    uid: u32,
+}
+
+impl Client {
+    /// The lab called `name`, whether or not it is up.
+    ///
+    /// # Errors
+    /// [`ControlError::Name`].
+    pub fn new(name: &str) -> Result<Self, ControlError> {
+        let uid = own_uid();
+        Ok(Self { name: name.to_owned(), socket: socket_name(uid, name)?, uid })
+    }
+
+    /// Who and where it is.
+    ///
+    /// # Errors
+    /// Any [`ControlError`].
+    pub fn info(&self) -> Result<Info, ControlError> {
+        match self.ask(&Request::Info)? {
+            Answer::Info(info) => Ok(*info),
+            _ => Err(self.confused()),
+        }
+    }
+
+    /// How it does.
+    ///
+    /// # Errors
+    /// Any [`ControlError`].
+    pub fn status(&self) -> Result<Status, ControlError> {
+        match self.ask(&Request::Status)? {
+            Answer::Status(status) => Ok(*status),
+            _ => Err(self.confused()),
+        }
+    }
+
+    /// Changes the running path: all of `changes` or none.
+    ///
+    /// # Errors
+    /// Any [`ControlError`].
+    pub fn set(&self, changes: Vec<String>) -> Result<(), ControlError> {
+        match self.ask(&Request::Set(changes))? {
+            Answer::Done => Ok(()),
+            _ => Err(self.confused()),
+        }
+    }
+
+    /// Takes it down and returns its last status once its process has ended.
+    ///
+    /// # Errors
+    /// Any [`ControlError`].
+    pub fn down(&self) -> Result<Status, ControlError> {
+        let silent = |source| ControlError::Silent { name: self.name.clone(), source };
+        let process = Process::open(self.info()?.pid).map_err(silent)?;
+        let Answer::Status(status) = self.ask(&Request::Down)? else { return Err(self.confused()) };
+        if let Some(process) = process {
+            let deadline = longhaul_kernel::clock::monotonic() + Nanos::from(ANSWER_PATIENCE);
+            process.wait_until_gone(deadline).map_err(silent)?;
+        }
+        Ok(*status)
+    }
+
+    fn ask(&self, request: &Request) -> Result<Answer, ControlError> {
+        let silent = |source| ControlError::Silent { name: self.name.clone(), source };
+        let mut stream = match connect_abstract(&self.socket) {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                return Err(ControlError::NoLab(self.name.clone()));
+            }
+            Err(error) => return Err(silent(error)),
+        };
+        let peer = peer_credentials(&stream).map_err(silent)?;
+        if peer.uid != self.uid {
+            return Err(ControlError::Stranger { name: self.name.clone(), uid: peer.uid });
+        }
+        write_line(&mut stream, request).map_err(silent)?;
+        stream.set_read_timeout(Some(ANSWER_PATIENCE)).map_err(silent)?;
+        match parse_line(&mut stream).map_err(silent)? {
+            Answer::Refused(why) => Err(ControlError::Refused(why)),
+            answer => Ok(answer),
+        }
+    }
+
+    fn confused(&self) -> ControlError {
+        let source = io::Error::new(io::ErrorKind::InvalidData, "an answer to another question");
+        ControlError::Silent { name: self.name.clone(), source }
+    }
+}
+
+fn read_line<T: for<'de> Deserialize<'de>>(stream: &mut UnixStream) -> io::Result<T> {
+    stream.set_read_timeout(Some(LINE_PATIENCE))?;
+    stream.set_write_timeout(Some(LINE_PATIENCE))?;
+    parse_line(stream)
+}
+
+fn parse_line<T: for<'de> Deserialize<'de>>(stream: &mut UnixStream) -> io::Result<T> {
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MOST)).read_line(&mut line)?;
+    if line.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(serde_json::from_str(&line)?)
+}
+
+fn write_line(stream: &mut UnixStream, value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_string(value)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())
+}

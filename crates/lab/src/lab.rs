@@ -173,14 +173,12 @@ fn connect(core: &NetNamespace, host: &NetNamespace, plan: &HostPlan) -> Result<
             namespace: None,
             mtu_bytes: Some(plan.mtu_bytes),
             mac: None,
-            up: false,
         };
         let end = VethEnd {
             name: HOST_INTERFACE,
             namespace: Some(host),
             mtu_bytes: Some(plan.mtu_bytes),
             mac: Some(plan.mac),
-            up: false,
         };
         Netlink::open()?.create_veth(&port, &end)
     })??;

@@ -5,6 +5,7 @@
 //! that is killed leaves nothing but the programs that were started in it; [`orphans`] ends those.
 
 pub mod control;
+pub mod enter;
 mod lab;
 pub mod orphans;
 pub mod plan;

@@ -54,7 +54,7 @@ impl Default for LabSpec {
 }
 
 impl LabSpec {
-    pub(crate) fn engine_options(&self) -> EngineOptions {
+    pub fn engine_options(&self) -> EngineOptions {
         let segmentation = if self.wire { Segmentation::Wire } else { Segmentation::Auto };
         EngineOptions {
             network: Options { seed: self.seed, batch_time: self.batch_time, segmentation },
@@ -63,7 +63,7 @@ impl LabSpec {
         }
     }
 
-    pub(crate) fn schedule(&self) -> Schedule {
+    pub fn schedule(&self) -> Schedule {
         Schedule { cpus: self.cpus.clone(), realtime: self.realtime }
     }
 }

@@ -1,1 +1,49 @@
-fn main() {}
+//! `longhaul`: where does the throughput of a long fat network go?
+//!
+//! This file only dispatches: each command has a file in `cmd/` with its arguments and what it does.
+
+mod cmd;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::output::Failure;
+
+/// Finds out where the throughput of a long fat network goes
+#[derive(Debug, Parser)]
+#[command(name = "longhaul", version, max_term_width = 100, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Put an emulated path between two interfaces
+    Emulate(cmd::emulate::Args),
+    /// Run programs on hosts of this machine with an emulated path between them
+    Lab(cmd::lab::Args),
+    /// Show the paths that are known by name
+    Paths(cmd::paths::Args),
+    /// Print shell completions
+    Completion(cmd::completion::Args),
+    /// Write man pages
+    Man(cmd::man::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return output::usage(&error),
+    };
+    let done = match cli.command {
+        Command::Emulate(args) => cmd::emulate::run(args),
+        Command::Lab(args) => cmd::lab::run(args),
+        Command::Paths(args) => cmd::paths::run(args),
+        Command::Completion(args) => cmd::completion::run(args),
+        Command::Man(args) => cmd::man::run(args),
+    };
+    done.unwrap_or_else(Failure::report)
+}

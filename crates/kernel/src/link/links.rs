@@ -1,10 +1,14 @@
 //! Links: what they are, and changing them.
 
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Stats64};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State, Stats64};
+
+use longhaul_units::Nanos;
 
 use super::{LinkError, Netlink};
+use crate::clock::monotonic;
 use crate::namespace::NetNamespace;
+use crate::wait::sleep_until;
 
 /// A link as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,6 +25,9 @@ pub struct Link {
     pub up: bool,
     /// It has a carrier: something is at the other end.
     pub carrier: bool,
+    /// It takes packets: a link that was just set up, or got its carrier, drops them all silently until the kernel has
+    /// come to activate it (RFC 2863 `ifOperStatus` up, or unknown for links that never tell).
+    pub ready: bool,
     /// It receives frames for any MAC address, because of packet sockets or by hand.
     pub promiscuous: bool,
     /// What it is: `veth`, `bridge`; `None` for hardware and loopback.
@@ -138,6 +145,22 @@ impl Netlink {
         self.request(RouteNetlinkMessage::SetLink(message), 0, &format!("set link {index} {state}"))
     }
 
+    /// Waits until link `index` takes packets ([`Link::ready`]) or `deadline` on `CLOCK_MONOTONIC` has passed; returns
+    /// whether it does. For a cable, both ends must be set up, and each be awaited.
+    ///
+    /// # Errors
+    /// [`LinkError::NoSuchLink`].
+    pub fn wait_until_ready(&mut self, index: u32, deadline: Nanos) -> Result<bool, LinkError> {
+        loop {
+            let ready = self.link_by_index(index)?.ready;
+            if ready || monotonic() >= deadline {
+                return Ok(ready);
+            }
+            // Rare: since Linux 6.8 the question itself has the kernel activate the link.
+            sleep_until(monotonic() + Nanos::from_millis(1));
+        }
+    }
+
     /// Sets the MTU of link `index`, which need not be down.
     ///
     /// # Errors
@@ -203,8 +226,10 @@ fn describe(answer: RouteNetlinkMessage) -> Option<Link> {
         promiscuous: flags.contains(LinkFlags::Promisc),
         ..Link::default()
     };
+    let mut state = State::Unknown;
     for attribute in message.attributes {
         match attribute {
+            LinkAttribute::OperState(operational) => state = operational,
             LinkAttribute::IfName(name) => link.name = name,
             LinkAttribute::Mtu(bytes) => link.mtu_bytes = bytes,
             LinkAttribute::Address(bytes) => link.mac = bytes.try_into().ok(),
@@ -229,6 +254,9 @@ fn describe(answer: RouteNetlinkMessage) -> Option<Link> {
             _ => {}
         }
     }
+    // A veth always comes to tell; until then it says unknown.
+    let tells = link.kind.as_deref() == Some("veth");
+    link.ready = link.up && link.carrier && (state == State::Up || (state == State::Unknown && !tells));
     Some(link)
 }
 

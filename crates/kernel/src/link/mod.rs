@@ -257,4 +257,11 @@ mod tests {
         assert!(netlink.links().unwrap().iter().any(|link| link.name == "lo"));
         assert!(matches!(netlink.link_by_name("lhk-none"), Err(LinkError::NoSuchLink { .. })));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_answer_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..80)) {
+            let _ = (reason(&bytes), message_header(&bytes));
+        }
+    }
 }

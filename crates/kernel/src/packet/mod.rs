@@ -164,6 +164,17 @@ impl PacketSocket {
         self.ifindex
     }
 
+    /// Whether the link was deleted or moved to another namespace: nothing will ever arrive here again.
+    pub fn link_is_gone(&self) -> bool {
+        // SAFETY: sockaddr_ll is plain integers, for which zero is a value.
+        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+        let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes into `address`.
+        let result = unsafe { libc::getsockname(self.fd.as_raw_fd(), (&raw mut address).cast(), &mut length) };
+        // af_packet.c puts −1 there when the link goes.
+        result == 0 && address.sll_ifindex < 0
+    }
+
     /// Frames (super-packets count once) that arrived and were dropped because the receive buffer was full, since the
     /// socket was opened.
     pub fn drops(&self) -> u64 {

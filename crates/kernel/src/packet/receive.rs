@@ -37,7 +37,8 @@ pub struct Received {
 /// Why nothing can be received.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
-    /// The link went down or was deleted. Said once when it goes down, and each time when it is gone.
+    /// The link went down or was deleted. Said once, by whichever call comes first; then nothing arrives any more, until a
+    /// link that was only down comes up again. See [`PacketSocket::link_is_gone`].
     #[error("the link is down or was deleted")]
     Down,
     /// Something else.

@@ -84,6 +84,9 @@ pub(crate) fn connect(left: &NetNamespace, right: &NetNamespace, left_name: &str
     let (left_index, right_index) = (netlink.index_of(left_name).unwrap(), far.index_of(right_name).unwrap());
     netlink.set_up(left_index, true).unwrap();
     far.set_up(right_index, true).unwrap();
+    let deadline = monotonic() + Nanos::from_secs(5);
+    assert!(netlink.wait_until_ready(left_index, deadline).unwrap());
+    assert!(far.wait_until_ready(right_index, deadline).unwrap());
     (left_index, right_index)
 }
 

@@ -1,5 +1,5 @@
-//! A port whose far end does not keep up: a veth's ring of 256 frames fills when GRO is on at the far end and its NAPI is
-//! held back.
+//! A port whose far end does not keep up: a veth's ring of 256 frames fills when TSO is off at the near end, GRO is on at the
+//! far end (only then frames go by the ring), and the far end's NAPI is held back.
 
 use std::fs;
 
@@ -15,7 +15,15 @@ const RING: usize = 256;
 
 /// A cable whose right end takes in nothing for ten seconds; `None` where the kernel cannot do that.
 fn clogged_cable() -> Option<Cable> {
+    // `NETIF_F_ALL_TSO`.
+    const SEGMENTATION: [(&str, bool); 4] = [
+        ("tx-tcp-segmentation", false),
+        ("tx-tcp6-segmentation", false),
+        ("tx-tcp-ecn-segmentation", false),
+        ("tx-tcp-mangleid-segmentation", false),
+    ];
     let cable = Cable::new();
+    cable.left.enter(|| ethtool::set_features("lhk-l", &SEGMENTATION)).unwrap().unwrap();
     let held = cable.right.enter(|| {
         ethtool::set_features("lhk-r", &[("rx-gro", true)]).map_err(|error| error.to_string())?;
         private_mounts().and_then(|()| fresh_sysfs()).map_err(|error| error.to_string())?;
@@ -25,7 +33,6 @@ fn clogged_cable() -> Option<Cable> {
         }
         Ok::<(), String>(())
     });
-    // The sender must not wait for the ring to empty (a queueing discipline would).
     if let Err(why) = held.unwrap() {
         println!("skipped: {why}");
         return None;

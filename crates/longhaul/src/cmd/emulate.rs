@@ -1,0 +1,149 @@
+//! `longhaul emulate`.
+
+use std::fs;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use longhaul_emulator::{Attachment, Running, Status};
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::signals::{Stop, StopSignal};
+use longhaul_kernel::wait::readable_until;
+use longhaul_path::preset;
+use longhaul_path::spec::{PathSpec, Side};
+use longhaul_units::Nanos;
+use serde_json::json;
+
+use super::engine_args::EngineArgs;
+use super::status;
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
+
+/// How often the status file and the progress line are brought up to date.
+const INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// Put an emulated path between two interfaces
+///
+/// Frames that arrive at one interface leave by the other as the path says. Takes Ctrl-C to end, then prints what happened.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  longhaul emulate --left eth1 --right eth2 --path nlr-small --stats run.json")]
+pub(crate) struct Args {
+    /// Interface towards the client; name several, in the path's order, where it has several clients
+    #[arg(long, value_name = "IF", required = true, value_delimiter = ',')]
+    left: Vec<String>,
+    /// Interface towards the server, or several
+    #[arg(long, value_name = "IF", required = true, value_delimiter = ',')]
+    right: Vec<String>,
+    /// A name from `longhaul paths`, or a path file
+    #[arg(long, value_name = "FILE|PRESET")]
+    path: String,
+    /// Keep the status in this file, brought up to date each second
+    #[arg(long, value_name = "FILE")]
+    stats: Option<PathBuf>,
+    /// End after this time
+    #[arg(short = 't', long, value_name = "TIME")]
+    time: Option<Nanos>,
+    /// Print JSON at the end
+    #[arg(short = 'J', long)]
+    json: bool,
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let path = preset::load(&args.path).map_err(Failure::usage)?;
+    let attachments = attachments(&args, &path)?;
+    let spec = args.engine.spec();
+    let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
+    let started_at = jiff::Timestamp::now().to_string();
+    let running = Running::start(path.clone(), attachments, spec.engine_options(), spec.schedule(), None)
+        .map_err(|error| Failure::new("emulator", error))?;
+    eprintln!(
+        "longhaul: {} between {} and {}, {} round trip; Ctrl-C ends",
+        path.name,
+        args.left.join(","),
+        args.right.join(","),
+        path.round_trip()
+    );
+
+    let envelope = |status: Status| {
+        let warnings = status.warnings(spec.lateness_bound);
+        let parameters = json!({ "path": path.to_toml(), "left": args.left, "right": args.right, "emulator": spec });
+        Envelope::new("longhaul.emulate/1", started_at.clone(), parameters, status, warnings)
+    };
+    let began = monotonic();
+    let end = args.time.map_or(Nanos::MAX, |time| began.saturating_add(time));
+    while stop.requested().is_none() && monotonic() < end {
+        let until = monotonic().saturating_add(INTERVAL).min(end);
+        readable_until(stop, Some(until)).map_err(|error| Failure::new("wait", error))?;
+        let status = running.status().map_err(|error| Failure::new("emulator", error))?;
+        progress(&status);
+        if let Some(file) = &args.stats {
+            write_status(file, &envelope(status))?;
+        }
+    }
+    let status = running.stop().map_err(|error| Failure::new("emulator", error))?;
+    let envelope = envelope(status);
+    if let Some(file) = &args.stats {
+        write_status(file, &envelope)?;
+    }
+    if std::io::stderr().is_terminal() {
+        eprintln!();
+    }
+    if args.json {
+        print_json(&envelope);
+    } else {
+        print_text(&status::text(&envelope.result));
+    }
+    print_warnings(&envelope.warnings);
+    Ok(match stop.requested() {
+        Some(StopSignal::Interrupt) => ExitCode::from(INTERRUPTED),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure> {
+    let mut attachments = Vec::new();
+    for (side, flag, interfaces) in [(Side::Client, "--left", &args.left), (Side::Server, "--right", &args.right)] {
+        let hosts = path.host_names(side);
+        if hosts.len() != interfaces.len() {
+            return Err(Failure::usage(format!(
+                "{flag} {}: path {} has {} {side} hosts, name as many interfaces",
+                interfaces.join(","),
+                path.name,
+                hosts.len()
+            )));
+        }
+        for (interface, host) in interfaces.iter().zip(hosts) {
+            if attachments.iter().any(|known: &Attachment| known.interface == *interface) {
+                return Err(Failure::usage(format!("{flag} {interface}: named twice; each interface has one place")));
+            }
+            attachments.push(Attachment { interface: interface.clone(), host });
+        }
+    }
+    Ok(attachments)
+}
+
+/// A line that is written over, on a terminal.
+fn progress(status: &Status) {
+    if std::io::stderr().is_terminal() {
+        let packets: u64 = status.ports.iter().map(|port| port.sent.packets).sum();
+        let lost: u64 = status.hops.iter().map(|hop| hop.counters.dropped().packets).sum();
+        eprint!(
+            "\r{:>6.0} s  {packets:>14} packets passed  {lost:>10} lost on the path  late {:>10} (p99)  own faults {}",
+            status.uptime_ns as f64 / 1e9,
+            Nanos(status.lateness.p99_ns).to_string(),
+            status.own_fault.total(),
+        );
+    }
+}
+
+/// Whoever reads the file finds a whole one: it is written beside and moved there.
+fn write_status(file: &Path, envelope: &impl serde::Serialize) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new("not_written", format!("--stats {}: {error}", file.display())).remedy("name a file in a writable folder")
+    };
+    let text = serde_json::to_string(envelope).map_err(|error| failed(error.into()))?;
+    let beside = file.with_extension("part");
+    fs::write(&beside, text + "\n").map_err(failed)?;
+    fs::rename(&beside, file).map_err(failed)
+}

@@ -1,0 +1,62 @@
+//! Arguments of everything that emulates.
+
+use longhaul_emulator::DEFAULT_LATENESS_BOUND;
+use longhaul_lab::LabSpec;
+use longhaul_path::network::DEFAULT_BATCH_TIME;
+use longhaul_units::{Bytes, Nanos};
+
+/// How packets travel in the emulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SegmentationArg {
+    /// Packets that belong together and leave at nearly the same time travel as one
+    Auto,
+    /// Each packet travels alone, for exact spacing
+    Wire,
+}
+
+/// How to emulate.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Emulator")]
+pub(crate) struct EngineArgs {
+    /// Seed of the path's random numbers: same seed and same arrivals, same fate of every packet
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How packets travel
+    #[arg(long, value_enum, default_value_t = SegmentationArg::Auto)]
+    segmentation: SegmentationArg,
+    /// How long the release times of packets that travel as one may span
+    #[arg(long, value_name = "TIME", default_value_t = DEFAULT_BATCH_TIME)]
+    batch_time: Nanos,
+    /// Payload memory at most [default: what the path needs, if the machine has it]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Bytes>,
+    /// Never sleep: more exact, takes a whole CPU
+    #[arg(long)]
+    spin: bool,
+    /// CPUs for the emulator, such as 3 or 2,3
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    cpu: Vec<usize>,
+    /// Run the emulator at this SCHED_FIFO priority (1-99)
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99))]
+    realtime: Option<u8>,
+    /// Warn where one run of packets in a hundred leaves later than this
+    #[arg(long, value_name = "TIME", default_value_t = DEFAULT_LATENESS_BOUND)]
+    lateness_bound: Nanos,
+}
+
+impl EngineArgs {
+    /// As a lab's spec without name, MTU and offload.
+    pub(crate) fn spec(&self) -> LabSpec {
+        LabSpec {
+            seed: self.seed,
+            wire: self.segmentation == SegmentationArg::Wire,
+            batch_time: self.batch_time,
+            memory: self.memory,
+            spin: self.spin,
+            cpus: self.cpu.clone(),
+            realtime: self.realtime,
+            lateness_bound: self.lateness_bound,
+            ..LabSpec::default()
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! `longhaul man`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use crate::Cli;
+use crate::output::{Failure, Outcome};
+
+/// Write man pages
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  longhaul man /usr/local/share/man/man1")]
+pub(crate) struct Args {
+    /// Folder to write to, one page a command
+    folder: PathBuf,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    clap_mangen::generate_to(Cli::command(), &args.folder).map_err(|error| {
+        Failure::new("not_written", format!("{}: {error}", args.folder.display())).remedy("name an existing folder")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

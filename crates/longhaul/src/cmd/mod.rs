@@ -1,0 +1,9 @@
+//! One file a command: its arguments, and a `run` that reads like the recipe.
+
+pub(crate) mod completion;
+pub(crate) mod emulate;
+pub(crate) mod engine_args;
+pub(crate) mod lab;
+pub(crate) mod man;
+pub(crate) mod paths;
+pub(crate) mod status;

@@ -1,0 +1,131 @@
+//! What all commands print alike: the result envelope, errors, exit codes (DESIGN §3).
+
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+use longhaul_emulator::Warning;
+use serde::Serialize;
+use serde_json::json;
+
+/// What a command comes to.
+pub(crate) type Outcome = Result<ExitCode, Failure>;
+
+/// After Ctrl-C, with what was measured so far printed.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// For programs.
+    code: &'static str,
+    /// What is the matter, in one line.
+    message: String,
+    /// What to do; empty where the message says it.
+    remedy: String,
+    /// 1, or 2 for wrong usage.
+    exit: u8,
+}
+
+impl Failure {
+    /// Something did not work.
+    pub(crate) fn new(code: &'static str, message: impl Display) -> Self {
+        Self { code, message: one_line(&message.to_string()), remedy: String::new(), exit: 1 }
+    }
+
+    /// The command was called wrongly.
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self { exit: 2, ..Self::new("usage", message) }
+    }
+
+    /// With what to do about it.
+    pub(crate) fn remedy(mut self, remedy: impl Display) -> Self {
+        self.remedy = remedy.to_string();
+        self
+    }
+
+    /// Prints it: a line on stderr and, where `--json` was asked, an object on stdout.
+    pub(crate) fn report(self) -> ExitCode {
+        if json_asked() {
+            let error = json!({ "code": self.code, "message": self.message, "remedy": self.remedy });
+            print_json(&json!({ "schema": "longhaul.error/1", "error": error }));
+        }
+        let remedy = if self.remedy.is_empty() { String::new() } else { format!(" ({})", self.remedy) };
+        eprintln!("longhaul: {}{remedy}", self.message);
+        ExitCode::from(self.exit)
+    }
+}
+
+/// Prints what clap has to say: help as it is, an error in one line.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A closed pipe (`longhaul --help | head`) is nobody's fault.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let message = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect::<Vec<_>>().join(" ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    Failure::usage(message).remedy("see longhaul --help").report()
+}
+
+/// Whether the caller wants JSON: looked up in the arguments, as an error may come before they are understood.
+fn json_asked() -> bool {
+    std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json" || arg == "-J")
+}
+
+/// The result of a command, as every `--json` prints it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Envelope<P, R> {
+    /// Name and version of the result's form, such as `longhaul.lab.status/1`.
+    pub(crate) schema: &'static str,
+    /// The version of longhaul.
+    pub(crate) longhaul: &'static str,
+    /// RFC 3339.
+    pub(crate) started_at: String,
+    /// What was asked.
+    pub(crate) parameters: P,
+    /// What came out.
+    pub(crate) result: R,
+    /// What speaks against trusting it.
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl<P, R> Envelope<P, R> {
+    /// An envelope that names this version.
+    pub(crate) fn new(
+        schema: &'static str,
+        started_at: String,
+        parameters: P,
+        result: R,
+        warnings: Vec<Warning>,
+    ) -> Self {
+        Self { schema, longhaul: env!("CARGO_PKG_VERSION"), started_at, parameters, result, warnings }
+    }
+}
+
+/// Prints `value` as one line of JSON on stdout.
+pub(crate) fn print_json(value: &impl Serialize) {
+    // Our own types serialize; what cannot be written has no reader.
+    if let Ok(text) = serde_json::to_string(value) {
+        print_text(&format!("{text}\n"));
+    }
+}
+
+/// Prints `text` on stdout; nobody listening is no error.
+pub(crate) fn print_text(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// `text` without line breaks.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Warnings as people read them.
+pub(crate) fn print_warnings(warnings: &[Warning]) {
+    for warning in warnings {
+        eprintln!("longhaul: warning: {} ({})", warning.message, warning.remedy);
+    }
+}
