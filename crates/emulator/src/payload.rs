@@ -1,196 +1,163 @@
-//! Where frames lie while they are on the path: one ring of bytes a side, taken before the first packet arrives.
+//! Where frames lie while they are on the path: memory taken before the first packet arrives.
 //!
-//! A frame is received straight into the ring and sent straight out of it. Frames are freed in any order; their memory
-//! comes back in the order in which they came, when the oldest is free.
-
-use std::collections::VecDeque;
+//! Frames are received straight into a chunk, one behind the other, and sent straight out of it. A chunk is free again when
+//! its last frame is; the one that was freed last is used first, while it is still in the caches. So the working set is
+//! what is in flight, however much memory there is, and frames may be freed in any order.
 
 use longhaul_kernel::memory::{MemoryError, PayloadMemory};
 use longhaul_wire::Segmenter;
 
+/// A huge page, so that a chunk costs one entry of the TLB.
+const CHUNK_BYTES: usize = 2 << 20;
 /// Frames begin at multiples of a cache line, so that no two share one.
 const ALIGN_BYTES: usize = 64;
-/// How far the ring may run ahead before it looks for a chance to begin anew at its start.
-const WARM_BYTES: usize = 1 << 20;
 
-/// A frame that lies in the ring.
+/// A frame that lies in the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stored {
-    offset: usize,
+    chunk: u32,
+    offset: u32,
     bytes: u32,
-    done: bool,
     /// Cuts it into runs of its wire packets.
     pub(crate) segmenter: Segmenter,
 }
 
-/// A ring of frames. Tokens count the frames that were stored.
-#[derive(Debug)]
-pub(crate) struct PayloadRing {
-    memory: PayloadMemory,
-    frames: VecDeque<Stored>,
-    /// The token of the first of `frames`.
-    first_token: u64,
-    /// Where the next frame would begin.
-    head: usize,
-    used_bytes: usize,
-    peak_bytes: usize,
+#[derive(Debug, Clone, Copy)]
+struct Chunk {
+    /// Which block of memory it is part of, and where it begins there.
+    block: usize,
+    start: usize,
+    /// Frames in it.
+    frames: u32,
 }
 
-impl PayloadRing {
-    /// A ring of `bytes`.
+/// The frames of one side.
+#[derive(Debug)]
+pub(crate) struct Store {
+    blocks: Vec<PayloadMemory>,
+    chunks: Vec<Chunk>,
+    free_chunks: Vec<u32>,
+    /// The chunk that is being filled, and how far it is.
+    current: u32,
+    head: usize,
+    frames: Vec<Stored>,
+    free_frames: Vec<u32>,
+    used_bytes: usize,
+    peak_chunks: usize,
+}
+
+impl Store {
+    /// A store of at least `bytes`.
     ///
     /// # Errors
     /// Where the machine has less memory.
     pub(crate) fn new(bytes: usize) -> Result<Self, MemoryError> {
-        let memory = PayloadMemory::new(bytes)?;
-        Ok(Self { memory, frames: VecDeque::new(), first_token: 0, head: 0, used_bytes: 0, peak_bytes: 0 })
+        let mut store = Self {
+            blocks: Vec::new(),
+            chunks: Vec::new(),
+            free_chunks: Vec::new(),
+            current: 0,
+            head: 0,
+            frames: Vec::new(),
+            free_frames: Vec::new(),
+            used_bytes: 0,
+            peak_chunks: 0,
+        };
+        store.grow(bytes.max(CHUNK_BYTES))?;
+        store.current = store.free_chunks.pop().expect("it has grown by one chunk or more");
+        Ok(store)
     }
 
-    /// Room for a frame of up to `bytes`, to be kept with [`PayloadRing::keep`]; `None` where the ring is full.
-    pub(crate) fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
-        let tail = self.frames.front().map(|frame| frame.offset);
-        let fits = match tail {
-            None => {
-                self.head = 0;
-                bytes <= self.memory.len()
-            }
-            Some(tail) if self.head <= tail => self.head + bytes <= tail,
-            Some(tail) => {
-                // Going round early keeps the ring in the caches while little of it is in use.
-                let warm = tail >= self.used_bytes + WARM_BYTES + bytes;
-                if warm || self.head + bytes > self.memory.len() {
-                    self.head = 0;
-                    bytes <= tail
-                } else {
-                    true
-                }
-            }
+    /// Has at least `bytes` from now on. What it holds stays where it is.
+    ///
+    /// # Errors
+    /// Where the machine has less memory; nothing has changed then.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), MemoryError> {
+        let Some(missing) = bytes.checked_sub(self.capacity_bytes()).filter(|&missing| missing > 0) else {
+            return Ok(());
         };
-        fits.then(|| &mut self.memory[self.head..self.head + bytes])
+        let chunks = missing.div_ceil(CHUNK_BYTES);
+        let block = self.blocks.len();
+        self.blocks.push(PayloadMemory::new(chunks.saturating_mul(CHUNK_BYTES))?);
+        let first = self.chunks.len() as u32;
+        self.chunks.extend((0..chunks).map(|i| Chunk { block, start: i * CHUNK_BYTES, frames: 0 }));
+        // Taken from the end: the lowest first.
+        self.free_chunks.splice(0..0, (first..self.chunks.len() as u32).rev());
+        Ok(())
+    }
+
+    /// Room for a frame of up to `bytes`, to be kept with [`Store::keep`]; `None` where the store is full.
+    pub(crate) fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        if self.head + bytes > CHUNK_BYTES {
+            if self.chunks[self.current as usize].frames > 0 {
+                self.current = self.free_chunks.pop()?;
+                self.peak_chunks = self.peak_chunks.max(self.chunks.len() - self.free_chunks.len());
+            }
+            self.head = 0;
+        }
+        let Chunk { block, start, .. } = self.chunks[self.current as usize];
+        self.blocks[block].get_mut(start + self.head..start + self.head + bytes)
     }
 
     /// Keeps the frame of `bytes` that stands behind the first `skip` bytes of the room that was asked for last, and
     /// returns its token.
     pub(crate) fn keep(&mut self, skip: usize, bytes: usize, segmenter: Segmenter) -> u64 {
-        self.frames.push_back(Stored { offset: self.head + skip, bytes: bytes as u32, done: false, segmenter });
+        let stored =
+            Stored { chunk: self.current, offset: (self.head + skip) as u32, bytes: bytes as u32, segmenter };
+        self.chunks[self.current as usize].frames += 1;
         self.head += (skip + bytes).next_multiple_of(ALIGN_BYTES);
         self.used_bytes += bytes;
-        self.peak_bytes = self.peak_bytes.max(self.used_bytes);
-        self.first_token + self.frames.len() as u64 - 1
+        let slot = match self.free_frames.pop() {
+            Some(slot) => {
+                self.frames[slot as usize] = stored;
+                slot
+            }
+            None => {
+                self.frames.push(stored);
+                (self.frames.len() - 1) as u32
+            }
+        };
+        u64::from(slot)
     }
 
     /// The frame of `token` and its bytes.
     pub(crate) fn frame(&self, token: u64) -> (&Stored, &[u8]) {
-        let stored = &self.frames[(token - self.first_token) as usize];
-        (stored, &self.memory[stored.offset..stored.offset + stored.bytes as usize])
+        let stored = &self.frames[token as usize];
+        let chunk = &self.chunks[stored.chunk as usize];
+        let start = chunk.start + stored.offset as usize;
+        (stored, &self.blocks[chunk.block][start..start + stored.bytes as usize])
     }
 
     /// The frame of `token` is needed no more.
     pub(crate) fn free(&mut self, token: u64) {
-        let stored = &mut self.frames[(token - self.first_token) as usize];
-        stored.done = true;
-        self.used_bytes -= stored.bytes as usize;
-        while self.frames.front().is_some_and(|frame| frame.done) {
-            self.frames.pop_front();
-            self.first_token += 1;
+        let Stored { chunk, bytes, .. } = self.frames[token as usize];
+        self.free_frames.push(token as u32);
+        self.used_bytes -= bytes as usize;
+        let frames = &mut self.chunks[chunk as usize].frames;
+        *frames -= 1;
+        if *frames == 0 {
+            if chunk == self.current {
+                self.head = 0;
+            } else {
+                self.free_chunks.push(chunk);
+            }
         }
     }
 
+    /// What there is.
     pub(crate) fn capacity_bytes(&self) -> usize {
-        self.memory.len()
+        self.chunks.len() * CHUNK_BYTES
     }
 
+    /// What frames take.
     pub(crate) fn used_bytes(&self) -> usize {
         self.used_bytes
     }
 
+    /// The most that was ever in use, in whole chunks.
     pub(crate) fn peak_bytes(&self) -> usize {
-        self.peak_bytes
+        self.peak_chunks.max(1) * CHUNK_BYTES
     }
-}
-
-/// The rings of one side: the one in use, and those that a change of the path left with frames still in them.
-#[derive(Debug)]
-pub(crate) struct Store {
-    current: PayloadRing,
-    /// The tokens of a ring carry its generation in their upper bits.
-    generation: u64,
-    retiring: Vec<(u64, PayloadRing)>,
-}
-
-/// Bits of a token that count frames; above them is the generation.
-const FRAME_BITS: u32 = 48;
-
-impl Store {
-    pub(crate) fn new(bytes: usize) -> Result<Self, MemoryError> {
-        Ok(Self { current: PayloadRing::new(bytes)?, generation: 0, retiring: Vec::new() })
-    }
-
-    /// See [`PayloadRing::room`].
-    pub(crate) fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
-        self.current.room(bytes)
-    }
-
-    /// See [`PayloadRing::keep`].
-    pub(crate) fn keep(&mut self, skip: usize, bytes: usize, segmenter: Segmenter) -> u64 {
-        self.generation << FRAME_BITS | self.current.keep(skip, bytes, segmenter)
-    }
-
-    /// See [`PayloadRing::frame`].
-    pub(crate) fn frame(&self, token: u64) -> (&Stored, &[u8]) {
-        let (generation, number) = split(token);
-        if generation == self.generation {
-            return self.current.frame(number);
-        }
-        let (_, ring) = self.retiring.iter().find(|(g, _)| *g == generation).expect("a ring stays while frames are in it");
-        ring.frame(number)
-    }
-
-    /// See [`PayloadRing::free`].
-    pub(crate) fn free(&mut self, token: u64) {
-        let (generation, number) = split(token);
-        if generation == self.generation {
-            self.current.free(number);
-            return;
-        }
-        if let Some((_, ring)) = self.retiring.iter_mut().find(|(g, _)| *g == generation) {
-            ring.free(number);
-        }
-        self.retiring.retain(|(_, ring)| ring.used_bytes() > 0);
-    }
-
-    /// Has room for `bytes` from now on, where it has less.
-    ///
-    /// # Errors
-    /// Where the machine has less memory; the old ring stays in use.
-    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), MemoryError> {
-        if bytes <= self.current.capacity_bytes() {
-            return Ok(());
-        }
-        let old = std::mem::replace(&mut self.current, PayloadRing::new(bytes)?);
-        if old.used_bytes() > 0 {
-            self.retiring.push((self.generation, old));
-        }
-        self.generation += 1;
-        Ok(())
-    }
-
-    pub(crate) fn capacity_bytes(&self) -> usize {
-        self.current.capacity_bytes()
-    }
-
-    pub(crate) fn used_bytes(&self) -> usize {
-        self.current.used_bytes() + self.retiring.iter().map(|(_, ring)| ring.used_bytes()).sum::<usize>()
-    }
-
-    pub(crate) fn peak_bytes(&self) -> usize {
-        self.current.peak_bytes()
-    }
-}
-
-/// Generation and number of a token.
-fn split(token: u64) -> (u64, u64) {
-    (token >> FRAME_BITS, token & ((1 << FRAME_BITS) - 1))
 }
 
 #[cfg(test)]
@@ -203,53 +170,54 @@ mod tests {
         Segmenter::new(&[], bytes, VnetHeader::default()).unwrap()
     }
 
-    /// Stores frames of all sizes, frees them out of order, and finds every byte as it was put in.
+    /// Stores frames of all sizes, frees them out of order, grows meanwhile, and finds every byte as it was put in.
     #[test]
     fn frames_keep_their_bytes() {
-        let mut ring = PayloadRing::new(1 << 20).unwrap();
+        let mut store = Store::new(4 << 20).unwrap();
         let mut held: Vec<(u64, u8, usize)> = Vec::new();
         let mut full = 0;
         for round in 0..20_000_usize {
-            let bytes = 1 + round * 7919 % 9000;
+            let bytes = 1 + round * 7919 % 65_000;
             let fill = round as u8;
-            match ring.room(9000) {
+            match store.room(66_000) {
                 Some(room) => {
                     room[..bytes].fill(fill);
-                    let token = ring.keep(0, bytes, plain(bytes));
-                    held.push((token, fill, bytes));
+                    held.push((store.keep(0, bytes, plain(bytes)), fill, bytes));
                 }
                 None => full += 1,
             }
-            while held.len() > 20 + round % 150 {
+            while held.len() > 20 + round % 250 {
                 let (token, fill, bytes) = held.swap_remove(round % 7);
-                let (_, frame) = ring.frame(token);
+                let (_, frame) = store.frame(token);
                 assert!(frame.len() == bytes && frame.iter().all(|&b| b == fill), "round {round}");
-                ring.free(token);
+                store.free(token);
+            }
+            if round == 15_000 {
+                store.grow(8 << 20).unwrap();
             }
         }
-        assert!(full > 0, "the test never filled the ring");
+        assert!(full > 0, "the test never filled the store");
         for (token, fill, bytes) in held {
-            let (_, frame) = ring.frame(token);
+            let (_, frame) = store.frame(token);
             assert!(frame.len() == bytes && frame.iter().all(|&b| b == fill));
-            ring.free(token);
-        }
-        assert_eq!(ring.used_bytes(), 0);
-        assert!(ring.room(1 << 20).is_some(), "an empty ring has all its room");
-    }
-
-    #[test]
-    fn a_store_that_grows_keeps_what_it_holds() {
-        let mut store = Store::new(1 << 16).unwrap();
-        let mut tokens = Vec::new();
-        for fill in 0..3 {
-            store.room(1000).unwrap().fill(fill);
-            tokens.push((fill, store.keep(0, 1000, plain(1000))));
-            store.grow(store.capacity_bytes() * 2).unwrap();
-        }
-        for &(fill, token) in &tokens {
-            assert!(store.frame(token).1.iter().all(|&b| b == fill));
             store.free(token);
         }
-        assert!(store.used_bytes() == 0 && store.retiring.is_empty());
+        assert_eq!((store.used_bytes(), store.capacity_bytes()), (0, 8 << 20));
+        assert_eq!(store.free_chunks.len(), 3, "all chunks but the current one are free");
+    }
+
+    /// What is in flight decides how much memory is touched, not how much there is.
+    #[test]
+    fn few_frames_stay_in_few_chunks() {
+        let mut store = Store::new(64 << 20).unwrap();
+        let mut held = std::collections::VecDeque::new();
+        for _ in 0..10_000 {
+            store.room(66_000).unwrap();
+            held.push_back(store.keep(0, 60_000, plain(60_000)));
+            if held.len() > 16 {
+                store.free(held.pop_front().unwrap());
+            }
+        }
+        assert!(store.peak_bytes() <= 6 << 20, "{} bytes for 1 MB in flight", store.peak_bytes());
     }
 }

@@ -3,10 +3,10 @@
 use longhaul_path::spec::{HopSpec, HostSpec, PathSpec, QueueLimit, Side};
 use longhaul_units::{BitRate, Nanos};
 
-/// The rate of a path that has none, for its memory: what one emulating core moves.
-const ASSUMED_RATE: BitRate = BitRate::from_gbit(20);
-/// Room beyond what is computed: bursts that wait to be sent, and the frame that is being received.
-const SLACK_BYTES: u64 = 8 << 20;
+/// The rate of a path that has none, for its memory: what a host's burst into a veth reaches.
+const ASSUMED_RATE: BitRate = BitRate::from_gbit(40);
+/// Room for what hosts send while the emulating thread waits for a CPU: a burst into a veth for 8 ms.
+const SLACK_BYTES: u64 = 40 << 20;
 /// What a queue without limit is given, as time at its rate; it may fill up whatever else is free.
 const UNLIMITED_QUEUE: Nanos = Nanos::from_millis(10);
 /// A packet of a queue that counts packets, where the hosts' MTU is not larger.
@@ -44,7 +44,7 @@ pub fn payload_bytes(path: &PathSpec, side: Side) -> u64 {
     }
     let far_delay = far.iter().map(|host| host.delay).max().unwrap_or_default();
     bytes += hop_bytes(&HopSpec { delay: far_delay, ..HopSpec::default() }, &mut rate, packet_bytes);
-    bytes + bytes / 20 + SLACK_BYTES
+    bytes + SLACK_BYTES
 }
 
 fn limited(queue: QueueLimit) -> QueueLimit {
@@ -107,6 +107,6 @@ mod tests {
     fn a_path_without_rate_is_given_one() {
         let bytes = payload_bytes(&path(None, 100, QueueLimit::Unlimited), Side::Client);
         let product = ASSUMED_RATE.bytes_in(Nanos::from_millis(100));
-        assert!((product..product * 11 / 10 + SLACK_BYTES).contains(&bytes));
+        assert!((product..product * 12 / 10).contains(&bytes));
     }
 }
