@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use longhaul_kernel::link::Netlink;
+use longhaul_kernel::link::{LinkError, Netlink};
 use longhaul_kernel::packet::{OpenError, PacketOptions, PacketSocket, ReceiveError, Received, SendError, VlanTag};
 use longhaul_kernel::packet_ring::RxRing;
 use longhaul_path::network::{Count, Release, Segmentation};
@@ -14,8 +14,11 @@ use longhaul_wire::{Gso, PieceHeader, Segmenter, VnetHeader, describe, flip_bit}
 use crate::payload::Store;
 use crate::status::{OwnFault, PortStatus};
 
-/// The longest frame taken: the largest super-packet, its headers, and room for what tunnels add.
-pub(crate) const FRAME_BYTES_MOST: usize = (64 << 10) + 512;
+/// The longest frame taken: the largest super-packet, its headers, and room for what tunnels add. With BIG TCP
+/// (`gro_max_size` above 64 KiB, up to 512) a link's own limit counts instead.
+const FRAME_BYTES: usize = 64 << 10;
+const HEADROOM_BYTES: usize = 512;
+const BIG_TCP_BYTES_MOST: usize = 512 << 10;
 /// Slots of a receive ring for single packets: 4 ms at 1 M packets/s.
 const RING_SLOTS: usize = 4096;
 /// A slot holds a frame of the usual MTU; longer ones come by a system call.
@@ -69,6 +72,8 @@ pub(crate) struct Port {
     closed_socket_drops: u64,
     /// Releases that wait for room in the send buffer, with the moment they were first tried.
     blocked: VecDeque<Release>,
+    /// Room for the longest frame, with a VLAN tag.
+    room_bytes: usize,
     piece: PieceHeader,
     whole: Vec<u8>,
     spill: Box<[u8]>,
@@ -100,18 +105,24 @@ impl Port {
             socket: None,
             closed_socket_drops: 0,
             blocked: VecDeque::new(),
+            room_bytes: 0,
             piece: PieceHeader::new(),
             whole: Vec::new(),
-            spill: vec![0; FRAME_BYTES_MOST].into(),
+            spill: Box::default(),
         };
         port.socket = Some(port.open_socket()?);
         Ok(port)
     }
 
-    fn open_socket(&self) -> Result<Socket, PortError> {
+    fn open_socket(&mut self) -> Result<Socket, PortError> {
         let interface = &self.status.interface;
-        let mut netlink = Netlink::open().map_err(|e| PortError::Link(interface.clone(), e.to_string()))?;
-        let index = netlink.index_of(interface).map_err(|e| PortError::Link(interface.clone(), e.to_string()))?;
+        let failed = |source| PortError::Link { interface: interface.clone(), source };
+        let link = Netlink::open().map_err(failed)?.link_by_name(interface).map_err(failed)?;
+        let index = link.index;
+        let longest = [link.gro_max_bytes, link.gro_ipv4_max_bytes, link.gso_max_bytes].into_iter().flatten().max();
+        let longest = (longest.unwrap_or(0) as usize).clamp(FRAME_BYTES, BIG_TCP_BYTES_MOST);
+        self.room_bytes = longest + HEADROOM_BYTES + TAG_LEN;
+        self.spill = vec![0; self.room_bytes].into();
         let options = PacketOptions::default();
         let opened = match self.segmentation {
             Segmentation::Auto => PacketSocket::open(index, &options).map(Socket::Calls),
@@ -137,7 +148,7 @@ impl Port {
     /// Receives one frame into `store`.
     pub(crate) fn receive(&mut self, store: &mut Store) -> Reception {
         let Some(socket) = &mut self.socket else { return Reception::Empty };
-        let room = store.room(FRAME_BYTES_MOST + TAG_LEN);
+        let room = store.room(self.room_bytes);
         let full = room.is_none();
         let buffer: &mut [u8] = room.unwrap_or(&mut self.spill);
         let received = match socket {
@@ -173,7 +184,7 @@ impl Port {
         let mut vnet = VnetHeader::parse(&received.vnet);
         let (mut skip, mut bytes) = (TAG_LEN, received.frame_bytes);
         // The room is the same as before: nothing was kept in between.
-        let room = store.room(FRAME_BYTES_MOST + TAG_LEN).expect("the frame lies in it");
+        let room = store.room(self.room_bytes).expect("the frame lies in it");
         if let Some(VlanTag { tpid, tci }) = received.vlan
             && let Some(moved) = restore_tag(&mut room[..TAG_LEN + bytes], Tag { tpid, tci }, vnet)
         {
@@ -325,8 +336,13 @@ fn receive_from_ring(ring: &mut RxRing, buffer: &mut [u8]) -> Result<Option<Rece
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
     /// The interface.
-    #[error("interface `{0}`: {1}")]
-    Link(String, String),
+    #[error("interface `{interface}`: {source}")]
+    Link {
+        /// The interface.
+        interface: String,
+        /// Why.
+        source: LinkError,
+    },
     /// The socket.
     #[error("interface `{interface}`: {source}")]
     Socket {

@@ -153,8 +153,12 @@ fn prepare(schedule: &Schedule, namespace: Option<&NetNamespace>) -> Result<(), 
     if !schedule.cpus.is_empty() {
         schedule::pin_to(&schedule.cpus)?;
     }
-    if let Some(priority) = schedule.realtime {
-        schedule::set_fifo(priority)?;
+    match schedule.realtime {
+        Some(priority) => schedule::set_fifo(priority)?,
+        None => {
+            // Where it may not, lateness shows it.
+            schedule::be_prompt();
+        }
     }
     // A thread of the real-time class has none anyway.
     schedule::set_least_timer_slack()?;

@@ -1,6 +1,7 @@
 //! A lab in this process.
 
 use longhaul_emulator::{Attachment, Running, RunningError, Status};
+use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::ethtool::{self, EthtoolError};
 use longhaul_kernel::link::{Address, LinkError, Netlink, VethEnd};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
@@ -12,7 +13,7 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use crate::plan::{self, HOST_INTERFACE, HostPlan};
 use crate::spec::LabSpec;
 
-/// How long programs in a lab have to end when it goes down.
+/// How long programs in a lab have to end when it goes down, and interfaces to get ready when it comes up.
 const PATIENCE: Nanos = Nanos::from_secs(2);
 /// What a path without rate is taken to carry, for the hosts' TCP buffers.
 const ASSUMED_RATE: BitRate = BitRate::from_gbit(20);
@@ -45,6 +46,12 @@ pub enum LabError {
     /// Programs in the lab did not end.
     #[error("cannot end the programs in the lab: {0}")]
     Processes(std::io::Error),
+    /// An interface that was set up stays silent.
+    #[error("interface {interface} of the lab was set up and takes no packets after {PATIENCE}")]
+    NotReady {
+        /// Its name.
+        interface: String,
+    },
     /// There is no such host.
     #[error("no host `{name}` in the lab, there are {hosts}")]
     NoHost {
@@ -62,8 +69,8 @@ pub struct Lab {
     spec: LabSpec,
     path: PathSpec,
     hosts: Vec<Host>,
-    /// Where the emulator's interfaces are. Never read: it keeps the namespace.
-    _core: NetNamespace,
+    /// Where the emulator's interfaces are.
+    core: NetNamespace,
     emulator: Running,
 }
 
@@ -92,13 +99,16 @@ impl Lab {
             hosts.push(Host { plan: plan.clone(), namespace });
         }
         core.enter(|| set_up_ports(&spec, &plans))??;
+        for host in &hosts {
+            host.namespace.enter(|| wait_until_ready(&[HOST_INTERFACE]))??;
+        }
         let attachments = plans
             .iter()
             .map(|plan| Attachment { interface: plan.port.clone(), host: plan.name.clone() })
             .collect();
         let emulator =
             Running::start(path.clone(), attachments, spec.engine_options(), spec.schedule(), Some(&core))?;
-        Ok(Self { spec, path, hosts, _core: core, emulator })
+        Ok(Self { spec, path, hosts, core, emulator })
     }
 
     /// How it was made.
@@ -125,6 +135,11 @@ impl Lab {
             name: name.to_owned(),
             hosts: self.hosts.iter().map(|host| host.plan.name.as_str()).collect::<Vec<_>>().join(", "),
         })
+    }
+
+    /// Where the emulator's interfaces are, each host's port.
+    pub fn core(&self) -> &NetNamespace {
+        &self.core
     }
 
     /// How the emulator does.
@@ -290,6 +305,19 @@ fn set_up_ports(spec: &LabSpec, plans: &[HostPlan]) -> Result<(), LabError> {
         }
         let index = netlink.index_of(&plan.port)?;
         netlink.set_up(index, true)?;
+    }
+    wait_until_ready(&plans.iter().map(|plan| plan.port.as_str()).collect::<Vec<_>>())
+}
+
+/// Waits until the interfaces take packets: what is sent into one that was just set up is lost without a trace.
+fn wait_until_ready(interfaces: &[&str]) -> Result<(), LabError> {
+    let mut netlink = Netlink::open()?;
+    let deadline = monotonic() + PATIENCE;
+    for interface in interfaces {
+        let index = netlink.index_of(interface)?;
+        if !netlink.wait_until_ready(index, deadline)? {
+            return Err(LabError::NotReady { interface: (*interface).to_owned() });
+        }
     }
     Ok(())
 }

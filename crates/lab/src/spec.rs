@@ -54,6 +54,7 @@ impl Default for LabSpec {
 }
 
 impl LabSpec {
+    /// What of it is for the engine.
     pub fn engine_options(&self) -> EngineOptions {
         let segmentation = if self.wire { Segmentation::Wire } else { Segmentation::Auto };
         EngineOptions {
@@ -63,6 +64,7 @@ impl LabSpec {
         }
     }
 
+    /// What of it is for the emulating thread.
     pub fn schedule(&self) -> Schedule {
         Schedule { cpus: self.cpus.clone(), realtime: self.realtime }
     }
