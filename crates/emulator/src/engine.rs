@@ -24,8 +24,10 @@ use crate::waker::WakeSource;
 const RECEIVE_BUDGET: usize = 64;
 /// Runs sent before arrivals are looked for again, lest the receive buffers overflow.
 const SEND_BUDGET: usize = 64;
-/// A deadline this near is waited for without sleeping: falling asleep and waking up takes about as long.
+/// A deadline this near is waited for without sleeping: falling asleep takes about as long.
 const SPIN: Nanos = Nanos::from_micros(5);
+/// The thread rises early by what waking up takes, but no earlier than this: a machine that is later has no CPU to spare.
+const RISE_EARLY_MOST: Nanos = Nanos::from_micros(120);
 /// While frames come in numbers the thread sleeps for a while without listening for more, where the path's delay allows
 /// it: to be woken by every frame would cost the senders more than the reading costs us.
 const LAZY_MOST: Nanos = Nanos::from_micros(200);
@@ -33,6 +35,8 @@ const LAZY_MOST: Nanos = Nanos::from_micros(200);
 const DENSE_FRAMES: usize = 4;
 /// How often an interface that went away is looked for.
 const REOPEN_INTERVAL: Nanos = Nanos::from_millis(100);
+/// How often a port whose send buffer was full is tried.
+const BLOCKED_INTERVAL: Nanos = Nanos::from_micros(50);
 /// The key of the waker among the ports' at the poller.
 const WAKER_KEY: u64 = u64::MAX;
 
@@ -119,8 +123,30 @@ pub struct Engine {
     shortest_transit: Nanos,
     lateness: TimeHistogram,
     reopen_at: Nanos,
+    oversleep: Oversleep,
     sleeps: u64,
     rounds: u64,
+}
+
+/// How late the kernel wakes the thread, as mean and mean deviation (in the manner of RFC 6298 §2).
+#[derive(Debug, Default)]
+struct Oversleep {
+    mean: i64,
+    deviation: i64,
+}
+
+impl Oversleep {
+    fn learn(&mut self, late: Nanos) {
+        // One long wait for a CPU says nothing of the next.
+        let late = late.0.min(RISE_EARLY_MOST.0) as i64;
+        self.deviation += ((late - self.mean).abs() - self.deviation) / 8;
+        self.mean += (late - self.mean) / 8;
+    }
+
+    /// How much earlier than the deadline to be woken.
+    fn margin(&self) -> Nanos {
+        Nanos((self.mean + 2 * self.deviation).max(0) as u64).clamp(SPIN, RISE_EARLY_MOST)
+    }
 }
 
 impl Engine {
@@ -158,6 +184,7 @@ impl Engine {
             started: monotonic(),
             lateness: TimeHistogram::default(),
             reopen_at: Nanos::ZERO,
+            oversleep: Oversleep::default(),
             sleeps: 0,
             rounds: 0,
         })
@@ -234,11 +261,12 @@ impl Engine {
     /// Sends what is due. Says whether that was all.
     fn send(&mut self) -> bool {
         for port in 0..self.ports.len() {
-            while let Some(release) = self.ports[port].unblock() {
-                if let Some(release) = self.transmit(release) {
-                    self.ports[port].block_again(release);
+            while let Some(release) = self.ports[port].first_blocked() {
+                if !self.transmit(release) {
                     break;
                 }
+                self.ports[port].unblock();
+                self.store_of(release).free(release.token);
             }
         }
         for _ in 0..SEND_BUDGET {
@@ -248,23 +276,26 @@ impl Engine {
             let late = self.now().saturating_sub(release.due);
             self.lateness.record(late, 1);
             let port = usize::from(release.port.0);
-            if self.ports[port].is_blocked() {
+            if self.ports[port].first_blocked().is_some() || !self.transmit(release) {
+                self.store_of(release).hold(release.token);
                 self.ports[port].block(release);
-            } else if let Some(release) = self.transmit(release) {
-                self.ports[port].block(release);
+            }
+            if release.last {
+                self.store_of(release).free(release.token);
             }
         }
         false
     }
 
-    /// Sends `release` and frees its frame with the last of it. Returns it where it has to wait.
-    fn transmit(&mut self, release: Release) -> Option<Release> {
-        let store = &mut self.stores[self.sides[usize::from(release.from.0)] as usize];
-        let waiting = self.ports[usize::from(release.port.0)].send(release, store);
-        if waiting.is_none() && release.last {
-            store.free(release.token);
-        }
-        waiting
+    /// Sends `release`. Says whether that is done, rather than to be tried again when the port has room.
+    fn transmit(&mut self, release: Release) -> bool {
+        let store = &self.stores[self.sides[usize::from(release.from.0)] as usize];
+        self.ports[usize::from(release.port.0)].send(release, store)
+    }
+
+    /// Where the frame of `release` lies.
+    fn store_of(&mut self, release: Release) -> &mut Store {
+        &mut self.stores[self.sides[usize::from(release.from.0)] as usize]
     }
 
     /// Frees what the path lost, and looks after interfaces that went away.
@@ -292,23 +323,33 @@ impl Engine {
     /// Sleeps until something is to be done. `received` frames came with the last round.
     fn wait(&mut self, received: usize) -> Result<(), EngineError> {
         let now = self.now();
-        let deadline = self.network.deadline().unwrap_or(Nanos::MAX);
-        if deadline <= now + SPIN {
+        let mut until = match self.network.deadline() {
+            Some(deadline) => deadline.saturating_sub(self.oversleep.margin()),
+            None => Nanos::MAX,
+        };
+        if self.ports.iter().any(|port| port.first_blocked().is_some()) {
+            until = until.min(now + BLOCKED_INTERVAL);
+        }
+        if self.ports.iter().any(|port| !port.status.up) {
+            until = until.min(now + REOPEN_INTERVAL);
+        }
+        if until <= now + SPIN {
             return Ok(());
         }
         self.sleeps += 1;
-        let mut until = deadline;
-        if self.ports.iter().any(|port| port.is_blocked() || !port.status.up) {
-            until = until.min(now + REOPEN_INTERVAL.min(Nanos::from_millis(1)));
-        }
         let lazy = Nanos(self.shortest_transit.0 / 2).min(LAZY_MOST);
         if received >= DENSE_FRAMES && lazy > SPIN {
-            sleep_until(until.min(now + lazy) + self.started);
-            return Ok(());
+            until = until.min(now + lazy);
+            sleep_until(until + self.started);
+        } else {
+            let deadline = (until != Nanos::MAX).then(|| until + self.started);
+            // Who woke us does not matter: a round looks at everything.
+            drop(self.poller.wait(deadline)?);
         }
-        let until = (until != Nanos::MAX).then(|| until + self.started);
-        // Who woke us does not matter: a round looks at everything.
-        drop(self.poller.wait(until)?);
+        let woken = self.now();
+        if woken >= until {
+            self.oversleep.learn(woken - until);
+        }
         Ok(())
     }
 

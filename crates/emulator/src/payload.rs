@@ -18,6 +18,8 @@ pub(crate) struct Stored {
     chunk: u32,
     offset: u32,
     bytes: u32,
+    /// How often it must be freed: once by the path, once for each release that waits for its port.
+    holds: u32,
     /// Cuts it into runs of its wire packets.
     pub(crate) segmenter: Segmenter,
 }
@@ -102,8 +104,8 @@ impl Store {
     /// Keeps the frame of `bytes` that stands behind the first `skip` bytes of the room that was asked for last, and
     /// returns its token.
     pub(crate) fn keep(&mut self, skip: usize, bytes: usize, segmenter: Segmenter) -> u64 {
-        let stored =
-            Stored { chunk: self.current, offset: (self.head + skip) as u32, bytes: bytes as u32, segmenter };
+        let offset = (self.head + skip) as u32;
+        let stored = Stored { chunk: self.current, offset, bytes: bytes as u32, holds: 1, segmenter };
         self.chunks[self.current as usize].frames += 1;
         self.head += (skip + bytes).next_multiple_of(ALIGN_BYTES);
         self.used_bytes += bytes;
@@ -128,9 +130,19 @@ impl Store {
         (stored, &self.blocks[chunk.block][start..start + stored.bytes as usize])
     }
 
-    /// The frame of `token` is needed no more.
+    /// The frame of `token` is to be freed once more.
+    pub(crate) fn hold(&mut self, token: u64) {
+        self.frames[token as usize].holds += 1;
+    }
+
+    /// The frame of `token` is needed no more by one of those who hold it.
     pub(crate) fn free(&mut self, token: u64) {
-        let Stored { chunk, bytes, .. } = self.frames[token as usize];
+        let stored = &mut self.frames[token as usize];
+        stored.holds -= 1;
+        if stored.holds > 0 {
+            return;
+        }
+        let Stored { chunk, bytes, .. } = *stored;
         self.free_frames.push(token as u32);
         self.used_bytes -= bytes as usize;
         let frames = &mut self.chunks[chunk as usize].frames;

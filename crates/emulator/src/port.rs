@@ -202,8 +202,8 @@ impl Port {
         Arrival { token: store.keep(skip, bytes, segmenter), stamp: received.stamp_realtime }
     }
 
-    /// Sends a run of packets. Returns it where it has to wait for room in the send buffer.
-    pub(crate) fn send(&mut self, release: Release, store: &Store) -> Option<Release> {
+    /// Sends a run of packets. Says whether that is done: `false` where it has to wait for room in the send buffer.
+    pub(crate) fn send(&mut self, release: Release, store: &Store) -> bool {
         let (stored, frame) = store.frame(release.token);
         let segmenter = stored.segmenter;
         let shape = segmenter.shape();
@@ -227,7 +227,7 @@ impl Port {
                 self.status.sent +=
                     Count { packets, bytes: shape.run_wire_len(release.first, release.count) };
             }
-            Err(SendError::WouldBlock) => return Some(release),
+            Err(SendError::WouldBlock) => return false,
             Err(SendError::FarPortFull) => self.status.far_port_full_packets += packets,
             Err(SendError::TooLarge) => self.status.too_large_packets += packets,
             Err(SendError::Down) => {
@@ -238,7 +238,7 @@ impl Port {
             }
             Err(SendError::Refused | SendError::Other(_)) => self.status.own_fault.send_error_packets += packets,
         }
-        None
+        true
     }
 
     fn transmit_piece(&self, frame: &[u8]) -> Result<(), SendError> {
@@ -272,19 +272,14 @@ impl Port {
         self.blocked.push_back(release);
     }
 
-    /// Whether releases wait for room in the send buffer.
-    pub(crate) fn is_blocked(&self) -> bool {
-        !self.blocked.is_empty()
+    /// The release that has waited longest for room in the send buffer.
+    pub(crate) fn first_blocked(&self) -> Option<Release> {
+        self.blocked.front().copied()
     }
 
-    /// The release that has waited longest, taken out.
-    pub(crate) fn unblock(&mut self) -> Option<Release> {
-        self.blocked.pop_front()
-    }
-
-    /// Puts back what [`Port::unblock`] gave.
-    pub(crate) fn block_again(&mut self, release: Release) {
-        self.blocked.push_front(release);
+    /// The first one waits no more.
+    pub(crate) fn unblock(&mut self) {
+        self.blocked.pop_front();
     }
 
     /// The port's status, with the drops of its socket.

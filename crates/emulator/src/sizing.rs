@@ -92,11 +92,11 @@ mod tests {
         }
     }
 
-    /// 10 Gb/s × 250 ms are 312.5 MB, at most 1.3 times that is taken with a queue of 64 MiB.
+    /// 10 Gb/s × 250 ms are 312.5 MB, at most 1.3 times that is taken with a queue of a tenth of it.
     #[test]
     fn a_long_path_takes_little_more_than_its_product() {
         let product = BitRate::from_gbit(10).bytes_in(Nanos::from_millis(250));
-        let queue = QueueLimit::Bytes(longhaul_units::Bytes(64 << 20));
+        let queue = QueueLimit::Bytes(longhaul_units::Bytes(32 << 20));
         for side in [Side::Client, Side::Server] {
             let bytes = payload_bytes(&path(Some(10), 250, queue), side);
             assert!(bytes > product && bytes * 10 <= product * 13, "{bytes} for {product}");

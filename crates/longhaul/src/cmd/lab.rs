@@ -198,7 +198,7 @@ fn up(args: UpArgs) -> Outcome {
     Client::new(&name).map_err(control_failure)?;
     let spec = LabSpec { name, mtu_bytes: args.mtu, offload: args.offload == OnOff::On, ..args.engine.spec() };
     let lab = spec.name.clone();
-    clear_orphans(&[lab.clone()])?;
+    clear_orphans(std::slice::from_ref(&lab))?;
     start_holder(&Order { spec, path: path.to_toml() })?;
 
     let info = Client::new(&lab).and_then(|client| client.info()).map_err(control_failure)?;

@@ -153,6 +153,7 @@ struct Port {
     side: Side,
     up: usize,
     down: usize,
+    last_arrival: Nanos,
 }
 
 impl Network {
@@ -177,6 +178,7 @@ impl Network {
                     side: if usize::from(port) < path.clients.len().max(1) { Side::Client } else { Side::Server },
                     up: at,
                     down: 0,
+                    last_arrival: Nanos::ZERO,
                 }),
                 HopPlace::Down(PortId(port)) => network.ports[usize::from(port)].down = at,
                 HopPlace::Forward(_) | HopPlace::Backward(_) => (),
@@ -202,13 +204,14 @@ impl Network {
     /// A frame of `shape` comes from the host at `from` at time `at`; what has passed already counts as now.
     ///
     /// `token` comes back with every release of the frame, or by [`Network::gone`] where all of it was lost.
-    /// Arrivals of one port do not fall in time.
+    /// Frames of one port arrive in the order of the calls, whatever their times say.
     pub fn arrive(&mut self, at: Nanos, from: PortId, to: Destination, shape: Shape, token: u64) {
-        let at = at.max(self.now);
+        let port = &mut self.ports[usize::from(from.0)];
+        let at = at.max(self.now).max(port.last_arrival);
+        port.last_arrival = at;
         let frame = self.frames.insert(shape, from.0, token);
-        let mut heads = 0;
         let side = self.side(from);
-        let mut enter = |network: &mut Self, to: To| {
+        let enter = |network: &mut Self, to: To| {
             let single = network.options.segmentation == Segmentation::Wire;
             let (trains, count) = if single { (shape.segments, 1) } else { (1, shape.segments) };
             for i in 0..trains {
@@ -222,7 +225,6 @@ impl Network {
                     start: at,
                     offsets: Vec::new(),
                 };
-                heads += 1;
                 // One train more than the frame came with: the surplus is given back below.
                 network.frames.became(frame, 2);
                 let up = network.ports[usize::from(from.0)].up;
@@ -245,12 +247,9 @@ impl Network {
 
     /// Moves everything that is due until `now`. Time that falls counts as standing still.
     pub fn advance(&mut self, now: Nanos) {
-        loop {
-            // A few hops: a scan over their times beats keeping them sorted.
-            let Some((stage, &head)) = self.heads.iter().enumerate().min_by_key(|&(_, &head)| head) else { break };
-            if head > now || head == Nanos::MAX {
-                break;
-            }
+        while let Some((stage, head)) = self.earliest()
+            && head <= now
+        {
             self.now = self.now.max(head);
             if let Some(train) = self.stages[stage].step(head, &mut self.frames) {
                 self.route(stage, train);
@@ -258,6 +257,13 @@ impl Network {
             self.heads[stage] = self.stages[stage].next_event().unwrap_or(Nanos::MAX);
         }
         self.now = self.now.max(now);
+    }
+
+    /// The stage in which something happens first, and when.
+    fn earliest(&self) -> Option<(usize, Nanos)> {
+        // A few hops: a scan over their times beats keeping them sorted.
+        let (stage, &head) = self.heads.iter().enumerate().min_by_key(|&(_, &head)| head)?;
+        (head != Nanos::MAX).then_some((stage, head))
     }
 
     /// The next run of packets that is due by the time of the last [`Network::advance`], in order of due times.
