@@ -20,14 +20,12 @@ mod coalesce;
 mod counters;
 mod frames;
 mod jitter;
+mod line;
 mod server;
 mod stage;
 #[cfg(test)]
 mod tests;
 mod train;
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use longhaul_units::Nanos;
 
@@ -35,6 +33,7 @@ use self::chance::mix;
 pub use self::counters::HopCounters;
 use self::frames::Frames;
 pub use self::frames::Shape;
+use self::line::Line;
 use self::stage::Stage;
 pub use self::train::Count;
 use self::train::{To, Train};
@@ -142,8 +141,8 @@ pub struct Network {
     /// Of each stage: the shortest time from its end to a host.
     tails: Vec<Nanos>,
     frames: Frames,
-    egress: BinaryHeap<Reverse<Leaving>>,
-    leaving: u64,
+    /// Trains that have reached their hosts, by the time of their last packet.
+    egress: Line,
     now: Nanos,
     options: Options,
 }
@@ -166,8 +165,7 @@ impl Network {
             heads: Vec::new(),
             tails: Vec::new(),
             frames: Frames::default(),
-            egress: BinaryHeap::new(),
-            leaving: 0,
+            egress: Line::default(),
             now: Nanos::ZERO,
             options,
         };
@@ -268,10 +266,10 @@ impl Network {
 
     /// The next run of packets that is due by the time of the last [`Network::advance`], in order of due times.
     pub fn release(&mut self) -> Option<Release> {
-        if self.egress.peek()?.0.end > self.now {
+        if self.egress.head()? > self.now {
             return None;
         }
-        let Leaving { train, end, .. } = self.egress.pop()?.0;
+        let (end, train) = self.egress.pop()?;
         let To::Port(port) = train.to else { unreachable!("only trains to a port leave") };
         Some(Release {
             from: PortId(train.from),
@@ -292,7 +290,7 @@ impl Network {
 
     /// No packet is due before this time; `None` while nothing is in flight. A lower bound: there may be none then.
     pub fn deadline(&self) -> Option<Nanos> {
-        let egress = self.egress.peek().map_or(Nanos::MAX, |leaving| leaving.0.end);
+        let egress = self.egress.head().unwrap_or(Nanos::MAX);
         let stages = self.heads.iter().zip(&self.tails).map(|(head, tail)| head.saturating_add(*tail));
         stages.chain([egress]).min().filter(|&at| at != Nanos::MAX)
     }
@@ -344,9 +342,7 @@ impl Network {
         departed.bytes += self.frames.shape(train.frame).run_wire_len(train.first, train.count);
         let shared = match self.places[stage] {
             HopPlace::Down(_) => {
-                self.leaving += 1;
-                let end = train.end();
-                self.egress.push(Reverse(Leaving { end, number: self.leaving, train }));
+                self.egress.push(train.end(), train);
                 return;
             }
             HopPlace::Up(from) => {
@@ -458,29 +454,4 @@ fn stream(place: HopPlace) -> u64 {
         HopPlace::Backward(i) => (4, i as u64),
     };
     mix((kind << 32) + number)
-}
-
-/// A train that has reached its host, in the order in which trains are released.
-#[derive(Debug)]
-struct Leaving {
-    end: Nanos,
-    number: u64,
-    train: Train,
-}
-
-impl PartialEq for Leaving {
-    fn eq(&self, other: &Self) -> bool {
-        (self.end, self.number) == (other.end, other.number)
-    }
-}
-impl Eq for Leaving {}
-impl PartialOrd for Leaving {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Leaving {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.end, self.number).cmp(&(other.end, other.number))
-    }
 }

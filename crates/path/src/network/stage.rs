@@ -1,7 +1,6 @@
 //! One running hop: fates, queue, rate, delay, jitter, and the packets on their way through it.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use longhaul_units::Nanos;
 
@@ -10,6 +9,7 @@ use super::coalesce::Coalescer;
 use super::counters::HopCounters;
 use super::frames::Frames;
 use super::jitter::Jitter;
+use super::line::Line;
 use super::server::Server;
 use super::train::Train;
 use crate::spec::{HopSpec, LossSpec, Order};
@@ -30,6 +30,7 @@ pub(super) struct Stage {
     flips: Chance,
     server: Server,
     jitter: Option<Jitter>,
+    /// By the time of their first packet.
     line: Line,
     coalescer: Option<Coalescer>,
     batched: VecDeque<Train>,
@@ -159,7 +160,7 @@ impl Stage {
         let (arrival_start, arrival_end) = (train.start, train.end());
         train.start = (train.start + self.spec.delay).max(self.floor(arrival_start));
         self.order = LastTrain { arrival_end, departure_start: train.start, departure_end: train.end() };
-        self.line.push(train);
+        self.line.push(train.start, train);
     }
 
     /// The earliest time at which a train that arrives at `arrival` may leave without overtaking.
@@ -271,7 +272,7 @@ impl Stage {
             }
             let run = &items[at..at + count];
             let spread = run[count - 1].time > head.time;
-            self.line.push(Train {
+            let part = Train {
                 first: train.first + head.index,
                 count: count as u32,
                 corrupt: match head.mark {
@@ -281,7 +282,8 @@ impl Stage {
                 start: head.time,
                 offsets: if spread { run.iter().map(|i| (i.time - head.time).0 as u32).collect() } else { Vec::new() },
                 ..*train
-            });
+            };
+            self.line.push(head.time, part);
             trains += 1;
             at += count;
         }
@@ -308,7 +310,7 @@ impl Stage {
             coalescer.close(now, &mut self.batched);
             return None;
         }
-        let train = self.line.pop()?;
+        let (_, train) = self.line.pop()?;
         match &mut self.coalescer {
             None => Some(train),
             Some(coalescer) => {
@@ -329,67 +331,5 @@ impl Stage {
     /// How long a packet that arrives at `now` would wait for the server.
     pub(super) fn backlog(&self, now: Nanos) -> Nanos {
         self.server.backlog(now)
-    }
-}
-
-/// Trains on their way, by the time of their first packet.
-#[derive(Debug, Default)]
-struct Line {
-    /// Trains that were put in with times that do not fall: nearly all.
-    ordered: VecDeque<Train>,
-    /// The others.
-    overtaking: BinaryHeap<Reverse<Entry>>,
-    pushed: u64,
-}
-
-#[derive(Debug)]
-struct Entry {
-    train: Train,
-    number: u64,
-}
-
-impl Line {
-    fn push(&mut self, train: Train) {
-        if self.ordered.back().is_none_or(|last| last.start <= train.start) {
-            self.ordered.push_back(train);
-        } else {
-            self.pushed += 1;
-            self.overtaking.push(Reverse(Entry { train, number: self.pushed }));
-        }
-    }
-
-    fn head(&self) -> Option<Nanos> {
-        let ordered = self.ordered.front().map(|train| train.start);
-        let overtaking = self.overtaking.peek().map(|entry| entry.0.train.start);
-        match (ordered, overtaking) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-
-    fn pop(&mut self) -> Option<Train> {
-        let overtaking = self.overtaking.peek().map(|entry| entry.0.train.start);
-        let ordered_first = match (self.ordered.front(), overtaking) {
-            (Some(train), Some(time)) => train.start <= time,
-            (train, _) => train.is_some(),
-        };
-        if ordered_first { self.ordered.pop_front() } else { self.overtaking.pop().map(|entry| entry.0.train) }
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.train.start, self.number).cmp(&(other.train.start, other.number))
     }
 }
