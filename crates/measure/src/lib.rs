@@ -1,0 +1,3 @@
+//! Tests between two hosts: sockets, threads and evidence around a session.
+
+pub mod pacer;
