@@ -7,6 +7,7 @@ use longhaul_kernel::link::{Address, LinkError, Netlink, VethEnd};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_kernel::process;
 use longhaul_kernel::sysctl::{self, SysctlError};
+use longhaul_kernel::wait::sleep_until;
 use longhaul_path::spec::{Change, ChangeError, Direction, PathSpec};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
@@ -15,6 +16,8 @@ use crate::spec::LabSpec;
 
 /// How long programs in a lab have to end when it goes down, and interfaces to get ready when it comes up.
 const PATIENCE: Nanos = Nanos::from_secs(2);
+/// A report that has not been sent by then will not be: it takes a few ticks of the kernel's clock.
+const REPORTED_AFTER: Nanos = Nanos::from_millis(300);
 /// What a path without rate is taken to carry, for the hosts' TCP buffers.
 const ASSUMED_RATE: BitRate = BitRate::from_gbit(20);
 /// TCP buffers are not made smaller than the kernel's own limits (tcp(7)).
@@ -101,6 +104,9 @@ impl Lab {
         core.enter(|| set_up_ports(&spec, &plans))??;
         for host in &hosts {
             host.namespace.enter(|| wait_until_ready(&[HOST_INTERFACE]))??;
+        }
+        for host in &hosts {
+            host.namespace.enter(wait_until_reported)?;
         }
         let attachments = plans
             .iter()
@@ -213,8 +219,10 @@ fn set_up_host(spec: &LabSpec, path: &PathSpec, plan: &HostPlan, all: &[HostPlan
         ("net.ipv6.conf.eth0.router_solicitations", "0"),
         ("net.ipv6.conf.eth0.accept_dad", "0"),
         ("net.ipv6.conf.eth0.dad_transmits", "0"),
-        // No link-local address: its multicast reports would be the only other traffic.
+        // No link-local address: it would be announced.
         ("net.ipv6.conf.eth0.addr_gen_mode", "1"),
+        // Groups that addresses bring are reported some times, by default over a second: at once, before the path is there.
+        ("net.ipv6.conf.eth0.mldv2_unsolicited_report_interval", "1"),
     ] {
         // A kernel without IPv6 has none of these.
         match sysctl::write(key, value) {
@@ -320,6 +328,24 @@ fn wait_until_ready(interfaces: &[&str]) -> Result<(), LabError> {
         }
     }
     Ok(())
+}
+
+/// Waits until the host has reported its IPv6 groups as often as it will (RFC 3810 §9.1, the robustness variable): a report
+/// that came later would be on the path, and count as one of the user's packets.
+fn wait_until_reported() {
+    let times = sysctl::read("net.ipv6.mld_qrv").ok().and_then(|times| times.parse().ok()).unwrap_or(2_u64);
+    let deadline = monotonic() + REPORTED_AFTER;
+    // A kernel without IPv6 has no such file and reports nothing.
+    while let Ok(text) = std::fs::read_to_string(format!("/proc/thread-self/net/dev_snmp6/{HOST_INTERFACE}")) {
+        // Type 143 is the report of MLDv2 (RFC 3810 §5.2).
+        let reports = text.lines().find_map(|line| line.strip_prefix("Icmp6OutType143"));
+        if reports.and_then(|count| count.trim().parse().ok()).is_some_and(|count: u64| count >= times)
+            || monotonic() >= deadline
+        {
+            return;
+        }
+        sleep_until(monotonic() + Nanos::from_millis(1));
+    }
 }
 
 /// The largest TCP buffer of the hosts: what fills the path, twice over as half of a receive buffer is window

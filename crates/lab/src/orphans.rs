@@ -12,10 +12,18 @@ const PATIENCE: Nanos = Nanos::from_secs(2);
 /// What the loopback interface's alias begins with in every host of a lab.
 const MARK: &str = "longhaul lab ";
 
-/// The alias by which the namespaces of lab `name` are known. Unlike a name or a number of a process, it lives exactly as
-/// long as the namespace.
+/// The alias by which the namespaces of lab `name`, which this process holds, are known. It lives exactly as long as the
+/// namespace, and says whose it is: the process's number and when it started, as numbers are used again.
 pub(crate) fn mark(name: &str) -> String {
-    format!("{MARK}{name}")
+    let pid = std::process::id();
+    format!("{MARK}{name} {pid} {}", started(pid).unwrap_or_default())
+}
+
+/// When process `pid` started, in the kernel's ticks since boot (proc_pid_stat(5), field 22); `None` where there is none.
+fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the command in parentheses, which may hold anything.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// A namespace that belonged to a lab.
@@ -26,13 +34,13 @@ pub struct Orphan {
     id: NamespaceId,
 }
 
-/// Namespaces of labs in which programs run, apart from those of living labs, which are given as `alive`.
+/// Namespaces of labs in which programs run though the process that held the lab has ended.
 ///
 /// # Errors
 /// Where `/proc` cannot be read.
-pub fn find(alive: &[NamespaceId]) -> std::io::Result<Vec<Orphan>> {
+pub fn find() -> std::io::Result<Vec<Orphan>> {
     let own = NetNamespace::current().ok().and_then(|namespace| namespace.id().ok());
-    let mut seen: HashSet<NamespaceId> = alive.iter().copied().chain(own).collect();
+    let mut seen: HashSet<NamespaceId> = own.into_iter().collect();
     let mut orphans = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
@@ -40,7 +48,7 @@ pub fn find(alive: &[NamespaceId]) -> std::io::Result<Vec<Orphan>> {
         let Ok(namespace) = NetNamespace::of_process(pid) else { continue };
         let Ok(id) = namespace.id() else { continue };
         if seen.insert(id)
-            && let Ok(Some(lab)) = namespace.enter(marked_lab)
+            && let Ok(Some(lab)) = namespace.enter(abandoned_lab)
         {
             orphans.push(Orphan { lab, id });
         }
@@ -61,8 +69,10 @@ impl Orphan {
     }
 }
 
-/// The lab whose mark the current namespace bears.
-fn marked_lab() -> Option<String> {
+/// The lab whose mark the current namespace bears, where its process has ended.
+fn abandoned_lab() -> Option<String> {
     let alias = Netlink::open().ok()?.link_by_name("lo").ok()?.alias?;
-    Some(alias.strip_prefix(MARK)?.to_owned())
+    let [name, pid, start] = alias.strip_prefix(MARK)?.split(' ').collect::<Vec<_>>()[..] else { return None };
+    let (pid, start): (u32, u64) = (pid.parse().ok()?, start.parse().ok()?);
+    (started(pid) != Some(start)).then(|| name.to_owned())
 }

@@ -403,16 +403,8 @@ fn down(lab: &Which, all: bool, as_json: bool) -> Outcome {
 
 /// Namespaces that no living lab holds.
 fn find_orphans() -> Result<Vec<orphans::Orphan>, Failure> {
-    let failed = |error: std::io::Error| Failure::new("lab", format!("looking for what killed labs left: {error}"));
-    let mut alive = Vec::new();
-    for name in list().map_err(failed)? {
-        let Ok(info) = Client::new(&name).and_then(|client| client.info()) else { continue };
-        let namespaces = info.hosts.iter().filter_map(|host| {
-            longhaul_kernel::namespace::NetNamespace::open(&host.namespace).ok().and_then(|n| n.id().ok())
-        });
-        alive.extend(namespaces);
-    }
-    orphans::find(&alive).map_err(failed)
+    orphans::find()
+        .map_err(|error| Failure::new("lab", format!("looking for what killed labs left: {error}")))
 }
 
 /// Labs that were killed while programs ran in them.
