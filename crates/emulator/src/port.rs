@@ -224,8 +224,7 @@ impl Port {
         match result {
             Ok(()) => {
                 self.status.sent_frames += 1;
-                self.status.sent +=
-                    Count { packets, bytes: shape.run_wire_len(release.first, release.count) };
+                self.status.sent += Count { packets, bytes: shape.run_wire_len(release.first, release.count) };
             }
             Err(SendError::WouldBlock) => return false,
             Err(SendError::FarPortFull) => self.status.far_port_full_packets += packets,

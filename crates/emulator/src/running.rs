@@ -73,8 +73,8 @@ impl Running {
         let thread = Builder::new()
             .name("emulator".into())
             .spawn(move || {
-                let made = prepare(&schedule, namespace.as_ref())
-                    .and_then(|()| Ok(Engine::new(path, &attachments, options)?));
+                let made =
+                    prepare(&schedule, namespace.as_ref()).and_then(|()| Ok(Engine::new(path, &attachments, options)?));
                 // Held while the thread runs: a CPU in deep sleep wakes up tens of microseconds late. Not every
                 // machine has it, and not everyone may.
                 let _awake = CpuDmaLatency::hold(0);

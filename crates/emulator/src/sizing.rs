@@ -32,7 +32,8 @@ pub fn payload_bytes(path: &PathSpec, side: Side) -> u64 {
     let mut entering = Some(BitRate(0));
     let mut bytes = 0;
     for host in hosts {
-        let access = HopSpec { rate: path.access_rate(host), delay: host.delay, queue: host.queue, ..HopSpec::default() };
+        let access =
+            HopSpec { rate: path.access_rate(host), delay: host.delay, queue: host.queue, ..HopSpec::default() };
         let mut rate = None;
         // The host itself can fill its link's queue at any speed, so a queue without limit is no part of this.
         bytes += hop_bytes(&HopSpec { queue: limited(access.queue), ..access }, &mut rate, packet_bytes);

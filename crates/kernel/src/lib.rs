@@ -6,12 +6,15 @@
 //! |---|---|
 //! | read clocks, relate packet stamps to them | [`clock`] |
 //! | receive and send Ethernet frames | [`packet`], [`packet_ring`] |
+//! | send and receive UDP for tests | [`udp`] |
 //! | hold packets in memory that is there when needed | [`memory`] |
 //! | run on time | [`schedule`], [`wait`] |
 //! | be stopped and nudged | [`signals`] |
 //! | separate hosts on one machine | [`namespace`], [`user_namespace`], [`mounts`] |
 //! | make and read links, addresses, neighbours, routes | [`link`] |
 //! | read and set a driver's features and counters | [`ethtool`] |
+//! | know what changed in all counters, and what a driver's mean | [`counters`], [`driver_statistics`] |
+//! | describe a host and what may slow it down | [`host`] |
 //! | read and set kernel parameters | [`sysctl`] |
 //! | find and end processes, read what they use | [`process`], [`procfs`] |
 //! | talk to a process by name, leaving no file | [`unix`] |
@@ -21,8 +24,12 @@
 
 pub mod capability;
 pub mod clock;
+pub mod counters;
+pub mod driver_statistics;
 pub mod ethtool;
+pub mod host;
 pub mod link;
+mod link_ioctl;
 pub mod memory;
 pub mod mounts;
 pub mod namespace;
@@ -33,6 +40,7 @@ pub mod procfs;
 pub mod schedule;
 pub mod signals;
 pub mod sysctl;
+pub mod udp;
 pub mod unix;
 pub mod user_namespace;
 pub mod wait;

@@ -86,7 +86,7 @@ pub enum ControlError {
     #[error("lab name `{0}`: use 1 to {NAME_BYTES_MOST} letters, digits, `-` and `_`")]
     Name(String),
     /// There is such a lab already.
-    #[error("a lab `{0}` is up already; take it down (longhaul lab down {0}) or give another --name")]
+    #[error("a lab `{0}` is up already; take it down (longhaul lab down --name {0}) or give another --name")]
     InUse(String),
     /// There is none.
     #[error("no lab `{0}` is up; `longhaul lab list` shows those that are")]

@@ -108,12 +108,9 @@ impl Lab {
         for host in &hosts {
             host.namespace.enter(wait_until_reported)?;
         }
-        let attachments = plans
-            .iter()
-            .map(|plan| Attachment { interface: plan.port.clone(), host: plan.name.clone() })
-            .collect();
-        let emulator =
-            Running::start(path.clone(), attachments, spec.engine_options(), spec.schedule(), Some(&core))?;
+        let attachments =
+            plans.iter().map(|plan| Attachment { interface: plan.port.clone(), host: plan.name.clone() }).collect();
+        let emulator = Running::start(path.clone(), attachments, spec.engine_options(), spec.schedule(), Some(&core))?;
         Ok(Self { spec, path, hosts, core, emulator })
     }
 
@@ -189,12 +186,7 @@ impl Lab {
 /// A cable between the emulator and a host.
 fn connect(core: &NetNamespace, host: &NetNamespace, plan: &HostPlan) -> Result<(), LabError> {
     core.enter(|| {
-        let port = VethEnd {
-            name: &plan.port,
-            namespace: None,
-            mtu_bytes: Some(plan.mtu_bytes),
-            mac: None,
-        };
+        let port = VethEnd { name: &plan.port, namespace: None, mtu_bytes: Some(plan.mtu_bytes), mac: None };
         let end = VethEnd {
             name: HOST_INTERFACE,
             namespace: Some(host),
@@ -236,14 +228,18 @@ fn set_up_host(spec: &LabSpec, path: &PathSpec, plan: &HostPlan, all: &[HostPlan
         ("net.ipv4.tcp_wmem", format!("4096 16384 {}", buffers.0)),
         // Each connection starts from nothing, so that runs do not depend on the ones before.
         ("net.ipv4.tcp_no_metrics_save", "1".into()),
-        ("net.ipv4.ping_group_range", "0 2147483647".into()),
+        // Of a user namespace of one's own there is only this group.
+        ("net.ipv4.ping_group_range", "0 0".into()),
     ] {
         sysctl::write(key, &value)?;
     }
 
     let index = netlink.index_of(HOST_INTERFACE)?;
     // Super-packets in tunnels come labelled as if they were in none, so the host shall cut them.
-    let off: Vec<_> = TUNNEL_FEATURES.into_iter().chain(if spec.offload { &[][..] } else { &OFFLOAD_FEATURES }.iter().copied()).collect();
+    let off: Vec<_> = TUNNEL_FEATURES
+        .into_iter()
+        .chain(if spec.offload { &[][..] } else { &OFFLOAD_FEATURES }.iter().copied())
+        .collect();
     set_features(HOST_INTERFACE, &off, false)?;
     netlink.set_up(index, true)?;
     for (ip, prefix_bits) in plan.addresses() {
@@ -351,7 +347,8 @@ fn wait_until_reported() {
 /// The largest TCP buffer of the hosts: what fills the path, twice over as half of a receive buffer is window
 /// (`tcp_adv_win_scale` 1, ip-sysctl.rst), and a quarter more for the round trip that queues make longer.
 fn tcp_buffers(path: &PathSpec) -> Bytes {
-    let access = |hosts: &[longhaul_path::spec::HostSpec]| hosts.iter().map(|host| host.delay).max().unwrap_or_default();
+    let access =
+        |hosts: &[longhaul_path::spec::HostSpec]| hosts.iter().map(|host| host.delay).max().unwrap_or_default();
     let ends = access(&path.clients) + access(&path.servers);
     let round_trip = path.round_trip() + ends + ends;
     let rate = Direction::BOTH.into_iter().filter_map(|direction| path.bottleneck(direction)).max();

@@ -21,6 +21,12 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure UDP to a host, and where each lost packet was lost
+    Udp(cmd::udp::Args),
+    /// Answer tests from others
+    Serve(cmd::serve::Args),
+    /// Make keys for tests beyond this machine
+    Key(cmd::key::Args),
     /// Put an emulated path between two interfaces
     Emulate(cmd::emulate::Args),
     /// Run programs on hosts of this machine with an emulated path between them
@@ -39,6 +45,9 @@ fn main() -> ExitCode {
         Err(error) => return output::usage(&error),
     };
     let done = match cli.command {
+        Command::Udp(args) => cmd::udp::run(args),
+        Command::Serve(args) => cmd::serve::run(args),
+        Command::Key(args) => cmd::key::run(args),
         Command::Emulate(args) => cmd::emulate::run(args),
         Command::Lab(args) => cmd::lab::run(args),
         Command::Paths(args) => cmd::paths::run(args),

@@ -1,5 +1,6 @@
 //! What all commands print alike: the result envelope, errors, exit codes (DESIGN §3).
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// For programs.
-    code: &'static str,
+    code: Cow<'static, str>,
     /// What is the matter, in one line.
     message: String,
     /// What to do; empty where the message says it.
@@ -30,7 +31,12 @@ pub(crate) struct Failure {
 impl Failure {
     /// Something did not work.
     pub(crate) fn new(code: &'static str, message: impl Display) -> Self {
-        Self { code, message: one_line(&message.to_string()), remedy: String::new(), exit: 1 }
+        Self { code: code.into(), message: one_line(&message.to_string()), remedy: String::new(), exit: 1 }
+    }
+
+    /// The other end of a test says what did not work.
+    pub(crate) fn from_peer(code: String, message: String) -> Self {
+        Self { code: code.into(), ..Self::new("", message) }
     }
 
     /// The command was called wrongly.

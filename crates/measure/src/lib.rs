@@ -1,3 +1,16 @@
 //! Tests between two hosts: sockets, threads and evidence around a session.
+//!
+//! [`longhaul_session`] decides what happens; here are the clock, the sockets and the threads that do it. A test has a driver,
+//! which owns the session and waits for events, a thread that reads the control connection, and one thread a stream that sends
+//! or receives. [`client::run`] makes one, [`server::Server`] answers.
 
+pub mod client;
+mod counters;
+mod data;
+mod driver;
 pub mod pacer;
+mod receiving;
+mod sending;
+pub mod server;
+
+pub use longhaul_session as session;

@@ -44,7 +44,8 @@ impl Pacer {
     /// From `start` on, `rate_bps` of packets of `bytes` each, counted at the layer that the caller means; `None`: no limit.
     /// `burst` packets always go together, and at most `batch_most` in one call; both at least 1.
     pub fn with_rate(start: Nanos, rate_bps: Option<u64>, bytes: u32, burst: u32, batch_most: u32) -> Self {
-        let gap = |rate: u64| (u128::from(bytes) * 8_000_000_000_000 / u128::from(rate.max(1))).min(u128::from(u64::MAX));
+        let gap =
+            |rate: u64| (u128::from(bytes) * 8_000_000_000_000 / u128::from(rate.max(1))).min(u128::from(u64::MAX));
         Self::with_gap(start, rate_bps.map_or(0, |rate| gap(rate) as u64), burst, batch_most)
     }
 

@@ -75,7 +75,8 @@ pub fn loss_figure(bars: &[LossBar]) -> Result<String, DrawError> {
     let legend = legend(bars);
     let mut svg = String::new();
     {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, PANEL_HEIGHT * panels.len().max(1) as u32)).into_drawing_area();
+        let root =
+            SVGBackend::with_string(&mut svg, (WIDTH, PANEL_HEIGHT * panels.len().max(1) as u32)).into_drawing_area();
         root.fill(&WHITE).map_err(failed)?;
         for (area, panel) in root.split_evenly((panels.len().max(1), 1)).iter().zip(&panels) {
             let bars: Vec<&LossBar> = bars.iter().filter(|bar| bar.panel == *panel).collect();
@@ -117,13 +118,12 @@ fn draw_panel(
         .map_err(failed)?;
     for (name, colour) in legend {
         let pieces = bars.iter().enumerate().filter_map(|(i, bar)| {
-            let before = bar.lost_packets.iter().take_while(|(other, _)| other != name).map(|(_, packets)| packets).sum();
+            let before =
+                bar.lost_packets.iter().take_while(|(other, _)| other != name).map(|(_, packets)| packets).sum();
             let own = bar.lost_packets.iter().find(|(other, _)| other == name)?.1;
             let (low, high) = (bar.share(before), bar.share(before + own));
-            let mut piece = Rectangle::new(
-                [(SegmentValue::Exact(i), low), (SegmentValue::Exact(i + 1), high)],
-                colour.filled(),
-            );
+            let mut piece =
+                Rectangle::new([(SegmentValue::Exact(i), low), (SegmentValue::Exact(i + 1), high)], colour.filled());
             piece.set_margin(0, 0, 14, 14);
             (own > 0).then_some(piece)
         });

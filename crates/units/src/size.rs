@@ -34,7 +34,7 @@ impl fmt::Display for Bytes {
         const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
         let text = match UNITS.iter().find(|(size, _)| self.0 >= *size) {
             // A size that needs more decimals than one reads stays in bytes, so that the text says what is meant.
-            Some((size, unit)) if (self.0 * 1000).is_multiple_of(*size) || self.0 > 100 * size => {
+            Some((size, unit)) if (u128::from(self.0) * 1000).is_multiple_of(u128::from(*size)) => {
                 format!("{}{unit}", quantity::trimmed(self.0 as f64 / *size as f64, 3))
             }
             _ => format!("{}B", self.0),

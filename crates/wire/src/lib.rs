@@ -26,6 +26,7 @@ pub mod frame;
 pub mod ipv4;
 pub mod ipv6;
 mod layers;
+pub mod probe;
 pub mod segment;
 pub mod tcp;
 pub mod udp;

@@ -67,7 +67,8 @@ pub(crate) fn run(args: Args) -> Outcome {
 
     let envelope = |status: Status| {
         let warnings = status.warnings(spec.lateness_bound);
-        let parameters = json!({ "path": path.to_toml(), "left": args.left, "right": args.right, "emulator": spec });
+        let parameters =
+            json!({ "path": path.to_toml(), "left": args.left, "right": args.right, "emulator": args.engine });
         Envelope::new("longhaul.emulate/1", started_at.clone(), parameters, status, warnings)
     };
     let began = monotonic();
@@ -140,7 +141,8 @@ fn progress(status: &Status) {
 /// Whoever reads the file finds a whole one: it is written beside and moved there.
 fn write_status(file: &Path, envelope: &impl serde::Serialize) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
-        Failure::new("not_written", format!("--stats {}: {error}", file.display())).remedy("name a file in a writable folder")
+        Failure::new("not_written", format!("--stats {}: {error}", file.display()))
+            .remedy("name a file in a writable folder")
     };
     let text = serde_json::to_string(envelope).map_err(|error| failed(error.into()))?;
     let beside = file.with_extension("part");

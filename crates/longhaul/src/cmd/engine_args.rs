@@ -6,7 +6,8 @@ use longhaul_path::network::DEFAULT_BATCH_TIME;
 use longhaul_units::{Bytes, Nanos};
 
 /// How packets travel in the emulator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum SegmentationArg {
     /// Packets that belong together and leave at nearly the same time travel as one
     Auto,
@@ -15,7 +16,7 @@ pub(crate) enum SegmentationArg {
 }
 
 /// How to emulate.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, clap::Args, serde::Serialize)]
 #[command(next_help_heading = "Emulator")]
 pub(crate) struct EngineArgs {
     /// Seed of the path's random numbers: same seed and same arrivals, same fate of every packet

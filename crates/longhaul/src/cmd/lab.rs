@@ -58,7 +58,7 @@ enum Action {
     /// Change the running path; nothing in flight is lost
     #[command(after_help = "Example:\n  longhaul lab set delay=50ms 'forward.loss=every(30000)' rate=1Gbit")]
     Set {
-        /// [forward.|backward.][HOP.]KEY=VALUE
+        /// What to change: KEY=VALUE, with a direction, a hop's or a host's name and a dot before it where several have the key
         #[arg(required = true, value_name = "KEY=VALUE")]
         changes: Vec<String>,
         #[command(flatten)]
@@ -74,6 +74,7 @@ enum Action {
         json: bool,
     },
     /// List the labs that are up
+    #[command(after_help = "Example:\n  longhaul lab list --json | jq -r '.result.labs[].name'")]
     List {
         /// Print JSON
         #[arg(short = 'J', long)]
@@ -261,6 +262,7 @@ fn hold() -> Outcome {
     let failed = |error: std::io::Error| Failure::new("lab", error);
     // It must not end with the terminal or the process group of who started it.
     let _ = rustix::process::setsid();
+    longhaul_kernel::schedule::favour_session();
     let mut order = String::new();
     std::io::stdin().read_line(&mut order).map_err(failed)?;
     let order: Order = serde_json::from_str(&order).map_err(|error| failed(error.into()))?;
@@ -288,10 +290,8 @@ fn hold() -> Outcome {
 fn make(order: Order) -> Result<(Listener, Lab, bool, Stop), Refusal> {
     let refuse = |message: String| Refusal { in_use: false, message };
     let path = PathSpec::parse(&order.path, &no_files).map_err(|error| refuse(error.to_string()))?;
-    let listener = Listener::claim(&order.spec.name).map_err(|error| Refusal {
-        in_use: matches!(error, ControlError::InUse(_)),
-        message: error.to_string(),
-    })?;
+    let listener = Listener::claim(&order.spec.name)
+        .map_err(|error| Refusal { in_use: matches!(error, ControlError::InUse(_)), message: error.to_string() })?;
     // Before there is a second thread.
     let user_namespace = !capability::is_root_in_namespace();
     if user_namespace {
@@ -403,8 +403,7 @@ fn down(lab: &Which, all: bool, as_json: bool) -> Outcome {
 
 /// Namespaces that no living lab holds.
 fn find_orphans() -> Result<Vec<orphans::Orphan>, Failure> {
-    orphans::find()
-        .map_err(|error| Failure::new("lab", format!("looking for what killed labs left: {error}")))
+    orphans::find().map_err(|error| Failure::new("lab", format!("looking for what killed labs left: {error}")))
 }
 
 /// Labs that were killed while programs ran in them.
@@ -427,4 +426,3 @@ fn clear_orphans(labs: &[String]) -> Result<(), Failure> {
     }
     Ok(())
 }
-

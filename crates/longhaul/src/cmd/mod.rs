@@ -3,7 +3,11 @@
 pub(crate) mod completion;
 pub(crate) mod emulate;
 pub(crate) mod engine_args;
+pub(crate) mod key;
 pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod paths;
+pub(crate) mod serve;
 pub(crate) mod status;
+pub(crate) mod udp;
+pub(crate) mod udp_text;

@@ -23,6 +23,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Print a path as TOML
+    #[command(after_help = "Example:\n  longhaul paths show nlr-small > mine.toml")]
     Show {
         /// A name from the list, or a path file
         path: String,

@@ -219,12 +219,8 @@ mod tests {
     #[test]
     fn gilbert_elliott_bursts_fit() {
         let (p, r) = (0.01, 0.25);
-        let chain = LossSpec::GilbertElliott {
-            p: Probability(p),
-            r: Probability(r),
-            h: Probability(0.0),
-            k: Probability(1.0),
-        };
+        let chain =
+            LossSpec::GilbertElliott { p: Probability(p), r: Probability(r), h: Probability(0.0), k: Probability(1.0) };
         let lost = picked(&chain, 5_000_000);
         let share = lost.len() as f64 / 5e6;
         assert!((share - p / (p + r)).abs() < 0.001, "stationary loss {share}, expected {}", p / (p + r));
@@ -260,21 +256,26 @@ mod tests {
         let expected = 0.4 * 0.5 + 0.6 * 0.1;
         let share = picked(&chain, 1_000_000).len() as f64 / 1e6;
         assert!((share - expected).abs() < 0.003, "{share} against {expected}");
-        let lossless =
-            LossSpec::GilbertElliott { p: Probability(0.1), r: Probability(0.1), h: Probability(1.0), k: Probability(1.0) };
+        let lossless = LossSpec::GilbertElliott {
+            p: Probability(0.1),
+            r: Probability(0.1),
+            h: Probability(1.0),
+            k: Probability(1.0),
+        };
         assert!(picked(&lossless, 1_000_000).is_empty());
-        let never_bad =
-            LossSpec::GilbertElliott { p: Probability(0.0), r: Probability(0.0), h: Probability(0.0), k: Probability(1.0) };
+        let never_bad = LossSpec::GilbertElliott {
+            p: Probability(0.0),
+            r: Probability(0.0),
+            h: Probability(0.0),
+            k: Probability(1.0),
+        };
         assert!(picked(&never_bad, 1_000_000).is_empty());
     }
 
     #[test]
     fn outages_repeat() {
-        let outages = [Outage {
-            at: Nanos::from_secs(10),
-            lasting: Nanos::from_millis(50),
-            every: Some(Nanos::from_secs(60)),
-        }];
+        let outages =
+            [Outage { at: Nanos::from_secs(10), lasting: Nanos::from_millis(50), every: Some(Nanos::from_secs(60)) }];
         for (ms, lost) in [(0, false), (10_000, true), (10_049, true), (10_050, false), (70_020, true)] {
             assert_eq!(in_outage(&outages, Nanos::from_millis(ms)), lost, "{ms} ms");
         }

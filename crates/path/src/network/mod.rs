@@ -213,16 +213,8 @@ impl Network {
             let single = network.options.segmentation == Segmentation::Wire;
             let (trains, count) = if single { (shape.segments, 1) } else { (1, shape.segments) };
             for i in 0..trains {
-                let train = Train {
-                    frame,
-                    first: i,
-                    count,
-                    from: from.0,
-                    to,
-                    corrupt: None,
-                    start: at,
-                    offsets: Vec::new(),
-                };
+                let train =
+                    Train { frame, first: i, count, from: from.0, to, corrupt: None, start: at, offsets: Vec::new() };
                 // One train more than the frame came with: the surplus is given back below.
                 network.frames.became(frame, 2);
                 let up = network.ports[usize::from(from.0)].up;

@@ -240,8 +240,7 @@ impl Stage {
             floor = item.time;
         }
         if let (Some(first), Some(last)) = (items.first(), items.last()) {
-            self.order =
-                LastTrain { arrival_end: train.end(), departure_start: first.time, departure_end: last.time };
+            self.order = LastTrain { arrival_end: train.end(), departure_start: first.time, departure_end: last.time };
         }
     }
 

@@ -111,15 +111,13 @@ fn a_superpacket_leaves_at_the_time_of_its_last_packet() {
 fn every_nth_wire_packet_is_lost_in_superpackets() {
     let hop = HopSpec { loss: LossSpec::Every(NonZeroU64::new(100).unwrap()), ..delay(1) };
     for segmentation in [Segmentation::Auto, Segmentation::Wire] {
-        let mut network =
-            Network::new(&path(vec![hop.clone()]), Options { segmentation, ..Options::default() });
+        let mut network = Network::new(&path(vec![hop.clone()]), Options { segmentation, ..Options::default() });
         for token in 0..100 {
             let at = Nanos::from_micros(token * 100);
             network.arrive(at, CLIENT, Destination::Port(SERVER), superpacket(45), token);
         }
         let got = packets(&drain(&mut network));
-        let want: Vec<_> =
-            (0..4500).filter(|n| (n + 1) % 100 != 0).map(|n| (n / 45, (n % 45) as u32)).collect();
+        let want: Vec<_> = (0..4500).filter(|n| (n + 1) % 100 != 0).map(|n| (n / 45, (n % 45) as u32)).collect();
         assert_eq!(got, want, "{segmentation:?}");
         assert_eq!(network.hops().map(|h| h.counters.dropped_loss.packets).sum::<u64>(), 45);
     }
@@ -152,11 +150,7 @@ fn a_rate_holds() {
 #[test]
 fn hosts_share_one_queue() {
     let host = |ms| HostSpec { delay: Nanos::from_millis(ms), ..HostSpec::default() };
-    let bottleneck = HopSpec {
-        rate: Some(BitRate(100_000_000)),
-        queue: QueueLimit::Packets(10),
-        ..HopSpec::default()
-    };
+    let bottleneck = HopSpec { rate: Some(BitRate(100_000_000)), queue: QueueLimit::Packets(10), ..HopSpec::default() };
     let mut spec = path(vec![bottleneck]);
     spec.clients = vec![host(40), host(1)];
     let (far, near, server) = (PortId(0), PortId(1), PortId(2));
@@ -286,10 +280,8 @@ fn coalescing_by_time_and_by_count() {
 #[test]
 fn a_batch_gathers_the_pieces_of_a_superpacket() {
     let rate = HopSpec { rate: Some(BitRate::from_gbit(1)), ..HopSpec::default() };
-    let batch = HopSpec {
-        coalesce: Some(CoalesceSpec { time: Nanos::from_millis(1), count: None }),
-        ..HopSpec::default()
-    };
+    let batch =
+        HopSpec { coalesce: Some(CoalesceSpec { time: Nanos::from_millis(1), count: None }), ..HopSpec::default() };
     let mut network = Network::new(&path(vec![rate, batch]), Options::default());
     network.arrive(Nanos(0), CLIENT, Destination::Port(SERVER), superpacket(45), 1);
     // The down link at 10 Gb/s spreads the batch over 55 µs again.
@@ -341,9 +333,11 @@ fn any_hop() -> impl Strategy<Value = HopSpec> {
         stddev: Nanos::from_micros(20),
         order: if free { Order::Free } else { Order::Fifo },
     }));
-    let coalesce = proptest::option::of((1u64..200, proptest::option::of(1u64..40)).prop_map(|(us, count)| {
-        CoalesceSpec { time: Nanos::from_micros(us), count: count.and_then(NonZeroU64::new) }
-    }));
+    let coalesce =
+        proptest::option::of((1u64..200, proptest::option::of(1u64..40)).prop_map(|(us, count)| CoalesceSpec {
+            time: Nanos::from_micros(us),
+            count: count.and_then(NonZeroU64::new),
+        }));
     let outage = proptest::option::of((0u64..5).prop_map(|ms| Outage {
         at: Nanos::from_millis(ms),
         lasting: Nanos::from_micros(300),

@@ -1,0 +1,28 @@
+# What people and continuous integration run. Plain `cargo build` and `cargo test -p <crate>` work too.
+.PHONY: build deps demo test check bench fuzz
+
+build:
+	cargo build --release
+
+# Installs the packages that are missing (Debian, Ubuntu).
+deps:
+	@scripts/deps.sh
+
+demo: deps build
+	@scripts/demo.sh
+
+# Tests that need root or a feature of the kernel say `skipped: why` where it is missing.
+test: deps
+	cargo test --workspace --no-fail-fast
+
+check:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+bench: deps
+	cargo bench -p longhaul-lab --bench path
+
+# A minute of mutated input for each parser; CONTRIBUTING.md has the way with cargo-fuzz.
+fuzz:
+	LONGHAUL_FUZZ_SECONDS=60 cargo test -p longhaul --test fuzz_corpus -- --nocapture

@@ -1,0 +1,262 @@
+//! Everything that Linux counts about packets, before and after: what changed in between, and nothing else.
+//!
+//! | scope | where | sees |
+//! |---|---|---|
+//! | the network namespace | `/proc/net/snmp`, `snmp6`, `netstat` | `Udp.RcvbufErrors`, `TcpExt.TCPRcvQDrop`, … |
+//! | the machine | `/proc/net/softnet_stat` | all namespaces together |
+//! | an interface | `rtnl_link_stats64`, the netdev family's `qstats`, `ethtool -S` | what the driver says |
+//! | a queueing discipline | rtnetlink `TCA_STATS2` | drops on egress |
+//!
+//! A [`Snapshot`] is of the network namespace that the calling thread is in. It needs no rights: what it may not or cannot read
+//! it names ([`Unread`]) and goes on.
+//!
+//! What is not here: what a driver's counters mean ([`crate::driver_statistics`]), and which of them a loss explains.
+
+mod attributes;
+mod change;
+mod interfaces;
+mod netlink;
+mod proc_net;
+mod qstats;
+
+pub use change::{Change, Doubt};
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use longhaul_units::Nanos;
+use serde::Serialize;
+
+use crate::clock::monotonic;
+use crate::ethtool::{Ethtool, EthtoolError};
+use crate::procfs::softnet;
+
+/// What a counter is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(tag = "of", rename_all = "snake_case")]
+pub enum Scope {
+    /// One network namespace: a host, as its IP stack sees it.
+    Namespace,
+    /// One CPU of the whole machine, all network namespaces together.
+    MachineCpu {
+        /// The CPU's number.
+        cpu: u32,
+    },
+    /// An interface, in the kernel's standard words (`rtnl_link_stats64`).
+    Interface {
+        /// Its name.
+        interface: String,
+    },
+    /// An interface's queues summed, in the netdev family's words (`qstats`).
+    InterfaceQueues {
+        /// Its name.
+        interface: String,
+    },
+    /// An interface, in its driver's own words (`ethtool -S`); [`crate::driver_statistics`] translates.
+    Driver {
+        /// The interface's name.
+        interface: String,
+        /// The driver's name.
+        driver: String,
+    },
+    /// A queueing discipline at an interface.
+    Qdisc {
+        /// The interface's name.
+        interface: String,
+        /// What it is: `fq_codel`, `tbf`.
+        kind: String,
+        /// Where it sits, as tc(8) prints it: `root`, `ingress`, `1:10`.
+        parent: String,
+        /// Its number, as tc(8) prints it: `1:`.
+        handle: String,
+    },
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Namespace => write!(f, "host"),
+            Self::MachineCpu { cpu } => write!(f, "machine, CPU {cpu}"),
+            Self::Interface { interface } => write!(f, "{interface}"),
+            Self::InterfaceQueues { interface } => write!(f, "{interface}, queues"),
+            Self::Driver { interface, driver } => write!(f, "{interface}, driver {driver}"),
+            Self::Qdisc { interface, kind, parent, .. } => write!(f, "{interface}, qdisc {kind} at {parent}"),
+        }
+    }
+}
+
+/// How a number moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Counts up in 64 bits, or in as many as the kernel's `long` has; drivers' may be narrower and not say so.
+    Counter,
+    /// Counts up in 32 bits and wraps.
+    Counter32,
+    /// Goes up and down: a length, a number of connections, a setting.
+    Level,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Value {
+    kind: Kind,
+    /// Levels may be negative (`Tcp.MaxConn` is −1): as a bit pattern.
+    bits: u64,
+}
+
+/// Counters that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unread {
+    /// Which: `ethtool -S eth0`, `/proc/net/snmp6`.
+    pub what: String,
+    /// Why, in the kernel's words.
+    pub reason: String,
+}
+
+/// Which interfaces a snapshot looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interfaces<'a> {
+    /// All of the namespace.
+    All,
+    /// Those of these names.
+    Named(&'a [&'a str]),
+}
+
+impl Interfaces<'_> {
+    fn contains(self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(names) => names.contains(&name),
+        }
+    }
+}
+
+/// All counters at one moment (they are read one after the other, within some milliseconds).
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// When the reading began, `CLOCK_MONOTONIC`.
+    pub started_at: Nanos,
+    /// When it ended.
+    pub ended_at: Nanos,
+    /// What could not be read.
+    pub unread: Vec<Unread>,
+    values: BTreeMap<(Scope, String), Value>,
+}
+
+impl Snapshot {
+    /// Reads everything in the calling thread's network namespace.
+    pub fn take(interfaces: Interfaces<'_>) -> Self {
+        let mut snapshot = Self { started_at: monotonic(), ..Self::default() };
+        snapshot.read_stack();
+        snapshot.read_softnet();
+        match interfaces::read(interfaces) {
+            Ok(found) => snapshot.add_interfaces(found),
+            Err(error) => snapshot.unread("rtnetlink", error),
+        }
+        snapshot.ended_at = monotonic();
+        snapshot
+    }
+
+    /// The counter `name` of `scope`; `None` where it is not there.
+    pub fn value(&self, scope: &Scope, name: &str) -> Option<u64> {
+        self.values.get(&(scope.clone(), name.to_owned())).map(|value| value.bits)
+    }
+
+    /// Every counter there is, by scope and name.
+    pub fn values(&self) -> impl Iterator<Item = (&Scope, &str, u64)> {
+        self.values.iter().map(|((scope, name), value)| (scope, name.as_str(), value.bits))
+    }
+
+    /// What changed since `earlier`, a snapshot of the same namespace; nothing else.
+    pub fn since(&self, earlier: &Self) -> Vec<Change> {
+        change::between(&earlier.values, &self.values)
+    }
+
+    fn read_stack(&mut self) {
+        for (file, parse) in proc_net::FILES {
+            // The thread's own namespace: /proc/net is that of the process's first thread.
+            match std::fs::read_to_string(format!("/proc/thread-self/net/{file}")) {
+                Ok(text) => {
+                    for (name, bits) in parse(&text) {
+                        let kind = if proc_net::is_level(&name) { Kind::Level } else { Kind::Counter };
+                        self.add(&Scope::Namespace, name, Value { kind, bits });
+                    }
+                }
+                Err(error) => self.unread(&format!("/proc/net/{file}"), error),
+            }
+        }
+    }
+
+    fn read_softnet(&mut self) {
+        match softnet() {
+            Ok(rows) => {
+                for row in rows {
+                    let scope = Scope::MachineCpu { cpu: row.cpu };
+                    let fields =
+                        [("processed", row.processed), ("dropped", row.dropped), ("time_squeezed", row.time_squeezed)];
+                    for (name, value) in fields {
+                        self.add(&scope, name.into(), Value { kind: Kind::Counter32, bits: value.into() });
+                    }
+                }
+            }
+            Err(error) => self.unread("/proc/net/softnet_stat", error),
+        }
+    }
+
+    fn add_interfaces(&mut self, found: interfaces::Found) {
+        for (interface, stats) in found.links {
+            let scope = Scope::Interface { interface: interface.clone() };
+            for (name, bits) in stats {
+                self.add(&scope, name.into(), Value { kind: Kind::Counter, bits });
+            }
+            self.read_driver(interface);
+        }
+        for (scope, stats) in found.qdiscs {
+            for (name, kind, bits) in stats {
+                self.add(&scope, name.into(), Value { kind, bits });
+            }
+        }
+        match qstats::read() {
+            Ok(rows) => {
+                for (index, stats) in rows {
+                    let Some(interface) = found.names.get(&index) else { continue };
+                    let scope = Scope::InterfaceQueues { interface: interface.clone() };
+                    for (name, bits) in stats {
+                        self.add(&scope, name.into(), Value { kind: Kind::Counter, bits });
+                    }
+                }
+            }
+            Err(error) => self.unread("netdev qstats (Linux 6.10)", error),
+        }
+    }
+
+    fn read_driver(&mut self, interface: String) {
+        let read = |interface: &str| {
+            let ethtool = Ethtool::open(interface)?;
+            let statistics = ethtool.statistics()?;
+            Ok::<_, EthtoolError>((ethtool.driver().map(|driver| driver.name).unwrap_or_default(), statistics))
+        };
+        match read(&interface) {
+            Ok((driver, statistics)) => {
+                let scope = Scope::Driver { interface, driver };
+                for (name, bits) in statistics {
+                    self.add(&scope, name, Value { kind: Kind::Counter, bits });
+                }
+            }
+            // Loopback and the like have no driver.
+            Err(EthtoolError::Unsupported { .. }) => {}
+            Err(error) => self.unread(&format!("ethtool -S {interface}"), error),
+        }
+    }
+
+    /// Names that a driver uses twice (it happens) are summed.
+    fn add(&mut self, scope: &Scope, name: String, value: Value) {
+        self.values
+            .entry((scope.clone(), name))
+            .and_modify(|known| known.bits = known.bits.wrapping_add(value.bits))
+            .or_insert(value);
+    }
+
+    fn unread(&mut self, what: &str, reason: impl fmt::Display) {
+        self.unread.push(Unread { what: what.into(), reason: reason.to_string() });
+    }
+}

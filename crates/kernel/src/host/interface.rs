@@ -1,0 +1,291 @@
+//! An interface: its driver, speed, bus, rings, offloads, queues and interrupts.
+//!
+//! Source: `Documentation/ABI/testing/sysfs-class-net`, `sysfs-class-net-queues`, `Documentation/networking/scaling.rst`,
+//! `Documentation/networking/napi.rst`, `Documentation/core-api/irq/irq-affinity.rst`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::device::{self, Channels, Coalescing, Pause, Rings};
+use super::pcie::{self, PciePath};
+use super::sysfs::{Sysfs, mask_list, number_list, read, read_number};
+use super::{Reasons, cpu};
+use crate::ethtool::{Ethtool, EthtoolError};
+use crate::link::{Link, Netlink};
+use crate::udp::nic_stamps_support;
+
+/// An interface as it is now.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its number in its network namespace.
+    pub index: u32,
+    /// What it is, where it is no hardware: `veth`, `bridge`, `bond`.
+    pub kind: Option<String>,
+    /// A device of this machine (or of the hypervisor's) stands behind it.
+    pub hardware: bool,
+    /// It was set up.
+    pub up: bool,
+    /// It has a carrier.
+    pub carrier: bool,
+    /// The largest IP packet.
+    pub mtu_bytes: u32,
+    /// The link's speed as its driver says; `None` where it has none. A veth's means nothing.
+    pub link_speed_bps: Option<u64>,
+    /// The driver's name.
+    pub driver: Option<String>,
+    /// The driver's version, or the kernel's.
+    pub driver_version: Option<String>,
+    /// The firmware's version.
+    pub firmware: Option<String>,
+    /// Where the device sits: `0000:3b:00.0`.
+    pub pci_address: Option<String>,
+    /// The PCIe links between it and the processor; `None` for virtual devices.
+    pub pcie: Option<PciePath>,
+    /// The memory node that it is next to.
+    pub numa_node: Option<u32>,
+    /// Its rings.
+    pub rings: Option<Rings>,
+    /// When it interrupts.
+    pub coalescing: Option<Coalescing>,
+    /// Its channels.
+    pub channels: Option<Channels>,
+    /// Ethernet flow control.
+    pub pause: Option<Pause>,
+    /// It can stamp every packet it receives by a clock of its own.
+    pub stamps_in_hardware: bool,
+    /// Offloads and other features, those that are on or could be.
+    pub offloads: Vec<Offload>,
+    /// Its queues.
+    pub queues: Vec<Queue>,
+    /// Its interrupts.
+    pub interrupts: Vec<Interrupt>,
+    /// Polls that NAPI makes with interrupts left off.
+    pub napi_defer_hard_irqs: Option<u64>,
+    /// How long NAPI holds back GRO packets then.
+    pub gro_flush_timeout_ns: Option<u64>,
+    /// NAPI runs in a kernel thread of its own.
+    pub napi_threaded: Option<bool>,
+    /// The queueing discipline at its root.
+    pub qdisc: Option<String>,
+    /// Packets that a pfifo at its egress holds.
+    pub transmit_queue_packets: Option<u64>,
+    /// The largest super-packet that it is sent.
+    pub gso_max_bytes: Option<u32>,
+    /// The largest super-packet that GRO makes.
+    pub gro_max_bytes: Option<u32>,
+}
+
+/// A feature of an interface (`ethtool -k`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Offload {
+    /// As the kernel names it: `rx-gro`, `tx-udp-segmentation`.
+    pub name: String,
+    /// It is on.
+    pub active: bool,
+    /// It can be changed.
+    pub changeable: bool,
+}
+
+/// Which way a queue runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueDirection {
+    /// From the wire.
+    Receive,
+    /// To the wire.
+    Transmit,
+}
+
+/// One queue of an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Queue {
+    /// Which way it runs.
+    pub direction: QueueDirection,
+    /// Its number.
+    pub index: u32,
+    /// Receive: CPUs that RPS hands packets to, none where RPS is off. Transmit: CPUs that XPS has use this queue, none where
+    /// XPS is off. `None` where the interface has no such setting.
+    pub cpus: Option<Vec<u32>>,
+    /// Receive: flows that RFS remembers.
+    pub rfs_flows: Option<u64>,
+}
+
+/// An interrupt line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Interrupt {
+    /// Its number, as in `/proc/interrupts`.
+    pub irq: u32,
+    /// Who asked for it, mostly naming the queue: `eth0-TxRx-3`.
+    pub name: Option<String>,
+    /// CPUs that it may go to.
+    pub allowed_cpus: Option<Vec<u32>>,
+    /// CPUs that it does go to.
+    pub effective_cpus: Option<Vec<u32>>,
+}
+
+/// All interfaces of the calling thread's network namespace, by index.
+pub(super) fn read_all(reasons: &mut Reasons) -> Vec<Interface> {
+    let links = Netlink::open().and_then(|mut netlink| netlink.links());
+    let Some(mut links) = reasons.keep("interfaces (rtnetlink)", links) else { return Vec::new() };
+    links.sort_by_key(|link| link.index);
+    let sysfs = reasons.keep("/sys/class/net", Sysfs::of(&links));
+    links.into_iter().map(|link| one(link, sysfs.as_ref(), reasons)).collect()
+}
+
+fn one(link: Link, sysfs: Option<&Sysfs>, reasons: &mut Reasons) -> Interface {
+    let name = link.name;
+    let directory = sysfs.map(|sysfs| sysfs.interface(&name));
+    let device = directory.as_ref().and_then(|own| fs::canonicalize(own.join("device")).ok());
+    let pci = device.as_deref().and_then(pci_device);
+    let number = |file: &str| directory.as_ref().and_then(|own| read_number(&own.join(file)).ok());
+    let driver = answer(&name, "driver", Ethtool::driver, reasons).unwrap_or_default();
+    let speed = answer(&name, "speed", Ethtool::speed_mbps, reasons).flatten();
+    let features = answer(&name, "features", Ethtool::features, reasons);
+    let offload = |f: crate::ethtool::Feature| Offload { name: f.name, active: f.active, changeable: f.changeable };
+    let some = |text: String| (!text.is_empty() && text != "N/A").then_some(text);
+    Interface {
+        hardware: device.is_some(),
+        link_speed_bps: speed.map(|mbps| u64::from(mbps) * 1_000_000),
+        driver: some(driver.name),
+        driver_version: some(driver.version),
+        firmware: some(driver.firmware),
+        pci_address: pci.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()),
+        pcie: pci.as_deref().and_then(pcie::read_path),
+        numa_node: pci.as_deref().and_then(cpu::node_of),
+        rings: supported(&name, "ring sizes", device::rings(&name), reasons),
+        coalescing: supported(&name, "coalescing", device::coalescing(&name), reasons),
+        channels: supported(&name, "channels", device::channels(&name), reasons),
+        pause: supported(&name, "pause frames", device::pause(&name), reasons),
+        stamps_in_hardware: nic_stamps_support(&name).is_ok_and(|support| support.every_received_packet),
+        offloads: features.unwrap_or_default().into_iter().filter(|f| f.active || f.changeable).map(offload).collect(),
+        queues: directory.as_deref().map(queues).unwrap_or_default(),
+        interrupts: pci.as_deref().map(interrupts).unwrap_or_default(),
+        napi_defer_hard_irqs: number("napi_defer_hard_irqs"),
+        gro_flush_timeout_ns: number("gro_flush_timeout"),
+        napi_threaded: number("threaded").map(|on| on != 0),
+        transmit_queue_packets: number("tx_queue_len"),
+        index: link.index,
+        kind: link.kind,
+        up: link.up,
+        carrier: link.carrier,
+        mtu_bytes: link.mtu_bytes,
+        qdisc: link.qdisc,
+        gso_max_bytes: link.gso_max_bytes,
+        gro_max_bytes: link.gro_max_bytes,
+        name,
+    }
+}
+
+/// What the driver says, or `None`: noted why, unless it just has no such thing.
+fn answer<T>(
+    link: &str,
+    action: &str,
+    question: impl FnOnce(&Ethtool) -> Result<T, EthtoolError>,
+    reasons: &mut Reasons,
+) -> Option<T> {
+    match Ethtool::open(link).and_then(|ethtool| question(&ethtool)) {
+        Err(EthtoolError::Unsupported { .. }) => None,
+        other => reasons.keep(format_args!("{link}: {action}"), other),
+    }
+}
+
+fn supported<T>(link: &str, action: &str, answer: std::io::Result<T>, reasons: &mut Reasons) -> Option<T> {
+    match answer {
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => None,
+        other => reasons.keep(format_args!("{link}: {action}"), other),
+    }
+}
+
+/// The PCI device that `device` is or (as with virtio) sits on.
+fn pci_device(device: &Path) -> Option<PathBuf> {
+    let is_pci = |path: &&Path| path.file_name().and_then(|name| name.to_str()).is_some_and(pcie::is_address);
+    device.ancestors().find(is_pci).map(Path::to_path_buf)
+}
+
+fn queues(directory: &Path) -> Vec<Queue> {
+    let Ok(entries) = fs::read_dir(directory.join("queues")) else { return Vec::new() };
+    let mut queues: Vec<Queue> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let (direction, index) = queue_name(name.to_str()?)?;
+            let mask = if direction == QueueDirection::Receive { "rps_cpus" } else { "xps_cpus" };
+            Some(Queue {
+                direction,
+                index,
+                cpus: read(&entry.path().join(mask)).ok().as_deref().and_then(mask_list),
+                rfs_flows: read_number(&entry.path().join("rps_flow_cnt")).ok(),
+            })
+        })
+        .collect();
+    queues.sort_by_key(|queue| (queue.direction, queue.index));
+    queues
+}
+
+/// `rx-0`, `tx-12`.
+fn queue_name(name: &str) -> Option<(QueueDirection, u32)> {
+    let (direction, index) = name.split_once('-')?;
+    let direction = match direction {
+        "rx" => QueueDirection::Receive,
+        "tx" => QueueDirection::Transmit,
+        _ => return None,
+    };
+    Some((direction, index.parse().ok()?))
+}
+
+fn interrupts(device: &Path) -> Vec<Interrupt> {
+    let msi = fs::read_dir(device.join("msi_irqs"))
+        .map(|entries| entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect::<Vec<u32>>())
+        .unwrap_or_default();
+    // Without MSI it has one line, shared with others.
+    let mut numbers = if msi.is_empty() {
+        read_number(&device.join("irq")).ok().map(|irq| irq as u32).into_iter().collect()
+    } else {
+        msi
+    };
+    numbers.retain(|irq| *irq != 0);
+    numbers.sort_unstable();
+    let cpus = |irq: u32, file: &str| {
+        fs::read_to_string(format!("/proc/irq/{irq}/{file}")).ok().map(|text| number_list(&text))
+    };
+    numbers
+        .into_iter()
+        .map(|irq| Interrupt {
+            irq,
+            name: interrupt_name(irq),
+            allowed_cpus: cpus(irq, "smp_affinity_list"),
+            effective_cpus: cpus(irq, "effective_affinity_list"),
+        })
+        .collect()
+}
+
+/// The directory that the driver's name for the line makes; without one nobody has asked for the line.
+fn interrupt_name(irq: u32) -> Option<String> {
+    let mut names = fs::read_dir(format!("/proc/irq/{irq}")).ok()?.flatten().filter(|entry| entry.path().is_dir());
+    names.next().map(|entry| entry.file_name().to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_names() {
+        assert_eq!(queue_name("rx-0"), Some((QueueDirection::Receive, 0)));
+        assert_eq!(queue_name("tx-12"), Some((QueueDirection::Transmit, 12)));
+        for name in ["rx", "xx-1", "rx-", ""] {
+            assert_eq!(queue_name(name), None);
+        }
+    }
+
+    #[test]
+    fn a_virtio_device_sits_on_a_pci_device() {
+        let device = Path::new("/sys/devices/pci0000:00/0000:00:03.0/virtio2");
+        assert_eq!(pci_device(device).unwrap(), Path::new("/sys/devices/pci0000:00/0000:00:03.0"));
+        assert_eq!(pci_device(Path::new("/sys/devices/virtual/net/lo")), None);
+    }
+}

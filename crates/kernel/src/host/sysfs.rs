@@ -1,0 +1,134 @@
+//! A sysfs that shows the links of the calling thread's network namespace.
+//!
+//! `/sys/class/net` shows those of the namespace in which `/sys` was mounted. Where that is another one, a fresh sysfs is made
+//! and opened without mounting it anywhere. Source: sysfs(5), fsopen(2), fsmount(2).
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+
+use crate::link::Link;
+
+/// Where to read.
+#[derive(Debug)]
+pub(super) struct Sysfs {
+    root: PathBuf,
+    _mount: Option<OwnedFd>,
+}
+
+impl Sysfs {
+    /// For a namespace that has these links.
+    ///
+    /// # Errors
+    /// Where `/sys` shows another namespace and the caller may not make a sysfs of its own.
+    pub(super) fn of(links: &[Link]) -> Result<Self, String> {
+        if shows(Path::new("/sys"), links) {
+            return Ok(Self { root: "/sys".into(), _mount: None });
+        }
+        let fresh = || {
+            let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+            fsconfig_create(&context)?;
+            let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_RDONLY;
+            fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+        };
+        let mount = fresh().map_err(|errno: rustix::io::Errno| {
+            format!("/sys shows another network namespace, and a sysfs of this one cannot be opened: {errno}")
+        })?;
+        let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+        let sysfs = Self { root, _mount: Some(mount) };
+        if shows(&sysfs.root, links) { Ok(sysfs) } else { Err("sysfs shows another network namespace".into()) }
+    }
+
+    /// The directory of interface `name`.
+    pub(super) fn interface(&self, name: &str) -> PathBuf {
+        self.root.join("class/net").join(name)
+    }
+}
+
+/// Whether its `class/net` has just these links, by name, index and address: two namespaces may well both have an `eth0` with
+/// index 2, but hardly with one MAC address.
+fn shows(root: &Path, links: &[Link]) -> bool {
+    let directory = root.join("class/net");
+    // Other entries may be there: bonding_masters.
+    let listed = fs::read_dir(&directory).map_or(0, |entries| entries.flatten().filter(|e| e.path().is_dir()).count());
+    listed == links.len()
+        && links.iter().all(|link| {
+            let own = directory.join(&link.name);
+            let mac = link.mac.unwrap_or_default().map(|byte| format!("{byte:02x}")).join(":");
+            read(&own.join("ifindex")).is_ok_and(|index| index == link.index.to_string())
+                && (link.mac.is_none() || read(&own.join("address")).is_ok_and(|address| address == mac))
+        })
+}
+
+/// A file's text, trimmed.
+pub(super) fn read(path: &Path) -> io::Result<String> {
+    Ok(fs::read_to_string(path)?.trim().to_owned())
+}
+
+/// A file's whole number.
+pub(super) fn read_number(path: &Path) -> io::Result<u64> {
+    let text = read(path)?;
+    text.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("`{text}` is no number")))
+}
+
+/// The numbers in a list such as `0-3,8`. Broken parts are passed over, ranges cut at 8,192 numbers (as many CPUs as
+/// Linux has at most).
+pub(super) fn number_list(text: &str) -> Vec<u32> {
+    /// `CONFIG_NR_CPUS` at its highest.
+    const MOST: u32 = 8_192;
+    let mut numbers: Vec<u32> = text
+        .trim()
+        .split(',')
+        .filter_map(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            Some(first..=last.min(first.saturating_add(MOST)))
+        })
+        .take(MOST as usize)
+        .flatten()
+        .take(MOST as usize)
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+/// The numbers of the bits set in a mask such as `00000000,0000000f`; `None` where it is none.
+pub(super) fn mask_list(text: &str) -> Option<Vec<u32>> {
+    let digits: Vec<u32> =
+        text.trim().chars().filter(|c| *c != ',').map(|c| c.to_digit(16)).collect::<Option<Vec<_>>>()?;
+    let bits = digits.iter().rev().enumerate().flat_map(|(place, digit)| {
+        (0..4).filter(move |bit| digit & (1 << bit) != 0).map(move |bit| place as u32 * 4 + bit)
+    });
+    (!digits.is_empty()).then(|| bits.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lists_and_masks() {
+        assert_eq!(number_list("0-3,8\n"), [0, 1, 2, 3, 8]);
+        assert_eq!(number_list(""), [0_u32; 0]);
+        assert_eq!(number_list("x,5-,2"), [2]);
+        assert_eq!(mask_list("00000000,0000001f\n"), Some(vec![0, 1, 2, 3, 4]));
+        assert_eq!(mask_list("1,00000000"), Some(vec![32]));
+        assert_eq!(mask_list("0"), Some(vec![]));
+        assert_eq!(mask_list("zz"), None);
+        assert_eq!(mask_list(""), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[0-9a-fx,\\- \\n]{0,60}") {
+            prop_assert!(number_list(&text).len() <= 8_192);
+            let _ = mask_list(&text);
+        }
+    }
+}

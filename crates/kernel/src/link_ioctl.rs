@@ -1,0 +1,31 @@
+//! Questions to a link's driver that are answered in place: `SIOCETHTOOL`, `SIOCGHWTSTAMP`, `SIOCSHWTSTAMP`.
+//!
+//! All three take a link's name and a pointer to a structure of 32-bit words. Source: `<linux/ethtool.h>`,
+//! `<linux/net_tstamp.h>`, netdevice(7).
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+/// Hands `words` to the driver of `link` in the calling thread's network namespace, which answers in them.
+///
+/// `words` must have room for all that the kernel writes for this request: its structures of fixed size, or as many items as a
+/// count in the structure says.
+pub(crate) fn ask(link: &str, request: libc::Ioctl, words: &mut [u32]) -> io::Result<()> {
+    if link.is_empty() || link.len() >= libc::IFNAMSIZ || link.contains('\0') {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    // Any socket will do; one that needs no IP. (Stamping is asked of the link by name as well.)
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .or_else(|_| socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None))?;
+    // SAFETY: ifreq is plain integers and a pointer, for which zero is a value.
+    let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in message.ifr_name.iter_mut().zip(link.as_bytes()) {
+        *to = *from as libc::c_char;
+    }
+    message.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    // SAFETY: the structure behind the pointer has the room that the request needs, as the callers in this crate see to.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut message) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

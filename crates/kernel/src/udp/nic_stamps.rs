@@ -1,0 +1,126 @@
+//! Having a NIC stamp what it receives, and leaving it as it was.
+//!
+//! Source: `Documentation/networking/timestamping.rst` §3, `<linux/net_tstamp.h>`, `<linux/ethtool.h>` (`ethtool_ts_info`).
+
+use std::io;
+
+use crate::link_ioctl::ask;
+
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
+const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
+const ETHTOOL_GET_TS_INFO: u32 = 0x41;
+/// `HWTSTAMP_FILTER_ALL`: stamp every packet that comes.
+const FILTER_ALL: u32 = 1;
+
+/// What a NIC can stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NicStampsSupport {
+    /// It can stamp every packet that it receives. PTP packets alone are of no use here.
+    pub every_received_packet: bool,
+    /// The number of its clock, `/dev/ptpN`; `None` where it has none.
+    pub clock_index: Option<u32>,
+}
+
+/// Why a NIC does not stamp.
+#[derive(Debug, thiserror::Error)]
+pub enum NicStampsError {
+    /// Its driver cannot.
+    #[error("the NIC of {link} cannot stamp every packet (see `ethtool -T {link}`); use kernel stamps")]
+    Unsupported {
+        /// The link.
+        link: String,
+    },
+    /// The caller may not.
+    #[error("may not have the NIC of {link} stamp packets: it takes CAP_NET_ADMIN; run as root")]
+    Denied {
+        /// The link.
+        link: String,
+    },
+    /// Something else.
+    #[error("cannot have the NIC of {link} stamp packets: {source}")]
+    Io {
+        /// The link.
+        link: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl NicStampsError {
+    fn new(link: &str, source: io::Error) -> Self {
+        let link = link.to_owned();
+        match source.raw_os_error() {
+            Some(libc::EOPNOTSUPP | libc::ERANGE | libc::EINVAL) => Self::Unsupported { link },
+            Some(libc::EPERM | libc::EACCES) => Self::Denied { link },
+            _ => Self::Io { link, source },
+        }
+    }
+}
+
+/// What the NIC of `link` can stamp.
+///
+/// # Errors
+/// [`NicStampsError::Unsupported`], [`NicStampsError::Io`].
+pub fn nic_stamps_support(link: &str) -> Result<NicStampsSupport, NicStampsError> {
+    // struct ethtool_ts_info: cmd, so_timestamping, phc_index, tx_types, 3 spare, rx_filters, 3 spare.
+    let mut words = [0_u32; 11];
+    words[0] = ETHTOOL_GET_TS_INFO;
+    ask(link, SIOCETHTOOL, &mut words).map_err(|source| NicStampsError::new(link, source))?;
+    let receives = words[1] & libc::SOF_TIMESTAMPING_RX_HARDWARE != 0;
+    Ok(NicStampsSupport {
+        every_received_packet: receives && words[7] & (1 << FILTER_ALL) != 0,
+        clock_index: (words[2] as i32 >= 0).then_some(words[2]),
+    })
+}
+
+/// A NIC that stamps every packet it receives, for as long as this lives; then it is set back as it was.
+#[derive(Debug)]
+pub struct NicStamps {
+    link: String,
+    /// struct hwtstamp_config: flags, tx_type, rx_filter.
+    before: [u32; 3],
+}
+
+impl NicStamps {
+    /// Has the NIC of `link` stamp every packet it receives. It stays so for all programs; where it was so already nothing
+    /// changes.
+    ///
+    /// # Errors
+    /// Any [`NicStampsError`].
+    pub fn enable(link: &str) -> Result<Self, NicStampsError> {
+        let error = |source| NicStampsError::new(link, source);
+        if !nic_stamps_support(link)?.every_received_packet {
+            return Err(NicStampsError::Unsupported { link: link.into() });
+        }
+        let mut before = [0; 3];
+        ask(link, SIOCGHWTSTAMP, &mut before).map_err(error)?;
+        let mut wanted = [before[0], before[1], FILTER_ALL];
+        ask(link, SIOCSHWTSTAMP, &mut wanted).map_err(error)?;
+        // The driver says what it really does.
+        let stamps = Self { link: link.into(), before };
+        if wanted[2] == FILTER_ALL { Ok(stamps) } else { Err(NicStampsError::Unsupported { link: link.into() }) }
+    }
+}
+
+impl Drop for NicStamps {
+    fn drop(&mut self) {
+        // A link that has gone needs nothing.
+        let _ = ask(&self.link, SIOCSHWTSTAMP, &mut self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_has_no_clock() {
+        match nic_stamps_support("lo") {
+            Ok(support) => assert_eq!(support, NicStampsSupport::default()),
+            Err(error) => assert!(matches!(error, NicStampsError::Unsupported { .. }), "{error}"),
+        }
+        assert!(matches!(NicStamps::enable("lo"), Err(NicStampsError::Unsupported { .. })));
+        assert!(matches!(nic_stamps_support("lhk-none"), Err(NicStampsError::Io { .. })));
+    }
+}

@@ -1,0 +1,212 @@
+//! Receiving many datagrams with what the kernel knows of them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+use longhaul_units::Nanos;
+use rustix::net::{SendFlags, bind, connect, sendto};
+
+use super::option::set_int;
+use super::sender::{local_address, open};
+use super::{
+    BufferGrant, ReceiveSlots, SenderOptions, SocketMemory, TimestampMode, UdpOpenError, UdpReceiveError, UdpSendError,
+    UdpSender,
+};
+use crate::clock::realtime;
+use crate::wait::readable_until;
+
+/// How a [`UdpReceiver`] is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiverOptions {
+    /// The receive buffer to ask for; `None` leaves the system's default.
+    pub receive_buffer_bytes: Option<usize>,
+    /// Take super-packets whole (`UDP_GRO`). Off: each datagram comes by itself.
+    pub gro: bool,
+    /// Where to stamp.
+    pub timestamps: TimestampMode,
+}
+
+impl Default for ReceiverOptions {
+    /// Super-packets whole, kernel stamps, the system's buffer.
+    fn default() -> Self {
+        Self { receive_buffer_bytes: None, gro: true, timestamps: TimestampMode::default() }
+    }
+}
+
+/// A bound UDP socket, for receiving. It can be connected later, and answer.
+#[derive(Debug)]
+pub struct UdpReceiver {
+    fd: OwnedFd,
+    local: SocketAddr,
+    receive_buffer: BufferGrant,
+}
+
+impl UdpReceiver {
+    /// Opens a socket in the calling thread's network namespace, bound to `local`; port 0 has the kernel choose one.
+    ///
+    /// # Errors
+    /// Any [`UdpOpenError`].
+    pub fn bind(local: SocketAddr, options: &ReceiverOptions) -> Result<Self, UdpOpenError> {
+        let fd = open(local)?;
+        set_up(fd.as_fd(), options)?;
+        let receive_buffer = grant(fd.as_fd(), options)?;
+        bind(&fd, &local).map_err(|source| UdpOpenError::bind(local, source.into()))?;
+        let local = local_address(&fd)?;
+        Ok(Self { fd, local, receive_buffer })
+    }
+
+    /// Makes a receiver of a socket that is bound already.
+    pub(super) fn of(fd: OwnedFd, options: &ReceiverOptions) -> Result<Self, UdpOpenError> {
+        set_up(fd.as_fd(), options)?;
+        let receive_buffer = grant(fd.as_fd(), options)?;
+        let local = local_address(&fd)?;
+        Ok(Self { fd, local, receive_buffer })
+    }
+
+    /// Takes only what comes from `peer` from now on; what others sent before may still wait.
+    ///
+    /// # Errors
+    /// [`UdpOpenError::NoRoute`], [`UdpOpenError::Denied`], [`UdpOpenError::Step`].
+    pub fn connect(&mut self, peer: SocketAddr) -> Result<(), UdpOpenError> {
+        connect(&self.fd, &peer).map_err(|source| UdpOpenError::connect(peer, source.into()))?;
+        self.local = local_address(&self.fd)?;
+        Ok(())
+    }
+
+    /// A sender on the same socket, address and port, once it is connected; both may work in different threads.
+    ///
+    /// # Errors
+    /// [`UdpOpenError::Step`].
+    pub fn sender(&self, options: &SenderOptions) -> Result<UdpSender, UdpOpenError> {
+        let fd = self.fd.try_clone().map_err(UdpOpenError::step("dup"))?;
+        UdpSender::of(fd, options)
+    }
+
+    /// As [`UdpReceiver::sender`], connecting the socket to `peer` first: while another thread receives, whom it has been
+    /// receiving from.
+    ///
+    /// # Errors
+    /// As [`UdpReceiver::connect`] and [`UdpReceiver::sender`].
+    pub fn sender_to(&self, peer: SocketAddr, options: &SenderOptions) -> Result<UdpSender, UdpOpenError> {
+        connect(&self.fd, &peer).map_err(|source| UdpOpenError::connect(peer, source.into()))?;
+        self.sender(options)
+    }
+
+    /// The own address and port.
+    pub fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The receive buffer.
+    pub fn receive_buffer(&self) -> BufferGrant {
+        self.receive_buffer
+    }
+
+    /// Takes the packets that wait, up to as many as `slots` has room for, and says how many; never waits.
+    ///
+    /// # Errors
+    /// Any [`UdpReceiveError`]; an error behind the first packet shows with the next call.
+    pub fn receive(&self, slots: &mut ReceiveSlots) -> Result<usize, UdpReceiveError> {
+        let messages = slots.prepare();
+        loop {
+            // SAFETY: `prepare` made every pointer lead into the slots' own boxes, which are borrowed mutably.
+            let filled = unsafe {
+                libc::recvmmsg(
+                    self.fd.as_raw_fd(),
+                    messages.as_mut_ptr(),
+                    messages.len() as u32,
+                    libc::MSG_DONTWAIT as _,
+                    ptr::null_mut(),
+                )
+            };
+            if filled >= 0 {
+                slots.set_filled(filled as usize, realtime());
+                return Ok(filled as usize);
+            }
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(0),
+                io::ErrorKind::Interrupted => {}
+                _ => return Err(UdpReceiveError::from_io(error)),
+            }
+        }
+    }
+
+    /// As [`UdpReceiver::receive`], and where nothing waits, until something does or `deadline` on `CLOCK_MONOTONIC` has
+    /// passed. A signal may end it early, with 0.
+    ///
+    /// # Errors
+    /// Any [`UdpReceiveError`].
+    pub fn receive_until(&self, slots: &mut ReceiveSlots, deadline: Nanos) -> Result<usize, UdpReceiveError> {
+        match self.receive(slots) {
+            Ok(0) => {}
+            other => return other,
+        }
+        if readable_until(&self.fd, Some(deadline)).map_err(UdpReceiveError::Other)? {
+            return self.receive(slots);
+        }
+        Ok(0)
+    }
+
+    /// Answers `peer` with one datagram; never waits.
+    ///
+    /// # Errors
+    /// Any [`UdpSendError`].
+    pub fn send_to(&self, datagram: &[u8], peer: SocketAddr) -> Result<(), UdpSendError> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        sendto(&self.fd, datagram, flags, &peer).map(|_| ()).map_err(|error| UdpSendError::from_io(error.into()))
+    }
+
+    /// The socket's memory and drops now.
+    ///
+    /// # Errors
+    /// Before Linux 4.12.
+    pub fn memory(&self) -> io::Result<SocketMemory> {
+        SocketMemory::of(self.fd.as_fd())
+    }
+
+    /// Bytes of the first packet that waits; `None` where none does, or where that one is empty. What waits in all the
+    /// kernel does not tell for UDP (udp(7), `SIOCINQ`): read it to know.
+    ///
+    /// # Errors
+    /// None that is known, for an open socket.
+    pub fn next_packet_bytes(&self) -> io::Result<Option<u64>> {
+        let bytes = rustix::io::ioctl_fionread(&self.fd)?;
+        Ok((bytes > 0).then_some(bytes))
+    }
+}
+
+impl AsFd for UdpReceiver {
+    /// Readable when a packet waits.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn grant(socket: BorrowedFd<'_>, options: &ReceiverOptions) -> Result<BufferGrant, UdpOpenError> {
+    BufferGrant::ask(socket, options.receive_buffer_bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
+        .map_err(UdpOpenError::step("setsockopt SO_RCVBUF"))
+}
+
+fn set_up(socket: BorrowedFd<'_>, options: &ReceiverOptions) -> Result<(), UdpOpenError> {
+    if options.gro {
+        set_int(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
+            .map_err(UdpOpenError::step("setsockopt UDP_GRO (Linux 5.0)"))?;
+    }
+    set_int(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1).map_err(UdpOpenError::step("setsockopt SO_RXQ_OVFL"))?;
+    match options.timestamps {
+        TimestampMode::App => Ok(()),
+        TimestampMode::Kernel => set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+            .map_err(UdpOpenError::step("setsockopt SO_TIMESTAMPNS")),
+        TimestampMode::Nic => {
+            let wanted = libc::SOF_TIMESTAMPING_RX_HARDWARE
+                | libc::SOF_TIMESTAMPING_RAW_HARDWARE
+                | libc::SOF_TIMESTAMPING_RX_SOFTWARE
+                | libc::SOF_TIMESTAMPING_SOFTWARE;
+            set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, wanted as i32)
+                .map_err(UdpOpenError::step("setsockopt SO_TIMESTAMPING"))
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Datagrams arrive as they were sent, in batches and one by one, over IPv4 and IPv6.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use longhaul_kernel::clock::{monotonic, realtime};
+use longhaul_kernel::udp::{
+    ReceiveSlots, ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSendError, UdpSender,
+    Unsent,
+};
+use longhaul_kernel::wait::readable_until;
+use longhaul_units::Nanos;
+
+use crate::cable::{Cable, unprivileged};
+use crate::pair::{LEFT_IP6, Pair, RIGHT_IP6, address_v6, receive_numbered, roomy, send_numbered};
+
+const PATIENCE: Nanos = Nanos::from_secs(5);
+
+fn counts_are_exact(pair: &Pair, bytes: usize, singly: bool) {
+    const COUNT: u64 = 3_000;
+    let mut slots = ReceiveSlots::new(16, 65_536, true);
+    // In parts that the receive buffer holds: both ends are in one thread.
+    for first in (0..COUNT).step_by(500) {
+        send_numbered(&pair.sender, first, 500, bytes, singly);
+        let numbers = receive_numbered(&pair.receiver, &mut slots, 500, PATIENCE);
+        assert_eq!(numbers, (first..first + 500).collect::<Vec<_>>(), "{bytes} bytes, singly {singly}");
+    }
+    assert_eq!(pair.receiver.memory().unwrap().drops, 0);
+}
+
+#[test]
+fn numbered_datagrams_make_the_round_in_every_size() {
+    if unprivileged() {
+        return;
+    }
+    let pair = Pair::v4(SenderOptions::default(), roomy());
+    for (bytes, singly) in [(18, false), (1448, false), (1472, false), (1472, true), (18, true), (3_000, true)] {
+        counts_are_exact(&pair, bytes, singly);
+    }
+}
+
+#[test]
+fn ipv6_too() {
+    if unprivileged() {
+        return;
+    }
+    let cable = Cable::new();
+    if !address_v6(&cable) {
+        return;
+    }
+    let pair = Pair::over(cable, LEFT_IP6.into(), RIGHT_IP6.into(), SenderOptions::default(), roomy());
+    for (bytes, singly) in [(18, false), (1428, false), (1452, false), (1452, true)] {
+        counts_are_exact(&pair, bytes, singly);
+    }
+    let mut slots = ReceiveSlots::new(1, 65_536, true);
+    pair.sender.send(b"who", true).unwrap();
+    assert_eq!(pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap(), 1);
+    assert_eq!(slots.packets().next().unwrap().source, Some(pair.sender.local_address()));
+}
+
+#[test]
+fn a_super_packet_stays_whole_only_with_gro() {
+    if unprivileged() {
+        return;
+    }
+    for (gro, packets, segment) in [(true, 1, 1000), (false, 11, 1000)] {
+        let pair = Pair::v4(SenderOptions::default(), ReceiverOptions { gro, ..roomy() });
+        let sent = pair.sender.send_segments(&[7; 10_400], 1000, true);
+        assert!(sent.unsent.is_none() && sent.datagrams == 11, "{sent:?}");
+        let mut slots = ReceiveSlots::new(20, 65_536, true);
+        assert_eq!(pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap(), packets);
+        let first = slots.packets().next().unwrap();
+        assert_eq!((first.segment_bytes, first.source), (segment, Some(pair.sender.local_address())));
+        assert!(!first.truncated && first.dropped_before == 0);
+        let lengths: Vec<usize> = slots.datagrams().map(|d| d.bytes.len()).collect();
+        assert_eq!(lengths, [[1000; 10].as_slice(), &[400]].concat());
+        assert_eq!(slots.datagrams().last().unwrap().super_index, packets - 1);
+    }
+}
+
+#[test]
+fn no_more_than_a_super_packet_holds_is_sent_at_once() {
+    if unprivileged() {
+        return;
+    }
+    let pair = Pair::v4(SenderOptions::default(), roomy());
+    let sent = pair.sender.send_segments(&[1; 300 * 20], 20, true);
+    assert!(sent.unsent.is_none());
+    assert_eq!(sent.datagrams, pair.sender.segments_most(20));
+    assert!([64, 128].contains(&sent.datagrams), "{sent:?}");
+    assert_eq!(pair.sender.segments_most(1448), 45);
+    assert_eq!(pair.sender.segments_most(60_000), 1);
+    let mut slots = ReceiveSlots::new(4, 65_536, true);
+    let mut got = 0;
+    while got < sent.datagrams {
+        assert!(pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap() > 0);
+        got += slots.datagrams().count();
+    }
+    assert_eq!(got, sent.datagrams);
+    // More than the link's MTU a segment cannot have.
+    let sent = pair.sender.send_segments(&[1; 6000], 3000, true);
+    let refused = matches!(&sent.unsent, Some(Unsent::Because(UdpSendError::MessageTooLong | UdpSendError::Other(_))));
+    assert!(refused && sent.datagrams == 0, "{sent:?}");
+}
+
+#[test]
+fn stamps_say_where_they_were_made() {
+    if unprivileged() {
+        return;
+    }
+    for timestamps in [TimestampMode::App, TimestampMode::Kernel, TimestampMode::Nic] {
+        let pair = Pair::v4(SenderOptions::default(), ReceiverOptions { timestamps, ..roomy() });
+        let before = realtime();
+        send_numbered(&pair.sender, 0, 3, 100, true);
+        let mut slots = ReceiveSlots::new(4, 2_048, false);
+        while receive_numbered(&pair.receiver, &mut slots, 1, PATIENCE).is_empty() {}
+        let packet = slots.packets().next().unwrap();
+        assert!(before <= packet.stamp() && packet.stamp() <= realtime(), "{packet:?}");
+        assert_eq!(packet.received_at_kernel.is_some(), timestamps != TimestampMode::App, "{packet:?}");
+        assert!(packet.received_at_kernel.is_none_or(|kernel| kernel <= packet.received_at_app), "{packet:?}");
+        assert_eq!((packet.received_at_nic, packet.source), (None, None));
+    }
+}
+
+#[test]
+fn an_answer_goes_back_and_one_socket_does_both() {
+    if unprivileged() {
+        return;
+    }
+    let mut pair = Pair::v4(SenderOptions::default(), roomy());
+    pair.sender.send(b"cookie?", false).unwrap();
+    let mut slots = ReceiveSlots::new(1, 2_048, true);
+    assert_eq!(pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap(), 1);
+    let client = slots.packets().next().unwrap().source.unwrap();
+    pair.receiver.send_to(b"cookie!", client).unwrap();
+
+    // Reverse: the receiver's socket becomes a sender, from the same port.
+    pair.receiver.connect(client).unwrap();
+    let back = pair.receiver.sender(&SenderOptions::default()).unwrap();
+    assert_eq!((back.local_address(), back.peer_address()), (pair.receiver.local_address(), client));
+    let there = pair.sender.receiver(&roomy()).unwrap();
+    assert_eq!(there.receive_until(&mut slots, monotonic() + PATIENCE).unwrap(), 1);
+    assert_eq!(slots.packets().next().unwrap().bytes, b"cookie!");
+    send_numbered(&back, 0, 100, 200, false);
+    let mut slots = ReceiveSlots::new(8, 65_536, false);
+    let numbers = receive_numbered(&there, &mut slots, 100, PATIENCE);
+    assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn empty_and_cut_datagrams_are_told() {
+    if unprivileged() {
+        return;
+    }
+    let pair = Pair::v4(SenderOptions::default(), roomy());
+    let mut slots = ReceiveSlots::new(1, 100, true);
+    let mut next = |datagram: &[u8]| {
+        pair.sender.send(datagram, true).unwrap();
+        assert!(readable_until(&pair.receiver, Some(monotonic() + PATIENCE)).unwrap());
+        let waiting = pair.receiver.next_packet_bytes().unwrap();
+        assert_eq!(pair.receiver.receive(&mut slots).unwrap(), 1);
+        let packet = slots.packets().next().unwrap();
+        assert_eq!(packet.datagrams(), 1);
+        (waiting, packet.bytes.len(), packet.truncated)
+    };
+    assert_eq!(next(&[]), (None, 0, false));
+    assert_eq!(next(&[1; 500]), (Some(500), 100, true));
+    assert_eq!(next(&[1; 100]), (Some(100), 100, false));
+}
+
+#[test]
+fn closed_ports_and_missing_routes_are_typed() {
+    if unprivileged() {
+        return;
+    }
+    let pair = Pair::v4(SenderOptions::default(), roomy());
+    let nobody = SocketAddr::new(pair.sender.peer_address().ip(), 9);
+    let alone = pair.cable.left.enter(|| UdpSender::connect(None, nobody, &SenderOptions::default())).unwrap().unwrap();
+    alone.send(b"hello", true).unwrap();
+    let deadline = monotonic() + PATIENCE;
+    let refused = loop {
+        match alone.send(b"hello", true) {
+            Ok(()) => assert!(monotonic() < deadline, "no refusal came"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, UdpSendError::ConnectionRefused) && refused.may_retry(), "{refused}");
+
+    let open =
+        |local, peer| pair.cable.left.enter(|| UdpSender::connect(local, peer, &SenderOptions::default())).unwrap();
+    let elsewhere: SocketAddr = "192.0.2.1:9".parse().unwrap();
+    let error = open(None, elsewhere).unwrap_err();
+    assert!(matches!(error, UdpOpenError::NoRoute { peer } if peer == elsewhere), "{error}");
+    let error = open(Some("192.0.2.7:0".parse().unwrap()), nobody).unwrap_err();
+    assert!(matches!(error, UdpOpenError::NoSuchAddress { .. }), "{error}");
+    let taken = pair.receiver.local_address();
+    let error = pair.cable.right.enter(|| UdpReceiver::bind(taken, &ReceiverOptions::default())).unwrap().unwrap_err();
+    assert!(matches!(error, UdpOpenError::AddressInUse { address } if address == taken), "{error}");
+}
+
+#[test]
+fn buffers_say_what_was_given() {
+    let options = ReceiverOptions { receive_buffer_bytes: Some(100_000), ..ReceiverOptions::default() };
+    let receiver = UdpReceiver::bind((Ipv4Addr::LOCALHOST, 0).into(), &options).unwrap();
+    let grant = receiver.receive_buffer();
+    assert_eq!((grant.asked_bytes, grant.given_bytes, grant.is_whole()), (Some(100_000), 200_000, true));
+    assert_eq!(receiver.memory().unwrap().receive_buffer_bytes, 200_000);
+    let default = UdpReceiver::bind((Ipv4Addr::LOCALHOST, 0).into(), &ReceiverOptions::default()).unwrap();
+    assert!(default.receive_buffer().asked_bytes.is_none() && default.receive_buffer().given_bytes > 0);
+    let options = SenderOptions { send_buffer_bytes: Some(300_000), ..SenderOptions::default() };
+    let sender = UdpSender::connect(None, receiver.local_address(), &options).unwrap();
+    assert_eq!(sender.memory().unwrap().send_buffer_bytes as usize, sender.send_buffer().given_bytes);
+}

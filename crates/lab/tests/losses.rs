@@ -1,0 +1,170 @@
+//! The packets that a path is told to lose or to damage, and no others, are those that do not arrive.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::capture::{Tcpdump, frames_of};
+use common::datagrams::{SEGMENTS_MOST, Sink, Source};
+use common::transfer::Transfer;
+use common::{
+    SERVER_V4, SERVER_V6, Scratch, alone, assert_faithful, brisk, counters, hop, lab, lab_with, missing, settled,
+    unprivileged,
+};
+use longhaul_lab::{Lab, LabSpec};
+
+const EVERY: &str = "
+    [[forward]]
+    rate = '10Gbit'
+    delay = '2ms'
+    loss = { every = 30000 }
+    [[backward]]
+    delay = '2ms'";
+
+/// Proven by who receives: each datagram of the super-packets is numbered.
+#[test]
+fn exactly_every_30000th_datagram_is_missing() {
+    if unprivileged() {
+        return;
+    }
+    let _alone = alone();
+    let lab = lab(EVERY);
+    let sink = Sink::new(&lab, "server", SERVER_V4);
+    let mut source = Source::new(&lab, "client", SERVER_V4, 500, SEGMENTS_MOST);
+    source.send_until(200_000, &sink, 20_000);
+    let status = settled(&lab);
+    assert_faithful(&status);
+    let heard = sink.finish();
+    assert_eq!(heard.missing(200_000), [29_999, 59_999, 89_999, 119_999, 149_999, 179_999]);
+    assert_eq!((heard.numbers.len(), heard.damaged), (200_000 - 6, 0));
+    assert!(heard.numbers.is_sorted());
+    assert_eq!(hop(&status, "forward.hop1").counters.dropped_loss.packets, 6);
+    assert!(status.ports[0].received_frames < 200_000 / 30, "the stream did not come in super-packets");
+    assert!(status.ports[1].sent_frames < 200_000 / 10, "the stream did not leave in super-packets");
+}
+
+/// A segment as both captures know it: sequence number, payload bytes, acknowledgement, flags.
+type Segment = (u32, u32, u32, u8);
+
+/// The IPv4 TCP segments of a pcap file, super-packets as their segments of `mss` bytes. Acknowledgement and flags are those
+/// of the whole, but PSH and FIN are the last one's.
+fn segments(pcap: &[u8], mss: u32) -> Vec<Segment> {
+    let mut segments = Vec::new();
+    for frame in frames_of(pcap) {
+        let word = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap());
+        let total = u32::from(u16::from_be_bytes([frame[16], frame[17]]));
+        let payload = total - 20 - u32::from(frame[46] >> 4) * 4;
+        let count = payload.div_ceil(mss).max(1);
+        for i in 0..count {
+            let last = i + 1 == count;
+            let bytes = if last { payload - i * mss } else { mss };
+            let flags = if last { frame[47] } else { frame[47] & !0x09 };
+            segments.push((word(38).wrapping_add(i * mss), bytes, word(42), flags));
+        }
+    }
+    segments
+}
+
+/// Proven by capture at both ends: what leaves the client without each 30,000th packet is what arrives at the server.
+#[test]
+fn exactly_every_30000th_segment_is_missing() {
+    if unprivileged() || missing("tcpdump") {
+        return;
+    }
+    let _alone = alone();
+    let lab = lab(EVERY);
+    let scratch = Scratch::new();
+    let captures = [("client", "out"), ("server", "in")]
+        .map(|(host, direction)| Tcpdump::start(&lab, host, direction, "96", "tcp", scratch.file(host)));
+    Transfer::start(&lab, "client", "server", SERVER_V4, 150_000_000, brisk()).finish();
+    let status = settled(&lab);
+    assert_faithful(&status);
+    // 1500 bytes without IPv4, TCP and the timestamp option.
+    let segments = |pcap: &[u8]| segments(pcap, 1448);
+    let mut packets = [status.ports[0].received.packets, status.ports[1].sent.packets].into_iter();
+    let [sent, arrived] = captures.map(|capture| {
+        let packets = packets.next().unwrap();
+        segments(&capture.finish(|pcap| segments(pcap).len() as u64 >= packets))
+    });
+    assert!(sent.len() > 100_000 && status.ports[0].received_frames < sent.len() as u64 / 5, "{}", sent.len());
+    let kept: Vec<&Segment> = (1..).zip(&sent).filter(|(number, _)| number % 30_000 != 0).map(|(_, s)| s).collect();
+    let lost = (sent.len() - kept.len()) as u64;
+    assert!(lost >= 3);
+    assert_eq!(hop(&status, "forward.hop1").counters.dropped_loss.packets, lost);
+    assert_eq!(arrived.len(), kept.len());
+    for (i, (arrived, kept)) in arrived.iter().zip(kept).enumerate() {
+        assert_eq!(arrived, kept, "packet {i} of those that arrived");
+    }
+}
+
+#[test]
+fn the_same_seed_loses_the_same_packets() {
+    if unprivileged() {
+        return;
+    }
+    let _alone = alone();
+    let missing = |seed: u64, batch: u64| {
+        let spec = LabSpec { seed, ..LabSpec::default() };
+        let lab = lab_with(spec, "[[forward]]\nrate = '5Gbit'\ndelay = '1ms'\nloss = { random = '3%' }");
+        let sink = Sink::new(&lab, "server", SERVER_V4);
+        let mut source = Source::new(&lab, "client", SERVER_V4, 300, batch);
+        source.send_until(10_000, &sink, 2_000);
+        assert_faithful(&settled(&lab));
+        sink.finish().missing(10_000)
+    };
+    let first = missing(7, 20);
+    assert!((200..400).contains(&first.len()), "{} of 10,000 at 3 %", first.len());
+    assert_eq!(first, missing(7, 20), "the same sequence again");
+    assert_eq!(first, missing(7, 1), "the same packets one by one");
+    assert_ne!(first, missing(8, 20), "another seed");
+}
+
+const CORRUPTING: &str = "
+    [[forward]]
+    rate = '1Gbit'
+    delay = '1ms'
+    corrupt = '5%'
+    [[backward]]
+    delay = '1ms'";
+
+/// What the receiving stack threw away for a bad checksum or a header that makes no sense.
+fn discarded(counters: &BTreeMap<String, u64>, names: &[&str]) -> u64 {
+    names.iter().map(|name| counters[*name]).sum()
+}
+
+#[test]
+fn damaged_packets_are_discarded_by_the_receiver() {
+    if unprivileged() {
+        return;
+    }
+    let _alone = alone();
+    // UDP.InErrors has its bad checksums and lengths; a flipped bit of IPv4's header is found by its checksum.
+    let over_v4 = ["Udp.InErrors", "Ip.InHdrErrors"];
+    let lab = lab(CORRUPTING);
+    stream_intact(&lab);
+    let status = settled(&lab);
+    assert_faithful(&status);
+    let corrupted = hop(&status, "forward.hop1").counters.corrupted.packets;
+    assert!((800..1_200).contains(&corrupted), "{corrupted} of 20,000 at 5 %");
+    let after = counters(&lab, "server");
+    assert_eq!(discarded(&after, &over_v4), corrupted, "{after:?}");
+    assert!(after["Udp.InCsumErrors"] > corrupted * 8 / 10, "{after:?}");
+
+    for server in [SERVER_V4, SERVER_V6] {
+        let before = counters(&lab, "server")["Tcp.InCsumErrors"];
+        Transfer::start(&lab, "client", "server", server, 5_000_000, brisk()).finish();
+        let now = counters(&lab, "server")["Tcp.InCsumErrors"];
+        assert!(now > before + 50, "{} of the segments to {server} had a bad checksum", now - before);
+    }
+}
+
+/// Sends 20,000 datagrams: all come intact but those that were damaged, which do not come.
+fn stream_intact(lab: &Lab) {
+    let sink = Sink::new(lab, "server", SERVER_V4);
+    let mut source = Source::new(lab, "client", SERVER_V4, 900, 40);
+    source.send_until(20_000, &sink, 2_000);
+    let corrupted = hop(&settled(lab), "forward.hop1").counters.corrupted.packets;
+    let heard = sink.finish();
+    assert_eq!(heard.damaged, 0);
+    assert_eq!(heard.missing(20_000).len() as u64, corrupted);
+}

@@ -1,0 +1,91 @@
+//! `longhaul serve`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use longhaul_kernel::signals::Stop;
+use longhaul_measure::server::{Ended, ServeOptions, Server};
+use longhaul_session::control::{BusyPolicy, Caps};
+use longhaul_units::{BitRate, Nanos};
+
+use super::key;
+use crate::output::{Failure, Outcome};
+
+/// The port of the control connection.
+pub(crate) const PORT: u16 = 5210;
+/// In a lab everyone is on the same machine.
+const LAB_VARIABLE: &str = "LONGHAUL_LAB";
+
+/// Answer tests from others
+///
+/// Listens on loopback alone, or within a lab on all of its addresses, unless --bind says otherwise; beyond those it wants --key.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  longhaul serve --bind 0.0.0.0 --key longhaul.key")]
+pub(crate) struct Args {
+    /// Address to listen at [default: 127.0.0.1, in a lab all]
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
+    /// Port of the control connection
+    #[arg(short, long, default_value_t = PORT)]
+    port: u16,
+    /// Clients must have this key
+    #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
+    key: Option<PathBuf>,
+    /// Let anyone test, unencrypted
+    #[arg(long)]
+    no_auth: bool,
+    /// Longest test
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    time_cap: Nanos,
+    /// Fastest test, payload bits a second of all its streams
+    #[arg(long, value_name = "RATE")]
+    rate_cap: Option<BitRate>,
+    /// Tests at the same time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    sessions: usize,
+    /// Clients that may wait for their turn; the others are refused
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    queue: usize,
+    /// Serve one test and end
+    #[arg(short = '1', long)]
+    once: bool,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let in_lab = in_lab();
+    let default = if in_lab { IpAddr::from(std::net::Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::LOCALHOST.into() };
+    let bind = args.bind.unwrap_or(default);
+    let key = args.key.as_deref().map(key::load).transpose()?;
+    if key.is_none() && !args.no_auth && !in_lab && !bind.is_loopback() {
+        return Err(Failure::usage(format!("--bind {bind}: beyond loopback --key FILE is needed"))
+            .remedy("make one with `longhaul key new FILE`, or say --no-auth at both ends"));
+    }
+    let options = ServeOptions {
+        key,
+        caps: Caps { duration: args.time_cap, rate: args.rate_cap, ..Caps::default() },
+        at_once: args.sessions,
+        policy: if args.queue == 0 { BusyPolicy::Refuse } else { BusyPolicy::Queue(args.queue) },
+    };
+    let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
+    let address = SocketAddr::new(bind, args.port);
+    let server = Server::bind(address, options).map_err(|error| {
+        Failure::new("not_bound", format!("cannot listen at {address}: {error}"))
+            .remedy("is another server running there? choose another --port or --bind")
+    })?;
+    eprintln!("longhaul: serving at {}; Ctrl-C ends", server.address().unwrap_or(address));
+    server.run(stop, args.once, log).map_err(|error| Failure::new("serve", error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn log(ended: &Ended) {
+    match &ended.result {
+        Ok(_) => eprintln!("longhaul: {}: test done", ended.peer),
+        Err(error) => eprintln!("longhaul: {}: {} ({})", ended.peer, error.message, error.code),
+    }
+}
+
+/// Whether this process runs on a host of a lab.
+pub(crate) fn in_lab() -> bool {
+    std::env::var_os(LAB_VARIABLE).is_some()
+}

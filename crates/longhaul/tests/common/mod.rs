@@ -1,0 +1,89 @@
+//! Running the real binary.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use longhaul_kernel::capability;
+use serde_json::Value;
+
+/// The repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is above its crates")
+}
+
+/// The binary with `arguments`, in a terminal of 100 columns.
+pub(crate) fn longhaul(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(arguments)
+        .env("COLUMNS", "100")
+        .output()
+        .expect("the binary was built with this test")
+}
+
+/// What the binary prints on success.
+pub(crate) fn printed(arguments: &[&str]) -> String {
+    let output = longhaul(arguments);
+    assert!(output.status.success(), "longhaul {}: {output:?}", arguments.join(" "));
+    String::from_utf8(output.stdout).expect("longhaul prints UTF-8")
+}
+
+/// `text` as the one JSON object that `--json` prints on a line.
+pub(crate) fn object(text: &[u8]) -> Value {
+    let text = std::str::from_utf8(text).expect("longhaul prints UTF-8");
+    assert_eq!(text.lines().count(), 1, "one object on one line: {text}");
+    serde_json::from_str(text).expect(text)
+}
+
+/// The words of every command, such as `["lab", "up"]`, found by asking each for its help; `[]` is `longhaul` itself.
+pub(crate) fn commands() -> Vec<Vec<String>> {
+    let mut commands = vec![Vec::new()];
+    let mut at = 0;
+    while at < commands.len() {
+        let words: Vec<String> = commands[at].clone();
+        at += 1;
+        let help = help(&words);
+        let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        // What a command does goes on in lines that begin further to the right.
+        let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        commands.extend(names.filter_map(|line| {
+            let name = line.split_whitespace().next()?;
+            Some(words.iter().cloned().chain([name.to_owned()]).collect())
+        }));
+    }
+    assert!(commands.len() > 10, "{commands:?}");
+    commands
+}
+
+/// What `longhaul COMMAND --help` prints.
+pub(crate) fn help(command: &[String]) -> String {
+    let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+    printed(&arguments)
+}
+
+/// A lab that goes down with this value.
+pub(crate) struct TestLab {
+    pub(crate) name: String,
+}
+
+impl TestLab {
+    /// Raises `path`. `None` where this user may not, which is printed; as root that is a failure.
+    pub(crate) fn up(name: &str, path: &str) -> Option<Self> {
+        let name = format!("{name}-{}", std::process::id());
+        let output = longhaul(&["lab", "up", path, "--name", &name]);
+        if output.status.success() {
+            return Some(Self { name });
+        }
+        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        assert!(!capability::is_root_in_namespace(), "{why}");
+        println!("skipped: {why}");
+        None
+    }
+}
+
+impl Drop for TestLab {
+    fn drop(&mut self) {
+        longhaul(&["lab", "down", "--name", &self.name]);
+    }
+}

@@ -1,0 +1,144 @@
+//! What `--json` prints is what `schemas/` says.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::{TestLab, longhaul, object, root};
+use jsonschema::Registry;
+use longhaul_kernel::capability;
+use longhaul_kernel::link::{LinkError, Netlink, VethEnd};
+use longhaul_kernel::namespace::NetNamespace;
+use serde_json::{Value, json};
+
+fn schema(name: &str) -> Value {
+    let file = root().join("schemas").join(format!("{name}.json"));
+    let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// What is wrong with `object` by the schema that it names itself.
+fn problems(object: &Value) -> Vec<String> {
+    let name = object["schema"].as_str().expect("an object says its schema").replace('/', "-");
+    let parts = schema("longhaul.parts-1");
+    let id = parts["$id"].as_str().unwrap().to_owned();
+    let registry = Registry::new().add(id, parts).unwrap().prepare().unwrap();
+    let validator = jsonschema::options()
+        .with_registry(&registry)
+        .should_validate_formats(true)
+        .build(&schema(&name))
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    validator.iter_errors(object).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}
+
+fn assert_valid(object: &Value, schema: &str) {
+    assert_eq!(object["schema"], schema, "{object}");
+    let problems = problems(object);
+    assert!(problems.is_empty(), "{}\n{object:#}", problems.join("\n"));
+}
+
+/// A schema that takes anything would pass every other test here.
+#[test]
+fn schemas_refuse_what_is_not_said() {
+    let good = object(&longhaul(&["paths", "--json"]).stdout);
+    let changes: [fn(&mut Value); 5] = [
+        |object| object["more"] = json!(1),
+        |object| drop(object.as_object_mut().unwrap().remove("warnings")),
+        |object| object["started_at"] = json!("yesterday"),
+        |object| object["result"]["paths"][0]["forward_delay_ns"] = json!(-1),
+        |object| object["warnings"] = json!([{ "code": "Late!", "message": "", "remedy": "" }]),
+    ];
+    for change in changes {
+        let mut bad = good.clone();
+        change(&mut bad);
+        assert!(!problems(&bad).is_empty(), "{bad:#}");
+    }
+}
+
+#[test]
+fn every_schema_is_one() {
+    for entry in fs::read_dir(root().join("schemas")).unwrap() {
+        let name = entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned();
+        let schema = schema(&name);
+        jsonschema::meta::validate(&schema).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(schema["$id"].as_str().unwrap().ends_with(&format!("/{name}.json")), "{name}");
+    }
+}
+
+#[test]
+fn paths() {
+    assert_valid(&object(&longhaul(&["paths", "--json"]).stdout), "longhaul.paths/1");
+}
+
+#[test]
+fn errors() {
+    for (arguments, exit) in [
+        (&["lab", "status", "--name", "there-is-none", "--json"][..], 1),
+        (&["lab", "status", "--name", "no name", "--json"], 2),
+        (&["emulate", "--left", "lh-none-1", "--right", "lh-none-2", "--path", "lan", "-J"], 1),
+        (&["paths", "--json", "--nonsense"], 2),
+    ] {
+        let output = longhaul(arguments);
+        assert_eq!(output.status.code(), Some(exit), "{arguments:?}");
+        assert_valid(&object(&output.stdout), "longhaul.error/1");
+    }
+}
+
+#[test]
+fn lab_status_and_list() {
+    let Some(lab) = TestLab::up("schemas", "lan") else { return };
+    let ping = longhaul(&["lab", "exec", "--name", &lab.name, "client", "--", "ping", "-c", "1", "server"]);
+    assert!(ping.status.success(), "{ping:?}");
+
+    let list = object(&longhaul(&["lab", "list", "--json"]).stdout);
+    assert_valid(&list, "longhaul.lab.list/1");
+    assert!(list["result"]["labs"].as_array().unwrap().iter().any(|entry| entry["name"] == lab.name), "{list:#}");
+
+    let status = object(&longhaul(&["lab", "status", "--name", &lab.name, "--json"]).stdout);
+    assert_valid(&status, "longhaul.lab.status/1");
+    assert!(status["result"]["ports"][0]["received"]["packets"].as_u64() >= Some(1), "{status:#}");
+
+    let last = object(&longhaul(&["lab", "down", "--name", &lab.name, "--json"]).stdout);
+    assert_valid(&last, "longhaul.lab.status/1");
+}
+
+#[test]
+fn emulate() {
+    if !capability::is_root_in_namespace() {
+        println!("skipped: making interfaces takes root");
+        return;
+    }
+    let stats = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stats-{}.json", std::process::id()));
+    let namespace = NetNamespace::create().unwrap();
+    let output = namespace
+        .enter(|| {
+            cables().unwrap();
+            Command::new(env!("CARGO_BIN_EXE_longhaul"))
+                .args(["emulate", "--left", "near", "--right", "far", "--path", "nlr-tiny", "-t", "300ms", "-J"])
+                .args(["--memory", "1G", "--realtime", "1", "--stats"])
+                .arg(&stats)
+                .output()
+                .unwrap()
+        })
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let kept = fs::read(&stats).unwrap();
+    fs::remove_file(&stats).unwrap();
+    for text in [output.stdout, kept] {
+        assert_valid(&object(&text), "longhaul.emulate/1");
+    }
+}
+
+/// Two cables with an end each for the emulator.
+fn cables() -> Result<(), LinkError> {
+    let mut netlink = Netlink::open()?;
+    let end = |name| VethEnd { name, namespace: None, mtu_bytes: None, mac: None };
+    netlink.create_veth(&end("host-a"), &end("near"))?;
+    netlink.create_veth(&end("far"), &end("host-b"))?;
+    for name in ["host-a", "near", "far", "host-b"] {
+        let index = netlink.index_of(name)?;
+        netlink.set_up(index, true)?;
+    }
+    Ok(())
+}

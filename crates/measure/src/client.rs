@@ -1,0 +1,142 @@
+//! The client: one test, from the connection to the result of both ends.
+
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use longhaul_kernel::signals::Stop;
+use longhaul_kernel::wait::readable_until;
+use longhaul_session::control::{
+    Caps, ClientConfig, ClientSession, Message, Output, Progress, SessionError, TestEnd, UdpParameters,
+};
+use longhaul_session::report::{EndReport, StreamSent};
+use longhaul_session::secure::{Channel, Key, Side};
+use longhaul_units::Nanos;
+
+use crate::data::{Data, Place};
+use crate::driver::{Control, Event, Session, drive, events, random};
+
+/// How long a host may take to accept the control connection.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whom to test with.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The key that both share; `None` for `--no-auth`.
+    pub key: Option<Key>,
+}
+
+/// The addresses of `host`, which is a name or an address.
+///
+/// # Errors
+/// Where the name is not known, or has no address of the family asked for.
+pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<SocketAddr, SessionError> {
+    let unknown =
+        |why: String| SessionError::new("host_unknown", format!("{host}: {why}"), "check the name, or give an address");
+    let addresses = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+    addresses
+        .into_iter()
+        .find(|address| family.is_none_or(|family| (family == Family::V4) == address.is_ipv4()))
+        .ok_or_else(|| unknown("no address of that family".into()))
+}
+
+/// A family of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// Makes a test. `live` is told what the receiver has got so far, each interval; `stop` ends it early, with what was measured.
+///
+/// # Errors
+/// Why there is no result, with what to do.
+pub fn run(
+    target: &Target,
+    parameters: UdpParameters,
+    stop: Option<Stop>,
+    live: impl FnMut(&Progress),
+) -> Result<TestEnd, SessionError> {
+    let stream = TcpStream::connect_timeout(&target.address, CONNECT_PATIENCE).map_err(|error| {
+        let message = format!("cannot connect to {}: {error}", target.address);
+        SessionError::new("unreachable", message, "start `longhaul serve` there, and open its port in the firewalls")
+    })?;
+    let channel = match &target.key {
+        Some(key) => Channel::keyed(Side::Client, key, random()?),
+        None => Channel::plain(Side::Client),
+    };
+    let (sender, receiver) = events();
+    let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
+    if let Some(stop) = stop {
+        let interrupts = sender.clone();
+        // It ends with the process: nothing else waits for signals.
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                while stop.requested().is_none() {
+                    if readable_until(stop, None).is_err() {
+                        return;
+                    }
+                }
+                let _ = interrupts.send(Event::Interrupt);
+            })
+            .map_err(io)?;
+    }
+    let mut control = Control::new(stream, channel, &sender).map_err(io)?;
+    control.establish(&receiver)?;
+    let config =
+        ClientConfig { parameters, nonce: u64::from_ne_bytes(random()?), report_bytes: Caps::default().report.0 };
+    let mut session = Client(ClientSession::new(longhaul_kernel::clock::monotonic(), config));
+    drive(&mut session, control, &receiver, &sender, Place::Client(target.address.ip()), live)
+}
+
+struct Client(ClientSession);
+
+impl Session for Client {
+    fn handle_message(&mut self, now: Nanos, message: Message) {
+        self.0.handle_message(now, message);
+    }
+    fn handle_data_opened(&mut self, now: Nanos, _: &Data) {
+        self.0.handle_data_opened(now);
+    }
+    fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {
+        self.0.handle_data_failed(now, error);
+    }
+    fn handle_data_probe(&mut self, now: Nanos, stream: u8, _: SocketAddr, bytes: &[u8]) {
+        self.0.handle_data_probe(now, stream, bytes);
+    }
+    fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>) {
+        self.0.handle_sending_finished(now, streams);
+    }
+    fn handle_progress(&mut self, now: Nanos, progress: Progress) {
+        self.0.handle_progress(now, progress);
+    }
+    fn handle_arrivals(&mut self, now: Nanos) {
+        self.0.handle_arrivals(now);
+    }
+    fn handle_drained(&mut self, now: Nanos) {
+        self.0.handle_drained(now);
+    }
+    fn handle_report(&mut self, now: Nanos, report: EndReport) {
+        self.0.handle_report(now, report);
+    }
+    fn handle_interrupt(&mut self, now: Nanos) {
+        self.0.handle_interrupt(now);
+    }
+    fn handle_connection_lost(&mut self, error: SessionError) {
+        self.0.handle_connection_lost(error);
+    }
+    fn handle_timeout(&mut self, now: Nanos) {
+        self.0.handle_timeout(now);
+    }
+    fn handle_admission(&mut self, _: Nanos, _: Option<Nanos>) {}
+    fn poll_output(&mut self, _: Nanos) -> Option<Output> {
+        self.0.poll_output()
+    }
+    fn poll_timeout(&self) -> Option<Nanos> {
+        self.0.poll_timeout()
+    }
+}

@@ -1,0 +1,349 @@
+//! The data part of a test: a socket and a thread a stream, and what is counted around them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::{Builder, JoinHandle};
+
+use longhaul_kernel::schedule::pin_to;
+use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
+use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, SpacingRecorder};
+use longhaul_session::control::{DataPlan, Progress, Timestamps};
+use longhaul_session::locate::{Location, LocationMethod, Total, TotalScope};
+use longhaul_session::report::{EndReport, ReceiverReport, SenderReport, StreamSent};
+use longhaul_session::result::Warning;
+use longhaul_units::Nanos;
+
+use crate::counters::Before;
+use crate::driver::Event;
+use crate::receiving::{Account, receive_stream};
+use crate::sending::{StreamOut, send_stream};
+
+/// The open data part of a test. Dropping it ends its threads.
+pub(crate) struct Data {
+    plan: DataPlan,
+    streams: Vec<Stream>,
+    before: Before,
+    stop_receiving: Arc<AtomicBool>,
+    stop_sending: Arc<AtomicBool>,
+    /// What the streams sent, as far as they are done.
+    sent: Vec<Option<StreamOut>>,
+    /// What the other end says that it sent.
+    peer_sent: Vec<StreamSent>,
+    opened: Nanos,
+    warnings: Vec<Warning>,
+    events: Sender<Event>,
+}
+
+struct Stream {
+    receiver: Arc<UdpReceiver>,
+    /// At the client, which knows its peer from the start.
+    sender: Option<Arc<UdpSender>>,
+    account: Account,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Data {
+    /// Opens the sockets of `plan` and begins to receive. The client gives the server's address, the server its own.
+    ///
+    /// # Errors
+    /// Where a socket is not to be had.
+    pub(crate) fn open(plan: DataPlan, at: Place, events: &Sender<Event>) -> Result<Self, UdpOpenError> {
+        let before = Before::take();
+        let parameters = &plan.parameters;
+        let buffer = parameters.sockbuf_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let timestamps = match parameters.timestamps {
+            Timestamps::App => TimestampMode::App,
+            Timestamps::Kernel => TimestampMode::Kernel,
+            Timestamps::Nic => TimestampMode::Nic,
+        };
+        let receiving =
+            ReceiverOptions { receive_buffer_bytes: buffer, gro: plan.receives && !parameters.wire, timestamps };
+        let mut data = Self {
+            streams: Vec::new(),
+            before,
+            stop_receiving: Arc::default(),
+            stop_sending: Arc::default(),
+            sent: (0..parameters.streams).map(|_| None).collect(),
+            peer_sent: Vec::new(),
+            opened: longhaul_kernel::clock::monotonic(),
+            warnings: Vec::new(),
+            events: events.clone(),
+            plan: plan.clone(),
+        };
+        for stream in 0..parameters.streams {
+            let (receiver, sender) = match at {
+                Place::Server(own) => (UdpReceiver::bind(SocketAddr::new(own, 0), &receiving)?, None),
+                Place::Client(server) => {
+                    let port = plan.server_ports.get(usize::from(stream)).copied().unwrap_or_default();
+                    let options = SenderOptions { send_buffer_bytes: buffer, ..SenderOptions::default() };
+                    let sender = UdpSender::connect(None, SocketAddr::new(server, port), &options)?;
+                    (sender.receiver(&receiving)?, Some(Arc::new(sender)))
+                }
+            };
+            let grant = receiver.receive_buffer();
+            if plan.receives && !grant.is_whole() {
+                data.warnings.push(Warning::new(
+                    "buffer_not_granted",
+                    format!(
+                        "of {} bytes of socket buffer the kernel gave {}",
+                        grant.asked_bytes.unwrap_or(0),
+                        grant.given_bytes / 2
+                    ),
+                    "raise sysctl net.core.rmem_max, or run as root",
+                ));
+            }
+            let stamped_each = parameters.wire;
+            let limit = parameters.packets_of_stream(stream).unwrap_or(MAX_SEQUENCES);
+            data.streams.push(Stream {
+                receiver: Arc::new(receiver),
+                sender,
+                account: Account::new(SequenceTracker::new(limit, stamped_each)),
+                threads: Vec::new(),
+            });
+        }
+        data.start_receiving(matches!(at, Place::Server(_)));
+        Ok(data)
+    }
+
+    fn start_receiving(&mut self, server: bool) {
+        let gro = self.plan.receives && !self.plan.parameters.wire;
+        for (number, stream) in (0..).zip(&mut self.streams) {
+            // What arrives at the server was sent forward.
+            let cookie = self.plan.cookie.of(!server, number);
+            let (socket, account) = (Arc::clone(&stream.receiver), stream.account.clone());
+            let (stop, events) = (Arc::clone(&self.stop_receiving), self.events.clone());
+            let cpus = cpus(&self.plan.parameters.affinity.receiver_cpus);
+            stream.threads.extend(
+                Builder::new()
+                    .name(format!("receive {number}"))
+                    .spawn(move || {
+                        pin(&cpus);
+                        receive_stream(&socket, cookie, &account, gro, &stop, &events);
+                    })
+                    .ok(),
+            );
+        }
+    }
+
+    /// The ports of the own sockets.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        self.streams.iter().map(|stream| stream.receiver.local_address().port()).collect()
+    }
+
+    /// What there is to say about the conditions.
+    pub(crate) fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Sends a datagram of the proof. One that is lost is sent again.
+    pub(crate) fn send_probe(&self, stream: u8, to: Option<SocketAddr>, bytes: &[u8]) {
+        let Some(stream) = self.streams.get(usize::from(stream)) else { return };
+        let _ = match (to, &stream.sender) {
+            (Some(to), _) => stream.receiver.send_to(bytes, to),
+            (None, Some(sender)) => sender.send(bytes, false),
+            (None, None) => Ok(()),
+        };
+    }
+
+    /// Starts a thread a stream that sends, at the server to the addresses `to`.
+    pub(crate) fn start_sending(&mut self, to: &[SocketAddr]) {
+        let server = !to.is_empty();
+        for (number, stream) in (0_u8..).zip(&mut self.streams) {
+            let socket = match (&stream.sender, to.get(usize::from(number))) {
+                (Some(sender), _) => Ok(Arc::clone(sender)),
+                (None, Some(to)) => connected_sender(&stream.receiver, *to, self.plan.parameters.sockbuf_bytes),
+                (None, None) => continue,
+            };
+            let cookie = self.plan.cookie.of(server, number);
+            let (parameters, events) = (self.plan.parameters.clone(), self.events.clone());
+            let stop = Arc::clone(&self.stop_sending);
+            let spawned = Builder::new().name(format!("send {number}")).spawn(move || {
+                let out = match socket {
+                    Ok(socket) => {
+                        pin(&cpus(&parameters.affinity.sender_cpus));
+                        send_stream(&socket, &parameters, cookie, &stop)
+                    }
+                    Err(error) => StreamOut { failure: Some(error.to_string()), ..StreamOut::default() },
+                };
+                // The driver may have given up.
+                let _ = events.send(Event::Sent(number, Box::new(out)));
+            });
+            match spawned {
+                Ok(thread) => stream.threads.push(thread),
+                Err(error) => {
+                    let out = StreamOut { failure: Some(error.to_string()), ..StreamOut::default() };
+                    let _ = self.events.send(Event::Sent(number, Box::new(out)));
+                }
+            }
+        }
+    }
+
+    /// Has the senders end.
+    pub(crate) fn stop_sending(&self) {
+        self.stop_sending.store(true, Ordering::Relaxed);
+    }
+
+    /// A stream is sent. Returns all streams' counts when it was the last.
+    pub(crate) fn sent(&mut self, stream: u8, out: StreamOut) -> Option<Vec<StreamSent>> {
+        *self.sent.get_mut(usize::from(stream))? = Some(out);
+        self.sent.iter().map(|out| Some(out.as_ref()?.sent)).collect()
+    }
+
+    /// The other end has sent so much.
+    pub(crate) fn peer_finished(&mut self, streams: Vec<StreamSent>) {
+        self.peer_sent = streams;
+    }
+
+    /// Whether every packet that the other end sent is there; `None` while that is not known.
+    pub(crate) fn is_drained(&self) -> Option<bool> {
+        if self.peer_sent.is_empty() {
+            return None;
+        }
+        let mut streams = self.streams.iter().zip(&self.peer_sent);
+        Some(streams.all(|(stream, sent)| {
+            stream.account.with(|tracker| tracker.counts().received_packets) >= sent.sent_packets
+        }))
+    }
+
+    /// When the last packet arrived.
+    pub(crate) fn last_arrival(&self) -> Nanos {
+        self.streams
+            .iter()
+            .map(|stream| stream.account.with(|tracker| tracker.last_arrival()))
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// What was received so far.
+    pub(crate) fn progress(&self) -> Progress {
+        let mut progress = Progress {
+            elapsed_ns: longhaul_kernel::clock::monotonic().saturating_sub(self.opened).0,
+            ..Progress::default()
+        };
+        for stream in &self.streams {
+            let counts = stream.account.with(|tracker| tracker.counts());
+            progress.received_packets += counts.received_packets;
+            progress.missing_packets += counts.missing_packets;
+            progress.duplicate_packets += counts.duplicate_packets;
+            progress.reordered_packets += counts.reordering.reordered_packets;
+        }
+        progress.payload_bytes = progress.received_packets * u64::from(self.plan.parameters.payload_bytes);
+        progress
+    }
+
+    /// Ends the test at this end and says what it knows.
+    pub(crate) fn report(mut self) -> EndReport {
+        self.stop_receiving.store(true, Ordering::Relaxed);
+        self.stop_sending.store(true, Ordering::Relaxed);
+        for thread in self.streams.iter_mut().flat_map(|stream| stream.threads.drain(..)) {
+            // A panic was printed when it happened; the account up to there stands.
+            let _ = thread.join();
+        }
+        let mut warnings = std::mem::take(&mut self.warnings);
+        let sender = self.plan.sends.then(|| self.sender_report(&mut warnings));
+        let receiver = self.plan.receives.then(|| self.receiver_report());
+        EndReport { sender, receiver, host: serde_json::Value::Null, warnings }
+    }
+
+    fn sender_report(&mut self, warnings: &mut Vec<Warning>) -> SenderReport {
+        let changed = self.before.changes(false);
+        let mut spacing = SpacingRecorder::default();
+        let mut report = SenderReport {
+            totals: changed.totals,
+            counters: changed.all,
+            complete: true,
+            method: LocationMethod::Counters,
+            ..SenderReport::default()
+        };
+        for out in self.sent.drain(..).map(Option::unwrap_or_default) {
+            spacing.merge(&out.spacing);
+            report.streams.push(out.sent);
+            report.evidence.push(out.evidence);
+            if out.given_up > Nanos::ZERO {
+                warnings.push(Warning::new(
+                    "pacing_not_achieved",
+                    format!("the sender could not keep up and put its schedule off by {}", out.given_up),
+                    "ask for a lower rate, larger packets, or allow batches (no --wire)",
+                ));
+            }
+            if let Some(failure) = out.failure {
+                warnings.push(Warning::new("sender_stopped", format!("the sender stopped early: {failure}"), ""));
+            }
+        }
+        report.spacing = spacing.spacing(self.plan.parameters.spacing());
+        report
+    }
+
+    fn receiver_report(&mut self) -> ReceiverReport {
+        let changed = self.before.changes(true);
+        let mut report = ReceiverReport {
+            totals: changed.totals,
+            counters: changed.all,
+            complete: true,
+            method: LocationMethod::Counters,
+            ..ReceiverReport::default()
+        };
+        let gro = !self.plan.parameters.wire;
+        for (number, stream) in self.streams.drain(..).enumerate() {
+            // The socket's own count covers this test alone, and its tail as well.
+            if let Ok(memory) = stream.receiver.memory()
+                && memory.drops > 0
+            {
+                // With UDP_GRO a drop counts once for all packets of a super-packet, so what is left over is not the network's.
+                report.complete &= !gro;
+                report.totals.push(Total {
+                    location: Location::ReceiverSocketBuffer,
+                    reason: "SO_MEMINFO drops".into(),
+                    packets: memory.drops.into(),
+                    scope: TotalScope::Test,
+                });
+            }
+            let sent = self.peer_sent.get(number).map(|sent| sent.sent_packets);
+            let account = stream.account.with(|tracker| tracker.clone());
+            let sent = sent.unwrap_or_else(|| account.next_expected());
+            report.streams.push(account.finish(sent));
+        }
+        report
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        self.stop_receiving.store(true, Ordering::Relaxed);
+        self.stop_sending.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Which end of a test this is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place {
+    /// The client, and the server's address.
+    Client(IpAddr),
+    /// The server, and its own address.
+    Server(IpAddr),
+}
+
+fn connected_sender(
+    receiver: &UdpReceiver,
+    to: SocketAddr,
+    sockbuf_bytes: Option<u64>,
+) -> Result<Arc<UdpSender>, UdpOpenError> {
+    let options = SenderOptions {
+        send_buffer_bytes: sockbuf_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+        ..SenderOptions::default()
+    };
+    receiver.sender_to(to, &options).map(Arc::new)
+}
+
+fn cpus(wanted: &[u16]) -> Vec<usize> {
+    wanted.iter().map(|cpu| usize::from(*cpu)).collect()
+}
+
+/// The parameters' CPUs were checked at the client; a server without them lets the kernel choose.
+fn pin(cpus: &[usize]) {
+    if !cpus.is_empty() {
+        let _ = pin_to(cpus);
+    }
+}

@@ -1,0 +1,295 @@
+//! The loop that drives a session: events in, outputs out.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_session::control::{Message, Output, Progress, SessionError, TestEnd};
+use longhaul_session::report::{EndReport, StreamSent};
+use longhaul_session::secure::Channel;
+use longhaul_units::Nanos;
+
+use crate::data::{Data, Place};
+use crate::sending::StreamOut;
+
+/// How often arrivals are looked at once the sender is done.
+const DRAIN_LOOK: Nanos = Nanos::from_millis(20);
+/// A control connection that takes nothing for so long is dead.
+const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+/// The handshake of the channel ends by then.
+const HANDSHAKE_PATIENCE: Nanos = Nanos::from_secs(10);
+
+/// What can happen to a test.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Bytes came over the control connection.
+    Control(Vec<u8>),
+    /// It was closed or broke.
+    ControlLost(String),
+    /// A datagram that is no bulk came.
+    Probe { stream: u8, from: SocketAddr, bytes: Vec<u8> },
+    /// A stream is sent.
+    Sent(u8, Box<StreamOut>),
+    /// The user, or the server's operator, wants it to end.
+    Interrupt,
+    /// Somebody else's test ended: ask again whether this one may run.
+    AskAgain,
+}
+
+/// Either end's session.
+pub(crate) trait Session {
+    fn handle_message(&mut self, now: Nanos, message: Message);
+    fn handle_data_opened(&mut self, now: Nanos, data: &Data);
+    fn handle_data_failed(&mut self, now: Nanos, error: SessionError);
+    fn handle_data_probe(&mut self, now: Nanos, stream: u8, from: SocketAddr, bytes: &[u8]);
+    fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>);
+    fn handle_progress(&mut self, now: Nanos, progress: Progress);
+    fn handle_arrivals(&mut self, now: Nanos);
+    fn handle_drained(&mut self, now: Nanos);
+    fn handle_report(&mut self, now: Nanos, report: EndReport);
+    fn handle_interrupt(&mut self, now: Nanos);
+    fn handle_connection_lost(&mut self, error: SessionError);
+    fn handle_timeout(&mut self, now: Nanos);
+    /// Asks for admission, or asks again.
+    fn handle_admission(&mut self, now: Nanos, longest: Option<Nanos>);
+    fn poll_output(&mut self, now: Nanos) -> Option<Output>;
+    fn poll_timeout(&self) -> Option<Nanos>;
+}
+
+/// The control connection: bytes of a thread's own reading, through the secure channel.
+pub(crate) struct Control {
+    stream: TcpStream,
+    channel: Channel,
+}
+
+impl Control {
+    /// Reads `stream` in a thread that sends what comes to `events`; ends with the connection.
+    pub(crate) fn new(stream: TcpStream, channel: Channel, events: &Sender<Event>) -> std::io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(WRITE_PATIENCE))?;
+        let mut reading = stream.try_clone()?;
+        let events = events.clone();
+        thread::Builder::new().name("control".into()).spawn(move || {
+            let mut buffer = [0; 16 << 10];
+            loop {
+                let event = match reading.read(&mut buffer) {
+                    Ok(0) => Event::ControlLost("closed by the other end".into()),
+                    Ok(count) => Event::Control(buffer[..count].to_vec()),
+                    Err(error) => Event::ControlLost(error.to_string()),
+                };
+                let over = matches!(event, Event::ControlLost(_));
+                if events.send(event).is_err() || over {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { stream, channel })
+    }
+
+    fn transmit(&mut self) -> std::io::Result<()> {
+        while let Some(bytes) = self.channel.poll_transmit() {
+            self.stream.write_all(&bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the channel is established.
+    pub(crate) fn establish(&mut self, events: &Receiver<Event>) -> Result<(), SessionError> {
+        let deadline = monotonic() + HANDSHAKE_PATIENCE;
+        let lost = |why: String| SessionError::new("control_lost", why, "is a longhaul server listening there?");
+        loop {
+            self.transmit().map_err(|error| lost(format!("the control connection broke: {error}")))?;
+            if self.channel.is_established() {
+                return Ok(());
+            }
+            let left = deadline.saturating_sub(monotonic());
+            match events.recv_timeout(left.into()) {
+                Ok(Event::Control(bytes)) => {
+                    if let Err(error) = self.channel.handle_bytes(&bytes) {
+                        let _ = self.transmit();
+                        return Err(SessionError::new(error.code(), error.to_string(), error.remedy()));
+                    }
+                }
+                Ok(Event::ControlLost(why)) => {
+                    return Err(lost(format!("the control connection was lost in the handshake: {why}")));
+                }
+                Ok(Event::Interrupt) => return Err(SessionError::new("interrupted", "interrupted", "")),
+                Ok(_) => {}
+                Err(_) => return Err(lost("the other end does not answer".into())),
+            }
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // It wakes the reading thread.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// Drives `session` to its end. `live` is told of the receiver's progress.
+pub(crate) fn drive(
+    session: &mut impl Session,
+    mut control: Control,
+    events: &Receiver<Event>,
+    sender: &Sender<Event>,
+    place: Place,
+    mut live: impl FnMut(&Progress),
+) -> Result<TestEnd, SessionError> {
+    let mut data: Option<Data> = None;
+    let mut interval: Option<(Nanos, Nanos)> = None;
+    let mut draining: Option<Nanos> = None;
+    let mut receiving = false;
+    loop {
+        while let Some(output) = session.poll_output(monotonic()) {
+            let now = monotonic();
+            match output {
+                Output::SendMessage(message) => {
+                    if control.channel.send(&message).is_err() {
+                        session.handle_connection_lost(SessionError::new("protocol", "a message is too long", ""));
+                    }
+                }
+                Output::SendProbe { stream, to, bytes } => {
+                    if let Some(data) = &data {
+                        data.send_probe(stream, to, &bytes);
+                    }
+                }
+                Output::RequestAdmission { longest } => session.handle_admission(now, Some(longest)),
+                Output::OpenData(plan) => {
+                    receiving = plan.receives;
+                    interval = plan.parameters.interval_ns.map(|every| (Nanos(every), now + Nanos(every)));
+                    match Data::open(plan, place, sender) {
+                        Ok(opened) => session.handle_data_opened(now, data.insert(opened)),
+                        Err(error) => {
+                            session.handle_data_failed(now, SessionError::new("data_socket", error.to_string(), ""))
+                        }
+                    }
+                }
+                Output::StartSending { to } => {
+                    if let Some(data) = &mut data {
+                        data.start_sending(&to);
+                    }
+                }
+                Output::StopSending => {
+                    if let Some(data) = &data {
+                        data.stop_sending();
+                    }
+                }
+                Output::Progress(progress) => live(&progress),
+                Output::PeerFinished(streams) => {
+                    draining = Some(Nanos::ZERO);
+                    if let Some(data) = &mut data {
+                        data.peer_finished(streams);
+                    }
+                }
+                Output::CollectReport => {
+                    draining = None;
+                    if let Some(data) = data.take() {
+                        session.handle_report(monotonic(), data.report());
+                    }
+                }
+                Output::Finished(end) => {
+                    let _ = control.transmit();
+                    return Ok(*end);
+                }
+                Output::Failed(error) => {
+                    let _ = control.transmit();
+                    return Err(error);
+                }
+            }
+        }
+        if let Err(error) = control.transmit() {
+            session.handle_connection_lost(SessionError::new("control_lost", error.to_string(), ""));
+            continue;
+        }
+
+        let now = monotonic();
+        if let (Some(last), Some(data)) = (&mut draining, &data) {
+            if data.is_drained() == Some(true) {
+                draining = None;
+                session.handle_drained(now);
+                continue;
+            }
+            let arrival = data.last_arrival();
+            if arrival > *last {
+                *last = arrival;
+                session.handle_arrivals(now);
+            }
+        }
+        if let (Some((every, next)), Some(data)) = (&mut interval, &data)
+            && now >= *next
+        {
+            *next = now + *every;
+            if receiving {
+                let progress = data.progress();
+                live(&progress);
+                session.handle_progress(now, progress);
+                continue;
+            }
+        }
+        let mut until = session.poll_timeout().unwrap_or(Nanos::MAX);
+        if draining.is_some() {
+            until = until.min(now + DRAIN_LOOK);
+        }
+        if let Some((_, next)) = interval {
+            until = until.min(next);
+        }
+        // No wait is longer than a minute, as a clock's arithmetic has an end.
+        let wait = until.saturating_sub(now).min(Nanos::from_secs(60));
+        match events.recv_timeout(wait.into()) {
+            Err(RecvTimeoutError::Timeout) => session.handle_timeout(monotonic()),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(SessionError::new("internal", "the test's threads have ended", "report this"));
+            }
+            Ok(event) => handle(event, session, &mut control, &mut data),
+        }
+    }
+}
+
+fn handle(event: Event, session: &mut impl Session, control: &mut Control, data: &mut Option<Data>) {
+    let now = monotonic();
+    match event {
+        Event::Control(bytes) => {
+            let taken = control.channel.handle_bytes(&bytes);
+            while let Some(message) = control.channel.poll_message() {
+                session.handle_message(now, message);
+            }
+            if let Err(error) = taken {
+                session.handle_connection_lost(SessionError::new(error.code(), error.to_string(), error.remedy()));
+            }
+        }
+        Event::ControlLost(why) => {
+            let message = format!("the control connection was lost: {why}");
+            session.handle_connection_lost(SessionError::new(
+                "control_lost",
+                message,
+                "is the other end still running?",
+            ));
+        }
+        Event::Probe { stream, from, bytes } => session.handle_data_probe(now, stream, from, &bytes),
+        Event::Sent(stream, out) => {
+            if let Some(streams) = data.as_mut().and_then(|data| data.sent(stream, *out)) {
+                session.handle_sending_finished(now, streams);
+            }
+        }
+        Event::Interrupt => session.handle_interrupt(now),
+        Event::AskAgain => session.handle_admission(now, None),
+    }
+}
+
+/// A queue of events.
+pub(crate) fn events() -> (Sender<Event>, Receiver<Event>) {
+    channel()
+}
+
+/// 32 bytes from the operating system's random source.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], SessionError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| SessionError::new("random", format!("no random numbers from the system: {error}"), ""))?;
+    Ok(bytes)
+}

@@ -1,0 +1,146 @@
+//! The thread that sends one stream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::udp::{SendBatch, UdpSendError, UdpSender, Unsent};
+use longhaul_kernel::wait::sleep_until;
+use longhaul_session::account::SpacingRecorder;
+use longhaul_session::control::{Amount, Pace as AskedPace, UdpParameters};
+use longhaul_session::locate::{Evidence, Location};
+use longhaul_session::report::StreamSent;
+use longhaul_units::Nanos;
+use longhaul_wire::probe::{Cookie, Probe};
+
+use crate::pacer::{Pace, Pacer};
+
+/// Datagrams that go in one call at most.
+const BATCH_MOST: usize = 128;
+/// Before a packet is due the thread wakes up this early and watches the clock: waking up takes tens of microseconds.
+const RISE_EARLY: Nanos = Nanos::from_micros(80);
+/// Between two looks whether the test was stopped.
+const STOP_LOOK: Nanos = Nanos::from_millis(50);
+
+/// What a stream's sender leaves.
+#[derive(Debug, Default)]
+pub(crate) struct StreamOut {
+    pub(crate) sent: StreamSent,
+    pub(crate) spacing: SpacingRecorder,
+    pub(crate) evidence: Evidence,
+    /// Time by which the schedule was put off, as the sender could not keep up.
+    pub(crate) given_up: Nanos,
+    /// Why it ended early.
+    pub(crate) failure: Option<String>,
+}
+
+/// Sends as `parameters` say until they are met or `stop` is set.
+pub(crate) fn send_stream(
+    socket: &UdpSender,
+    parameters: &UdpParameters,
+    cookie: Cookie,
+    stop: &Arc<AtomicBool>,
+) -> StreamOut {
+    let stream = cookie.stream();
+    let bytes = parameters.payload_bytes as usize;
+    let together = if parameters.wire { 32 } else { socket.segments_most(bytes) };
+    let mut batch = SendBatch::new(together.min(BATCH_MOST), bytes);
+    let start = monotonic();
+    let burst = parameters.burst_packets;
+    let most = batch.datagrams() as u32;
+    let mut pacer = match parameters.pace {
+        AskedPace::SpacingNs(gap) => Pacer::with_gap(start, gap.saturating_mul(1000), burst, most),
+        AskedPace::RateBps(rate) => Pacer::with_rate(start, Some(rate), parameters.payload_bytes, burst, most),
+        AskedPace::Unlimited => Pacer::with_rate(start, None, parameters.payload_bytes, burst, most),
+    };
+    let end = match parameters.amount {
+        Amount::DurationNs(duration) => start.saturating_add(Nanos(duration)),
+        Amount::Bytes(_) | Amount::Packets(_) => Nanos::MAX,
+    };
+    let total = parameters.packets_of_stream(stream).unwrap_or(u64::MAX);
+    let mut out = StreamOut::default();
+    let mut sequence = 0;
+    while sequence < total && !stop.load(Ordering::Relaxed) {
+        let now = monotonic();
+        if now >= end {
+            break;
+        }
+        let count = match pacer.poll(now) {
+            Pace::Wait(until) => {
+                wait(until.min(end));
+                continue;
+            }
+            Pace::Send(count) => u64::from(count).min(total - sequence) as usize,
+        };
+        for (i, datagram) in batch.datagrams_mut().take(count).enumerate() {
+            // A payload is at least as long as the header: the parameters were checked.
+            let _ = Probe { cookie, sequence: sequence + i as u64, sent_ns: now.0 }.emit(datagram);
+        }
+        let taken = send_batch(socket, &mut batch, count, parameters.wire, sequence, &mut out);
+        if taken > 0 {
+            out.spacing.record(now, taken as u32);
+            sequence += taken as u64;
+        }
+        if out.failure.is_some() {
+            break;
+        }
+        pacer.learn(monotonic().saturating_sub(now));
+    }
+    let (first, last) = out.spacing.span().unwrap_or_default();
+    out.sent = StreamSent { sent_packets: sequence, first_sent_ns: first.0, last_sent_ns: last.0 };
+    out.given_up = pacer.given_up();
+    out
+}
+
+/// Sends the first `count` datagrams, of which the first has number `sequence`. Returns how many are gone, sent or dropped.
+fn send_batch(
+    socket: &UdpSender,
+    batch: &mut SendBatch,
+    count: usize,
+    wire: bool,
+    sequence: u64,
+    out: &mut StreamOut,
+) -> usize {
+    let single = wire || count == 1;
+    let mut gone = 0;
+    while gone < count {
+        let sent = if single {
+            socket.send_singly(batch, gone..count, true)
+        } else {
+            socket.send_segments(batch.bytes(gone..count), batch.datagram_bytes(), true)
+        };
+        let first = sequence + gone as u64;
+        gone += sent.datagrams;
+        let (first, unit) = (first + sent.datagrams as u64, if single { 1 } else { count - gone });
+        let mut dropped = |location: Location, reason: &str| {
+            out.evidence.add(first, unit as u64, location, reason, unit as u32);
+            gone += unit;
+        };
+        match sent.unsent {
+            None => {}
+            Some(Unsent::Because(UdpSendError::NoBuffers)) => dropped(Location::SenderQdisc, "ENOBUFS"),
+            Some(Unsent::Because(UdpSendError::Denied)) => dropped(Location::SenderStack, "EPERM"),
+            Some(Unsent::Unknown) => dropped(Location::SenderStack, "send refused"),
+            Some(Unsent::Because(UdpSendError::Unreachable(_))) => dropped(Location::SenderStack, "unreachable"),
+            // The buffer stayed full for as long as a send may wait, or an earlier datagram met a closed port.
+            Some(Unsent::Because(error)) if error.may_retry() => return gone,
+            Some(Unsent::Because(error)) => {
+                out.failure = Some(error.to_string());
+                return gone;
+            }
+        }
+    }
+    gone
+}
+
+fn wait(until: Nanos) {
+    let now = monotonic();
+    let early = until.saturating_sub(RISE_EARLY);
+    if early > now {
+        sleep_until(early.min(now + STOP_LOOK));
+        return;
+    }
+    while monotonic() < until {
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,266 @@
+//! The server: answers tests until it is told to stop.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::signals::Stop;
+use longhaul_kernel::wait::{Interest, Poller};
+use longhaul_session::control::{
+    Admission, BusyPolicy, Caps, Message, Output, Progress, Randomness, ServerConfig, ServerSession, SessionError,
+    TestEnd, Ticket, Verdict,
+};
+use longhaul_session::report::{EndReport, StreamSent};
+use longhaul_session::secure::{Channel, Key, Side};
+use longhaul_units::Nanos;
+
+use crate::data::{Data, Place};
+use crate::driver::{Control, Event, Session, drive, events, random};
+
+/// Connections served or waiting at a time; a further one is closed at once.
+const CONNECTIONS_MOST: usize = 64;
+/// How long sessions have to say goodbye when the server goes down.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// How to serve.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// The key that clients must have; `None` for `--no-auth`.
+    pub key: Option<Key>,
+    /// What a client may have.
+    pub caps: Caps,
+    /// Tests at the same time.
+    pub at_once: usize,
+    /// What becomes of the others.
+    pub policy: BusyPolicy,
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: ServeOptions,
+    places: Mutex<Places>,
+}
+
+#[derive(Debug)]
+struct Places {
+    admission: Admission,
+    /// The sessions there are, to be told when a place is free or the server goes down.
+    sessions: HashMap<u64, Sender<Event>>,
+    next: u64,
+}
+
+impl Shared {
+    fn places<T>(&self, work: impl FnOnce(&mut Places) -> T) -> T {
+        // What is in it stays right whatever panicked while it held the lock: single insertions and removals.
+        work(&mut self.places.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Server {
+    /// Listens at `address`.
+    ///
+    /// # Errors
+    /// Where it is taken or not this host's.
+    pub fn bind(address: SocketAddr, options: ServeOptions) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let admission = Admission::new(options.at_once, options.policy);
+        let places = Mutex::new(Places { admission, sessions: HashMap::new(), next: 0 });
+        Ok(Self { listener, shared: Arc::new(Shared { options, places }) })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop`, or for one test where `once`. `log` is told of each test's end.
+    ///
+    /// # Errors
+    /// Where the kernel refuses to wait.
+    pub fn run(&self, stop: Stop, once: bool, log: impl Fn(&Ended) + Send + Sync + 'static) -> std::io::Result<()> {
+        let poller = Poller::new()?;
+        poller.add(&self.listener, 0, Interest::Readable)?;
+        poller.add(stop, 1, Interest::Readable)?;
+        let log = Arc::new(log);
+        let mut threads = Vec::new();
+        while stop.requested().is_none() {
+            drop(poller.wait(None)?);
+            let Ok((stream, peer)) = self.listener.accept() else { continue };
+            let number = self.shared.places(|places| places.sessions.len());
+            if number >= CONNECTIONS_MOST {
+                continue;
+            }
+            let (shared, log) = (Arc::clone(&self.shared), Arc::clone(&log));
+            let thread = std::thread::Builder::new().name("session".into()).spawn(move || {
+                let result = serve(stream, peer, &shared);
+                log(&Ended { peer, result });
+            })?;
+            if once {
+                let _ = thread.join();
+                return Ok(());
+            }
+            threads.retain(|thread: &std::thread::JoinHandle<()>| !thread.is_finished());
+            threads.push(thread);
+        }
+        self.shared.places(|places| {
+            for session in places.sessions.values() {
+                let _ = session.send(Event::Interrupt);
+            }
+        });
+        let until = std::time::Instant::now() + GOODBYE;
+        while threads.iter().any(|thread| !thread.is_finished()) && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+/// How a session ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The client.
+    pub peer: SocketAddr,
+    /// Its test, or why there was none.
+    pub result: Result<TestEnd, SessionError>,
+}
+
+fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>) -> Result<TestEnd, SessionError> {
+    let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
+    stream.set_nonblocking(false).map_err(io)?;
+    let own = stream.local_addr().map_err(io)?.ip();
+    let channel = match &shared.options.key {
+        Some(key) => Channel::keyed(Side::Server, key, random()?),
+        None => Channel::plain(Side::Server),
+    };
+    let (sender, receiver) = events();
+    let number = shared.places(|places| {
+        places.next += 1;
+        let number = places.next;
+        places.sessions.insert(number, sender.clone());
+        number
+    });
+    let _place = Seat { shared, number };
+    let mut control = Control::new(stream, channel, &sender).map_err(io)?;
+    control.establish(&receiver)?;
+    let config = ServerConfig { peer: canonical(peer.ip()), caps: shared.options.caps };
+    let session = ServerSession::new(monotonic(), config, Randomness(random()?));
+    let mut session = Serving { session, shared: Arc::clone(shared), ticket: None, ends: Nanos::ZERO };
+    drive(&mut session, control, &receiver, &sender, Place::Server(own), |_| {})
+}
+
+/// An IPv4 address is one, however a socket of both families shows it.
+fn canonical(address: IpAddr) -> IpAddr {
+    address.to_canonical()
+}
+
+/// A session's place among the others, given back when dropped.
+struct Seat<'a> {
+    shared: &'a Shared,
+    number: u64,
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.shared.places(|places| {
+            places.sessions.remove(&self.number);
+        });
+    }
+}
+
+struct Serving {
+    session: ServerSession,
+    shared: Arc<Shared>,
+    ticket: Option<Ticket>,
+    ends: Nanos,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.shared.places(|places| {
+                places.admission.leave(ticket);
+                for session in places.sessions.values() {
+                    let _ = session.send(Event::AskAgain);
+                }
+            });
+        }
+    }
+}
+
+impl Session for Serving {
+    fn handle_message(&mut self, now: Nanos, message: Message) {
+        self.session.handle_message(now, message);
+    }
+    fn handle_data_opened(&mut self, now: Nanos, data: &Data) {
+        self.session.handle_data_opened(now, data.ports(), data.warnings().to_vec());
+    }
+    fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {
+        self.session.handle_data_failed(now, error);
+    }
+    fn handle_data_probe(&mut self, now: Nanos, _: u8, from: SocketAddr, bytes: &[u8]) {
+        let from = SocketAddr::new(canonical(from.ip()), from.port());
+        self.session.handle_data_probe(now, from, bytes);
+    }
+    fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>) {
+        self.session.handle_sending_finished(now, streams);
+    }
+    fn handle_progress(&mut self, now: Nanos, progress: Progress) {
+        self.session.handle_progress(now, progress);
+    }
+    fn handle_arrivals(&mut self, now: Nanos) {
+        self.session.handle_arrivals(now);
+    }
+    fn handle_drained(&mut self, now: Nanos) {
+        self.session.handle_drained(now);
+    }
+    fn handle_report(&mut self, now: Nanos, report: EndReport) {
+        self.session.handle_report(now, report);
+    }
+    fn handle_interrupt(&mut self, now: Nanos) {
+        self.session.handle_shutdown(now);
+    }
+    fn handle_connection_lost(&mut self, error: SessionError) {
+        self.session.handle_connection_lost(error);
+    }
+    fn handle_timeout(&mut self, now: Nanos) {
+        self.session.handle_timeout(now);
+    }
+    fn handle_admission(&mut self, now: Nanos, longest: Option<Nanos>) {
+        let verdict = self.shared.places(|places| match (longest, self.ticket) {
+            (Some(longest), None) => {
+                self.ends = now.saturating_add(longest);
+                let (ticket, verdict) = places.admission.ask(now, self.ends);
+                self.ticket = Some(ticket);
+                Some(verdict)
+            }
+            (_, Some(ticket)) => places.admission.ask_again(ticket, self.ends),
+            (None, None) => None,
+        });
+        if let Some(verdict) = verdict {
+            if matches!(verdict, Verdict::Busy { .. }) {
+                self.ticket = None;
+            }
+            self.session.handle_admission(now, verdict);
+        }
+    }
+    fn poll_output(&mut self, now: Nanos) -> Option<Output> {
+        self.session.poll_output(now)
+    }
+    fn poll_timeout(&self) -> Option<Nanos> {
+        self.session.poll_timeout()
+    }
+}

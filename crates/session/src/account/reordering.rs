@@ -1,0 +1,117 @@
+//! Reordering (RFC 4737).
+//!
+//! A packet is reordered where its sequence is less than NextExp, the greatest seen so far plus one (§3.3). Its *extent* is how
+//! many packets arrived before it since the first with a greater sequence (§4.2: e = i − j for the smallest j with
+//! `s[j] > s[i]`); its *late time* is the time since that one arrived (§4.3). Of duplicates only the first copy counts (§3.3).
+//!
+//! The first packet with a greater sequence than s can only be one behind which a gap was left open: s was not there yet. So
+//! remembering where each gap was left is enough, and a stream in order remembers nothing.
+//!
+//! Differences from the RFC: NextExp is the greatest plus one, as its §3.3 with whole packets; the last
+//! [`REMEMBERED_GAPS`] gaps are remembered, and a packet that belongs before them is counted as reordered with its extent unknown.
+
+use std::collections::VecDeque;
+
+use longhaul_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// How many gaps are remembered: 400 KB a stream. With one packet in ten lost that is 160,000 packets, or 0.2 s of 10 Gb/s in
+/// full-size packets; with one in 10,000 three minutes.
+pub const REMEMBERED_GAPS: usize = 16_384;
+
+/// What reordering a stream saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ReorderingSummary {
+    /// Reordered packets (RFC 4737 §3).
+    pub reordered_packets: u64,
+    /// Those whose extent is not known, as they arrived more than [`REMEMBERED_GAPS`] gaps late.
+    pub extent_unknown_packets: u64,
+    /// The greatest extent (§4.2).
+    pub extent_packets_max: u64,
+    /// The sum of all known extents.
+    pub extent_packets_sum: u64,
+    /// The longest late time (§4.3).
+    pub late_ns_max: u64,
+}
+
+impl ReorderingSummary {
+    /// The mean of the known extents, 0 where there is none.
+    pub fn extent_packets_mean(&self) -> f64 {
+        let known = self.reordered_packets.saturating_sub(self.extent_unknown_packets);
+        if known == 0 { 0.0 } else { self.extent_packets_sum as f64 / known as f64 }
+    }
+
+    /// Adds another stream's.
+    pub fn merge(&mut self, other: &Self) {
+        // Saturating: a report of the other end may say anything.
+        self.reordered_packets = self.reordered_packets.saturating_add(other.reordered_packets);
+        self.extent_unknown_packets = self.extent_unknown_packets.saturating_add(other.extent_unknown_packets);
+        self.extent_packets_max = self.extent_packets_max.max(other.extent_packets_max);
+        self.extent_packets_sum = self.extent_packets_sum.saturating_add(other.extent_packets_sum);
+        self.late_ns_max = self.late_ns_max.max(other.late_ns_max);
+    }
+}
+
+/// A reordered packet (RFC 4737 §4.2, §4.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reordered {
+    /// Packets since the first with a greater sequence.
+    pub extent_packets: u64,
+    /// Time since that one.
+    pub late: Nanos,
+}
+
+/// A packet in order with sequences left open before it.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    sequence: u64,
+    /// Counts arrivals, duplicates left out.
+    arrival_index: u64,
+    arrival: Nanos,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reordering {
+    gaps: VecDeque<Gap>,
+    /// Packets below this belong before a gap that was forgotten.
+    forgotten_below: u64,
+    summary: ReorderingSummary,
+}
+
+impl Reordering {
+    /// `sequence` arrived in order as number `arrival_index`, and some before it have not arrived.
+    pub(super) fn leave_gap(&mut self, sequence: u64, arrival_index: u64, arrival: Nanos) {
+        if self.gaps.len() == REMEMBERED_GAPS
+            && let Some(oldest) = self.gaps.pop_front()
+        {
+            self.forgotten_below = oldest.sequence;
+        }
+        self.gaps.push_back(Gap { sequence, arrival_index, arrival });
+    }
+
+    /// `sequence`, below NextExp and not seen before, arrived as number `arrival_index`.
+    #[cold]
+    pub(super) fn reordered(&mut self, sequence: u64, arrival_index: u64, arrival: Nanos) -> Option<Reordered> {
+        self.summary.reordered_packets += 1;
+        let first_greater = self.gaps.partition_point(|gap| gap.sequence <= sequence);
+        let gap = self.gaps.get(first_greater).filter(|_| sequence >= self.forgotten_below);
+        let Some(gap) = gap else {
+            self.summary.extent_unknown_packets += 1;
+            return None;
+        };
+        let found =
+            Reordered { extent_packets: arrival_index - gap.arrival_index, late: arrival.saturating_sub(gap.arrival) };
+        self.summary.extent_packets_max = self.summary.extent_packets_max.max(found.extent_packets);
+        self.summary.extent_packets_sum += found.extent_packets;
+        self.summary.late_ns_max = self.summary.late_ns_max.max(found.late.0);
+        Some(found)
+    }
+
+    pub(super) fn summary(&self) -> ReorderingSummary {
+        self.summary
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.gaps.capacity() * size_of::<Gap>()
+    }
+}

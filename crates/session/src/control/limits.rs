@@ -1,0 +1,132 @@
+//! How long a peer may take, and how much a server grants.
+
+use longhaul_units::{BitRate, Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+use super::parameters::{Amount, Pace, ParameterError, UdpParameters};
+
+/// From the TCP connection to `Start`, waiting in the queue left out, both ends. Four round trips of 1 s and three lost segments
+/// (RFC 6298: 1 + 2 + 4 s) fit. No message renews it: a peer that trickles bytes ends with it as well.
+pub const SETUP_TIMEOUT: Nanos = Nanos::from_secs(20);
+/// A peer that says nothing for so long is gone. An outage of 5 s must not end a test; after it TCP's next retransmission comes
+/// within as long again (RFC 6298 §5.5 doubles the timer), and its answer a round trip later.
+pub const PEER_SILENCE: Nanos = Nanos::from_secs(20);
+/// Who has nothing to say says so this often: several times within [`PEER_SILENCE`], so that one late one does not matter.
+pub const ALIVE_INTERVAL: Nanos = Nanos::from_secs(4);
+/// The data path must be proven within this: forty tries.
+pub const PROOF_TIMEOUT: Nanos = Nanos::from_secs(10);
+/// Between tries: on a path that loses half of them the proof still succeeds (all forty fail with 2⁻⁴⁰).
+pub const PROOF_RESEND: Nanos = Nanos::from_millis(250);
+/// After the sender's last word packets may be on their way for so long without one of them arriving: more than the queueing
+/// delay by which data comes later than control on the same path.
+pub const DRAIN_QUIET: Nanos = Nanos::from_secs(1);
+/// However many are still arriving, a receiver stops after this: the longest delay that a path of ours has.
+pub const DRAIN_LIMIT: Nanos = Nanos::from_secs(10);
+/// A sender that is not done this long after its time is stopped by its own session.
+pub const OVERRUN: Nanos = Nanos::from_secs(5);
+/// From the end of the data to the last piece of the report: 64 MB over 10 Mb/s.
+pub const REPORT_TIMEOUT: Nanos = Nanos::from_secs(60);
+/// Characters of a report in one message, well below what a message may take even where each needs an escape of two.
+pub const CHUNK_CHARS: usize = 256 << 10;
+
+/// What a server grants at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caps {
+    /// Longest test.
+    pub duration: Nanos,
+    /// Payload bits a second of all streams of a direction; `None` for no limit.
+    pub rate: Option<BitRate>,
+    /// Longest payload.
+    pub payload_bytes: u32,
+    /// Most streams of a direction.
+    pub streams: u8,
+    /// Largest socket buffer.
+    pub sockbuf: Bytes,
+    /// Largest report.
+    pub report: Bytes,
+}
+
+impl Default for Caps {
+    /// An hour, any rate, any length.
+    fn default() -> Self {
+        Self {
+            duration: Nanos::from_secs(3600),
+            rate: None,
+            payload_bytes: super::MAX_PAYLOAD_BYTES,
+            streams: super::MAX_STREAMS,
+            sockbuf: Bytes(2 << 30),
+            report: Bytes(64 << 20),
+        }
+    }
+}
+
+impl Caps {
+    /// What a server with these caps grants of `asked`. It grants what was asked or nothing, but where no limit was asked for
+    /// (`-b 0`) it sets its own.
+    ///
+    /// # Errors
+    /// What goes beyond a cap, with its flag and the cap.
+    pub fn grant(&self, asked: &UdpParameters) -> Result<UdpParameters, ParameterError> {
+        asked.validate()?;
+        let mut granted = asked.clone();
+        if let Amount::DurationNs(ns) = asked.amount
+            && ns > self.duration.0
+        {
+            return Err(ParameterError::new("-t", Nanos(ns), format!("this server allows {}", self.duration)));
+        }
+        if asked.payload_bytes > self.payload_bytes {
+            let allowed = format!("this server allows {} bytes", self.payload_bytes);
+            return Err(ParameterError::new("-l", asked.payload_bytes, allowed));
+        }
+        if asked.streams > self.streams {
+            return Err(ParameterError::new("-P", asked.streams, format!("this server allows {}", self.streams)));
+        }
+        if let Some(bytes) = asked.sockbuf_bytes
+            && bytes > self.sockbuf.0
+        {
+            return Err(ParameterError::new("-w", Bytes(bytes), format!("this server allows {}", self.sockbuf)));
+        }
+        if let Some(cap) = self.rate {
+            let streams = u64::from(asked.streams);
+            match asked.rate() {
+                None => granted.pace = Pace::RateBps((cap.0 / streams).max(1_000)),
+                Some(rate) if rate.0.saturating_mul(streams) > cap.0 => {
+                    let flag = if matches!(asked.pace, Pace::SpacingNs(_)) { "--spacing" } else { "-b" };
+                    let allowed = format!("this server allows {cap} of payload over all streams");
+                    return Err(ParameterError::new(flag, format_args!("({rate} × {streams})"), allowed));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(granted)
+    }
+
+    /// How long a test may send: its own time, or the cap where an amount was asked for.
+    pub fn sending_time(&self, parameters: &UdpParameters) -> Nanos {
+        match parameters.amount {
+            Amount::DurationNs(ns) => Nanos(ns),
+            _ => self.duration,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_a_cap_is_refused_and_no_limit_becomes_the_cap() {
+        let caps = Caps { rate: Some(BitRate::from_gbit(1)), duration: Nanos::from_secs(60), ..Caps::default() };
+        let asked = UdpParameters { streams: 2, ..UdpParameters::default() };
+        assert_eq!(caps.grant(&asked).unwrap().pace, Pace::RateBps(500_000_000));
+        let at = |pace| caps.grant(&UdpParameters { pace, ..asked.clone() });
+        assert!(at(Pace::RateBps(500_000_000)).is_ok());
+        assert_eq!(
+            at(Pace::RateBps(600_000_000)).unwrap_err().to_string(),
+            "-b (600Mbit × 2): this server allows 1Gbit of payload over all streams"
+        );
+        assert_eq!(at(Pace::SpacingNs(1_000)).unwrap_err().flag, "--spacing");
+        let long = UdpParameters { amount: Amount::DurationNs(61_000_000_000), ..asked };
+        assert_eq!(caps.grant(&long).unwrap_err().to_string(), "-t 61s: this server allows 60s");
+    }
+}

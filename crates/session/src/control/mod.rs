@@ -1,0 +1,134 @@
+//! The control protocol between client and server, as state machines without sockets and clock.
+//!
+//! Both sessions have one shape: what happens goes in by `handle_*` with the time, what is to be done comes out of
+//! [`poll_output`](ClientSession::poll_output) until it gives `None`, and [`poll_timeout`](ClientSession::poll_timeout) says when
+//! `handle_timeout` is due. Time is any clock that does not step, the same for all calls.
+//!
+//! ```text
+//! client                                   server
+//!   │  Hello, then Propose                   │  each first
+//!   │ ─────────────────────────────────────► │  RequestAdmission → Queued … or Refuse
+//!   │                                Accept  │  after OpenData
+//!   │ ◄───────────────────────────────────── │
+//!   │ OpenData; hellos over UDP ───────────► │  see the private module `proof`
+//!   │                            DataProven  │
+//!   │ ◄───────────────────────────────────── │
+//!   │  Start                                 │
+//!   │ ─────────────────────────────────────► │  from here see the private module `transfer`
+//!   │             … data, Finished, Drained …│
+//!   │                              Report…   │  in pieces
+//!   │ ◄───────────────────────────────────── │
+//!   │  Goodbye                               │
+//! ```
+//!
+//! Every wait has an end, stated in [`limits`]: a peer that is slow, silent or gone ends the session, and so does one that sends
+//! what has no place ([`Output::Failed`]).
+
+mod admission;
+mod client;
+pub mod limits;
+mod line;
+mod message;
+mod parameters;
+mod proof;
+mod server;
+mod transfer;
+
+use std::net::SocketAddr;
+
+use longhaul_units::Nanos;
+use longhaul_wire::probe::{Cookie, HEADER_LEN};
+
+pub use admission::{Admission, BusyPolicy, Ticket, Verdict};
+pub use client::{ClientConfig, ClientSession};
+pub use limits::Caps;
+pub use message::{
+    Accept, Deframer, FrameError, Hello, MAX_MESSAGE_BYTES, Message, PROTOCOL, Progress, Refusal, SessionError,
+};
+pub use parameters::{
+    Affinity, Amount, Bind, Collect, Direction, MAX_DURATION, MAX_PAYLOAD_BYTES, MAX_STREAMS, Pace, ParameterError,
+    Timestamps, UdpParameters,
+};
+pub use server::{Randomness, ServerConfig, ServerSession};
+
+use crate::report::{EndReport, StreamSent};
+use crate::result::Warning;
+
+/// What a session wants done, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// Send this over the control channel.
+    SendMessage(Message),
+    /// Send this datagram on a stream: the client to the server's port of that stream, the server to `to`.
+    SendProbe {
+        /// The stream.
+        stream: u8,
+        /// Where to, at the server.
+        to: Option<SocketAddr>,
+        /// The datagram.
+        bytes: [u8; HEADER_LEN],
+    },
+    /// Server: ask [`Admission`], and answer with `handle_admission`, again where the answer changes.
+    RequestAdmission {
+        /// How long the test may take, from its admission to the end of its report.
+        longest: Nanos,
+    },
+    /// Open a UDP socket for each stream, attach what sees drops, read counters, and be ready to receive; then
+    /// `handle_data_opened` or `handle_data_failed`.
+    OpenData(DataPlan),
+    /// Begin to send in bulk as the plan says; at its end `handle_sending_finished`.
+    StartSending {
+        /// The client's proven address of each stream, at the server; empty at the client.
+        to: Vec<SocketAddr>,
+    },
+    /// Stop sending now; then `handle_sending_finished`.
+    StopSending,
+    /// The receiving peer's live counters.
+    Progress(Progress),
+    /// The peer has sent all it will. Call `handle_arrivals` while packets still come, `handle_drained` when all are there.
+    PeerFinished(Vec<StreamSent>),
+    /// The data is over at this end: close the data sockets, detach, read counters, then `handle_report`.
+    CollectReport,
+    /// The session ended well. Close the connection when all messages are sent.
+    Finished(Box<TestEnd>),
+    /// The session ended without a result. Stop everything, close when all messages are sent.
+    Failed(SessionError),
+}
+
+/// What the data part of a test needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataPlan {
+    /// What is granted.
+    pub parameters: UdpParameters,
+    /// The session's cookie; each packet's is `cookie.of(backward, stream)`.
+    pub cookie: Cookie,
+    /// The server's UDP port of each stream; empty at the server, which chooses them.
+    pub server_ports: Vec<u16>,
+    /// Whether this end sends.
+    pub sends: bool,
+    /// Whether this end receives.
+    pub receives: bool,
+}
+
+/// How a test ended.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TestEnd {
+    /// What was granted and done.
+    pub parameters: UdpParameters,
+    /// What this end knows.
+    pub local: EndReport,
+    /// What the other end knows; `None` at the server.
+    pub remote: Option<EndReport>,
+    /// What the server had to say about the conditions.
+    pub warnings: Vec<Warning>,
+}
+
+impl TestEnd {
+    /// Client: the two reports of a direction, sender's and receiver's, for
+    /// [`UdpResult::assemble`](crate::result::UdpResult::assemble). `None` where that direction was not tested.
+    pub fn direction(&self, backward: bool) -> Option<(&crate::report::SenderReport, &crate::report::ReceiverReport)> {
+        let remote = self.remote.as_ref()?;
+        let (sender, receiver) = if backward { (remote, &self.local) } else { (&self.local, remote) };
+        Some((sender.sender.as_ref()?, receiver.receiver.as_ref()?))
+    }
+}

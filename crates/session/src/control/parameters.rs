@@ -1,0 +1,333 @@
+//! What a UDP test is asked to do.
+
+use longhaul_units::{BitRate, Nanos};
+use longhaul_wire::probe;
+use serde::{Deserialize, Serialize};
+
+use crate::account::MAX_SEQUENCES;
+
+/// Most streams of a direction: what a 2-digit `-P` needs, and what keeps a report's size in bounds.
+pub const MAX_STREAMS: u8 = 64;
+/// Longest payload: what IPv4 allows (65,535 less 20 and 8). IPv6 could take 20 bytes more.
+pub const MAX_PAYLOAD_BYTES: u32 = 65_507;
+/// Longest test.
+pub const MAX_DURATION: Nanos = Nanos::from_secs(24 * 3600);
+/// Highest CPU number that is believed.
+const MAX_CPU: u16 = 8191;
+
+/// A UDP test. Rates and amounts are of payload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdpParameters {
+    /// How much: `-t`, `-n` or `-k`.
+    pub amount: Amount,
+    /// How fast, each stream: `-b` or `--spacing`.
+    pub pace: Pace,
+    /// Payload of each packet, the probe header included: `-l`.
+    pub payload_bytes: u32,
+    /// Streams in each direction: `-P`.
+    pub streams: u8,
+    /// Who sends: `-R`, `--bidir`.
+    pub direction: Direction,
+    /// Socket buffers of both ends, `-w`; `None` leaves the kernel's default.
+    pub sockbuf_bytes: Option<u64>,
+    /// Neither `UDP_SEGMENT` nor `UDP_GRO`: every packet travels alone. `--wire`.
+    pub wire: bool,
+    /// Packets that are sent back to back, the pause after them keeping the pace: `--burst`. 1 spaces single packets.
+    pub burst_packets: u32,
+    /// Between reports on the way, `-i`; `None` for none.
+    pub interval_ns: Option<u64>,
+    /// Where packets are stamped: `--timestamps`.
+    pub timestamps: Timestamps,
+    /// CPUs that the threads shall run on: `-A`.
+    pub affinity: Affinity,
+    /// How losses shall be placed; what an end cannot do it says in its report.
+    pub collect: Collect,
+}
+
+/// How much is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Amount {
+    /// For this long.
+    DurationNs(u64),
+    /// So many payload bytes, all streams of a direction together, the last packet whole.
+    Bytes(u64),
+    /// So many packets, all streams of a direction together.
+    Packets(u64),
+}
+
+/// How fast each stream sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// As fast as it goes.
+    Unlimited,
+    /// Payload bits a second.
+    RateBps(u64),
+    /// From the departure of one packet to the next.
+    SpacingNs(u64),
+}
+
+/// Who sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Client to server.
+    Forward,
+    /// Server to client.
+    Reverse,
+    /// Both at once.
+    Bidirectional,
+}
+
+/// Where packets are stamped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Timestamps {
+    /// In user space, `CLOCK_MONOTONIC`.
+    #[default]
+    App,
+    /// By the kernel, `CLOCK_REALTIME`.
+    Kernel,
+    /// By the NIC, its own clock.
+    Nic,
+}
+
+/// CPUs; empty leaves it to the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Affinity {
+    /// The sender's threads.
+    pub sender_cpus: Vec<u16>,
+    /// The receiver's threads.
+    pub receiver_cpus: Vec<u16>,
+    /// The receiver's softirq (by RPS or IRQ affinity).
+    pub softirq_cpus: Vec<u16>,
+    /// Receiver and softirq on one CPU, or on two: `--bind`.
+    pub bind: Option<Bind>,
+}
+
+/// Where the receiver runs with respect to its softirq (the NLR paper's "bound" and "balanced").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bind {
+    /// On the same CPU.
+    Same,
+    /// On another.
+    Split,
+}
+
+/// How losses shall be placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Collect {
+    /// By BPF where it can be had, else by counters.
+    #[default]
+    Auto,
+    /// By BPF, or not at all.
+    Bpf,
+    /// By counters.
+    Counters,
+}
+
+/// A parameter that is out of range: which flag, and what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{flag} {given}: {allowed}")]
+pub struct ParameterError {
+    /// The flag.
+    pub flag: &'static str,
+    /// What was given.
+    pub given: String,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+impl ParameterError {
+    pub(crate) fn new(flag: &'static str, given: impl ToString, allowed: impl Into<String>) -> Self {
+        Self { flag, given: given.to_string(), allowed: allowed.into() }
+    }
+}
+
+impl Default for UdpParameters {
+    /// Ten seconds, as fast as it goes, 1448 bytes (what 1500-byte Ethernet carries beside IPv6, UDP and 4 bytes of VLAN tag).
+    fn default() -> Self {
+        Self {
+            amount: Amount::DurationNs(10_000_000_000),
+            pace: Pace::Unlimited,
+            payload_bytes: 1448,
+            streams: 1,
+            direction: Direction::Forward,
+            sockbuf_bytes: None,
+            wire: false,
+            burst_packets: 1,
+            interval_ns: Some(1_000_000_000),
+            timestamps: Timestamps::App,
+            affinity: Affinity::default(),
+            collect: Collect::Auto,
+        }
+    }
+}
+
+impl Direction {
+    /// The direction that `-R` and `--bidir` ask for.
+    ///
+    /// # Errors
+    /// Both at once.
+    pub fn from_flags(reverse: bool, bidirectional: bool) -> Result<Self, ParameterError> {
+        match (reverse, bidirectional) {
+            (false, false) => Ok(Self::Forward),
+            (true, false) => Ok(Self::Reverse),
+            (false, true) => Ok(Self::Bidirectional),
+            (true, true) => Err(ParameterError::new("-R", "with --bidir", "give one of them: --bidir sends both ways")),
+        }
+    }
+
+    /// Whether the client sends.
+    pub const fn client_sends(self) -> bool {
+        !matches!(self, Self::Reverse)
+    }
+
+    /// Whether the server sends.
+    pub const fn server_sends(self) -> bool {
+        !matches!(self, Self::Forward)
+    }
+}
+
+impl UdpParameters {
+    /// Whether all is within what any longhaul allows; a server may allow less.
+    ///
+    /// # Errors
+    /// The first that is not, with its flag and what is allowed.
+    pub fn validate(&self) -> Result<(), ParameterError> {
+        let least = probe::HEADER_LEN as u32;
+        if !(least..=MAX_PAYLOAD_BYTES).contains(&self.payload_bytes) {
+            let allowed =
+                format!("the payload must be {least} to {MAX_PAYLOAD_BYTES} bytes (the probe header takes {least})");
+            return Err(ParameterError::new("-l", self.payload_bytes, allowed));
+        }
+        if !(1..=MAX_STREAMS).contains(&self.streams) {
+            return Err(ParameterError::new("-P", self.streams, format!("1 to {MAX_STREAMS} streams")));
+        }
+        match self.amount {
+            Amount::DurationNs(ns) if !(1_000_000..=MAX_DURATION.0).contains(&ns) => {
+                return Err(ParameterError::new("-t", Nanos(ns), "1ms to 24h"));
+            }
+            Amount::Bytes(0) => return Err(ParameterError::new("-n", 0, "at least 1 byte")),
+            Amount::Packets(0) => return Err(ParameterError::new("-k", 0, "at least 1 packet")),
+            _ => {}
+        }
+        let most = self.packets_of_stream(0).unwrap_or(0);
+        if most > MAX_SEQUENCES {
+            let flag = if matches!(self.amount, Amount::Bytes(_)) { "-n" } else { "-k" };
+            return Err(ParameterError::new(flag, most, format!("at most {MAX_SEQUENCES} packets a stream")));
+        }
+        match self.pace {
+            Pace::RateBps(bps) if !(1_000..=10_000_000_000_000).contains(&bps) => {
+                return Err(ParameterError::new("-b", BitRate(bps), "1kbit to 10Tbit, or 0 for as fast as it goes"));
+            }
+            Pace::SpacingNs(ns) if !(1..=MAX_DURATION.0).contains(&ns) => {
+                return Err(ParameterError::new("--spacing", Nanos(ns), "1ns to 24h"));
+            }
+            _ => {}
+        }
+        if let Some(bytes) = self.sockbuf_bytes
+            && !(2048..=1 << 31).contains(&bytes)
+        {
+            return Err(ParameterError::new("-w", bytes, "2K to 2G"));
+        }
+        if !(1..=65_536).contains(&self.burst_packets) {
+            return Err(ParameterError::new("--burst", self.burst_packets, "1 to 65536 packets"));
+        }
+        if let Some(ns) = self.interval_ns
+            && !(100_000_000..=3_600_000_000_000).contains(&ns)
+        {
+            return Err(ParameterError::new("-i", Nanos(ns), "100ms to 1h, or 0 for none"));
+        }
+        let Affinity { sender_cpus, receiver_cpus, softirq_cpus, .. } = &self.affinity;
+        for cpus in [sender_cpus, receiver_cpus, softirq_cpus] {
+            if cpus.len() > usize::from(MAX_STREAMS) || cpus.iter().any(|cpu| *cpu > MAX_CPU) {
+                let given = cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+                return Err(ParameterError::new(
+                    "-A",
+                    given,
+                    format!("at most {MAX_STREAMS} CPUs, each 0 to {MAX_CPU}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many packets stream number `stream` of a direction sends; `None` where time decides.
+    pub fn packets_of_stream(&self, stream: u8) -> Option<u64> {
+        let packets = match self.amount {
+            Amount::DurationNs(_) => return None,
+            Amount::Bytes(bytes) => bytes.div_ceil(u64::from(self.payload_bytes.max(1))),
+            Amount::Packets(packets) => packets,
+        };
+        let streams = u64::from(self.streams.max(1));
+        Some(packets / streams + u64::from(u64::from(stream) < packets % streams))
+    }
+
+    /// From the departure of one packet of a stream to the next; `None` for as fast as it goes.
+    pub fn spacing(&self) -> Option<Nanos> {
+        match self.pace {
+            Pace::Unlimited => None,
+            Pace::RateBps(bps) => Some(Nanos(u64::from(self.payload_bytes) * 8_000_000_000 / bps.max(1))),
+            Pace::SpacingNs(ns) => Some(Nanos(ns)),
+        }
+    }
+
+    /// Payload bits a second of each stream; `None` for as fast as it goes.
+    pub fn rate(&self) -> Option<BitRate> {
+        match self.pace {
+            Pace::Unlimited => None,
+            Pace::RateBps(bps) => Some(BitRate(bps)),
+            Pace::SpacingNs(ns) => Some(BitRate::of(self.payload_bytes.into(), Nanos(ns))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_range_is_said_in_one_line_with_its_flag() {
+        let said = |change: fn(&mut UdpParameters)| {
+            let mut parameters = UdpParameters::default();
+            change(&mut parameters);
+            parameters.validate().unwrap_err().to_string()
+        };
+        assert_eq!(UdpParameters::default().validate(), Ok(()));
+        assert_eq!(
+            said(|p| p.payload_bytes = 12),
+            "-l 12: the payload must be 18 to 65507 bytes (the probe header takes 18)"
+        );
+        assert_eq!(said(|p| p.streams = 0), "-P 0: 1 to 64 streams");
+        assert_eq!(said(|p| p.amount = Amount::DurationNs(0)), "-t 0ns: 1ms to 24h");
+        assert_eq!(said(|p| p.pace = Pace::RateBps(5)), "-b 5bit: 1kbit to 10Tbit, or 0 for as fast as it goes");
+        assert_eq!(said(|p| p.sockbuf_bytes = Some(1)), "-w 1: 2K to 2G");
+        assert_eq!(said(|p| p.affinity.sender_cpus = vec![9000]), "-A 9000: at most 64 CPUs, each 0 to 8191");
+        assert!(said(|p| p.amount = Amount::Packets(u64::MAX)).starts_with("-k 18446744073709551615: at most"));
+        assert!(Direction::from_flags(true, true).unwrap_err().to_string().starts_with("-R with --bidir"));
+    }
+
+    #[test]
+    fn streams_share_the_amount() {
+        let mut parameters = UdpParameters { streams: 3, amount: Amount::Packets(10), ..UdpParameters::default() };
+        let shares = |p: &UdpParameters| (0..3).map(|stream| p.packets_of_stream(stream)).collect::<Vec<_>>();
+        assert_eq!(shares(&parameters), [Some(4), Some(3), Some(3)]);
+        parameters.amount = Amount::Bytes(1448 * 3 + 1);
+        assert_eq!(shares(&parameters), [Some(2), Some(1), Some(1)]);
+        parameters.amount = Amount::DurationNs(1);
+        assert_eq!(shares(&parameters), [None; 3]);
+    }
+
+    /// 1250 bytes at 1 Gb/s: one each 10 µs.
+    #[test]
+    fn rate_and_spacing_are_inverse() {
+        let of = |pace| UdpParameters { payload_bytes: 1250, pace, ..UdpParameters::default() };
+        assert_eq!(of(Pace::RateBps(1_000_000_000)).spacing(), Some(Nanos(10_000)));
+        assert_eq!(of(Pace::SpacingNs(10_000)).rate(), Some(BitRate::from_gbit(1)));
+        assert_eq!((of(Pace::Unlimited).spacing(), of(Pace::Unlimited).rate()), (None, None));
+    }
+}

@@ -1,0 +1,162 @@
+//! Proof that datagrams pass both ways, before any bulk (DESIGN.md §7).
+//!
+//! For each stream, each datagram one probe header and no more, so that an answer is never longer than its question:
+//!
+//! ```text
+//! client                                                server
+//!   │  hello: cookie, the token from `Accept`              │  I am the client that you talk to
+//!   │ ───────────────────────────────────────────────────► │
+//!   │                    challenge: cookie, a random number │  only who receives here can know it
+//!   │ ◄─────────────────────────────────────────────────── │
+//!   │  response: cookie, the same number                    │
+//!   │ ───────────────────────────────────────────────────► │  `DataProven` over the control channel
+//! ```
+//!
+//! The token came over the control channel, which is encrypted where there is a key, so a stranger cannot ask; the challenge goes to
+//! the address that the hello came from, so who forges an address cannot answer. That address must be the control peer's, and
+//! the first one of a stream stays. A hello is repeated every [`PROOF_RESEND`](super::limits::PROOF_RESEND) until all is proven.
+
+use std::net::{IpAddr, SocketAddr};
+
+use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
+
+/// A datagram of the proof.
+pub(super) type Datagram = [u8; HEADER_LEN];
+
+const HELLO: u64 = FIRST_RESERVED;
+const CHALLENGE: u64 = FIRST_RESERVED + 1;
+const RESPONSE: u64 = FIRST_RESERVED + 2;
+
+fn datagram(cookie: Cookie, sequence: u64, number: u64) -> Datagram {
+    let mut bytes = [0; HEADER_LEN];
+    // The buffer is as long as the header.
+    let _ = Probe { cookie, sequence, sent_ns: number }.emit(&mut bytes);
+    bytes
+}
+
+/// The client's half.
+#[derive(Debug, Clone)]
+pub(super) struct ClientProof {
+    cookie: Cookie,
+    token: u64,
+    streams: u8,
+}
+
+impl ClientProof {
+    pub(super) fn new(cookie: Cookie, token: u64, streams: u8) -> Self {
+        Self { cookie, token, streams }
+    }
+
+    /// What to send on each stream, again and again.
+    pub(super) fn hellos(&self) -> impl Iterator<Item = (u8, Datagram)> + '_ {
+        (0..self.streams).map(|stream| (stream, datagram(self.cookie.of(false, stream), HELLO, self.token)))
+    }
+
+    /// The answer to what came on `stream`.
+    pub(super) fn handle(&self, stream: u8, bytes: &[u8]) -> Option<Datagram> {
+        let probe = Probe::parse(bytes)?;
+        let expected = probe.cookie == self.cookie.of(true, stream) && stream < self.streams;
+        (expected && probe.sequence == CHALLENGE)
+            .then(|| datagram(self.cookie.of(false, stream), RESPONSE, probe.sent_ns))
+    }
+}
+
+/// The server's half.
+#[derive(Debug, Clone)]
+pub(super) struct ServerProof {
+    peer: IpAddr,
+    cookie: Cookie,
+    token: u64,
+    streams: Vec<StreamProof>,
+}
+
+#[derive(Debug, Clone)]
+struct StreamProof {
+    challenge: u64,
+    address: Option<SocketAddr>,
+    proven: bool,
+}
+
+impl ServerProof {
+    pub(super) fn new(peer: IpAddr, cookie: Cookie, token: u64, challenges: &[u64]) -> Self {
+        let stream = |&challenge| StreamProof { challenge, address: None, proven: false };
+        Self { peer: peer.to_canonical(), cookie, token, streams: challenges.iter().map(stream).collect() }
+    }
+
+    /// The answer to what came from `from`, never longer than `bytes`.
+    pub(super) fn handle(&mut self, from: SocketAddr, bytes: &[u8]) -> Option<(u8, Datagram)> {
+        let probe = Probe::parse(bytes)?;
+        let number = probe.cookie.stream();
+        if probe.cookie != self.cookie.of(false, number) || from.ip().to_canonical() != self.peer {
+            return None;
+        }
+        let stream = self.streams.get_mut(usize::from(number))?;
+        match probe.sequence {
+            HELLO if probe.sent_ns == self.token && !stream.proven => {
+                let address = *stream.address.get_or_insert(from);
+                let answer = datagram(self.cookie.of(true, number), CHALLENGE, stream.challenge);
+                (address == from).then_some((number, answer))
+            }
+            RESPONSE if probe.sent_ns == stream.challenge && stream.address == Some(from) => {
+                stream.proven = true;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The client's proven address of each stream, once all are.
+    pub(super) fn addresses(&self) -> Option<Vec<SocketAddr>> {
+        self.streams.iter().map(|stream| stream.address.filter(|_| stream.proven)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: &str = "192.0.2.1:4000";
+
+    fn pair() -> (ClientProof, ServerProof) {
+        let cookie = Cookie::new(0xabcd_ef00, false, 0);
+        let peer: SocketAddr = PEER.parse().unwrap();
+        (ClientProof::new(cookie, 77, 2), ServerProof::new(peer.ip(), cookie, 77, &[1001, 1002]))
+    }
+
+    #[test]
+    fn each_stream_is_proven_by_its_own_number() {
+        let (client, mut server) = pair();
+        let from: SocketAddr = PEER.parse().unwrap();
+        for (stream, hello) in client.hellos() {
+            assert_eq!(server.addresses(), None);
+            let (number, challenge) = server.handle(from, &hello).unwrap();
+            assert_eq!((number, challenge.len()), (stream, hello.len()));
+            let response = client.handle(stream, &challenge).unwrap();
+            assert!(server.handle(from, &response).is_none());
+            assert!(server.handle(from, &hello).is_none(), "nothing more to prove");
+        }
+        assert_eq!(server.addresses(), Some(vec![from; 2]));
+    }
+
+    #[test]
+    fn strangers_get_nothing() {
+        let (client, mut server) = pair();
+        let from: SocketAddr = PEER.parse().unwrap();
+        let (_, hello) = client.hellos().next().unwrap();
+        let mut forged = hello;
+        forged[17] ^= 1;
+        assert!(server.handle(from, &forged).is_none(), "wrong token");
+        assert!(server.handle("192.0.2.2:4000".parse().unwrap(), &hello).is_none(), "not the control peer");
+        assert!(server.handle(from, &hello[..17]).is_none(), "too short");
+        assert!(server.handle("[::ffff:192.0.2.1]:4000".parse().unwrap(), &hello).is_some(), "mapped is the same");
+
+        let (client, mut server) = pair();
+        let (_, challenge) = server.handle(from, &hello).unwrap();
+        let other: SocketAddr = "192.0.2.1:4001".parse().unwrap();
+        assert!(server.handle(other, &hello).is_none(), "the first address stays");
+        let response = client.handle(0, &challenge).unwrap();
+        server.handle(other, &response);
+        assert_eq!(server.addresses(), None, "answered from elsewhere");
+        assert!(client.handle(1, &challenge).is_none() && client.handle(0, &hello).is_none());
+    }
+}

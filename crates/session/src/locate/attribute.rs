@@ -1,0 +1,237 @@
+//! Joining what was lost with what was seen to be dropped.
+//!
+//! 1. A missing packet with events lies at the *farthest* of them along the way: whatever happened to it before (a retry, a copy
+//!    that was dropped) did not end it, for it went on. Of several kinds at one place the first recorded names the reason.
+//! 2. What is left is shared out to counter totals: a socket's own before a host's, then the farthest along first, each at most to
+//!    its count. Whatever a counter has beyond that were other people's packets, or packets that arrived.
+//! 3. What is still left was lost in the `network` where both ends were seen completely, and is `unexplained` otherwise.
+//!
+//! Totals do not say *which* packets. So a run of losses carries a counter's location only where all that steps 2 and 3 placed lies
+//! at that one location; otherwise it is `unexplained` in the list, with the candidates as its reason, while
+//! [`Attribution::by_location`] has the totals. With per-packet evidence for everything the two agree.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::evidence::{Class, Evidence, Sight, Total};
+use super::location::Location;
+use crate::account::{LossMap, Run, Runs};
+
+/// Consecutive packets of one stream that were lost in one way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// The stream; left out where it is 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stream: u8,
+    /// The first of them.
+    pub first_sequence: u64,
+    /// How many.
+    pub packets: u64,
+    /// How many packets travelled together, and so were lost together, where this one was: 1 on a wire, 0 where not known.
+    pub unit_packets: u32,
+    /// Where.
+    pub location: Location,
+    /// Why: the kernel's drop reason, or the counter.
+    pub reason: Cow<'static, str>,
+}
+
+fn is_zero(stream: &u8) -> bool {
+    *stream == 0
+}
+
+/// The losses of a stream and the evidence of both ends.
+#[derive(Debug, Clone)]
+pub struct StreamLosses<'a> {
+    /// The stream.
+    pub stream: u8,
+    /// What never arrived.
+    pub losses: &'a LossMap,
+    /// Drop events of either end.
+    pub evidence: Vec<&'a Evidence>,
+}
+
+/// Every loss with its place.
+#[derive(Debug, Clone)]
+pub struct Attribution<'a> {
+    streams: Vec<(StreamLosses<'a>, Vec<&'a Class>)>,
+    by_location: BTreeMap<Location, u64>,
+    /// What is said of losses without events of their own.
+    rest: (Location, Cow<'static, str>),
+    surplus_packets: u64,
+}
+
+/// Places the losses of the streams of one direction.
+pub fn attribute<'a>(streams: Vec<StreamLosses<'a>>, totals: &[Total], sight: Sight) -> Attribution<'a> {
+    let streams: Vec<_> = streams
+        .into_iter()
+        .map(|stream| {
+            let mut classes: Vec<&Class> = stream.evidence.iter().flat_map(|evidence| evidence.classes()).collect();
+            // Stable, so that of equal locations the first recorded stays first.
+            classes.sort_by_key(|class| std::cmp::Reverse(class.location));
+            (stream, classes)
+        })
+        .collect();
+
+    let mut by_location: BTreeMap<Location, u64> = Location::ALL.into_iter().map(|location| (location, 0)).collect();
+    let mut left = 0;
+    for (stream, classes) in &streams {
+        for (run, class) in pieces(stream, classes) {
+            match class {
+                Some(class) => *by_location.entry(class.location).or_default() += run.packets,
+                None => left += run.packets,
+            }
+        }
+    }
+
+    let mut totals: Vec<&Total> = totals.iter().filter(|total| total.packets > 0).collect();
+    totals.sort_by_key(|total| (total.scope, std::cmp::Reverse(total.location)));
+    let mut shares: Vec<(Location, u64, &str)> = Vec::new();
+    let mut surplus_packets = 0u64;
+    for total in totals {
+        let packets = total.packets.min(left);
+        surplus_packets = surplus_packets.saturating_add(total.packets - packets);
+        left -= packets;
+        if packets > 0 {
+            shares.push((total.location, packets, &total.reason));
+        }
+    }
+    if left > 0 {
+        let both = sight.sender_complete && sight.receiver_complete;
+        let (location, reason) = match both {
+            true => (Location::Network, "no end dropped it"),
+            false => (Location::Unexplained, "an end could not be seen completely"),
+        };
+        shares.push((location, left, reason));
+    }
+    for (location, packets, _) in &shares {
+        *by_location.entry(*location).or_default() += packets;
+    }
+    Attribution { streams, by_location, rest: rest(&shares), surplus_packets }
+}
+
+/// What single losses without events are said to be, given how they were shared out.
+fn rest(shares: &[(Location, u64, &str)]) -> (Location, Cow<'static, str>) {
+    let Some((location, _, reason)) = shares.first() else {
+        return (Location::Unexplained, Cow::Borrowed(""));
+    };
+    if shares.iter().all(|share| share.0 == *location) {
+        return (*location, Cow::Owned((*reason).to_owned()));
+    }
+    let shares: Vec<String> = shares.iter().map(|(location, packets, _)| format!("{location} {packets}")).collect();
+    (Location::Unexplained, Cow::Owned(format!("counters give totals only: {}", shares.join(", "))))
+}
+
+impl Attribution<'_> {
+    /// Packets lost at each location, every location named. Their sum is what was lost.
+    pub fn by_location(&self) -> &BTreeMap<Location, u64> {
+        &self.by_location
+    }
+
+    /// Packets by which counters exceed the losses that they could explain: strangers' packets, or copies. Above 0 the totals of
+    /// [`TotalScope::Host`](super::TotalScope::Host) may be too high.
+    pub fn surplus_packets(&self) -> u64 {
+        self.surplus_packets
+    }
+
+    /// The losses, stream after stream, ascending, as few runs as their places allow.
+    pub fn losses(&self) -> Losses<'_> {
+        Losses { attribution: self, stream: 0, pieces: None, pending: None }
+    }
+}
+
+/// The losses of an [`Attribution`].
+#[derive(Debug, Clone)]
+pub struct Losses<'a> {
+    attribution: &'a Attribution<'a>,
+    /// The stream to look at next.
+    stream: usize,
+    pieces: Option<(u8, Pieces<'a>)>,
+    pending: Option<Loss>,
+}
+
+impl Iterator for Losses<'_> {
+    type Item = Loss;
+
+    fn next(&mut self) -> Option<Loss> {
+        loop {
+            let Some((stream, pieces)) = &mut self.pieces else {
+                let Some((next, classes)) = self.attribution.streams.get(self.stream) else {
+                    return self.pending.take();
+                };
+                self.stream += 1;
+                self.pieces = Some((next.stream, pieces(next, classes)));
+                continue;
+            };
+            let Some((run, class)) = pieces.next() else {
+                self.pieces = None;
+                continue;
+            };
+            let (location, reason, unit_packets) = match class {
+                Some(class) => (class.location, Cow::Owned(class.reason.clone()), class.unit_packets),
+                None => (self.attribution.rest.0, self.attribution.rest.1.clone(), 1),
+            };
+            let loss = Loss {
+                stream: *stream,
+                first_sequence: run.first_sequence,
+                packets: run.packets,
+                unit_packets,
+                location,
+                reason,
+            };
+            match &mut self.pending {
+                Some(before)
+                    if before.stream == loss.stream
+                        && before.first_sequence + before.packets == loss.first_sequence
+                        && before.location == loss.location
+                        && before.unit_packets == loss.unit_packets
+                        && before.reason == loss.reason =>
+                {
+                    before.packets += loss.packets;
+                }
+                pending => {
+                    if let Some(before) = pending.replace(loss) {
+                        return Some(before);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn pieces<'a>(stream: &StreamLosses<'a>, classes: &'a [&'a Class]) -> Pieces<'a> {
+    Pieces { runs: stream.losses.runs(), run: None, classes }
+}
+
+/// The lost runs of a stream, cut where what is known of them changes.
+#[derive(Debug, Clone)]
+struct Pieces<'a> {
+    runs: Runs<'a>,
+    run: Option<Run>,
+    /// Farthest along first.
+    classes: &'a [&'a Class],
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = (Run, Option<&'a Class>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let run = self.run.take().or_else(|| self.runs.next())?;
+        let mut end = run.end();
+        let mut found = None;
+        for class in self.classes {
+            let (member, until) = class.sequences.run(run.first_sequence);
+            end = end.min(until);
+            if member {
+                found = Some(*class);
+                // Those after it are nearer to the sender and change nothing.
+                break;
+            }
+        }
+        if end < run.end() {
+            self.run = Some(Run { first_sequence: end, packets: run.end() - end });
+        }
+        Some((Run { first_sequence: run.first_sequence, packets: end - run.first_sequence }, found))
+    }
+}

@@ -1,0 +1,12 @@
+//! Where each lost packet was lost (DESIGN.md §3, "Loss locations").
+//!
+//! The truth is the map of what never arrived. [`Evidence`] says of single packets where one was dropped, [`Total`]s say how many a
+//! counter saw dropped at a place; [`attribute`] joins them, and what neither places stays in sight as [`Location::Unexplained`].
+
+mod attribute;
+pub(crate) mod evidence;
+mod location;
+
+pub use attribute::{Attribution, Loss, Losses, StreamLosses, attribute};
+pub use evidence::{Evidence, MAX_CLASSES, Sight, Total, TotalScope};
+pub use location::{Granularity, Location, LocationMethod};

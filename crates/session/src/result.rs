@@ -1,0 +1,225 @@
+//! The result of a UDP test, in the names that other programs may rely on (DESIGN.md §3, "UDP result").
+
+use std::collections::BTreeMap;
+
+use longhaul_units::{BitRate, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::account::{Distribution, LossPattern, ReorderingSummary, Spacing, StreamReceived};
+use crate::locate::{Attribution, Granularity, Location, LocationMethod, Loss, Sight, StreamLosses, attribute};
+use crate::report::{ReceiverReport, SenderReport};
+
+/// Runs beyond this are not listed in the result but in a file named by `losses_file`.
+pub const MAX_LISTED_LOSSES: usize = 10_000;
+
+/// What speaks against trusting a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// For programs.
+    pub code: String,
+    /// What is the matter, in one line.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl Warning {
+    /// A warning.
+    pub fn new(code: &str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), remedy: remedy.into() }
+    }
+}
+
+/// Counters that changed during the test, with how far they went.
+pub type ChangedCounters = BTreeMap<String, i64>;
+
+/// Counters of both ends.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EndCounters {
+    /// The sender's.
+    pub sender: ChangedCounters,
+    /// The receiver's.
+    pub receiver: ChangedCounters,
+}
+
+/// One direction of a UDP test, all its streams together. Packets are wire packets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UdpResult {
+    /// Packets that the sender handed to its socket.
+    pub sent_packets: u64,
+    /// Packets received, each once.
+    pub received_packets: u64,
+    /// Packets that never arrived: `sent_packets - received_packets`.
+    pub lost_packets: u64,
+    /// Further copies of packets received.
+    pub duplicate_packets: u64,
+    /// Reordered packets (RFC 4737 §3).
+    pub reordered_packets: u64,
+    /// Their extent and late time (RFC 4737 §4.2, §4.3).
+    pub reordering: ReorderingSummary,
+    /// Payload bytes received, each packet once; the probe header counts as payload.
+    pub payload_bytes: u64,
+    /// From first to last departure, or arrival where that took longer.
+    pub duration_ns: u64,
+    /// Payload bits handed to the sender's socket, over the time from first to last departure.
+    pub sent_rate_bps: u64,
+    /// Payload bits received, over the time from first to last arrival.
+    pub received_rate_bps: u64,
+    /// RFC 3550 jitter, of several streams the greatest; `null` where stamps are not each packet's own.
+    pub jitter_ns: Option<u64>,
+    /// Packets lost at each location, every location named.
+    pub loss_by_location: BTreeMap<Location, u64>,
+    /// How they were placed.
+    pub location_method: LocationMethod,
+    /// Every loss, where there are at most [`MAX_LISTED_LOSSES`] runs; else empty.
+    pub losses: Vec<Loss>,
+    /// The file with every loss, where there are more.
+    pub losses_file: Option<String>,
+    /// What one loss stands for.
+    pub granularity: Granularity,
+    /// Lengths of loss periods (RFC 3357).
+    pub loss_periods: Distribution,
+    /// Loss distances (RFC 3357).
+    pub loss_distances: Distribution,
+    /// Inter-departure times.
+    pub spacing: Spacing,
+    /// Counters that changed.
+    pub counters: EndCounters,
+}
+
+/// How a test was done, as far as its result depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// Payload of each packet.
+    pub payload_bytes: u32,
+    /// What one loss stands for.
+    pub granularity: Granularity,
+}
+
+/// A result with what it stands on.
+#[derive(Debug)]
+pub struct Assembled<'a> {
+    /// The result. Its `losses` are filled up to [`MAX_LISTED_LOSSES`] runs.
+    pub result: UdpResult,
+    /// The losses, for a file where there are too many to list.
+    pub attribution: Attribution<'a>,
+    /// Whether `result.losses` is empty because there are too many.
+    pub needs_losses_file: bool,
+    /// Doubts that the numbers themselves raise.
+    pub warnings: Vec<Warning>,
+}
+
+impl UdpResult {
+    /// Joins what the two ends of one direction know.
+    pub fn assemble<'a>(setting: Setting, sender: &'a SenderReport, receiver: &'a ReceiverReport) -> Assembled<'a> {
+        let mut warnings = Vec::new();
+        let attribution = attribution(sender, receiver);
+        let mut losses: Vec<Loss> = attribution.losses().take(MAX_LISTED_LOSSES + 1).collect();
+        let needs_losses_file = losses.len() > MAX_LISTED_LOSSES;
+        if needs_losses_file {
+            losses.clear();
+        }
+
+        // Saturating: a report of the other end may say anything. What was lost and what was sent is in its loss maps, whose
+        // numbers were checked when they were read; what was received is the rest.
+        let add = |sum: u64, packets: u64| sum.saturating_add(packets);
+        let sum = |of: fn(&StreamReceived) -> u64| receiver.streams.iter().map(of).fold(0, add);
+        let lost_packets = sum(|stream| stream.losses.lost_packets());
+        let sent_packets = sum(|stream| stream.losses.sent_packets());
+        let received_packets = sent_packets - lost_packets;
+        let stated = sender.streams.iter().map(|stream| stream.sent_packets).fold(0, add);
+        if stated != sent_packets || received_packets != sum(|stream| stream.counts.received_packets) {
+            let message = format!("the sender counted {stated} packets, the receiver's account has {sent_packets}");
+            warnings.push(Warning::new("accounts_differ", message, "trust the receiver's account; report this"));
+        }
+        let mut reordering = ReorderingSummary::default();
+        let mut pattern = LossPattern::default();
+        for stream in &receiver.streams {
+            reordering.merge(&stream.counts.reordering);
+            pattern.add_stream(stream.losses.runs());
+        }
+
+        let sending = span(sender.streams.iter().map(|s| (s.sent_packets, s.first_sent_ns, s.last_sent_ns)));
+        let receiving =
+            span(receiver.streams.iter().map(|s| (s.counts.received_packets, s.first_arrival_ns, s.last_arrival_ns)));
+        let bytes = |packets: u64| packets.saturating_mul(setting.payload_bytes.into());
+        let jitter_ns = receiver.streams.iter().filter_map(|stream| stream.jitter_ns).max();
+        if jitter_ns.is_none() && received_packets > 1 {
+            warnings.push(Warning::new(
+                "jitter_unknown",
+                "no jitter: packets shared their time stamps",
+                "use --wire and a rate at which packets are sent one by one",
+            ));
+        }
+        if attribution.surplus_packets() > 0 {
+            let message = format!("counters saw {} drops more than packets were lost", attribution.surplus_packets());
+            warnings.push(Warning::new(
+                "counters_exceed_losses",
+                message,
+                "other traffic was dropped too: keep the hosts idle",
+            ));
+        }
+        let foreign = sum(|stream| stream.counts.out_of_range_packets);
+        if foreign > 0 {
+            let message = format!("{foreign} packets with the test's cookie had impossible sequence numbers");
+            warnings.push(Warning::new("foreign_packets", message, "look for what else sends to the data port"));
+        }
+        if setting.granularity == Granularity::Superpacket && lost_packets > 0 {
+            warnings.push(Warning::new(
+                "batches_hide_the_wire",
+                "packets travelled in batches, so a drop may have taken a whole batch",
+                "use --wire to count single packets",
+            ));
+        }
+
+        let result = Self {
+            sent_packets,
+            received_packets,
+            lost_packets,
+            duplicate_packets: sum(|stream| stream.counts.duplicate_packets),
+            reordered_packets: reordering.reordered_packets,
+            reordering,
+            payload_bytes: bytes(received_packets),
+            duration_ns: sending.max(receiving).0,
+            sent_rate_bps: BitRate::of(bytes(sent_packets), sending).0,
+            received_rate_bps: BitRate::of(bytes(received_packets), receiving).0,
+            jitter_ns,
+            loss_by_location: attribution.by_location().clone(),
+            location_method: sender.method.min_of(receiver.method),
+            losses,
+            losses_file: None,
+            granularity: setting.granularity,
+            loss_periods: pattern.loss_periods(),
+            loss_distances: pattern.loss_distances(),
+            spacing: sender.spacing,
+            counters: EndCounters { sender: sender.counters.clone(), receiver: receiver.counters.clone() },
+        };
+        Assembled { result, attribution, needs_losses_file, warnings }
+    }
+}
+
+fn attribution<'a>(sender: &'a SenderReport, receiver: &'a ReceiverReport) -> Attribution<'a> {
+    let streams = receiver.streams.iter().enumerate().map(|(index, stream)| StreamLosses {
+        stream: index as u8,
+        losses: &stream.losses,
+        evidence: sender.evidence.get(index).into_iter().chain(receiver.evidence.get(index)).collect(),
+    });
+    let totals: Vec<_> = sender.totals.iter().chain(&receiver.totals).cloned().collect();
+    let sight = Sight { sender_complete: sender.complete, receiver_complete: receiver.complete };
+    attribute(streams.collect(), &totals, sight)
+}
+
+/// From the first to the last of all streams that had any packets.
+fn span(streams: impl Iterator<Item = (u64, u64, u64)> + Clone) -> Nanos {
+    let used = streams.filter(|(packets, _, _)| *packets > 0);
+    let first = used.clone().map(|(_, first, _)| first).min().unwrap_or(0);
+    let last = used.map(|(_, _, last)| last).max().unwrap_or(0);
+    Nanos(last.saturating_sub(first))
+}
+
+impl LocationMethod {
+    /// The method of a result whose ends used these: per packet only where both did.
+    fn min_of(self, other: Self) -> Self {
+        if self == Self::Bpf && other == Self::Bpf { Self::Bpf } else { Self::Counters }
+    }
+}

@@ -1,0 +1,15 @@
+//! The control channel: who may speak, and nobody else may read or change it.
+//!
+//! [`Channel`] turns messages into bytes and back, with a key or, where both ends say so aloud, without. No sockets here, and no
+//! random source: bytes come in and go out as arguments.
+//!
+//! With a key it is the Noise protocol (<https://noiseprotocol.org/noise.html>, revision 34) as `snow` has it,
+//! `Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s`: both ends prove that they know the key, and who steals it later cannot read what was
+//! recorded before (§9.4, §10.4).
+
+mod channel;
+mod key;
+mod noise;
+
+pub use channel::{Channel, ChannelError, PREAMBLE_BYTES, Side};
+pub use key::{KEY_BYTES, Key, KeyError};

@@ -1,0 +1,120 @@
+//! What is tried with arbitrary bytes: each parser of longhaul that reads what others wrote.
+//!
+//! A target must not panic, loop or take memory without bound, and what a parser accepts must keep the promises written
+//! here. The files in `fuzz_targets/` hand these to libFuzzer; `crates/longhaul/tests/fuzz_corpus.rs` runs them on stable.
+
+#![allow(unreachable_pub, reason = "a crate of its own here, a module there")]
+
+use std::sync::LazyLock;
+
+use longhaul_lab::control::Request;
+use longhaul_path::law::Table;
+use longhaul_path::spec::{Change, PathSpec, no_files};
+use longhaul_wire::{PieceHeader, Segmenter, VnetHeader, vnet};
+
+/// A path file. One that is accepted reads back from what [`PathSpec::to_toml`] writes of it.
+pub fn path_file(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(spec) = PathSpec::parse(text, &no_files) else { return };
+    let written = spec.to_toml();
+    match PathSpec::parse(&written, &no_files) {
+        Ok(read) => assert_eq!(read, spec, "{written}"),
+        Err(error) => panic!("{error}\n{written}"),
+    }
+}
+
+/// Changes of a running path, one a line. A refused one leaves the path as it was, any other leaves it valid.
+pub fn change(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let mut spec = RUNNING.clone();
+    for line in text.lines().take(64) {
+        let Ok(change) = Change::parse(line) else { continue };
+        let before = spec.clone();
+        match change.apply(&mut spec) {
+            Ok(changed) => {
+                assert!(!changed.is_empty(), "{line}");
+                if let Err(error) = spec.validate() {
+                    panic!("{line}: {error}");
+                }
+            }
+            Err(_) => assert_eq!(spec, before, "{line}"),
+        }
+    }
+}
+
+/// A path with hops of both kinds of name and several hosts.
+static RUNNING: LazyLock<PathSpec> = LazyLock::new(|| {
+    let text = r#"
+[[client]]
+[[client]]
+name = "far"
+delay = "5ms"
+[[server]]
+[[forward]]
+name = "wan"
+rate = "10Gbit"
+queue = "64MiB"
+delay = "37.3ms"
+[[forward]]
+delay = "1ms"
+jitter = { law = "normal", stddev = "8us" }
+[[backward]]
+delay = "37.3ms"
+"#;
+    PathSpec::parse(text, &no_files).expect("a valid path")
+});
+
+/// A `.dist` file. One that is accepted has finite quantiles that do not fall, and reads back with as many values.
+pub fn dist_table(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(table) = Table::parse(text) else { return };
+    let quantiles = table.quantiles();
+    assert!(quantiles.iter().all(|quantile| quantile.is_finite()));
+    assert!(quantiles.windows(2).all(|pair| pair[0] <= pair[1]));
+    for u in [0.0, f64::MIN_POSITIVE, 0.25, 0.5, 1.0 - f64::EPSILON, 1.0] {
+        assert!(table.quantile(u).is_finite());
+    }
+    assert!(table.mean().is_finite() && table.stddev().is_finite());
+    let written = table.to_dist(quantiles.len());
+    match Table::parse(&written) {
+        Ok(read) => assert_eq!(read.quantiles().len(), quantiles.len()),
+        Err(error) => panic!("{error}\n{written}"),
+    }
+}
+
+/// A `virtio_net_hdr`, two bytes that pick a run of wire packets, and a frame. The pieces that it is cut into have the
+/// lengths that its shape says.
+pub fn frame(input: &[u8]) {
+    let Some((header, rest)) = input.split_at_checked(vnet::LEN) else { return };
+    let (&[first, count, ref frame @ ..], Ok(header)) = (rest, header.try_into()) else { return };
+    let Ok(segmenter) = Segmenter::new(frame, frame.len(), VnetHeader::parse(header)) else { return };
+    let shape = segmenter.shape();
+    let first = u32::from(first) % shape.segments;
+    let count = u32::from(count) % (shape.segments - first) + 1;
+    let mut piece = PieceHeader::new();
+    if segmenter.run(frame, first, count, &mut piece).is_ok() {
+        assert!(piece.payload.end <= frame.len(), "{shape:?} {piece:?}");
+        if count == 1 && !piece.header().is_empty() {
+            assert_eq!(piece.frame_len(), shape.wire_len(first) as usize, "{shape:?} {piece:?}");
+        }
+    }
+    let mut out = Vec::new();
+    if segmenter.segment_whole(frame, first, &mut out).is_ok() {
+        assert_eq!(out.len(), shape.wire_len(first) as usize, "{shape:?}");
+    }
+}
+
+/// A line to the process that holds a lab. A request that is accepted reads back from what is written of it.
+pub fn control_line(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(request) = serde_json::from_str::<Request>(text) else { return };
+    let write = |request: &Request| serde_json::to_string(request).expect("requests can be written");
+    let written = write(&request);
+    match serde_json::from_str::<Request>(&written) {
+        Ok(read) => assert_eq!(write(&read), written),
+        Err(error) => panic!("{error}\n{written}"),
+    }
+    if let Request::Set(changes) = request {
+        changes.iter().for_each(|text| drop(Change::parse(text)));
+    }
+}

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Installs what longhaul's build, tests and demo need and this machine lacks. Quick and silent where nothing is missing.
+set -euo pipefail
+
+packages=(
+    make gcc libc6-dev pkg-config          # to build
+    clang llvm libelf-dev zlib1g-dev       # to build BPF programs and what loads them
+    iproute2 iputils-ping iperf3 ethtool   # the demo and the tests run these in labs
+    tcpdump tshark                         # judges of what the emulator sends
+    jq                                     # the demo reads results with it
+)
+# What says that a package is there where there is no dpkg.
+commands=(make cc pkg-config clang llvm-strip ip ping iperf3 ethtool tcpdump tshark jq)
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    missing=()
+    for command in "${commands[@]}"; do
+        command -v "$command" >/dev/null || missing+=("$command")
+    done
+    if ((${#missing[@]} > 0)); then
+        echo "deps: this system has no apt-get; install with its own tools what has these commands: ${missing[*]}" >&2
+        echo "deps: libelf and zlib are needed with their headers" >&2
+        exit 1
+    fi
+    exit 0
+fi
+
+# dpkg-query fails where it does not know one of them, and lists the others.
+installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p') || true
+missing=()
+for package in "${packages[@]}"; do
+    grep -qxF "$package" <<<"$installed" || missing+=("$package")
+done
+if ((${#missing[@]} == 0)); then
+    exit 0
+fi
+
+# tshark's package asks a question of its own when it may.
+as_root=(env DEBIAN_FRONTEND=noninteractive)
+if ((EUID != 0)); then
+    # Without a terminal sudo must not ask for a password.
+    sudo=(sudo)
+    [[ -t 0 ]] || sudo+=(-n)
+    if ! command -v sudo >/dev/null || ! "${sudo[@]}" true; then
+        echo "deps: these packages are missing and it takes root to install them:" >&2
+        echo "deps:     apt-get install ${missing[*]}" >&2
+        exit 1
+    fi
+    as_root=("${sudo[@]}" "${as_root[@]}")
+fi
+echo "deps: installing ${missing[*]}"
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
