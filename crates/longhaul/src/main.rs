@@ -25,6 +25,8 @@ enum Command {
     Udp(cmd::udp::Args),
     /// Answer tests from others
     Serve(cmd::serve::Args),
+    /// Show how this host is set up, as far as long fat networks care
+    Host(cmd::host::Args),
     /// Make keys for tests beyond this machine
     Key(cmd::key::Args),
     /// Put an emulated path between two interfaces
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Udp(args) => cmd::udp::run(args),
         Command::Serve(args) => cmd::serve::run(args),
+        Command::Host(args) => cmd::host::run(args),
         Command::Key(args) => cmd::key::run(args),
         Command::Emulate(args) => cmd::emulate::run(args),
         Command::Lab(args) => cmd::lab::run(args),

@@ -92,6 +92,9 @@ pub(crate) struct Envelope<P, R> {
     pub(crate) started_at: String,
     /// What was asked.
     pub(crate) parameters: P,
+    /// The hosts that took part, as `longhaul host` has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hosts: Option<serde_json::Value>,
     /// What came out.
     pub(crate) result: R,
     /// What speaks against trusting it.
@@ -107,7 +110,12 @@ impl<P, R> Envelope<P, R> {
         result: R,
         warnings: Vec<Warning>,
     ) -> Self {
-        Self { schema, longhaul: env!("CARGO_PKG_VERSION"), started_at, parameters, result, warnings }
+        Self { schema, longhaul: env!("CARGO_PKG_VERSION"), started_at, parameters, hosts: None, result, warnings }
+    }
+
+    /// With the hosts that took part.
+    pub(crate) fn with_hosts(self, hosts: serde_json::Value) -> Self {
+        Self { hosts: Some(hosts), ..self }
     }
 }
 

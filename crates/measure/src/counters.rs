@@ -1,6 +1,7 @@
 //! Loss by counters: which of the kernel's, before and after, stands for which place.
 
 use longhaul_kernel::counters::{Change, Interfaces, Scope, Snapshot};
+use longhaul_kernel::driver_statistics::{Meaning, row};
 use longhaul_session::locate::{Location, Total, TotalScope};
 use longhaul_session::result::ChangedCounters;
 
@@ -15,7 +16,7 @@ pub(crate) struct Changed {
     pub(crate) all: ChangedCounters,
 }
 
-/// Which counter stands for which place. Names are the kernel's: RFC 4113 and `net/ipv4/proc.c` for `Udp.*`, `if_link.h`
+/// Which of the kernel's own counters stands for which place; drivers' are in [`longhaul_kernel::driver_statistics`]. Names are the kernel's: RFC 4113 and `net/ipv4/proc.c` for `Udp.*`, `if_link.h`
 /// for interfaces, `net/core/net-procfs.c` for softnet.
 const PLACES: [(&str, Location); 6] = [
     ("Udp.InCsumErrors", Location::ReceiverStack),
@@ -48,13 +49,28 @@ impl Before {
 }
 
 fn place(change: &Change, receives: bool) -> Option<Location> {
-    match (&change.scope, change.name.as_str()) {
-        (Scope::Qdisc { .. }, "drops") if !receives => Some(Location::SenderQdisc),
-        (Scope::Interface { .. }, "tx_dropped" | "tx_errors") if !receives => Some(Location::SenderDevice),
-        (Scope::Driver { driver, .. }, name) if receives && driver == "veth" && name.starts_with("rx_queue_") => {
-            name.ends_with("_drops").then_some(Location::ReceiverRing)
+    let name = change.name.as_str();
+    match &change.scope {
+        Scope::Qdisc { .. } => (!receives && name == "drops").then_some(Location::SenderQdisc),
+        Scope::Interface { .. } if !receives => {
+            matches!(name, "tx_dropped" | "tx_errors").then_some(Location::SenderDevice)
         }
-        (_, name) if receives => PLACES.iter().find(|(known, _)| *known == name).map(|(_, location)| *location),
+        // What is part of another counter would count twice.
+        Scope::Driver { driver, .. } => row(driver, name)
+            .filter(|row| row.part_of.is_none() && row.meaning.is_transmit() != receives)
+            .and_then(|row| driver_place(row.meaning)),
+        _ if receives => PLACES.iter().find(|(known, _)| *known == name).map(|(_, location)| *location),
         _ => None,
     }
+}
+
+/// Where a driver's statistic says that packets were dropped.
+fn driver_place(meaning: Meaning) -> Option<Location> {
+    Some(match meaning {
+        Meaning::RingFull | Meaning::DeviceMemoryFull | Meaning::NoMemory => Location::ReceiverRing,
+        Meaning::FilterDrop | Meaning::XdpDrop | Meaning::XdpError => Location::ReceiverFilter,
+        Meaning::TransmitDrop | Meaning::TransmitError => Location::SenderDevice,
+        // Damaged frames never were the host's; the others are no loss of packets, or say no place.
+        _ => return None,
+    })
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::{Builder, JoinHandle};
 
+use longhaul_kernel::host::HostSnapshot;
 use longhaul_kernel::schedule::pin_to;
 use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
 use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, SpacingRecorder};
@@ -244,7 +245,9 @@ impl Data {
         let mut warnings = std::mem::take(&mut self.warnings);
         let sender = self.plan.sends.then(|| self.sender_report(&mut warnings));
         let receiver = self.plan.receives.then(|| self.receiver_report());
-        EndReport { sender, receiver, host: serde_json::Value::Null, warnings }
+        // A host that cannot be written as JSON is not looked at.
+        let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
+        EndReport { sender, receiver, host, warnings }
     }
 
     fn sender_report(&mut self, warnings: &mut Vec<Warning>) -> SenderReport {

@@ -74,6 +74,16 @@ pub enum SysctlValue {
     Text(String),
 }
 
+impl std::fmt::Display for SysctlValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Numbers(numbers) => f.write_str(&numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
 impl SysctlValue {
     fn parse(text: &str) -> Self {
         let numbers: Result<Vec<i64>, _> = text.split_ascii_whitespace().map(str::parse).collect();

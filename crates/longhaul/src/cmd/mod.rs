@@ -3,6 +3,7 @@
 pub(crate) mod completion;
 pub(crate) mod emulate;
 pub(crate) mod engine_args;
+pub(crate) mod host;
 pub(crate) mod key;
 pub(crate) mod lab;
 pub(crate) mod man;

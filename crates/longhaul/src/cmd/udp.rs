@@ -171,7 +171,9 @@ pub(crate) fn run(args: Args) -> Outcome {
             [(_, only)] => serde_json::to_value(only).map_err(|error| Failure::new("json", error))?,
             _ => result,
         };
-        print_json(&Envelope::new("longhaul.udp/1", started_at, parameters, result, warnings));
+        let server = end.remote.as_ref().map(|remote| &remote.host);
+        let hosts = json!({ "client": end.local.host, "server": server });
+        print_json(&Envelope::new("longhaul.udp/1", started_at, parameters, result, warnings).with_hosts(hosts));
     } else {
         for (name, result) in &results {
             print_text(&udp_text::result(name, &end.parameters, result));
