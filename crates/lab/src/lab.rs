@@ -8,7 +8,7 @@ use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_kernel::process;
 use longhaul_kernel::sysctl::{self, SysctlError};
 use longhaul_kernel::wait::sleep_until;
-use longhaul_path::spec::{Change, ChangeError, Direction, PathSpec};
+use longhaul_path::spec::{Change, ChangeError, Direction, PathSpec, QueueLimit};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::plan::{self, HOST_INTERFACE, HostPlan};
@@ -20,6 +20,8 @@ const PATIENCE: Nanos = Nanos::from_secs(2);
 const REPORTED_AFTER: Nanos = Nanos::from_millis(300);
 /// What a path without rate is taken to carry, for the hosts' TCP buffers.
 const ASSUMED_RATE: BitRate = BitRate::from_gbit(20);
+/// Bytes of a full packet.
+const PACKET_BYTES: u64 = 1514;
 /// TCP buffers are not made smaller than the kernel's own limits (tcp(7)).
 const LEAST_TCP_BUFFER: Bytes = Bytes(32 << 20);
 /// What the kernel takes at most: a signed 32-bit number.
@@ -74,7 +76,8 @@ pub struct Lab {
     hosts: Vec<Host>,
     /// Where the emulator's interfaces are.
     core: NetNamespace,
-    emulator: Running,
+    /// Taken out when the lab goes down.
+    emulator: Option<Running>,
 }
 
 /// A host of a lab that runs.
@@ -111,7 +114,7 @@ impl Lab {
         let attachments =
             plans.iter().map(|plan| Attachment { interface: plan.port.clone(), host: plan.name.clone() }).collect();
         let emulator = Running::start(path.clone(), attachments, spec.engine_options(), spec.schedule(), Some(&core))?;
-        Ok(Self { spec, path, hosts, core, emulator })
+        Ok(Self { spec, path, hosts, core, emulator: Some(emulator) })
     }
 
     /// How it was made.
@@ -150,7 +153,7 @@ impl Lab {
     /// # Errors
     /// Where it has ended.
     pub fn status(&self) -> Result<Status, LabError> {
-        Ok(self.emulator.status()?)
+        Ok(self.emulator()?.status()?)
     }
 
     /// Makes all of `changes` to the running path, or none.
@@ -162,7 +165,7 @@ impl Lab {
         for change in changes {
             change.apply(&mut path)?;
         }
-        self.emulator.update(path.clone())?;
+        self.emulator()?.update(path.clone())?;
         self.path = path;
         Ok(())
     }
@@ -171,8 +174,9 @@ impl Lab {
     ///
     /// # Errors
     /// Where the emulator had ended before, or programs do not end.
-    pub fn down(self) -> Result<Status, LabError> {
-        let status = self.emulator.stop()?;
+    pub fn down(mut self) -> Result<Status, LabError> {
+        let emulator = self.emulator.take().ok_or(RunningError::Gone)?;
+        let status = emulator.stop()?;
         for host in &self.hosts {
             let own = std::process::id();
             let others = process::in_namespace(host.namespace.id()?).map_err(LabError::Processes)?;
@@ -180,6 +184,22 @@ impl Lab {
             process::end(others, PATIENCE).map_err(LabError::Processes)?;
         }
         Ok(status)
+    }
+}
+
+impl Lab {
+    fn emulator(&self) -> Result<&Running, RunningError> {
+        self.emulator.as_ref().ok_or(RunningError::Gone)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for host in &self.hosts {
+            // A connection that a program left with data to send keeps its namespace and its memory, of a long path
+            // gigabytes, until it has tried in vain often enough: for minutes, unless it is told that twice will do.
+            let _ = host.namespace.enter(|| sysctl::write("net.ipv4.tcp_orphan_retries", "1"));
+        }
     }
 }
 
@@ -222,10 +242,10 @@ fn set_up_host(spec: &LabSpec, path: &PathSpec, plan: &HostPlan, all: &[HostPlan
             Err(error) => return Err(error.into()),
         }
     }
-    let buffers = tcp_buffers(path);
+    let (send_buffer, receive_buffer) = tcp_buffers(path);
     for (key, value) in [
-        ("net.ipv4.tcp_rmem", format!("4096 131072 {}", buffers.0)),
-        ("net.ipv4.tcp_wmem", format!("4096 16384 {}", buffers.0)),
+        ("net.ipv4.tcp_rmem", format!("4096 131072 {}", receive_buffer.0)),
+        ("net.ipv4.tcp_wmem", format!("4096 16384 {}", send_buffer.0)),
         // Each connection starts from nothing, so that runs do not depend on the ones before.
         ("net.ipv4.tcp_no_metrics_save", "1".into()),
         // Of a user namespace of one's own there is only this group.
@@ -344,14 +364,29 @@ fn wait_until_reported() {
     }
 }
 
-/// The largest TCP buffer of the hosts: what fills the path, twice over as half of a receive buffer is window
-/// (`tcp_adv_win_scale` 1, ip-sysctl.rst), and a quarter more for the round trip that queues make longer.
-fn tcp_buffers(path: &PathSpec) -> Bytes {
+/// The largest TCP send and receive buffers of the hosts. The send buffer holds what fills the path and half of its
+/// bottleneck's queue, so that one flow reaches the path's rate and does not overflow it by its window alone: the window of
+/// the latency-emulation paper, BDP = rate × round trip. The receive buffer is twice that, as half of it may be bookkeeping
+/// (`tcp_adv_win_scale`, ip-sysctl.rst).
+fn tcp_buffers(path: &PathSpec) -> (Bytes, Bytes) {
     let access =
         |hosts: &[longhaul_path::spec::HostSpec]| hosts.iter().map(|host| host.delay).max().unwrap_or_default();
     let ends = access(&path.clients) + access(&path.servers);
     let round_trip = path.round_trip() + ends + ends;
     let rate = Direction::BOTH.into_iter().filter_map(|direction| path.bottleneck(direction)).max();
     let product = rate.unwrap_or(ASSUMED_RATE).bytes_in(round_trip);
-    Bytes((product / 2 * 5).clamp(LEAST_TCP_BUFFER.0, MOST_TCP_BUFFER.0))
+    let queue = path
+        .forward
+        .iter()
+        .chain(&path.backward)
+        .filter(|hop| hop.rate.is_some())
+        .filter_map(|hop| match hop.queue {
+            QueueLimit::Unlimited => None,
+            QueueLimit::Bytes(bytes) => Some(bytes.0),
+            QueueLimit::Packets(packets) => Some(packets.saturating_mul(PACKET_BYTES)),
+        })
+        .min();
+    let send = product.saturating_add(queue.unwrap_or(product).min(product) / 2);
+    let bounded = |bytes: u64| Bytes(bytes.clamp(LEAST_TCP_BUFFER.0, MOST_TCP_BUFFER.0));
+    (bounded(send), bounded(send.saturating_mul(2)))
 }

@@ -19,11 +19,14 @@ pub(crate) fn mark(name: &str) -> String {
     format!("{MARK}{name} {pid} {}", started(pid).unwrap_or_default())
 }
 
-/// When process `pid` started, in the kernel's ticks since boot (proc_pid_stat(5), field 22); `None` where there is none.
+/// When process `pid` started, in the kernel's ticks since boot (proc_pid_stat(5), field 22); `None` where there is none, or
+/// one that has ended and whose parent has not asked how.
 fn started(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the command in parentheses, which may hold anything.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let ended = matches!(fields.next()?, "Z" | "X");
+    if ended { None } else { fields.nth(18)?.parse().ok() }
 }
 
 /// A namespace that belonged to a lab.

@@ -72,7 +72,7 @@ fn a_thousand_cycles_leave_nothing() {
             1 => _ = ping(&lab, "client", SERVER_V4),
             _ => {}
         }
-        if i % 2 == 0 {
+        if i.is_multiple_of(2) {
             lab.down().unwrap();
         }
     };

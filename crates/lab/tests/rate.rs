@@ -7,12 +7,12 @@ use common::datagrams::{PORT, SEGMENTS_MOST, Sink, Source};
 use common::{SERVER_V4, alone, assert_faithful, hop, settled, unprivileged, until, wire_lab};
 use longhaul_kernel::clock::realtime;
 
-const RATE_BPS: f64 = 200e6;
-const BYTES: usize = 1000;
+const RATE_BPS: f64 = 100e6;
+const BYTES: usize = 500;
 /// More than 2.5 s of them.
 const PACKETS: u64 = 60_000;
 /// Packets that may wait to be taken by the emulator.
-const UNREAD: u64 = 2_000;
+const UNREAD: u64 = 16_000;
 
 /// Ethernet, IPv4 and UDP headers; at L1 preamble, FCS and gap too.
 const FRAME_BYTES: usize = 14 + 20 + 8 + BYTES;
@@ -26,16 +26,16 @@ fn a_rate_holds_at_l1_and_at_l2() {
     let _alone = alone();
     for (layer, packet_bytes) in [("L1", L1_BYTES), ("L2", FRAME_BYTES)] {
         let lab =
-            wire_lab(&format!("[[forward]]\nrate = '200Mbit'\nlayer = '{layer}'\nqueue = '100MiB'\ndelay = '5ms'"));
+            wire_lab(&format!("[[forward]]\nrate = '100Mbit'\nlayer = '{layer}'\nqueue = '100MiB'\ndelay = '5ms'"));
         let capture = Capture::start(&lab.host("server").unwrap().namespace, "eth0", 64);
         let sink = Sink::new(&lab, "server", SERVER_V4);
         // All wait in the queue before it is measured how they leave, so that nobody but the emulator has a part in that.
         let mut source = Source::new(&lab, "client", SERVER_V4, BYTES, SEGMENTS_MOST);
         while source.next() < PACKETS {
             source.send(PACKETS - source.next());
-            let taken = || lab.status().unwrap().ports[0].received.packets;
-            if source.next() % (SEGMENTS_MOST * 16) == 0 {
-                until("the emulator to take them", || taken() + UNREAD > source.next());
+            if source.next().is_multiple_of(UNREAD) {
+                let taken = || lab.status().unwrap().ports[0].received.packets;
+                until("the emulator to take them", || taken() + UNREAD / 2 > source.next());
             }
         }
         let from = realtime().0 as f64 * 1e-9;

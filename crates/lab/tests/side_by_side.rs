@@ -19,7 +19,7 @@ fn labs_with_the_same_addresses_do_not_meet() {
         let sinks = [0, 1, 2].map(|i| Sink::new(&labs[i], "server", address));
         // The third one is silent.
         for (i, first) in [(0, 0), (1, 1000)] {
-            let mut source = Source::new(&labs[i], "client", address, 500, 10).from_number(first);
+            let mut source = Source::new(&labs[i], "client", address, 500, 10).numbered_from(first);
             source.send_until(first + 1000, &sinks[i], 1000 + first);
         }
         let heard = [0, 1, 2].map(|i| assert_faithful(&settled(&labs[i])));

@@ -17,7 +17,7 @@ use longhaul_lab::Lab;
 use longhaul_units::Nanos;
 use longhaul_wire::{VnetHeader, checksum};
 
-use super::{Program, on, start, until};
+use super::{Program, start, until};
 
 /// One frame.
 #[derive(Debug, Clone)]

@@ -69,7 +69,7 @@ impl Source {
     }
 
     /// The same with numbers from `first` on.
-    pub(crate) fn from_number(self, first: u64) -> Self {
+    pub(crate) fn numbered_from(self, first: u64) -> Self {
         Self { next: first, ..self }
     }
 

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What main.bpf.c and event.rs tell each other. Numbers are in the host's byte order.
+ */
+#ifndef LONGHAUL_DROPS_INTF_H
+#define LONGHAUL_DROPS_INTF_H
+
+/* (port, cookie) pairs that one program watches: 128 streams, each way. */
+#define MAX_FLOWS 256
+/* Sequence numbers in one event: all that GRO merges. A batch of UDP_SEGMENT, up to 128, may become two events. */
+#define MAX_SEQUENCES 64
+/* Segments looked at in one super-packet: 64 KiB of the smallest payload that holds a probe header. */
+#define MAX_SEGMENTS 4096
+
+/* Key of the map `flows`. */
+struct flow {
+	__u32 cookie;
+	__u16 port; /* UDP destination */
+	__u16 zero;
+};
+
+enum drop_flags {
+	DROP_GSO = 1,	       /* a super-packet */
+	DROP_IPV6 = 2,
+	DROP_TRANSMITTING = 4, /* belongs to a sending socket and came in by no device of this namespace */
+	DROP_CONTINUED = 8,    /* another event of the same super-packet came before */
+	DROP_TASKS_NAMESPACE = 16, /* neither device nor socket tells: it is that of the task that ran */
+};
+
+struct drop_event {
+	__u64 time_ns; /* CLOCK_MONOTONIC */
+	__u64 location; /* return address of kfree_skb's caller */
+	__u64 netns_cookie; /* 0: unknown */
+	__u32 netns_inum; /* 0: unknown */
+	__u32 ifindex; /* 0: no device */
+	__u32 reason; /* enum skb_drop_reason; its numbers are not ABI */
+	__u32 cookie;
+	__u32 unit_packets; /* wire packets in the skb */
+	__u16 port; /* UDP destination */
+	__u8 flags; /* enum drop_flags */
+	__u8 count; /* of sequences */
+	__u64 sequences[MAX_SEQUENCES];
+};
+
+#define EVENT_HEADER_BYTES 48
+_Static_assert(__builtin_offsetof(struct drop_event, sequences) == EVENT_HEADER_BYTES, "event.rs has the same");
+
+#endif

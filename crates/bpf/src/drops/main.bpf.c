@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Tells of each dropped packet of the tests in `flows` which sequence numbers it carried, why and where it was dropped.
+ *
+ * It runs for every skb that the machine drops (tracepoint skb:kfree_skb), so what is not ours must leave early: by ethertype,
+ * then by protocol and destination port, then by cookie.
+ *
+ * Where a packet lies. An skb may be dropped at any layer: `data` may be at its MAC, IP or UDP header or past them, the
+ * transport header may be unset or, between the driver and ip_rcv, equal to the network header. The network header is good
+ * from the sender's socket to the receiver's, so everything is found from there. Payload may lie in the linear part or, with
+ * UDP_SEGMENT and after GRO, in pages (frags) or further skbs (frag_list), where head + offset would read stale bytes.
+ *
+ *   head       network_header        data            data + len - data_len
+ *    |               |                 |                   |
+ *    | headroom | MAC | IPv4/6 | UDP | payload ...         |  -> frags, frag_list
+ *
+ * Not here: IPv6 extension headers, IP fragments after the first, tunnels (the outer header counts), 802.1Q tags in the data.
+ */
+#include "kernel.h"
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+
+#include "drops/intf.h"
+
+#define UDP_HEADER 8
+#define IPV4_HEADER 20
+#define IPV6_HEADER 40
+/* cookie (32 bits) and sequence (48), big endian. */
+#define PROBE_BYTES 10
+#define MAC_HEADER_UNSET 0xffff
+#define ETHERNET_HEADER 14
+
+/* One bit for each UDP destination port of `flows`. */
+const volatile __u8 ports[65536 / 8];
+/* kfree_skb tells the receiving socket (Linux 6.11 on). */
+const volatile bool has_receiving_socket;
+/* bpf_dynptr_from_skb may be called here (6.12 on). Without it payload outside the linear part cannot be read. */
+const volatile bool has_dynptr;
+
+/* A sleeping reader is woken from so many bytes in the ring on. */
+const volatile __u32 wake_bytes;
+
+/* Packets of ours for whose event the ring had no room. */
+__u64 lost_events = 0;
+/* Packets to one of our ports whose payload could not be read. */
+__u64 unread_packets = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 23);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct flow);
+	__type(value, __u8);
+} flows SEC(".maps");
+
+/*
+ * An event is too large for the stack. One a CPU is enough: the kernel runs this program once at a time on a CPU (a drop in an
+ * interrupt in its midst is skipped, and counted in recursion_misses).
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct drop_event);
+} scratch SEC(".maps");
+
+extern int bpf_dynptr_from_skb(struct sk_buff *skb, __u64 flags, struct bpf_dynptr *dynptr) __ksym __weak;
+
+/* The bytes of an skb. Offsets are from head. */
+struct view {
+	const unsigned char *head;
+	__u32 data;
+	__u32 linear_end;
+	__u32 end;
+	struct bpf_dynptr dynptr;
+};
+
+static __always_inline bool read_linear(struct view *view, __u32 offset, void *into, __u32 bytes)
+{
+	return offset + bytes <= view->linear_end && bpf_probe_read_kernel(into, bytes, view->head + offset) == 0;
+}
+
+static __always_inline bool read(struct view *view, __u32 offset, void *into, __u32 bytes)
+{
+	if (read_linear(view, offset, into, bytes))
+		return true;
+	if (!has_dynptr || offset < view->data || offset + bytes > view->end)
+		return false;
+	/* Counts from data, and follows frags and frag_list. */
+	return bpf_dynptr_read(into, bytes, &view->dynptr, offset - view->data, 0) == 0;
+}
+
+static __always_inline bool parse_probe(const __u8 *probe, __u32 *cookie, __u64 *sequence)
+{
+	*cookie = (__u32)probe[0] << 24 | (__u32)probe[1] << 16 | (__u32)probe[2] << 8 | probe[3];
+	*sequence = (__u64)probe[4] << 40 | (__u64)probe[5] << 32 | (__u64)probe[6] << 24 | (__u64)probe[7] << 16 |
+		    (__u64)probe[8] << 8 | probe[9];
+	return true;
+}
+
+/*
+ * Finds the UDP header by the network header; gives its offset, or 0 where this is no UDP packet to one of our ports. Reads
+ * IP and UDP header at once, as there is mostly no IP option: this is the price that every dropped IP packet pays.
+ * Headers lie in the linear part: the stack pulls them there before it looks at them, and drivers and GRO do mostly, too.
+ */
+static __always_inline __u32 find_udp(struct view *view, __u32 network, bool ipv6, __u16 *port)
+{
+	__u8 headers[IPV6_HEADER + UDP_HEADER];
+	__u32 udp;
+
+	if (ipv6) {
+		if (!read_linear(view, network, headers, IPV6_HEADER + UDP_HEADER) || headers[6] != IPPROTO_UDP)
+			return 0;
+		udp = IPV6_HEADER;
+		*port = headers[IPV6_HEADER + 2] << 8 | headers[IPV6_HEADER + 3];
+	} else {
+		if (!read_linear(view, network, headers, IPV4_HEADER + UDP_HEADER) || headers[9] != IPPROTO_UDP)
+			return 0;
+		/* A later fragment has no UDP header. */
+		if ((headers[6] & 0x1f) | headers[7])
+			return 0;
+		udp = (headers[0] & 0xf) * 4;
+		*port = headers[IPV4_HEADER + 2] << 8 | headers[IPV4_HEADER + 3];
+		if (udp != IPV4_HEADER) {
+			if (!read_linear(view, network + udp, headers, UDP_HEADER))
+				return 0;
+			*port = headers[2] << 8 | headers[3];
+		}
+	}
+	return ports[*port >> 3] & 1 << (*port & 7) ? network + udp : 0;
+}
+
+/*
+ * The namespace: the device's, else the socket's, else the current task's. That of the task is right in a system call, and by
+ * chance where a socket's memory is given back later (UDP's is, by RCU). In a UDP receive queue `dev` is no pointer but
+ * dev_scratch, a number that is no address: reading through it fails.
+ */
+static __always_inline void find_namespace(struct drop_event *event, struct sk_buff *skb, struct sock *receiving)
+{
+	struct net_device *dev = skb->dev;
+	struct sock *sk = skb->sk;
+	struct net *net = (void *)0;
+
+	event->ifindex = 0;
+	if (dev && !bpf_core_read(&net, sizeof(net), &dev->nd_net.net) && net)
+		event->ifindex = BPF_CORE_READ(dev, ifindex);
+	else if (sk)
+		net = BPF_CORE_READ(sk, __sk_common.skc_net.net);
+	else if (receiving)
+		net = BPF_CORE_READ(receiving, __sk_common.skc_net.net);
+	if (!net) {
+		struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+		event->flags |= DROP_TASKS_NAMESPACE;
+		net = BPF_CORE_READ(task, nsproxy, net_ns);
+	}
+	event->netns_cookie = net ? BPF_CORE_READ(net, net_cookie) : 0;
+	event->netns_inum = net ? BPF_CORE_READ(net, ns.inum) : 0;
+	if (sk && !skb->skb_iif)
+		event->flags |= DROP_TRANSMITTING;
+}
+
+/*
+ * A reader who polls sees all that is there; who sleeps is woken when there is much. Waking for each event would
+ * cost more than the event.
+ */
+static __always_inline void submit(struct drop_event *event)
+{
+	__u64 waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
+	__u64 flags = waiting >= wake_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+	__u64 bytes = EVENT_HEADER_BYTES + event->count * sizeof(__u64);
+
+	if (bytes > sizeof(*event))
+		return;
+	if (bpf_ringbuf_output(&events, event, bytes, flags))
+		__sync_fetch_and_add(&lost_events, 1);
+}
+
+/* The way through a super-packet. */
+struct walk {
+	struct view view;
+	__u32 offset; /* of the next segment's probe header */
+	__u32 gso_size;
+	__u32 cookie;
+};
+
+/*
+ * One segment. Each is read by itself: a super-packet that GRO built has gaps, so "first + n" would be wrong.
+ */
+static long read_segment(__u32 index, struct walk *walk)
+{
+	__u8 probe[PROBE_BYTES];
+	__u32 zero = 0;
+	__u32 cookie;
+	__u64 sequence;
+	__u32 offset = walk->offset;
+	struct drop_event *event = bpf_map_lookup_elem(&scratch, &zero);
+
+	if (!event || offset + PROBE_BYTES > walk->view.end)
+		return 1;
+	walk->offset = offset + walk->gso_size;
+	if (!read(&walk->view, offset, probe, PROBE_BYTES)) {
+		__sync_fetch_and_add(&unread_packets, 1);
+		return 0;
+	}
+	parse_probe(probe, &cookie, &sequence);
+	if (cookie != walk->cookie)
+		return 0;
+	if (event->count == MAX_SEQUENCES) {
+		submit(event);
+		event->count = 0;
+		event->flags |= DROP_CONTINUED;
+	}
+	event->sequences[event->count & (MAX_SEQUENCES - 1)] = sequence;
+	event->count++;
+	return 0;
+}
+
+SEC("tp_btf/kfree_skb")
+int on_drop(__u64 *ctx)
+{
+	/* TP_PROTO(struct sk_buff *skb, void *location, enum skb_drop_reason reason[, struct sock *rx_sk]) */
+	struct sk_buff *skb = (struct sk_buff *)ctx[0];
+	__u16 protocol = skb->protocol;
+	bool ipv6 = protocol == bpf_htons(ETH_P_IPV6);
+
+	if (!ipv6 && protocol != bpf_htons(ETH_P_IP))
+		return 0;
+
+	struct walk walk;
+	struct view *view = &walk.view;
+	__u32 network = skb->network_header;
+
+	view->head = skb->head;
+	view->data = skb->data - skb->head;
+	view->end = view->data + skb->len;
+	view->linear_end = view->end - skb->data_len;
+	/* Unset until the stack takes over from the driver. */
+	if (network == 0)
+		network = skb->mac_header == MAC_HEADER_UNSET ? view->data : skb->mac_header + ETHERNET_HEADER;
+
+	__u16 port;
+	__u32 udp = find_udp(view, network, ipv6, &port);
+
+	if (!udp)
+		return 0;
+	/* On every way on, or the verifier takes it for unset in the callback. Where it fails, reading through it does, too. */
+	if (has_dynptr)
+		bpf_dynptr_from_skb(skb, 0, &view->dynptr);
+
+	__u8 probe[PROBE_BYTES];
+	__u32 payload = udp + UDP_HEADER;
+	struct flow flow = { .port = port };
+	__u64 sequence;
+
+	if (payload + PROBE_BYTES > view->end)
+		return 0;
+	if (!read(view, payload, probe, PROBE_BYTES)) {
+		__sync_fetch_and_add(&unread_packets, 1);
+		return 0;
+	}
+	parse_probe(probe, &flow.cookie, &sequence);
+	if (!bpf_map_lookup_elem(&flows, &flow))
+		return 0;
+
+	__u32 zero = 0;
+	struct drop_event *event = bpf_map_lookup_elem(&scratch, &zero);
+
+	if (!event)
+		return 0;
+	event->time_ns = bpf_ktime_get_ns();
+	event->location = ctx[1];
+	event->reason = ctx[2];
+	event->cookie = flow.cookie;
+	event->port = port;
+	event->flags = ipv6 ? DROP_IPV6 : 0;
+	find_namespace(event, skb, has_receiving_socket ? (struct sock *)ctx[3] : (void *)0);
+
+	struct skb_shared_info *shared = (struct skb_shared_info *)(skb->head + skb->end);
+	__u32 gso_size = BPF_CORE_READ(shared, gso_size);
+
+	/* UFO, a virtio guest's, has one UDP header for all its fragments: one packet. */
+	if (gso_size >= PROBE_BYTES && BPF_CORE_READ(shared, gso_type) & SKB_GSO_UDP_L4) {
+		event->flags |= DROP_GSO;
+		event->unit_packets = (view->end - payload + gso_size - 1) / gso_size;
+		event->count = 0;
+		walk.offset = payload;
+		walk.gso_size = gso_size;
+		walk.cookie = flow.cookie;
+		bpf_loop(MAX_SEGMENTS, read_segment, &walk, 0);
+		if (event->count)
+			submit(event);
+	} else {
+		event->unit_packets = 1;
+		event->count = 1;
+		event->sequences[0] = sequence;
+		submit(event);
+	}
+	return 0;
+}
+
+/* The helpers and the tracepoint are for GPL-compatible programs. */
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

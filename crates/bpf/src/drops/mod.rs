@@ -1,0 +1,77 @@
+//! Which packets of a test the kernel drops, why and where: per-packet evidence of loss.
+//!
+//! [`Drops`] attaches a program to the tracepoint `skb:kfree_skb`. It sees the drops of the whole machine, in every network
+//! namespace, and reports those whose probe header (that of `longhaul-wire`) carries the
+//! cookie of one of the flows asked for. [`place`] says where on the way that was.
+//!
+//! What it does not see: packets that are no skb yet (a NIC's full ring; XDP on a NIC's driver or of a redirected frame), later IP
+//! fragments, what is wrapped in a tunnel or has an 802.1Q tag in its data. Packets that are consumed (`consume_skb`) are no
+//! drops.
+
+// Nothing writes events in a build without programs.
+#[cfg_attr(not(bpf_programs), allow(dead_code))]
+mod event;
+mod place;
+mod reasons;
+
+#[cfg(not(bpf_programs))]
+mod disabled;
+#[cfg(bpf_programs)]
+mod enabled;
+
+#[cfg(not(bpf_programs))]
+pub use disabled::Drops;
+#[cfg(bpf_programs)]
+pub use enabled::Drops;
+pub use event::DropEvent;
+pub use place::{HostRole, Place, place};
+pub use reasons::ReasonNames;
+
+/// The most flows that one [`Drops`] watches: `MAX_FLOWS` in `intf.h`.
+pub const MAX_FLOWS: usize = 256;
+
+/// Packets to watch: those to a UDP port whose probe header has a cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// UDP destination port.
+    pub port: u16,
+    /// Cookie of the probe header.
+    pub cookie: u32,
+}
+
+/// How a [`Drops`] is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DropOptions {
+    /// Memory for events that wait to be read: a power of two, and at least a page. An event of one packet takes 64 bytes, one of
+    /// a super-packet 8 more for each further packet.
+    pub ring_bytes: u32,
+    /// Reads payload that lies in pages through `bpf_dynptr_from_skb` where the kernel lets the program do so; without it such
+    /// packets go to [`Lost::unread_packets`]. To turn it off is for tests.
+    pub paged_payload: bool,
+}
+
+impl Default for DropOptions {
+    /// 8 MiB: 130,000 drops of single packets, some 50 ms of all that one CPU can drop.
+    fn default() -> Self {
+        Self { ring_bytes: 8 << 20, paged_payload: true }
+    }
+}
+
+/// Drops of which nothing can be told. Where one of them is not zero, a loss may stay without evidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lost {
+    /// Events for which the ring had no room: it was read too seldom.
+    pub events: u64,
+    /// Packets to one of the ports whose payload could not be read; they may belong to somebody else.
+    pub unread_packets: u64,
+    /// Drops of any packet on the machine that an interrupt made while the program dealt with another on the same CPU. The
+    /// kernel does not run it twice at once.
+    pub skipped_runs: u64,
+}
+
+impl Lost {
+    /// Whether every drop was told of.
+    pub fn is_none(self) -> bool {
+        self == Self::default()
+    }
+}

@@ -1,0 +1,70 @@
+//! Why a BPF program could not be used, and what to do about it.
+
+use std::io;
+
+/// Why a BPF program could not be used. Each says what would help.
+#[derive(Debug, thiserror::Error)]
+pub enum BpfError {
+    /// This build has no BPF programs.
+    #[error("this build of longhaul has no BPF programs: {why}; then build it again")]
+    NotBuilt {
+        /// What the build lacked.
+        why: &'static str,
+    },
+    /// The kernel does not describe its types.
+    #[error(
+        "the kernel has no type information at /sys/kernel/btf/vmlinux ({source}): it takes a kernel built with \
+         CONFIG_DEBUG_INFO_BTF=y, as those of Debian, Ubuntu, Fedora and RHEL are; is /sys mounted?"
+    )]
+    NoBtf {
+        /// What the kernel or the parser said.
+        source: io::Error,
+    },
+    /// The kernel tells of drops without a reason, or not at all.
+    #[error("the kernel has no tracepoint skb:kfree_skb with a drop reason: it takes Linux 5.17 or newer")]
+    NoDropReason,
+    /// The caller may not.
+    #[error(
+        "may not load BPF programs: {missing} missing; run as root, or give the program these capabilities with setcap(8)"
+    )]
+    Denied {
+        /// The capabilities that the thread lacks, with a verb: `CAP_BPF and CAP_PERFMON are`.
+        missing: String,
+    },
+    /// The kernel refused the program.
+    #[error("the kernel refused the BPF program {program}: {source}{log}")]
+    Load {
+        /// Which one.
+        program: &'static str,
+        /// What it said.
+        source: io::Error,
+        /// The end of what libbpf and the verifier said; empty where they said nothing.
+        log: String,
+    },
+    /// The program could not be attached or its maps not be set up.
+    #[error("cannot {step} of the BPF program {program}: {source}")]
+    Step {
+        /// Which one.
+        program: &'static str,
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// There is nothing to watch, or too much.
+    #[error("{given} flows to watch: it takes 1 to {most}")]
+    Flows {
+        /// How many were given.
+        given: usize,
+        /// How many there may be.
+        most: usize,
+    },
+    /// The ring has no size that the kernel takes.
+    #[error("a ring of {bytes} bytes: it takes a power of two, and at least {least}")]
+    RingSize {
+        /// What was asked for.
+        bytes: u32,
+        /// A page, or what one event needs.
+        least: u32,
+    },
+}

@@ -1,0 +1,31 @@
+//! BPF programs and what loads them.
+//!
+//! A program is a folder: `src/<name>/intf.h` (what kernel and user space tell each other), `src/<name>/main.bpf.c`, and the Rust
+//! beside them; `build.rs` compiles the C with clang. `src/kernel.h` has the few kernel types they read (CO-RE, so
+//! one object runs on many kernels). Nothing is pinned: a program lives as long as the process that attached it holds it, and a
+//! killed process leaves none behind.
+//!
+//! Where the build had no clang the API is the same and says so: [`BpfError::NotBuilt`].
+//!
+//! | to | module |
+//! |---|---|
+//! | see which packets of a test the kernel drops, why and where | [`drops`] |
+//! | name the place of a drop in the words of a result | [`drops::place`] |
+//! | know beforehand whether it will work | [`support`] |
+//! | name an address of the kernel | [`symbols`] |
+
+pub mod drops;
+mod error;
+pub mod support;
+pub mod symbols;
+
+pub use error::BpfError;
+
+/// What `build.rs` made of the C sources. Generated code is not ours to lint.
+#[cfg(bpf_programs)]
+#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skeleton {
+    pub(crate) mod drops {
+        include!(concat!(env!("OUT_DIR"), "/drops.skel.rs"));
+    }
+}

@@ -1,0 +1,171 @@
+//! Whether BPF programs will work here, known before they are needed.
+
+use crate::BpfError;
+use crate::drops::{DropOptions, Drops, Flow};
+
+/// What the running kernel lets the programs do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Support {
+    /// [`Drops::reads_paged_payload`].
+    pub paged_payload: bool,
+    /// Whether addresses of the kernel can be named; a drop without a reason of its own cannot be placed otherwise.
+    pub symbols: bool,
+}
+
+/// Loads and attaches the programs, as a test would, and takes them away again: nothing less is certain.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub fn probe() -> Result<Support, BpfError> {
+    let nobody = Flow { port: 0, cookie: 0 };
+    let drops = Drops::attach(&[nobody], &DropOptions { ring_bytes: 1 << 16, ..DropOptions::default() })?;
+    let symbols = crate::symbols::Symbols::read().is_ok_and(|symbols| !symbols.is_empty());
+    Ok(Support { paged_payload: drops.reads_paged_payload(), symbols })
+}
+
+/// What every use of a build without BPF programs comes to.
+#[cfg(not(bpf_programs))]
+pub(crate) const NOT_BUILT: BpfError = BpfError::NotBuilt { why: env!("BPF_PROGRAMS_MISSING") };
+
+#[cfg(bpf_programs)]
+pub(crate) use enabled::{KernelTypes, io_error, load_error, require_capabilities, with_log};
+
+#[cfg(bpf_programs)]
+mod enabled {
+    use std::fs;
+    use std::io;
+    use std::sync::{Mutex, PoisonError};
+
+    use libbpf_rs::btf::types::{Enum, FuncProto, Ptr, Typedef};
+    use libbpf_rs::btf::{Btf, ReferencesType};
+    use libbpf_rs::{ErrorKind, PrintLevel, set_print};
+
+    use crate::BpfError;
+    use crate::drops::ReasonNames;
+
+    /// The kernel's types, as it describes them itself (BTF).
+    pub(crate) struct KernelTypes {
+        btf: Btf<'static>,
+    }
+
+    impl KernelTypes {
+        pub(crate) fn read() -> Result<Self, BpfError> {
+            match Btf::from_vmlinux() {
+                Ok(btf) => Ok(Self { btf }),
+                Err(error) => Err(BpfError::NoBtf { source: io_error(&error) }),
+            }
+        }
+
+        /// Whether `skb:kfree_skb` tells the receiving socket, as it does since Linux 6.11. It does not tell even the reason
+        /// before 5.17.
+        pub(crate) fn drop_tells_receiving_socket(&self) -> Result<bool, BpfError> {
+            // void (*)(void *, struct sk_buff *, void *location, enum skb_drop_reason[, struct sock *])
+            match self.tracepoint_arguments("btf_trace_kfree_skb") {
+                Some(arguments) if arguments >= 4 => Ok(arguments >= 5),
+                _ => Err(BpfError::NoDropReason),
+            }
+        }
+
+        fn tracepoint_arguments(&self, typedef: &str) -> Option<usize> {
+            let typedef: Typedef<'_> = self.btf.type_by_name(typedef)?;
+            let pointer = Ptr::try_from(typedef.referenced_type()).ok()?;
+            Some(FuncProto::try_from(pointer.referenced_type()).ok()?.len())
+        }
+
+        pub(crate) fn drop_reasons(&self) -> ReasonNames {
+            let Some(reasons) = self.btf.type_by_name::<Enum<'_>>("skb_drop_reason") else {
+                return ReasonNames::default();
+            };
+            ReasonNames::of(reasons.iter().filter_map(|member| Some((member.name?.to_str()?, member.value as u32))))
+        }
+    }
+
+    /// Tracing programs take both; the kernel only says EPERM.
+    pub(crate) fn require_capabilities() -> Result<(), BpfError> {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        match missing_capabilities(&status) {
+            Some(missing) => Err(BpfError::Denied { missing }),
+            None => Ok(()),
+        }
+    }
+
+    /// Out of `/proc/PID/status`; numbers of `<linux/capability.h>`. `None` where all are there, or it does not say.
+    fn missing_capabilities(status: &str) -> Option<String> {
+        const SYS_ADMIN: u32 = 21;
+        let hex = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+        let set = u64::from_str_radix(hex.trim(), 16).ok()?;
+        let has = |number: u32| set & 1 << number != 0;
+        let missing: Vec<_> = [(39, "CAP_BPF"), (38, "CAP_PERFMON")]
+            .iter()
+            .filter(|(number, _)| !has(*number))
+            .map(|(_, name)| *name)
+            .collect();
+        let verb = if missing.len() == 1 { "is" } else { "are" };
+        (!has(SYS_ADMIN) && !missing.is_empty()).then(|| format!("{} {verb}", missing.join(" and ")))
+    }
+
+    /// What libbpf says while a program is loaded. It is one for the process, so one load at a time.
+    static LOG: Mutex<String> = Mutex::new(String::new());
+    static LOADING: Mutex<()> = Mutex::new(());
+
+    fn append(_level: PrintLevel, text: String) {
+        LOG.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+    }
+
+    /// Runs `load` and keeps what libbpf and the verifier say from stderr; gives the end of it.
+    pub(crate) fn with_log<T>(load: impl FnOnce() -> T) -> (T, String) {
+        /// The verifier may write megabytes, and says what is wrong at the end.
+        const KEPT_LINES: usize = 30;
+        let _one = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = set_print(Some((PrintLevel::Warn, append)));
+        let result = load();
+        set_print(before);
+        let log = std::mem::take(&mut *LOG.lock().unwrap_or_else(PoisonError::into_inner));
+        let lines: Vec<_> = log.lines().collect();
+        let kept: Vec<_> =
+            lines[lines.len().saturating_sub(KEPT_LINES)..].iter().map(|line| format!("\n{line}")).collect();
+        (result, kept.concat())
+    }
+
+    /// Where not even libbpf's trivial program may be loaded despite the capabilities, they are those of a user namespace: the
+    /// kernel asks for the machine's own.
+    pub(crate) fn load_error(program: &'static str, error: libbpf_rs::Error, log: String) -> BpfError {
+        if error.kind() == ErrorKind::PermissionDenied && log.contains("bpf_object__probe_loading") {
+            return BpfError::Denied {
+                missing: "CAP_BPF and CAP_PERFMON in the machine's own user namespace are".into(),
+            };
+        }
+        BpfError::Load { program, source: io_error(&error), log }
+    }
+
+    /// With all that libbpf-rs has to say about it.
+    pub(crate) fn io_error(error: &libbpf_rs::Error) -> io::Error {
+        io::Error::other(format!("{error:#}"))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn says_which_capability_is_missing() {
+            let status = |set: u64| format!("Name:\tx\nCapEff:\t{set:016x}\n");
+            assert_eq!(missing_capabilities(&status(u64::MAX)), None);
+            assert_eq!(missing_capabilities(&status(1 << 21)), None, "CAP_SYS_ADMIN has both");
+            assert_eq!(missing_capabilities(&status(1 << 39)).as_deref(), Some("CAP_PERFMON is"));
+            assert_eq!(missing_capabilities(&status(0)).as_deref(), Some("CAP_BPF and CAP_PERFMON are"));
+        }
+
+        #[test]
+        fn the_running_kernel_names_its_reasons() {
+            let types = match KernelTypes::read() {
+                Ok(types) => types,
+                Err(error) => return println!("skipped: {error}"),
+            };
+            let names = types.drop_reasons();
+            let all: Vec<_> = (0..256).map(|reason| names.name(reason).into_owned()).collect();
+            assert!(all.iter().any(|name| name == "SOCKET_RCVBUFF"), "{all:?}");
+            assert!(types.drop_tells_receiving_socket().is_ok());
+        }
+    }
+}
