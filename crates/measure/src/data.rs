@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::{Builder, JoinHandle};
 
+use longhaul_bpf::drops::Flow;
 use longhaul_kernel::host::HostSnapshot;
 use longhaul_kernel::schedule::pin_to;
 use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
 use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, SpacingRecorder};
-use longhaul_session::control::{DataPlan, Progress, Timestamps};
+use longhaul_session::control::{Collect, DataPlan, Progress, Timestamps};
 use longhaul_session::locate::{Location, LocationMethod, Total, TotalScope};
 use longhaul_session::report::{EndReport, ReceiverReport, SenderReport, StreamSent};
 use longhaul_session::result::Warning;
@@ -18,6 +19,7 @@ use longhaul_units::Nanos;
 
 use crate::counters::Before;
 use crate::driver::Event;
+use crate::drops::{Seen, Watch};
 use crate::receiving::{Account, receive_stream};
 use crate::sending::{StreamOut, send_stream};
 
@@ -26,6 +28,10 @@ pub(crate) struct Data {
     plan: DataPlan,
     streams: Vec<Stream>,
     before: Before,
+    /// What watches for drop events: from the start, and at a server that sends from when it knows to whom.
+    watches: Vec<Watch>,
+    /// Whether this is the server.
+    server: bool,
     stop_receiving: Arc<AtomicBool>,
     stop_sending: Arc<AtomicBool>,
     /// What the streams sent, as far as they are done.
@@ -64,6 +70,8 @@ impl Data {
         let mut data = Self {
             streams: Vec::new(),
             before,
+            watches: Vec::new(),
+            server: matches!(at, Place::Server(_)),
             stop_receiving: Arc::default(),
             stop_sending: Arc::default(),
             sent: (0..parameters.streams).map(|_| None).collect(),
@@ -104,11 +112,42 @@ impl Data {
                 threads: Vec::new(),
             });
         }
-        data.start_receiving(matches!(at, Place::Server(_)));
+        data.watch_from_the_start();
+        data.start_receiving();
         Ok(data)
     }
 
-    fn start_receiving(&mut self, server: bool) {
+    /// Watches for drops of what this end receives, and of what a client sends.
+    fn watch_from_the_start(&mut self) {
+        let mut flows = Vec::new();
+        for (number, stream) in (0..).zip(&self.streams) {
+            let flow = |port, backward| Flow { port, cookie: self.plan.cookie.of(backward, number).0 };
+            if self.plan.receives {
+                flows.push(flow(stream.receiver.local_address().port(), !self.server));
+            }
+            if self.plan.sends && !self.server {
+                flows.extend(self.plan.server_ports.get(usize::from(number)).map(|port| flow(*port, false)));
+            }
+        }
+        self.watch(&flows);
+    }
+
+    fn watch(&mut self, flows: &[Flow]) {
+        if flows.is_empty() || self.plan.parameters.collect == Collect::Counters {
+            return;
+        }
+        match Watch::start(flows, self.plan.parameters.streams, self.server) {
+            Ok(watch) => self.watches.push(watch),
+            Err(error) => self.warnings.push(Warning::new(
+                "no_drop_events",
+                format!("losses are placed by counters: {error}"),
+                "run as root on Linux 5.17 or newer",
+            )),
+        }
+    }
+
+    fn start_receiving(&mut self) {
+        let server = self.server;
         let gro = self.plan.receives && !self.plan.parameters.wire;
         for (number, stream) in (0..).zip(&mut self.streams) {
             // What arrives at the server was sent forward.
@@ -150,7 +189,12 @@ impl Data {
 
     /// Starts a thread a stream that sends, at the server to the addresses `to`.
     pub(crate) fn start_sending(&mut self, to: &[SocketAddr]) {
-        let server = !to.is_empty();
+        let server = self.server;
+        if server {
+            let flow = |(number, to): (u8, &SocketAddr)| Flow { port: to.port(), cookie: self.plan.cookie.of(true, number).0 };
+            let flows: Vec<_> = (0..).zip(to).map(flow).collect();
+            self.watch(&flows);
+        }
         for (number, stream) in (0_u8..).zip(&mut self.streams) {
             let socket = match (&stream.sender, to.get(usize::from(number))) {
                 (Some(sender), _) => Ok(Arc::clone(sender)),
@@ -243,14 +287,31 @@ impl Data {
             let _ = thread.join();
         }
         let mut warnings = std::mem::take(&mut self.warnings);
-        let sender = self.plan.sends.then(|| self.sender_report(&mut warnings));
-        let receiver = self.plan.receives.then(|| self.receiver_report());
+        let seen = self.seen();
+        let sender = self.plan.sends.then(|| self.sender_report(seen.as_ref(), &mut warnings));
+        let receiver = self.plan.receives.then(|| self.receiver_report(seen.as_ref()));
         // A host that cannot be written as JSON is not looked at.
         let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
         EndReport { sender, receiver, host, warnings }
     }
 
-    fn sender_report(&mut self, warnings: &mut Vec<Warning>) -> SenderReport {
+    /// What all watches saw; `None` where there was none.
+    fn seen(&mut self) -> Option<Seen> {
+        let mut all: Option<Seen> = None;
+        for seen in self.watches.drain(..).map(Watch::finish) {
+            match &mut all {
+                None => all = Some(seen),
+                Some(all) => {
+                    // The second watch is of what a server sends, the first of what it receives.
+                    all.sent = seen.sent;
+                    all.complete &= seen.complete;
+                }
+            }
+        }
+        all
+    }
+
+    fn sender_report(&mut self, seen: Option<&Seen>, warnings: &mut Vec<Warning>) -> SenderReport {
         let changed = self.before.changes(false);
         let mut spacing = SpacingRecorder::default();
         let mut report = SenderReport {
@@ -276,10 +337,17 @@ impl Data {
             }
         }
         report.spacing = spacing.spacing(self.plan.parameters.spacing());
+        if let Some(seen) = seen {
+            // A send that was refused has a drop event as well, with the kernel's own reason.
+            report.evidence = seen.sent.clone();
+            report.method = LocationMethod::Bpf;
+            report.complete = seen.complete;
+            report.totals.clear();
+        }
         report
     }
 
-    fn receiver_report(&mut self) -> ReceiverReport {
+    fn receiver_report(&mut self, seen: Option<&Seen>) -> ReceiverReport {
         let changed = self.before.changes(true);
         let mut report = ReceiverReport {
             totals: changed.totals,
@@ -307,6 +375,13 @@ impl Data {
             let account = stream.account.with(|tracker| tracker.clone());
             let sent = sent.unwrap_or_else(|| account.next_expected());
             report.streams.push(account.finish(sent));
+        }
+        if let Some(seen) = seen {
+            report.evidence = seen.received.clone();
+            report.method = LocationMethod::Bpf;
+            report.complete = seen.complete;
+            // What never was a packet in the kernel's memory has no event: a NIC's own ring.
+            report.totals.retain(|total| total.location == Location::ReceiverRing);
         }
         report
     }

@@ -8,6 +8,7 @@ pub mod client;
 mod counters;
 mod data;
 mod driver;
+mod drops;
 pub mod pacer;
 mod receiving;
 mod sending;
