@@ -191,7 +191,8 @@ impl Data {
     pub(crate) fn start_sending(&mut self, to: &[SocketAddr]) {
         let server = self.server;
         if server {
-            let flow = |(number, to): (u8, &SocketAddr)| Flow { port: to.port(), cookie: self.plan.cookie.of(true, number).0 };
+            let flow =
+                |(number, to): (u8, &SocketAddr)| Flow { port: to.port(), cookie: self.plan.cookie.of(true, number).0 };
             let flows: Vec<_> = (0..).zip(to).map(flow).collect();
             self.watch(&flows);
         }

@@ -118,8 +118,7 @@ impl Watching {
 /// Whether the event happened in another namespace than ours. What a task's namespace says of a socket that is being freed is
 /// not that socket's.
 fn foreign(event: &DropEvent<'_>, own: Option<u64>) -> bool {
-    !event.namespace_of_task
-        && event.namespace_inode.zip(own).is_some_and(|(inode, own)| u64::from(inode) != own)
+    !event.namespace_of_task && event.namespace_inode.zip(own).is_some_and(|(inode, own)| u64::from(inode) != own)
 }
 
 fn add(evidence: &mut Evidence, event: &DropEvent<'_>, location: Location, why: &str) {

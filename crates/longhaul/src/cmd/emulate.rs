@@ -67,8 +67,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
     let envelope = |status: Status| {
         let warnings = status.warnings(spec.lateness_bound);
-        let parameters =
-            json!({ "path": path.to_toml(), "left": args.left, "right": args.right, "emulator": args.engine });
+        let parameters = json!({ "path": path.to_toml(), "left": args.left, "right": args.right, "emulator": spec });
         Envelope::new("longhaul.emulate/1", started_at.clone(), parameters, status, warnings)
     };
     let began = monotonic();

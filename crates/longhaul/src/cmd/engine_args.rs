@@ -6,8 +6,7 @@ use longhaul_path::network::DEFAULT_BATCH_TIME;
 use longhaul_units::{Bytes, Nanos};
 
 /// How packets travel in the emulator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum SegmentationArg {
     /// Packets that belong together and leave at nearly the same time travel as one
     Auto,
@@ -16,7 +15,7 @@ pub(crate) enum SegmentationArg {
 }
 
 /// How to emulate.
-#[derive(Debug, Clone, clap::Args, serde::Serialize)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Emulator")]
 pub(crate) struct EngineArgs {
     /// Seed of the path's random numbers: same seed and same arrivals, same fate of every packet

@@ -25,6 +25,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Make a key; give the file to both ends
+    #[command(after_help = "Example:\n  longhaul key new longhaul.key")]
     New {
         /// The file, which must not exist
         file: PathBuf,
