@@ -358,8 +358,10 @@ impl Engine {
 
     fn update(&mut self, path: PathSpec) -> Result<(), EngineError> {
         let same = |a: &PathSpec, b: &PathSpec| {
-            [a.clients.len(), a.servers.len(), a.forward.len(), a.backward.len()]
-                == [b.clients.len(), b.servers.len(), b.forward.len(), b.backward.len()]
+            // A side without hosts has one by default, and a change of that one's access puts it into the path.
+            let layout =
+                |p: &PathSpec| [p.clients.len().max(1), p.servers.len().max(1), p.forward.len(), p.backward.len()];
+            layout(a) == layout(b)
         };
         if !same(&self.path, &path) {
             return Err(EngineError::Layout);

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{longhaul, object};
+use common::{TestLab, longhaul, object};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
@@ -66,9 +66,10 @@ fn kill(pid: u32) {
     assert!(process.wait_until_gone(longhaul_kernel::clock::monotonic() + patience).unwrap());
 }
 
-/// A lab with a program in it that does not end by itself and takes no notice of SIGTERM, whose holder was killed. Gives the
-/// program and the namespaces of the hosts.
-fn killed_lab(name: &str) -> (Program, Vec<u64>) {
+/// A lab with a program in it that does not end by itself and takes no notice of SIGTERM, whose holder was killed. Gives what
+/// takes the lab down where the test fails, the program, and the namespaces of the hosts.
+fn killed_lab(name: &str) -> (TestLab, Program, Vec<u64>) {
+    let lab_to_end = TestLab { name: name.to_owned() };
     let up = longhaul(&["lab", "up", "lan", "--name", name]);
     assert!(up.status.success(), "{up:?}");
     let list = object(&longhaul(&["lab", "list", "--json"]).stdout);
@@ -91,7 +92,7 @@ fn killed_lab(name: &str) -> (Program, Vec<u64>) {
     // The interfaces went with the emulator's namespace.
     let server = NetNamespace::of_process(program.0.id()).unwrap();
     until("the interface to go", || server.enter(|| Netlink::open().unwrap().index_of("eth0").is_err()).unwrap());
-    (program, namespaces)
+    (lab_to_end, program, namespaces)
 }
 
 fn assert_gone(mut program: Program, namespaces: &[u64]) {
@@ -108,7 +109,7 @@ fn down_clears_what_a_killed_lab_left() {
         return;
     }
     let name = format!("killed-down-{}", std::process::id());
-    let (program, namespaces) = killed_lab(&name);
+    let (_lab, program, namespaces) = killed_lab(&name);
     let down = longhaul(&["lab", "down", "--name", &name]);
     assert!(down.status.success(), "{down:?}");
     assert!(String::from_utf8_lossy(&down.stderr).contains(&name), "{down:?}");
@@ -123,7 +124,7 @@ fn up_clears_what_a_killed_lab_left() {
         return;
     }
     let name = format!("killed-up-{}", std::process::id());
-    let (program, namespaces) = killed_lab(&name);
+    let (_lab, program, namespaces) = killed_lab(&name);
     let up = longhaul(&["lab", "up", "lan", "--name", &name]);
     assert!(up.status.success(), "{up:?}");
     assert_gone(program, &namespaces);
@@ -139,6 +140,7 @@ fn what_runs_in_a_living_lab_stays() {
         return;
     }
     let names = [0, 1].map(|i| format!("living-{i}-{}", std::process::id()));
+    let _labs = names.clone().map(|name| TestLab { name });
     let up = longhaul(&["lab", "up", "lan", "--name", &names[0]]);
     assert!(up.status.success(), "{up:?}");
     let sleep_there = ["lab", "exec", "client", "--name", &names[0], "--", "sleep", "1000"];
