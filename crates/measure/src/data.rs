@@ -148,7 +148,6 @@ impl Data {
 
     fn start_receiving(&mut self) {
         let server = self.server;
-        let gro = self.plan.receives && !self.plan.parameters.wire;
         for (number, stream) in (0..).zip(&mut self.streams) {
             // What arrives at the server was sent forward.
             let cookie = self.plan.cookie.of(!server, number);
@@ -160,7 +159,7 @@ impl Data {
                     .name(format!("receive {number}"))
                     .spawn(move || {
                         pin(&cpus);
-                        receive_stream(&socket, cookie, &account, gro, &stop, &events);
+                        receive_stream(&socket, cookie, &account, &stop, &events);
                     })
                     .ok(),
             );

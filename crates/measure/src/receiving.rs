@@ -15,6 +15,8 @@ use crate::driver::Event;
 
 /// Packets taken in one call.
 const SLOTS: usize = 32;
+/// Room for the longest datagram, and the longest super-packet.
+const SLOT_BYTES: usize = 65_536;
 /// Between two looks whether the test is over.
 const LOOK: Nanos = Nanos::from_millis(20);
 
@@ -39,12 +41,10 @@ pub(crate) fn receive_stream(
     socket: &UdpReceiver,
     cookie: Cookie,
     account: &Account,
-    gro: bool,
     stop: &Arc<AtomicBool>,
     events: &Sender<Event>,
 ) {
-    let slot_bytes = if gro { 65_536 } else { 65_536.min(usize::from(u16::MAX)) };
-    let mut slots = ReceiveSlots::new(SLOTS, slot_bytes, true);
+    let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
     while !stop.load(Ordering::Relaxed) {
         let received = socket.receive_until(&mut slots, monotonic() + LOOK);
         if !matches!(received, Ok(1..)) {

@@ -109,7 +109,7 @@ impl Stage {
         self.begin();
     }
 
-    /// Takes a train that arrives. `whole` is how long the times of a train may span.
+    /// Takes a train that arrives. The times of a train that leaves span at most `batch_time`.
     pub(super) fn accept(&mut self, train: Train, frames: &mut Frames, batch_time: Nanos) {
         let first_number = self.arrived + 1;
         self.arrived += u64::from(train.count);

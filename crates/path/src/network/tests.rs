@@ -238,7 +238,7 @@ fn jitter_follows_its_law() {
     }
 }
 
-/// Packets a microsecond apart under a jitter of 100 µs: in order, and neither mean nor deviation move, where clamping
+/// Packets 20 µs apart under a jitter of 100 µs: in order, and neither mean nor deviation move, where clamping
 /// independent delays into order would add some three standard deviations.
 #[test]
 fn fifo_jitter_keeps_the_mean_of_dense_traffic() {
