@@ -364,10 +364,10 @@ fn wait_until_reported() {
     }
 }
 
-/// The largest TCP send and receive buffers of the hosts. The send buffer holds what fills the path and half of its
-/// bottleneck's queue, so that one flow reaches the path's rate and does not overflow it by its window alone: the window of
-/// the latency-emulation paper, BDP = rate × round trip. The receive buffer is twice that, as half of it may be bookkeeping
-/// (`tcp_adv_win_scale`, ip-sysctl.rst).
+/// The largest TCP send and receive buffers of the hosts, from the window of the latency-emulation paper: BDP = rate × round
+/// trip, and half of the bottleneck's queue. The kernel wakes a writer when a third of the send buffer is free, so that one
+/// has half as much again: a window less than that would leave the path idle a sixth of the time. The receive buffer is
+/// twice the window, as half of it may be bookkeeping (`tcp_adv_win_scale`, ip-sysctl.rst).
 fn tcp_buffers(path: &PathSpec) -> (Bytes, Bytes) {
     let access =
         |hosts: &[longhaul_path::spec::HostSpec]| hosts.iter().map(|host| host.delay).max().unwrap_or_default();
@@ -386,7 +386,7 @@ fn tcp_buffers(path: &PathSpec) -> (Bytes, Bytes) {
             QueueLimit::Packets(packets) => Some(packets.saturating_mul(PACKET_BYTES)),
         })
         .min();
-    let send = product.saturating_add(queue.unwrap_or(product).min(product) / 2);
+    let window = product.saturating_add(queue.unwrap_or(product).min(product) / 2);
     let bounded = |bytes: u64| Bytes(bytes.clamp(LEAST_TCP_BUFFER.0, MOST_TCP_BUFFER.0));
-    (bounded(send), bounded(send.saturating_mul(2)))
+    (bounded(window.saturating_mul(3) / 2), bounded(window.saturating_mul(2)))
 }

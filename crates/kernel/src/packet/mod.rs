@@ -50,9 +50,10 @@ pub struct PacketOptions {
 }
 
 impl Default for PacketOptions {
-    /// 32 MiB each way: 500 super-packets of 64 KiB, 26 ms at 10 Gb/s, as long as a busy machine may keep a thread waiting.
+    /// To receive 256 MiB: super-packets of 200 ms at 10 Gb/s, as long as a busy machine, or one whose memory is not yet
+    /// backed by its hypervisor, keeps a thread waiting. It is a bound: nothing is set aside. To send 32 MiB.
     fn default() -> Self {
-        Self { receive_buffer_bytes: 32 << 20, send_buffer_bytes: 32 << 20, promiscuous: true }
+        Self { receive_buffer_bytes: 256 << 20, send_buffer_bytes: 32 << 20, promiscuous: true }
     }
 }
 
