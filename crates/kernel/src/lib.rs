@@ -16,6 +16,7 @@
 //! | know what changed in all counters, and what a driver's mean | [`counters`], [`driver_statistics`] |
 //! | describe a host and what may slow it down | [`host`] |
 //! | read and set kernel parameters | [`sysctl`] |
+//! | steer received packets to CPUs, and back whatever happens | [`rps`] |
 //! | find and end processes, read what they use | [`process`], [`procfs`] |
 //! | talk to a process by name, leaving no file | [`unix`] |
 //! | know beforehand whether it will be allowed | [`capability`] |
@@ -37,6 +38,7 @@ pub mod packet;
 pub mod packet_ring;
 pub mod process;
 pub mod procfs;
+pub mod rps;
 pub mod schedule;
 pub mod signals;
 pub mod sysctl;

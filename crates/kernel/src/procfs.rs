@@ -1,8 +1,10 @@
-//! Small readers of `/proc`: memory that a process uses, softirq counters.
+//! Small readers of `/proc`: memory that a process uses, softirq counters, what CPUs do.
 //!
-//! Source: proc_pid_statm(5); `Documentation/networking/scaling.rst` and `net/core/net-procfs.c` for softnet_stat.
+//! Source: proc_pid_statm(5), proc_stat(5); `Documentation/networking/scaling.rst` and `net/core/net-procfs.c` for softnet_stat.
 
 use std::{fs, io};
+
+use longhaul_units::Nanos;
 
 /// Bytes of the process's memory that are resident in RAM (its own and shared), from `/proc/self/statm`.
 ///
@@ -41,6 +43,41 @@ pub fn softnet() -> io::Result<Vec<Softnet>> {
     Ok(parse_softnet(&fs::read_to_string("/proc/thread-self/net/softnet_stat")?))
 }
 
+/// How one CPU spent its time since boot, in steps of 10 ms (`USER_HZ`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTime {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// All but idle: also what a hypervisor gave to others (`steal`).
+    pub busy: Nanos,
+    /// In softirq, as a part of busy.
+    pub softirq: Nanos,
+}
+
+/// Every online CPU's row of `/proc/stat`.
+///
+/// # Errors
+/// Where `/proc` is not mounted.
+pub fn cpu_times() -> io::Result<Vec<CpuTime>> {
+    let tick = Nanos(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1));
+    Ok(parse_cpu_times(&fs::read_to_string("/proc/stat")?, tick))
+}
+
+fn parse_cpu_times(text: &str, tick: Nanos) -> Vec<CpuTime> {
+    let row = |line: &str| {
+        let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
+        // The first line, without a number, is the sum.
+        let cpu = words.next().filter(|_| !line.starts_with("cpu "))?.parse().ok()?;
+        let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+        let [user, nice, system, _idle, _iowait, irq, softirq, rest @ ..] = &ticks[..] else { return None };
+        let steal = rest.first().copied().unwrap_or(0);
+        let busy = [*user, *nice, *system, *irq, *softirq, steal].into_iter().fold(0, u64::saturating_add);
+        let time = |ticks: u64| Nanos(ticks.saturating_mul(tick.0));
+        Some(CpuTime { cpu, busy: time(busy), softirq: time(*softirq) })
+    };
+    text.lines().filter_map(row).collect()
+}
+
 fn parse_softnet(text: &str) -> Vec<Softnet> {
     text.lines()
         .enumerate()
@@ -64,6 +101,14 @@ mod tests {
         assert_eq!(resident_pages("1234 567 89 1 0 2 0\n"), Some(567));
         assert_eq!(resident_pages(""), None);
         assert!(resident_bytes().unwrap() > 100_000);
+    }
+
+    #[test]
+    fn cpus_are_busy_when_not_idle() {
+        let text = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu1 1 2 3 1000 500 4 5 6 0 0\ncpu2 1 2\nintr 7\n";
+        let expected = CpuTime { cpu: 1, busy: Nanos::from_millis(210), softirq: Nanos::from_millis(50) };
+        assert_eq!(parse_cpu_times(text, Nanos::from_millis(10)), [expected]);
+        assert!(!cpu_times().unwrap().is_empty());
     }
 
     #[test]

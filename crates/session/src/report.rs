@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::account::{Spacing, StreamReceived};
 use crate::locate::evidence::of_message;
 use crate::locate::{Evidence, LocationMethod, Total};
-use crate::result::{ChangedCounters, Warning};
+use crate::result::{Binding, ChangedCounters, SocketBuffer, Warning};
 
 /// What a stream sent, by the sender's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub struct SenderReport {
     pub method: LocationMethod,
     /// Every counter that changed.
     pub counters: ChangedCounters,
+    /// The send buffer of each socket.
+    #[serde(default)]
+    pub buffer: Option<SocketBuffer>,
 }
 
 /// What a receiver knows of one direction.
@@ -60,6 +63,12 @@ pub struct ReceiverReport {
     pub method: LocationMethod,
     /// Every counter that changed.
     pub counters: ChangedCounters,
+    /// The receive buffer of each socket.
+    #[serde(default)]
+    pub buffer: Option<SocketBuffer>,
+    /// The CPUs that its threads and their softirq were bound to.
+    #[serde(default)]
+    pub binding: Option<Binding>,
 }
 
 /// What one end knows of a test.

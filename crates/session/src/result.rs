@@ -42,6 +42,35 @@ pub struct EndCounters {
     pub receiver: ChangedCounters,
 }
 
+/// A socket's buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SocketBuffer {
+    /// What was asked for, bytes; `null` where the system's default was left.
+    pub asked_bytes: Option<u64>,
+    /// What the kernel gave for packets and its bookkeeping: twice what was asked where it gave all (socket(7)).
+    pub given_bytes: u64,
+}
+
+/// Each socket's buffers at both ends; `null` where an end did not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SocketBuffers {
+    /// Send buffer.
+    pub sender: Option<SocketBuffer>,
+    /// Receive buffer.
+    pub receiver: Option<SocketBuffer>,
+}
+
+/// Where a receiver ran: `-A`, `--bind`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Binding {
+    /// CPUs of its threads; empty where the kernel chose.
+    pub receiver_cpus: Vec<u32>,
+    /// CPUs that RPS had its packets go up the stack on; empty where it was left as it was.
+    pub softirq_cpus: Vec<u32>,
+    /// The interfaces whose RPS was set for the test.
+    pub interfaces: Vec<String>,
+}
+
 /// One direction of a UDP test, all its streams together. Packets are wire packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UdpResult {
@@ -73,7 +102,7 @@ pub struct UdpResult {
     pub location_method: LocationMethod,
     /// Every loss, where there are at most [`MAX_LISTED_LOSSES`] runs; else empty.
     pub losses: Vec<Loss>,
-    /// The file with every loss, where there are more.
+    /// The file with every loss, where there are more, beside the one that this result was saved in.
     pub losses_file: Option<String>,
     /// What one loss stands for.
     pub granularity: Granularity,
@@ -83,6 +112,10 @@ pub struct UdpResult {
     pub loss_distances: Distribution,
     /// Inter-departure times.
     pub spacing: Spacing,
+    /// Socket buffers.
+    pub socket_buffers: SocketBuffers,
+    /// Where the receiver ran; `null` where nothing was asked.
+    pub binding: Option<Binding>,
     /// Counters that changed.
     pub counters: EndCounters,
 }
@@ -192,6 +225,8 @@ impl UdpResult {
             loss_periods: pattern.loss_periods(),
             loss_distances: pattern.loss_distances(),
             spacing: sender.spacing,
+            socket_buffers: SocketBuffers { sender: sender.buffer, receiver: receiver.buffer },
+            binding: receiver.binding.clone(),
             counters: EndCounters { sender: sender.counters.clone(), receiver: receiver.counters.clone() },
         };
         Assembled { result, attribution, needs_losses_file, warnings }

@@ -15,7 +15,7 @@ mod findings;
 mod interface;
 mod pcie;
 mod sysctls;
-mod sysfs;
+pub(crate) mod sysfs;
 
 pub use cpu::{Cpu, NumaNode};
 pub use device::{Channels, Coalescing, Pause, Rings};

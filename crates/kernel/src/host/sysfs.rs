@@ -14,7 +14,7 @@ use crate::link::Link;
 
 /// Where to read.
 #[derive(Debug)]
-pub(super) struct Sysfs {
+pub(crate) struct Sysfs {
     root: PathBuf,
     _mount: Option<OwnedFd>,
 }
@@ -25,13 +25,22 @@ impl Sysfs {
     /// # Errors
     /// Where `/sys` shows another namespace and the caller may not make a sysfs of its own.
     pub(super) fn of(links: &[Link]) -> Result<Self, String> {
+        Self::open(links, MountAttrFlags::MOUNT_ATTR_RDONLY)
+    }
+
+    /// As [`Sysfs::of`], to set things in.
+    pub(crate) fn writable(links: &[Link]) -> Result<Self, String> {
+        Self::open(links, MountAttrFlags::empty())
+    }
+
+    fn open(links: &[Link], attributes: MountAttrFlags) -> Result<Self, String> {
         if shows(Path::new("/sys"), links) {
             return Ok(Self { root: "/sys".into(), _mount: None });
         }
         let fresh = || {
             let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
             fsconfig_create(&context)?;
-            let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_RDONLY;
+            let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | attributes;
             fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
         };
         let mount = fresh().map_err(|errno: rustix::io::Errno| {
@@ -43,7 +52,7 @@ impl Sysfs {
     }
 
     /// The directory of interface `name`.
-    pub(super) fn interface(&self, name: &str) -> PathBuf {
+    pub(crate) fn interface(&self, name: &str) -> PathBuf {
         self.root.join("class/net").join(name)
     }
 }
@@ -64,7 +73,7 @@ fn shows(root: &Path, links: &[Link]) -> bool {
 }
 
 /// A file's text, trimmed.
-pub(super) fn read(path: &Path) -> io::Result<String> {
+pub(crate) fn read(path: &Path) -> io::Result<String> {
     Ok(fs::read_to_string(path)?.trim().to_owned())
 }
 

@@ -100,7 +100,7 @@ pub struct Affinity {
     pub sender_cpus: Vec<u16>,
     /// The receiver's threads.
     pub receiver_cpus: Vec<u16>,
-    /// The receiver's softirq (by RPS or IRQ affinity).
+    /// The receiver's softirq (by RPS).
     pub softirq_cpus: Vec<u16>,
     /// Receiver and softirq on one CPU, or on two: `--bind`.
     pub bind: Option<Bind>,
@@ -123,10 +123,12 @@ pub enum Collect {
     /// By BPF where it can be had, else by counters.
     #[default]
     Auto,
-    /// By BPF, or not at all.
+    /// By BPF, or there is no test.
     Bpf,
     /// By counters.
     Counters,
+    /// Not at all: every loss is unexplained.
+    Off,
 }
 
 /// A parameter that is out of range: which flag, and what is allowed.
@@ -242,7 +244,7 @@ impl UdpParameters {
         {
             return Err(ParameterError::new("-i", Nanos(ns), "100ms to 1h, or 0 for none"));
         }
-        let Affinity { sender_cpus, receiver_cpus, softirq_cpus, .. } = &self.affinity;
+        let Affinity { sender_cpus, receiver_cpus, softirq_cpus, bind } = &self.affinity;
         for cpus in [sender_cpus, receiver_cpus, softirq_cpus] {
             if cpus.len() > usize::from(MAX_STREAMS) || cpus.iter().any(|cpu| *cpu > MAX_CPU) {
                 let given = cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
@@ -253,7 +255,19 @@ impl UdpParameters {
                 ));
             }
         }
-        Ok(())
+        let shared = receiver_cpus.iter().any(|cpu| softirq_cpus.contains(cpu));
+        let differ = !softirq_cpus.is_empty() && !receiver_cpus.is_empty() && receiver_cpus != softirq_cpus;
+        match bind {
+            Some(Bind::Same) if differ || receiver_cpus.len().max(softirq_cpus.len()) > 1 => {
+                let allowed = "takes one CPU for receiver and softirq: name it as the receiver's in -A";
+                Err(ParameterError::new("--bind", "same", allowed))
+            }
+            Some(Bind::Split) if shared => {
+                let allowed = "takes different CPUs for receiver and softirq: -A SENDER,RECEIVER,SOFTIRQ";
+                Err(ParameterError::new("--bind", "split", allowed))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// How many packets stream number `stream` of a direction sends; `None` where time decides.
@@ -307,6 +321,20 @@ mod tests {
         assert_eq!(said(|p| p.pace = Pace::RateBps(5)), "-b 5bit: 1kbit to 10Tbit, or 0 for as fast as it goes");
         assert_eq!(said(|p| p.sockbuf_bytes = Some(1)), "-w 1: 2K to 2G");
         assert_eq!(said(|p| p.affinity.sender_cpus = vec![9000]), "-A 9000: at most 64 CPUs, each 0 to 8191");
+        let bind = |bind, receiver: &[u16], softirq: &[u16]| UdpParameters {
+            affinity: Affinity {
+                bind: Some(bind),
+                receiver_cpus: receiver.into(),
+                softirq_cpus: softirq.into(),
+                ..Affinity::default()
+            },
+            ..UdpParameters::default()
+        };
+        assert!(bind(Bind::Same, &[1], &[0]).validate().unwrap_err().to_string().starts_with("--bind same: takes one"));
+        assert!(bind(Bind::Split, &[1], &[1]).validate().unwrap_err().to_string().starts_with("--bind split: takes"));
+        for good in [bind(Bind::Same, &[1], &[]), bind(Bind::Split, &[1], &[0]), bind(Bind::Split, &[], &[])] {
+            assert_eq!(good.validate(), Ok(()));
+        }
         assert!(said(|p| p.amount = Amount::Packets(u64::MAX)).starts_with("-k 18446744073709551615: at most"));
         assert!(Direction::from_flags(true, true).unwrap_err().to_string().starts_with("-R with --bidir"));
     }
