@@ -7,6 +7,7 @@
 //! | read clocks, relate packet stamps to them | [`clock`] |
 //! | receive and send Ethernet frames | [`packet`], [`packet_ring`] |
 //! | send and receive UDP for tests | [`udp`] |
+//! | pace TCP | [`tcp`] |
 //! | hold packets in memory that is there when needed | [`memory`] |
 //! | run on time | [`schedule`], [`wait`] |
 //! | be stopped and nudged | [`signals`] |
@@ -42,6 +43,7 @@ pub mod rps;
 pub mod schedule;
 pub mod signals;
 pub mod sysctl;
+pub mod tcp;
 pub mod udp;
 pub mod unix;
 pub mod user_namespace;

@@ -87,7 +87,8 @@ impl Rps {
     /// Any [`RpsError`]; then nothing is changed.
     pub fn steer(interface: &str, cpus: &[usize]) -> Result<Self, RpsError> {
         let other = |what: String| RpsError::Other { interface: interface.into(), what };
-        let links = Netlink::open().and_then(|mut netlink| netlink.links()).map_err(|error| other(error.to_string()))?;
+        let links =
+            Netlink::open().and_then(|mut netlink| netlink.links()).map_err(|error| other(error.to_string()))?;
         let sysfs = Sysfs::writable(&links).map_err(other)?;
         let name = listen_abstract(&format!("longhaul/rps/{interface}")).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => RpsError::Busy { interface: interface.into() },
@@ -126,6 +127,21 @@ impl Drop for Rps {
         // Before the name goes, so that who gets the name finds the settings of before.
         drop(self.guard.take());
     }
+}
+
+/// Has what arrives at `interface` taken up the stack by `cpus` from now on, as long as there is the interface.
+///
+/// # Errors
+/// Any [`RpsError`].
+pub fn steer_for_good(interface: &str, cpus: &[usize]) -> Result<(), RpsError> {
+    let other = |what: String| RpsError::Other { interface: interface.into(), what };
+    let links = Netlink::open().and_then(|mut netlink| netlink.links()).map_err(|error| other(error.to_string()))?;
+    let directory = Sysfs::writable(&links).map_err(other)?.interface(interface);
+    for mut setting in settings_of(interface, &directory, &mask(cpus))? {
+        let wanted = setting.wanted.as_bytes();
+        setting.file.write_all(wanted).map_err(|error| denied(interface, &setting.path, &error))?;
+    }
+    Ok(())
 }
 
 fn denied(interface: &str, path: &Path, error: &io::Error) -> RpsError {
@@ -171,9 +187,8 @@ fn lower(directory: &Path) -> Vec<String> {
 /// CPUs as a mask of 32-bit words, the highest first.
 fn mask(cpus: &[usize]) -> String {
     let words = cpus.iter().max().map_or(0, |most| most / 32) + 1;
-    let word = |index: usize| {
-        cpus.iter().filter(|cpu| **cpu / 32 == index).fold(0_u32, |word, cpu| word | 1 << (cpu % 32))
-    };
+    let word =
+        |index: usize| cpus.iter().filter(|cpu| **cpu / 32 == index).fold(0_u32, |word, cpu| word | 1 << (cpu % 32));
     (0..words).rev().map(|index| format!("{:08x}", word(index))).collect::<Vec<_>>().join(",")
 }
 
@@ -190,7 +205,8 @@ impl Guard {
     fn start(settings: &[Setting], kept: &[RawFd]) -> io::Result<Self> {
         let (end, line) = io::pipe()?;
         // All memory that the new process needs is had before: behind fork(2) in a process with threads nothing may be.
-        let mut keep: Vec<RawFd> = settings.iter().map(|setting| setting.file.as_raw_fd()).chain(kept.iter().copied()).collect();
+        let mut keep: Vec<RawFd> =
+            settings.iter().map(|setting| setting.file.as_raw_fd()).chain(kept.iter().copied()).collect();
         keep.push(end.as_raw_fd());
         keep.sort_unstable();
         let restore: Vec<(RawFd, &[u8])> =

@@ -20,7 +20,7 @@ mod batch;
 mod error;
 mod memory;
 mod nic_stamps;
-mod option;
+pub(crate) mod option;
 mod receiver;
 mod sender;
 mod slots;

@@ -5,12 +5,12 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Sets an option that takes an `int`.
-pub(super) fn set_int(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+pub(crate) fn set_int(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     set_bytes(socket, level, name, &value.to_ne_bytes())
 }
 
 /// Sets an option to the C value that `bytes` are.
-pub(super) fn set_bytes(socket: BorrowedFd<'_>, level: c_int, name: c_int, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn set_bytes(socket: BorrowedFd<'_>, level: c_int, name: c_int, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the kernel reads `bytes.len()` bytes out of `bytes`.
     let result = unsafe {
         libc::setsockopt(
@@ -25,7 +25,7 @@ pub(super) fn set_bytes(socket: BorrowedFd<'_>, level: c_int, name: c_int, bytes
 }
 
 /// Reads an option made of `u32` into `words`; gives how many of them the kernel wrote.
-pub(super) fn read_words(socket: BorrowedFd<'_>, level: c_int, name: c_int, words: &mut [u32]) -> io::Result<usize> {
+pub(crate) fn read_words(socket: BorrowedFd<'_>, level: c_int, name: c_int, words: &mut [u32]) -> io::Result<usize> {
     let mut length = size_of_val(words) as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes into `words`.
     let result =

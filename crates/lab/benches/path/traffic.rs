@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_units::BitRate;
 use serde::de::DeserializeOwned;
 
 use crate::args::ENDPOINT;
@@ -81,12 +82,19 @@ impl Drop for Endpoint {
     }
 }
 
-/// One TCP flow from client to server for `seconds` from the first byte on.
-pub(crate) fn tcp(rig: &dyn Rig, congestion_control: &str, seconds: f64) -> Result<(TcpSent, TcpReceived)> {
+/// One TCP flow from client to server for `seconds` from the first byte on, its bursts at `pacing` at most.
+pub(crate) fn tcp(
+    rig: &dyn Rig,
+    congestion_control: &str,
+    pacing: Option<BitRate>,
+    seconds: f64,
+) -> Result<(TcpSent, TcpReceived)> {
     let receiver = Endpoint::start(rig.server()?, &Role::TcpReceive { port: PORT, seconds })?;
     let to = SocketAddrV4::new(rig.server_address(), PORT);
-    let sender =
-        Endpoint::start(rig.client()?, &Role::TcpSend { to, congestion_control: congestion_control.into(), seconds })?;
+    let sender = Endpoint::start(
+        rig.client()?,
+        &Role::TcpSend { to, congestion_control: congestion_control.into(), pacing, seconds },
+    )?;
     let time = Duration::from_secs_f64(seconds);
     let received = receiver.result(time)?;
     Ok((sender.result(time)?, received))

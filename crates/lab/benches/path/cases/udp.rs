@@ -94,7 +94,7 @@ pub(crate) fn lateness(plan: &Plan) -> Result<Vec<Row>> {
         cpu: None,
         track: false,
     };
-    let tcp = Flow { congestion_control: "cubic", omit: 1.0, seconds };
+    let tcp = Flow { congestion_control: "cubic", pacing: None, omit: 1.0, seconds };
     // The figure is worth something only at the rate that it is for, so that is shown and judged too.
     let late = |sample: Sample, gbit_per_second: f64| {
         let late_ns = sample.emulator.as_ref().map_or(0, |figures| figures.lateness_p99_ns);

@@ -7,6 +7,7 @@ pub(crate) mod udp;
 use std::io::{Read, Write};
 use std::net::SocketAddrV4;
 
+use longhaul_units::BitRate;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -20,7 +21,7 @@ pub(crate) enum Role {
     /// Takes one connection and reads for a time from its first byte on.
     TcpReceive { port: u16, seconds: f64 },
     /// Writes into one connection until the receiver has enough.
-    TcpSend { to: SocketAddrV4, congestion_control: String, seconds: f64 },
+    TcpSend { to: SocketAddrV4, congestion_control: String, pacing: Option<BitRate>, seconds: f64 },
     /// Takes datagrams until none came for a while. `window`: has the sender know of them that often.
     UdpReceive { port: u16, window: Option<u64>, track: bool },
     /// Sends numbered datagrams, from 1.
@@ -46,7 +47,9 @@ pub(crate) fn run(role: &Role) -> Result<()> {
     });
     match role {
         Role::TcpReceive { port, seconds } => answer(&tcp::receive(*port, *seconds)?),
-        Role::TcpSend { to, congestion_control, seconds } => answer(&tcp::send(*to, congestion_control, *seconds)?),
+        Role::TcpSend { to, congestion_control, pacing, seconds } => {
+            answer(&tcp::send(*to, congestion_control, *pacing, *seconds)?)
+        }
         Role::UdpReceive { port, window, track } => answer(&udp::receive(*port, *window, *track)?),
         Role::UdpSend { to, payload_bytes, batch, pace, seconds, packets, cpu } => {
             answer(&udp::send(*to, *payload_bytes, *batch, *pace, *seconds, *packets, *cpu)?)

@@ -7,6 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use longhaul_kernel::clock::{monotonic, process_cpu_time};
+use longhaul_kernel::tcp::set_max_pacing_rate;
+use longhaul_units::BitRate;
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use serde::{Deserialize, Serialize};
 
@@ -61,11 +63,19 @@ pub(crate) fn receive(port: u16, seconds: f64) -> Result<TcpReceived> {
 }
 
 /// Writes into one connection until the receiver closes it.
-pub(crate) fn send(to: SocketAddrV4, congestion_control: &str, seconds: f64) -> Result<TcpSent> {
+pub(crate) fn send(
+    to: SocketAddrV4,
+    congestion_control: &str,
+    pacing: Option<BitRate>,
+    seconds: f64,
+) -> Result<TcpSent> {
     ready()?;
     let mut connection = TcpStream::connect(to)?;
     setsockopt(&connection, TcpCongestion, &congestion_control.into())
         .map_err(|error| format!("congestion control {congestion_control}: {error}"))?;
+    if let Some(rate) = pacing {
+        set_max_pacing_rate(&connection, rate)?;
+    }
     let before = retransmitted_segments()?;
     let look = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_secs_f64(seconds * 0.9));
