@@ -136,8 +136,12 @@ impl Drop for Rps {
 pub fn steer_for_good(interface: &str, cpus: &[usize]) -> Result<(), RpsError> {
     let other = |what: String| RpsError::Other { interface: interface.into(), what };
     let links = Netlink::open().and_then(|mut netlink| netlink.links()).map_err(|error| other(error.to_string()))?;
-    let directory = Sysfs::writable(&links).map_err(other)?.interface(interface);
-    for mut setting in settings_of(interface, &directory, &mask(cpus))? {
+    let sysfs = Sysfs::writable(&links).map_err(other)?;
+    let settings = settings_of(interface, &sysfs.interface(interface), &mask(cpus))?;
+    if settings.is_empty() {
+        return Err(RpsError::Unsupported { interface: interface.into() });
+    }
+    for mut setting in settings {
         let wanted = setting.wanted.as_bytes();
         setting.file.write_all(wanted).map_err(|error| denied(interface, &setting.path, &error))?;
     }
