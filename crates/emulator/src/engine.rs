@@ -13,7 +13,7 @@ use longhaul_path::network::{HopPlace, Network, Options, PortId, Release};
 use longhaul_path::spec::{Direction, PathSpec, Side};
 use longhaul_units::{Bytes, Nanos, TimeHistogram};
 
-use crate::payload::Store;
+use crate::payload::{Block, Store};
 use crate::port::{Port, PortError, Reception};
 use crate::sizing::payload_bytes;
 use crate::status::{HopStatus, MemoryStatus, Status};
@@ -58,6 +58,8 @@ pub struct Attachment {
     pub interface: String,
     /// What the host is called.
     pub host: String,
+    /// The host's MAC address, where it is known beforehand: what is for it then goes to no other.
+    pub mac: Option<[u8; 6]>,
 }
 
 /// Why an emulator cannot start, or not change as asked.
@@ -100,8 +102,11 @@ pub enum EngineError {
 pub enum Command {
     /// How it does.
     Status(Sender<Box<Status>>),
-    /// To become what this path says, losing nothing in flight.
-    Update(Box<PathSpec>, Sender<Result<(), EngineError>>),
+    /// Bytes of payload memory that it lacks for this path, for frames from clients and from servers.
+    Lacks(Box<PathSpec>, Sender<Result<[usize; 2], EngineError>>),
+    /// To become what this path says with this memory besides, losing nothing in flight. [`Command::Lacks`] has said that it
+    /// can.
+    Update(Box<PathSpec>, [Option<Block>; 2], Sender<()>),
     /// To end, with a last status.
     Stop(Sender<Box<Status>>),
 }
@@ -174,7 +179,7 @@ impl Engine {
             }
         }
         Ok(Self {
-            switch: Switch::new(ports.len() as u16),
+            switch: Switch::new(attachments.iter().map(|at| at.mac)),
             sides: (0..ports.len() as u16).map(|port| network.side(PortId(port))).collect(),
             shortest_transit: network.shortest_transit(),
             path,
@@ -205,7 +210,8 @@ impl Engine {
                 loop {
                     match commands.try_recv() {
                         Ok(Command::Status(reply)) => drop(reply.send(Box::new(self.status()))),
-                        Ok(Command::Update(path, reply)) => drop(reply.send(self.update(*path))),
+                        Ok(Command::Lacks(path, reply)) => drop(reply.send(self.lacks(&path))),
+                        Ok(Command::Update(path, memory, reply)) => drop(reply.send(self.update(*path, memory))),
                         Ok(Command::Stop(reply)) => {
                             drop(reply.send(Box::new(self.status())));
                             return Ok(());
@@ -356,23 +362,28 @@ impl Engine {
         Ok(())
     }
 
-    fn update(&mut self, path: PathSpec) -> Result<(), EngineError> {
+    fn lacks(&self, path: &PathSpec) -> Result<[usize; 2], EngineError> {
         let same = |a: &PathSpec, b: &PathSpec| {
             // A side without hosts has one by default, and a change of that one's access puts it into the path.
             let layout =
                 |p: &PathSpec| [p.clients.len().max(1), p.servers.len().max(1), p.forward.len(), p.backward.len()];
             layout(a) == layout(b)
         };
-        if !same(&self.path, &path) {
+        if !same(&self.path, path) {
             return Err(EngineError::Layout);
         }
-        for (store, bytes) in self.stores.iter_mut().zip(required(&path, &self.options)?) {
-            store.grow(bytes)?;
+        let [clients, servers] = required(path, &self.options)?;
+        let lacks = |side: Side, bytes: usize| bytes.saturating_sub(self.stores[side as usize].capacity_bytes());
+        Ok([lacks(Side::Client, clients), lacks(Side::Server, servers)])
+    }
+
+    fn update(&mut self, path: PathSpec, memory: [Option<Block>; 2]) {
+        for (store, block) in self.stores.iter_mut().zip(memory) {
+            block.into_iter().for_each(|block| store.grow(block));
         }
         self.network.update(&path);
         self.shortest_transit = self.network.shortest_transit();
         self.path = path;
-        Ok(())
     }
 
     /// How the emulator does.

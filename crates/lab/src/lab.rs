@@ -111,8 +111,9 @@ impl Lab {
         for host in &hosts {
             host.namespace.enter(wait_until_reported)?;
         }
-        let attachments =
-            plans.iter().map(|plan| Attachment { interface: plan.port.clone(), host: plan.name.clone() }).collect();
+        let attach =
+            |plan: &HostPlan| Attachment { interface: plan.port.clone(), host: plan.name.clone(), mac: Some(plan.mac) };
+        let attachments = plans.iter().map(attach).collect();
         let emulator = Running::start(path.clone(), attachments, spec.engine_options(), spec.schedule(), Some(&core))?;
         Ok(Self { spec, path, hosts, core, emulator: Some(emulator) })
     }

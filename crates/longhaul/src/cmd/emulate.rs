@@ -117,7 +117,7 @@ fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure>
             if attachments.iter().any(|known: &Attachment| known.interface == *interface) {
                 return Err(Failure::usage(format!("{flag} {interface}: named twice; each interface has one place")));
             }
-            attachments.push(Attachment { interface: interface.clone(), host });
+            attachments.push(Attachment { interface: interface.clone(), host, mac: None });
         }
     }
     Ok(attachments)

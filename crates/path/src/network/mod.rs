@@ -208,29 +208,18 @@ impl Network {
         let at = at.max(self.now).max(port.last_arrival);
         port.last_arrival = at;
         let frame = self.frames.insert(shape, from.0, token);
-        let side = self.side(from);
-        let enter = |network: &mut Self, to: To| {
-            let single = network.options.segmentation == Segmentation::Wire;
-            let (trains, count) = if single { (shape.segments, 1) } else { (1, shape.segments) };
-            for i in 0..trains {
-                let train =
-                    Train { frame, first: i, count, from: from.0, to, corrupt: None, start: at, offsets: Vec::new() };
-                // One train more than the frame came with: the surplus is given back below.
-                network.frames.became(frame, 2);
-                let up = network.ports[usize::from(from.0)].up;
-                network.accept(up, train);
-            }
+        let to = match to {
+            Destination::Port(port) => To::Port(port.0),
+            Destination::All => To::All,
         };
-        match to {
-            Destination::Port(port) => enter(self, To::Port(port.0)),
-            Destination::All => {
-                for port in 0..self.ports.len() as u16 {
-                    if port != from.0 && self.side(PortId(port)) == side {
-                        enter(self, To::Port(port));
-                    }
-                }
-                enter(self, To::FarSide);
-            }
+        let up = port.up;
+        let single = self.options.segmentation == Segmentation::Wire;
+        let (trains, count) = if single { (shape.segments, 1) } else { (1, shape.segments) };
+        for first in 0..trains {
+            // One train more than the frame came with: the surplus is given back below.
+            self.frames.became(frame, 2);
+            let train = Train { frame, first, count, from: from.0, to, corrupt: None, start: at, offsets: Vec::new() };
+            self.accept(up, train);
         }
         self.frames.became_or_gone(frame, 0);
     }
@@ -328,7 +317,7 @@ impl Network {
     }
 
     /// Takes a train that leaves `stage` to the next one, or out.
-    fn route(&mut self, stage: usize, train: Train) {
+    fn route(&mut self, stage: usize, mut train: Train) {
         let departed = &mut self.stages[stage].counters.departed;
         departed.packets += u64::from(train.count);
         departed.bytes += self.frames.shape(train.frame).run_wire_len(train.first, train.count);
@@ -339,6 +328,10 @@ impl Network {
             }
             HopPlace::Up(from) => {
                 let side = self.side(from);
+                if train.to == To::All {
+                    self.deliver_copies(&train, side);
+                    train.to = To::FarSide;
+                }
                 match train.to {
                     To::Port(to) if self.side(PortId(to)) == side => None,
                     _ => self.first_shared(side),
@@ -349,16 +342,24 @@ impl Network {
         match (shared, train.to) {
             (Some(next), _) => self.accept(next, train),
             (None, To::Port(to)) => self.accept(self.ports[usize::from(to)].down, train),
-            (None, To::FarSide) => {
-                let near = self.side(PortId(train.from));
-                for port in 0..self.ports.len() as u16 {
-                    if self.side(PortId(port)) != near {
-                        self.frames.became(train.frame, 2);
-                        let copy = Train { to: To::Port(port), ..train.clone() };
-                        self.accept(self.ports[usize::from(port)].down, copy);
-                    }
-                }
+            (None, To::FarSide | To::All) => {
+                let far = match self.side(PortId(train.from)) {
+                    Side::Client => Side::Server,
+                    Side::Server => Side::Client,
+                };
+                self.deliver_copies(&train, far);
                 self.frames.became_or_gone(train.frame, 0);
+            }
+        }
+    }
+
+    /// Gives a copy of `train` to the last hop towards each host on `side` but the sender.
+    fn deliver_copies(&mut self, train: &Train, side: Side) {
+        for port in 0..self.ports.len() as u16 {
+            if port != train.from && self.side(PortId(port)) == side {
+                self.frames.became(train.frame, 2);
+                let copy = Train { to: To::Port(port), ..train.clone() };
+                self.accept(self.ports[usize::from(port)].down, copy);
             }
         }
     }
