@@ -301,7 +301,9 @@ impl Client {
         let Answer::Status(status) = self.ask(&Request::Down)? else { return Err(self.confused()) };
         if let Some(process) = process {
             let deadline = longhaul_kernel::clock::monotonic() + Nanos::from(ANSWER_PATIENCE);
-            process.wait_until_gone(deadline).map_err(silent)?;
+            if !process.wait_until_gone(deadline).map_err(silent)? {
+                return Err(silent(io::Error::new(io::ErrorKind::TimedOut, "its process has not ended yet")));
+            }
         }
         Ok(*status)
     }
