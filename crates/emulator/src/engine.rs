@@ -226,7 +226,7 @@ impl Engine {
             let done = self.send();
             self.keep_house();
             if done && received < RECEIVE_BUDGET && !self.options.spin {
-                self.wait(received)?;
+                self.wait(received, waker)?;
             }
         }
     }
@@ -330,7 +330,7 @@ impl Engine {
     }
 
     /// Sleeps until something is to be done. `received` frames came with the last round.
-    fn wait(&mut self, received: usize) -> Result<(), EngineError> {
+    fn wait(&mut self, received: usize, waker: &WakeSource) -> Result<(), EngineError> {
         let now = self.now();
         let mut until = match self.network.deadline() {
             Some(deadline) => deadline.saturating_sub(self.oversleep.margin()),
@@ -352,8 +352,10 @@ impl Engine {
             sleep_until(until + self.started);
         } else {
             let deadline = (until != Nanos::MAX).then(|| until + self.started);
-            // Who woke us does not matter: a round looks at everything.
-            drop(self.poller.wait(deadline)?);
+            // Which port woke us does not matter: a round looks at everything.
+            if self.poller.wait(deadline)?.any(|ready| ready.key == WAKER_KEY) {
+                waker.clear();
+            }
         }
         let woken = self.now();
         if woken >= until {
