@@ -67,7 +67,9 @@ pub(crate) fn run(args: Args) -> Outcome {
 
     let envelope = |status: Status| {
         let warnings = status.warnings(spec.lateness_bound);
-        let parameters = json!({ "path": path.to_toml(), "left": args.left, "right": args.right, "emulator": spec });
+        let parameters = json!({
+            "path": path.to_toml(), "left": args.left, "right": args.right, "emulator": args.engine.parameters()
+        });
         Envelope::new("longhaul.emulate/1", started_at.clone(), parameters, status, warnings)
     };
     let began = monotonic();

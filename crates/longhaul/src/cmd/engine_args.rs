@@ -4,6 +4,7 @@ use longhaul_emulator::DEFAULT_LATENESS_BOUND;
 use longhaul_lab::LabSpec;
 use longhaul_path::network::DEFAULT_BATCH_TIME;
 use longhaul_units::{Bytes, Nanos};
+use serde_json::{Value, json};
 
 /// How packets travel in the emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -58,5 +59,14 @@ impl EngineArgs {
             lateness_bound: self.lateness_bound,
             ..LabSpec::default()
         }
+    }
+
+    /// What was asked of the emulator, for a result.
+    pub(crate) fn parameters(&self) -> Value {
+        let mut parameters = json!(self.spec());
+        if let Some(keys) = parameters.as_object_mut() {
+            keys.retain(|key, _| !["name", "mtu_bytes", "offload"].contains(&key.as_str()));
+        }
+        parameters
     }
 }
