@@ -211,7 +211,10 @@ impl Engine {
                     match commands.try_recv() {
                         Ok(Command::Status(reply)) => drop(reply.send(Box::new(self.status()))),
                         Ok(Command::Lacks(path, reply)) => drop(reply.send(self.lacks(&path))),
-                        Ok(Command::Update(path, memory, reply)) => drop(reply.send(self.update(*path, memory))),
+                        Ok(Command::Update(path, memory, reply)) => {
+                            self.update(*path, memory);
+                            drop(reply.send(()));
+                        }
                         Ok(Command::Stop(reply)) => {
                             drop(reply.send(Box::new(self.status())));
                             return Ok(());

@@ -110,7 +110,7 @@ struct UpArgs {
     #[arg(long)]
     name: Option<String>,
     /// MTU of hosts that have none in the path
-    #[arg(long, value_name = "BYTES", default_value_t = longhaul_lab::plan::DEFAULT_MTU, value_parser = clap::value_parser!(u32).range(68..=65535))]
+    #[arg(long, value_name = "BYTES", default_value_t = longhaul_lab::plan::DEFAULT_MTU, value_parser = clap::value_parser!(u32).range(68..=65535), allow_hyphen_values = true)]
     mtu: u32,
     /// Whether hosts leave segmentation and coalescing to their interfaces
     #[arg(long, value_enum, default_value_t = OnOff::On)]

@@ -43,6 +43,9 @@ use crate::spec::{HopSpec, HostSpec, PathSpec, Side};
 /// does to arrivals anyway (ixgbe's default of 8000 interrupts a second is 125 µs; NLR Rings paper §3.4).
 pub const DEFAULT_BATCH_TIME: Nanos = Nanos::from_micros(50);
 
+/// The longest batch time: no interface moderates for longer, and what a run spans is kept in 32 bits of nanoseconds.
+pub const BATCH_TIME_MAX: Nanos = Nanos::from_secs(1);
+
 /// A host's place at the network: clients first, from 0, then servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PortId(pub u16);
@@ -71,7 +74,7 @@ pub enum Segmentation {
 pub struct Options {
     /// Same seed and same arrivals, same fate of every packet.
     pub seed: u64,
-    /// How long the release times of one run may span.
+    /// How long the release times of one run may span; more than [`BATCH_TIME_MAX`] counts as that.
     pub batch_time: Nanos,
     /// Single packets or runs.
     pub segmentation: Segmentation,
@@ -167,7 +170,7 @@ impl Network {
             frames: Frames::default(),
             egress: Line::default(),
             now: Nanos::ZERO,
-            options,
+            options: Options { batch_time: options.batch_time.min(BATCH_TIME_MAX), ..options },
         };
         for (place, spec) in layout(path) {
             let at = network.stages.len();
