@@ -213,7 +213,7 @@ impl Engine {
                         Ok(Command::Lacks(path, reply)) => drop(reply.send(self.lacks(&path))),
                         Ok(Command::Update(path, memory, reply)) => {
                             self.update(*path, memory);
-                            drop(reply.send(()));
+                            let _ = reply.send(());
                         }
                         Ok(Command::Stop(reply)) => {
                             drop(reply.send(Box::new(self.status())));

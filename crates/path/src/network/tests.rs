@@ -333,10 +333,13 @@ fn a_change_loses_nothing_in_flight() {
     assert_eq!(got, want, "lost, doubled or out of order");
 }
 
+/// A change, and behind which packet it is made.
+type ChangeAt = (u64, fn(&mut HopSpec));
+
 /// Packets are counted on while other keys change, and random losses stay where they were; a change of the loss begins anew.
 #[test]
 fn a_change_of_other_keys_leaves_the_loss_alone() {
-    let lost = |spec: &HopSpec, changes: &[(u64, fn(&mut HopSpec))]| {
+    let lost = |spec: &HopSpec, changes: &[ChangeAt]| {
         let mut spec = path(vec![spec.clone()]);
         let mut network = Network::new(&spec, Options::default());
         for i in 1..=400 {
@@ -351,7 +354,7 @@ fn a_change_of_other_keys_leaves_the_loss_alone() {
         (1..=400).filter(|number| !came.contains(number)).collect::<Vec<u64>>()
     };
     let every = |n| LossSpec::Every(NonZeroU64::new(n).unwrap());
-    let others: [(u64, fn(&mut HopSpec)); 5] = [
+    let others: [ChangeAt; 5] = [
         (50, |hop| hop.delay = Nanos::from_millis(2)),
         (110, |hop| hop.rate = Some(BitRate::from_gbit(10))),
         (130, |hop| hop.corrupt = Probability(0.1)),
