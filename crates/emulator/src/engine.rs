@@ -13,7 +13,7 @@ use longhaul_path::network::{HopPlace, Network, Options, PortId, Release};
 use longhaul_path::spec::{Direction, PathSpec, Side};
 use longhaul_units::{Bytes, Nanos, TimeHistogram};
 
-use crate::payload::Store;
+use crate::payload::{Block, Store};
 use crate::port::{Port, PortError, Reception};
 use crate::sizing::payload_bytes;
 use crate::status::{HopStatus, MemoryStatus, Status};
@@ -58,6 +58,8 @@ pub struct Attachment {
     pub interface: String,
     /// What the host is called.
     pub host: String,
+    /// The host's MAC address, where it is known beforehand: what is for it then goes to no other.
+    pub mac: Option<[u8; 6]>,
 }
 
 /// Why an emulator cannot start, or not change as asked.
@@ -100,8 +102,11 @@ pub enum EngineError {
 pub enum Command {
     /// How it does.
     Status(Sender<Box<Status>>),
-    /// To become what this path says, losing nothing in flight.
-    Update(Box<PathSpec>, Sender<Result<(), EngineError>>),
+    /// Bytes of payload memory that it lacks for this path, for frames from clients and from servers.
+    Lacks(Box<PathSpec>, Sender<Result<[usize; 2], EngineError>>),
+    /// To become what this path says with this memory besides, losing nothing in flight. [`Command::Lacks`] has said that it
+    /// can.
+    Update(Box<PathSpec>, [Option<Block>; 2], Sender<()>),
     /// To end, with a last status.
     Stop(Sender<Box<Status>>),
 }
@@ -174,7 +179,7 @@ impl Engine {
             }
         }
         Ok(Self {
-            switch: Switch::new(ports.len() as u16),
+            switch: Switch::new(attachments.iter().map(|at| at.mac)),
             sides: (0..ports.len() as u16).map(|port| network.side(PortId(port))).collect(),
             shortest_transit: network.shortest_transit(),
             path,
@@ -205,7 +210,11 @@ impl Engine {
                 loop {
                     match commands.try_recv() {
                         Ok(Command::Status(reply)) => drop(reply.send(Box::new(self.status()))),
-                        Ok(Command::Update(path, reply)) => drop(reply.send(self.update(*path))),
+                        Ok(Command::Lacks(path, reply)) => drop(reply.send(self.lacks(&path))),
+                        Ok(Command::Update(path, memory, reply)) => {
+                            self.update(*path, memory);
+                            let _ = reply.send(());
+                        }
                         Ok(Command::Stop(reply)) => {
                             drop(reply.send(Box::new(self.status())));
                             return Ok(());
@@ -220,7 +229,7 @@ impl Engine {
             let done = self.send();
             self.keep_house();
             if done && received < RECEIVE_BUDGET && !self.options.spin {
-                self.wait(received)?;
+                self.wait(received, waker)?;
             }
         }
     }
@@ -324,7 +333,7 @@ impl Engine {
     }
 
     /// Sleeps until something is to be done. `received` frames came with the last round.
-    fn wait(&mut self, received: usize) -> Result<(), EngineError> {
+    fn wait(&mut self, received: usize, waker: &WakeSource) -> Result<(), EngineError> {
         let now = self.now();
         let mut until = match self.network.deadline() {
             Some(deadline) => deadline.saturating_sub(self.oversleep.margin()),
@@ -346,8 +355,10 @@ impl Engine {
             sleep_until(until + self.started);
         } else {
             let deadline = (until != Nanos::MAX).then(|| until + self.started);
-            // Who woke us does not matter: a round looks at everything.
-            drop(self.poller.wait(deadline)?);
+            // Which port woke us does not matter: a round looks at everything.
+            if self.poller.wait(deadline)?.any(|ready| ready.key == WAKER_KEY) {
+                waker.clear();
+            }
         }
         let woken = self.now();
         if woken >= until {
@@ -356,23 +367,28 @@ impl Engine {
         Ok(())
     }
 
-    fn update(&mut self, path: PathSpec) -> Result<(), EngineError> {
+    fn lacks(&self, path: &PathSpec) -> Result<[usize; 2], EngineError> {
         let same = |a: &PathSpec, b: &PathSpec| {
             // A side without hosts has one by default, and a change of that one's access puts it into the path.
             let layout =
                 |p: &PathSpec| [p.clients.len().max(1), p.servers.len().max(1), p.forward.len(), p.backward.len()];
             layout(a) == layout(b)
         };
-        if !same(&self.path, &path) {
+        if !same(&self.path, path) {
             return Err(EngineError::Layout);
         }
-        for (store, bytes) in self.stores.iter_mut().zip(required(&path, &self.options)?) {
-            store.grow(bytes)?;
+        let [clients, servers] = required(path, &self.options)?;
+        let lacks = |side: Side, bytes: usize| bytes.saturating_sub(self.stores[side as usize].capacity_bytes());
+        Ok([lacks(Side::Client, clients), lacks(Side::Server, servers)])
+    }
+
+    fn update(&mut self, path: PathSpec, memory: [Option<Block>; 2]) {
+        for (store, block) in self.stores.iter_mut().zip(memory) {
+            block.into_iter().for_each(|block| store.grow(block));
         }
         self.network.update(&path);
         self.shortest_transit = self.network.shortest_transit();
         self.path = path;
-        Ok(())
     }
 
     /// How the emulator does.

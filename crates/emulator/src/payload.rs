@@ -33,6 +33,21 @@ struct Chunk {
     frames: u32,
 }
 
+/// Memory for a store, whole chunks of it. Taking it takes seconds where there is much, so it is taken in a thread for which
+/// no packet waits.
+#[derive(Debug)]
+pub struct Block(PayloadMemory);
+
+impl Block {
+    /// At least `bytes`.
+    ///
+    /// # Errors
+    /// Where the machine has less memory.
+    pub(crate) fn new(bytes: usize) -> Result<Self, MemoryError> {
+        PayloadMemory::new(bytes.div_ceil(CHUNK_BYTES).saturating_mul(CHUNK_BYTES)).map(Self)
+    }
+}
+
 /// The frames of one side.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -65,27 +80,20 @@ impl Store {
             used_bytes: 0,
             peak_chunks: 0,
         };
-        store.grow(bytes.max(CHUNK_BYTES))?;
+        store.grow(Block::new(bytes.max(CHUNK_BYTES))?);
         store.current = store.free_chunks.pop().expect("it has grown by one chunk or more");
         Ok(store)
     }
 
-    /// Has at least `bytes` from now on. What it holds stays where it is.
-    ///
-    /// # Errors
-    /// Where the machine has less memory; nothing has changed then.
-    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), MemoryError> {
-        let Some(missing) = bytes.checked_sub(self.capacity_bytes()).filter(|&missing| missing > 0) else {
-            return Ok(());
-        };
-        let chunks = missing.div_ceil(CHUNK_BYTES);
-        let block = self.blocks.len();
-        self.blocks.push(PayloadMemory::new(chunks.saturating_mul(CHUNK_BYTES))?);
+    /// Has `block` besides from now on. What it holds stays where it is.
+    pub(crate) fn grow(&mut self, block: Block) {
+        let at = self.blocks.len();
         let first = self.chunks.len() as u32;
-        self.chunks.extend((0..chunks).map(|i| Chunk { block, start: i * CHUNK_BYTES, frames: 0 }));
+        let chunks = block.0.len() / CHUNK_BYTES;
+        self.blocks.push(block.0);
+        self.chunks.extend((0..chunks).map(|i| Chunk { block: at, start: i * CHUNK_BYTES, frames: 0 }));
         // Taken from the end: the lowest first.
         self.free_chunks.splice(0..0, (first..self.chunks.len() as u32).rev());
-        Ok(())
     }
 
     /// Room for a frame of up to `bytes`, to be kept with [`Store::keep`]; `None` where the store is full.
@@ -205,7 +213,7 @@ mod tests {
                 store.free(token);
             }
             if round == 15_000 {
-                store.grow(8 << 20).unwrap();
+                store.grow(Block::new(4 << 20).unwrap());
             }
         }
         assert!(full > 0, "the test never filled the store");

@@ -9,6 +9,7 @@ use longhaul_kernel::schedule::{self, CpuDmaLatency, ScheduleError};
 use longhaul_path::spec::PathSpec;
 
 use crate::engine::{Attachment, Command, Engine, EngineError, EngineOptions};
+use crate::payload::Block;
 use crate::status::Status;
 use crate::waker::{Waker, waker};
 
@@ -101,12 +102,17 @@ impl Running {
         self.ask(Command::Status).map(|status| *status)
     }
 
-    /// Makes it emulate `path` from now on; nothing in flight is lost.
+    /// Makes it emulate `path` from now on; nothing in flight is lost. Memory that `path` needs besides is taken in the
+    /// calling thread, while packets pass as before.
     ///
     /// # Errors
     /// As [`EngineError`] says for a change, and [`RunningError::Gone`].
     pub fn update(&self, path: PathSpec) -> Result<(), RunningError> {
-        Ok(self.ask(|reply| Command::Update(Box::new(path), reply))??)
+        let path = Box::new(path);
+        let lacks = self.ask(|reply| Command::Lacks(path.clone(), reply))??;
+        let take = |bytes: usize| (bytes > 0).then(|| Block::new(bytes)).transpose().map_err(EngineError::from);
+        let memory = [take(lacks[0])?, take(lacks[1])?];
+        self.ask(|reply| Command::Update(path, memory, reply))
     }
 
     /// Stops it. Packets in flight are lost.

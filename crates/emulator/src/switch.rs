@@ -15,8 +15,11 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    pub(crate) fn new(ports: u16) -> Self {
-        Self { ports, seen: HashMap::new() }
+    /// A switch with a port for each of `hosts`, whose addresses it knows as far as they are given.
+    pub(crate) fn new(hosts: impl ExactSizeIterator<Item = Option<[u8; 6]>>) -> Self {
+        let ports = hosts.len() as u16;
+        let known = (0..).map(PortId).zip(hosts);
+        Self { ports, seen: known.filter_map(|(port, mac)| Some((mac?, port))).collect() }
     }
 
     /// Where the frame `head` from port `from` goes; `None` where it stays on its own port's side of a wire, as its
@@ -52,7 +55,7 @@ mod tests {
 
     #[test]
     fn learns_where_hosts_are() {
-        let mut switch = Switch::new(3);
+        let mut switch = Switch::new([None; 3].into_iter());
         assert_eq!(switch.destination(&frame(9, 1), PortId(0)), Some(Destination::All));
         assert_eq!(switch.destination(&frame(1, 9), PortId(2)), Some(Destination::Port(PortId(0))));
         assert_eq!(switch.destination(&frame(9, 1), PortId(0)), Some(Destination::Port(PortId(2))));
@@ -64,5 +67,14 @@ mod tests {
         }
         assert!(switch.seen.len() <= ADDRESSES_MOST);
         assert_eq!(switch.destination(&frame(9, 1), PortId(1)), Some(Destination::Port(PortId(2))), "moved and known");
+    }
+
+    #[test]
+    fn knows_what_it_was_told() {
+        let mut switch = Switch::new([None, Some([2, 0, 0, 0, 0, 5]), None].into_iter());
+        assert_eq!(switch.destination(&frame(5, 1), PortId(0)), Some(Destination::Port(PortId(1))));
+        assert_eq!(switch.destination(&frame(6, 1), PortId(0)), Some(Destination::All));
+        switch.destination(&frame(1, 5), PortId(2));
+        assert_eq!(switch.destination(&frame(5, 1), PortId(0)), Some(Destination::Port(PortId(2))), "it has moved");
     }
 }

@@ -36,21 +36,23 @@ pub fn waker() -> io::Result<(Waker, WakeSource)> {
 impl Waker {
     /// Wakes.
     pub fn wake(&self) {
+        // In this order: whoever is woken by the descriptor must find the ring, or it would be woken by it for nothing until
+        // this thread has a CPU again.
+        self.0.rung.store(true, Ordering::Release);
         // It can only fail with 2⁶⁴ wakes outstanding.
         let _ = write(&self.0.fd, &1u64.to_ne_bytes());
-        self.0.rung.store(true, Ordering::Release);
     }
 }
 
 impl WakeSource {
     /// Whether it was woken since last asked.
     pub fn take(&self) -> bool {
-        if !self.0.rung.swap(false, Ordering::Acquire) {
-            return false;
-        }
-        // This may take the write of another wake with it, whose ring then still comes: one look too many, none too few.
+        self.0.rung.swap(false, Ordering::Acquire)
+    }
+
+    /// Makes the descriptor, which was readable, wait for the next wake. [`WakeSource::take`] is to be asked after this.
+    pub fn clear(&self) {
         let _ = read(&self.0.fd, &mut [0; 8]);
-        true
     }
 }
 

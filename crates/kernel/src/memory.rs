@@ -15,10 +15,13 @@ use std::ptr::NonNull;
 use std::slice;
 
 use longhaul_units::Bytes;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, MlockFlags, ProtFlags, madvise, mlock_with, mmap_anonymous, munmap};
 
 /// Memory that must stay free for the rest of the machine.
 const RESERVE_BYTES: u64 = 64 << 20;
+/// Taken at a time: the process's map of memory is held meanwhile, and another thread that needs it (its heap grows) waits.
+/// A huge page, which takes the kernel 8 ms at the slowest that was measured.
+const PIECE_BYTES: usize = 2 << 20;
 
 /// Why memory was not given.
 #[derive(Debug, thiserror::Error)]
@@ -89,17 +92,21 @@ impl PayloadMemory {
         // Huge pages must be asked for before the first touch. Kernels without them say EINVAL, and small pages do.
         // SAFETY: our own mapping; the advice changes no contents.
         let _ = unsafe { madvise(raw, length, Advice::LinuxHugepage) };
-        // SAFETY: as above.
-        match unsafe { madvise(raw, length, Advice::LinuxPopulateWrite) } {
-            Ok(()) => {}
-            // Before Linux 5.14 it takes a write to each page.
-            Err(rustix::io::Errno::INVAL) => memory.touch(),
-            Err(error) => return Err(refused("madvise MADV_POPULATE_WRITE")(error)),
-        }
         // Locking keeps it out of swap. Without CAP_IPC_LOCK the limit is small; unlocked it works just as well, until the
-        // machine swaps.
+        // machine swaps. To lock pages as they come takes no walk over those that are there.
         // SAFETY: our own mapping.
-        memory.locked = unsafe { mlock(raw, length) }.is_ok();
+        memory.locked = unsafe { mlock_with(raw, length, MlockFlags::ONFAULT) }.is_ok();
+        for at in (0..length).step_by(PIECE_BYTES) {
+            let piece_bytes = PIECE_BYTES.min(length - at);
+            let piece = memory[at..at + piece_bytes].as_mut_ptr();
+            // SAFETY: a part of our own mapping; the advice changes no contents.
+            match unsafe { madvise(piece.cast(), piece_bytes, Advice::LinuxPopulateWrite) } {
+                Ok(()) => {}
+                // Before Linux 5.14 it takes a write to each page.
+                Err(rustix::io::Errno::INVAL) => touch(&mut memory[at..at + piece_bytes]),
+                Err(error) => return Err(refused("madvise MADV_POPULATE_WRITE")(error)),
+            }
+        }
         Ok(memory)
     }
 
@@ -107,13 +114,14 @@ impl PayloadMemory {
     pub fn locked(&self) -> bool {
         self.locked
     }
+}
 
-    fn touch(&mut self) {
-        let page_bytes = rustix::param::page_size();
-        for page in self.chunks_mut(page_bytes) {
-            // SAFETY: a valid reference; volatile, or the compiler would leave out the write of a zero over a zero.
-            unsafe { std::ptr::write_volatile(&mut page[0], 0) };
-        }
+/// Writes a zero to each page.
+fn touch(memory: &mut [u8]) {
+    let page_bytes = rustix::param::page_size();
+    for page in memory.chunks_mut(page_bytes) {
+        // SAFETY: a valid reference; volatile, or the compiler would leave out the write of a zero over a zero.
+        unsafe { std::ptr::write_volatile(&mut page[0], 0) };
     }
 }
 
@@ -243,7 +251,8 @@ mod tests {
         assert!(memory.iter().all(|byte| *byte == 0));
         memory[3 << 20 >> 1] = 7;
         assert_eq!(memory[3 << 20 >> 1], 7);
-        memory.touch();
+        touch(&mut memory);
+        assert!(memory.iter().all(|byte| matches!(*byte, 0 | 7)));
     }
 
     #[test]

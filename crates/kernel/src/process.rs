@@ -100,14 +100,14 @@ pub fn in_namespace(namespace: NamespaceId) -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
-/// Ends `processes`: asks with `SIGTERM`, waits up to `patience` in all, then kills with `SIGKILL` and waits as long again.
+/// Ends `processes`: asks with `SIGTERM` and waits up to `asked` in all, then kills with `SIGKILL` and waits up to `killed`.
 /// Returns those that are still there.
 ///
 /// # Errors
 /// Where one belongs to somebody else.
-pub fn end(processes: Vec<Process>, patience: Nanos) -> io::Result<Vec<Process>> {
+pub fn end(processes: Vec<Process>, asked: Nanos, killed: Nanos) -> io::Result<Vec<Process>> {
     let mut left = processes;
-    for signal in [Signal::TERM, Signal::KILL] {
+    for (signal, patience) in [(Signal::TERM, asked), (Signal::KILL, killed)] {
         for process in &left {
             process.signal(signal)?;
         }
@@ -135,7 +135,7 @@ mod tests {
         let here = NetNamespace::current().unwrap().id().unwrap();
         let process = in_namespace(here).unwrap().into_iter().find(|process| process.pid() == child.id()).unwrap();
         assert!(!process.wait_until_gone(monotonic() + Nanos::from_millis(2)).unwrap());
-        assert!(end(vec![process], Nanos::from_secs(10)).unwrap().is_empty());
+        assert!(end(vec![process], Nanos::from_secs(10), Nanos::from_secs(10)).unwrap().is_empty());
         child.wait().unwrap();
         assert!(Process::open(child.id()).unwrap().is_none());
     }

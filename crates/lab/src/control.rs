@@ -27,6 +27,8 @@ const LINE_BYTES_MOST: u64 = 64 << 20;
 const LINE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long an answer may take: a lab that goes down waits for its programs.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a change may take: memory for a longer path comes at 4 s a GiB where the machine never had it before.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(300);
 /// Longest name of a lab. It is part of a socket's name, which has 108 bytes (unix(7)).
 const NAME_BYTES_MOST: usize = 32;
 
@@ -299,7 +301,9 @@ impl Client {
         let Answer::Status(status) = self.ask(&Request::Down)? else { return Err(self.confused()) };
         if let Some(process) = process {
             let deadline = longhaul_kernel::clock::monotonic() + Nanos::from(ANSWER_PATIENCE);
-            process.wait_until_gone(deadline).map_err(silent)?;
+            if !process.wait_until_gone(deadline).map_err(silent)? {
+                return Err(silent(io::Error::new(io::ErrorKind::TimedOut, "its process has not ended yet")));
+            }
         }
         Ok(*status)
     }
@@ -318,7 +322,8 @@ impl Client {
             return Err(ControlError::Stranger { name: self.name.clone(), uid: peer.uid });
         }
         write_line(&mut stream, request).map_err(silent)?;
-        stream.set_read_timeout(Some(ANSWER_PATIENCE)).map_err(silent)?;
+        let patience = if matches!(request, Request::Set(_)) { CHANGE_PATIENCE } else { ANSWER_PATIENCE };
+        stream.set_read_timeout(Some(patience)).map_err(silent)?;
         match parse_line(&mut stream).map_err(silent)? {
             Answer::Refused(why) => Err(ControlError::Refused(why)),
             answer => Ok(answer),

@@ -6,16 +6,17 @@ use longhaul_kernel::ethtool::{self, EthtoolError};
 use longhaul_kernel::link::{Address, LinkError, Netlink, VethEnd};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_kernel::rps::{self, RpsError};
+use longhaul_kernel::schedule;
 use longhaul_kernel::sysctl::{self, SysctlError};
 use longhaul_kernel::wait::sleep_until;
-use longhaul_kernel::{process, schedule};
 use longhaul_path::spec::{Change, ChangeError, Direction, PathSpec, QueueLimit};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::plan::{self, HOST_INTERFACE, HostPlan};
+use crate::programs::{self, ProgramsError};
 use crate::spec::LabSpec;
 
-/// How long programs in a lab have to end when it goes down, and interfaces to get ready when it comes up.
+/// How long interfaces have to get ready when the lab comes up.
 const PATIENCE: Nanos = Nanos::from_secs(2);
 /// A report that has not been sent by then will not be: it takes a few ticks of the kernel's clock.
 const REPORTED_AFTER: Nanos = Nanos::from_millis(300);
@@ -53,8 +54,8 @@ pub enum LabError {
     #[error(transparent)]
     Change(#[from] ChangeError),
     /// Programs in the lab did not end.
-    #[error("cannot end the programs in the lab: {0}")]
-    Processes(std::io::Error),
+    #[error(transparent)]
+    Programs(#[from] ProgramsError),
     /// An interface that was set up stays silent.
     #[error("interface {interface} of the lab was set up and takes no packets after {PATIENCE}")]
     NotReady {
@@ -115,8 +116,9 @@ impl Lab {
         for host in &hosts {
             host.namespace.enter(wait_until_reported)?;
         }
-        let attachments =
-            plans.iter().map(|plan| Attachment { interface: plan.port.clone(), host: plan.name.clone() }).collect();
+        let attach =
+            |plan: &HostPlan| Attachment { interface: plan.port.clone(), host: plan.name.clone(), mac: Some(plan.mac) };
+        let attachments = plans.iter().map(attach).collect();
         let emulator = Running::start(path.clone(), attachments, spec.engine_options(), spec.schedule(), Some(&core))?;
         Ok(Self { spec, path, hosts, core, emulator: Some(emulator) })
     }
@@ -174,20 +176,16 @@ impl Lab {
         Ok(())
     }
 
-    /// Ends the programs that run on its hosts, and the lab.
+    /// Ends the lab and the programs that run on its hosts, and waits until they are gone, 22 s at most.
     ///
     /// # Errors
-    /// Where the emulator had ended before, or programs do not end.
+    /// Where the emulator had ended before, or programs do not end; the lab has ended even so.
     pub fn down(mut self) -> Result<Status, LabError> {
         let emulator = self.emulator.take().ok_or(RunningError::Gone)?;
-        let status = emulator.stop()?;
-        for host in &self.hosts {
-            let own = std::process::id();
-            let others = process::in_namespace(host.namespace.id()?).map_err(LabError::Processes)?;
-            let others = others.into_iter().filter(|process| process.pid() != own).collect();
-            process::end(others, PATIENCE).map_err(LabError::Processes)?;
-        }
-        Ok(status)
+        let status = emulator.stop();
+        let namespaces = self.hosts.iter().map(|host| host.namespace.id()).collect::<Result<Vec<_>, _>>()?;
+        programs::end(&namespaces)?;
+        Ok(status?)
     }
 }
 

@@ -9,7 +9,9 @@ pub mod enter;
 mod lab;
 pub mod orphans;
 pub mod plan;
+mod programs;
 mod spec;
 
 pub use lab::{Lab, LabError};
+pub use programs::ProgramsError;
 pub use spec::LabSpec;

@@ -4,11 +4,9 @@ use std::collections::HashSet;
 
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::namespace::{NamespaceId, NetNamespace};
-use longhaul_kernel::process;
-use longhaul_units::Nanos;
 
-/// How long they have to end.
-const PATIENCE: Nanos = Nanos::from_secs(2);
+use crate::programs::{self, ProgramsError};
+
 /// What the loopback interface's alias begins with in every host of a lab.
 const MARK: &str = "longhaul lab ";
 
@@ -60,15 +58,12 @@ pub fn find() -> std::io::Result<Vec<Orphan>> {
 }
 
 impl Orphan {
-    /// Ends the programs in it; the namespace goes with the last.
+    /// Ends the programs in it, which takes 22 s at most, and says how many there were; the namespace goes with the last.
     ///
     /// # Errors
-    /// Where one belongs to somebody else.
-    pub fn end(&self) -> std::io::Result<usize> {
-        let processes = process::in_namespace(self.id)?;
-        let count = processes.len();
-        process::end(processes, PATIENCE)?;
-        Ok(count)
+    /// Where one belongs to somebody else, or does not end.
+    pub fn end(&self) -> Result<usize, ProgramsError> {
+        programs::end(&[self.id])
     }
 }
 

@@ -5,10 +5,17 @@ mod common;
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::process::Stdio;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, SERVER_V4, lab, ping, run, unprivileged};
+use common::{PATIENCE, SERVER_V4, lab, ping, run, start, unprivileged, until};
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::process::Process;
 use longhaul_kernel::procfs::resident_bytes;
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
 
 /// Cycles of a run that is not asked for more, which then may take this long at most.
 const CYCLES: usize = 300;
@@ -57,6 +64,41 @@ fn kernel_namespaces() -> Option<usize> {
     let table = fs::read_to_string("/proc/slabinfo").ok()?;
     let line = table.lines().find(|line| line.starts_with("net_namespace "))?;
     line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// How long a program takes to end after it was killed. It is killed 2 s after it was asked.
+const ENDING: Duration = Duration::from_millis(2500);
+
+/// The kernel may take long to end a program, such as one with gigabytes in its sockets. Here a tracer holds it up.
+#[test]
+fn a_lab_is_down_when_its_programs_are_gone() {
+    if unprivileged() {
+        return;
+    }
+    let lab = lab("[[both]]\ndelay = '1ms'");
+    let program = start(&lab, "client", &["sh", "-c", "trap '' TERM; exec sleep 1000"], Stdio::null());
+    let pid = program.0.id();
+    until("the program to be itself", || {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == "sleep")
+    });
+    let process = Process::open(pid).unwrap().unwrap();
+    let (traced, is_traced) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let pid = Pid::from_raw(pid as i32);
+            ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACEEXIT).unwrap();
+            traced.send(()).unwrap();
+            while let WaitStatus::Stopped(_, signal) = waitpid(pid, None).unwrap() {
+                ptrace::cont(pid, signal).unwrap();
+            }
+            // It was killed and is about to end.
+            thread::sleep(ENDING);
+            ptrace::detach(pid, None).unwrap();
+        });
+        is_traced.recv().unwrap();
+        lab.down().unwrap();
+        assert!(process.wait_until_gone(monotonic()).unwrap(), "the lab was down before its program had ended");
+    });
 }
 
 #[test]

@@ -4,10 +4,12 @@ mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::datagrams::{Sink, Source};
 use common::{SERVER_V4, alone, assert_faithful, hop, lab, ping, set, settled, unprivileged, until};
+use longhaul_kernel::clock::thread_cpu_time;
+use longhaul_units::Nanos;
 
 /// How much later than told a round trip may be on a busy machine.
 const LATE_MOST: Duration = Duration::from_millis(10);
@@ -81,6 +83,33 @@ fn changes_lose_nothing_and_take_effect() {
     let heard = sink.finish();
     heard.assert_complete(sent);
     assert_eq!((heard.doubled(), heard.damaged), (0, 0));
+}
+
+/// To take memory takes long; whoever asks for the change waits for that, and the packets do not.
+#[test]
+fn a_change_that_takes_memory_stalls_nothing() {
+    if unprivileged() {
+        return;
+    }
+    let _alone = alone();
+    let mut lab = lab("[[both]]\nrate = '1Gbit'\nqueue = '1MiB'\ndelay = '5ms'");
+    let sink = Sink::new(&lab, "server", SERVER_V4);
+    let source = Source::new(&lab, "client", SERVER_V4, 800, 10);
+    let sent = streaming(source, |goes_on| {
+        goes_on(1_000);
+        let (before, began, cpu_before) = (lab.status().unwrap(), Instant::now(), thread_cpu_time());
+        set(&mut lab, &["forward.queue=600MiB"]);
+        let (after, took, taking) = (lab.status().unwrap(), began.elapsed(), thread_cpu_time() - cpu_before);
+        goes_on(1_000);
+        let grown = [0, 1].map(|side| after.memory[side].capacity_bytes - before.memory[side].capacity_bytes);
+        assert!(grown[0] > 590 << 20 && grown[1] == 0, "{grown:?}");
+        let emulating = Nanos(after.cpu_ns - before.cpu_ns);
+        let late = [before.lateness.max_ns, after.lateness.max_ns].map(Nanos);
+        println!("{took:.1?} for {grown:?} bytes: {taking} of a CPU here, {emulating} there; latest by {late:?}");
+        assert!(emulating.0 * 4 < taking.0, "the emulating thread worked {emulating}, the asking one {taking}");
+    });
+    assert_faithful(&settled(&lab));
+    sink.finish().assert_complete(sent);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::thread;
 
 use common::capture::{Capture, Captured};
 use common::datagrams::{PORT, SEGMENTS_MOST, Sink, Source};
-use common::{CLIENT_V4, SERVER_V4, alone, assert_faithful, hop, path, ping, settled, unprivileged, wire_lab};
+use common::{SERVER_V4, alone, assert_faithful, hop, path, settled, unprivileged, wire_lab};
 use longhaul_path::network::{Destination, Network, Options, PortId, Segmentation};
 use longhaul_units::Nanos;
 use longhaul_wire::Segmenter;
@@ -49,8 +49,6 @@ fn two_flows_share_one_queue() {
     }
     let _alone = alone();
     let lab = wire_lab(DUMBBELL);
-    // A server that has said nothing is not known yet, and what is for it goes to all.
-    ping(&lab, "server", CLIENT_V4);
     // The same stamps as the emulator's: the kernel stamps a frame once, for all who look.
     let at_ports = ["client1", "client2"].map(|port| Capture::start(lab.core(), port, 64));
     let at_server = Capture::start(&lab.host("server").unwrap().namespace, "eth0", 64);

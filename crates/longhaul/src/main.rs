@@ -13,7 +13,13 @@ use crate::output::Failure;
 
 /// Finds out where the throughput of a long fat network goes
 #[derive(Debug, Parser)]
-#[command(name = "longhaul", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(
+    name = "longhaul",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    arg_required_else_help = false
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -5,9 +5,13 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use longhaul_emulator::Warning;
 use serde::Serialize;
 use serde_json::json;
+
+use crate::Cli;
 
 /// What a command comes to.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
@@ -69,11 +73,26 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
+    if let (ErrorKind::MissingSubcommand, Some(ContextValue::String(asked))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    {
+        return missing_command(asked).report();
+    }
     let text = error.to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let message = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect::<Vec<_>>().join(" ");
     let message = message.strip_prefix("error: ").unwrap_or(&message);
     Failure::usage(message).remedy("see longhaul --help").report()
+}
+
+/// The command `asked`, such as `longhaul lab`, was given none of its own.
+fn missing_command(asked: &str) -> Failure {
+    let top = Cli::command();
+    let command = asked.split(' ').skip(1).try_fold(&top, |command, word| command.find_subcommand(word));
+    let shown = command.into_iter().flat_map(clap::Command::get_subcommands).filter(|command| !command.is_hide_set());
+    let names: Vec<_> = shown.map(clap::Command::get_name).collect();
+    Failure::usage(format!("{asked}: which command? use one of {}", names.join(", ")))
+        .remedy(format!("see {asked} --help"))
 }
 
 /// Whether the caller wants JSON: looked up in the arguments, as an error may come before they are understood.

@@ -13,6 +13,7 @@ use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::{Process, Signal};
+use serde_json::json;
 
 fn unprivileged() -> bool {
     let skip = !is_root_in_namespace();
@@ -110,9 +111,11 @@ fn down_clears_what_a_killed_lab_left() {
     }
     let name = format!("killed-down-{}", std::process::id());
     let (_lab, program, namespaces) = killed_lab(&name);
-    let down = longhaul(&["lab", "down", "--name", &name]);
+    let down = longhaul(&["lab", "down", "--name", &name, "--json"]);
     assert!(down.status.success(), "{down:?}");
     assert!(String::from_utf8_lossy(&down.stderr).contains(&name), "{down:?}");
+    let result = &object(&down.stdout)["result"];
+    assert_eq!((&result["labs"], &result["cleared"]), (&json!([]), &json!([name])), "{down:?}");
     assert_gone(program, &namespaces);
     let again = longhaul(&["lab", "down", "--name", &name]);
     assert_eq!(again.status.code(), Some(1), "there is nothing left: {again:?}");

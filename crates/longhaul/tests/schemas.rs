@@ -100,7 +100,10 @@ fn lab_status_and_list() {
     assert!(status["result"]["ports"][0]["received"]["packets"].as_u64() >= Some(1), "{status:#}");
 
     let last = object(&longhaul(&["lab", "down", "--name", &lab.name, "--json"]).stdout);
-    assert_valid(&last, "longhaul.lab.status/1");
+    assert_valid(&last, "longhaul.lab.down/1");
+    let ended = last["result"]["labs"].as_array().unwrap();
+    assert!(ended.len() == 1 && ended[0]["lab"]["name"] == lab.name, "{last:#}");
+    assert_eq!(ended[0]["status"]["ports"][0]["received"], status["result"]["ports"][0]["received"]);
 }
 
 #[test]

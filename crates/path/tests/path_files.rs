@@ -222,7 +222,7 @@ fn what_is_refused_and_how() {
         ("outages = [{ at = \"1s\" }]", "line 2, column 12: forward[0].outages[0]: for is missing, a time"),
         (
             "outages = [{ at = \"1s\", for = \"2s\", every = \"1s\" }]",
-            "line 2, column 11: forward[0].outages: `1s`: from 2s to 2592000s",
+            "line 2, column 11: forward[0].outages: every `1s`: from 2s to 2592000s",
         ),
         (
             "jitter = { law = \"gauss\", stddev = \"1us\" }",
@@ -241,7 +241,7 @@ fn what_is_refused_and_how() {
             "coalesce = { count = 8 }",
             "line 2, column 12: forward[0].coalesce: time is missing, such as time = \"50us\"",
         ),
-        ("coalesce = \"2s\"", "line 2, column 12: forward[0].coalesce: `2s`: from 1ns to 1s"),
+        ("coalesce = \"2s\"", "line 2, column 12: forward[0].coalesce: time `2s`: from 1ns to 1s"),
         (
             "name = \"a.b\"",
             "line 2, column 8: forward[0].name: `a.b`: 1 to 32 letters, digits, `-` or `_`, not `-` first",

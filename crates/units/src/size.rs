@@ -11,6 +11,18 @@ use crate::quantity::{self, QuantityError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(pub u64);
 
+impl Bytes {
+    /// For people, to three digits or four: `9.35GiB`, `1023KiB`, `842B`.
+    pub fn rounded(self) -> String {
+        let Some((size, unit)) = UNITS.iter().find(|(size, _)| self.0 >= *size) else { return format!("{}B", self.0) };
+        let value = self.0 as f64 / *size as f64;
+        let decimals = usize::from(value < 99.95) + usize::from(value < 9.995);
+        format!("{value:.decimals$}{unit}")
+    }
+}
+
+const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+
 impl FromStr for Bytes {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, QuantityError> {
@@ -31,7 +43,6 @@ impl FromStr for Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
         let text = match UNITS.iter().find(|(size, _)| self.0 >= *size) {
             // A size that needs more decimals than one reads stays in bytes, so that the text says what is meant.
             Some((size, unit)) if (u128::from(self.0) * 1000).is_multiple_of(u128::from(*size)) => {
@@ -66,5 +77,18 @@ mod tests {
         }
         assert_eq!(Bytes(64 << 20).to_string(), "64MiB");
         assert_eq!(Bytes(1500).to_string(), "1500B");
+        for (bytes, text) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1500, "1.46KiB"),
+            ((10 << 10) - 1, "10.0KiB"),
+            ((100 << 10) - 1, "100KiB"),
+            ((1 << 20) - 1, "1024KiB"),
+            (64 << 20, "64.0MiB"),
+            (10_038_656_922, "9.35GiB"),
+            (u64::MAX, "16777216TiB"),
+        ] {
+            assert_eq!(Bytes(bytes).rounded(), text);
+        }
     }
 }

@@ -21,6 +21,9 @@ use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_t
 /// How often the status file and the progress line are brought up to date.
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
+/// Longest name of an interface (`IFNAMSIZ` less its zero, netdevice(7)).
+const INTERFACE_BYTES_MOST: usize = 15;
+
 /// Put an emulated path between two interfaces
 ///
 /// Frames that arrive at one interface leave by the other as the path says. Takes Ctrl-C to end, then prints what happened.
@@ -40,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
     /// End after this time
-    #[arg(short = 't', long, value_name = "TIME")]
+    #[arg(short = 't', long, value_name = "TIME", allow_hyphen_values = true)]
     time: Option<Nanos>,
     /// Print JSON at the end
     #[arg(short = 'J', long)]
@@ -67,9 +70,15 @@ pub(crate) fn run(args: Args) -> Outcome {
 
     let envelope = |status: Status| {
         let warnings = status.warnings(spec.lateness_bound);
-        let parameters = json!({ "path": path.to_toml(), "left": args.left, "right": args.right, "emulator": spec });
+        let parameters = json!({
+            "path": path.to_toml(), "left": args.left, "right": args.right, "emulator": args.engine.parameters()
+        });
         Envelope::new("longhaul.emulate/1", started_at.clone(), parameters, status, warnings)
     };
+    if let Some(file) = &args.stats {
+        // At once, so that a file that cannot be written is told before the run.
+        write_status(file, &envelope(running.status().map_err(|error| Failure::new("emulator", error))?))?;
+    }
     let began = monotonic();
     let end = args.time.map_or(Nanos::MAX, |time| began.saturating_add(time));
     while stop.requested().is_none() && monotonic() < end {
@@ -114,10 +123,15 @@ fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure>
             )));
         }
         for (interface, host) in interfaces.iter().zip(hosts) {
+            if !(1..=INTERFACE_BYTES_MOST).contains(&interface.len()) {
+                let message =
+                    format!("{flag} `{interface}`: an interface's name has 1 to {INTERFACE_BYTES_MOST} bytes");
+                return Err(Failure::usage(message));
+            }
             if attachments.iter().any(|known: &Attachment| known.interface == *interface) {
                 return Err(Failure::usage(format!("{flag} {interface}: named twice; each interface has one place")));
             }
-            attachments.push(Attachment { interface: interface.clone(), host });
+            attachments.push(Attachment { interface: interface.clone(), host, mac: None });
         }
     }
     Ok(attachments)

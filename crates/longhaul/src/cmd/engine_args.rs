@@ -2,8 +2,9 @@
 
 use longhaul_emulator::DEFAULT_LATENESS_BOUND;
 use longhaul_lab::LabSpec;
-use longhaul_path::network::DEFAULT_BATCH_TIME;
-use longhaul_units::{Bytes, Nanos};
+use longhaul_path::network::{BATCH_TIME_MAX, DEFAULT_BATCH_TIME};
+use longhaul_units::{Bytes, Nanos, QuantityError};
+use serde_json::{Value, json};
 
 /// How packets travel in the emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -19,29 +20,34 @@ pub(crate) enum SegmentationArg {
 #[command(next_help_heading = "Emulator")]
 pub(crate) struct EngineArgs {
     /// Seed of the path's random numbers: same seed and same arrivals, same fate of every packet
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     seed: u64,
     /// How packets travel
     #[arg(long, value_enum, default_value_t = SegmentationArg::Auto)]
     segmentation: SegmentationArg,
-    /// How long the release times of packets that travel as one may span
-    #[arg(long, value_name = "TIME", default_value_t = DEFAULT_BATCH_TIME)]
+    /// How long the release times of packets that travel as one may span, at most 1s
+    #[arg(long, value_name = "TIME", default_value_t = DEFAULT_BATCH_TIME, value_parser = batch_time, allow_hyphen_values = true)]
     batch_time: Nanos,
     /// Payload memory at most [default: what the path needs, if the machine has it]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Option<Bytes>,
     /// Never sleep: more exact, takes a whole CPU
     #[arg(long)]
     spin: bool,
     /// CPUs for the emulator, such as 3 or 2,3
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
     cpu: Vec<usize>,
     /// Run the emulator at this SCHED_FIFO priority (1-99)
-    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99))]
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99), allow_hyphen_values = true)]
     realtime: Option<u8>,
     /// Warn where one run of packets in a hundred leaves later than this
-    #[arg(long, value_name = "TIME", default_value_t = DEFAULT_LATENESS_BOUND)]
+    #[arg(long, value_name = "TIME", default_value_t = DEFAULT_LATENESS_BOUND, allow_hyphen_values = true)]
     lateness_bound: Nanos,
+}
+
+fn batch_time(text: &str) -> Result<Nanos, String> {
+    let time: Nanos = text.parse().map_err(|error: QuantityError| error.to_string())?;
+    if time > BATCH_TIME_MAX { Err(format!("from 0ns to {BATCH_TIME_MAX}")) } else { Ok(time) }
 }
 
 impl EngineArgs {
@@ -58,5 +64,14 @@ impl EngineArgs {
             lateness_bound: self.lateness_bound,
             ..LabSpec::default()
         }
+    }
+
+    /// What was asked of the emulator, for a result.
+    pub(crate) fn parameters(&self) -> Value {
+        let mut parameters = json!(self.spec());
+        if let Some(keys) = parameters.as_object_mut() {
+            keys.retain(|key, _| !["name", "mtu_bytes", "offload"].contains(&key.as_str()));
+        }
+        parameters
     }
 }

@@ -1,10 +1,12 @@
 //! `longhaul lab`.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Subcommand;
+use longhaul_emulator::Warning;
 use longhaul_kernel::capability;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
@@ -22,6 +24,7 @@ use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_wa
 
 /// Run programs on hosts of this machine with an emulated path between them
 #[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = false)]
 #[command(after_help = "Example:
   longhaul lab up nlr-small
   longhaul lab exec server -- iperf3 -s -D
@@ -88,7 +91,7 @@ enum Action {
         /// All labs
         #[arg(long, conflicts_with = "name")]
         all: bool,
-        /// Print the last status as JSON
+        /// Print the last status of each as JSON
         #[arg(short = 'J', long)]
         json: bool,
     },
@@ -107,7 +110,7 @@ struct UpArgs {
     #[arg(long)]
     name: Option<String>,
     /// MTU of hosts that have none in the path
-    #[arg(long, value_name = "BYTES", default_value_t = longhaul_lab::plan::DEFAULT_MTU, value_parser = clap::value_parser!(u32).range(68..=65535))]
+    #[arg(long, value_name = "BYTES", default_value_t = longhaul_lab::plan::DEFAULT_MTU, value_parser = clap::value_parser!(u32).range(68..=65535), allow_hyphen_values = true)]
     mtu: u32,
     /// Whether hosts leave segmentation and coalescing to their interfaces
     #[arg(long, value_enum, default_value_t = OnOff::On)]
@@ -385,19 +388,26 @@ fn down(lab: &Which, all: bool, as_json: bool) -> Outcome {
             _ => vec![lab.find()?],
         };
     }
+    let now = jiff::Timestamp::now().to_string();
+    let (mut labs, mut warnings) = (Vec::new(), Vec::new());
     for name in &names {
         let client = Client::new(name).map_err(control_failure)?;
         let info = client.info().map_err(control_failure)?;
         let status = client.down().map_err(control_failure)?;
-        if as_json {
-            print_status(&info, status, true);
-        } else {
-            print_warnings(&status.warnings(info.spec.lateness_bound));
-            eprintln!("longhaul: lab {name} is down");
-        }
+        let of_lab = status.warnings(info.spec.lateness_bound).into_iter();
+        warnings.extend(of_lab.map(|warning| Warning { message: format!("{name}: {}", warning.message), ..warning }));
+        labs.push(json!({
+            "lab": info.spec, "path": info.path, "hosts": info.hosts, "started_at": info.started_at, "status": status
+        }));
+        eprintln!("longhaul: lab {name} is down");
     }
     let killed = if all || lab.name.is_none() { orphaned_labs()? } else { lab.name.clone().into_iter().collect() };
-    clear_orphans(&killed)?;
+    let cleared = clear_orphans(&killed)?;
+    if as_json {
+        let result = json!({ "labs": labs, "cleared": cleared });
+        print_json(&Envelope::new("longhaul.lab.down/1", now, json!({ "all": all }), result, warnings.clone()));
+    }
+    print_warnings(&warnings);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -414,15 +424,17 @@ fn orphaned_labs() -> Result<Vec<String>, Failure> {
     Ok(labs)
 }
 
-/// Ends the programs that killed labs of these names left.
-fn clear_orphans(labs: &[String]) -> Result<(), Failure> {
+/// Ends the programs that killed labs of these names left, and gives the names of those that had left some.
+fn clear_orphans(labs: &[String]) -> Result<BTreeSet<String>, Failure> {
+    let mut cleared = BTreeSet::new();
     for orphan in find_orphans()?.iter().filter(|orphan| labs.contains(&orphan.lab)) {
         let ended = orphan.end().map_err(|error| {
             Failure::new("lab", format!("programs of the killed lab {} do not end: {error}", orphan.lab))
         })?;
         if ended > 0 {
             eprintln!("longhaul: ended {ended} programs that the killed lab {} left", orphan.lab);
+            cleared.insert(orphan.lab.clone());
         }
     }
-    Ok(())
+    Ok(cleared)
 }

@@ -42,9 +42,9 @@ pub(crate) fn text(status: &Status) -> String {
             port.host,
             port.interface,
             port.received.packets,
-            Bytes(port.received.bytes),
+            Bytes(port.received.bytes).rounded(),
             port.sent.packets,
-            Bytes(port.sent.bytes),
+            Bytes(port.sent.bytes).rounded(),
             if port.up { "" } else { "  DOWN" },
         );
     }

@@ -60,6 +60,8 @@ pub(super) fn mix(seed: u64) -> u64 {
 /// costs one comparison.
 #[derive(Debug, Clone)]
 pub(super) struct Picker {
+    /// The packets that were before the first that it counts.
+    before: u64,
     next: u64,
     law: PickLaw,
     chance: Chance,
@@ -75,8 +77,8 @@ enum PickLaw {
 }
 
 impl Picker {
-    /// Picks by `loss`, from packet 1 on.
-    pub(super) fn new(loss: &LossSpec, chance: Chance) -> Self {
+    /// Picks by `loss`; its first packet is the one after packet number `before`.
+    pub(super) fn new(loss: &LossSpec, chance: Chance, before: u64) -> Self {
         let law = match loss {
             LossSpec::None => PickLaw::Never,
             LossSpec::Random(p) => PickLaw::Random(p.0),
@@ -84,14 +86,14 @@ impl Picker {
             &LossSpec::GilbertElliott { p, r, h, k } => PickLaw::GilbertElliott(GilbertElliott::new(p, r, h, k)),
             LossSpec::List(list) => PickLaw::List { list: Arc::clone(list), at: 0 },
         };
-        let mut picker = Self { next: 0, law, chance };
+        let mut picker = Self { before, next: 0, law, chance };
         picker.step();
         picker
     }
 
     /// The number of the next packet picked, `u64::MAX` where there is none.
     pub(super) fn next(&self) -> u64 {
-        self.next
+        self.before.saturating_add(self.next)
     }
 
     /// Goes on to the packet picked after [`Picker::next`].
@@ -171,7 +173,7 @@ mod tests {
     use super::*;
 
     fn picked(loss: &LossSpec, upto: u64) -> Vec<u64> {
-        let mut picker = Picker::new(loss, Chance::new(7, 1));
+        let mut picker = Picker::new(loss, Chance::new(7, 1), 0);
         let mut picked = Vec::new();
         while picker.next() <= upto {
             picked.push(picker.next());

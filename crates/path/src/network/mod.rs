@@ -43,6 +43,9 @@ use crate::spec::{HopSpec, HostSpec, PathSpec, Side};
 /// does to arrivals anyway (ixgbe's default of 8000 interrupts a second is 125 µs; NLR Rings paper §3.4).
 pub const DEFAULT_BATCH_TIME: Nanos = Nanos::from_micros(50);
 
+/// The longest batch time: no interface moderates for longer, and what a run spans is kept in 32 bits of nanoseconds.
+pub const BATCH_TIME_MAX: Nanos = Nanos::from_secs(1);
+
 /// A host's place at the network: clients first, from 0, then servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PortId(pub u16);
@@ -71,7 +74,7 @@ pub enum Segmentation {
 pub struct Options {
     /// Same seed and same arrivals, same fate of every packet.
     pub seed: u64,
-    /// How long the release times of one run may span.
+    /// How long the release times of one run may span; more than [`BATCH_TIME_MAX`] counts as that.
     pub batch_time: Nanos,
     /// Single packets or runs.
     pub segmentation: Segmentation,
@@ -167,7 +170,7 @@ impl Network {
             frames: Frames::default(),
             egress: Line::default(),
             now: Nanos::ZERO,
-            options,
+            options: Options { batch_time: options.batch_time.min(BATCH_TIME_MAX), ..options },
         };
         for (place, spec) in layout(path) {
             let at = network.stages.len();
@@ -208,29 +211,18 @@ impl Network {
         let at = at.max(self.now).max(port.last_arrival);
         port.last_arrival = at;
         let frame = self.frames.insert(shape, from.0, token);
-        let side = self.side(from);
-        let enter = |network: &mut Self, to: To| {
-            let single = network.options.segmentation == Segmentation::Wire;
-            let (trains, count) = if single { (shape.segments, 1) } else { (1, shape.segments) };
-            for i in 0..trains {
-                let train =
-                    Train { frame, first: i, count, from: from.0, to, corrupt: None, start: at, offsets: Vec::new() };
-                // One train more than the frame came with: the surplus is given back below.
-                network.frames.became(frame, 2);
-                let up = network.ports[usize::from(from.0)].up;
-                network.accept(up, train);
-            }
+        let to = match to {
+            Destination::Port(port) => To::Port(port.0),
+            Destination::All => To::All,
         };
-        match to {
-            Destination::Port(port) => enter(self, To::Port(port.0)),
-            Destination::All => {
-                for port in 0..self.ports.len() as u16 {
-                    if port != from.0 && self.side(PortId(port)) == side {
-                        enter(self, To::Port(port));
-                    }
-                }
-                enter(self, To::FarSide);
-            }
+        let up = port.up;
+        let single = self.options.segmentation == Segmentation::Wire;
+        let (trains, count) = if single { (shape.segments, 1) } else { (1, shape.segments) };
+        for first in 0..trains {
+            // One train more than the frame came with: the surplus is given back below.
+            self.frames.became(frame, 2);
+            let train = Train { frame, first, count, from: from.0, to, corrupt: None, start: at, offsets: Vec::new() };
+            self.accept(up, train);
         }
         self.frames.became_or_gone(frame, 0);
     }
@@ -328,7 +320,7 @@ impl Network {
     }
 
     /// Takes a train that leaves `stage` to the next one, or out.
-    fn route(&mut self, stage: usize, train: Train) {
+    fn route(&mut self, stage: usize, mut train: Train) {
         let departed = &mut self.stages[stage].counters.departed;
         departed.packets += u64::from(train.count);
         departed.bytes += self.frames.shape(train.frame).run_wire_len(train.first, train.count);
@@ -339,6 +331,10 @@ impl Network {
             }
             HopPlace::Up(from) => {
                 let side = self.side(from);
+                if train.to == To::All {
+                    self.deliver_copies(&train, side);
+                    train.to = To::FarSide;
+                }
                 match train.to {
                     To::Port(to) if self.side(PortId(to)) == side => None,
                     _ => self.first_shared(side),
@@ -349,16 +345,24 @@ impl Network {
         match (shared, train.to) {
             (Some(next), _) => self.accept(next, train),
             (None, To::Port(to)) => self.accept(self.ports[usize::from(to)].down, train),
-            (None, To::FarSide) => {
-                let near = self.side(PortId(train.from));
-                for port in 0..self.ports.len() as u16 {
-                    if self.side(PortId(port)) != near {
-                        self.frames.became(train.frame, 2);
-                        let copy = Train { to: To::Port(port), ..train.clone() };
-                        self.accept(self.ports[usize::from(port)].down, copy);
-                    }
-                }
+            (None, To::FarSide | To::All) => {
+                let far = match self.side(PortId(train.from)) {
+                    Side::Client => Side::Server,
+                    Side::Server => Side::Client,
+                };
+                self.deliver_copies(&train, far);
                 self.frames.became_or_gone(train.frame, 0);
+            }
+        }
+    }
+
+    /// Gives a copy of `train` to the last hop towards each host on `side` but the sender.
+    fn deliver_copies(&mut self, train: &Train, side: Side) {
+        for port in 0..self.ports.len() as u16 {
+            if port != train.from && self.side(PortId(port)) == side {
+                self.frames.became(train.frame, 2);
+                let copy = Train { to: To::Port(port), ..train.clone() };
+                self.accept(self.ports[usize::from(port)].down, copy);
             }
         }
     }

@@ -12,7 +12,7 @@ use super::jitter::Jitter;
 use super::line::Line;
 use super::server::Server;
 use super::train::Train;
-use crate::spec::{HopSpec, LossSpec, Order};
+use crate::spec::{HopSpec, Layer, LossSpec, Order, QueueLimit};
 
 /// A hop in operation.
 #[derive(Debug)]
@@ -20,10 +20,8 @@ pub(super) struct Stage {
     pub(super) spec: HopSpec,
     pub(super) counters: HopCounters,
     seed: u64,
-    /// How often the hop was changed: each time its laws of chance begin anew.
+    /// How often the hop was changed: a law of chance that begins anew has other random numbers.
     changes: u64,
-    /// Packets that arrived since the laws of chance began.
-    arrived: u64,
     loss: Picker,
     duplicate: Picker,
     corrupt: Picker,
@@ -68,58 +66,68 @@ impl Stage {
             counters: HopCounters::default(),
             seed,
             changes: 0,
-            arrived: 0,
-            loss: Picker::new(&LossSpec::None, Chance::new(0, 0)),
-            duplicate: Picker::new(&LossSpec::None, Chance::new(0, 0)),
-            corrupt: Picker::new(&LossSpec::None, Chance::new(0, 0)),
+            loss: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
+            duplicate: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
+            corrupt: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
             flips: Chance::new(seed, 4),
-            server: Server::new(spec.rate, spec.layer, spec.queue),
+            server: Server::new(None, Layer::L1, QueueLimit::Unlimited),
             jitter: None,
             line: Line::default(),
             coalescer: None,
             batched: VecDeque::new(),
             order: LastTrain::default(),
             items: Vec::new(),
-            spec,
+            spec: HopSpec::default(),
         };
-        stage.begin();
+        stage.become_other(spec);
         stage
     }
 
-    fn begin(&mut self) {
-        let chance = |use_: u64| Chance::new(self.seed, use_ + 16 * self.changes);
-        self.arrived = 0;
-        self.loss = Picker::new(&self.spec.loss, chance(1));
-        self.duplicate = Picker::new(&LossSpec::Random(self.spec.duplicate), chance(2));
-        self.corrupt = Picker::new(&LossSpec::Random(self.spec.corrupt), chance(3));
-        self.jitter = self.spec.jitter.as_ref().map(|spec| Jitter::new(spec, chance(5)));
-        self.coalescer = self.spec.coalesce.map(Coalescer::new);
+    /// Becomes what `spec` says. Packets in the hop keep their fates and times. Only what differs begins anew: to a loss that
+    /// stays packets count on.
+    pub(super) fn change(&mut self, spec: HopSpec) {
+        self.changes += 1;
+        self.become_other(spec);
     }
 
-    /// Becomes what `spec` says. Packets in the hop keep their fates and times; packets count anew from 1.
-    pub(super) fn change(&mut self, spec: HopSpec) {
-        if let Some(coalescer) = &mut self.coalescer
-            && let Some(closes) = coalescer.closes()
-        {
-            coalescer.close(closes, &mut self.batched);
+    fn become_other(&mut self, spec: HopSpec) {
+        let chance = |use_: u64| Chance::new(self.seed, use_ + 16 * self.changes);
+        let before = self.counters.arrived.packets;
+        if spec.loss != self.spec.loss {
+            self.loss = Picker::new(&spec.loss, chance(1), before);
+        }
+        if spec.duplicate != self.spec.duplicate {
+            self.duplicate = Picker::new(&LossSpec::Random(spec.duplicate), chance(2), before);
+        }
+        if spec.corrupt != self.spec.corrupt {
+            self.corrupt = Picker::new(&LossSpec::Random(spec.corrupt), chance(3), before);
+        }
+        if spec.jitter != self.spec.jitter {
+            self.jitter = spec.jitter.as_ref().map(|spec| Jitter::new(spec, chance(5)));
+        }
+        if spec.coalesce != self.spec.coalesce {
+            if let Some(coalescer) = &mut self.coalescer
+                && let Some(closes) = coalescer.closes()
+            {
+                coalescer.close(closes, &mut self.batched);
+            }
+            self.coalescer = spec.coalesce.map(Coalescer::new);
         }
         self.server.change(spec.rate, spec.layer, spec.queue);
         self.spec = spec;
-        self.changes += 1;
-        self.begin();
     }
 
     /// Takes a train that arrives. The times of a train that leaves span at most `batch_time`.
     pub(super) fn accept(&mut self, train: Train, frames: &mut Frames, batch_time: Nanos) {
-        let first_number = self.arrived + 1;
-        self.arrived += u64::from(train.count);
+        let first_number = self.counters.arrived.packets + 1;
         let shape = *frames.shape(train.frame);
         self.counters.arrived.packets += u64::from(train.count);
         self.counters.arrived.bytes += shape.run_wire_len(train.first, train.count);
 
-        let plain = self.loss.next() > self.arrived
-            && self.duplicate.next() > self.arrived
-            && self.corrupt.next() > self.arrived
+        let last_number = self.counters.arrived.packets;
+        let plain = self.loss.next() > last_number
+            && self.duplicate.next() > last_number
+            && self.corrupt.next() > last_number
             && self.spec.outages.is_empty();
         if plain && self.server.is_transparent() && self.jitter.is_none() {
             self.pass(train);

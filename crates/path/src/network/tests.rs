@@ -201,6 +201,29 @@ fn broadcast_reaches_every_other_host_once() {
     assert_eq!(network.frames_in_flight(), 0);
 }
 
+/// A link of 8 Mb/s (L1) takes 84 µs for a frame of 60 bytes, whoever it is for.
+#[test]
+fn a_broadcast_passes_the_senders_link_once() {
+    let slow = HostSpec { rate: Some(BitRate(8_000_000)), queue: QueueLimit::Packets(1), ..HostSpec::default() };
+    let fast = HostSpec { rate: Some(BitRate::from_gbit(100)), ..HostSpec::default() };
+    let mut spec = path(vec![delay(5)]);
+    spec.clients = vec![slow, fast.clone(), fast.clone(), fast.clone()];
+    spec.servers = vec![fast.clone(), fast];
+    for segmentation in [Segmentation::Auto, Segmentation::Wire] {
+        let mut network = Network::new(&spec, Options { segmentation, ..Options::default() });
+        network.arrive(Nanos(0), PortId(0), Destination::All, single(60), 1);
+        network.arrive(Nanos(0), PortId(0), Destination::Port(PortId(5)), single(60), 2);
+        let due = |release: &Release| (release.token, release.port.0, release.due.0 / 1000);
+        let mut released: Vec<_> = drain(&mut network).iter().map(due).collect();
+        released.sort_unstable();
+        assert_eq!(released, [(1, 1, 84), (1, 2, 84), (1, 3, 84), (1, 4, 5084), (1, 5, 5084), (2, 5, 5168)]);
+        let ups = network.hops().filter(|hop| hop.place == HopPlace::Up(PortId(0)));
+        let passed: Vec<_> = ups.map(|hop| (hop.counters.arrived.packets, hop.counters.departed.packets)).collect();
+        assert_eq!(passed, [(2, 2)]);
+        assert_eq!(network.frames_in_flight(), 0);
+    }
+}
+
 fn jittered(law: Law, order: Order) -> HopSpec {
     let stddev = Nanos::from_micros(100);
     HopSpec { jitter: Some(JitterSpec { law, stddev, order }), ..delay(10) }
@@ -308,6 +331,45 @@ fn a_change_loses_nothing_in_flight() {
     let got = packets(&drain(&mut network));
     let want: Vec<_> = (0..20_000).map(|n| (n / 20, (n % 20) as u32)).collect();
     assert_eq!(got, want, "lost, doubled or out of order");
+}
+
+/// A change, and behind which packet it is made.
+type ChangeAt = (u64, fn(&mut HopSpec));
+
+/// Packets are counted on while other keys change, and random losses stay where they were; a change of the loss begins anew.
+#[test]
+fn a_change_of_other_keys_leaves_the_loss_alone() {
+    let lost = |spec: &HopSpec, changes: &[ChangeAt]| {
+        let mut spec = path(vec![spec.clone()]);
+        let mut network = Network::new(&spec, Options::default());
+        for i in 1..=400 {
+            network.arrive(Nanos::from_micros(i), CLIENT, Destination::Port(SERVER), single(100), i);
+            for (_, change) in changes.iter().filter(|(at, _)| *at == i) {
+                network.advance(Nanos::from_micros(i));
+                change(&mut spec.forward[0]);
+                network.update(&spec);
+            }
+        }
+        let came: Vec<u64> = drain(&mut network).iter().map(|release| release.token).collect();
+        (1..=400).filter(|number| !came.contains(number)).collect::<Vec<u64>>()
+    };
+    let every = |n| LossSpec::Every(NonZeroU64::new(n).unwrap());
+    let others: [ChangeAt; 5] = [
+        (50, |hop| hop.delay = Nanos::from_millis(2)),
+        (110, |hop| hop.rate = Some(BitRate::from_gbit(10))),
+        (130, |hop| hop.corrupt = Probability(0.1)),
+        (210, |hop| hop.jitter = jittered(Law::Normal, Order::Fifo).jitter),
+        (215, |hop| hop.coalesce = Some(CoalesceSpec { time: Nanos::from_micros(9), count: None })),
+    ];
+    let counted = HopSpec { loss: every(100), ..delay(1) };
+    assert_eq!(lost(&counted, &others), [100, 200, 300, 400]);
+    let random = HopSpec { loss: LossSpec::Random(Probability(0.1)), ..delay(1) };
+    assert_eq!(lost(&random, &others), lost(&random, &[]));
+    assert_eq!(
+        lost(&counted, &[(150, |hop| hop.loss = LossSpec::Every(NonZeroU64::new(70).unwrap()))]),
+        [100, 220, 290, 360]
+    );
+    assert_ne!(lost(&random, &[(1, |hop| hop.loss = LossSpec::Random(Probability(0.1001)))]), lost(&random, &[]));
 }
 
 fn any_hop() -> impl Strategy<Value = HopSpec> {

@@ -7,6 +7,8 @@ use longhaul_units::Nanos;
 pub(super) enum To {
     /// To one port.
     Port(u16),
+    /// To every port but the sender's; copied only behind the sender's access hop.
+    All,
     /// To every port of the side that is not the sender's; copied only behind the shared hops.
     FarSide,
 }

@@ -105,9 +105,9 @@ pub(crate) fn check_hop(hop: &HopSpec) -> Result<(), Problem> {
         check_jitter(jitter, hop.delay).map_err(|why| ("jitter", why))?;
     }
     if let Some(coalesce) = hop.coalesce {
-        within(coalesce.time, Nanos(1), COALESCE_TIME_MAX).map_err(|why| ("coalesce", why))?;
+        within(coalesce.time, Nanos(1), COALESCE_TIME_MAX).map_err(|why| ("coalesce", format!("time {why}")))?;
         if let Some(count) = coalesce.count {
-            within(count.get(), 1, COALESCE_COUNT_MAX).map_err(|why| ("coalesce", why))?;
+            within(count.get(), 1, COALESCE_COUNT_MAX).map_err(|why| ("coalesce", format!("count {why}")))?;
         }
     }
     Ok(())
@@ -175,10 +175,10 @@ fn check_outages(outages: &[Outage]) -> Result<(), String> {
         return Err(format!("{} outages, at most {OUTAGES_MAX}", outages.len()));
     }
     for outage in outages {
-        within(outage.at, Nanos::ZERO, OUTAGE_TIME_MAX)?;
-        within(outage.lasting, Nanos(1), OUTAGE_TIME_MAX)?;
+        within(outage.at, Nanos::ZERO, OUTAGE_TIME_MAX).map_err(|why| format!("at {why}"))?;
+        within(outage.lasting, Nanos(1), OUTAGE_TIME_MAX).map_err(|why| format!("for {why}"))?;
         if let Some(every) = outage.every {
-            within(every, outage.lasting, OUTAGE_TIME_MAX)?;
+            within(every, outage.lasting, OUTAGE_TIME_MAX).map_err(|why| format!("every {why}"))?;
         }
     }
     Ok(())
