@@ -60,6 +60,31 @@ fn hosts_of_a_dumbbell_have_names_too() {
     }
 }
 
+/// With a CPU of its own, the emulator leaves the hosts' stacks to the others.
+#[test]
+fn hosts_receive_on_other_cpus_than_the_emulator() {
+    let cpus = longhaul_kernel::schedule::allowed_cpus().unwrap();
+    let online = longhaul_kernel::schedule::online_cpus().unwrap();
+    if online.len() < 2 {
+        println!("skipped: needs two CPUs");
+        return;
+    }
+    let own = cpus[0];
+    let Some(lab) = TestLab::up_with("steered", "lan", &["--cpu", &own.to_string()]) else { return };
+    if !is_root_in_namespace() {
+        println!("skipped: needs root to write to /sys");
+        return;
+    }
+    let wanted = online.iter().filter(|cpu| **cpu != own && **cpu < 32).fold(0_u32, |mask, cpu| mask | 1 << cpu);
+    for host in ["client", "server"] {
+        let read = exec(&lab.name, host, &["cat", "/sys/class/net/eth0/queues/rx-0/rps_cpus"]);
+        let mask = text(&read).trim().rsplit(',').next().map(str::to_owned).unwrap_or_default();
+        assert_eq!(u32::from_str_radix(&mask, 16), Ok(wanted), "{host}: {}", text(&read));
+        let ping = exec(&lab.name, host, &["ping", "-c", "1", "-W", "5", "server"]);
+        assert!(ping.status.success(), "{}", text(&ping));
+    }
+}
+
 /// A copy of the binary that everybody may run, wherever the build folder is.
 struct Everybodys(PathBuf);
 

@@ -70,8 +70,13 @@ pub(crate) struct TestLab {
 impl TestLab {
     /// Raises `path`. `None` where this user may not, which is printed; as root that is a failure.
     pub(crate) fn up(name: &str, path: &str) -> Option<Self> {
+        Self::up_with(name, path, &[])
+    }
+
+    /// The same with options of `lab up`.
+    pub(crate) fn up_with(name: &str, path: &str, options: &[&str]) -> Option<Self> {
         let name = format!("{name}-{}", std::process::id());
-        let output = longhaul(&["lab", "up", path, "--name", &name]);
+        let output = longhaul(&[&["lab", "up", path, "--name", &name][..], options].concat());
         if output.status.success() {
             return Some(Self { name });
         }
