@@ -89,14 +89,17 @@ pub(crate) fn offload(plan: &Plan) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// A CPU for the emulator alone: what it sends then goes up the hosts' stacks on the others.
+pub(crate) fn own_cpu() -> Result<Vec<usize>> {
+    Ok(schedule::allowed_cpus()?.last().copied().into_iter().collect())
+}
+
 /// Offloads off: each frame is a wire packet.
 pub(crate) fn single(plan: &Plan) -> Result<Vec<Row>> {
     let path = path(TEN_MS)?;
     let auto = LabSpec { offload: false, ..LabSpec::default() };
-    // With a CPU of its own, the emulator does not take up the hosts' stacks what it sends.
-    let own_cpu = schedule::allowed_cpus()?.last().copied().into_iter().collect();
     let wire = LabSpec { wire: true, ..auto.clone() };
-    let pinned = LabSpec { cpus: own_cpu, ..wire.clone() };
+    let pinned = LabSpec { cpus: own_cpu()?, ..wire.clone() };
     let flow = Flow {
         congestion_control: "cubic",
         pacing: None,
