@@ -57,6 +57,14 @@ pub enum LabError {
         /// Its name.
         interface: String,
     },
+    /// An interface does not take to being polled.
+    #[error("cannot have interface {interface} polled at intervals: {reason}")]
+    NotPolled {
+        /// Its name.
+        interface: String,
+        /// What the kernel said.
+        reason: String,
+    },
     /// There is no such host.
     #[error("no host `{name}` in the lab, there are {hosts}")]
     NoHost {

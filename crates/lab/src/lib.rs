@@ -6,9 +6,11 @@
 
 pub mod control;
 pub mod enter;
+pub mod experiment;
 mod lab;
 pub mod orphans;
 pub mod plan;
+pub mod ring;
 mod spec;
 
 pub use lab::{Lab, LabError};
