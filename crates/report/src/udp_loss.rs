@@ -154,8 +154,9 @@ impl Report {
         }
         let doubts = self.series.iter().flat_map(Series::doubts).count();
         if doubts > 0 {
+            let speak = if doubts == 1 { "warning</a> speaks" } else { "warnings</a> speak" };
             *body += &format!(
-                "<p class=\"alert\">{doubts} <a href=\"#warnings\">warnings</a> speak against trusting some of it.</p>\n"
+                "<p class=\"alert\"><a href=\"#warnings\">{doubts} {speak} against trusting some of this.</p>\n"
             );
         }
     }
@@ -350,15 +351,22 @@ const fn method_name(method: LocationMethod) -> &'static str {
     }
 }
 
+/// A quantity with a space before its unit, as in prose.
+fn spaced(quantity: impl std::fmt::Display) -> String {
+    let text = quantity.to_string();
+    let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    format!("{} {}", &text[..unit], &text[unit..])
+}
+
 /// How the tests of a series were done, in a line.
 fn setting(series: &Series) -> String {
     let mut parts = Vec::new();
     if let Some(run) = series.runs.first() {
         let parameters = &run.parameters;
-        parts.extend(parameters.sockbuf_bytes.map(|bytes| format!("socket buffers of {}", Bytes(bytes))));
+        parts.extend(parameters.sockbuf_bytes.map(|bytes| format!("socket buffers of {}", spaced(Bytes(bytes)))));
         parts.push(format!("{} bytes a packet", parameters.payload_bytes));
         if let Amount::DurationNs(ns) = parameters.amount {
-            parts.push(format!("{} a test", Nanos(ns)));
+            parts.push(format!("{} a test", spaced(Nanos(ns))));
         }
         parts.extend(parameters.wire.then(|| "single packets".to_owned()));
         parts.extend(parameters.affinity.bind.map(|bind| {
@@ -369,7 +377,7 @@ fn setting(series: &Series) -> String {
             .to_owned()
         }));
     }
-    parts.extend(series.poll_interval_ns.map(|ns| format!("receive ring of 256 polled each {}", Nanos(ns))));
+    parts.extend(series.poll_interval_ns.map(|ns| format!("receive ring of 256 polled each {}", spaced(Nanos(ns)))));
     parts.extend((!series.changes.is_empty()).then(|| format!("path with {}", series.changes.join(", "))));
     parts.join("; ")
 }
@@ -463,7 +471,9 @@ mod tests {
         let mut none = series("none", Vec::new());
         none.error = Some(Warning::new("lab", "no ring", ""));
         let html = Report { interrupted: true, ..report(vec![series("1 MiB", vec![failed]), none]) }.to_html();
-        for said in ["400: not measured", "nobody &lt;there&gt;", "no ring", "ended before its end", "2 <a href"] {
+        for said in
+            ["400: not measured", "nobody &lt;there&gt;", "no ring", "ended before its end", "2 warnings</a> speak"]
+        {
             assert!(html.contains(said), "{said}: {html}");
         }
         assert!(!html.contains("<there>"));

@@ -47,7 +47,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let experiment = Experiment::load(&args.experiment).map_err(Failure::usage)?;
-    let started_at = jiff::Timestamp::now().to_string();
+    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     if let Some(folder) = &args.output {
         fs::create_dir_all(folder).map_err(|error| not_written(folder, error))?;
     }
@@ -58,7 +58,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
 
     let say = |line: &str| if args.json { eprintln!("{line}") } else { print_text(&format!("{line}\n")) };
-    say(&format!("{} ({})", experiment.title, experiment.source));
+    say(&format!("{}; rates in Mb/s of payload, losses in packets", experiment.title));
     let spec = LabSpec { name: format!("run-{}", std::process::id()), ..args.engine.spec() };
     let mut hosts = Value::Null;
     let mut done: Vec<(Series, Option<Status>)> = Vec::new();

@@ -54,9 +54,8 @@ fn lost(result: &UdpResult, location: Location) -> u64 {
 /// A path in words.
 pub(crate) fn path(path: &PathSpec) -> String {
     let rate = Direction::BOTH.into_iter().filter_map(|direction| path.bottleneck(direction)).min();
-    let rate = rate.map_or_else(String::new, |rate| format!(", {rate} at L1"));
-    let source = if path.source.is_empty() { String::new() } else { format!(" ({})", path.source) };
-    format!("{}: {} round trip{rate}{source}", path.name, path.round_trip())
+    let rate = rate.map_or_else(String::new, |rate| format!(", slowest hop {rate}"));
+    format!("{}: {} round trip{rate}", path.name, path.round_trip())
 }
 
 /// What matters of the hosts, of their snapshots as `longhaul host --json` has them. What the other end did not say is left out.
