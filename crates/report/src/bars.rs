@@ -13,6 +13,8 @@ const HEIGHT: f64 = 260.0;
 const EDGES: [f64; 4] = [52.0, 22.0, 396.0, 212.0];
 /// Of the room that a bar has.
 const BAR_SHARE: f64 = 0.62;
+/// How much higher than the highest bar the axis is at least.
+const HEADROOM: f64 = 1.08;
 
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,23 +57,25 @@ pub(crate) fn short(value: f64) -> String {
 /// The panel, with an axis from 0 to at least `highest` percent. `x_title` and `y_title` stand at the axes.
 pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_title: &str) -> String {
     let [left, top, right, bottom] = EDGES;
-    let step = step(if highest > 0.0 { highest } else { 1.0 });
-    let steps = (highest / step).ceil().max(1.0);
+    // The totals stand above the bars and below the uppermost line.
+    let highest = if highest > 0.0 { highest * HEADROOM } else { 1.0 };
+    let step = step(highest);
+    let steps = (highest / step).ceil();
     let y = |percent: f64| bottom - (bottom - top) * (percent / (step * steps)).min(1.0);
     let mut svg = String::new();
     // Writing to a string cannot fail.
-    let _ = write!(
+    let _ = writeln!(
         svg,
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{}</title>\n",
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{}</title>",
         escape(title)
     );
     for tick in 0..=steps as u32 {
         let value = step * f64::from(tick);
         let class = if tick == 0 { "axis" } else { "grid" };
-        let _ = write!(
+        let _ = writeln!(
             svg,
             "<line class=\"{class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>\
-             <text x=\"{1}\" y=\"{2:.1}\" text-anchor=\"end\">{3}</text>\n",
+             <text x=\"{1}\" y=\"{2:.1}\" text-anchor=\"end\">{3}</text>",
             y(value),
             left - 6.0,
             y(value) + 4.5,
@@ -110,10 +114,10 @@ pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_ti
         }
         svg += "</g>\n";
     }
-    let _ = write!(
+    let _ = writeln!(
         svg,
         "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
-         <text transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n</svg>\n",
+         <text transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n</svg>",
         (left + right) / 2.0,
         HEIGHT - 8.0,
         escape(x_title),
@@ -146,12 +150,12 @@ mod tests {
         }
     }
 
-    /// Of an axis to 20 %, 190 units high, the network's 5 % take 47.5 and the ring's 10 % above them 95.
+    /// Bars of up to 18 % have an axis to 20 %, 190 units high: the network's 5 % take 47.5, the ring's 10 % above them 95.
     #[test]
     fn pieces_stand_on_each_other_in_the_order_of_travel() {
         let percent = vec![(Location::Network, 5.0), (Location::ReceiverRing, 10.0), (Location::ReceiverFilter, 0.0)];
         let bars = [Bar { label: "400".into(), rate_bps: 1, percent: Some(percent) }];
-        let svg = panel("<b>", &bars, 20.0, "", "");
+        let svg = panel("<b>", &bars, 18.0, "", "");
         let network = svg.find("data-location=\"network\"").unwrap();
         let ring = svg.find("data-location=\"receiver_ring\"").unwrap();
         assert!(network < ring && !svg.contains("receiver_filter") && !svg.contains("<b>"));

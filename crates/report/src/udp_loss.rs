@@ -9,7 +9,7 @@ use longhaul_session::result::{UdpResult, Warning};
 use longhaul_units::{Bytes, Nanos};
 use serde::Serialize;
 
-use crate::bars::{Bar, panel, short};
+use crate::bars::{Bar, panel};
 use crate::colour::{fill, patterns};
 use crate::page::{escape, page};
 
@@ -129,6 +129,7 @@ impl Report {
         body += &patterns(&lossy);
         legend(&mut body, &lossy);
         self.panels(&mut body);
+        self.note(&mut body);
         self.table(&mut body, &lossy);
         self.doubts(&mut body);
         self.method(&mut body, results());
@@ -146,9 +147,6 @@ impl Report {
             escape(&self.started_at),
             escape(&self.longhaul)
         );
-        for paragraph in self.note.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
-            *body += &format!("<p>{}</p>\n", escape(paragraph.trim()));
-        }
         if self.interrupted {
             *body += "<p class=\"alert\">The experiment was ended before its end: what is missing was not measured, and the last test may be cut short.</p>\n";
         }
@@ -185,6 +183,11 @@ impl Report {
         *body += "</div>\n";
     }
 
+    fn note(&self, body: &mut String) {
+        let paragraphs = self.note.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
+        body.extend(paragraphs.map(|paragraph| format!("<p>{}</p>\n", escape(paragraph))));
+    }
+
     fn table(&self, body: &mut String, lossy: &[Location]) {
         *body += "<h2>The same in numbers</h2>\n<table class=\"numbers\">\n<thead><tr>";
         let mut columns = ["offered, Mb/s", "sent, Mb/s", "received, Mb/s", "packets sent", "packets lost", "lost, %"]
@@ -208,7 +211,10 @@ impl Report {
                     (Some(result), _) => {
                         cells.extend([mbit(result.sent_rate_bps), mbit(result.received_rate_bps)]);
                         cells.extend([result.sent_packets, result.lost_packets].map(|packets| packets.to_string()));
-                        cells.push(short(result.lost_packets as f64 * 100.0 / result.sent_packets.max(1) as f64));
+                        cells.push(format!(
+                            "{:.3}",
+                            result.lost_packets as f64 * 100.0 / result.sent_packets.max(1) as f64
+                        ));
                         let at = |location| result.loss_by_location.get(location).copied().unwrap_or(0).to_string();
                         cells.extend(lossy.iter().map(at));
                         cells.push(method_name(result.location_method).into());
@@ -309,9 +315,9 @@ impl Report {
     fn commands(&self, body: &mut String) {
         *body += "<h2>Each test by hand</h2>\n<p>At the client, while <code>longhaul serve</code> runs at the server:</p>\n<pre>";
         for series in &self.series {
-            let _ = write!(body, "# {}\n", escape(&series.name));
+            let _ = writeln!(body, "# {}: {}", escape(&series.name), escape(&setting(series)));
             for run in &series.runs {
-                let _ = write!(body, "{}\n", escape(&run.command));
+                let _ = writeln!(body, "{}", escape(&run.command));
             }
         }
         *body += "</pre>\n";
@@ -384,21 +390,16 @@ fn setting(series: &Series) -> String {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_session::report::{ReceiverReport, SenderReport};
+    use longhaul_session::result::Setting;
+
     use super::*;
 
     fn run(rate_mbit: u64, lost: &[(Location, u64)]) -> Run {
-        let mut result: UdpResult = serde_json::from_value(serde_json::json!({
-            "sent_packets": 1000, "received_packets": 1000, "lost_packets": 0, "duplicate_packets": 0,
-            "reordered_packets": 0, "reordering": { "reordered_packets": 0, "extent_unknown_packets": 0,
-            "extent_packets_max": 0, "extent_packets_sum": 0, "late_ns_max": 0 }, "payload_bytes": 1_448_000,
-            "duration_ns": 1_000_000_000, "sent_rate_bps": rate_mbit * 1_000_000, "received_rate_bps": 1,
-            "jitter_ns": 1, "loss_by_location": {}, "location_method": "bpf", "losses": [], "losses_file": null,
-            "granularity": "wire", "loss_periods": distribution(), "loss_distances": distribution(),
-            "spacing": { "requested_ns": null, "achieved": { "count": 0, "p50_ns": 0, "p99_ns": 0, "p99_9_ns": 0,
-            "max_ns": 0 }, "achieved_mean_ns": 0.0, "batch_packets": distribution() },
-            "counters": { "sender": {}, "receiver": {} }
-        }))
-        .unwrap();
+        let setting = Setting { payload_bytes: 1448, granularity: Granularity::Wire };
+        let (sender, receiver) = (SenderReport::default(), ReceiverReport::default());
+        let mut result = UdpResult::assemble(setting, &sender, &receiver).result;
+        result.sent_packets = 1000;
         result.loss_by_location = Location::ALL.into_iter().map(|location| (location, 0)).collect();
         result.loss_by_location.extend(lost.iter().copied());
         result.lost_packets = lost.iter().map(|(_, packets)| packets).sum();
@@ -410,10 +411,6 @@ mod tests {
             error: None,
             warnings: Vec::new(),
         }
-    }
-
-    fn distribution() -> serde_json::Value {
-        serde_json::json!({ "count": 0, "min": 0, "p50": 0, "p90": 0, "p99": 0, "max": 0, "mean": 0.0 })
     }
 
     fn series(name: &str, runs: Vec<Run>) -> Series {
@@ -448,7 +445,7 @@ mod tests {
         let html = report(vec![series("1 MiB", vec![run(400, &[]), run(2400, &lost)])]).to_html();
         assert_eq!(html.matches("class=\"bar\"").count(), 2);
         assert!(html.contains("2400: 25 % lost; network 5 %; receiver_socket_buffer 20 %"), "{html}");
-        for cell in [">250<", ">25<", ">50<", ">200<", "sockbuf_loss"] {
+        for cell in [">250<", ">25.000<", ">50<", ">200<", "sockbuf_loss"] {
             assert!(html.contains(cell), "{cell}");
         }
         assert!(!html.contains("rx_ring_loss"), "what lost nothing has no column");

@@ -115,7 +115,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.json {
         print_json(&envelope);
     }
-    print_warnings(&warnings);
+    print_warnings(&text::first_of_each_kind(&warnings));
     if let Some(folder) = &args.output {
         say(&format!("\nreport: {}", folder.join("report.html").display()));
     }

@@ -1,5 +1,6 @@
 //! An experiment as people read it.
 
+use longhaul_emulator::Warning;
 use longhaul_path::spec::{Direction, PathSpec};
 use longhaul_report::udp_loss::{Host, Run};
 use longhaul_session::locate::Location;
@@ -49,6 +50,24 @@ pub(crate) fn row(run: &Run) -> String {
 
 fn lost(result: &UdpResult, location: Location) -> u64 {
     result.loss_by_location.get(&location).copied().unwrap_or(0)
+}
+
+/// The first warning of each kind, with how many more there are: a terminal is no place for one of each test.
+pub(crate) fn first_of_each_kind(warnings: &[Warning]) -> Vec<Warning> {
+    let mut kinds: Vec<(Warning, usize)> = Vec::new();
+    for warning in warnings {
+        match kinds.iter_mut().find(|(first, _)| first.code == warning.code) {
+            Some((_, more)) => *more += 1,
+            None => kinds.push((warning.clone(), 0)),
+        }
+    }
+    let said = |(mut first, more): (Warning, usize)| {
+        if more > 0 {
+            first.message += &format!("; {more} more of this kind");
+        }
+        first
+    };
+    kinds.into_iter().map(said).collect()
 }
 
 /// A path in words.
