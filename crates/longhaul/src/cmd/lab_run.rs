@@ -13,7 +13,7 @@ use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::experiment::{Experiment, UdpSeries};
-use longhaul_lab::{Lab, LabSpec};
+use longhaul_lab::{Lab, LabError, LabSpec};
 use longhaul_measure::client::{self, Target};
 use longhaul_measure::server::{ServeOptions, Server};
 use longhaul_report::udp_loss::{Report, Run, Series};
@@ -163,7 +163,7 @@ fn run_series(
         error: None,
         warnings: Vec::new(),
     };
-    let lab_failed = |error: longhaul_lab::LabError| Warning::new("lab", error.to_string(), "");
+    let lab_failed = |error: LabError| Warning::new("lab", error.to_string(), "run as root, if you do not");
     let raised = Lab::up(spec.clone(), series.path.clone()).and_then(|lab| {
         series.poll_interval.map_or(Ok(()), |interval| lab.poll_receiver("server", interval))?;
         Ok(lab)
@@ -171,6 +171,7 @@ fn run_series(
     let lab = match raised {
         Ok(lab) => lab,
         Err(error) => {
+            say(&format!("{:>9}  not measured: {error}", ""));
             done.error = Some(lab_failed(error));
             return (done, None);
         }
