@@ -8,8 +8,6 @@ use std::process::ExitCode;
 
 use longhaul_emulator::Status;
 use longhaul_kernel::capability;
-use longhaul_kernel::mounts::{fresh_sysfs, private_mounts};
-use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::experiment::{Experiment, UdpSeries};
@@ -231,7 +229,8 @@ fn test(lab: &Lab, parameters: UdpParameters, stop: Stop) -> Result<TestEnd, Ses
     let serving = std::thread::Builder::new()
         .name("serve".into())
         .spawn(move || {
-            let server = on_host(&namespace).and_then(|()| Server::bind(address, options).map_err(|e| e.to_string()));
+            let entered = namespace.enter_for_good().map_err(|error| error.to_string());
+            let server = entered.and_then(|()| Server::bind(address, options).map_err(|error| error.to_string()));
             let address = server.as_ref().map_err(Clone::clone).and_then(|s| s.address().map_err(|e| e.to_string()));
             let _ = ready.send(address);
             // It says what went wrong to the client, too.
@@ -240,24 +239,13 @@ fn test(lab: &Lab, parameters: UdpParameters, stop: Stop) -> Result<TestEnd, Ses
         .map_err(|error| failed(&error))?;
     let address = bound.recv().map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
     let target = Target { address, key: None };
-    let end = std::thread::scope(|scope| {
-        let testing = scope.spawn(|| {
-            on_host(&client.namespace).map_err(|error| failed(&error))?;
-            client::run(&target, parameters, Some(stop), |_| {})
-        });
-        testing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })?;
+    let end = client
+        .namespace
+        .enter(|| client::run(&target, parameters, Some(stop), |_| {}))
+        .map_err(|error| failed(&error))??;
     // Where the client failed it may wait for another for ever; it ends with this process.
     let _ = serving.join();
     Ok(end)
-}
-
-/// Moves the calling thread, and what it starts, to a host: its network, and the `/sys` that shows it.
-fn on_host(namespace: &NetNamespace) -> Result<(), String> {
-    namespace.enter_for_good().map_err(|error| error.to_string())?;
-    // Without it the host's own interfaces stay unread, which its snapshot says.
-    let _ = private_mounts().and_then(|()| fresh_sysfs());
-    Ok(())
 }
 
 /// The result of the direction that was tested, and all doubts.
