@@ -9,9 +9,10 @@ packages=(
     tcpdump tshark                         # judges of what the emulator sends
     nftables                               # a place where packets are dropped, for tests
     jq                                     # the demo reads results with it
+    chromium                               # a test looks at reports in it
 )
 # What says that a package is there where there is no dpkg.
-commands=(make cc pkg-config clang llvm-strip ip ping iperf3 ethtool tcpdump tshark jq)
+commands=(make cc pkg-config clang llvm-strip ip ping iperf3 ethtool tcpdump tshark jq chromium)
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     missing=()

@@ -5,9 +5,11 @@
 
 #![allow(unreachable_pub, reason = "a crate of its own here, a module there")]
 
+use std::path::Path;
 use std::sync::LazyLock;
 
 use longhaul_lab::control::Request;
+use longhaul_lab::experiment::Experiment;
 use longhaul_path::law::Table;
 use longhaul_path::spec::{Change, PathSpec, no_files};
 use longhaul_wire::{PieceHeader, Segmenter, VnetHeader, vnet};
@@ -116,5 +118,22 @@ pub fn control_line(input: &[u8]) {
     }
     if let Request::Set(changes) = request {
         changes.iter().for_each(|text| drop(Change::parse(text)));
+    }
+}
+
+/// An experiment. The tests of one that is accepted can be asked for.
+pub fn experiment(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    // There are no path files to name.
+    match Experiment::parse(text, Path::new("/nonexistent")) {
+        Ok(experiment) => {
+            for series in &experiment.udp {
+                assert!(series.path.validate().is_ok(), "{}", series.name);
+                for rate in &series.rates {
+                    assert!(series.parameters(*rate).validate().is_ok(), "{}, {rate}", series.name);
+                }
+            }
+        }
+        Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{error}"),
     }
 }

@@ -2,6 +2,7 @@
 
 use longhaul_kernel::mounts::{self, MountError};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
+use longhaul_kernel::schedule;
 use longhaul_kernel::user_namespace::{self, UserNamespaceError};
 
 use crate::control::Info;
@@ -31,8 +32,8 @@ pub enum EnterError {
     Mount(#[from] MountError),
 }
 
-/// Moves this process, which must have one thread, to host `name` of the lab: its network, `/sys` of that network, and an
-/// `/etc/hosts` in which the lab's hosts have names. Returns the host.
+/// Moves this process, which must have one thread, to host `name` of the lab: its network, `/sys` of that network, an
+/// `/etc/hosts` in which the lab's hosts have names, and CPUs that the emulator has not for itself. Returns the host.
 ///
 /// # Errors
 /// Any [`EnterError`]; after one but `NoHost` the process is half moved: end it.
@@ -48,6 +49,11 @@ pub fn enter(info: &Info, name: &str) -> Result<HostPlan, EnterError> {
         user_namespace::enter_of_process(info.pid)?;
     }
     network.enter_for_good()?;
+    let cpus = info.spec.host_cpus();
+    if !cpus.is_empty() {
+        // Who may not run there runs where it may: beside the emulator.
+        let _ = schedule::pin_to(&cpus);
+    }
     mounts::private_mounts()?;
     // Most programs do not look at /sys, and in some containers it may not be mounted again.
     let _ = mounts::fresh_sysfs();

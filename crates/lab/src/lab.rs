@@ -6,7 +6,6 @@ use longhaul_kernel::ethtool::{self, EthtoolError};
 use longhaul_kernel::link::{Address, LinkError, Netlink, VethEnd};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_kernel::rps::{self, RpsError};
-use longhaul_kernel::schedule;
 use longhaul_kernel::sysctl::{self, SysctlError};
 use longhaul_kernel::wait::sleep_until;
 use longhaul_path::spec::{Change, ChangeError, Direction, PathSpec, QueueLimit};
@@ -61,6 +60,14 @@ pub enum LabError {
     NotReady {
         /// Its name.
         interface: String,
+    },
+    /// An interface does not take to being polled.
+    #[error("cannot have interface {interface} polled at intervals: {reason}")]
+    NotPolled {
+        /// Its name.
+        interface: String,
+        /// What the kernel said.
+        reason: String,
     },
     /// There is no such host.
     #[error("no host `{name}` in the lab, there are {hosts}")]
@@ -263,11 +270,10 @@ fn set_up_host(spec: &LabSpec, path: &PathSpec, plan: &HostPlan, all: &[HostPlan
         .chain(if spec.offload { &[][..] } else { &OFFLOAD_FEATURES }.iter().copied())
         .collect();
     set_features(HOST_INTERFACE, &off, false)?;
-    if !spec.cpus.is_empty() {
+    let cpus = spec.host_cpus();
+    if !cpus.is_empty() {
         // What a thread sends into a veth is received on its CPU: by the emulator's, in the middle of its work.
-        let online = schedule::online_cpus().unwrap_or_default();
-        let others: Vec<_> = online.into_iter().filter(|cpu| !spec.cpus.contains(cpu)).collect();
-        match rps::steer_for_good(HOST_INTERFACE, &others) {
+        match rps::steer_for_good(HOST_INTERFACE, &cpus) {
             // Without it the path is slower, and as true.
             Err(RpsError::Denied { .. } | RpsError::Unsupported { .. }) | Ok(()) => {}
             Err(error) => return Err(error.into()),

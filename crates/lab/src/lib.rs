@@ -6,10 +6,12 @@
 
 pub mod control;
 pub mod enter;
+pub mod experiment;
 mod lab;
 pub mod orphans;
 pub mod plan;
 mod programs;
+pub mod ring;
 mod spec;
 
 pub use lab::{Lab, LabError};

@@ -64,6 +64,15 @@ impl LabSpec {
         }
     }
 
+    /// CPUs for the hosts where the emulator has some of its own: all others. Empty: any.
+    pub fn host_cpus(&self) -> Vec<usize> {
+        if self.cpus.is_empty() {
+            return Vec::new();
+        }
+        let online = longhaul_kernel::schedule::online_cpus().unwrap_or_default();
+        online.into_iter().filter(|cpu| !self.cpus.contains(cpu)).collect()
+    }
+
     /// What of it is for the emulating thread.
     pub fn schedule(&self) -> Schedule {
         Schedule { cpus: self.cpus.clone(), realtime: self.realtime }

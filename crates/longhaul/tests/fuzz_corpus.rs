@@ -189,6 +189,11 @@ fn frame() {
 }
 
 #[test]
+fn experiment() {
+    run("experiment", Some("experiments"), targets::experiment);
+}
+
+#[test]
 fn control_line() {
     run("control_line", None, targets::control_line);
 }

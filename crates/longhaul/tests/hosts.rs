@@ -80,6 +80,8 @@ fn hosts_receive_on_other_cpus_than_the_emulator() {
         let read = exec(&lab.name, host, &["cat", "/sys/class/net/eth0/queues/rx-0/rps_cpus"]);
         let mask = text(&read).trim().rsplit(',').next().map(str::to_owned).unwrap_or_default();
         assert_eq!(u32::from_str_radix(&mask, 16), Ok(wanted), "{host}: {}", text(&read));
+        let allowed = exec(&lab.name, host, &["sh", "-c", "taskset -cp $$ | sed 's/.*: //'"]);
+        assert!(!text(&allowed).trim().split(',').any(|cpu| cpu == own.to_string()), "{host}: {}", text(&allowed));
         let ping = exec(&lab.name, host, &["ping", "-c", "1", "-W", "5", "server"]);
         assert!(ping.status.success(), "{}", text(&ping));
     }

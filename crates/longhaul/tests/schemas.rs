@@ -107,6 +107,25 @@ fn lab_status_and_list() {
 }
 
 #[test]
+fn lab_run() {
+    if !capability::is_root_in_namespace() {
+        println!("skipped: polling a receiver's ring takes root");
+        return;
+    }
+    let experiment = root().join("crates/longhaul/tests/three-places.toml");
+    let output = longhaul(&["lab", "run", experiment.to_str().unwrap(), "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let whole = object(&output.stdout);
+    assert_valid(&whole, "longhaul.lab.run/1");
+    assert_eq!(whole["result"]["series"][0]["runs"].as_array().unwrap().len(), 2);
+    let mut bad = whole.clone();
+    drop(
+        bad["result"]["series"][0]["runs"][1]["result"]["loss_by_location"].as_object_mut().unwrap().remove("network"),
+    );
+    assert!(!problems(&bad).is_empty(), "every place is named");
+}
+
+#[test]
 fn emulate() {
     if !capability::is_root_in_namespace() {
         println!("skipped: making interfaces takes root");

@@ -32,6 +32,11 @@ pub(crate) trait Rig {
         plan::hosts(&PathSpec::default(), DEFAULT_MTU)[1].ipv4
     }
 
+    /// CPUs for programs on the hosts; empty: any.
+    fn host_cpus(&self) -> Vec<usize> {
+        Vec::new()
+    }
+
     /// How the emulator does; `None` where there is none.
     fn status(&self) -> Result<Option<Status>>;
 }
@@ -62,6 +67,10 @@ impl Rig for Emulated {
 
     fn server(&self) -> Result<&NetNamespace> {
         Ok(&self.lab.host("server")?.namespace)
+    }
+
+    fn host_cpus(&self) -> Vec<usize> {
+        self.lab.spec().host_cpus()
     }
 
     /// With CPU time and uptime since the lab was up.

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::schedule;
 use longhaul_units::BitRate;
 use serde::de::DeserializeOwned;
 
@@ -31,10 +32,14 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     /// Starts one on the host of `namespace` and waits until it is ready.
-    pub(crate) fn start(namespace: &NetNamespace, role: &Role) -> Result<Self> {
+    pub(crate) fn start(rig: &dyn Rig, namespace: &NetNamespace, role: &Role) -> Result<Self> {
         let role = serde_json::to_string(role)?;
         let program = std::env::current_exe()?;
+        let cpus = rig.host_cpus();
         let mut child = namespace.enter(|| {
+            if !cpus.is_empty() {
+                schedule::pin_to(&cpus).map_err(std::io::Error::other)?;
+            }
             // Its standard input ends when this process does, and so does it.
             Command::new(program).args([ENDPOINT, &role]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
         })??;
@@ -89,9 +94,10 @@ pub(crate) fn tcp(
     pacing: Option<BitRate>,
     seconds: f64,
 ) -> Result<(TcpSent, TcpReceived)> {
-    let receiver = Endpoint::start(rig.server()?, &Role::TcpReceive { port: PORT, seconds })?;
+    let receiver = Endpoint::start(rig, rig.server()?, &Role::TcpReceive { port: PORT, seconds })?;
     let to = SocketAddrV4::new(rig.server_address(), PORT);
     let sender = Endpoint::start(
+        rig,
         rig.client()?,
         &Role::TcpSend { to, congestion_control: congestion_control.into(), pacing, seconds },
     )?;
@@ -122,9 +128,10 @@ pub(crate) fn udp(rig: &dyn Rig, flow: UdpFlow) -> Result<(UdpSent, UdpReceived)
         Pace::Window { packets } => Some(packets),
         Pace::Rate { .. } | Pace::Blast => None,
     };
-    let receiver = Endpoint::start(rig.server()?, &Role::UdpReceive { port: PORT, window, track: flow.track })?;
+    let receiver = Endpoint::start(rig, rig.server()?, &Role::UdpReceive { port: PORT, window, track: flow.track })?;
     let to = SocketAddrV4::new(rig.server_address(), PORT);
     let sender = Endpoint::start(
+        rig,
         rig.client()?,
         &Role::UdpSend {
             to,

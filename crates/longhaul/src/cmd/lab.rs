@@ -67,6 +67,7 @@ enum Action {
         #[command(flatten)]
         lab: Which,
     },
+    Run(super::lab_run::Args),
     /// Show what passed, what was lost where, and how exact the emulator was
     #[command(after_help = "Example:\n  longhaul lab status --json | jq .result.lateness")]
     Status {
@@ -176,6 +177,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             lab.client()?.set(changes).map_err(control_failure)?;
             Ok(ExitCode::SUCCESS)
         }
+        Action::Run(args) => super::lab_run::run(args),
         Action::Status { lab, json } => show_status(&lab, json),
         Action::List { json } => show_list(json),
         Action::Down { lab, all, json } => down(&lab, all, json),

@@ -6,6 +6,8 @@ pub(crate) mod engine_args;
 pub(crate) mod host;
 pub(crate) mod key;
 pub(crate) mod lab;
+pub(crate) mod lab_run;
+pub(crate) mod lab_run_text;
 pub(crate) mod man;
 pub(crate) mod paths;
 pub(crate) mod serve;

@@ -4,7 +4,7 @@ use longhaul_lab::LabSpec;
 use longhaul_path::spec::PathSpec;
 use serde_json::json;
 
-use super::tcp::{Flow, TEN_MS};
+use super::tcp::{Flow, TEN_MS, own_cpu};
 use crate::Result;
 use crate::args::Plan;
 use crate::endpoint::udp::{Pace, UdpReceived, UdpSent};
@@ -113,22 +113,22 @@ pub(crate) fn lateness(plan: &Plan) -> Result<Vec<Row>> {
         Ok(late(sample, gbit_per_second))
     };
     let sleeping = LabSpec::default();
-    let spinning = LabSpec { spin: true, ..LabSpec::default() };
-    let realtime = LabSpec { realtime: Some(50), ..LabSpec::default() };
+    let spinning = LabSpec { spin: true, cpus: own_cpu()?, ..LabSpec::default() };
+    let realtime = LabSpec { realtime: Some(50), cpus: own_cpu()?, ..LabSpec::default() };
     let samples = in_turns(
         plan,
         plan.rounds,
         &[
             Variant::new("UDP", || udp_over(&sleeping)),
-            Variant::new("UDP --spin", || udp_over(&spinning)),
+            Variant::new("UDP --spin --cpu", || udp_over(&spinning)),
             Variant::new("TCP", || tcp_over(&sleeping)),
-            Variant::new("TCP --spin", || tcp_over(&spinning)),
-            Variant::new("UDP --realtime", || udp_over(&realtime)),
-            Variant::new("TCP --realtime", || tcp_over(&realtime)),
+            Variant::new("TCP --spin --cpu", || tcp_over(&spinning)),
+            Variant::new("UDP --realtime --cpu", || udp_over(&realtime)),
+            Variant::new("TCP --realtime --cpu", || tcp_over(&realtime)),
         ],
     )?;
     let mut rows = Vec::new();
-    let names = ["UDP", "UDP --spin", "TCP", "TCP --spin", "UDP --realtime", "TCP --realtime"];
+    let names = ["UDP", "UDP --spin --cpu", "TCP", "TCP --spin --cpu", "UDP --realtime --cpu", "TCP --realtime --cpu"];
     for (name, samples) in names.into_iter().zip(&samples) {
         let achieved: Vec<_> = samples
             .iter()

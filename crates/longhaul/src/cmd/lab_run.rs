@@ -1,0 +1,281 @@
+//! `longhaul lab run`.
+
+use std::fs;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use longhaul_emulator::Status;
+use longhaul_kernel::capability;
+use longhaul_kernel::signals::Stop;
+use longhaul_kernel::user_namespace;
+use longhaul_lab::experiment::{Experiment, UdpSeries};
+use longhaul_lab::{Lab, LabError, LabSpec};
+use longhaul_measure::client::{self, Target};
+use longhaul_measure::server::{ServeOptions, Server};
+use longhaul_report::udp_loss::{Report, Run, Series};
+use longhaul_session::control::{BusyPolicy, Caps, SessionError, TestEnd, UdpParameters};
+use longhaul_session::locate::Granularity;
+use longhaul_session::result::{Setting, UdpResult, Warning};
+use longhaul_units::{BitRate, Bytes, Nanos};
+use serde_json::{Value, json};
+
+use super::engine_args::EngineArgs;
+use super::lab_run_text as text;
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
+
+/// Run an experiment: labs, tests in them, a table, a report
+///
+/// Each series of the experiment gets a lab of its own, which ends with it, or with this command however it ends.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  longhaul lab run nlr-udp-loss -o results && xdg-open results/report.html")]
+pub(crate) struct Args {
+    /// An experiment that comes with longhaul (nlr-udp-loss), or a file
+    experiment: String,
+    /// Write result.json and report.html into this folder
+    #[arg(short, long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let experiment = Experiment::load(&args.experiment).map_err(Failure::usage)?;
+    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    if let Some(folder) = &args.output {
+        fs::create_dir_all(folder).map_err(|error| not_written(folder, error))?;
+    }
+    let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
+    // Before there is a second thread.
+    if !capability::is_root_in_namespace() {
+        user_namespace::unshare_user_as_root().map_err(|error| Failure::new("lab", error))?;
+    }
+
+    let say = |line: &str| if args.json { eprintln!("{line}") } else { print_text(&format!("{line}\n")) };
+    say(&format!("{}; rates in Mb/s of payload, losses in packets", experiment.title));
+    let spec = LabSpec { name: format!("run-{}", std::process::id()), ..args.engine.spec() };
+    let mut hosts = Value::Null;
+    let mut done: Vec<(Series, Option<Status>)> = Vec::new();
+    for series in &experiment.udp {
+        if stop.requested().is_some() {
+            break;
+        }
+        say(&format!("\n{}", text::heading(&series.name)));
+        done.push(run_series(series, &spec, stop, &mut hosts, &say));
+    }
+
+    let interrupted = stop.requested().is_some();
+    let tests: usize =
+        done.iter().map(|(series, _)| series.runs.iter().filter(|run| run.result.is_some()).count()).sum();
+    if let (0, false, Some(error)) = (tests, interrupted, done.iter().find_map(|(series, _)| first_error(series))) {
+        return Err(Failure::from_peer(error.code.clone(), error.message.clone()).remedy(&error.remedy));
+    }
+    let warnings: Vec<_> = done.iter().flat_map(|(series, _)| printed_warnings(series)).collect();
+    let result = json!({
+        "interrupted": interrupted,
+        "series": done.iter().map(|(series, status)| {
+            let mut value = json!(series);
+            value["emulator"] = json!(status);
+            value
+        }).collect::<Vec<_>>(),
+    });
+    let parameters = json!({
+        "title": experiment.title,
+        "source": experiment.source,
+        "note": experiment.note,
+        "path": experiment.path.to_toml(),
+        "lab": spec,
+    });
+    let envelope = Envelope::new("longhaul.lab.run/1", started_at.clone(), parameters, result, warnings.clone())
+        .with_hosts(hosts.clone());
+    if let Some(folder) = &args.output {
+        let report = Report {
+            title: experiment.title,
+            source: experiment.source,
+            note: experiment.note,
+            path: text::path(&experiment.path),
+            started_at,
+            longhaul: env!("CARGO_PKG_VERSION").to_owned(),
+            interrupted,
+            series: done.into_iter().map(|(series, _)| series).collect(),
+            hosts: text::hosts(&hosts),
+        };
+        let object = serde_json::to_string(&envelope).map_err(|error| Failure::new("json", error))?;
+        for (name, contents) in [("result.json", object + "\n"), ("report.html", report.to_html())] {
+            let file = folder.join(name);
+            fs::write(&file, contents).map_err(|error| not_written(&file, error))?;
+        }
+    }
+    if args.json {
+        print_json(&envelope);
+    }
+    print_warnings(&text::first_of_each_kind(&warnings));
+    if let Some(folder) = &args.output {
+        say(&format!("\nreport: {}", folder.join("report.html").display()));
+    }
+    Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+fn not_written(path: &Path, error: std::io::Error) -> Failure {
+    Failure::new("not_written", format!("cannot write {}: {error}", path.display()))
+}
+
+fn first_error(series: &Series) -> Option<&Warning> {
+    series.error.as_ref().or_else(|| series.runs.iter().find_map(|run| run.error.as_ref()))
+}
+
+/// The doubts of a series, each with where it arose.
+fn printed_warnings(series: &Series) -> Vec<longhaul_emulator::Warning> {
+    let of = |place: String, warning: &Warning| longhaul_emulator::Warning {
+        code: warning.code.clone(),
+        message: format!("{place}: {}", warning.message),
+        remedy: warning.remedy.clone(),
+    };
+    let whole = series.error.iter().chain(&series.warnings).map(|warning| of(series.name.clone(), warning));
+    let runs = series.runs.iter().flat_map(|run| {
+        let place = format!("{}, {}", series.name, BitRate(run.rate_bps));
+        run.error.iter().chain(&run.warnings).map(move |warning| of(place.clone(), warning))
+    });
+    whole.chain(runs).collect()
+}
+
+/// Raises a lab and makes the tests of `series` in it; those that were made where `stop` came before the last. `hosts` gets
+/// client and server as they were first seen.
+fn run_series(
+    series: &UdpSeries,
+    spec: &LabSpec,
+    stop: Stop,
+    hosts: &mut Value,
+    say: &impl Fn(&str),
+) -> (Series, Option<Status>) {
+    let mut done = Series {
+        name: series.name.clone(),
+        paper: series.paper.clone(),
+        changes: series.changes.clone(),
+        poll_interval_ns: series.poll_interval.map(|interval| interval.0),
+        runs: Vec::new(),
+        error: None,
+        warnings: Vec::new(),
+    };
+    let lab_failed = |error: LabError| Warning::new("lab", error.to_string(), "run as root, if you do not");
+    let raised = Lab::up(spec.clone(), series.path.clone()).and_then(|lab| {
+        series.poll_interval.map_or(Ok(()), |interval| lab.poll_receiver("server", interval))?;
+        Ok(lab)
+    });
+    let lab = match raised {
+        Ok(lab) => lab,
+        Err(error) => {
+            say(&format!("{:>9}  not measured: {error}", ""));
+            done.error = Some(lab_failed(error));
+            return (done, None);
+        }
+    };
+    for rate in &series.rates {
+        if stop.requested().is_some() {
+            break;
+        }
+        if std::io::stderr().is_terminal() {
+            // The row takes its place.
+            eprint!("{:>9.1} …\r", rate.0 as f64 / 1e6);
+        }
+        let parameters = series.parameters(*rate);
+        let mut run = Run {
+            rate_bps: rate.0,
+            command: command(&parameters),
+            parameters: parameters.clone(),
+            result: None,
+            error: None,
+            warnings: Vec::new(),
+        };
+        match test(&lab, parameters, stop) {
+            Ok(end) => {
+                if hosts.is_null() {
+                    *hosts = json!({ "client": end.local.host, "server": end.remote.as_ref().map(|end| &end.host) });
+                }
+                (run.result, run.warnings) = result(&end);
+                run.parameters = end.parameters;
+            }
+            Err(error) => run.error = Some(Warning::new(&error.code, error.message, error.remedy)),
+        }
+        say(&text::row(&run));
+        done.runs.push(run);
+    }
+    match lab.down() {
+        Ok(status) => {
+            let doubts = status.warnings(spec.lateness_bound);
+            done.warnings = doubts.into_iter().map(|w| Warning::new(&w.code, w.message, w.remedy)).collect();
+            (done, Some(status))
+        }
+        Err(error) => {
+            done.warnings.push(lab_failed(error));
+            (done, None)
+        }
+    }
+}
+
+/// One test from client to server.
+fn test(lab: &Lab, parameters: UdpParameters, stop: Stop) -> Result<TestEnd, SessionError> {
+    let failed = |error: &dyn std::fmt::Display| SessionError::new("lab", error.to_string(), "");
+    let server = lab.host("server").map_err(|error| failed(&error))?;
+    let client = lab.host("client").map_err(|error| failed(&error))?;
+    let options = ServeOptions { key: None, caps: Caps::default(), at_once: 1, policy: BusyPolicy::Refuse };
+    let address = SocketAddr::from((server.plan.ipv4, 0));
+    let namespace = server.namespace.try_clone().map_err(|error| failed(&error))?;
+    let (ready, bound) = std::sync::mpsc::channel();
+    let serving = std::thread::Builder::new()
+        .name("serve".into())
+        .spawn(move || {
+            let entered = namespace.enter_for_good().map_err(|error| error.to_string());
+            let server = entered.and_then(|()| Server::bind(address, options).map_err(|error| error.to_string()));
+            let address = server.as_ref().map_err(Clone::clone).and_then(|s| s.address().map_err(|e| e.to_string()));
+            let _ = ready.send(address);
+            // It says what went wrong to the client, too.
+            server.map(|server| server.run(stop, true, |_| {}))
+        })
+        .map_err(|error| failed(&error))?;
+    let address = bound.recv().map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+    let target = Target { address, key: None };
+    let end = client
+        .namespace
+        .enter(|| client::run(&target, parameters, Some(stop), |_| {}))
+        .map_err(|error| failed(&error))??;
+    // Where the client failed it may wait for another for ever; it ends with this process.
+    let _ = serving.join();
+    Ok(end)
+}
+
+/// The result of the direction that was tested, and all doubts.
+fn result(end: &TestEnd) -> (Option<UdpResult>, Vec<Warning>) {
+    let remote = end.remote.iter().flat_map(|remote| &remote.warnings);
+    let mut warnings: Vec<Warning> = end.warnings.iter().chain(&end.local.warnings).chain(remote).cloned().collect();
+    let result = end.direction(false).map(|(sender, receiver)| {
+        let granularity = if end.parameters.wire { Granularity::Wire } else { Granularity::Superpacket };
+        let setting = Setting { payload_bytes: end.parameters.payload_bytes, granularity };
+        let assembled = UdpResult::assemble(setting, sender, receiver);
+        warnings.extend(assembled.warnings);
+        assembled.result
+    });
+    (result, warnings)
+}
+
+/// What makes the same test by hand.
+fn command(parameters: &UdpParameters) -> String {
+    use longhaul_session::control::{Amount, Bind};
+    let mut words = vec!["longhaul udp server -4".to_owned()];
+    words.extend(parameters.rate().map(|rate| format!("-b {rate}")));
+    if let Amount::DurationNs(ns) = parameters.amount {
+        words.push(format!("-t {}", Nanos(ns)));
+    }
+    words.push(format!("-l {}", parameters.payload_bytes));
+    words.extend(parameters.sockbuf_bytes.map(|bytes| format!("-w {}", Bytes(bytes))));
+    words.extend(parameters.wire.then(|| "--wire".to_owned()));
+    words.extend(parameters.affinity.bind.map(|bind| match bind {
+        Bind::Same => "--bind same".to_owned(),
+        Bind::Split => "--bind split".to_owned(),
+    }));
+    words.join(" ")
+}

@@ -1,0 +1,169 @@
+//! A panel of stacked bars as SVG: one bar a test, a piece for each place that lost packets, the way's beginning lowest.
+
+use std::fmt::Write;
+
+use longhaul_session::locate::Location;
+
+use crate::colour::fill;
+use crate::page::escape;
+
+const WIDTH: f64 = 400.0;
+const HEIGHT: f64 = 260.0;
+/// Of the bars' ground: left, top, right, bottom.
+const EDGES: [f64; 4] = [52.0, 22.0, 396.0, 212.0];
+/// Of the room that a bar has.
+const BAR_SHARE: f64 = 0.62;
+/// How much higher than the highest bar the axis is at least.
+const HEADROOM: f64 = 1.08;
+
+/// One bar.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Bar {
+    /// What stands below it.
+    pub(crate) label: String,
+    /// For programs: the rate in bits a second.
+    pub(crate) rate_bps: u64,
+    /// Percent of what was sent that each place lost, in the order of travel; `None` where nothing was measured.
+    pub(crate) percent: Option<Vec<(Location, f64)>>,
+}
+
+impl Bar {
+    pub(crate) fn total(&self) -> f64 {
+        self.percent.iter().flatten().map(|(_, percent)| percent).sum()
+    }
+}
+
+/// The least of 1, 2, 2.5 and 5 times a power of ten that makes at most five steps up to `highest`: the step of an axis.
+fn step(highest: f64) -> f64 {
+    let rough = (highest / 5.0).max(1e-6);
+    let power = 10_f64.powf(rough.log10().floor());
+    [1.0, 2.0, 2.5, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= rough * 0.999_999)
+        .unwrap_or(rough)
+}
+
+/// A number with two digits that count, as short as that allows.
+pub(crate) fn short(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    let digits = (1 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// The panel, with an axis from 0 to at least `highest` percent. `x_title` and `y_title` stand at the axes.
+pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_title: &str) -> String {
+    let [left, top, right, bottom] = EDGES;
+    // The totals stand above the bars and below the uppermost line.
+    let highest = if highest > 0.0 { highest * HEADROOM } else { 1.0 };
+    let step = step(highest);
+    let steps = (highest / step).ceil();
+    let y = |percent: f64| bottom - (bottom - top) * (percent / (step * steps)).min(1.0);
+    let mut svg = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        svg,
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{}</title>",
+        escape(title)
+    );
+    for tick in 0..=steps as u32 {
+        let value = step * f64::from(tick);
+        let class = if tick == 0 { "axis" } else { "grid" };
+        let _ = writeln!(
+            svg,
+            "<line class=\"{class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>\
+             <text x=\"{1}\" y=\"{2:.1}\" text-anchor=\"end\">{3}</text>",
+            y(value),
+            left - 6.0,
+            y(value) + 4.5,
+            short(value)
+        );
+    }
+    let room = (right - left) / bars.len().max(1) as f64;
+    let wide = room * BAR_SHARE;
+    // Labels that would run into each other are left out by turns; the table has them all.
+    let every = (44.0 / room).ceil().max(1.0) as usize;
+    for (number, bar) in bars.iter().enumerate() {
+        let middle = left + room * (number as f64 + 0.5);
+        let _ = write!(svg, "<g class=\"bar\" data-rate=\"{}\"><title>{}</title>", bar.rate_bps, escape(&told(bar)));
+        let mut below = 0.0;
+        for (location, percent) in bar.percent.iter().flatten().filter(|(_, percent)| *percent > 0.0) {
+            let (low, high) = (y(below), y(below + percent));
+            below += percent;
+            let _ = write!(
+                svg,
+                "<rect class=\"piece\" data-location=\"{location}\" x=\"{:.1}\" y=\"{high:.2}\" width=\"{wide:.1}\" height=\"{:.2}\" fill=\"{}\"/>",
+                middle - wide / 2.0,
+                low - high,
+                fill(*location).svg(*location),
+            );
+        }
+        let total = if bar.percent.is_some() { short(below) } else { "–".into() };
+        if number % every == 0 {
+            let _ = write!(
+                svg,
+                "<text class=\"total\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{total}</text>\
+                 <text x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                y(below) - 5.0,
+                bottom + 17.0,
+                escape(&bar.label)
+            );
+        }
+        svg += "</g>\n";
+    }
+    let _ = writeln!(
+        svg,
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
+         <text transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n</svg>",
+        (left + right) / 2.0,
+        HEIGHT - 8.0,
+        escape(x_title),
+        (top + bottom) / 2.0,
+        escape(y_title),
+    );
+    svg
+}
+
+/// A bar in words, for whoever points at it or cannot see it.
+fn told(bar: &Bar) -> String {
+    let Some(percent) = &bar.percent else { return format!("{}: not measured", bar.label) };
+    let mut parts = vec![format!("{}: {} % lost", bar.label, short(bar.total()))];
+    parts.extend(percent.iter().filter(|(_, p)| *p > 0.0).map(|(location, p)| format!("{location} {} %", short(*p))));
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_have_round_steps() {
+        for (highest, expected) in [(47.3, 10.0), (1.0, 0.2), (0.03, 0.01), (100.0, 20.0), (12.0, 2.5), (0.0, 1e-6)] {
+            assert!((step(highest) - expected).abs() < expected * 1e-9, "{highest}: {}", step(highest));
+        }
+        for (value, text) in [(0.0, "0"), (47.31, "47"), (2.5, "2.5"), (0.0157, "0.016"), (100.0, "100"), (20.0, "20")]
+        {
+            assert_eq!(short(value), text);
+        }
+    }
+
+    /// Bars of up to 18 % have an axis to 20 %, 190 units high: the network's 5 % take 47.5, the ring's 10 % above them 95.
+    #[test]
+    fn pieces_stand_on_each_other_in_the_order_of_travel() {
+        let percent = vec![(Location::Network, 5.0), (Location::ReceiverRing, 10.0), (Location::ReceiverFilter, 0.0)];
+        let bars = [Bar { label: "400".into(), rate_bps: 1, percent: Some(percent) }];
+        let svg = panel("<b>", &bars, 18.0, "", "");
+        let network = svg.find("data-location=\"network\"").unwrap();
+        let ring = svg.find("data-location=\"receiver_ring\"").unwrap();
+        assert!(network < ring && !svg.contains("receiver_filter") && !svg.contains("<b>"));
+        assert!(
+            svg[network..ring].contains("y=\"164.50\"") && svg[network..ring].contains("height=\"47.50\""),
+            "{svg}"
+        );
+        assert!(svg[ring..].contains("y=\"69.50\"") && svg[ring..].contains("height=\"95.00\""), "{svg}");
+        assert!(svg.contains(">15</text>"), "the total stands above");
+    }
+}

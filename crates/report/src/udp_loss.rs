@@ -1,0 +1,491 @@
+//! UDP loss against rate, by place: figure 5 of the NLR Rings paper, for any experiment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use longhaul_session::control::{Amount, Bind, UdpParameters};
+use longhaul_session::locate::{Granularity, Location, LocationMethod};
+use longhaul_session::result::{UdpResult, Warning};
+use longhaul_units::{Bytes, Nanos};
+use serde::Serialize;
+
+use crate::bars::{Bar, panel};
+use crate::colour::{fill, patterns};
+use crate::page::{escape, page};
+
+/// A panel whose bars are all below this share of the highest gets an axis of its own, as the insets of the paper's figure do.
+const LOW_PANEL: f64 = 0.2;
+
+/// What is to be reported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// What it is about.
+    pub title: String,
+    /// What it repeats: paper and figure.
+    pub source: String,
+    /// Where it differs from that.
+    pub note: String,
+    /// The path of all series, in words.
+    pub path: String,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// The version of longhaul.
+    pub longhaul: String,
+    /// Whether it was ended before its end.
+    pub interrupted: bool,
+    /// A panel each.
+    pub series: Vec<Series>,
+    /// The hosts.
+    pub hosts: Vec<Host>,
+}
+
+/// Tests that differ in their rate alone.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Series {
+    /// What sets it apart from the others.
+    pub name: String,
+    /// What the source has there; empty where it has nothing.
+    pub paper: String,
+    /// Changes of the path for this series.
+    pub changes: Vec<String>,
+    /// How often the receiver's ring is polled, in nanoseconds; `None`: each frame as it comes.
+    pub poll_interval_ns: Option<u64>,
+    /// Its tests, in the order of the experiment.
+    pub runs: Vec<Run>,
+    /// Why there are none.
+    pub error: Option<Warning>,
+    /// What speaks against trusting the series as a whole.
+    pub warnings: Vec<Warning>,
+}
+
+/// One test.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Run {
+    /// Payload bits a second asked for.
+    pub rate_bps: u64,
+    /// The same test by hand.
+    pub command: String,
+    /// The test.
+    pub parameters: UdpParameters,
+    /// What came of it.
+    pub result: Option<UdpResult>,
+    /// Why nothing came of it.
+    pub error: Option<Warning>,
+    /// What speaks against trusting it.
+    pub warnings: Vec<Warning>,
+}
+
+/// A host and what matters of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// What it is called.
+    pub name: String,
+    /// What, and how it is.
+    pub facts: Vec<(String, String)>,
+}
+
+impl Run {
+    /// Percent of what was sent that each place lost, in the order of travel; `None` where nothing was measured.
+    fn percent(&self) -> Option<Vec<(Location, f64)>> {
+        let result = self.result.as_ref()?;
+        let share = |packets: u64| packets as f64 * 100.0 / result.sent_packets.max(1) as f64;
+        Some(result.loss_by_location.iter().map(|(location, packets)| (*location, share(*packets))).collect())
+    }
+}
+
+impl Series {
+    fn bars(&self) -> Vec<Bar> {
+        let bar = |run: &Run| Bar { label: mbit(run.rate_bps), rate_bps: run.rate_bps, percent: run.percent() };
+        self.runs.iter().map(bar).collect()
+    }
+
+    /// Its doubts, each with where it arose.
+    fn doubts(&self) -> impl Iterator<Item = (String, &Warning)> {
+        let whole = self.error.iter().chain(&self.warnings).map(|warning| (self.name.clone(), warning));
+        let runs = self.runs.iter().flat_map(|run| {
+            let place = format!("{}, {} Mb/s", self.name, mbit(run.rate_bps));
+            run.error.iter().chain(&run.warnings).map(move |warning| (place.clone(), warning))
+        });
+        whole.chain(runs)
+    }
+}
+
+/// Megabits a second: rates of a figure are compared by eye.
+fn mbit(bps: u64) -> String {
+    let text = format!("{:.1}", bps as f64 / 1e6);
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
+}
+
+impl Report {
+    /// The page.
+    pub fn to_html(&self) -> String {
+        let mut body = String::new();
+        let results = || self.series.iter().flat_map(|series| &series.runs).filter_map(|run| run.result.as_ref());
+        let lossy: Vec<Location> = Location::ALL
+            .into_iter()
+            .filter(|at| results().any(|result| result.loss_by_location.get(at).is_some_and(|packets| *packets > 0)))
+            .collect();
+        self.head(&mut body);
+        body += &patterns(&lossy);
+        legend(&mut body, &lossy);
+        self.panels(&mut body);
+        self.note(&mut body);
+        self.table(&mut body, &lossy);
+        self.doubts(&mut body);
+        self.method(&mut body, results());
+        self.hosts(&mut body);
+        self.commands(&mut body);
+        page(&self.title, &body)
+    }
+
+    fn head(&self, body: &mut String) {
+        *body += &format!("<h1>{}</h1>\n", escape(&self.title));
+        let after = if self.source.is_empty() { String::new() } else { format!("After {}. ", escape(&self.source)) };
+        *body += &format!(
+            "<p class=\"quiet\">{after}Path {}. Measured {} by longhaul {}.</p>\n",
+            escape(&self.path),
+            escape(&self.started_at),
+            escape(&self.longhaul)
+        );
+        if self.interrupted {
+            *body += "<p class=\"alert\">The experiment was ended before its end: what is missing was not measured, and the last test may be cut short.</p>\n";
+        }
+        let doubts = self.series.iter().flat_map(Series::doubts).count();
+        if doubts > 0 {
+            let speak = if doubts == 1 { "warning</a> speaks" } else { "warnings</a> speak" };
+            *body += &format!(
+                "<p class=\"alert\"><a href=\"#warnings\">{doubts} {speak} against trusting some of this.</p>\n"
+            );
+        }
+    }
+
+    fn panels(&self, body: &mut String) {
+        let highest = |bars: &[Bar]| bars.iter().map(Bar::total).fold(0.0, f64::max);
+        let panels: Vec<(&Series, Vec<Bar>)> = self.series.iter().map(|series| (series, series.bars())).collect();
+        let top = panels.iter().map(|(_, bars)| highest(bars)).fold(0.0, f64::max);
+        *body += "<div class=\"panels\">\n";
+        for (series, bars) in &panels {
+            let own = highest(bars);
+            let low = own < top * LOW_PANEL;
+            *body += &format!("<figure><h3>{}</h3>\n", escape(&series.name));
+            if bars.is_empty() {
+                *body += "<p class=\"quiet\">Not measured.</p>\n";
+            } else {
+                let scale = if low { "packets lost, % (own scale)" } else { "packets lost, %" };
+                *body += &panel(&series.name, bars, if low { own } else { top }, "payload rate offered, Mb/s", scale);
+            }
+            *body += &format!("<figcaption><p>{}</p>", escape(&setting(series)));
+            if !series.paper.is_empty() {
+                *body += &format!("<p>In the paper: {}</p>", escape(&series.paper));
+            }
+            *body += "</figcaption></figure>\n";
+        }
+        *body += "</div>\n";
+    }
+
+    fn note(&self, body: &mut String) {
+        let paragraphs = self.note.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
+        body.extend(paragraphs.map(|paragraph| format!("<p>{}</p>\n", escape(paragraph))));
+    }
+
+    fn table(&self, body: &mut String, lossy: &[Location]) {
+        *body += "<h2>The same in numbers</h2>\n<table class=\"numbers\">\n<thead><tr>";
+        let mut columns = ["offered, Mb/s", "sent, Mb/s", "received, Mb/s", "packets sent", "packets lost", "lost, %"]
+            .map(str::to_owned)
+            .to_vec();
+        columns.extend(lossy.iter().map(|location| words(*location)));
+        columns.push("placed by".into());
+        for column in &columns {
+            *body += &format!("<th scope=\"col\">{}</th>", escape(column));
+        }
+        *body += "</tr></thead>\n<tbody>\n";
+        for series in &self.series {
+            *body += &format!(
+                "<tr class=\"series\"><th scope=\"rowgroup\" colspan=\"{}\">{}</th></tr>\n",
+                columns.len(),
+                escape(&series.name)
+            );
+            for run in &series.runs {
+                let mut cells = vec![mbit(run.rate_bps)];
+                match (&run.result, &run.error) {
+                    (Some(result), _) => {
+                        cells.extend([mbit(result.sent_rate_bps), mbit(result.received_rate_bps)]);
+                        cells.extend([result.sent_packets, result.lost_packets].map(|packets| packets.to_string()));
+                        cells.push(format!(
+                            "{:.3}",
+                            result.lost_packets as f64 * 100.0 / result.sent_packets.max(1) as f64
+                        ));
+                        let at = |location| result.loss_by_location.get(location).copied().unwrap_or(0).to_string();
+                        cells.extend(lossy.iter().map(at));
+                        cells.push(method_name(result.location_method).into());
+                    }
+                    (None, error) => {
+                        cells.resize(columns.len() - 1, "–".into());
+                        cells.push(error.as_ref().map_or_else(|| "not measured".into(), |error| error.message.clone()));
+                    }
+                }
+                let _ = write!(body, "<tr data-rate=\"{}\">", run.rate_bps);
+                for (column, cell) in columns.iter().zip(&cells) {
+                    *body += &format!("<td data-label=\"{}\">{}</td>", escape(column), escape(cell));
+                }
+                *body += "</tr>\n";
+            }
+        }
+        *body += "</tbody>\n</table>\n";
+    }
+
+    fn doubts(&self, body: &mut String) {
+        *body += "<h2 id=\"warnings\">Warnings</h2>\n";
+        let mut kinds: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+        for (place, warning) in self.series.iter().flat_map(Series::doubts) {
+            kinds.entry((&warning.code, &warning.remedy)).or_default().push(format!("{place}: {}", warning.message));
+        }
+        if kinds.is_empty() {
+            *body += "<p>None: nothing is known to speak against these numbers.</p>\n";
+        }
+        for ((code, remedy), messages) in kinds {
+            let remedy = if remedy.is_empty() { String::new() } else { format!(" — {}", escape(remedy)) };
+            *body += &format!("<p><code>{}</code>{remedy}</p>\n<ul class=\"quiet\">", escape(code));
+            for message in messages {
+                *body += &format!("<li>{}</li>", escape(&message));
+            }
+            *body += "</ul>\n";
+        }
+    }
+
+    fn method<'a>(&self, body: &mut String, results: impl Iterator<Item = &'a UdpResult>) {
+        let mut methods = BTreeSet::new();
+        let mut granularities = BTreeSet::new();
+        for result in results {
+            methods.insert(match result.location_method {
+                LocationMethod::Bpf => {
+                    "Lost is a packet whose sequence number the receiver never saw. Where it was lost (bpf) say the kernel's drop \
+                     events, each with the packet's own number, at either host; a missing packet without an event at a host that was seen \
+                     completely was lost in the network."
+                }
+                LocationMethod::Counters => {
+                    "Lost is a packet whose sequence number the receiver never saw. Where it was lost (counters) say counters of \
+                     sockets, interfaces and the stack, read at both hosts before and after a test; what none of them counts was \
+                     lost in the network."
+                }
+            });
+            granularities.insert(match result.granularity {
+                Granularity::Wire => "Each packet travelled alone, so a loss is one packet, as on a wire.",
+                Granularity::Superpacket => {
+                    "Packets travelled in batches, and a drop may have taken a batch that a wire would have parted."
+                }
+            });
+        }
+        *body += "<h2>How these numbers came about</h2>\n";
+        for text in methods.into_iter().chain(granularities) {
+            *body += &format!("<p>{text}</p>\n");
+        }
+        *body += "<p>Rates are of UDP payload: sent over the time from first to last departure, received over that from first \
+                  to last arrival. Percentages are of the packets sent. A rate that the sender did not reach is a warning.</p>\n\
+                  <p>Client and server are network namespaces of one machine, and longhaul emulates the path between them, so \
+                  both hosts and the path share its CPUs. Each series has a path and hosts of its own.</p>\n";
+    }
+
+    fn hosts(&self, body: &mut String) {
+        if self.hosts.is_empty() {
+            return;
+        }
+        *body += "<h2>Hosts</h2>\n<table class=\"facts\">\n<thead><tr><th></th>";
+        for host in &self.hosts {
+            *body += &format!("<th scope=\"col\">{}</th>", escape(&host.name));
+        }
+        *body += "</tr></thead>\n<tbody>\n";
+        let mut names: Vec<&str> = Vec::new();
+        for (name, _) in self.hosts.iter().flat_map(|host| &host.facts) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        for name in names {
+            *body += &format!("<tr><th scope=\"row\">{}</th>", escape(name));
+            for host in &self.hosts {
+                let value = host.facts.iter().find(|(known, _)| known == name).map_or("?", |(_, value)| value);
+                *body += &format!("<td data-label=\"{}\">{}</td>", escape(&host.name), escape(value));
+            }
+            *body += "</tr>\n";
+        }
+        *body += "</tbody>\n</table>\n";
+    }
+
+    fn commands(&self, body: &mut String) {
+        *body += "<h2>Each test by hand</h2>\n<p>At the client, while <code>longhaul serve</code> runs at the server:</p>\n<pre>";
+        for series in &self.series {
+            let _ = writeln!(body, "# {}: {}", escape(&series.name), escape(&setting(series)));
+            for run in &series.runs {
+                let _ = writeln!(body, "{}", escape(&run.command));
+            }
+        }
+        *body += "</pre>\n";
+    }
+}
+
+fn legend(body: &mut String, lossy: &[Location]) {
+    *body += "<ul class=\"legend\" aria-label=\"places of loss, in the order of travel\">\n";
+    for location in lossy {
+        *body += &format!(
+            "<li data-location=\"{location}\"><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" fill=\"{}\"/></svg>{}</li>\n",
+            fill(*location).svg(*location),
+            words(*location),
+        );
+    }
+    if lossy.is_empty() {
+        *body += "<li>no packet was lost anywhere</li>\n";
+    }
+    *body += "</ul>\n";
+}
+
+/// A place in words: its name, and what the paper calls it.
+fn words(location: Location) -> String {
+    let name = location.name().replace('_', " ");
+    match location {
+        Location::Network => format!("{name} (network_loss)"),
+        Location::ReceiverRing => format!("{name} (rx_ring_loss)"),
+        Location::ReceiverSocketBuffer => format!("{name} (sockbuf_loss)"),
+        _ => name,
+    }
+}
+
+const fn method_name(method: LocationMethod) -> &'static str {
+    match method {
+        LocationMethod::Bpf => "bpf",
+        LocationMethod::Counters => "counters",
+    }
+}
+
+/// A quantity with a space before its unit, as in prose.
+fn spaced(quantity: impl std::fmt::Display) -> String {
+    let text = quantity.to_string();
+    let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    format!("{} {}", &text[..unit], &text[unit..])
+}
+
+/// How the tests of a series were done, in a line.
+fn setting(series: &Series) -> String {
+    let mut parts = Vec::new();
+    if let Some(run) = series.runs.first() {
+        let parameters = &run.parameters;
+        parts.extend(parameters.sockbuf_bytes.map(|bytes| format!("socket buffers of {}", spaced(Bytes(bytes)))));
+        parts.push(format!("{} bytes a packet", parameters.payload_bytes));
+        if let Amount::DurationNs(ns) = parameters.amount {
+            parts.push(format!("{} a test", spaced(Nanos(ns))));
+        }
+        parts.extend(parameters.wire.then(|| "single packets".to_owned()));
+        parts.extend(parameters.affinity.bind.map(|bind| {
+            match bind {
+                Bind::Same => "receiver and its softirq on one CPU",
+                Bind::Split => "receiver and its softirq on two CPUs",
+            }
+            .to_owned()
+        }));
+    }
+    parts.extend(series.poll_interval_ns.map(|ns| format!("receive ring of 256 polled each {}", spaced(Nanos(ns)))));
+    parts.extend((!series.changes.is_empty()).then(|| format!("path with {}", series.changes.join(", "))));
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_session::report::{ReceiverReport, SenderReport};
+    use longhaul_session::result::Setting;
+
+    use super::*;
+
+    fn run(rate_mbit: u64, lost: &[(Location, u64)]) -> Run {
+        let setting = Setting { payload_bytes: 1448, granularity: Granularity::Wire };
+        let (sender, receiver) = (SenderReport::default(), ReceiverReport::default());
+        let mut result = UdpResult::assemble(setting, &sender, &receiver).result;
+        result.sent_packets = 1000;
+        result.loss_by_location = Location::ALL.into_iter().map(|location| (location, 0)).collect();
+        result.loss_by_location.extend(lost.iter().copied());
+        result.lost_packets = lost.iter().map(|(_, packets)| packets).sum();
+        Run {
+            rate_bps: rate_mbit * 1_000_000,
+            command: format!("longhaul udp server -b {rate_mbit}M"),
+            parameters: UdpParameters::default(),
+            result: Some(result),
+            error: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    fn series(name: &str, runs: Vec<Run>) -> Series {
+        Series {
+            name: name.into(),
+            paper: String::new(),
+            changes: Vec::new(),
+            poll_interval_ns: None,
+            runs,
+            error: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    fn report(series: Vec<Series>) -> Report {
+        Report {
+            title: "loss".into(),
+            source: "figure 5".into(),
+            note: String::new(),
+            path: "nlr-small".into(),
+            started_at: "now".into(),
+            longhaul: "0".into(),
+            interrupted: false,
+            series,
+            hosts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn figure_and_table_say_the_same() {
+        let lost = [(Location::Network, 50), (Location::ReceiverSocketBuffer, 200)];
+        let html = report(vec![series("1 MiB", vec![run(400, &[]), run(2400, &lost)])]).to_html();
+        assert_eq!(html.matches("class=\"bar\"").count(), 2);
+        assert!(html.contains("2400: 25 % lost; network 5 %; receiver_socket_buffer 20 %"), "{html}");
+        for cell in [">250<", ">25.000<", ">50<", ">200<", "sockbuf_loss"] {
+            assert!(html.contains(cell), "{cell}");
+        }
+        assert!(!html.contains("rx_ring_loss"), "what lost nothing has no column");
+    }
+
+    #[test]
+    fn low_panels_have_an_axis_of_their_own() {
+        let low = series("low", vec![run(400, &[(Location::Network, 10)])]);
+        let high = series("high", vec![run(400, &[(Location::Network, 500)])]);
+        let html = report(vec![low.clone(), high]).to_html();
+        assert_eq!(html.matches("(own scale)").count(), 1);
+        assert!(!report(vec![low.clone(), low]).to_html().contains("(own scale)"));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said() {
+        let mut failed = run(400, &[]);
+        failed.result = None;
+        failed.error = Some(Warning::new("unreachable", "nobody <there>", "call"));
+        let mut none = series("none", Vec::new());
+        none.error = Some(Warning::new("lab", "no ring", ""));
+        let html = Report { interrupted: true, ..report(vec![series("1 MiB", vec![failed]), none]) }.to_html();
+        for said in
+            ["400: not measured", "nobody &lt;there&gt;", "no ring", "ended before its end", "2 warnings</a> speak"]
+        {
+            assert!(html.contains(said), "{said}: {html}");
+        }
+        assert!(!html.contains("<there>"));
+        assert!(report(vec![]).to_html().contains("no packet was lost"), "nothing to show is no error");
+    }
+
+    /// A page that fetches or runs anything is not what it says it is.
+    #[test]
+    fn nothing_comes_from_elsewhere() {
+        let mut named = series("<script src=//x>", vec![run(1, &[(Location::SenderDevice, 5)])]);
+        named.paper = "<img src=x>".into();
+        let html = report(vec![named]).to_html();
+        for bad in ["<script", "<img", "<link", "@import", "src=\"", "http://", "https://"] {
+            assert!(!html.contains(bad), "{bad}");
+        }
+        assert!(html.contains("url(#hatch-sender_device)") && html.contains("id=\"hatch-sender_device\""));
+    }
+}
