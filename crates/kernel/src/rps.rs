@@ -87,7 +87,8 @@ impl Rps {
     /// Any [`RpsError`]; then nothing is changed.
     pub fn steer(interface: &str, cpus: &[usize]) -> Result<Self, RpsError> {
         let other = |what: String| RpsError::Other { interface: interface.into(), what };
-        let links = Netlink::open().and_then(|mut netlink| netlink.links()).map_err(|error| other(error.to_string()))?;
+        let links =
+            Netlink::open().and_then(|mut netlink| netlink.links()).map_err(|error| other(error.to_string()))?;
         let sysfs = Sysfs::writable(&links).map_err(other)?;
         let name = listen_abstract(&format!("longhaul/rps/{interface}")).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => RpsError::Busy { interface: interface.into() },
@@ -171,9 +172,8 @@ fn lower(directory: &Path) -> Vec<String> {
 /// CPUs as a mask of 32-bit words, the highest first.
 fn mask(cpus: &[usize]) -> String {
     let words = cpus.iter().max().map_or(0, |most| most / 32) + 1;
-    let word = |index: usize| {
-        cpus.iter().filter(|cpu| **cpu / 32 == index).fold(0_u32, |word, cpu| word | 1 << (cpu % 32))
-    };
+    let word =
+        |index: usize| cpus.iter().filter(|cpu| **cpu / 32 == index).fold(0_u32, |word, cpu| word | 1 << (cpu % 32));
     (0..words).rev().map(|index| format!("{:08x}", word(index))).collect::<Vec<_>>().join(",")
 }
 
@@ -190,7 +190,8 @@ impl Guard {
     fn start(settings: &[Setting], kept: &[RawFd]) -> io::Result<Self> {
         let (end, line) = io::pipe()?;
         // All memory that the new process needs is had before: behind fork(2) in a process with threads nothing may be.
-        let mut keep: Vec<RawFd> = settings.iter().map(|setting| setting.file.as_raw_fd()).chain(kept.iter().copied()).collect();
+        let mut keep: Vec<RawFd> =
+            settings.iter().map(|setting| setting.file.as_raw_fd()).chain(kept.iter().copied()).collect();
         keep.push(end.as_raw_fd());
         keep.sort_unstable();
         let restore: Vec<(RawFd, &[u8])> =

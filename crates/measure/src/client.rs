@@ -15,8 +15,13 @@ use longhaul_units::Nanos;
 use crate::data::{Data, Place};
 use crate::driver::{Control, Event, Session, drive, events, random};
 
+pub use crate::driver::Live;
+
 /// How long a host may take to accept the control connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often a second signal is looked for.
+const ANOTHER_SIGNAL: Duration = Duration::from_millis(50);
 
 /// Whom to test with.
 #[derive(Debug, Clone)]
@@ -50,7 +55,8 @@ pub enum Family {
     V6,
 }
 
-/// Makes a test. `live` is told what the receiver has got so far, each interval; `stop` ends it early, with what was measured.
+/// Makes a test. `live` is told what each receiver has got so far, each interval; a signal of `stop` ends it early, with what was
+/// measured, a second one at once.
 ///
 /// # Errors
 /// Why there is no result, with what to do.
@@ -58,7 +64,7 @@ pub fn run(
     target: &Target,
     parameters: UdpParameters,
     stop: Option<Stop>,
-    live: impl FnMut(&Progress),
+    live: impl FnMut(&Live),
 ) -> Result<TestEnd, SessionError> {
     let stream = TcpStream::connect_timeout(&target.address, CONNECT_PATIENCE).map_err(|error| {
         let message = format!("cannot connect to {}: {error}", target.address);
@@ -82,6 +88,10 @@ pub fn run(
                     }
                 }
                 let _ = interrupts.send(Event::Interrupt);
+                while stop.count() < 2 {
+                    std::thread::sleep(ANOTHER_SIGNAL);
+                }
+                let _ = interrupts.send(Event::Abort);
             })
             .map_err(io)?;
     }

@@ -35,6 +35,8 @@ pub(crate) enum Event {
     Sent(u8, Box<StreamOut>),
     /// The user, or the server's operator, wants it to end.
     Interrupt,
+    /// The user wants it to end now, without a result.
+    Abort,
     /// Somebody else's test ended: ask again whether this one may run.
     AskAgain,
 }
@@ -116,7 +118,7 @@ impl Control {
                 Ok(Event::ControlLost(why)) => {
                     return Err(lost(format!("the control connection was lost in the handshake: {why}")));
                 }
-                Ok(Event::Interrupt) => return Err(SessionError::new("interrupted", "interrupted", "")),
+                Ok(Event::Interrupt | Event::Abort) => return Err(interrupted()),
                 Ok(_) => {}
                 Err(_) => return Err(lost("the other end does not answer".into())),
             }
@@ -131,14 +133,23 @@ impl Drop for Control {
     }
 }
 
-/// Drives `session` to its end. `live` is told of the receiver's progress.
+/// What a receiver has got so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Live {
+    /// This end's own; else the other end's.
+    pub own: bool,
+    /// Since the start of the test.
+    pub progress: Progress,
+}
+
+/// Drives `session` to its end. `live` is told of either receiver's progress.
 pub(crate) fn drive(
     session: &mut impl Session,
     mut control: Control,
     events: &Receiver<Event>,
     sender: &Sender<Event>,
     place: Place,
-    mut live: impl FnMut(&Progress),
+    mut live: impl FnMut(&Live),
 ) -> Result<TestEnd, SessionError> {
     let mut data: Option<Data> = None;
     let mut interval: Option<(Nanos, Nanos)> = None;
@@ -164,9 +175,7 @@ pub(crate) fn drive(
                     interval = plan.parameters.interval_ns.map(|every| (Nanos(every), now + Nanos(every)));
                     match Data::open(plan, place, sender) {
                         Ok(opened) => session.handle_data_opened(now, data.insert(opened)),
-                        Err(error) => {
-                            session.handle_data_failed(now, SessionError::new("data_socket", error.to_string(), ""))
-                        }
+                        Err(error) => session.handle_data_failed(now, error),
                     }
                 }
                 Output::StartSending { to } => {
@@ -179,7 +188,7 @@ pub(crate) fn drive(
                         data.stop_sending();
                     }
                 }
-                Output::Progress(progress) => live(&progress),
+                Output::Progress(progress) => live(&Live { own: false, progress }),
                 Output::PeerFinished(streams) => {
                     draining = Some(Nanos::ZERO);
                     if let Some(data) = &mut data {
@@ -226,7 +235,7 @@ pub(crate) fn drive(
             *next = now + *every;
             if receiving {
                 let progress = data.progress();
-                live(&progress);
+                live(&Live { own: true, progress });
                 session.handle_progress(now, progress);
                 continue;
             }
@@ -245,6 +254,7 @@ pub(crate) fn drive(
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(SessionError::new("internal", "the test's threads have ended", "report this"));
             }
+            Ok(Event::Abort) => return Err(interrupted()),
             Ok(event) => handle(event, session, &mut control, &mut data),
         }
     }
@@ -278,7 +288,13 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
         }
         Event::Interrupt => session.handle_interrupt(now),
         Event::AskAgain => session.handle_admission(now, None),
+        // The loop ends with it.
+        Event::Abort => {}
     }
+}
+
+fn interrupted() -> SessionError {
+    SessionError::new("interrupted", "interrupted before there was a result", "")
 }
 
 /// A queue of events.
