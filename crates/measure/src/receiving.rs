@@ -155,3 +155,44 @@ fn flush(run: Option<(u64, u32)>, now: Nanos, tracker: &mut SequenceTracker) {
         tracker.receive_run(first, count, now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(received_at_kernel: Option<Nanos>, received_at_nic: Option<Nanos>) -> SuperPacket<'static> {
+        SuperPacket {
+            bytes: &[0],
+            segment_bytes: 1,
+            source: None,
+            received_at_app: Nanos(0),
+            received_at_kernel,
+            received_at_nic,
+            dropped_before: 0,
+            truncated: false,
+        }
+    }
+
+    #[test]
+    fn arrivals_are_on_the_monotonic_clock() {
+        let now = monotonic();
+        let mut app = Stamping::new(Timestamps::App);
+        assert_eq!(app.arrival(&packet(Some(Nanos(5)), None), now), now);
+
+        let mut kernel = Stamping::new(Timestamps::Kernel);
+        let stamp = kernel.realtime.realtime_of(now);
+        assert_eq!(kernel.arrival(&packet(Some(stamp), None), now + Nanos::from_secs(9)), now);
+        assert_eq!(kernel.warnings(), []);
+        // A packet without a stamp is taken, and told.
+        assert_eq!(kernel.arrival(&packet(None, None), now), now);
+        assert_eq!(kernel.warnings()[0].code, "packets_unstamped");
+        // As if the clock had been stepped since.
+        kernel.realtime.offset_ns -= 3_600_000_000_000;
+        assert_eq!(kernel.warnings()[1].code, "clock_stepped");
+
+        // A NIC's clock may begin anywhere; what counts is what passes on it.
+        let mut nic = Stamping::new(Timestamps::Nic);
+        assert_eq!(nic.arrival(&packet(None, Some(Nanos(1_000))), now), now);
+        assert_eq!(nic.arrival(&packet(None, Some(Nanos(1_250))), now + Nanos::from_secs(1)), now + Nanos(250));
+    }
+}
