@@ -130,17 +130,18 @@ fn udp() {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stderr.take().unwrap()), &mut line).unwrap();
     let bind: &[&str] = if capability::is_root_in_namespace() { &["--bind", "same", "-w", "1M"] } else { &[] };
     let run = |arguments: &[&str]| {
-        let output = exec("client", &[&["udp", "server", "-k", "400"], arguments].concat()).output().unwrap();
+        let output =
+            exec("client", &[&["udp", "server", "-k", "400", "-b", "10M"], arguments].concat()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
     let results = [
         run(&["-J"]),
-        run(&["-J", "--bidir", "-P", "2", "-b", "0"]),
-        run(&[&["-J", "-R", "--wire", "--spacing", "100us", "--timestamps", "kernel"], bind].concat()),
+        run(&["-J", "--bidir", "-P", "2"]),
+        run(&[&["-J", "-R", "--wire", "--timestamps", "kernel"], bind].concat()),
     ];
     longhaul(&["lab", "set", "--name", &lab.name, "forward.loss=every(10)"]);
-    let lossy = run(&["-J", "--wire", "-n", "200K"]);
+    let lossy = run(&["-J", "--wire", "-l", "500"]);
     for text in results.iter().chain([&lossy]) {
         assert_valid(&object(text.as_bytes()), "longhaul.udp/1");
     }

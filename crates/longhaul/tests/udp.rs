@@ -270,7 +270,7 @@ fn a_result_is_saved_whole_and_shown_again() {
     let text = String::from_utf8(shown(&folder.join("result.json"), false).stdout).unwrap();
     assert!(text.contains("every loss is in losses.parquet") && text.contains("receiver_filter"), "{text}");
     let second = scratch.0.join("text");
-    let text = test.run(&["-k", "300", "--bidir", "-o", second.to_str().unwrap()]);
+    let text = test.run(&["-k", "300", "-b", "10M", "--bidir", "-o", second.to_str().unwrap()]);
     assert!(text.status.success(), "{text:?}");
     let again = shown(&second, false);
     assert_eq!((again.stdout, again.stderr), (text.stdout.clone(), text.stderr), "text and warnings");
@@ -368,16 +368,16 @@ fn hosts_are_named_by_what_they_did() {
     for (collect, method, location) in
         [("bpf", "bpf", "network"), ("counters", "counters", "network"), ("off", "counters", "unexplained")]
     {
-        let printed = test.json(&["-k", "500", "--wire", "--collect", collect]);
+        let printed = test.json(&["-k", "500", "-b", "10M", "--wire", "--collect", collect]);
         let result = &printed["result"];
         assert_eq!(result["location_method"], method, "{collect}");
         assert_eq!(result["loss_by_location"][location], result["lost_packets"], "{collect}: {result:#}");
         assert!(result["lost_packets"].as_u64() > Some(40), "{collect}");
     }
     // Kernel stamps: each packet's own with --wire, a batch's without.
-    let wire = test.json(&["-k", "500", "--wire", "--timestamps", "kernel"]);
+    let wire = test.json(&["-k", "500", "-b", "10M", "--wire", "--timestamps", "kernel"]);
     assert!(wire["result"]["jitter_ns"].is_u64() && !codes(&wire).contains(&"packets_unstamped"), "{wire:#}");
-    let batches = test.json(&["-k", "500", "--timestamps", "kernel"]);
+    let batches = test.json(&["-k", "500", "-b", "10M", "--timestamps", "kernel"]);
     assert!(batches["result"]["jitter_ns"].is_null() && codes(&batches).contains(&"jitter_unknown"), "{batches:#}");
 }
 

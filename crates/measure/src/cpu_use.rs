@@ -1,7 +1,7 @@
 //! How busy this machine's CPUs were while a receiver received.
 //!
-//! A thread looks every [`LOOK`] and keeps two readings: the last before the first packet and the first after the last one, so
-//! that the quiet before and after a test does not dilute its load.
+//! A thread looks every [`LOOK`] and keeps two readings, the first and the last between which packets came all the time, so that
+//! the quiet before and after a test does not dilute its load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,23 +45,20 @@ impl CpuWatch {
         let stop: Arc<AtomicBool> = Arc::default();
         let stopped = Arc::clone(&stop);
         let watch = move || {
-            let mut before = Reading::take();
-            let (mut after, mut known) = (before.clone(), 0);
-            loop {
-                // Read before the look at the packets: what came up to there belongs to it.
-                let over = stopped.load(Ordering::Relaxed);
+            let (mut first, mut last, mut newest) = (None, None, None);
+            let mut known = 0;
+            while !stopped.load(Ordering::Relaxed) {
                 let count = received();
-                if count == 0 {
-                    before = Reading::take();
-                } else if count > known {
-                    after = Reading::take();
+                if count > known {
+                    // Packets came after the newest reading so far, so that one lies within the test.
+                    last = newest.take();
+                    let reading = newest.insert(Reading::take());
+                    first.get_or_insert_with(|| reading.clone());
                 }
                 known = count;
-                if over {
-                    return CpuUse::between(&before, &after);
-                }
                 sleep(LOOK);
             }
+            first.zip(last).map(|(first, last)| CpuUse::between(&first, &last)).unwrap_or_default()
         };
         // Without a thread nothing is known of the CPUs.
         Self { stop, thread: Builder::new().name("cpu use".into()).spawn(watch).ok() }
@@ -171,15 +168,15 @@ mod tests {
     fn the_time_is_that_of_the_packets() {
         let (looked, looks) = std::sync::mpsc::channel();
         // Nothing twice, then a packet each look, then nothing more.
-        let counts = std::sync::Mutex::new([0, 0, 1, 2].into_iter());
+        let counts = std::sync::Mutex::new([0, 0, 1, 2, 3].into_iter());
         let watch = CpuWatch::start(move || {
             looked.send(monotonic()).unwrap();
-            counts.lock().unwrap().next().unwrap_or(2)
+            counts.lock().unwrap().next().unwrap_or(3)
         });
         let at: Vec<Nanos> = looks.iter().take(8).collect();
         let used = watch.finish();
-        // From behind the second look to behind the fourth.
-        assert!(used.span >= at[3] - at[2] && used.span <= at[4] - at[1], "{:?} {at:?}", used.span);
+        // From behind the third look to behind the fourth.
+        assert!(used.span >= LOOK.into() && used.span <= at[4] - at[2], "{:?} {at:?}", used.span);
         let mut counters = ChangedCounters::new();
         used.add_to(&mut counters);
         assert!(counters.contains_key("machine: cpu_watched_ns") && counters.contains_key("machine, CPU 0: busy_ns"));

@@ -1,5 +1,6 @@
 //! `longhaul host`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 
@@ -83,8 +84,14 @@ fn text(host: &HostSnapshot) -> String {
     for (key, value) in &host.sysctls {
         let _ = writeln!(text, "{key:<44} {value}");
     }
-    for unread in &host.unreadable {
-        let _ = writeln!(text, "unread    {}: {}", unread.what, unread.reason);
+    let mut unread: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for one in &host.unreadable {
+        unread.entry(&one.reason).or_default().push(one.what.clone());
+    }
+    for (reason, whats) in unread {
+        let words: Vec<String> =
+            std::iter::once(format!("{reason}: {}", whats[0])).chain(whats[1..].iter().cloned()).collect();
+        paragraph(&mut text, "unread", &words);
     }
     text
 }
@@ -164,12 +171,15 @@ fn queues(interface: &Interface) -> Vec<String> {
     let count = |direction| interface.queues.iter().filter(|queue| queue.direction == direction).count();
     let (receive, transmit) = (count(QueueDirection::Receive), count(QueueDirection::Transmit));
     let mut words = vec![format!("{receive} receive"), format!("{transmit} transmit")];
-    words.extend(interface.channels.map(|c| {
-        format!(
-            "channels {}+{}+{} of {}+{}+{}",
-            c.receive, c.transmit, c.combined, c.receive_max, c.transmit_max, c.combined_max
-        )
-    }));
+    let channels = interface.channels.map(|c| {
+        [
+            ("receive", c.receive, c.receive_max),
+            ("transmit", c.transmit, c.transmit_max),
+            ("combined", c.combined, c.combined_max),
+        ]
+    });
+    let there = channels.into_iter().flatten().filter(|(_, _, most)| *most > 0);
+    words.extend(there.map(|(kind, now, most)| format!("{kind} channels {now} of {most}")));
     words.extend(
         interface
             .rings
