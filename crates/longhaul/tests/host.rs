@@ -78,7 +78,7 @@ fn a_host_is_described_as_other_tools_do() {
         };
         // What is set now comes behind what could be.
         for (name, own) in names {
-            let value = fields(&text).into_iter().filter(|field| field.0 == *name).next_back().unwrap().1;
+            let value = fields(&text).into_iter().rfind(|field| field.0 == *name).unwrap().1;
             assert_eq!(eth0[key][own], value.parse::<u64>().unwrap_or(0), "ethtool {flag}: {name}");
         }
     }

@@ -173,6 +173,16 @@ fn a_receiver_without_idle_time_is_a_doubt() {
     assert!(codes(&printed).contains(&"receiver_cpu_saturated"), "{:#}", printed["warnings"]);
 }
 
+/// The CPUs that the thread `name` of a process may run on; empty where there is none.
+fn cpus_of(pid: u32, name: &str) -> String {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let named = |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    let Some(path) = tasks.map(|task| task.path()).find(named) else { return String::new() };
+    let status = fs::read_to_string(path.join("status")).unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.unwrap_or_default().trim().to_owned()
+}
+
 #[test]
 fn a_killed_server_leaves_rps_as_it_was() {
     let _alone = alone();
@@ -180,6 +190,9 @@ fn a_killed_server_leaves_rps_as_it_was() {
     let before = test.on_server(&["cat", MASK]);
     let mut client = test.udp(&["-t", "60", "--bind", "same", "-A", "0,1"]).stderr(Stdio::null()).spawn().unwrap();
     until("RPS to be set", || test.on_server(&["cat", MASK]) != before);
+    // The threads are where they were asked to be.
+    until("the receiver", || cpus_of(test.server.id(), "receive 0") == "1");
+    until("the sender", || cpus_of(client.id(), "send 0") == "0");
     // Nobody else may steer the same interface meanwhile.
     let other = exec(&test.lab, "server", &[env!("CARGO_BIN_EXE_longhaul"), "serve", "--port", "5211", "-1"]);
     let mut other = { other }.stderr(Stdio::piped()).spawn().unwrap();
