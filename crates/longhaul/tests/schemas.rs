@@ -24,7 +24,8 @@ fn problems(object: &Value) -> Vec<String> {
     let mut registry = Registry::new();
     for part in ["longhaul.parts-1", "longhaul.host-1"] {
         let part = schema(part);
-        registry = registry.add(part["$id"].as_str().unwrap().to_owned(), part).unwrap();
+        let id = part["$id"].as_str().unwrap().to_owned();
+        registry = registry.add(id, part).unwrap();
     }
     let registry = registry.prepare().unwrap();
     let validator = jsonschema::options()

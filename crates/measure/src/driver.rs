@@ -320,7 +320,7 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
     }
 }
 
-fn interrupted() -> SessionError {
+pub(crate) fn interrupted() -> SessionError {
     SessionError::new("interrupted", "interrupted before there was a result", "")
 }
 

@@ -66,7 +66,7 @@ fn text(host: &HostSnapshot) -> String {
     let _ = writeln!(text, "host      {}, Linux {}", or(&host.hostname), or(&host.kernel.release));
     let cpu = &host.cpu;
     let mut words = vec![format!("{} CPUs", cpu.online_cpus.len()), or(&cpu.model)];
-    words.push(format!("NUMA nodes {}", cpu.numa_nodes.len()));
+    words.push(format!("{} NUMA nodes", cpu.numa_nodes.len()));
     let governors = if cpu.governors.is_empty() { "not set here".into() } else { cpu.governors.join(" ") };
     words.push(format!("governor {governors}"));
     words.extend(cpu.max_frequency_hz.map(|hz| format!("up to {:.1} GHz", hz as f64 / 1e9)));
@@ -136,7 +136,7 @@ fn describe(text: &mut String, interface: &Interface) {
         .collect();
     napi.extend(interface.napi_threaded.filter(|threaded| *threaded).map(|_| "in threads of its own".to_owned()));
     paragraph(text, "  napi", &napi);
-    paragraph(text, "  coalesce", &interface.coalescing.iter().flat_map(coalescing).collect::<Vec<_>>());
+    paragraph(text, "  irqs", &interface.coalescing.iter().flat_map(coalescing).collect::<Vec<_>>());
     let named = |active: bool| {
         let of = |offload: &&longhaul_kernel::host::Offload| offload.changeable && offload.active == active;
         interface.offloads.iter().filter(of).map(|offload| offload.name.clone()).collect::<Vec<_>>()
@@ -215,7 +215,7 @@ fn queues(interface: &Interface) -> Vec<String> {
 
 fn coalescing(c: &Coalescing) -> Vec<String> {
     let one = |direction: &str, us: u32, packets: u32, adaptive: bool| {
-        format!("{direction} {us}us or {packets} packets{}", if adaptive { ", adaptive" } else { "" })
+        format!("{direction} after {us}us or {packets} packets{}", if adaptive { ", adaptive" } else { "" })
     };
     vec![
         one("receive", c.receive_us, c.receive_max_packets, c.receive_adaptive),
