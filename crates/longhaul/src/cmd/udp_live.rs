@@ -75,7 +75,7 @@ impl Interval {
     /// Fits a line of 80 characters.
     fn line(&self) -> String {
         format!(
-            "{:<8} {:>7.1} s {:>14}/s {:>9} missing {:>8} doubled {:>8} late",
+            "{:<8}{:>7.1} s {:>12}/s {:>9} missing {:>7} doubled {:>7} late",
             self.direction,
             self.end_ns as f64 / 1e9,
             rate(BitRate(self.received_rate_bps)),
@@ -143,10 +143,7 @@ mod tests {
         };
         let interval = Interval::between("forward", &before, &now);
         assert_eq!((interval.missing_packets, interval.received_rate_bps), (-2, 8_000_000));
-        assert_eq!(
-            interval.line(),
-            "forward      2.0 s       8.0 Mbit/s        -2 missing        1 doubled        2 late"
-        );
+        assert_eq!(interval.line(), "forward     2.0 s     8.0 Mbit/s        -2 missing       1 doubled       2 late");
         assert!(interval.line().chars().count() <= 80);
     }
 }

@@ -215,9 +215,57 @@ impl Saved {
 mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
+    use serde_json::json;
 
     use super::*;
     use longhaul_session::locate::Location;
+
+    /// Pointers (RFC 6901) to every value in `value`.
+    fn pointers(value: &Value, at: String, all: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => map.iter().for_each(|(key, value)| pointers(value, format!("{at}/{key}"), all)),
+            Value::Array(list) => {
+                list.iter().enumerate().for_each(|(index, value)| pointers(value, format!("{at}/{index}"), all))
+            }
+            _ => {}
+        }
+        all.push(at);
+    }
+
+    /// Each value of a result in turn is made the worst that it can be: it is refused, or shown.
+    #[test]
+    fn no_value_of_a_result_panics() {
+        let good: Value = serde_json::from_str(include_str!("../../tests/udp-result.json")).unwrap();
+        let mut all = Vec::new();
+        pointers(&good, String::new(), &mut all);
+        let worst = [
+            Value::Null,
+            json!(0),
+            json!(u64::MAX),
+            json!(-1),
+            json!(1e308),
+            json!("\u{1b}[2J\nx"),
+            json!("x".repeat(10_000)),
+            json!([]),
+            json!([u32::MAX, u32::MAX]),
+            json!({}),
+        ];
+        let mut shown = 0;
+        for pointer in &all {
+            for value in &worst {
+                let mut bad = good.clone();
+                // Keys with a slash are none of ours.
+                let Some(place) = bad.pointer_mut(pointer) else { continue };
+                *place = value.clone();
+                if let Ok(saved) = Saved::parse(&bad.to_string()) {
+                    let text = crate::cmd::udp_text::report(&saved.parameters, &saved.results);
+                    assert!(!text.contains('\u{1b}'), "{pointer} = {value}");
+                    shown += 1;
+                }
+            }
+        }
+        assert!(all.len() > 100 && shown > 100, "{shown} of {}", all.len());
+    }
 
     #[test]
     fn losses_read_back_over_several_row_groups() {

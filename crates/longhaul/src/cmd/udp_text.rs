@@ -47,12 +47,8 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
     line(
         "packets",
         format!(
-            "{} of {} received, {} bytes each, {} doubled, {} reordered",
-            result.received_packets,
-            result.sent_packets,
-            parameters.payload_bytes,
-            result.duplicate_packets,
-            result.reordered_packets,
+            "{} of {} received, {} doubled, {} reordered",
+            result.received_packets, result.sent_packets, result.duplicate_packets, result.reordered_packets,
         ),
     );
     if result.reordered_packets > 0 {
@@ -78,7 +74,13 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
         ),
     );
     let batch = &spacing.batch_packets;
-    line("batches", format!("of {} packets p50, {} p99, {} max", batch.p50, batch.p99, batch.max));
+    line(
+        "batches",
+        format!(
+            "of {} packets p50, {} p99, {} max; {} bytes a packet",
+            batch.p50, batch.p99, batch.max, parameters.payload_bytes
+        ),
+    );
     let (sender, receiver) = (result.socket_buffers.sender, result.socket_buffers.receiver);
     line("buffers", format!("sender {}; receiver {}", buffer(sender), buffer(receiver)));
     if let Some(binding) = &result.binding {
