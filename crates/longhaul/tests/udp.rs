@@ -229,6 +229,7 @@ fn without_the_right_binding_is_refused_with_a_remedy() {
     };
     refused(&["-t", "1", "--bind", "split"], "not_bound", "run as root");
     refused(&["-t", "1", "--collect", "bpf"], "no_drop_events", "--collect bpf");
+    refused(&["-t", "1", "--collect", "bpf", "-R"], "no_drop_events", "--collect bpf");
     refused(&["-t", "1", "--timestamps", "nic"], "no_nic_timestamps", "ethtool -T eth0");
     refused(&["-t", "1", "-A", "0,4000"], "no_such_cpu", "4000");
     assert!(test.run(&["-k", "10", "--collect", "auto"]).status.success());
@@ -387,6 +388,11 @@ fn hosts_are_named_by_what_they_did() {
         assert_eq!(result["loss_by_location"][location], result["lost_packets"], "{collect}: {result:#}");
         assert!(result["lost_packets"].as_u64() > Some(40), "{collect}");
     }
+    let backward = test.json(&["-k", "200", "-b", "10M", "-R", "--collect", "bpf"]);
+    assert_eq!(
+        (&backward["result"]["location_method"], &backward["result"]["lost_packets"]),
+        (&"bpf".into(), &0.into())
+    );
     // Kernel stamps: each packet's own with --wire, a batch's without.
     let wire = test.json(&["-k", "500", "-b", "10M", "--wire", "--timestamps", "kernel"]);
     assert!(wire["result"]["jitter_ns"].is_u64() && !codes(&wire).contains(&"packets_unstamped"), "{wire:#}");

@@ -154,6 +154,10 @@ impl Data {
                 flows.extend(self.plan.server_ports.get(usize::from(number)).map(|port| flow(*port, false)));
             }
         }
+        if flows.is_empty() && self.plan.parameters.collect == Collect::Bpf {
+            // To whom a server will send it does not know yet, but now is the time to say that there are no events.
+            flows.push(Flow { port: 0, cookie: self.plan.cookie.of(true, 0).0 });
+        }
         self.watch(&flows)
     }
 
@@ -233,7 +237,7 @@ impl Data {
             let flow =
                 |(number, to): (u8, &SocketAddr)| Flow { port: to.port(), cookie: self.plan.cookie.of(true, number).0 };
             let flows: Vec<_> = (0..).zip(to).map(flow).collect();
-            // The first watch told whether there are events; what fails now is a doubt, as the test has begun.
+            // What fails now is a doubt, as the test has begun.
             if let Err(error) = self.watch(&flows) {
                 self.warnings.push(Warning::new(&error.code, error.message, error.remedy));
             }
