@@ -29,6 +29,8 @@ pub(crate) struct Cli {
 enum Command {
     /// Measure UDP to a host, and where each lost packet was lost
     Udp(cmd::udp::Args),
+    /// Show a saved result as the test printed it
+    Show(cmd::show::Args),
     /// Answer tests from others
     Serve(cmd::serve::Args),
     /// Show how this host is set up, as far as long fat networks care
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Udp(args) => cmd::udp::run(args),
+        Command::Show(args) => cmd::show::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Host(args) => cmd::host::run(args),
         Command::Key(args) => cmd::key::run(args),

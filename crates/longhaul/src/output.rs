@@ -54,15 +54,25 @@ impl Failure {
         self
     }
 
+    /// With another exit code than 1.
+    pub(crate) fn exit(self, exit: u8) -> Self {
+        Self { exit, ..self }
+    }
+
+    /// Prints it as a line on stderr, beside a result that is printed on stdout.
+    pub(crate) fn report_beside(&self) -> ExitCode {
+        let remedy = if self.remedy.is_empty() { String::new() } else { format!(" ({})", self.remedy) };
+        eprintln!("longhaul: {}{remedy}", self.message);
+        ExitCode::from(self.exit)
+    }
+
     /// Prints it: a line on stderr and, where `--json` was asked, an object on stdout.
     pub(crate) fn report(self) -> ExitCode {
         if json_asked() {
             let error = json!({ "code": self.code, "message": self.message, "remedy": self.remedy });
             print_json(&json!({ "schema": "longhaul.error/1", "error": error }));
         }
-        let remedy = if self.remedy.is_empty() { String::new() } else { format!(" ({})", self.remedy) };
-        eprintln!("longhaul: {}{remedy}", self.message);
-        ExitCode::from(self.exit)
+        self.report_beside()
     }
 }
 
@@ -97,7 +107,9 @@ fn missing_command(asked: &str) -> Failure {
 
 /// Whether the caller wants JSON: looked up in the arguments, as an error may come before they are understood.
 fn json_asked() -> bool {
-    std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json" || arg == "-J")
+    std::env::args_os()
+        .take_while(|arg| arg != "--")
+        .any(|arg| arg == "--json" || arg == "--json-stream" || arg == "-J")
 }
 
 /// The result of a command, as every `--json` prints it.
@@ -159,6 +171,12 @@ fn one_line(text: &str) -> String {
 /// Warnings as people read them.
 pub(crate) fn print_warnings(warnings: &[Warning]) {
     for warning in warnings {
-        eprintln!("longhaul: warning: {} ({})", warning.message, warning.remedy);
+        let text = if warning.remedy.is_empty() {
+            warning.message.clone()
+        } else {
+            format!("{} ({})", warning.message, warning.remedy)
+        };
+        // A saved result may say anything, to a terminal too.
+        eprintln!("longhaul: warning: {}", text.replace(char::is_control, " "));
     }
 }

@@ -141,6 +141,29 @@ fn flags_with_values_that_are_not_allowed() {
 }
 
 #[test]
+fn udp_tests_that_make_no_sense() {
+    let udp = |arguments: &[&'static str]| [&["udp", "localhost", "-4", "--no-auth"], arguments].concat();
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&["--bind", "maybe"], &["--bind", "maybe", "same", "split"]),
+        (&["--bind", "same", "-A", "0,1,0"], &["--bind same", "one CPU"]),
+        (&["--bind", "split", "-A", "0,1,1"], &["--bind split", "different"]),
+        (&["-A", "0,1,0,1"], &["-A 0,1,0,1", "one CPU each"]),
+        (&["-A", "first"], &["--affinity", "first"]),
+        (&["--timestamps", "wall"], &["--timestamps", "wall", "kernel"]),
+        (&["--collect", "some"], &["--collect", "some", "counters"]),
+        (&["-i", "1ms"], &["-i", "1ms", "100ms"]),
+        (&["-l", "10"], &["-l", "10", "18"]),
+    ];
+    for (arguments, parts) in cases {
+        refused(&udp(arguments), 2, parts);
+    }
+    refused(&udp(&["-o", "/proc/nowhere"]), 1, &["-o", "/proc/nowhere", "folder"]);
+    refused(&udp(&["-p", "9", "-t", "1"]), 1, &["127.0.0.1:9", "longhaul serve"]);
+    refused(&["show", "/no/such/result"], 1, &["/no/such/result"]);
+    refused(&["host", "-i", "nosuch0"], 1, &["-i", "nosuch0", "lo"]);
+}
+
+#[test]
 fn interfaces_that_are_not_there() {
     if !is_root_in_namespace() {
         println!("skipped: needs CAP_NET_ADMIN and CAP_NET_RAW (run as root)");

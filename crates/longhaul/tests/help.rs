@@ -16,6 +16,14 @@ fn help_fits_a_screen() {
 }
 
 #[test]
+fn a_udp_result_fits_a_terminal() {
+    let file = common::root().join("crates/longhaul/tests/udp-result.json");
+    let text = printed(&["show", file.to_str().unwrap()]);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
 fn every_command_shows_an_example() {
     let without: Vec<String> = (commands().into_iter().skip(1))
         .filter(|command| !help(command).contains(&format!("Example:\n  longhaul {}", command[0])))

@@ -21,9 +21,13 @@ fn schema(name: &str) -> Value {
 /// What is wrong with `object` by the schema that it names itself.
 fn problems(object: &Value) -> Vec<String> {
     let name = object["schema"].as_str().expect("an object says its schema").replace('/', "-");
-    let parts = schema("longhaul.parts-1");
-    let id = parts["$id"].as_str().unwrap().to_owned();
-    let registry = Registry::new().add(id, parts).unwrap().prepare().unwrap();
+    let mut registry = Registry::new();
+    for part in ["longhaul.parts-1", "longhaul.host-1"] {
+        let part = schema(part);
+        let id = part["$id"].as_str().unwrap().to_owned();
+        registry = registry.add(id, part).unwrap();
+    }
+    let registry = registry.prepare().unwrap();
     let validator = jsonschema::options()
         .with_registry(&registry)
         .should_validate_formats(true)
@@ -123,6 +127,70 @@ fn lab_run() {
         bad["result"]["series"][0]["runs"][1]["result"]["loss_by_location"].as_object_mut().unwrap().remove("network"),
     );
     assert!(!problems(&bad).is_empty(), "every place is named");
+}
+
+#[test]
+fn host() {
+    assert_valid(&object(&longhaul(&["host", "--json"]).stdout), "longhaul.host/1");
+    let one = object(&longhaul(&["host", "--json", "-i", "lo"]).stdout);
+    assert_valid(&one, "longhaul.host/1");
+    let names: Vec<_> = one["result"]["interfaces"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["lo"]);
+    let output = longhaul(&["host", "--json", "-i", "none"]);
+    assert_valid(&object(&output.stdout), "longhaul.error/1");
+}
+
+#[test]
+fn udp() {
+    let Some(lab) = TestLab::up("schemas-udp", "lan") else { return };
+    let exec = |host: &str, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.args(["lab", "exec", host, "--name", &lab.name, "--", env!("CARGO_BIN_EXE_longhaul")]).args(arguments);
+        command
+    };
+    let mut server = exec("server", &["serve"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stderr.take().unwrap()), &mut line).unwrap();
+    let bind: &[&str] = if capability::is_root_in_namespace() { &["--bind", "same", "-w", "1M"] } else { &[] };
+    let run = |arguments: &[&str]| {
+        let output =
+            exec("client", &[&["udp", "server", "-k", "400", "-b", "10M"], arguments].concat()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let results = [
+        run(&["-J"]),
+        run(&["-J", "--bidir", "-P", "2"]),
+        run(&[&["-J", "-R", "--wire", "--timestamps", "kernel"], bind].concat()),
+    ];
+    longhaul(&["lab", "set", "--name", &lab.name, "forward.loss=every(10)"]);
+    let lossy = run(&["-J", "--wire", "-l", "500"]);
+    for text in results.iter().chain([&lossy]) {
+        assert_valid(&object(text.as_bytes()), "longhaul.udp/1");
+    }
+    assert!(object(lossy.as_bytes())["result"]["losses"].as_array().is_some_and(|losses| losses.len() > 5), "{lossy}");
+    let stream = run(&["--json-stream", "-i", "100ms"]);
+    let (last, intervals) = stream.lines().collect::<Vec<_>>().split_last().map(|(l, i)| (*l, i.to_vec())).unwrap();
+    assert_valid(&object(last.as_bytes()), "longhaul.udp/1");
+    assert!(!intervals.is_empty());
+    for interval in intervals {
+        assert_valid(&object(interval.as_bytes()), "longhaul.udp.interval/1");
+    }
+    // A schema that takes anything would pass all of that.
+    let changes: [fn(&mut Value); 5] = [
+        |object| object["result"]["lost_packets"] = json!(-1),
+        |object| object["result"]["losses"][0]["location"] = json!("elsewhere"),
+        |object| drop(object["result"].as_object_mut().unwrap().remove("spacing")),
+        |object| object["hosts"]["receiver"]["interfaces"][0]["mtu_bytes"] = json!("large"),
+        |object| drop(object["hosts"].as_object_mut().unwrap().remove("sender")),
+    ];
+    for change in changes {
+        let mut bad = object(lossy.as_bytes());
+        change(&mut bad);
+        assert!(!problems(&bad).is_empty(), "{bad:#}");
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The client: one test, from the connection to the result of both ends.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use longhaul_kernel::signals::Stop;
@@ -13,10 +14,15 @@ use longhaul_session::secure::{Channel, Key, Side};
 use longhaul_units::Nanos;
 
 use crate::data::{Data, Place};
-use crate::driver::{Control, Event, Session, drive, events, random};
+use crate::driver::{Control, Event, Session, drive, events, interrupted, random};
+
+pub use crate::driver::Live;
 
 /// How long a host may take to accept the control connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often a signal is looked for where nothing waits for it.
+const ANOTHER_SIGNAL: Duration = Duration::from_millis(50);
 
 /// Whom to test with.
 #[derive(Debug, Clone)]
@@ -50,7 +56,8 @@ pub enum Family {
     V6,
 }
 
-/// Makes a test. `live` is told what the receiver has got so far, each interval; `stop` ends it early, with what was measured.
+/// Makes a test. `live` is told what each receiver has got so far, each interval; a signal of `stop` ends it early, with what was
+/// measured, a second one at once.
 ///
 /// # Errors
 /// Why there is no result, with what to do.
@@ -58,12 +65,9 @@ pub fn run(
     target: &Target,
     parameters: UdpParameters,
     stop: Option<Stop>,
-    live: impl FnMut(&Progress),
+    live: impl FnMut(&Live),
 ) -> Result<TestEnd, SessionError> {
-    let stream = TcpStream::connect_timeout(&target.address, CONNECT_PATIENCE).map_err(|error| {
-        let message = format!("cannot connect to {}: {error}", target.address);
-        SessionError::new("unreachable", message, "start `longhaul serve` there, and open its port in the firewalls")
-    })?;
+    let stream = connect(target.address, stop)?;
     let channel = match &target.key {
         Some(key) => Channel::keyed(Side::Client, key, random()?),
         None => Channel::plain(Side::Client),
@@ -82,6 +86,10 @@ pub fn run(
                     }
                 }
                 let _ = interrupts.send(Event::Interrupt);
+                while stop.count() < 2 {
+                    std::thread::sleep(ANOTHER_SIGNAL);
+                }
+                let _ = interrupts.send(Event::Abort);
             })
             .map_err(io)?;
     }
@@ -91,6 +99,26 @@ pub fn run(
         ClientConfig { parameters, nonce: u64::from_ne_bytes(random()?), report_bytes: Caps::default().report.0 };
     let mut session = Client(ClientSession::new(longhaul_kernel::clock::monotonic(), config));
     drive(&mut session, control, &receiver, &sender, Place::Client(target.address.ip()), live)
+}
+
+/// Connects to `address`; a signal ends the attempt.
+fn connect(address: SocketAddr, stop: Option<Stop>) -> Result<TcpStream, SessionError> {
+    let (sender, connected) = channel();
+    // It ends by itself, at the latest after the patience.
+    let attempt = move || _ = sender.send(TcpStream::connect_timeout(&address, CONNECT_PATIENCE));
+    let unreachable = |error: std::io::Error| {
+        let message = format!("cannot connect to {address}: {error}");
+        SessionError::new("unreachable", message, "start `longhaul serve` there, and open its port in the firewalls")
+    };
+    std::thread::Builder::new().name("connect".into()).spawn(attempt).map_err(unreachable)?;
+    loop {
+        match connected.recv_timeout(ANOTHER_SIGNAL) {
+            Ok(stream) => return stream.map_err(unreachable),
+            Err(_) if stop.is_some_and(|stop| stop.requested().is_some()) => return Err(interrupted()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(unreachable(std::io::Error::other("the attempt ended"))),
+        }
+    }
 }
 
 struct Client(ClientSession);

@@ -14,6 +14,8 @@ pub(crate) struct Before(Snapshot);
 pub(crate) struct Changed {
     pub(crate) totals: Vec<Total>,
     pub(crate) all: ChangedCounters,
+    /// What could not be read, and why.
+    pub(crate) unread: Vec<String>,
 }
 
 /// Which of the kernel's own counters stands for which place; drivers' are in [`longhaul_kernel::driver_statistics`]. Names are the kernel's: RFC 4113 and `net/ipv4/proc.c` for `Udp.*`, `if_link.h`
@@ -35,7 +37,9 @@ impl Before {
     /// What changed since, at a host that receives or one that sends.
     pub(crate) fn changes(&self, receives: bool) -> Changed {
         let mut changed = Changed::default();
-        for change in Snapshot::take(Interfaces::All).since(&self.0) {
+        let after = Snapshot::take(Interfaces::All);
+        changed.unread = after.unread.iter().map(|unread| format!("{} ({})", unread.what, unread.reason)).collect();
+        for change in after.since(&self.0) {
             let name = format!("{}: {}", change.scope, change.name);
             if let Some(location) = place(&change, receives)
                 && let Ok(packets @ 1..) = u64::try_from(change.by)

@@ -9,18 +9,22 @@ use std::thread::{Builder, JoinHandle};
 use longhaul_bpf::drops::Flow;
 use longhaul_kernel::host::HostSnapshot;
 use longhaul_kernel::schedule::pin_to;
-use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
+use longhaul_kernel::udp::{
+    BufferGrant, ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender,
+};
 use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, SpacingRecorder};
-use longhaul_session::control::{Collect, DataPlan, Progress, Timestamps};
+use longhaul_session::control::{Collect, DataPlan, Progress, SessionError, Timestamps};
 use longhaul_session::locate::{Location, LocationMethod, Total, TotalScope};
 use longhaul_session::report::{EndReport, ReceiverReport, SenderReport, StreamSent};
-use longhaul_session::result::Warning;
+use longhaul_session::result::{SocketBuffer, Warning};
 use longhaul_units::Nanos;
 
-use crate::counters::Before;
+use crate::binding::Bound;
+use crate::counters::{Before, Changed};
+use crate::cpu_use::CpuWatch;
 use crate::driver::Event;
 use crate::drops::{Seen, Watch};
-use crate::receiving::{Account, receive_stream};
+use crate::receiving::{Account, Stamping, receive_stream};
 use crate::sending::{StreamOut, send_stream};
 
 /// The open data part of a test. Dropping it ends its threads.
@@ -28,6 +32,11 @@ pub(crate) struct Data {
     plan: DataPlan,
     streams: Vec<Stream>,
     before: Before,
+    bound: Bound,
+    /// At an end that receives.
+    cpus: Option<CpuWatch>,
+    /// How the kernel's or the NIC's stamps are read.
+    stamping: Stamping,
     /// What watches for drop events: from the start, and at a server that sends from when it knows to whom.
     watches: Vec<Watch>,
     /// Whether this is the server.
@@ -38,7 +47,6 @@ pub(crate) struct Data {
     sent: Vec<Option<StreamOut>>,
     /// What the other end says that it sent.
     peer_sent: Vec<StreamSent>,
-    opened: Nanos,
     warnings: Vec<Warning>,
     events: Sender<Event>,
 }
@@ -55,8 +63,22 @@ impl Data {
     /// Opens the sockets of `plan` and begins to receive. The client gives the server's address, the server its own.
     ///
     /// # Errors
-    /// Where a socket is not to be had.
-    pub(crate) fn open(plan: DataPlan, at: Place, events: &Sender<Event>) -> Result<Self, UdpOpenError> {
+    /// Where a socket is not to be had, or what else the plan asks for.
+    pub(crate) fn open(plan: DataPlan, at: Place, events: &Sender<Event>) -> Result<Self, SessionError> {
+        let mut data = Self::open_sockets(plan, at, events)
+            .map_err(|error| SessionError::new("data_socket", error.to_string(), ""))?;
+        let (own, peer) = match (at, data.streams.first()) {
+            (Place::Server { own, peer }, _) => (own, peer),
+            (Place::Client(server), Some(stream)) => (stream.receiver.local_address().ip(), server),
+            (Place::Client(server), None) => (server, server),
+        };
+        data.bound = Bound::new(&data.plan, own, peer)?;
+        data.watch_from_the_start()?;
+        data.start_receiving();
+        Ok(data)
+    }
+
+    fn open_sockets(plan: DataPlan, at: Place, events: &Sender<Event>) -> Result<Self, UdpOpenError> {
         let before = Before::take();
         let parameters = &plan.parameters;
         let buffer = parameters.sockbuf_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -70,20 +92,22 @@ impl Data {
         let mut data = Self {
             streams: Vec::new(),
             before,
+            bound: Bound::default(),
+            cpus: None,
+            stamping: Stamping::new(parameters.timestamps),
             watches: Vec::new(),
-            server: matches!(at, Place::Server(_)),
+            server: matches!(at, Place::Server { .. }),
             stop_receiving: Arc::default(),
             stop_sending: Arc::default(),
             sent: (0..parameters.streams).map(|_| None).collect(),
             peer_sent: Vec::new(),
-            opened: longhaul_kernel::clock::monotonic(),
             warnings: Vec::new(),
             events: events.clone(),
             plan: plan.clone(),
         };
         for stream in 0..parameters.streams {
             let (receiver, sender) = match at {
-                Place::Server(own) => (UdpReceiver::bind(SocketAddr::new(own, 0), &receiving)?, None),
+                Place::Server { own, .. } => (UdpReceiver::bind(SocketAddr::new(own, 0), &receiving)?, None),
                 Place::Client(server) => {
                     let port = plan.server_ports.get(usize::from(stream)).copied().unwrap_or_default();
                     let options = SenderOptions { send_buffer_bytes: buffer, ..SenderOptions::default() };
@@ -112,13 +136,14 @@ impl Data {
                 threads: Vec::new(),
             });
         }
-        data.watch_from_the_start();
-        data.start_receiving();
         Ok(data)
     }
 
     /// Watches for drops of what this end receives, and of what a client sends.
-    fn watch_from_the_start(&mut self) {
+    ///
+    /// # Errors
+    /// Where the plan says `bpf` and there are none to be had.
+    fn watch_from_the_start(&mut self) -> Result<(), SessionError> {
         let mut flows = Vec::new();
         for (number, stream) in (0..).zip(&self.streams) {
             let flow = |port, backward| Flow { port, cookie: self.plan.cookie.of(backward, number).0 };
@@ -129,37 +154,56 @@ impl Data {
                 flows.extend(self.plan.server_ports.get(usize::from(number)).map(|port| flow(*port, false)));
             }
         }
-        self.watch(&flows);
+        if flows.is_empty() && self.plan.parameters.collect == Collect::Bpf {
+            // To whom a server will send it does not know yet, but now is the time to say that there are no events.
+            flows.push(Flow { port: 0, cookie: self.plan.cookie.of(true, 0).0 });
+        }
+        self.watch(&flows)
     }
 
-    fn watch(&mut self, flows: &[Flow]) {
-        if flows.is_empty() || self.plan.parameters.collect == Collect::Counters {
-            return;
+    fn watch(&mut self, flows: &[Flow]) -> Result<(), SessionError> {
+        let collect = self.plan.parameters.collect;
+        if flows.is_empty() || matches!(collect, Collect::Counters | Collect::Off) {
+            return Ok(());
         }
         match Watch::start(flows, self.plan.parameters.streams, self.server) {
             Ok(watch) => self.watches.push(watch),
+            Err(error) if collect == Collect::Bpf => {
+                let message = format!("--collect bpf: {error}");
+                return Err(SessionError::new(
+                    "no_drop_events",
+                    message,
+                    "use --collect auto, or run both ends as root",
+                ));
+            }
             Err(error) => self.warnings.push(Warning::new(
                 "no_drop_events",
                 format!("losses are placed by counters: {error}"),
                 "run as root on Linux 5.17 or newer",
             )),
         }
+        Ok(())
     }
 
     fn start_receiving(&mut self) {
         let server = self.server;
+        if self.plan.receives {
+            let accounts: Vec<Account> = self.streams.iter().map(|stream| stream.account.clone()).collect();
+            let received = |account: &Account| account.with(|tracker| tracker.counts().received_packets);
+            self.cpus = Some(CpuWatch::start(move || accounts.iter().map(received).sum()));
+        }
         for (number, stream) in (0..).zip(&mut self.streams) {
             // What arrives at the server was sent forward.
             let cookie = self.plan.cookie.of(!server, number);
             let (socket, account) = (Arc::clone(&stream.receiver), stream.account.clone());
             let (stop, events) = (Arc::clone(&self.stop_receiving), self.events.clone());
-            let cpus = cpus(&self.plan.parameters.affinity.receiver_cpus);
+            let (cpus, mut stamping) = (cpus(&self.bound.receiver_cpus), self.stamping.clone());
             stream.threads.extend(
                 Builder::new()
                     .name(format!("receive {number}"))
                     .spawn(move || {
                         pin(&cpus);
-                        receive_stream(&socket, cookie, &account, &stop, &events);
+                        receive_stream(&socket, cookie, &account, &mut stamping, &stop, &events);
                     })
                     .ok(),
             );
@@ -193,7 +237,10 @@ impl Data {
             let flow =
                 |(number, to): (u8, &SocketAddr)| Flow { port: to.port(), cookie: self.plan.cookie.of(true, number).0 };
             let flows: Vec<_> = (0..).zip(to).map(flow).collect();
-            self.watch(&flows);
+            // What fails now is a doubt, as the test has begun.
+            if let Err(error) = self.watch(&flows) {
+                self.warnings.push(Warning::new(&error.code, error.message, error.remedy));
+            }
         }
         for (number, stream) in (0_u8..).zip(&mut self.streams) {
             let socket = match (&stream.sender, to.get(usize::from(number))) {
@@ -201,6 +248,9 @@ impl Data {
                 (None, Some(to)) => connected_sender(&stream.receiver, *to, self.plan.parameters.sockbuf_bytes),
                 (None, None) => continue,
             };
+            if let Ok(socket) = &socket {
+                stream.sender.get_or_insert_with(|| Arc::clone(socket));
+            }
             let cookie = self.plan.cookie.of(server, number);
             let (parameters, events) = (self.plan.parameters.clone(), self.events.clone());
             let stop = Arc::clone(&self.stop_sending);
@@ -263,10 +313,12 @@ impl Data {
 
     /// What was received so far.
     pub(crate) fn progress(&self) -> Progress {
-        let mut progress = Progress {
-            elapsed_ns: longhaul_kernel::clock::monotonic().saturating_sub(self.opened).0,
-            ..Progress::default()
-        };
+        let mut progress = Progress::default();
+        let first =
+            self.streams.iter().filter_map(|stream| stream.account.with(|tracker| tracker.first_arrival())).min();
+        if let Some(first) = first {
+            progress.elapsed_ns = longhaul_kernel::clock::monotonic().saturating_sub(first).0;
+        }
         for stream in &self.streams {
             let counts = stream.account.with(|tracker| tracker.counts());
             progress.received_packets += counts.received_packets;
@@ -287,9 +339,10 @@ impl Data {
             let _ = thread.join();
         }
         let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(self.stamping.warnings());
         let seen = self.seen();
         let sender = self.plan.sends.then(|| self.sender_report(seen.as_ref(), &mut warnings));
-        let receiver = self.plan.receives.then(|| self.receiver_report(seen.as_ref()));
+        let receiver = self.plan.receives.then(|| self.receiver_report(seen.as_ref(), &mut warnings));
         // A host that cannot be written as JSON is not looked at.
         let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
         EndReport { sender, receiver, host, warnings }
@@ -312,12 +365,14 @@ impl Data {
     }
 
     fn sender_report(&mut self, seen: Option<&Seen>, warnings: &mut Vec<Warning>) -> SenderReport {
-        let changed = self.before.changes(false);
+        let changed = self.changes(false, warnings);
+        let buffer = self.streams.iter().find_map(|stream| stream.sender.as_ref()).map(|s| buffer(s.send_buffer()));
         let mut spacing = SpacingRecorder::default();
         let mut report = SenderReport {
             totals: changed.totals,
             counters: changed.all,
-            complete: true,
+            complete: self.plan.parameters.collect != Collect::Off,
+            buffer,
             method: LocationMethod::Counters,
             ..SenderReport::default()
         };
@@ -347,19 +402,43 @@ impl Data {
         report
     }
 
-    fn receiver_report(&mut self, seen: Option<&Seen>) -> ReceiverReport {
-        let changed = self.before.changes(true);
+    /// Counters that changed, and a doubt where some could not be read.
+    fn changes(&self, receives: bool, warnings: &mut Vec<Warning>) -> Changed {
+        if self.plan.parameters.collect == Collect::Off {
+            return Changed::default();
+        }
+        let changed = self.before.changes(receives);
+        let known = warnings.iter().any(|warning| warning.code == "counters_unread");
+        if let (false, [first, rest @ ..]) = (known, &changed.unread[..]) {
+            let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+            let message = format!("counters could not be read: {first}{more}");
+            let remedy = "run as root; what they count may lie in `network` or `unexplained`";
+            warnings.push(Warning::new("counters_unread", message, remedy));
+        }
+        changed
+    }
+
+    fn receiver_report(&mut self, seen: Option<&Seen>, warnings: &mut Vec<Warning>) -> ReceiverReport {
+        let mut changed = self.changes(true, warnings);
+        let binding = self.bound.said();
+        if let Some(used) = self.cpus.take().map(CpuWatch::finish) {
+            used.add_to(&mut changed.all);
+            warnings.extend(used.warning(binding.as_ref()));
+        }
         let mut report = ReceiverReport {
             totals: changed.totals,
             counters: changed.all,
-            complete: true,
+            complete: self.plan.parameters.collect != Collect::Off,
+            binding,
+            buffer: self.streams.first().map(|stream| buffer(stream.receiver.receive_buffer())),
             method: LocationMethod::Counters,
             ..ReceiverReport::default()
         };
         let gro = !self.plan.parameters.wire;
         for (number, stream) in self.streams.drain(..).enumerate() {
             // The socket's own count covers this test alone, and its tail as well.
-            if let Ok(memory) = stream.receiver.memory()
+            if self.plan.parameters.collect != Collect::Off
+                && let Ok(memory) = stream.receiver.memory()
                 && memory.drops > 0
             {
                 // With UDP_GRO a drop counts once for all packets of a super-packet, so what is left over is not the network's.
@@ -399,8 +478,13 @@ impl Drop for Data {
 pub(crate) enum Place {
     /// The client, and the server's address.
     Client(IpAddr),
-    /// The server, and its own address.
-    Server(IpAddr),
+    /// The server.
+    Server {
+        /// Its own address.
+        own: IpAddr,
+        /// The client's.
+        peer: IpAddr,
+    },
 }
 
 fn connected_sender(
@@ -419,7 +503,11 @@ fn cpus(wanted: &[u16]) -> Vec<usize> {
     wanted.iter().map(|cpu| usize::from(*cpu)).collect()
 }
 
-/// The parameters' CPUs were checked at the client; a server without them lets the kernel choose.
+fn buffer(grant: BufferGrant) -> SocketBuffer {
+    SocketBuffer { asked_bytes: grant.asked_bytes.map(|bytes| bytes as u64), given_bytes: grant.given_bytes as u64 }
+}
+
+/// That the CPUs are there was looked at when the test was opened.
 fn pin(cpus: &[usize]) {
     if !cpus.is_empty() {
         let _ = pin_to(cpus);

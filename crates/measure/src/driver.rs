@@ -35,6 +35,8 @@ pub(crate) enum Event {
     Sent(u8, Box<StreamOut>),
     /// The user, or the server's operator, wants it to end.
     Interrupt,
+    /// The user wants it to end now, without a result.
+    Abort,
     /// Somebody else's test ended: ask again whether this one may run.
     AskAgain,
 }
@@ -116,7 +118,7 @@ impl Control {
                 Ok(Event::ControlLost(why)) => {
                     return Err(lost(format!("the control connection was lost in the handshake: {why}")));
                 }
-                Ok(Event::Interrupt) => return Err(SessionError::new("interrupted", "interrupted", "")),
+                Ok(Event::Interrupt | Event::Abort) => return Err(interrupted()),
                 Ok(_) => {}
                 Err(_) => return Err(lost("the other end does not answer".into())),
             }
@@ -131,17 +133,54 @@ impl Drop for Control {
     }
 }
 
-/// Drives `session` to its end. `live` is told of the receiver's progress.
+/// What a receiver has got so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Live {
+    /// This end's own; else the other end's.
+    pub own: bool,
+    /// Since the start of the test.
+    pub progress: Progress,
+}
+
+/// When the next progress is due, on the clock that begins with the first packet.
+#[derive(Debug)]
+struct Interval {
+    every: Nanos,
+    /// Since the first packet.
+    due: Nanos,
+    /// When to look next.
+    look: Nanos,
+}
+
+impl Interval {
+    fn new(now: Nanos, every: Nanos) -> Self {
+        Self { every, due: every, look: now + every }
+    }
+
+    /// Whether an interval is over, `elapsed` after the first packet; zero before it.
+    fn is_over(&mut self, now: Nanos, elapsed: Nanos) -> bool {
+        let over = elapsed >= self.due;
+        if over {
+            self.due = elapsed - Nanos(elapsed.0 % self.every.0.max(1)) + self.every;
+        }
+        // Before the first packet it may come at any time.
+        let wait = if elapsed == Nanos::ZERO { self.every.min(DRAIN_LOOK) } else { self.due.saturating_sub(elapsed) };
+        self.look = now + wait;
+        over
+    }
+}
+
+/// Drives `session` to its end. `live` is told of either receiver's progress.
 pub(crate) fn drive(
     session: &mut impl Session,
     mut control: Control,
     events: &Receiver<Event>,
     sender: &Sender<Event>,
     place: Place,
-    mut live: impl FnMut(&Progress),
+    mut live: impl FnMut(&Live),
 ) -> Result<TestEnd, SessionError> {
     let mut data: Option<Data> = None;
-    let mut interval: Option<(Nanos, Nanos)> = None;
+    let mut interval: Option<Interval> = None;
     let mut draining: Option<Nanos> = None;
     let mut receiving = false;
     loop {
@@ -161,12 +200,10 @@ pub(crate) fn drive(
                 Output::RequestAdmission { longest } => session.handle_admission(now, Some(longest)),
                 Output::OpenData(plan) => {
                     receiving = plan.receives;
-                    interval = plan.parameters.interval_ns.map(|every| (Nanos(every), now + Nanos(every)));
+                    interval = plan.parameters.interval_ns.map(|every| Interval::new(now, Nanos(every)));
                     match Data::open(plan, place, sender) {
                         Ok(opened) => session.handle_data_opened(now, data.insert(opened)),
-                        Err(error) => {
-                            session.handle_data_failed(now, SessionError::new("data_socket", error.to_string(), ""))
-                        }
+                        Err(error) => session.handle_data_failed(now, error),
                     }
                 }
                 Output::StartSending { to } => {
@@ -179,7 +216,7 @@ pub(crate) fn drive(
                         data.stop_sending();
                     }
                 }
-                Output::Progress(progress) => live(&progress),
+                Output::Progress(progress) => live(&Live { own: false, progress }),
                 Output::PeerFinished(streams) => {
                     draining = Some(Nanos::ZERO);
                     if let Some(data) = &mut data {
@@ -220,13 +257,12 @@ pub(crate) fn drive(
                 session.handle_arrivals(now);
             }
         }
-        if let (Some((every, next)), Some(data)) = (&mut interval, &data)
-            && now >= *next
+        if let (true, Some(interval), Some(data)) = (receiving, &mut interval, &data)
+            && now >= interval.look
         {
-            *next = now + *every;
-            if receiving {
-                let progress = data.progress();
-                live(&progress);
+            let progress = data.progress();
+            if interval.is_over(now, Nanos(progress.elapsed_ns)) {
+                live(&Live { own: true, progress });
                 session.handle_progress(now, progress);
                 continue;
             }
@@ -235,8 +271,8 @@ pub(crate) fn drive(
         if draining.is_some() {
             until = until.min(now + DRAIN_LOOK);
         }
-        if let Some((_, next)) = interval {
-            until = until.min(next);
+        if let (true, Some(interval)) = (receiving, &interval) {
+            until = until.min(interval.look);
         }
         // No wait is longer than a minute, as a clock's arithmetic has an end.
         let wait = until.saturating_sub(now).min(Nanos::from_secs(60));
@@ -245,6 +281,7 @@ pub(crate) fn drive(
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(SessionError::new("internal", "the test's threads have ended", "report this"));
             }
+            Ok(Event::Abort) => return Err(interrupted()),
             Ok(event) => handle(event, session, &mut control, &mut data),
         }
     }
@@ -278,7 +315,13 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
         }
         Event::Interrupt => session.handle_interrupt(now),
         Event::AskAgain => session.handle_admission(now, None),
+        // The loop ends with it.
+        Event::Abort => {}
     }
+}
+
+pub(crate) fn interrupted() -> SessionError {
+    SessionError::new("interrupted", "interrupted before there was a result", "")
 }
 
 /// A queue of events.
@@ -292,4 +335,25 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], SessionError> {
     getrandom::fill(&mut bytes)
         .map_err(|error| SessionError::new("random", format!("no random numbers from the system: {error}"), ""))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_begin_with_the_first_packet() {
+        let ms = Nanos::from_millis;
+        let mut interval = Interval::new(ms(0), ms(500));
+        assert!(!interval.is_over(ms(500), Nanos::ZERO));
+        assert_eq!(interval.look, ms(520));
+        // The first packet came 100 ms ago.
+        assert!(!interval.is_over(ms(520), ms(100)));
+        assert_eq!(interval.look, ms(920));
+        // A look that is late does not move the next one.
+        assert!(interval.is_over(ms(950), ms(530)));
+        assert_eq!(interval.look, ms(1_420));
+        assert!(interval.is_over(ms(2_500), ms(2_080)));
+        assert_eq!((interval.due, interval.look), (ms(2_500), ms(2_920)));
+    }
 }

@@ -4,8 +4,10 @@
 //! which owns the session and waits for events, a thread that reads the control connection, and one thread a stream that sends
 //! or receives. [`client::run`] makes one, [`server::Server`] answers.
 
+mod binding;
 pub mod client;
 mod counters;
+mod cpu_use;
 mod data;
 mod driver;
 mod drops;

@@ -1,13 +1,15 @@
 //! The thread that receives one stream.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
 use longhaul_kernel::udp::{ReceiveSlots, SuperPacket, UdpReceiver};
 use longhaul_session::account::SequenceTracker;
+use longhaul_session::control::Timestamps;
+use longhaul_session::result::Warning;
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, Probe};
 
@@ -36,11 +38,69 @@ impl Account {
     }
 }
 
+/// `CLOCK_REALTIME` was stepped where it moves so far against `CLOCK_MONOTONIC` in a test: a few readings' error is far less.
+const STEP: Nanos = Nanos::from_millis(1);
+
+/// Which stamp of a packet is its arrival, on `CLOCK_MONOTONIC`; a NIC's clock counts from its first stamp there.
+#[derive(Debug, Clone)]
+pub(crate) struct Stamping {
+    timestamps: Timestamps,
+    /// When the test was opened.
+    realtime: RealtimeOffset,
+    /// `CLOCK_MONOTONIC` less the NIC's clock.
+    nic_offset_ns: Option<i64>,
+    /// Packets without the stamp that was asked for, all streams together.
+    unstamped: Arc<AtomicU64>,
+}
+
+impl Stamping {
+    pub(crate) fn new(timestamps: Timestamps) -> Self {
+        Self { timestamps, realtime: realtime_offset(), nic_offset_ns: None, unstamped: Arc::default() }
+    }
+
+    /// When `packet`, which a call brought `now`, arrived.
+    fn arrival(&mut self, packet: &SuperPacket<'_>, now: Nanos) -> Nanos {
+        let stamp = match self.timestamps {
+            Timestamps::App => return now,
+            Timestamps::Kernel => packet.received_at_kernel.map(|stamp| self.realtime.monotonic_of(stamp)),
+            Timestamps::Nic => packet.received_at_nic.map(|stamp| {
+                let offset = *self.nic_offset_ns.get_or_insert(now.0.wrapping_sub(stamp.0) as i64);
+                Nanos(stamp.0.wrapping_add_signed(offset))
+            }),
+        };
+        stamp.unwrap_or_else(|| {
+            self.unstamped.fetch_add(1, Ordering::Relaxed);
+            now
+        })
+    }
+
+    /// What speaks against the stamps, at the end of the test.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let unstamped = self.unstamped.load(Ordering::Relaxed);
+        if unstamped > 0 {
+            let message =
+                format!("{unstamped} packets came without the stamp that was asked for and have the program's");
+            warnings.push(Warning::new("packets_unstamped", message, "use --timestamps kernel or app"));
+        }
+        let apart = realtime_offset().offset_ns.abs_diff(self.realtime.offset_ns);
+        if self.timestamps == Timestamps::Kernel && apart > STEP.0 {
+            let message = format!(
+                "the receiver's clock was stepped by {} in the test, and the kernel stamps by it",
+                Nanos(apart)
+            );
+            warnings.push(Warning::new("clock_stepped", message, "try again, or use --timestamps app"));
+        }
+        warnings
+    }
+}
+
 /// Receives until `stop` is set: bulk packets of `cookie` go to `account`, others to the driver.
 pub(crate) fn receive_stream(
     socket: &UdpReceiver,
     cookie: Cookie,
     account: &Account,
+    stamping: &mut Stamping,
     stop: &Arc<AtomicBool>,
     events: &Sender<Event>,
 ) {
@@ -53,7 +113,8 @@ pub(crate) fn receive_stream(
         let now = monotonic();
         account.with(|tracker| {
             for packet in slots.packets() {
-                take(&packet, cookie, now, tracker, events);
+                let arrival = stamping.arrival(&packet, now);
+                take(&packet, cookie, arrival, tracker, events);
             }
         });
     }
@@ -92,5 +153,46 @@ fn take(packet: &SuperPacket<'_>, cookie: Cookie, now: Nanos, tracker: &mut Sequ
 fn flush(run: Option<(u64, u32)>, now: Nanos, tracker: &mut SequenceTracker) {
     if let Some((first, count)) = run {
         tracker.receive_run(first, count, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(received_at_kernel: Option<Nanos>, received_at_nic: Option<Nanos>) -> SuperPacket<'static> {
+        SuperPacket {
+            bytes: &[0],
+            segment_bytes: 1,
+            source: None,
+            received_at_app: Nanos(0),
+            received_at_kernel,
+            received_at_nic,
+            dropped_before: 0,
+            truncated: false,
+        }
+    }
+
+    #[test]
+    fn arrivals_are_on_the_monotonic_clock() {
+        let now = monotonic();
+        let mut app = Stamping::new(Timestamps::App);
+        assert_eq!(app.arrival(&packet(Some(Nanos(5)), None), now), now);
+
+        let mut kernel = Stamping::new(Timestamps::Kernel);
+        let stamp = kernel.realtime.realtime_of(now);
+        assert_eq!(kernel.arrival(&packet(Some(stamp), None), now + Nanos::from_secs(9)), now);
+        assert_eq!(kernel.warnings(), []);
+        // A packet without a stamp is taken, and told.
+        assert_eq!(kernel.arrival(&packet(None, None), now), now);
+        assert_eq!(kernel.warnings()[0].code, "packets_unstamped");
+        // As if the clock had been stepped since.
+        kernel.realtime.offset_ns -= 3_600_000_000_000;
+        assert_eq!(kernel.warnings()[1].code, "clock_stepped");
+
+        // A NIC's clock may begin anywhere; what counts is what passes on it.
+        let mut nic = Stamping::new(Timestamps::Nic);
+        assert_eq!(nic.arrival(&packet(None, Some(Nanos(1_000))), now), now);
+        assert_eq!(nic.arrival(&packet(None, Some(Nanos(1_250))), now + Nanos::from_secs(1)), now + Nanos(250));
     }
 }

@@ -159,7 +159,7 @@ fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>) -> Result<Te
     let config = ServerConfig { peer: canonical(peer.ip()), caps: shared.options.caps };
     let session = ServerSession::new(monotonic(), config, Randomness(random()?));
     let mut session = Serving { session, shared: Arc::clone(shared), ticket: None, ends: Nanos::ZERO };
-    drive(&mut session, control, &receiver, &sender, Place::Server(own), |_| {})
+    drive(&mut session, control, &receiver, &sender, Place::Server { own, peer: peer.ip() }, |_| {})
 }
 
 /// An IPv4 address is one, however a socket of both families shows it.

@@ -42,6 +42,17 @@ pub struct EndCounters {
     pub receiver: ChangedCounters,
 }
 
+/// What is behind the losses at a location.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossReason {
+    /// Where.
+    pub location: Location,
+    /// The kernel's drop reason and the function that dropped, or the counter.
+    pub reason: String,
+    /// Packets.
+    pub packets: u64,
+}
+
 /// A socket's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SocketBuffer {
@@ -98,6 +109,8 @@ pub struct UdpResult {
     pub jitter_ns: Option<u64>,
     /// Packets lost at each location, every location named.
     pub loss_by_location: BTreeMap<Location, u64>,
+    /// What is behind them, the most packets first; the sum is `lost_packets`.
+    pub loss_reasons: Vec<LossReason>,
     /// How they were placed.
     pub location_method: LocationMethod,
     /// Every loss, where there are at most [`MAX_LISTED_LOSSES`] runs; else empty.
@@ -218,6 +231,7 @@ impl UdpResult {
             received_rate_bps: BitRate::of(bytes(received_packets), receiving).0,
             jitter_ns,
             loss_by_location: attribution.by_location().clone(),
+            loss_reasons: reasons(&attribution),
             location_method: sender.method.min_of(receiver.method),
             losses,
             losses_file: None,
@@ -231,6 +245,17 @@ impl UdpResult {
         };
         Assembled { result, attribution, needs_losses_file, warnings }
     }
+}
+
+fn reasons(attribution: &Attribution<'_>) -> Vec<LossReason> {
+    let of = |((location, reason), packets): (&(Location, String), &u64)| LossReason {
+        location: *location,
+        reason: reason.clone(),
+        packets: *packets,
+    };
+    let mut reasons: Vec<LossReason> = attribution.by_reason().iter().map(of).collect();
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.packets));
+    reasons
 }
 
 fn attribution<'a>(sender: &'a SenderReport, receiver: &'a ReceiverReport) -> Attribution<'a> {

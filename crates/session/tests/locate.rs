@@ -144,6 +144,10 @@ proptest! {
         let attribution = attribute(one(&losses, &[&ends[0], &ends[1]]), &totals, sight);
 
         prop_assert_eq!(attribution.by_location().values().sum::<u64>(), losses.lost_packets(), "conserved");
+        for (location, packets) in attribution.by_location() {
+            let reasons = attribution.by_reason().iter().filter(|((at, _), _)| at == location);
+            prop_assert_eq!(reasons.map(|(_, packets)| packets).sum::<u64>(), *packets, "reasons add up");
+        }
         let mut listed = BTreeMap::new();
         for loss in attribution.losses() {
             for sequence in loss.first_sequence..loss.first_sequence + loss.packets {

@@ -1,30 +1,42 @@
 //! `longhaul udp`.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use longhaul_emulator::Warning as PrintedWarning;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_measure::client::{Family, Target, resolve};
 use longhaul_session::control::{
-    Affinity, Amount, Collect, Direction, Pace, Progress, SessionError, TestEnd, Timestamps, UdpParameters,
+    Affinity, Amount, Bind, Collect, Direction, Pace, SessionError, TestEnd, Timestamps, UdpParameters,
 };
 use longhaul_session::locate::Granularity;
 use longhaul_session::result::{Setting, UdpResult, Warning};
 use longhaul_units::{BitRate, Bytes, Nanos};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::serve::{PORT, in_lab};
+use super::udp_live::{Live, Show};
+use super::udp_saved::{Folder, Results, UDP_SCHEMA, UdpEnvelope, UdpEnvelopeParameters};
 use super::{key, udp_text};
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
 
 /// Payload that fills a packet of 1500 bytes on IPv4 or IPv6, and leaves room for a tunnel's header.
 const DEFAULT_PAYLOAD: u32 = 1448;
+/// Between live lines where none was asked for.
+const DEFAULT_INTERVAL: Nanos = Nanos::from_secs(1);
+
+const EXAMPLES: &str = "\
+Example:
+  longhaul udp server -b 2400M -w 1M --wire -t 10s
+  longhaul udp server -b 2400M -w 2M --bind same    # receiver and its softirq on one CPU
+  longhaul udp server -R -b 1G -i 1s -o monday      # the server sends; keep the result
+  longhaul show monday
+
+docs/udp-results.md tells what each number of the result means.";
 
 /// Measure UDP to a host, and where each lost packet was lost
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  longhaul udp server -b 2400M -w 1M --wire -t 10")]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Where `longhaul serve` runs
     host: String,
@@ -67,12 +79,29 @@ pub(crate) struct Args {
     /// Packets that are sent back to back
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     burst: u32,
-    /// Live lines this often
+    /// A line for each such time; 0: none
     #[arg(short = 'i', long, value_name = "TIME")]
     interval: Option<Nanos>,
-    /// CPUs of sender and receiver, such as 0,1
-    #[arg(short = 'A', long, value_name = "SENDER[,RECEIVER]", value_delimiter = ',')]
+    /// CPUs of sender, receiver and the receiver's softirq, such as 0,1,0
+    #[arg(short = 'A', long, value_name = "SENDER[,RECEIVER[,SOFTIRQ]]", value_delimiter = ',')]
     affinity: Vec<u16>,
+    /// Receiver and its softirq on one CPU, or on two: by RPS, set back after the test
+    ///
+    /// The receiving end sets rps_cpus of its interface, which takes root there. A NIC's interrupts stay on the CPUs that their
+    /// affinity names (see `longhaul host`); RPS moves the work of the stack behind them.
+    #[arg(long, value_name = "HOW", value_parser = word::<Bind>(&["same", "split"]))]
+    bind: Option<Bind>,
+    /// Where packets are stamped when they arrive
+    #[arg(long, value_name = "WHERE", default_value = "app", value_parser = word::<Timestamps>(&["app", "kernel", "nic"]))]
+    timestamps: Timestamps,
+    /// How losses are placed: by the kernel's drop events, by counters, by what can be had, or not
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "auto",
+        value_parser = word::<Collect>(&["auto", "bpf", "counters", "off"])
+    )]
+    collect: Collect,
     /// IPv4 alone
     #[arg(short = '4', long = "ipv4", conflicts_with = "ipv6")]
     ipv4: bool,
@@ -85,13 +114,27 @@ pub(crate) struct Args {
     /// Test unencrypted, with a server that does the same
     #[arg(long)]
     no_auth: bool,
+    /// Save the result in this folder: result.json, and losses.parquet where there are many
+    #[arg(short = 'o', long, value_name = "DIR")]
+    output: Option<PathBuf>,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
+    /// Print JSON: a line for each interval, then the result
+    #[arg(long, conflicts_with = "json")]
+    json_stream: bool,
+}
+
+/// A parser of the words that a parameter has in JSON.
+fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words).try_map(|word| serde_json::from_value(Value::String(word)))
 }
 
 impl Args {
-    fn parameters(&self) -> Result<UdpParameters, Failure> {
+    fn parameters(&self, show: Show) -> Result<UdpParameters, Failure> {
         let amount = match (self.bytes, self.packets) {
             (Some(bytes), _) => Amount::Bytes(bytes.0),
             (None, Some(packets)) => Amount::Packets(packets),
@@ -102,6 +145,11 @@ impl Args {
             (None, BitRate(0)) => Pace::Unlimited,
             (None, rate) => Pace::RateBps(rate.0),
         };
+        if self.affinity.len() > 3 {
+            let given = self.affinity.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+            return Err(Failure::usage(format!("-A {given}: one CPU each for sender, receiver and softirq")));
+        }
+        let cpu = |place: usize| self.affinity.get(place).copied().into_iter().collect();
         let parameters = UdpParameters {
             amount,
             pace,
@@ -111,14 +159,14 @@ impl Args {
             sockbuf_bytes: self.sockbuf.map(|size| size.0),
             wire: self.wire,
             burst_packets: self.burst,
-            interval_ns: self.interval.map(|every| every.0),
-            timestamps: Timestamps::App,
-            affinity: Affinity {
-                sender_cpus: self.affinity.first().copied().into_iter().collect(),
-                receiver_cpus: self.affinity.get(1).copied().into_iter().collect(),
-                ..Affinity::default()
+            interval_ns: match self.interval {
+                Some(Nanos(0)) => None,
+                None if show == Show::Nothing => None,
+                every => Some(every.unwrap_or(DEFAULT_INTERVAL).0),
             },
-            collect: Collect::Auto,
+            timestamps: self.timestamps,
+            affinity: Affinity { sender_cpus: cpu(0), receiver_cpus: cpu(1), softirq_cpus: cpu(2), bind: self.bind },
+            collect: self.collect,
         };
         parameters.validate().map_err(Failure::usage)?;
         Ok(parameters)
@@ -145,62 +193,125 @@ fn failure(error: SessionError) -> Failure {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let parameters = args.parameters()?;
+    let show = Show::choose(args.interval, args.json, args.json_stream);
+    let parameters = args.parameters(show)?;
     let target = args.target()?;
+    let folder = args.output.clone().map(Folder::prepare).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
-    let interval = args.interval.is_some();
-    let mut before = Progress::default();
-    let end = longhaul_measure::client::run(&target, parameters, Some(stop), |progress| {
-        if interval || std::io::stderr().is_terminal() {
-            eprintln!("{}", udp_text::live(&before, progress));
-        }
-        before = *progress;
-    })
-    .map_err(failure)?;
+    let mut live = Live::new(show);
+    let end = longhaul_measure::client::run(&target, parameters, Some(stop), |progress| live.take(progress));
+    live.end();
+    let end = match (end, stop.requested()) {
+        (Ok(end), _) => end,
+        (Err(error), Some(signal)) => return Err(failure(error).exit(exit_code(signal))),
+        (Err(error), None) => return Err(failure(error)),
+    };
 
-    let (results, warnings) = results(&end);
-    if args.json {
-        let parameters = json!({ "host": args.host, "address": target.address, "udp": end.parameters });
-        let mut result = json!({});
-        for (name, direction) in &results {
-            result[*name] = serde_json::to_value(direction).map_err(|error| Failure::new("json", error))?;
-        }
-        // One direction is the result itself.
-        let result = match &results[..] {
-            [(_, only)] => serde_json::to_value(only).map_err(|error| Failure::new("json", error))?,
-            _ => result,
-        };
-        let server = end.remote.as_ref().map(|remote| &remote.host);
-        let hosts = json!({ "client": end.local.host, "server": server });
-        print_json(&Envelope::new("longhaul.udp/1", started_at, parameters, result, warnings).with_hosts(hosts));
-    } else {
-        for (name, result) in &results {
-            print_text(&udp_text::result(name, &end.parameters, result));
-        }
-        print_warnings(&warnings);
+    let (results, mut warnings) = results(&end, folder.as_ref())?;
+    if stop.requested().is_some() {
+        warnings.push(Warning::new("interrupted", "the test was ended before its time", "let it run to its end"));
     }
-    Ok(match stop.requested() {
-        Some(StopSignal::Interrupt) => ExitCode::from(INTERRUPTED),
-        _ => ExitCode::SUCCESS,
-    })
+    let parameters = UdpEnvelopeParameters { host: args.host, address: target.address, udp: end.parameters.clone() };
+    let hosts = hosts(&end);
+    let envelope: UdpEnvelope =
+        Envelope::new(UDP_SCHEMA, started_at, parameters, results, printed(warnings)).with_hosts(hosts);
+    let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
+    if args.json || args.json_stream {
+        print_json(&envelope);
+    } else {
+        print_text(&udp_text::report(&envelope.parameters.udp, &envelope.result));
+    }
+    print_warnings(&envelope.warnings);
+    if let Err(failure) = saved {
+        // The result is printed, and with --json it is the one object.
+        return Ok(failure.report_beside());
+    }
+    Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
 }
 
-/// The result of each direction that was tested, and all doubts.
-fn results(end: &TestEnd) -> (Vec<(&'static str, UdpResult)>, Vec<PrintedWarning>) {
+/// What a shell gives for a program that a signal ended: 128 and its number.
+fn exit_code(signal: StopSignal) -> u8 {
+    match signal {
+        StopSignal::Interrupt => INTERRUPTED,
+        StopSignal::Terminate => 128 + 15,
+        StopSignal::HangUp => 128 + 1,
+    }
+}
+
+/// Both hosts as `longhaul host` shows them, by what they did: where both sent and received, by who asked.
+fn hosts(end: &TestEnd) -> Value {
+    let client = &end.local.host;
+    let server = end.remote.as_ref().map(|remote| &remote.host);
+    match end.parameters.direction {
+        Direction::Forward => json!({ "sender": client, "receiver": server }),
+        Direction::Reverse => json!({ "sender": server, "receiver": client }),
+        Direction::Bidirectional => json!({ "client": client, "server": server }),
+    }
+}
+
+/// The result of each direction that was tested, and all doubts. Losses that are too many to list go to a file of `folder`.
+fn results(end: &TestEnd, folder: Option<&Folder>) -> Result<(Results, Vec<Warning>), Failure> {
     let mut warnings: Vec<Warning> = end.warnings.clone();
     warnings.extend(end.local.warnings.iter().cloned());
     warnings.extend(end.remote.iter().flat_map(|remote| remote.warnings.iter().cloned()));
-    let mut results = Vec::new();
-    for (name, backward) in [("forward", false), ("backward", true)] {
-        let Some((sender, receiver)) = end.direction(backward) else { continue };
-        let granularity = if end.parameters.wire { Granularity::Wire } else { Granularity::Superpacket };
-        let setting = Setting { payload_bytes: end.parameters.payload_bytes, granularity };
-        let assembled = UdpResult::assemble(setting, sender, receiver);
-        warnings.extend(assembled.warnings);
-        results.push((name, assembled.result));
-    }
-    let printed =
-        |warning: Warning| PrintedWarning { code: warning.code, message: warning.message, remedy: warning.remedy };
-    (results, warnings.into_iter().map(printed).collect())
+    let parameters = &end.parameters;
+    let mut one = |backward: bool| {
+        let (sender, receiver) = end.direction(backward)?;
+        let granularity = if parameters.wire { Granularity::Wire } else { Granularity::Superpacket };
+        let setting = Setting { payload_bytes: parameters.payload_bytes, granularity };
+        let mut assembled = UdpResult::assemble(setting, sender, receiver);
+        if assembled.needs_losses_file {
+            let name = match (parameters.direction, backward) {
+                (Direction::Bidirectional, false) => "losses-forward.parquet",
+                (Direction::Bidirectional, true) => "losses-backward.parquet",
+                _ => "losses.parquet",
+            };
+            match folder.map(|folder| folder.write_losses(name, assembled.attribution.losses())) {
+                Some(Ok(())) => assembled.result.losses_file = Some(name.into()),
+                Some(Err(error)) => {
+                    warnings.push(Warning::new("losses_not_saved", error, "make room, and run it again"))
+                }
+                None => warnings.push(Warning::new(
+                    "losses_not_listed",
+                    "there are too many losses to list them in a result",
+                    "use -o DIR: they go to DIR/losses.parquet",
+                )),
+            }
+        }
+        let spacing = &assembled.result.spacing;
+        if spacing.requested_ns.is_some() && spacing.batch_packets.p50 > u64::from(parameters.burst_packets) {
+            let message = format!(
+                "the rate was held by sending {} packets at a time, so the spacing asked for is not that on the wire",
+                spacing.batch_packets.p50
+            );
+            let remedy = "ask for a lower rate or larger packets, or take it as a test of bursts";
+            warnings.push(Warning::new("offload_hides_spacing", message, remedy));
+        }
+        warnings.append(&mut assembled.warnings);
+        Some(Box::new(assembled.result))
+    };
+    let results = match (one(false), one(true)) {
+        (Some(forward), Some(backward)) => Results::Both { forward, backward },
+        (Some(one), None) | (None, Some(one)) => Results::One(one),
+        (None, None) => {
+            return Err(
+                Failure::new("no_report", "the server's report has no result").remedy("use the same version there")
+            );
+        }
+    };
+    // Both ends and both directions may say the same.
+    let mut said = Vec::new();
+    warnings.retain(|warning| {
+        !said.contains(warning) && {
+            said.push(warning.clone());
+            true
+        }
+    });
+    Ok((results, warnings))
+}
+
+fn printed(warnings: Vec<Warning>) -> Vec<longhaul_emulator::Warning> {
+    let one = |w: Warning| longhaul_emulator::Warning { code: w.code, message: w.message, remedy: w.remedy };
+    warnings.into_iter().map(one).collect()
 }

@@ -1,81 +1,184 @@
-//! A UDP result as people read it.
+//! A UDP result as people read it, in lines of at most 80 characters.
 
 use std::fmt::Write;
 
-use longhaul_session::control::{Progress, UdpParameters};
-use longhaul_session::locate::LocationMethod;
-use longhaul_session::result::UdpResult;
-use longhaul_units::{BitRate, Nanos};
+use longhaul_session::control::UdpParameters;
+use longhaul_session::locate::{Location, LocationMethod};
+use longhaul_session::result::{LossReason, SocketBuffer, UdpResult};
+use longhaul_units::{BitRate, Bytes};
 
-/// Characters of the longest bar.
-const BAR: usize = 40;
+use super::udp_saved::Results;
 
-/// A line while the test runs: what came since `before`.
-pub(crate) fn live(before: &Progress, now: &Progress) -> String {
-    let span = Nanos(now.elapsed_ns.saturating_sub(before.elapsed_ns));
-    let bytes = now.payload_bytes.saturating_sub(before.payload_bytes);
-    format!(
-        "{:>8.1} s  {:>12}/s received  {:>10} missing  {:>8} doubled  {:>8} reordered",
-        now.elapsed_ns as f64 / 1e9,
-        rate(BitRate::of(bytes, span)),
-        now.missing_packets,
-        now.duplicate_packets,
-        now.reordered_packets,
-    )
+/// Characters of a line.
+const WIDTH: usize = 80;
+/// Characters of the longest bar: what a line has left of [`WIDTH`].
+const BAR: usize = 30;
+/// Reasons that are named for a location; the result in JSON has all.
+const REASONS: usize = 3;
+
+/// The result of each direction.
+pub(crate) fn report(parameters: &UdpParameters, results: &Results) -> String {
+    let text = match results {
+        Results::One(result) => {
+            let name = if parameters.direction.client_sends() { "forward" } else { "backward" };
+            one(name, parameters, result)
+        }
+        Results::Both { forward, backward } => {
+            one("forward", parameters, forward) + "\n" + &one("backward", parameters, backward)
+        }
+    };
+    // A saved result may say anything, to a terminal too.
+    text.replace(|c: char| c.is_control() && c != '\n', " ")
 }
 
-/// The result of one direction: the rate, the loss, and a bar for each location that lost something.
-pub(crate) fn result(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
+/// The rate, the loss, how it was sent, and a bar for each location that lost something with what is behind it.
+fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
     let mut text = String::new();
+    let mut line = |label: &str, what: String| _ = writeln!(text, "{label:<10}{what}");
+    line(
+        name,
+        format!(
+            "received {}/s of {}/s payload sent, for {}",
+            rate(BitRate(result.received_rate_bps)),
+            rate(BitRate(result.sent_rate_bps)),
+            short(result.duration_ns),
+        ),
+    );
+    line(
+        "packets",
+        format!(
+            "{} of {} received, {} doubled, {} reordered",
+            result.received_packets, result.sent_packets, result.duplicate_packets, result.reordered_packets,
+        ),
+    );
+    if result.reordered_packets > 0 {
+        line(
+            "reordered",
+            format!(
+                "by up to {} packets and {}",
+                result.reordering.extent_packets_max,
+                short(result.reordering.late_ns_max)
+            ),
+        );
+    }
+    line("jitter", result.jitter_ns.map_or_else(|| "not known: packets shared their stamps".into(), short));
+    let spacing = &result.spacing;
+    let asked = spacing.requested_ns.map_or_else(|| "as fast as it goes".into(), |gap| format!("{} asked", short(gap)));
+    line(
+        "spacing",
+        format!(
+            "{asked}; {} p50, {} p99, {} max between batches",
+            short(spacing.achieved.p50_ns),
+            short(spacing.achieved.p99_ns),
+            short(spacing.achieved.max_ns),
+        ),
+    );
+    let batch = &spacing.batch_packets;
+    line(
+        "batches",
+        format!(
+            "of {} packets p50, {} p99, {} max; {} bytes a packet",
+            batch.p50, batch.p99, batch.max, parameters.payload_bytes
+        ),
+    );
+    let (sender, receiver) = (result.socket_buffers.sender, result.socket_buffers.receiver);
+    line("buffers", format!("sender {}; receiver {}", buffer(sender), buffer(receiver)));
+    if let Some(binding) = &result.binding {
+        let mut parts = Vec::new();
+        if !binding.receiver_cpus.is_empty() {
+            parts.push(format!("receiver on CPU {}", list(&binding.receiver_cpus)));
+        }
+        if !binding.softirq_cpus.is_empty() {
+            let interfaces = binding.interfaces.join(", ");
+            parts.push(format!("its softirq on CPU {} (RPS of {interfaces})", list(&binding.softirq_cpus)));
+        }
+        line("bound", parts.join(", "));
+    }
     let share = |packets: u64| packets as f64 * 100.0 / result.sent_packets.max(1) as f64;
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "{name}: received {}/s of {}/s payload sent, {} packets of {} bytes in {}",
-        rate(BitRate(result.received_rate_bps)),
-        rate(BitRate(result.sent_rate_bps)),
-        result.received_packets,
-        parameters.payload_bytes,
-        Nanos(result.duration_ns),
-    );
-    let _ = writeln!(
-        text,
-        "lost {} of {} packets ({:.4} %), {} doubled, {} reordered{}",
-        result.lost_packets,
-        result.sent_packets,
-        share(result.lost_packets),
-        result.duplicate_packets,
-        result.reordered_packets,
-        result.jitter_ns.map_or_else(String::new, |jitter| format!(", jitter {}", Nanos(jitter))),
-    );
+    line("lost", format!("{} packets ({:.4} %)", result.lost_packets, share(result.lost_packets)));
+    if result.lost_packets == 0 {
+        return text;
+    }
     let method = match result.location_method {
         LocationMethod::Bpf => "drop events of the kernel, packet by packet",
         LocationMethod::Counters => "counters of both hosts, before and after",
     };
-    if result.lost_packets > 0 {
-        let _ = writeln!(text, "where, by {method}:");
-        let most = result.loss_by_location.values().copied().max().unwrap_or(1).max(1);
-        for (location, &packets) in result.loss_by_location.iter().filter(|(_, packets)| **packets > 0) {
-            let width = (packets as usize * BAR).div_ceil(most as usize).max(1);
-            let _ = writeln!(
-                text,
-                "  {:<24} {:>12} {:>9.4} %  {}",
-                location.name(),
-                packets,
-                share(packets),
-                "█".repeat(width)
-            );
-        }
+    line("where", format!("by {method}:"));
+    let most = result.loss_by_location.values().copied().max().unwrap_or(1).max(1);
+    for (location, &packets) in result.loss_by_location.iter().filter(|(_, packets)| **packets > 0) {
+        let width = (packets as f64 / most as f64 * BAR as f64).ceil() as usize;
+        let _ = writeln!(
+            text,
+            "  {:<22}{:>11} {:>9.4} %  {}",
+            location.name(),
+            packets,
+            share(packets),
+            "█".repeat(width.clamp(1, BAR))
+        );
+        reasons(&mut text, *location, &result.loss_reasons);
+    }
+    if let Some(file) = &result.losses_file {
+        let _ = writeln!(text, "every loss is in {}", file.replace('\n', " "));
     }
     text
 }
 
+/// What is behind the losses at `location`.
+fn reasons(text: &mut String, location: Location, all: &[LossReason]) {
+    let here: Vec<&LossReason> = all.iter().filter(|reason| reason.location == location).collect();
+    for reason in here.iter().take(REASONS) {
+        let line = format!("    {:>9}  {}", reason.packets, reason.reason.replace('\n', " "));
+        let _ = writeln!(text, "{}", line.chars().take(WIDTH).collect::<String>());
+    }
+    if here.len() > REASONS {
+        let _ = writeln!(text, "    and {} more reasons", here.len() - REASONS);
+    }
+}
+
+/// What the kernel says that it gave is twice what it gave, for its own bookkeeping.
+fn buffer(buffer: Option<SocketBuffer>) -> String {
+    match buffer {
+        None => "not known".into(),
+        Some(SocketBuffer { asked_bytes: None, given_bytes }) => format!("{} (default)", Bytes(given_bytes / 2)),
+        Some(SocketBuffer { asked_bytes: Some(asked), given_bytes }) => {
+            format!("{} of {} asked", Bytes(asked.min(given_bytes / 2)), Bytes(asked))
+        }
+    }
+}
+
+fn list(cpus: &[u32]) -> String {
+    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// A time with three digits, as times are compared by eye.
+fn short(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns}ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$}{unit}")
+}
+
 /// A rate with three digits behind the point, as rates are compared by eye.
-fn rate(rate: BitRate) -> String {
+pub(crate) fn rate(rate: BitRate) -> String {
     let bps = rate.0 as f64;
     match rate.0 {
         0..1_000_000 => format!("{:.1} kbit", bps / 1e3),
         1_000_000..1_000_000_000 => format!("{:.1} Mbit", bps / 1e6),
         _ => format!("{:.3} Gbit", bps / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits() {
+        let times = [0, 999, 1_000, 12_345, 231_680, 1_999_799_011, 37_300_000_000].map(short);
+        assert_eq!(times, ["0ns", "999ns", "1.00us", "12.3us", "232us", "2.00s", "37.3s"]);
     }
 }

@@ -193,6 +193,11 @@ impl SequenceTracker {
         }
     }
 
+    /// When the first packet arrived; `None` before.
+    pub fn first_arrival(&self) -> Option<Nanos> {
+        (self.unique_packets > 0).then_some(self.first_arrival)
+    }
+
     /// When the last packet arrived; [`Nanos::ZERO`] before the first.
     pub fn last_arrival(&self) -> Nanos {
         self.last_arrival

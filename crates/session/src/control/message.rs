@@ -125,7 +125,7 @@ pub struct Refusal {
 /// What a receiver has got so far, for live lines. Sums over its streams, since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Progress {
-    /// Since the start, by the receiver's clock.
+    /// Since the first packet came, by the receiver's clock.
     pub elapsed_ns: u64,
     /// Packets received, each once.
     pub received_packets: u64,

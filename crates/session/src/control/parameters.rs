@@ -127,7 +127,7 @@ pub enum Collect {
     Bpf,
     /// By counters.
     Counters,
-    /// Not at all: every loss is unexplained.
+    /// Not at all: a loss is unexplained, but for what a call that sends was refused.
     Off,
 }
 

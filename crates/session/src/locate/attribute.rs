@@ -57,6 +57,7 @@ pub struct StreamLosses<'a> {
 pub struct Attribution<'a> {
     streams: Vec<(StreamLosses<'a>, Vec<&'a Class>)>,
     by_location: BTreeMap<Location, u64>,
+    by_reason: BTreeMap<(Location, String), u64>,
     /// What is said of losses without events of their own.
     rest: (Location, Cow<'static, str>),
     surplus_packets: u64,
@@ -75,11 +76,15 @@ pub fn attribute<'a>(streams: Vec<StreamLosses<'a>>, totals: &[Total], sight: Si
         .collect();
 
     let mut by_location: BTreeMap<Location, u64> = Location::ALL.into_iter().map(|location| (location, 0)).collect();
+    let mut by_reason: BTreeMap<(Location, &str), u64> = BTreeMap::new();
     let mut left = 0;
     for (stream, classes) in &streams {
         for (run, class) in pieces(stream, classes) {
             match class {
-                Some(class) => *by_location.entry(class.location).or_default() += run.packets,
+                Some(class) => {
+                    *by_location.entry(class.location).or_default() += run.packets;
+                    *by_reason.entry((class.location, &class.reason)).or_default() += run.packets;
+                }
                 None => left += run.packets,
             }
         }
@@ -105,10 +110,13 @@ pub fn attribute<'a>(streams: Vec<StreamLosses<'a>>, totals: &[Total], sight: Si
         };
         shares.push((location, left, reason));
     }
-    for (location, packets, _) in &shares {
+    for (location, packets, reason) in &shares {
         *by_location.entry(*location).or_default() += packets;
+        *by_reason.entry((*location, reason)).or_default() += packets;
     }
-    Attribution { streams, by_location, rest: rest(&shares), surplus_packets }
+    let by_reason =
+        by_reason.into_iter().map(|((location, reason), packets)| ((location, reason.to_owned()), packets)).collect();
+    Attribution { streams, by_location, by_reason, rest: rest(&shares), surplus_packets }
 }
 
 /// What single losses without events are said to be, given how they were shared out.
@@ -127,6 +135,11 @@ impl Attribution<'_> {
     /// Packets lost at each location, every location named. Their sum is what was lost.
     pub fn by_location(&self) -> &BTreeMap<Location, u64> {
         &self.by_location
+    }
+
+    /// Packets lost at each location for each reason, the kernel's or a counter's. Their sum is what was lost.
+    pub fn by_reason(&self) -> &BTreeMap<(Location, String), u64> {
+        &self.by_reason
     }
 
     /// Packets by which counters exceed the losses that they could explain: strangers' packets, or copies. Above 0 the totals of

@@ -1,0 +1,149 @@
+//! What is said while a UDP test runs.
+
+use std::io::IsTerminal;
+
+use longhaul_measure::client::Live as Progressed;
+use longhaul_session::control::Progress;
+use longhaul_units::{BitRate, Nanos};
+use serde::Serialize;
+
+use super::udp_text::rate;
+use crate::output::{print_json, print_text};
+
+/// How it is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Show {
+    /// Not at all.
+    Nothing,
+    /// A line of text each interval, on stdout.
+    Lines,
+    /// The same on stderr, as stdout is for JSON.
+    LinesBeside,
+    /// An object each interval, on stdout.
+    Objects,
+    /// One line on the terminal, written over.
+    Terminal,
+}
+
+impl Show {
+    pub(crate) fn choose(interval: Option<Nanos>, json: bool, json_stream: bool) -> Self {
+        match interval {
+            Some(Nanos(0)) => Self::Nothing,
+            _ if json_stream => Self::Objects,
+            Some(_) if json => Self::LinesBeside,
+            Some(_) => Self::Lines,
+            None if std::io::stderr().is_terminal() => Self::Terminal,
+            None => Self::Nothing,
+        }
+    }
+}
+
+/// What came in an interval, as `--json-stream` prints it.
+#[derive(Debug, Serialize)]
+struct Interval {
+    schema: &'static str,
+    direction: &'static str,
+    start_ns: u64,
+    end_ns: u64,
+    received_packets: u64,
+    /// Negative where late packets filled gaps of before.
+    missing_packets: i64,
+    duplicate_packets: u64,
+    reordered_packets: u64,
+    payload_bytes: u64,
+    received_rate_bps: u64,
+}
+
+impl Interval {
+    fn between(direction: &'static str, before: &Progress, now: &Progress) -> Self {
+        let payload_bytes = now.payload_bytes.saturating_sub(before.payload_bytes);
+        let span = Nanos(now.elapsed_ns.saturating_sub(before.elapsed_ns));
+        Self {
+            schema: "longhaul.udp.interval/1",
+            direction,
+            start_ns: before.elapsed_ns,
+            end_ns: now.elapsed_ns,
+            received_packets: now.received_packets.saturating_sub(before.received_packets),
+            missing_packets: now.missing_packets.wrapping_sub(before.missing_packets) as i64,
+            duplicate_packets: now.duplicate_packets.saturating_sub(before.duplicate_packets),
+            reordered_packets: now.reordered_packets.saturating_sub(before.reordered_packets),
+            payload_bytes,
+            received_rate_bps: BitRate::of(payload_bytes, span).0,
+        }
+    }
+
+    /// Fits a line of 80 characters.
+    fn line(&self) -> String {
+        format!(
+            "{:<8}{:>7.1} s {:>12}/s {:>9} missing {:>7} doubled {:>7} late",
+            self.direction,
+            self.end_ns as f64 / 1e9,
+            rate(BitRate(self.received_rate_bps)),
+            self.missing_packets,
+            self.duplicate_packets,
+            self.reordered_packets,
+        )
+    }
+}
+
+/// Says what comes, each interval.
+#[derive(Debug)]
+pub(crate) struct Live {
+    show: Show,
+    /// Of the other end, which receives forward, and of this one.
+    before: [Progress; 2],
+    written_over: bool,
+}
+
+impl Live {
+    pub(crate) fn new(show: Show) -> Self {
+        Self { show, before: [Progress::default(); 2], written_over: false }
+    }
+
+    pub(crate) fn take(&mut self, live: &Progressed) {
+        let before = &mut self.before[usize::from(live.own)];
+        let direction = if live.own { "backward" } else { "forward" };
+        let interval = Interval::between(direction, before, &live.progress);
+        *before = live.progress;
+        match self.show {
+            Show::Nothing => {}
+            Show::Lines => print_text(&(interval.line() + "\n")),
+            Show::LinesBeside => eprintln!("{}", interval.line()),
+            Show::Objects => print_json(&interval),
+            Show::Terminal => {
+                eprint!("\r{}", interval.line());
+                self.written_over = true;
+            }
+        }
+    }
+
+    /// Wipes the line that was written over, so that the result begins where it stood.
+    pub(crate) fn end(&mut self) {
+        if self.written_over {
+            eprint!("\r{:80}\r", "");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_the_difference() {
+        let before =
+            Progress { elapsed_ns: 1_000_000_000, missing_packets: 5, payload_bytes: 100, ..Progress::default() };
+        let now = Progress {
+            elapsed_ns: 2_000_000_000,
+            received_packets: 9,
+            missing_packets: 3,
+            duplicate_packets: 1,
+            reordered_packets: 2,
+            payload_bytes: 1_000_100,
+        };
+        let interval = Interval::between("forward", &before, &now);
+        assert_eq!((interval.missing_packets, interval.received_rate_bps), (-2, 8_000_000));
+        assert_eq!(interval.line(), "forward     2.0 s     8.0 Mbit/s        -2 missing       1 doubled       2 late");
+        assert!(interval.line().chars().count() <= 80);
+    }
+}

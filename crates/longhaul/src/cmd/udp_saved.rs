@@ -1,0 +1,305 @@
+//! A UDP result as it is printed, saved in a folder, and read back.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhaul_emulator::Warning;
+use longhaul_session::control::UdpParameters;
+use longhaul_session::locate::Loss;
+use longhaul_session::result::UdpResult;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::output::{Envelope, Failure};
+
+pub(crate) const UDP_SCHEMA: &str = "longhaul.udp/1";
+/// The result's name in its folder.
+const RESULT: &str = "result.json";
+/// Longest file that is read: twice the longest result with two directions of 10,000 losses and two hosts of 1,000 queues.
+const MOST_BYTES: u64 = 64 << 20;
+/// Losses that are held in memory and compressed together.
+const ROW_GROUP: usize = 65_536;
+/// The columns of a file of losses; docs/udp-results.md tells what they mean.
+const COLUMNS: &str = "message losses {
+    required int32 stream (integer(8, false));
+    required int64 first_sequence (integer(64, false));
+    required int64 packets (integer(64, false));
+    required int32 unit_packets (integer(32, false));
+    required byte_array location (string);
+    required byte_array reason (string);
+}";
+
+pub(crate) type UdpEnvelope = Envelope<UdpEnvelopeParameters, Results>;
+
+/// What was asked, and of whom.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct UdpEnvelopeParameters {
+    pub(crate) address: SocketAddr,
+    pub(crate) host: String,
+    pub(crate) udp: UdpParameters,
+}
+
+/// One direction is the result itself.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Results {
+    One(Box<UdpResult>),
+    Both { forward: Box<UdpResult>, backward: Box<UdpResult> },
+}
+
+/// A folder for a result.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes the folder where it is not there. Before the test, so that no result is lost for want of it.
+    pub(crate) fn prepare(path: PathBuf) -> Result<Self, Failure> {
+        let failed = |why: String| Failure::new("not_written", format!("-o {}: {why}", path.display()));
+        fs::create_dir_all(&path)
+            .map_err(|error| failed(error.to_string()).remedy("name a folder that can be written"))?;
+        if path.join(RESULT).exists() {
+            return Err(failed("there is a result already".into()).remedy("name another folder"));
+        }
+        let probe = path.join(".writable");
+        let written = File::create(&probe).and_then(|_| fs::remove_file(&probe));
+        written.map_err(|error| failed(error.to_string()).remedy("name a folder that can be written"))?;
+        Ok(Self(path))
+    }
+
+    /// Saves `envelope` as it is printed. Whoever looks finds a whole file: it is written beside and moved there.
+    pub(crate) fn save(&self, envelope: &UdpEnvelope) -> Result<(), Failure> {
+        let beside = self.0.join("result.part");
+        let write = || {
+            let mut file = File::create(&beside)?;
+            serde_json::to_writer(&mut file, envelope)?;
+            file.write_all(b"\n")?;
+            fs::rename(&beside, self.0.join(RESULT))
+        };
+        write().map_err(|error| {
+            Failure::new("not_written", format!("-o {}: {error}; the result is not saved", self.0.display()))
+        })
+    }
+
+    /// Writes `losses` to the file `name`.
+    pub(crate) fn write_losses(&self, name: &str, losses: impl Iterator<Item = Loss>) -> Result<(), String> {
+        let path = self.0.join(name);
+        let write = || write_losses(File::create(&path)?, losses);
+        write().map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+fn write_losses(file: File, mut losses: impl Iterator<Item = Loss>) -> Result<(), ParquetError> {
+    let compression = Compression::ZSTD(ZstdLevel::default());
+    let properties = WriterProperties::builder().set_compression(compression).build();
+    let schema = Arc::new(parse_message_type(COLUMNS)?);
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
+    loop {
+        let rows: Vec<Loss> = losses.by_ref().take(ROW_GROUP).collect();
+        if rows.is_empty() {
+            break;
+        }
+        let mut group = writer.next_row_group()?;
+        let int32 = |value: fn(&Loss) -> u32| rows.iter().map(|loss| value(loss) as i32).collect::<Vec<_>>();
+        let int64 = |value: fn(&Loss) -> u64| rows.iter().map(|loss| value(loss) as i64).collect::<Vec<_>>();
+        let text = |value: fn(&Loss) -> &str| rows.iter().map(|loss| ByteArray::from(value(loss))).collect::<Vec<_>>();
+        // Numbers keep their bits: the schema says that they have no sign.
+        let columns = [
+            Column::Int32(int32(|loss| loss.stream.into())),
+            Column::Int64(int64(|loss| loss.first_sequence)),
+            Column::Int64(int64(|loss| loss.packets)),
+            Column::Int32(int32(|loss| loss.unit_packets)),
+            Column::Text(text(|loss| loss.location.name())),
+            Column::Text(text(|loss| &loss.reason)),
+        ];
+        for values in &columns {
+            let Some(mut column) = group.next_column()? else { break };
+            match values {
+                Column::Int32(values) => _ = column.typed::<Int32Type>().write_batch(values, None, None)?,
+                Column::Int64(values) => _ = column.typed::<Int64Type>().write_batch(values, None, None)?,
+                Column::Text(values) => _ = column.typed::<ByteArrayType>().write_batch(values, None, None)?,
+            }
+            column.close()?;
+        }
+        group.close()?;
+    }
+    writer.close()?;
+    Ok(())
+}
+
+enum Column {
+    Int32(Vec<i32>),
+    Int64(Vec<i64>),
+    Text(Vec<ByteArray>),
+}
+
+/// A result that was saved.
+#[derive(Debug)]
+pub(crate) struct Saved {
+    /// As it was printed.
+    pub(crate) json: String,
+    pub(crate) parameters: UdpParameters,
+    pub(crate) results: Results,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl Saved {
+    /// Reads the result at `path`, a file or a folder with one.
+    ///
+    /// # Errors
+    /// Where it is none, in one line.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
+        let not = |why: String| Failure::new("no_result", format!("{}: {why}", file.display()));
+        let remedy = "name a folder that `longhaul udp -o` wrote, or a file with what --json printed";
+        let mut text = String::new();
+        // A device or a pipe may have no end.
+        let opened = File::open(&file).map_err(|error| not(error.to_string()).remedy(remedy))?;
+        let read = opened.take(MOST_BYTES + 1).read_to_string(&mut text);
+        read.map_err(|error| not(error.to_string()).remedy(remedy))?;
+        if text.len() as u64 > MOST_BYTES {
+            return Err(not(format!("longer than any result ({} MiB)", MOST_BYTES >> 20)).remedy(remedy));
+        }
+        Self::parse(&text).map_err(|why| not(why).remedy(remedy))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Both {
+            forward: Box<UdpResult>,
+            backward: Box<UdpResult>,
+        }
+        #[derive(Deserialize)]
+        struct OneWarning {
+            code: String,
+            message: String,
+            remedy: String,
+        }
+        let json: Value = serde_json::from_str(text).map_err(|error| format!("no result of longhaul: {error}"))?;
+        match &json["schema"] {
+            Value::String(schema) if schema == UDP_SCHEMA => {}
+            Value::String(schema) => return Err(format!("a {}, not a {UDP_SCHEMA}", schema.escape_debug())),
+            _ => return Err(format!("not a {UDP_SCHEMA}")),
+        }
+        let part = |name: &str| json[name].clone();
+        let broken = |part: &str, error: serde_json::Error| format!("its {part} is broken: {error}");
+        let parameters: UdpEnvelopeParameters =
+            serde_json::from_value(part("parameters")).map_err(|error| broken("parameters", error))?;
+        let result = part("result");
+        let results = if result.get("forward").is_some() {
+            serde_json::from_value(result).map(|Both { forward, backward }| Results::Both { forward, backward })
+        } else {
+            serde_json::from_value(result).map(Results::One)
+        };
+        let warnings: Vec<OneWarning> =
+            serde_json::from_value(part("warnings")).map_err(|error| broken("warnings", error))?;
+        let warning = |w: OneWarning| Warning { code: w.code, message: w.message, remedy: w.remedy };
+        Ok(Self {
+            parameters: parameters.udp,
+            results: results.map_err(|error| broken("result", error))?,
+            warnings: warnings.into_iter().map(warning).collect(),
+            json: if text.trim().contains('\n') { json.to_string() } else { text.trim().to_owned() },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    use serde_json::json;
+
+    use super::*;
+    use longhaul_session::locate::Location;
+
+    /// Pointers (RFC 6901) to every value in `value`.
+    fn pointers(value: &Value, at: String, all: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => map.iter().for_each(|(key, value)| pointers(value, format!("{at}/{key}"), all)),
+            Value::Array(list) => {
+                list.iter().enumerate().for_each(|(index, value)| pointers(value, format!("{at}/{index}"), all))
+            }
+            _ => {}
+        }
+        all.push(at);
+    }
+
+    /// Each value of a result in turn is made the worst that it can be: it is refused, or shown.
+    #[test]
+    fn no_value_of_a_result_panics() {
+        let good: Value = serde_json::from_str(include_str!("../../tests/udp-result.json")).unwrap();
+        let mut all = Vec::new();
+        pointers(&good, String::new(), &mut all);
+        let worst = [
+            Value::Null,
+            json!(0),
+            json!(u64::MAX),
+            json!(-1),
+            json!(1e308),
+            json!("\u{1b}[2J\nx"),
+            json!("x".repeat(10_000)),
+            json!([]),
+            json!([u32::MAX, u32::MAX]),
+            json!({}),
+        ];
+        let mut shown = 0;
+        for pointer in &all {
+            for value in &worst {
+                let mut bad = good.clone();
+                // Keys with a slash are none of ours.
+                let Some(place) = bad.pointer_mut(pointer) else { continue };
+                *place = value.clone();
+                if let Ok(saved) = Saved::parse(&bad.to_string()) {
+                    let text = crate::cmd::udp_text::report(&saved.parameters, &saved.results);
+                    assert!(!text.contains('\u{1b}'), "{pointer} = {value}");
+                    shown += 1;
+                }
+            }
+        }
+        assert!(all.len() > 100 && shown > 100, "{shown} of {}", all.len());
+    }
+
+    #[test]
+    fn losses_read_back_over_several_row_groups() {
+        let loss = |at: u64| Loss {
+            stream: (at % 3) as u8,
+            first_sequence: u64::MAX - at,
+            packets: at + 1,
+            unit_packets: u32::MAX,
+            location: Location::ALL[at as usize % 12],
+            reason: format!("reason {}", at % 5).into(),
+        };
+        let count = ROW_GROUP as u64 + 10;
+        let path = std::env::temp_dir().join(format!("longhaul-losses-{}.parquet", std::process::id()));
+        write_losses(File::create(&path).unwrap(), (0..count).map(loss)).unwrap();
+        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+        fs::remove_file(&path).unwrap();
+        let mut rows = 0;
+        for (at, row) in reader.get_row_iter(None).unwrap().enumerate() {
+            let (row, loss) = (row.unwrap(), loss(at as u64));
+            assert_eq!(
+                (
+                    row.get_ubyte(0).unwrap(),
+                    row.get_ulong(1).unwrap(),
+                    row.get_ulong(2).unwrap(),
+                    row.get_uint(3).unwrap()
+                ),
+                (loss.stream, loss.first_sequence, loss.packets, loss.unit_packets)
+            );
+            assert_eq!(
+                (row.get_string(4).unwrap().as_str(), row.get_string(5).unwrap()),
+                (loss.location.name(), &loss.reason.into_owned())
+            );
+            rows += 1;
+        }
+        assert_eq!((rows, reader.num_row_groups()), (count, 2));
+    }
+}

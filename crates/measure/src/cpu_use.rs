@@ -1,0 +1,184 @@
+//! How busy this machine's CPUs were while a receiver received.
+//!
+//! A thread looks every [`LOOK`] and keeps two readings, the first and the last between which packets came all the time, so that
+//! the quiet before and after a test does not dilute its load.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle, sleep};
+use std::time::Duration;
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::procfs::{CpuTime, cpu_times};
+use longhaul_session::result::{Binding, ChangedCounters, Warning};
+use longhaul_units::Nanos;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// The kernel counts in steps of 10 ms: over a shorter time a share would be off by more than 2 %.
+const SHORTEST: Nanos = Nanos::from_millis(500);
+/// A CPU with no more idle time than 5 % has none when a burst comes.
+const SATURATED: f64 = 0.95;
+
+#[derive(Debug, Clone, Default)]
+struct Reading {
+    at: Nanos,
+    cpus: Vec<CpuTime>,
+}
+
+impl Reading {
+    fn take() -> Self {
+        Self { at: monotonic(), cpus: cpu_times().unwrap_or_default() }
+    }
+}
+
+/// Watches until it is finished.
+#[derive(Debug)]
+pub(crate) struct CpuWatch {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<CpuUse>>,
+}
+
+impl CpuWatch {
+    /// `received` says how many packets came so far.
+    pub(crate) fn start(received: impl Fn() -> u64 + Send + 'static) -> Self {
+        let stop: Arc<AtomicBool> = Arc::default();
+        let stopped = Arc::clone(&stop);
+        let watch = move || {
+            let (mut first, mut last, mut newest) = (None, None, None);
+            let mut known = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                let count = received();
+                if count > known {
+                    // Packets came after the newest reading so far, so that one lies within the test.
+                    last = newest.take();
+                    let reading = newest.insert(Reading::take());
+                    first.get_or_insert_with(|| reading.clone());
+                }
+                known = count;
+                sleep(LOOK);
+            }
+            first.zip(last).map(|(first, last)| CpuUse::between(&first, &last)).unwrap_or_default()
+        };
+        // Without a thread nothing is known of the CPUs.
+        Self { stop, thread: Builder::new().name("cpu use".into()).spawn(watch).ok() }
+    }
+
+    /// Stops watching and says what was seen.
+    pub(crate) fn finish(mut self) -> CpuUse {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for CpuWatch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What each CPU did in some time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct CpuUse {
+    span: Nanos,
+    cpus: Vec<CpuTime>,
+}
+
+impl CpuUse {
+    fn between(before: &Reading, after: &Reading) -> Self {
+        let cpus = after.cpus.iter().filter_map(|after| {
+            let before = before.cpus.iter().find(|before| before.cpu == after.cpu)?;
+            let (busy, softirq) =
+                (after.busy.saturating_sub(before.busy), after.softirq.saturating_sub(before.softirq));
+            Some(CpuTime { cpu: after.cpu, busy, softirq })
+        });
+        Self { span: after.at.saturating_sub(before.at), cpus: cpus.collect() }
+    }
+
+    /// Adds them to the counters, which have whole numbers only.
+    pub(crate) fn add_to(&self, counters: &mut ChangedCounters) {
+        if self.cpus.is_empty() || self.span == Nanos::ZERO {
+            return;
+        }
+        let mut add = |name: String, time: Nanos| _ = counters.insert(name, i64::try_from(time.0).unwrap_or(i64::MAX));
+        add("machine: cpu_watched_ns".into(), self.span);
+        for cpu in &self.cpus {
+            add(format!("machine, CPU {}: busy_ns", cpu.cpu), cpu.busy);
+            add(format!("machine, CPU {}: softirq_ns", cpu.cpu), cpu.softirq);
+        }
+    }
+
+    /// The doubt that a saturated CPU raises: one that the receiver is bound to, one that spends half of its time in softirq, or
+    /// all of them.
+    pub(crate) fn warning(&self, binding: Option<&Binding>) -> Option<Warning> {
+        if self.span < SHORTEST {
+            return None;
+        }
+        let share = |time: Nanos| time.0 as f64 / self.span.0 as f64;
+        let full = |cpu: &&CpuTime| share(cpu.busy) >= SATURATED;
+        let all = self.cpus.iter().filter(full).count() == self.cpus.len();
+        let bound = |cpu: &CpuTime| {
+            binding.is_some_and(|b| b.receiver_cpus.contains(&cpu.cpu) || b.softirq_cpus.contains(&cpu.cpu))
+        };
+        let concerned = |cpu: &&CpuTime| all || bound(cpu) || share(cpu.softirq) >= 0.5;
+        let said: Vec<String> = (self.cpus.iter().filter(full).filter(concerned))
+            .map(|cpu| {
+                let percent = |time| (share(time) * 100.0).min(100.0);
+                format!("CPU {} {:.0} % ({:.0} % softirq)", cpu.cpu, percent(cpu.busy), percent(cpu.softirq))
+            })
+            .collect();
+        (!said.is_empty()).then(|| {
+            Warning::new(
+                "receiver_cpu_saturated",
+                format!("the receiver's machine was busy: {}", said.join(", ")),
+                "give receiver and softirq a CPU each (--bind split, -A), allow batches (no --wire), or ask for less",
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(busy_ms: [u64; 2], softirq_ms: [u64; 2]) -> CpuUse {
+        let cpu = |cpu: usize| CpuTime {
+            cpu: cpu as u32,
+            busy: Nanos::from_millis(busy_ms[cpu]),
+            softirq: Nanos::from_millis(softirq_ms[cpu]),
+        };
+        CpuUse { span: Nanos::from_secs(1), cpus: vec![cpu(0), cpu(1)] }
+    }
+
+    #[test]
+    fn a_full_cpu_counts_where_the_receiver_is() {
+        let bound = |cpu| Binding { receiver_cpus: vec![cpu], ..Binding::default() };
+        let sender_spins = used([1_000, 300], [0, 0]);
+        assert_eq!(sender_spins.warning(None), None);
+        assert_eq!(sender_spins.warning(Some(&bound(1))), None);
+        let warning = sender_spins.warning(Some(&bound(0))).unwrap();
+        assert!(warning.message.contains("CPU 0 100 % (0 % softirq)") && !warning.message.contains("CPU 1"));
+        assert!(used([300, 960], [0, 600]).warning(None).unwrap().message.contains("CPU 1 96 % (60 % softirq)"));
+        assert!(used([960, 960], [0, 0]).warning(None).is_some());
+        assert_eq!(used([940, 940], [600, 600]).warning(None), None);
+        assert_eq!(CpuUse { span: Nanos::from_millis(499), ..used([960, 960], [0, 0]) }.warning(None), None);
+    }
+
+    #[test]
+    fn the_time_is_that_of_the_packets() {
+        let (looked, looks) = std::sync::mpsc::channel();
+        // Nothing twice, then a packet each look, then nothing more.
+        let counts = std::sync::Mutex::new([0, 0, 1, 2, 3].into_iter());
+        let watch = CpuWatch::start(move || {
+            looked.send(monotonic()).unwrap();
+            counts.lock().unwrap().next().unwrap_or(3)
+        });
+        let at: Vec<Nanos> = looks.iter().take(8).collect();
+        let used = watch.finish();
+        // From behind the third look to behind the fourth.
+        assert!(used.span >= LOOK.into() && used.span <= at[4] - at[2], "{:?} {at:?}", used.span);
+        let mut counters = ChangedCounters::new();
+        used.add_to(&mut counters);
+        assert!(counters.contains_key("machine: cpu_watched_ns") && counters.contains_key("machine, CPU 0: busy_ns"));
+    }
+}
