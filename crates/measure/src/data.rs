@@ -1,5 +1,6 @@
 //! The data part of a test: a socket and a thread a stream, and what is counted around them.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,21 +8,26 @@ use std::sync::mpsc::Sender;
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_bpf::drops::Flow;
+use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
 use longhaul_kernel::host::HostSnapshot;
 use longhaul_kernel::schedule::pin_to;
 use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
 use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, SpacingRecorder};
 use longhaul_session::control::{Collect, DataPlan, Progress, Timestamps};
-use longhaul_session::locate::{Location, LocationMethod, Total, TotalScope};
+use longhaul_session::locate::{Evidence, Location, LocationMethod, Total, TotalScope};
 use longhaul_session::report::{EndReport, ReceiverReport, SenderReport, StreamSent};
 use longhaul_session::result::Warning;
 use longhaul_units::Nanos;
+use longhaul_wire::probe::Cookie;
 
 use crate::counters::Before;
 use crate::driver::Event;
 use crate::drops::{Seen, Watch};
-use crate::receiving::{Account, receive_stream};
+use crate::receiving::{Account, receive_stream, unread};
 use crate::sending::{StreamOut, send_stream};
+
+/// A step of the realtime clock by less is none that anybody makes: chrony and ntpd slew up to 100 ms and more.
+const LEAST_STEP: Nanos = Nanos::from_millis(1);
 
 /// The open data part of a test. Dropping it ends its threads.
 pub(crate) struct Data {
@@ -39,6 +45,7 @@ pub(crate) struct Data {
     /// What the other end says that it sent.
     peer_sent: Vec<StreamSent>,
     opened: Nanos,
+    realtime: RealtimeOffset,
     warnings: Vec<Warning>,
     events: Sender<Event>,
 }
@@ -76,7 +83,8 @@ impl Data {
             stop_sending: Arc::default(),
             sent: (0..parameters.streams).map(|_| None).collect(),
             peer_sent: Vec::new(),
-            opened: longhaul_kernel::clock::monotonic(),
+            opened: monotonic(),
+            realtime: realtime_offset(),
             warnings: Vec::new(),
             events: events.clone(),
             plan: plan.clone(),
@@ -147,10 +155,9 @@ impl Data {
     }
 
     fn start_receiving(&mut self) {
-        let server = self.server;
+        let (session, backward) = (self.plan.cookie, !self.server);
         for (number, stream) in (0..).zip(&mut self.streams) {
-            // What arrives at the server was sent forward.
-            let cookie = self.plan.cookie.of(!server, number);
+            let cookie = session.of(backward, number);
             let (socket, account) = (Arc::clone(&stream.receiver), stream.account.clone());
             let (stop, events) = (Arc::clone(&self.stop_receiving), self.events.clone());
             let cpus = cpus(&self.plan.parameters.affinity.receiver_cpus);
@@ -164,6 +171,11 @@ impl Data {
                     .ok(),
             );
         }
+    }
+
+    /// The cookie of what arrives on a stream: at the server it was sent forward.
+    fn arriving(&self, stream: u8) -> Cookie {
+        self.plan.cookie.of(!self.server, stream)
     }
 
     /// The ports of the own sockets.
@@ -264,7 +276,7 @@ impl Data {
     /// What was received so far.
     pub(crate) fn progress(&self) -> Progress {
         let mut progress = Progress {
-            elapsed_ns: longhaul_kernel::clock::monotonic().saturating_sub(self.opened).0,
+            elapsed_ns: monotonic().saturating_sub(self.opened).0,
             ..Progress::default()
         };
         for stream in &self.streams {
@@ -287,9 +299,15 @@ impl Data {
             let _ = thread.join();
         }
         let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(stepped(self.realtime, realtime_offset()));
+        // Before the events end, as a packet whose checksum is wrong is dropped when it is read.
+        let unread: Vec<Evidence> = match self.plan.receives {
+            true => (0..).zip(&self.streams).map(|(number, stream)| unread(&stream.receiver, self.arriving(number))).collect(),
+            false => Vec::new(),
+        };
         let seen = self.seen();
         let sender = self.plan.sends.then(|| self.sender_report(seen.as_ref(), &mut warnings));
-        let receiver = self.plan.receives.then(|| self.receiver_report(seen.as_ref()));
+        let receiver = self.plan.receives.then(|| self.receiver_report(seen.as_ref(), unread));
         // A host that cannot be written as JSON is not looked at.
         let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
         EndReport { sender, receiver, host, warnings }
@@ -337,54 +355,124 @@ impl Data {
             }
         }
         report.spacing = spacing.spacing(self.plan.parameters.spacing());
-        if let Some(seen) = seen {
-            // A send that was refused has a drop event as well, with the kernel's own reason.
-            report.evidence = seen.sent.clone();
-            report.method = LocationMethod::Bpf;
-            report.complete = seen.complete;
-            report.totals.clear();
+        match seen {
+            Some(seen) => {
+                // First the events, as they have the kernel's own reasons. What was refused without ever being a packet has
+                // none; ENOBUFS has one, and does not say whether the queue or a far veth's ring was full.
+                let answers = std::mem::replace(&mut report.evidence, seen.sent.clone());
+                for (events, answers) in report.evidence.iter_mut().zip(&answers) {
+                    events.merge(answers, |location| location != Location::SenderQdisc);
+                }
+                report.method = LocationMethod::Bpf;
+                report.complete = seen.complete;
+                report.totals.clear();
+            }
+            None => subtract_events(&mut report.totals, &report.evidence),
         }
         report
     }
 
-    fn receiver_report(&mut self, seen: Option<&Seen>) -> ReceiverReport {
+    fn receiver_report(&mut self, seen: Option<&Seen>, unread: Vec<Evidence>) -> ReceiverReport {
         let changed = self.before.changes(true);
+        // With UDP_GRO a counter counts all packets of a super-packet once, so what is left over is not the network's.
+        let counts_packets = self.plan.parameters.wire || changed.totals.is_empty();
         let mut report = ReceiverReport {
+            complete: counts_packets && changed.complete,
             totals: changed.totals,
             counters: changed.all,
-            complete: true,
             method: LocationMethod::Counters,
+            evidence: unread,
             ..ReceiverReport::default()
         };
-        let gro = !self.plan.parameters.wire;
+        let mut socket_drops = 0;
         for (number, stream) in self.streams.drain(..).enumerate() {
-            // The socket's own count covers this test alone, and its tail as well.
-            if let Ok(memory) = stream.receiver.memory()
-                && memory.drops > 0
-            {
-                // With UDP_GRO a drop counts once for all packets of a super-packet, so what is left over is not the network's.
-                report.complete &= !gro;
-                report.totals.push(Total {
-                    location: Location::ReceiverSocketBuffer,
-                    reason: "SO_MEMINFO drops".into(),
-                    packets: memory.drops.into(),
-                    scope: TotalScope::Test,
-                });
-            }
+            socket_drops += stream.receiver.memory().map_or(0, |memory| u64::from(memory.drops));
             let sent = self.peer_sent.get(number).map(|sent| sent.sent_packets);
             let account = stream.account.with(|tracker| tracker.clone());
             let sent = sent.unwrap_or_else(|| account.next_expected());
             report.streams.push(account.finish(sent));
         }
-        if let Some(seen) = seen {
-            report.evidence = seen.received.clone();
-            report.method = LocationMethod::Bpf;
-            report.complete = seen.complete;
-            // What never was a packet in the kernel's memory has no event: a NIC's own ring.
-            report.totals.retain(|total| total.location == Location::ReceiverRing);
+        match seen {
+            Some(seen) => {
+                let unread = std::mem::replace(&mut report.evidence, seen.received.clone());
+                for (events, unread) in report.evidence.iter_mut().zip(&unread) {
+                    events.merge(unread, |_| true);
+                }
+                report.method = LocationMethod::Bpf;
+                report.complete = seen.complete;
+                report.totals.retain(|total| without_event(total.location, &total.reason));
+                subtract_events(&mut report.totals, &report.evidence);
+                report.totals.extend(damaged(changed.damaged_packets, &report));
+            }
+            None => {
+                // The socket's own count covers this test alone, its tail as well, and damaged packets that were read.
+                let damaged = socket_drops.saturating_sub(changed.buffer_full_packets).min(changed.damaged_packets);
+                let total = |location, packets| Total {
+                    location,
+                    reason: "SO_MEMINFO drops".into(),
+                    packets,
+                    scope: TotalScope::Test,
+                };
+                report.totals.push(total(Location::ReceiverSocketBuffer, socket_drops - damaged));
+                report.totals.push(total(Location::ReceiverStack, damaged));
+                report.totals.push(Total {
+                    scope: TotalScope::Host,
+                    reason: "InCsumErrors, InHdrErrors".into(),
+                    ..total(Location::ReceiverStack, changed.damaged_packets - damaged)
+                });
+                report.complete &= self.plan.parameters.wire || socket_drops == 0;
+                report.totals.retain(|total| total.packets > 0);
+            }
         }
         report
     }
+}
+
+/// What a counter of this name counts although no event tells of it: what never was a packet in the kernel's memory, in a NIC's
+/// ring or at XDP in its driver.
+fn without_event(location: Location, counter: &str) -> bool {
+    location == Location::ReceiverRing || location == Location::ReceiverFilter && counter.contains(", driver ")
+}
+
+/// Leaves of each total what no event placed.
+fn subtract_events(totals: &mut Vec<Total>, evidence: &[Evidence]) {
+    let mut placed: BTreeMap<Location, u64> = BTreeMap::new();
+    for total in totals.iter_mut() {
+        let known = || evidence.iter().map(|evidence| evidence.packets_at(total.location)).sum();
+        let placed = placed.entry(total.location).or_insert_with(known);
+        let both = total.packets.min(*placed);
+        (total.packets, *placed) = (total.packets - both, *placed - both);
+    }
+    totals.retain(|total| total.packets > 0);
+}
+
+/// Packets whose damage hit what tells them apart: the kernel counted them, and their events name another packet or none.
+fn damaged(counted: u64, report: &ReceiverReport) -> Option<Total> {
+    let checksum = |reason: &str| ["UDP_CSUM", "IP_CSUM", "IP_INHDR"].iter().any(|known| reason.starts_with(known));
+    let streams = report.evidence.iter().zip(&report.streams);
+    let placed: u64 = streams.map(|(evidence, stream)| evidence.packets_lost(&stream.losses, checksum)).sum();
+    let packets = counted.saturating_sub(placed);
+    (packets > 0).then(|| Total {
+        location: Location::ReceiverStack,
+        reason: "InCsumErrors, InHdrErrors: a header was damaged".into(),
+        packets,
+        scope: TotalScope::Host,
+    })
+}
+
+/// A warning where `CLOCK_REALTIME` was stepped.
+fn stepped(before: RealtimeOffset, after: RealtimeOffset) -> Option<Warning> {
+    let step_ns = after.offset_ns.saturating_sub(before.offset_ns);
+    let apart = Nanos(step_ns.unsigned_abs());
+    let doubt = LEAST_STEP + before.error + after.error;
+    (apart > doubt).then(|| {
+        let towards = if step_ns > 0 { "forward" } else { "back" };
+        Warning::new(
+            "clock_stepped",
+            format!("the realtime clock was set {towards} by {apart} during the test"),
+            "the figures hold, as they come from a clock that does not step; keep NTP from stepping (chrony: makestep)",
+        )
+    })
 }
 
 impl Drop for Data {

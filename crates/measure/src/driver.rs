@@ -1,15 +1,14 @@
 //! The loop that drives a session: events in, outputs out.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
-use std::time::Duration;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_session::control::{Message, Output, Progress, SessionError, TestEnd};
 use longhaul_session::report::{EndReport, StreamSent};
-use longhaul_session::secure::Channel;
+use longhaul_session::secure::{Channel, ChannelError};
 use longhaul_units::Nanos;
 
 use crate::data::{Data, Place};
@@ -17,8 +16,8 @@ use crate::sending::StreamOut;
 
 /// How often arrivals are looked at once the sender is done.
 const DRAIN_LOOK: Nanos = Nanos::from_millis(20);
-/// A control connection that takes nothing for so long is dead.
-const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+/// A control connection that does not take a message, or a piece of a report, within this is dead.
+const WRITE_PATIENCE: Nanos = Nanos::from_secs(10);
 /// The handshake of the channel ends by then.
 const HANDSHAKE_PATIENCE: Nanos = Nanos::from_secs(10);
 
@@ -63,15 +62,17 @@ pub(crate) trait Session {
 pub(crate) struct Control {
     stream: TcpStream,
     channel: Channel,
+    /// Lets the reading thread go on: it reads no more than is dealt with, so that a peer cannot fill this end's memory.
+    go_on: SyncSender<()>,
 }
 
 impl Control {
     /// Reads `stream` in a thread that sends what comes to `events`; ends with the connection.
     pub(crate) fn new(stream: TcpStream, channel: Channel, events: &Sender<Event>) -> std::io::Result<Self> {
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(WRITE_PATIENCE))?;
         let mut reading = stream.try_clone()?;
         let events = events.clone();
+        let (go_on, may_go_on) = sync_channel(1);
         thread::Builder::new().name("control".into()).spawn(move || {
             let mut buffer = [0; 16 << 10];
             loop {
@@ -81,17 +82,40 @@ impl Control {
                     Err(error) => Event::ControlLost(error.to_string()),
                 };
                 let over = matches!(event, Event::ControlLost(_));
-                if events.send(event).is_err() || over {
+                if events.send(event).is_err() || over || may_go_on.recv().is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { stream, channel })
+        Ok(Self { stream, channel, go_on })
     }
 
+    /// Deals with bytes that came.
+    fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
+        let taken = self.channel.handle_bytes(bytes);
+        // One is waited for at a time, so there is room; a thread that has ended needs none.
+        let _ = self.go_on.try_send(());
+        taken
+    }
+
+    /// Writes what waits to be written, all of it within [`WRITE_PATIENCE`].
     fn transmit(&mut self) -> std::io::Result<()> {
+        let deadline = monotonic() + WRITE_PATIENCE;
         while let Some(bytes) = self.channel.poll_transmit() {
-            self.stream.write_all(&bytes)?;
+            let mut rest = bytes.as_slice();
+            while !rest.is_empty() {
+                let left = deadline.saturating_sub(monotonic());
+                if left == Nanos::ZERO {
+                    return Err(std::io::Error::new(ErrorKind::TimedOut, "the other end does not read"));
+                }
+                self.stream.set_write_timeout(Some(left.into()))?;
+                match self.stream.write(rest) {
+                    Ok(written) => rest = &rest[written..],
+                    // The time is over: the deadline says so.
+                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
         Ok(())
     }
@@ -108,7 +132,7 @@ impl Control {
             let left = deadline.saturating_sub(monotonic());
             match events.recv_timeout(left.into()) {
                 Ok(Event::Control(bytes)) => {
-                    if let Err(error) = self.channel.handle_bytes(&bytes) {
+                    if let Err(error) = self.handle_bytes(&bytes) {
                         let _ = self.transmit();
                         return Err(SessionError::new(error.code(), error.to_string(), error.remedy()));
                     }
@@ -232,6 +256,10 @@ pub(crate) fn drive(
             }
         }
         let mut until = session.poll_timeout().unwrap_or(Nanos::MAX);
+        if until <= now {
+            // Before further events, or a peer that never stops talking would put it off for ever.
+            session.handle_timeout(now);
+        }
         if draining.is_some() {
             until = until.min(now + DRAIN_LOOK);
         }
@@ -254,7 +282,7 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
     let now = monotonic();
     match event {
         Event::Control(bytes) => {
-            let taken = control.channel.handle_bytes(&bytes);
+            let taken = control.handle_bytes(&bytes);
             while let Some(message) = control.channel.poll_message() {
                 session.handle_message(now, message);
             }

@@ -101,7 +101,7 @@ fn send_batch(
     sequence: u64,
     out: &mut StreamOut,
 ) -> usize {
-    let single = wire || count == 1;
+    let mut single = wire || count == 1;
     let mut gone = 0;
     while gone < count {
         let sent = if single {
@@ -109,26 +109,29 @@ fn send_batch(
         } else {
             socket.send_segments(batch.bytes(gone..count), batch.datagram_bytes(), true)
         };
-        let first = sequence + gone as u64;
         gone += sent.datagrams;
-        let (first, unit) = (first + sent.datagrams as u64, if single { 1 } else { count - gone });
-        let mut dropped = |location: Location, reason: &str| {
-            out.evidence.add(first, unit as u64, location, reason, unit as u32);
-            gone += unit;
-        };
-        match sent.unsent {
-            None => {}
-            Some(Unsent::Because(UdpSendError::NoBuffers)) => dropped(Location::SenderQdisc, "ENOBUFS"),
-            Some(Unsent::Because(UdpSendError::Denied)) => dropped(Location::SenderStack, "EPERM"),
-            Some(Unsent::Unknown) => dropped(Location::SenderStack, "send refused"),
-            Some(Unsent::Because(UdpSendError::Unreachable(_))) => dropped(Location::SenderStack, "unreachable"),
+        let first = sequence + gone as u64;
+        let unit = if single { 1 } else { count - gone };
+        let (location, reason) = match sent.unsent {
+            None => continue,
+            // Said of no datagram by itself: whatever dropped it farther on has a drop event.
+            Some(Unsent::Unknown) => (Location::SenderSocket, "send refused"),
+            Some(Unsent::Because(UdpSendError::NoBuffers)) => (Location::SenderQdisc, "ENOBUFS"),
+            Some(Unsent::Because(UdpSendError::Denied)) => (Location::SenderStack, "EPERM"),
+            Some(Unsent::Because(UdpSendError::Unreachable(_))) => (Location::SenderStack, "unreachable"),
+            Some(Unsent::Because(UdpSendError::NotSegmentable)) if !single => {
+                single = true;
+                continue;
+            }
             // The buffer stayed full for as long as a send may wait, or an earlier datagram met a closed port.
             Some(Unsent::Because(error)) if error.may_retry() => return gone,
             Some(Unsent::Because(error)) => {
                 out.failure = Some(error.to_string());
                 return gone;
             }
-        }
+        };
+        out.evidence.add(first, unit as u64, location, reason, unit as u32);
+        gone += unit;
     }
     gone
 }

@@ -8,3 +8,4 @@ mod capture;
 mod hosts;
 mod path;
 mod receiver;
+mod sender;

@@ -88,7 +88,8 @@ fn a_full_socket_buffer() {
         let counted = counter(&lab, "server", "Udp", "RcvbufErrors");
         if wire {
             assert_eq!(result.lost_packets, counted);
-            assert_eq!(result.losses.len(), 1, "the buffer was full from a packet to another: {:?}", result.losses);
+            // A small buffer may lose a packet at another time, too.
+            assert!(result.losses.iter().any(|loss| loss.packets >= 250), "{:?}", result.losses);
         } else {
             assert!(result.lost_packets >= counted, "{} {counted}", result.lost_packets);
         }
@@ -100,14 +101,18 @@ fn a_reader_that_stops_before_the_end() {
     if !able() {
         return;
     }
-    let (end, reached, lab) = meddled(parameters(3_000), "[[both]]\ndelay = '1ms'\n", |_, server, reached| {
-        let stopped = Stopped::new(server.thread("receive 0"));
-        until("the rest", || reached.bulk() == 3_000);
-        until("the session to end the reader", || waits_for_a_thread(server, "session"));
-        drop(stopped);
-    });
-    let result = result(&end, false);
-    assert_eq!(reached.len(), 3_000, "all came to the host");
+    let lab = lab("[[both]]\ndelay = '1ms'\n");
+    let (server, address) = serving_process(&lab, &[]);
+    let reached = Capture::reaching(&lab, "server");
+    // One that sees no drop events, as a client on another machine does not see the server's.
+    let client = testing_process(&lab, UNPRIVILEGED, address, &parameters(3_000));
+    until("packets", || reached.bulk() > 100);
+    let stopped = Stopped::new(server.thread("receive 0"));
+    until("the rest", || reached.bulk() == 3_000);
+    until("the session to end the reader", || waits_for_a_thread(&server, "session"));
+    drop(stopped);
+    let (result, _) = client.outcome().unwrap();
+    assert_eq!(reached.sequences().len(), 3_000, "all came to the host");
     assert_eq!(counter(&lab, "server", "Udp", "RcvbufErrors"), 0);
     // What is not read is what came last.
     assert!((100..2_999).contains(&result.received_packets), "{}", result.received_packets);

@@ -25,7 +25,8 @@ static __attribute__((always_inline)) int ours(const u8 *frame)
 	return frame[12] == 8 && frame[13] == 0 && frame[23] == 17 && !frame[46] && !frame[47] && sequence % 7 == 3;
 }
 
-SEC("xdp") int xdp_sevens(struct xdp_md *context)
+SEC("xdp")
+int xdp_sevens(struct xdp_md *context)
 {
 	u8 *data = (u8 *)(long)context->data;
 
@@ -34,7 +35,8 @@ SEC("xdp") int xdp_sevens(struct xdp_md *context)
 	return ours(data) ? 1 : 2; /* XDP_DROP */
 }
 
-SEC("tc") int tc_sevens(void *skb)
+SEC("tc")
+int tc_sevens(void *skb)
 {
 	u8 frame[FRAME];
 
@@ -43,4 +45,4 @@ SEC("tc") int tc_sevens(void *skb)
 	return ours(frame) ? 2 : 0; /* TC_ACT_SHOT */
 }
 
-SEC("license") char license[] = "Dual BSD/GPL";
+static char terms[] __attribute__((section("license"), used)) = "Dual BSD/GPL";

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::location::Location;
 use crate::account::loss_map::{decode_runs, encode_runs};
-use crate::account::{MAX_SEQUENCES, SequenceSet};
+use crate::account::{LossMap, MAX_SEQUENCES, SequenceSet};
 use crate::report::{MAX_LIST, bounded_list};
 
 /// Different (location, reason, unit) that are told apart. The kernel knows some 120 drop reasons and a super-packet has at most
@@ -65,6 +65,22 @@ impl Evidence {
 
     pub(super) fn classes(&self) -> &[Class] {
         &self.classes
+    }
+
+    /// Adds the events of `other` at the places that `which` wants, behind those that are there.
+    pub fn merge(&mut self, other: &Self, which: impl Fn(Location) -> bool) {
+        for class in other.classes.iter().filter(|class| which(class.location)) {
+            for run in class.sequences.runs() {
+                self.add(run.first_sequence, run.packets, class.location, &class.reason, class.unit_packets);
+            }
+        }
+    }
+
+    /// Packets of `losses` with an event for a reason that `which` wants.
+    pub fn packets_lost(&self, losses: &LossMap, which: impl Fn(&str) -> bool) -> u64 {
+        let classes = self.classes.iter().filter(|class| which(&class.reason));
+        let sequences = classes.flat_map(|class| class.sequences.runs().flat_map(|run| run.first_sequence..run.end()));
+        sequences.filter(|sequence| losses.is_lost(*sequence)).count() as u64
     }
 
     /// Whether there was no event.
