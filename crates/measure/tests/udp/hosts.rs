@@ -32,8 +32,13 @@ pub(crate) fn able() -> bool {
 
 /// A lab with this path.
 pub(crate) fn lab(path: &str) -> Lab {
+    lab_with(LabSpec::default(), path)
+}
+
+/// A lab made so.
+pub(crate) fn lab_with(spec: LabSpec, path: &str) -> Lab {
     let path = PathSpec::parse(path, &no_files).unwrap();
-    Lab::up(LabSpec { name: "udp-test".into(), ..LabSpec::default() }, path).unwrap()
+    Lab::up(LabSpec { name: "udp-test".into(), ..spec }, path).unwrap()
 }
 
 /// So many packets of 500 bytes, one by one, slowly enough for a busy machine to lose nothing by itself.
