@@ -14,7 +14,7 @@ pub(crate) struct Before(Snapshot);
 pub(crate) struct Changed {
     pub(crate) totals: Vec<Total>,
     pub(crate) all: ChangedCounters,
-    /// Whether every place was counted that has a counter.
+    /// Whether every place that drops packets here has a counter, as far as is known.
     pub(crate) complete: bool,
     /// Datagrams for which a socket of the host had no room.
     pub(crate) buffer_full_packets: u64,
@@ -71,7 +71,7 @@ impl Before {
     /// What changed since, at a host that receives or one that sends.
     pub(crate) fn changes(&self, receives: bool) -> Changed {
         let now = Snapshot::take(Interfaces::All);
-        let mut changed = Changed { complete: now.unread.is_empty(), ..Changed::default() };
+        let mut changed = Changed { complete: now.generic_xdp.is_empty(), ..Changed::default() };
         for change in now.since(&self.0) {
             let name = format!("{}: {}", change.scope, change.name);
             if let Some(location) = place(&change, receives)
@@ -105,9 +105,10 @@ fn place(change: &Change, receives: bool) -> Option<Location> {
     let name = change.name.as_str();
     match &change.scope {
         // tc's filters on the way in are at a qdisc of their own kind, which queues nothing.
-        Scope::Qdisc { kind, .. } if name == "drops" => match kind.as_str() {
+        Scope::Qdisc { kind, parent, .. } if name == "drops" => match kind.as_str() {
             "ingress" | "clsact" => receives.then_some(Location::ReceiverFilter),
-            _ => (!receives).then_some(Location::SenderQdisc),
+            // The root counts what its classes' queues drop, too.
+            _ => (!receives && parent == "root").then_some(Location::SenderQdisc),
         },
         Scope::Interface { .. } if !receives => {
             matches!(name, "tx_dropped" | "tx_errors").then_some(Location::SenderDevice)

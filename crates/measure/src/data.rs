@@ -183,9 +183,16 @@ impl Data {
         self.streams.iter().map(|stream| stream.receiver.local_address().port()).collect()
     }
 
-    /// What there is to say about the conditions.
-    pub(crate) fn warnings(&self) -> &[Warning] {
-        &self.warnings
+    /// What there is to say about the conditions at this end so far, once.
+    pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
+        let warnings = std::mem::take(&mut self.warnings);
+        warnings.into_iter().map(|warning| self.of_this_end(warning)).collect()
+    }
+
+    /// A warning that says which end it is about.
+    fn of_this_end(&self, warning: Warning) -> Warning {
+        let end = if self.server { "server" } else { "client" };
+        Warning { message: format!("{end}: {}", warning.message), ..warning }
     }
 
     /// Sends a datagram of the proof. One that is lost is sent again.
@@ -310,6 +317,7 @@ impl Data {
         let receiver = self.plan.receives.then(|| self.receiver_report(seen.as_ref(), unread));
         // A host that cannot be written as JSON is not looked at.
         let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
+        let warnings = warnings.into_iter().map(|warning| self.of_this_end(warning)).collect();
         EndReport { sender, receiver, host, warnings }
     }
 
@@ -332,6 +340,7 @@ impl Data {
     fn sender_report(&mut self, seen: Option<&Seen>, warnings: &mut Vec<Warning>) -> SenderReport {
         let changed = self.before.changes(false);
         let mut spacing = SpacingRecorder::default();
+        let mut refused = Vec::new();
         let mut report = SenderReport {
             totals: changed.totals,
             counters: changed.all,
@@ -343,6 +352,7 @@ impl Data {
             spacing.merge(&out.spacing);
             report.streams.push(out.sent);
             report.evidence.push(out.evidence);
+            refused.push(out.refused);
             if out.given_up > Nanos::ZERO {
                 warnings.push(Warning::new(
                     "pacing_not_achieved",
@@ -360,14 +370,22 @@ impl Data {
                 // First the events, as they have the kernel's own reasons. What was refused without ever being a packet has
                 // none; ENOBUFS has one, and does not say whether the queue or a far veth's ring was full.
                 let answers = std::mem::replace(&mut report.evidence, seen.sent.clone());
-                for (events, answers) in report.evidence.iter_mut().zip(&answers) {
-                    events.merge(answers, |location| location != Location::SenderQdisc);
+                for ((events, answers), refused) in report.evidence.iter_mut().zip(&answers).zip(&refused) {
+                    events.merge(answers, |at, why| (at != Location::SenderQdisc).then_some((at, why)));
+                    events.merge(refused, |at, why| Some((at, why)));
                 }
                 report.method = LocationMethod::Bpf;
                 report.complete = seen.complete;
                 report.totals.clear();
             }
-            None => subtract_events(&mut report.totals, &report.evidence),
+            None => {
+                for (answers, refused) in report.evidence.iter_mut().zip(&refused) {
+                    // What was refused without a reason was so for that of all others, where they have one.
+                    let known = answers.clone();
+                    answers.merge(refused, |at, why| Some(known.only_kind().unwrap_or((at, why))));
+                }
+                subtract_events(&mut report.totals, &report.evidence);
+            }
         }
         report
     }
@@ -396,7 +414,7 @@ impl Data {
             Some(seen) => {
                 let unread = std::mem::replace(&mut report.evidence, seen.received.clone());
                 for (events, unread) in report.evidence.iter_mut().zip(&unread) {
-                    events.merge(unread, |_| true);
+                    events.merge(unread, |at, why| Some((at, why)));
                 }
                 report.method = LocationMethod::Bpf;
                 report.complete = seen.complete;

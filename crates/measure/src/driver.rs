@@ -41,7 +41,7 @@ pub(crate) enum Event {
 /// Either end's session.
 pub(crate) trait Session {
     fn handle_message(&mut self, now: Nanos, message: Message);
-    fn handle_data_opened(&mut self, now: Nanos, data: &Data);
+    fn handle_data_opened(&mut self, now: Nanos, data: &mut Data);
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError);
     fn handle_data_probe(&mut self, now: Nanos, stream: u8, from: SocketAddr, bytes: &[u8]);
     fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>);

@@ -27,7 +27,10 @@ const STOP_LOOK: Nanos = Nanos::from_millis(50);
 pub(crate) struct StreamOut {
     pub(crate) sent: StreamSent,
     pub(crate) spacing: SpacingRecorder,
+    /// What was refused, and why.
     pub(crate) evidence: Evidence,
+    /// What was refused of a batch, where the kernel does not say why.
+    pub(crate) refused: Evidence,
     /// Time by which the schedule was put off, as the sender could not keep up.
     pub(crate) given_up: Nanos,
     /// Why it ended early.
@@ -114,8 +117,11 @@ fn send_batch(
         let unit = if single { 1 } else { count - gone };
         let (location, reason) = match sent.unsent {
             None => continue,
-            // Said of no datagram by itself: whatever dropped it farther on has a drop event.
-            Some(Unsent::Unknown) => (Location::SenderSocket, "send refused"),
+            Some(Unsent::Unknown) => {
+                out.refused.add(first, 1, Location::SenderSocket, "send refused", 1);
+                gone += 1;
+                continue;
+            }
             Some(Unsent::Because(UdpSendError::NoBuffers)) => (Location::SenderQdisc, "ENOBUFS"),
             Some(Unsent::Because(UdpSendError::Denied)) => (Location::SenderStack, "EPERM"),
             Some(Unsent::Because(UdpSendError::Unreachable(_))) => (Location::SenderStack, "unreachable"),

@@ -238,8 +238,8 @@ impl Session for Serving {
     fn handle_message(&mut self, now: Nanos, message: Message) {
         self.session.handle_message(now, message);
     }
-    fn handle_data_opened(&mut self, now: Nanos, data: &Data) {
-        self.session.handle_data_opened(now, data.ports(), data.warnings().to_vec());
+    fn handle_data_opened(&mut self, now: Nanos, data: &mut Data) {
+        self.session.handle_data_opened(now, data.ports(), data.take_warnings());
     }
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {
         self.session.handle_data_failed(now, error);

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use longhaul_kernel::capability;
+use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::signals::Stop;
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_measure::client::{self, Target};
@@ -185,7 +186,7 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
 /// A server or client that is a process of its own; killed when dropped.
 pub(crate) struct Process {
     pub(crate) child: Child,
-    lines: BufReader<std::process::ChildStdout>,
+    lines: Option<BufReader<ChildStdout>>,
 }
 
 /// Without any right: the user `nobody`, no capability, none to be had.
@@ -200,8 +201,13 @@ pub(crate) const UNPRIVILEGED: &[&str] = &[
 ];
 
 impl Process {
-    /// Runs the ignored test `name` of this program on `host` behind the words `before`.
-    fn start(lab: &Lab, host: &str, before: &[&str], name: &str, environment: &[(&str, String)]) -> Self {
+    /// Runs the ignored test `name` of this program in `namespace` behind the words `before`.
+    fn start(
+        namespace: &NetNamespace,
+        before: &[&str],
+        name: &str,
+        environment: &[(&str, String)],
+    ) -> Self {
         // By descriptor, as an unprivileged user may not come to where it lies.
         let own = std::fs::File::open("/proc/self/exe").unwrap();
         rustix_keep(&own);
@@ -218,8 +224,8 @@ impl Process {
                 .spawn()
                 .unwrap_or_else(|error| panic!("{words:?}: {error}"))
         };
-        let mut child = lab.host(host).unwrap().namespace.enter(spawn).unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut child = namespace.enter(spawn).unwrap();
+        let lines = child.stdout.take().map(BufReader::new);
         Self { child, lines }
     }
 
@@ -227,12 +233,27 @@ impl Process {
     pub(crate) fn says(&mut self, key: &str) -> String {
         loop {
             let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).unwrap() > 0, "the process ended without saying `{key}`");
+            let read = self.lines.as_mut().expect("not taken").read_line(&mut line);
+            assert!(read.unwrap() > 0, "the process ended without saying `{key}`");
             // The harness may have begun the line.
             if let Some((_, value)) = line.split_once(key) {
                 return value.trim().to_owned();
             }
         }
+    }
+
+    /// What it will say, for another thread.
+    pub(crate) fn take_lines(&mut self) -> BufReader<ChildStdout> {
+        self.lines.take().expect("not taken")
+    }
+
+    /// Threads, open descriptors and resident memory in KiB now.
+    pub(crate) fn holds(&self) -> (usize, usize, usize) {
+        let folder = format!("/proc/{}", self.child.id());
+        let count = |name: &str| std::fs::read_dir(format!("{folder}/{name}")).unwrap().count();
+        let status = std::fs::read_to_string(format!("{folder}/status")).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        (count("task"), count("fd"), resident.trim().trim_end_matches(" kB").parse().unwrap())
     }
 
     /// The thread of that name, once there is one.
@@ -265,17 +286,34 @@ fn rustix_keep(file: &std::fs::File) {
 
 /// A server on the lab's server that is a process, and where it listens.
 pub(crate) fn serving_process(lab: &Lab, before: &[&str]) -> (Process, SocketAddr) {
-    let address = lab.host("server").unwrap().plan.ipv4.to_string();
-    let mut process = Process::start(lab, "server", before, "hosts::serves", &[("LONGHAUL_TEST_SERVE", address)]);
+    let host = lab.host("server").unwrap();
+    serving_process_at(&host.namespace, before, host.plan.ipv4.into(), None)
+}
+
+/// A server in `namespace`, at `address`, for all or for those who have the key made of `key`.
+pub(crate) fn serving_process_at(
+    namespace: &NetNamespace,
+    before: &[&str],
+    address: IpAddr,
+    key: Option<u8>,
+) -> (Process, SocketAddr) {
+    let mut environment = vec![("LONGHAUL_TEST_SERVE", address.to_string())];
+    environment.extend(key.map(|key| ("LONGHAUL_TEST_KEY", key.to_string())));
+    let mut process = Process::start(namespace, before, "hosts::serves", &environment);
     let address = process.says("listening at ").parse().unwrap();
     (process, address)
+}
+
+/// The key made of `seed`.
+pub(crate) fn key(seed: u8) -> Key {
+    Key::from_random(std::array::from_fn(|index| index as u8 ^ seed)).unwrap()
 }
 
 /// A client on the lab's client that is a process.
 pub(crate) fn testing_process(lab: &Lab, before: &[&str], to: SocketAddr, parameters: &UdpParameters) -> Process {
     let parameters = serde_json::to_string(parameters).unwrap();
     let environment = [("LONGHAUL_TEST_TO", to.to_string()), ("LONGHAUL_TEST_PARAMETERS", parameters)];
-    Process::start(lab, "client", before, "hosts::tests", &environment)
+    Process::start(&lab.host("client").unwrap().namespace, before, "hosts::tests", &environment)
 }
 
 impl Process {
@@ -291,7 +329,8 @@ impl Process {
 fn serves() {
     let Ok(address) = std::env::var("LONGHAUL_TEST_SERVE") else { return };
     let address: IpAddr = address.parse().unwrap();
-    let server = Server::bind(SocketAddr::new(address, 0), options(None)).unwrap();
+    let key = std::env::var("LONGHAUL_TEST_KEY").ok().map(|seed| key(seed.parse().unwrap()));
+    let server = Server::bind(SocketAddr::new(address, 0), options(key)).unwrap();
     println!("listening at {}", server.address().unwrap());
     let log = |ended: &longhaul_measure::server::Ended| match &ended.result {
         Ok(_) => println!("ended well"),

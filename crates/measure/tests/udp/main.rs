@@ -5,7 +5,10 @@
 //! the other. Each test makes its own lab and says `skipped: why` where it may not.
 
 mod capture;
+mod counters;
+mod disturbances;
 mod hosts;
+mod hostile;
 mod path;
 mod receiver;
 mod sender;

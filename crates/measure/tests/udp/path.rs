@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use longhaul_session::control::{Amount, Direction, Pace, UdpParameters};
 use longhaul_session::locate::{Granularity, Location, LocationMethod};
-use longhaul_session::secure::Key;
 
 use crate::capture::{Capture, Wire};
 use crate::hosts::*;
@@ -180,11 +179,6 @@ fn without_the_key_there_is_no_test() {
         return;
     }
     let lab = lab("[[both]]\ndelay = '1ms'\n");
-    let key = |byte: u8| {
-        let mut bytes = [byte; 32];
-        bytes[0] ^= 1;
-        Key::from_random(bytes).unwrap()
-    };
     let address = lab.host("server").unwrap().plan.ipv4.into();
     for (client_key, good) in [(None, false), (Some(key(2)), false), (Some(key(1)), true)] {
         let (address, server) = serve(&lab, address, Some(key(1)));

@@ -67,13 +67,22 @@ impl Evidence {
         &self.classes
     }
 
-    /// Adds the events of `other` at the places that `which` wants, behind those that are there.
-    pub fn merge(&mut self, other: &Self, which: impl Fn(Location) -> bool) {
-        for class in other.classes.iter().filter(|class| which(class.location)) {
+    /// Adds the events of `other` behind those that are there, at the place and for the reason that `place` gives for theirs;
+    /// `None` leaves them out.
+    pub fn merge<'a>(&mut self, other: &'a Self, place: impl Fn(Location, &'a str) -> Option<(Location, &'a str)>) {
+        for class in &other.classes {
+            let Some((location, reason)) = place(class.location, &class.reason) else { continue };
             for run in class.sequences.runs() {
-                self.add(run.first_sequence, run.packets, class.location, &class.reason, class.unit_packets);
+                self.add(run.first_sequence, run.packets, location, reason, class.unit_packets);
             }
         }
+    }
+
+    /// Place and reason of all events, where they have one and the same.
+    pub fn only_kind(&self) -> Option<(Location, &str)> {
+        let mut kinds = self.classes.iter().map(|class| (class.location, class.reason.as_str()));
+        let first = kinds.next()?;
+        kinds.all(|kind| kind == first).then_some(first)
     }
 
     /// Packets of `losses` with an event for a reason that `which` wants.
