@@ -10,10 +10,10 @@ use std::thread::{Builder, JoinHandle};
 use longhaul_bpf::drops::Flow;
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
 use longhaul_kernel::host::HostSnapshot;
-use longhaul_kernel::schedule::pin_to;
-use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
+use longhaul_kernel::schedule::{allowed_cpus, pin_to};
+use longhaul_kernel::udp::{BufferGrant, ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
 use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, SpacingRecorder};
-use longhaul_session::control::{Collect, DataPlan, Progress, Timestamps};
+use longhaul_session::control::{Collect, DataPlan, Progress, SessionError, Timestamps};
 use longhaul_session::locate::{Evidence, Location, LocationMethod, Total, TotalScope};
 use longhaul_session::report::{EndReport, ReceiverReport, SenderReport, StreamSent};
 use longhaul_session::result::Warning;
@@ -99,17 +99,11 @@ impl Data {
                     (sender.receiver(&receiving)?, Some(Arc::new(sender)))
                 }
             };
-            let grant = receiver.receive_buffer();
-            if plan.receives && !grant.is_whole() {
-                data.warnings.push(Warning::new(
-                    "buffer_not_granted",
-                    format!(
-                        "of {} bytes of socket buffer the kernel gave {}",
-                        grant.asked_bytes.unwrap_or(0),
-                        grant.given_bytes / 2
-                    ),
-                    "raise sysctl net.core.rmem_max, or run as root",
-                ));
+            if plan.receives {
+                data.warnings.extend(not_granted("receive", "net.core.rmem_max", receiver.receive_buffer()));
+            }
+            if let Some(sender) = sender.as_ref().filter(|_| plan.sends) {
+                data.warnings.extend(not_granted("send", "net.core.wmem_max", sender.send_buffer()));
             }
             let stamped_each = parameters.wire;
             let limit = parameters.packets_of_stream(stream).unwrap_or(MAX_SEQUENCES);
@@ -525,7 +519,38 @@ fn cpus(wanted: &[u16]) -> Vec<usize> {
     wanted.iter().map(|cpu| usize::from(*cpu)).collect()
 }
 
-/// The parameters' CPUs were checked at the client; a server without them lets the kernel choose.
+/// Whether this end has the CPUs that `plan` wants of it.
+///
+/// # Errors
+/// Which it has not, and which it has.
+pub(crate) fn check_cpus(plan: &DataPlan) -> Result<(), SessionError> {
+    let affinity = &plan.parameters.affinity;
+    let sender = plan.sends.then_some(&affinity.sender_cpus);
+    let receiver = plan.receives.then_some(&affinity.receiver_cpus);
+    let wanted: Vec<usize> = sender.into_iter().chain(receiver).flat_map(|wanted| cpus(wanted)).collect();
+    // Where the kernel does not say which there are, pinning is tried.
+    let Ok(allowed) = allowed_cpus() else { return Ok(()) };
+    let role = if plan.sends && plan.receives { "one end" } else if plan.sends { "the sender" } else { "the receiver" };
+    match wanted.iter().find(|cpu| !allowed.contains(cpu)) {
+        None => Ok(()),
+        Some(cpu) => {
+            let message = format!("-A {cpu}: {role} may use CPUs {allowed:?}");
+            Err(SessionError::new("no_such_cpu", message, "choose one of those, or see taskset(1) and cpuset(7)"))
+        }
+    }
+}
+
+/// A warning where the kernel gave less of a buffer than was asked for.
+fn not_granted(which: &str, limit: &str, grant: BufferGrant) -> Option<Warning> {
+    (!grant.is_whole()).then(|| {
+        // The kernel doubles what it is asked for, and says what it gave doubled.
+        let (asked, given) = (grant.asked_bytes.unwrap_or(0), grant.given_bytes / 2);
+        let message = format!("of {asked} bytes of {which} buffer the kernel gave {given}");
+        Warning::new("buffer_not_granted", message, format!("raise sysctl {limit}, or run as root"))
+    })
+}
+
+/// CPUs that went away since [`check_cpus`] leave the choice to the kernel.
 fn pin(cpus: &[usize]) {
     if !cpus.is_empty() {
         let _ = pin_to(cpus);

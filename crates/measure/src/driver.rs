@@ -6,12 +6,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread;
 
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::udp::UdpOpenError;
 use longhaul_session::control::{Message, Output, Progress, SessionError, TestEnd};
 use longhaul_session::report::{EndReport, StreamSent};
 use longhaul_session::secure::{Channel, ChannelError};
 use longhaul_units::Nanos;
 
-use crate::data::{Data, Place};
+use crate::data::{Data, Place, check_cpus};
 use crate::sending::StreamOut;
 
 /// How often arrivals are looked at once the sender is done.
@@ -186,11 +187,13 @@ pub(crate) fn drive(
                 Output::OpenData(plan) => {
                     receiving = plan.receives;
                     interval = plan.parameters.interval_ns.map(|every| (Nanos(every), now + Nanos(every)));
-                    match Data::open(plan, place, sender) {
+                    let opened = check_cpus(&plan).and_then(|()| {
+                        let failed = |error: UdpOpenError| SessionError::new("data_socket", error.to_string(), "");
+                        Data::open(plan, place, sender).map_err(failed)
+                    });
+                    match opened {
                         Ok(opened) => session.handle_data_opened(now, data.insert(opened)),
-                        Err(error) => {
-                            session.handle_data_failed(now, SessionError::new("data_socket", error.to_string(), ""))
-                        }
+                        Err(error) => session.handle_data_failed(now, error),
                     }
                 }
                 Output::StartSending { to } => {

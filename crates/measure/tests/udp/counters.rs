@@ -45,7 +45,13 @@ fn nothing(_: &longhaul_lab::Lab, _: &Process, _: &Capture) {}
 #[test]
 fn the_path() {
     let path = "[[both]]\ndelay = '1ms'\n[[forward]]\nloss = { every = 100 }\n";
-    let Some((result, warnings)) = unprivileged(path, &asked(2_000), |_| true, nothing) else { return };
+    let large = UdpParameters { sockbuf_bytes: Some(1 << 30), ..parameters(2_000) };
+    let Some((result, warnings)) = unprivileged(path, &large, |_| true, nothing) else { return };
+    for (end, which) in [("client", "send"), ("server", "receive")] {
+        let said = format!("{end}: of 1073741824 bytes of {which} buffer the kernel gave ");
+        let told = |warning: &&Warning| warning.code == "buffer_not_granted" && warning.message.starts_with(&said);
+        assert_eq!(warnings.iter().filter(told).count(), 1, "{warnings:?}");
+    }
     assert_eq!(lost_at(&result), [(Location::Network, result.lost_packets)], "{:?} {warnings:?}", result.counters);
     assert!((19..=21).contains(&result.lost_packets));
 }
