@@ -159,8 +159,10 @@ fn the_servers_limits_hold() {
         let output = server.test(&[&["-l", "500", "-b", "0", "-k", "1000000", "-J"], direction].concat());
         assert!(output.status.success(), "{output:?}");
         let said = object(&output.stdout);
-        let (rate, time) = (said["result"]["sent_rate_bps"].as_u64().unwrap(), said["result"]["duration_ns"].as_u64());
-        assert!((1_500_000..2_100_000).contains(&rate) && time.unwrap() < 9_000_000_000, "{rate} {time:?}");
+        let number = |name: &str| said["result"][name].as_u64().unwrap();
+        let (rate, time) = (number("sent_rate_bps"), number("duration_ns"));
+        assert!((1_500_000..2_100_000).contains(&rate), "{rate}");
+        assert!((1_500_000_000..4_000_000_000).contains(&time), "{time}");
         assert!(said["warnings"].to_string().contains("rate_capped"), "{}", said["warnings"]);
     }
     // One at a time.

@@ -11,7 +11,9 @@ use longhaul_bpf::drops::Flow;
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
 use longhaul_kernel::host::HostSnapshot;
 use longhaul_kernel::schedule::{allowed_cpus, pin_to};
-use longhaul_kernel::udp::{BufferGrant, ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
+use longhaul_kernel::udp::{
+    BufferGrant, ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender,
+};
 use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, SpacingRecorder};
 use longhaul_session::control::{Collect, DataPlan, Progress, SessionError, Timestamps};
 use longhaul_session::locate::{Evidence, Location, LocationMethod, Total, TotalScope};
@@ -276,10 +278,7 @@ impl Data {
 
     /// What was received so far.
     pub(crate) fn progress(&self) -> Progress {
-        let mut progress = Progress {
-            elapsed_ns: monotonic().saturating_sub(self.opened).0,
-            ..Progress::default()
-        };
+        let mut progress = Progress { elapsed_ns: monotonic().saturating_sub(self.opened).0, ..Progress::default() };
         for stream in &self.streams {
             let counts = stream.account.with(|tracker| tracker.counts());
             progress.received_packets += counts.received_packets;
@@ -303,7 +302,10 @@ impl Data {
         warnings.extend(stepped(self.realtime, realtime_offset()));
         // Before the events end, as a packet whose checksum is wrong is dropped when it is read.
         let unread: Vec<Evidence> = match self.plan.receives {
-            true => (0..).zip(&self.streams).map(|(number, stream)| unread(&stream.receiver, self.arriving(number))).collect(),
+            true => (0..)
+                .zip(&self.streams)
+                .map(|(number, stream)| unread(&stream.receiver, self.arriving(number)))
+                .collect(),
             false => Vec::new(),
         };
         let seen = self.seen();
@@ -530,7 +532,13 @@ pub(crate) fn check_cpus(plan: &DataPlan) -> Result<(), SessionError> {
     let wanted: Vec<usize> = sender.into_iter().chain(receiver).flat_map(|wanted| cpus(wanted)).collect();
     // Where the kernel does not say which there are, pinning is tried.
     let Ok(allowed) = allowed_cpus() else { return Ok(()) };
-    let role = if plan.sends && plan.receives { "one end" } else if plan.sends { "the sender" } else { "the receiver" };
+    let role = if plan.sends && plan.receives {
+        "one end"
+    } else if plan.sends {
+        "the sender"
+    } else {
+        "the receiver"
+    };
     match wanted.iter().find(|cpu| !allowed.contains(cpu)) {
         None => Ok(()),
         Some(cpu) => {
@@ -554,5 +562,30 @@ fn not_granted(which: &str, limit: &str, grant: BufferGrant) -> Option<Warning> 
 fn pin(cpus: &[usize]) {
     if !cpus.is_empty() {
         let _ = pin_to(cpus);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_the_clock_is_told_and_slewing_is_not() {
+        let at = |offset_ns| RealtimeOffset { offset_ns, error: Nanos(1_000) };
+        let said = |after| stepped(at(5_000_000_000), at(after)).map(|warning| warning.message);
+        assert_eq!(said(5_000_900_000), None);
+        assert!(said(7_000_000_000).unwrap().contains("forward by 2s"));
+        assert!(said(4_500_000_000).unwrap().contains("back by 500ms"));
+    }
+
+    #[test]
+    fn what_events_placed_is_no_longer_in_the_totals() {
+        let mut evidence = Evidence::default();
+        evidence.add(0, 30, Location::SenderQdisc, "ENOBUFS", 1);
+        let total = |location, packets| Total { location, reason: "x".into(), packets, scope: TotalScope::Host };
+        let mut totals =
+            vec![total(Location::SenderQdisc, 20), total(Location::SenderQdisc, 15), total(Location::SenderDevice, 4)];
+        subtract_events(&mut totals, &[evidence]);
+        assert_eq!(totals, [total(Location::SenderQdisc, 5), total(Location::SenderDevice, 4)]);
     }
 }

@@ -65,6 +65,7 @@ pub(crate) struct Control {
     channel: Channel,
     /// Lets the reading thread go on: it reads no more than is dealt with, so that a peer cannot fill this end's memory.
     go_on: SyncSender<()>,
+    patience: Nanos,
 }
 
 impl Control {
@@ -88,7 +89,7 @@ impl Control {
                 }
             }
         })?;
-        Ok(Self { stream, channel, go_on })
+        Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE })
     }
 
     /// Deals with bytes that came.
@@ -101,7 +102,7 @@ impl Control {
 
     /// Writes what waits to be written, all of it within [`WRITE_PATIENCE`].
     fn transmit(&mut self) -> std::io::Result<()> {
-        let deadline = monotonic() + WRITE_PATIENCE;
+        let deadline = monotonic() + self.patience;
         while let Some(bytes) = self.channel.poll_transmit() {
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
@@ -323,4 +324,60 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], SessionError> {
     getrandom::fill(&mut bytes)
         .map_err(|error| SessionError::new("random", format!("no random numbers from the system: {error}"), ""))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::{Duration, Instant};
+
+    use longhaul_session::secure::Side;
+
+    use super::*;
+
+    /// An end of a control connection with its events, and the other end's socket.
+    fn pair() -> (Control, Receiver<Event>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (near, _) = listener.accept().unwrap();
+        let (sender, receiver) = events();
+        let mut control = Control::new(near, Channel::plain(Side::Server), &sender).unwrap();
+        control.handle_bytes(b"longhaul/1 plain").unwrap();
+        (control, receiver, far)
+    }
+
+    #[test]
+    fn a_peer_that_reads_slowly_does_not_hold_a_session() {
+        let (mut control, _events, far) = pair();
+        control.patience = Nanos::from_millis(500);
+        for _ in 0..100 {
+            control.channel.send(&Message::Report { text: "x".repeat(256 << 10), last: false }).unwrap();
+        }
+        // Each write gets something done, and all of them would take for ever. It ends with the connection.
+        let reader = far.try_clone().unwrap();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while (&reader).read(&mut buffer).is_ok_and(|bytes| bytes > 0) {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let began = Instant::now();
+        assert_eq!(control.transmit().unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        far.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
+    #[test]
+    fn no_more_is_read_than_is_dealt_with() {
+        let (mut control, events, mut far) = pair();
+        // More than the kernel keeps for both sockets, so that it is known when nobody reads.
+        far.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+        let filled = (0..10_000).take_while(|_| far.write_all(&[0; 64 << 10]).is_ok()).count();
+        assert!(filled < 1_000, "{filled} times 64 KiB were taken");
+        // The thread was let go once by the preamble, so two reads may wait here.
+        let waiting = events.try_iter().count();
+        assert!((1..=2).contains(&waiting), "{waiting} events wait");
+        assert!(control.handle_bytes(&[0; 4]).is_err(), "that is no message");
+        assert!(matches!(events.recv().unwrap(), Event::Control(_)), "the next one comes");
+    }
 }

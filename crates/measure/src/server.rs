@@ -113,10 +113,10 @@ impl Server {
                     continue;
                 }
             };
-            let Some((seat, channel)) = Seat::take(&self.shared) else { continue };
+            let Some(seat) = Seat::take(&self.shared) else { continue };
             let log = Arc::clone(&log);
             let thread = std::thread::Builder::new().name("session".into()).spawn(move || {
-                let result = serve(stream, peer, seat, channel);
+                let result = serve(stream, peer, &seat);
                 log(&Ended { peer, result });
             });
             // Without a thread the connection is closed, as beyond the most.
@@ -158,12 +158,7 @@ pub struct Ended {
     pub result: Result<TestEnd, SessionError>,
 }
 
-fn serve(
-    stream: TcpStream,
-    peer: SocketAddr,
-    seat: Seat,
-    (sender, receiver): (Sender<Event>, Receiver<Event>),
-) -> Result<TestEnd, SessionError> {
+fn serve(stream: TcpStream, peer: SocketAddr, seat: &Seat) -> Result<TestEnd, SessionError> {
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
     stream.set_nonblocking(false).map_err(io)?;
     let own = stream.local_addr().map_err(io)?.ip();
@@ -172,12 +167,12 @@ fn serve(
         Some(key) => Channel::keyed(Side::Server, key, random()?),
         None => Channel::plain(Side::Server),
     };
-    let mut control = Control::new(stream, channel, &sender).map_err(io)?;
-    control.establish(&receiver)?;
+    let mut control = Control::new(stream, channel, &seat.sender).map_err(io)?;
+    control.establish(&seat.receiver)?;
     let config = ServerConfig { peer: canonical(peer.ip()), caps: options.caps };
     let session = ServerSession::new(monotonic(), config, Randomness(random()?));
     let mut session = Serving { session, shared: Arc::clone(&seat.shared), ticket: None, ends: Nanos::ZERO };
-    drive(&mut session, control, &receiver, &sender, Place::Server(own), |_| {})
+    drive(&mut session, control, &seat.receiver, &seat.sender, Place::Server(own), |_| {})
 }
 
 /// An IPv4 address is one, however a socket of both families shows it.
@@ -189,11 +184,13 @@ fn canonical(address: IpAddr) -> IpAddr {
 struct Seat {
     shared: Arc<Shared>,
     number: u64,
+    sender: Sender<Event>,
+    receiver: Receiver<Event>,
 }
 
 impl Seat {
-    /// A seat and the session's events; `None` where all are taken.
-    fn take(shared: &Arc<Shared>) -> Option<(Self, (Sender<Event>, Receiver<Event>))> {
+    /// A seat for one more; `None` where all are taken.
+    fn take(shared: &Arc<Shared>) -> Option<Self> {
         let (sender, receiver) = events();
         let number = shared.places(|places| {
             places.next += 1;
@@ -202,7 +199,7 @@ impl Seat {
                 places.next
             })
         })?;
-        Some((Self { shared: Arc::clone(shared), number }, (sender, receiver)))
+        Some(Self { shared: Arc::clone(shared), number, sender, receiver })
     }
 }
 

@@ -110,7 +110,8 @@ fn link(body: &[u8]) -> Option<(u32, String, LinkCounters)> {
 }
 
 fn has_generic_xdp(body: &[u8]) -> bool {
-    let attached = || attribute(attribute(body.get(IFINFOMSG_BYTES..)?, IFLA_XDP)?, IFLA_XDP_ATTACHED)?.first().copied();
+    let attached =
+        || attribute(attribute(body.get(IFINFOMSG_BYTES..)?, IFLA_XDP)?, IFLA_XDP_ATTACHED)?.first().copied();
     attached().is_some_and(|mode| XDP_GENERIC.contains(&mode))
 }
 

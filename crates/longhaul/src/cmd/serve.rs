@@ -66,12 +66,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let options = ServeOptions {
         key,
-        caps: Caps {
-            duration: args.time_cap,
-            rate: args.rate_cap,
-            payload_bytes: args.length_cap,
-            ..Caps::default()
-        },
+        caps: Caps { duration: args.time_cap, rate: args.rate_cap, payload_bytes: args.length_cap, ..Caps::default() },
         at_once: args.sessions,
         policy: if args.queue == 0 { BusyPolicy::Refuse } else { BusyPolicy::Queue(args.queue) },
     };

@@ -59,12 +59,17 @@ fn the_path() {
 #[test]
 fn the_socket_buffer() {
     let small = UdpParameters { sockbuf_bytes: Some(16 << 10), ..parameters(4_000) };
-    let outcome = unprivileged(PATH, &small, |_| true, |lab, server, reached| {
-        until("packets", || reached.bulk() > 100);
-        let stopped = Stopped::new(server.thread("receive 0"));
-        until("drops", || counter(lab, "server", "Udp", "RcvbufErrors") >= 300);
-        drop(stopped);
-    });
+    let outcome = unprivileged(
+        PATH,
+        &small,
+        |_| true,
+        |lab, server, reached| {
+            until("packets", || reached.bulk() > 100);
+            let stopped = Stopped::new(server.thread("receive 0"));
+            until("drops", || counter(lab, "server", "Udp", "RcvbufErrors") >= 300);
+            drop(stopped);
+        },
+    );
     let Some((result, _)) = outcome else { return };
     assert!(result.lost_packets >= 300);
     assert_eq!(lost_at(&result), [(Location::ReceiverSocketBuffer, result.lost_packets)]);
@@ -74,13 +79,18 @@ fn the_socket_buffer() {
 #[test]
 fn the_application() {
     let large = UdpParameters { sockbuf_bytes: Some(4 << 20), ..parameters(2_000) };
-    let outcome = unprivileged(PATH, &large, |_| true, |_, server, reached| {
-        until("packets", || reached.bulk() > 100);
-        let stopped = Stopped::new(server.thread("receive 0"));
-        until("the rest", || reached.bulk() == 2_000);
-        until("the session to end the reader", || waits_for_a_thread(server, "session"));
-        drop(stopped);
-    });
+    let outcome = unprivileged(
+        PATH,
+        &large,
+        |_| true,
+        |_, server, reached| {
+            until("packets", || reached.bulk() > 100);
+            let stopped = Stopped::new(server.thread("receive 0"));
+            until("the rest", || reached.bulk() == 2_000);
+            until("the session to end the reader", || waits_for_a_thread(server, "session"));
+            drop(stopped);
+        },
+    );
     let Some((result, _)) = outcome else { return };
     let rest = (result.received_packets..2_000).collect();
     assert_lost(&result, Location::ReceiverApplication, &rest);

@@ -121,7 +121,10 @@ fn ten_thousand_connections_of_nonsense_leave_nothing_behind() {
     let (threads, descriptors, before) = idle("the first sessions to end");
     batch(2, 10_000);
     let after = idle("all sessions to end");
-    assert!(after.0 <= threads && after.1 <= descriptors, "{threads} threads, {descriptors} descriptors, then {after:?}");
+    assert!(
+        after.0 <= threads && after.1 <= descriptors,
+        "{threads} threads, {descriptors} descriptors, then {after:?}"
+    );
     assert!(after.2 < before + 20_000, "{before} KiB, then {} KiB", after.2);
     // It still serves.
     let asked = UdpParameters { sockbuf_bytes: None, ..parameters(200) };
@@ -293,7 +296,9 @@ fn slow_silent_and_endless_peers_are_ended_in_time() {
     let once = |mark: &std::sync::atomic::AtomicBool| !mark.swap(true, std::sync::atomic::Ordering::Relaxed);
     std::thread::scope(|scope| {
         scope.spawn(|| ended("silent", Duration::from_secs(10), &|_| true));
-        scope.spawn(|| ended("garbage", Duration::from_secs(1), &|stream| stream.write_all(b"GET / HTTP/1.1\r\n").is_ok()));
+        scope.spawn(|| {
+            ended("garbage", Duration::from_secs(1), &|stream| stream.write_all(b"GET / HTTP/1.1\r\n").is_ok())
+        });
         scope.spawn(|| {
             ended("trickling", Duration::from_secs(20), &|stream| {
                 if once(&greeted) { first(stream, PLAIN) } else { first(stream, &[0]) }

@@ -202,12 +202,7 @@ pub(crate) const UNPRIVILEGED: &[&str] = &[
 
 impl Process {
     /// Runs the ignored test `name` of this program in `namespace` behind the words `before`.
-    fn start(
-        namespace: &NetNamespace,
-        before: &[&str],
-        name: &str,
-        environment: &[(&str, String)],
-    ) -> Self {
+    fn start(namespace: &NetNamespace, before: &[&str], name: &str, environment: &[(&str, String)]) -> Self {
         // By descriptor, as an unprivileged user may not come to where it lies.
         let own = std::fs::File::open("/proc/self/exe").unwrap();
         rustix_keep(&own);

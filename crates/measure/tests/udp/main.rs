@@ -7,8 +7,8 @@
 mod capture;
 mod counters;
 mod disturbances;
-mod hosts;
 mod hostile;
+mod hosts;
 mod path;
 mod receiver;
 mod sender;

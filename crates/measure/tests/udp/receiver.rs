@@ -273,10 +273,15 @@ fn damaged_packets() {
         packets.iter().map(|packet| &packet.frame).filter(|frame| (930..=950).contains(&frame.len())).collect();
     assert_eq!(bulk.len(), 3_000);
     let whole = |frame: &[u8], sequence: u64| {
-        let reference = bulk.iter().find(|frame| Probe::parse(&frame[42..]).is_some_and(|p| p.sequence < 3_000)).unwrap();
+        let reference =
+            bulk.iter().find(|frame| Probe::parse(&frame[42..]).is_some_and(|p| p.sequence < 3_000)).unwrap();
         // Addresses of Ethernet are not summed up; everything else but identification, sums, sequence and time is alike.
         let alike = |range: std::ops::Range<usize>| frame[range.clone()] == reference[range];
-        alike(12..18) && alike(20..24) && alike(26..40) && alike(42..46) && alike(60..942)
+        alike(12..18)
+            && alike(20..24)
+            && alike(26..40)
+            && alike(42..46)
+            && alike(60..942)
             && Probe::parse(&frame[42..]).is_some_and(|probe| probe.sequence == sequence)
     };
     let suspected: BTreeSet<u64> = (0..3_000).filter(|n| !whole(bulk[*n as usize], *n)).collect();
