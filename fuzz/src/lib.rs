@@ -142,7 +142,7 @@ pub fn control_messages(input: &[u8]) {
         let Ok(frame) = message.to_frame() else { continue };
         let mut again = Vec::new();
         Deframer::default().push(&frame, &mut again).expect("what was written reads back");
-        assert_eq!(again, [message.clone()]);
+        assert_eq!(again, std::slice::from_ref(&message));
         now += Nanos::from_millis(100);
         server.handle_message(now, message.clone());
         client.handle_message(now, message);
