@@ -12,6 +12,15 @@ use longhaul_lab::control::Request;
 use longhaul_lab::experiment::Experiment;
 use longhaul_path::law::Table;
 use longhaul_path::spec::{Change, PathSpec, no_files};
+use longhaul_session::control::{
+    Caps, ClientConfig, ClientSession, Deframer, Message, Output, Randomness, ServerConfig, ServerSession,
+    UdpParameters, Verdict,
+};
+use longhaul_session::locate::Granularity;
+use longhaul_session::report::EndReport;
+use longhaul_session::result::{Setting, UdpResult};
+use longhaul_session::secure::Key;
+use longhaul_units::Nanos;
 use longhaul_wire::{PieceHeader, Segmenter, VnetHeader, vnet};
 
 /// A path file. One that is accepted reads back from what [`PathSpec::to_toml`] writes of it.
@@ -136,4 +145,57 @@ pub fn experiment(input: &[u8]) {
         }
         Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{error}"),
     }
+}
+/// What came over the control channel: messages with their lengths. One that is accepted reads back from what is written of it;
+/// none of them has either end of a test send in bulk, as nothing was proven.
+pub fn control_messages(input: &[u8]) {
+    let mut messages: Vec<Message> = Vec::new();
+    let _ = Deframer::default().push(input, &mut messages);
+    let mut now = Nanos::from_secs(1);
+    let config = ServerConfig { peer: [192, 0, 2, 1].into(), caps: Caps::default() };
+    let mut server = ServerSession::new(now, config, Randomness([7; Randomness::BYTES]));
+    let config = ClientConfig { parameters: UdpParameters::default(), nonce: 1, report_bytes: 1 << 16 };
+    let mut client = ClientSession::new(now, config);
+    for message in messages {
+        let Ok(frame) = message.to_frame() else { continue };
+        let mut again = Vec::new();
+        Deframer::default().push(&frame, &mut again).expect("what was written reads back");
+        assert_eq!(again, std::slice::from_ref(&message));
+        now += Nanos::from_millis(100);
+        server.handle_message(now, message.clone());
+        client.handle_message(now, message);
+        while let Some(output) = server.poll_output(now) {
+            match output {
+                Output::RequestAdmission { .. } => server.handle_admission(now, Verdict::Run),
+                Output::OpenData(plan) => {
+                    server.handle_data_opened(now, vec![5210; plan.parameters.streams.into()], Vec::new());
+                }
+                Output::StartSending { .. } => panic!("the server sends and nothing was proven"),
+                _ => {}
+            }
+        }
+        while let Some(output) = client.poll_output() {
+            if let Output::OpenData(_) = output {
+                client.handle_data_opened(now);
+            }
+        }
+    }
+}
+
+/// The other end's report, out of which a result is made.
+pub fn end_report(input: &[u8]) {
+    let Ok(report) = serde_json::from_slice::<EndReport>(input) else { return };
+    let setting = Setting { payload_bytes: 1448, granularity: Granularity::Wire };
+    let (sender, receiver) = (report.sender.unwrap_or_default(), report.receiver.unwrap_or_default());
+    let result = UdpResult::assemble(setting, &sender, &receiver).result;
+    let placed: u64 = result.loss_by_location.values().sum();
+    assert_eq!((placed, result.sent_packets), (result.lost_packets, result.received_packets + result.lost_packets));
+}
+
+/// A key file. One that is accepted reads back from what is written of it.
+pub fn key_file(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(key) = text.parse::<Key>() else { return };
+    let written = key.to_text();
+    assert_eq!(written.parse::<Key>().map(|key| key.to_text()), Ok(written));
 }

@@ -23,7 +23,7 @@ const INPUT_TIME_MOST: Duration = Duration::from_secs(10);
 const SEED_TIME_MOST: Duration = Duration::from_millis(20);
 
 /// Words that random bytes do not find by themselves.
-const WORDS: [&str; 45] = [
+const WORDS: [&str; 57] = [
     "[[both]]\n",
     "[[forward]]\n",
     "[[backward]]\n",
@@ -69,6 +69,18 @@ const WORDS: [&str; 45] = [
     "\u{2028}",
     "\n",
     "=",
+    "null",
+    "true",
+    "[]",
+    "{}",
+    "\"type\":\"",
+    "\"streams\":",
+    "\"runs\":\"",
+    "\"duration_ns\":",
+    "\"packets\":",
+    "\"location\":\"network\"",
+    "longhaul-key-1:",
+    "AAAA",
 ];
 
 /// xorshift64* (Vigna 2016): repeatable, and good enough to pick bytes with.
@@ -196,4 +208,19 @@ fn experiment() {
 #[test]
 fn control_line() {
     run("control_line", None, targets::control_line);
+}
+
+#[test]
+fn control_messages() {
+    run("control_messages", None, targets::control_messages);
+}
+
+#[test]
+fn end_report() {
+    run("end_report", None, targets::end_report);
+}
+
+#[test]
+fn key_file() {
+    run("key_file", None, targets::key_file);
 }

@@ -100,8 +100,8 @@ fn known(cpus: &[u16], allowed: &[u16]) -> Result<(), SessionError> {
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         None => Ok(()),
         Some(cpu) => {
-            let message = format!("-A {cpu}: no such CPU here; there are {allowed:?}");
-            Err(SessionError::new("no_such_cpu", message, "name CPUs of the end that they are for"))
+            let message = format!("-A {cpu}: this end may use CPUs {allowed:?}");
+            Err(SessionError::new("no_such_cpu", message, "choose one of those, or see taskset(1) and cpuset(7)"))
         }
     }
 }

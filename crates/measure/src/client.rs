@@ -127,7 +127,7 @@ impl Session for Client {
     fn handle_message(&mut self, now: Nanos, message: Message) {
         self.0.handle_message(now, message);
     }
-    fn handle_data_opened(&mut self, now: Nanos, _: &Data) {
+    fn handle_data_opened(&mut self, now: Nanos, _: &mut Data) {
         self.0.handle_data_opened(now);
     }
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {

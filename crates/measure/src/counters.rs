@@ -16,17 +16,53 @@ pub(crate) struct Changed {
     pub(crate) all: ChangedCounters,
     /// What could not be read, and why.
     pub(crate) unread: Vec<String>,
+    /// Whether every place that drops packets here has a counter, as far as is known.
+    pub(crate) complete: bool,
+    /// Datagrams for which a socket of the host had no room.
+    pub(crate) buffer_full_packets: u64,
+    /// Packets whose header or checksum was wrong.
+    pub(crate) damaged_packets: u64,
 }
 
-/// Which of the kernel's own counters stands for which place; drivers' are in [`longhaul_kernel::driver_statistics`]. Names are the kernel's: RFC 4113 and `net/ipv4/proc.c` for `Udp.*`, `if_link.h`
-/// for interfaces, `net/core/net-procfs.c` for softnet.
-const PLACES: [(&str, Location); 6] = [
-    ("Udp.InCsumErrors", Location::ReceiverStack),
-    ("Udp6InCsumErrors", Location::ReceiverStack),
+/// Which of the kernel's own counters stands for which place; drivers' are in [`longhaul_kernel::driver_statistics`]. Names are
+/// the kernel's: `if_link.h` for interfaces, `net/core/net-procfs.c` for softnet.
+const PLACES: [(&str, Location); 4] = [
     ("dropped", Location::ReceiverBacklog),
     ("rx_missed_errors", Location::ReceiverRing),
     ("rx_fifo_errors", Location::ReceiverRing),
     ("rx_over_errors", Location::ReceiverRing),
+];
+/// Of the UDP sockets (RFC 4113 and `net/ipv4/proc.c`): no room.
+const BUFFER_FULL: [&str; 4] = ["Udp.RcvbufErrors", "Udp.MemErrors", "Udp6RcvbufErrors", "Udp6MemErrors"];
+/// Damaged: `InHdrErrors` counts wrong sums of IP headers, too (`ip_rcv_core`).
+const DAMAGED: [&str; 4] = ["Udp.InCsumErrors", "Udp6InCsumErrors", "Ip.InHdrErrors", "Ip6InHdrErrors"];
+/// What IP took in, and each other end that a packet of it can come to but that of a filter: those of netfilter at
+/// prerouting and input count nothing (`ip_rcv_core`, `ip_rcv_finish_core`, `ip_local_deliver`).
+const IP_IN: [&str; 2] = ["Ip.InReceives", "Ip6InReceives"];
+const IP_OUT: [&str; 23] = [
+    "Ip.InDelivers",
+    "Ip.InHdrErrors",
+    "Ip.InAddrErrors",
+    "Ip.InDiscards",
+    "Ip.InUnknownProtos",
+    "Ip.ForwDatagrams",
+    "Ip.ReasmReqds",
+    "IpExt.InNoRoutes",
+    "IpExt.InTruncatedPkts",
+    "IpExt.InMcastPkts",
+    "IpExt.InBcastPkts",
+    "TcpExt.IPReversePathFilter",
+    "Ip6InDelivers",
+    "Ip6InHdrErrors",
+    "Ip6InAddrErrors",
+    "Ip6InDiscards",
+    "Ip6InUnknownProtos",
+    "Ip6OutForwDatagrams",
+    "Ip6ReasmReqds",
+    "Ip6InNoRoutes",
+    "Ip6InTruncatedPkts",
+    "Ip6InTooBigErrors",
+    "Ip6InMcastPkts",
 ];
 
 impl Before {
@@ -36,8 +72,8 @@ impl Before {
 
     /// What changed since, at a host that receives or one that sends.
     pub(crate) fn changes(&self, receives: bool) -> Changed {
-        let mut changed = Changed::default();
         let after = Snapshot::take(Interfaces::All);
+        let mut changed = Changed { complete: after.generic_xdp.is_empty(), ..Changed::default() };
         changed.unread = after.unread.iter().map(|unread| format!("{} ({})", unread.what, unread.reason)).collect();
         for change in after.since(&self.0) {
             let name = format!("{}: {}", change.scope, change.name);
@@ -48,14 +84,35 @@ impl Before {
             }
             changed.all.insert(name, change.by);
         }
+        changed.buffer_full_packets = changed.sum(&BUFFER_FULL);
+        changed.damaged_packets = changed.sum(&DAMAGED);
+        let filtered = changed.sum(&IP_IN).saturating_sub(changed.sum(&IP_OUT));
+        if receives && filtered > 0 {
+            let reason = "IP took them in and gave them to nobody: netfilter".into();
+            let (location, scope) = (Location::ReceiverFilter, TotalScope::Host);
+            changed.totals.push(Total { location, reason, packets: filtered, scope });
+        }
         changed
+    }
+}
+
+impl Changed {
+    /// By how much these counters of the host rose together.
+    fn sum(&self, names: &[&str]) -> u64 {
+        let of = |name: &&str| self.all.get(&format!("{}: {name}", Scope::Namespace)).copied().unwrap_or(0);
+        names.iter().map(of).sum::<i64>().max(0) as u64
     }
 }
 
 fn place(change: &Change, receives: bool) -> Option<Location> {
     let name = change.name.as_str();
     match &change.scope {
-        Scope::Qdisc { .. } => (!receives && name == "drops").then_some(Location::SenderQdisc),
+        // tc's filters on the way in are at a qdisc of their own kind, which queues nothing.
+        Scope::Qdisc { kind, parent, .. } if name == "drops" => match kind.as_str() {
+            "ingress" | "clsact" => receives.then_some(Location::ReceiverFilter),
+            // The root counts what its classes' queues drop, too.
+            _ => (!receives && parent == "root").then_some(Location::SenderQdisc),
+        },
         Scope::Interface { .. } if !receives => {
             matches!(name, "tx_dropped" | "tx_errors").then_some(Location::SenderDevice)
         }

@@ -1,5 +1,6 @@
 //! The data part of a test: a socket and a thread a stream, and what is counted around them.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,6 +8,7 @@ use std::sync::mpsc::Sender;
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_bpf::drops::Flow;
+use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
 use longhaul_kernel::host::HostSnapshot;
 use longhaul_kernel::schedule::pin_to;
 use longhaul_kernel::udp::{
@@ -14,18 +16,22 @@ use longhaul_kernel::udp::{
 };
 use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, SpacingRecorder};
 use longhaul_session::control::{Collect, DataPlan, Progress, SessionError, Timestamps};
-use longhaul_session::locate::{Location, LocationMethod, Total, TotalScope};
+use longhaul_session::locate::{Evidence, Location, LocationMethod, Total, TotalScope};
 use longhaul_session::report::{EndReport, ReceiverReport, SenderReport, StreamSent};
 use longhaul_session::result::{SocketBuffer, Warning};
 use longhaul_units::Nanos;
+use longhaul_wire::probe::Cookie;
 
 use crate::binding::Bound;
 use crate::counters::{Before, Changed};
 use crate::cpu_use::CpuWatch;
 use crate::driver::Event;
 use crate::drops::{Seen, Watch};
-use crate::receiving::{Account, Stamping, receive_stream};
+use crate::receiving::{Account, Stamping, receive_stream, unread};
 use crate::sending::{StreamOut, send_stream};
+
+/// A step of the realtime clock by less is none that anybody makes: chrony and ntpd slew up to 100 ms and more.
+const LEAST_STEP: Nanos = Nanos::from_millis(1);
 
 /// The open data part of a test. Dropping it ends its threads.
 pub(crate) struct Data {
@@ -47,6 +53,7 @@ pub(crate) struct Data {
     sent: Vec<Option<StreamOut>>,
     /// What the other end says that it sent.
     peer_sent: Vec<StreamSent>,
+    realtime: RealtimeOffset,
     warnings: Vec<Warning>,
     events: Sender<Event>,
 }
@@ -101,6 +108,7 @@ impl Data {
             stop_sending: Arc::default(),
             sent: (0..parameters.streams).map(|_| None).collect(),
             peer_sent: Vec::new(),
+            realtime: realtime_offset(),
             warnings: Vec::new(),
             events: events.clone(),
             plan: plan.clone(),
@@ -115,17 +123,11 @@ impl Data {
                     (sender.receiver(&receiving)?, Some(Arc::new(sender)))
                 }
             };
-            let grant = receiver.receive_buffer();
-            if plan.receives && !grant.is_whole() {
-                data.warnings.push(Warning::new(
-                    "buffer_not_granted",
-                    format!(
-                        "of {} bytes of socket buffer the kernel gave {}",
-                        grant.asked_bytes.unwrap_or(0),
-                        grant.given_bytes / 2
-                    ),
-                    "raise sysctl net.core.rmem_max, or run as root",
-                ));
+            if plan.receives {
+                data.warnings.extend(not_granted("receive", "net.core.rmem_max", receiver.receive_buffer()));
+            }
+            if let Some(sender) = sender.as_ref().filter(|_| plan.sends) {
+                data.warnings.extend(not_granted("send", "net.core.wmem_max", sender.send_buffer()));
             }
             let stamped_each = parameters.wire;
             let limit = parameters.packets_of_stream(stream).unwrap_or(MAX_SEQUENCES);
@@ -186,15 +188,14 @@ impl Data {
     }
 
     fn start_receiving(&mut self) {
-        let server = self.server;
         if self.plan.receives {
             let accounts: Vec<Account> = self.streams.iter().map(|stream| stream.account.clone()).collect();
             let received = |account: &Account| account.with(|tracker| tracker.counts().received_packets);
             self.cpus = Some(CpuWatch::start(move || accounts.iter().map(received).sum()));
         }
+        let (session, backward) = (self.plan.cookie, !self.server);
         for (number, stream) in (0..).zip(&mut self.streams) {
-            // What arrives at the server was sent forward.
-            let cookie = self.plan.cookie.of(!server, number);
+            let cookie = session.of(backward, number);
             let (socket, account) = (Arc::clone(&stream.receiver), stream.account.clone());
             let (stop, events) = (Arc::clone(&self.stop_receiving), self.events.clone());
             let (cpus, mut stamping) = (cpus(&self.bound.receiver_cpus), self.stamping.clone());
@@ -210,14 +211,26 @@ impl Data {
         }
     }
 
+    /// The cookie of what arrives on a stream: at the server it was sent forward.
+    fn arriving(&self, stream: u8) -> Cookie {
+        self.plan.cookie.of(!self.server, stream)
+    }
+
     /// The ports of the own sockets.
     pub(crate) fn ports(&self) -> Vec<u16> {
         self.streams.iter().map(|stream| stream.receiver.local_address().port()).collect()
     }
 
-    /// What there is to say about the conditions.
-    pub(crate) fn warnings(&self) -> &[Warning] {
-        &self.warnings
+    /// What there is to say about the conditions at this end so far, once.
+    pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
+        let warnings = std::mem::take(&mut self.warnings);
+        warnings.into_iter().map(|warning| self.of_this_end(warning)).collect()
+    }
+
+    /// A warning that says which end it is about.
+    fn of_this_end(&self, warning: Warning) -> Warning {
+        let end = if self.server { "server" } else { "client" };
+        Warning { message: format!("{end}: {}", warning.message), ..warning }
     }
 
     /// Sends a datagram of the proof. One that is lost is sent again.
@@ -317,7 +330,7 @@ impl Data {
         let first =
             self.streams.iter().filter_map(|stream| stream.account.with(|tracker| tracker.first_arrival())).min();
         if let Some(first) = first {
-            progress.elapsed_ns = longhaul_kernel::clock::monotonic().saturating_sub(first).0;
+            progress.elapsed_ns = monotonic().saturating_sub(first).0;
         }
         for stream in &self.streams {
             let counts = stream.account.with(|tracker| tracker.counts());
@@ -340,11 +353,21 @@ impl Data {
         }
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.extend(self.stamping.warnings());
+        warnings.extend(stepped(self.plan.parameters.timestamps, self.realtime, realtime_offset()));
+        // Before the events end, as a packet whose checksum is wrong is dropped when it is read.
+        let unread: Vec<Evidence> = match self.plan.receives && self.plan.parameters.collect != Collect::Off {
+            true => (0..)
+                .zip(&self.streams)
+                .map(|(number, stream)| unread(&stream.receiver, self.arriving(number)))
+                .collect(),
+            false => Vec::new(),
+        };
         let seen = self.seen();
         let sender = self.plan.sends.then(|| self.sender_report(seen.as_ref(), &mut warnings));
-        let receiver = self.plan.receives.then(|| self.receiver_report(seen.as_ref(), &mut warnings));
+        let receiver = self.plan.receives.then(|| self.receiver_report(seen.as_ref(), unread, &mut warnings));
         // A host that cannot be written as JSON is not looked at.
         let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
+        let warnings = warnings.into_iter().map(|warning| self.of_this_end(warning)).collect();
         EndReport { sender, receiver, host, warnings }
     }
 
@@ -368,6 +391,7 @@ impl Data {
         let changed = self.changes(false, warnings);
         let buffer = self.streams.iter().find_map(|stream| stream.sender.as_ref()).map(|s| buffer(s.send_buffer()));
         let mut spacing = SpacingRecorder::default();
+        let mut refused = Vec::new();
         let mut report = SenderReport {
             totals: changed.totals,
             counters: changed.all,
@@ -380,6 +404,7 @@ impl Data {
             spacing.merge(&out.spacing);
             report.streams.push(out.sent);
             report.evidence.push(out.evidence);
+            refused.push(out.refused);
             if out.given_up > Nanos::ZERO {
                 warnings.push(Warning::new(
                     "pacing_not_achieved",
@@ -392,12 +417,27 @@ impl Data {
             }
         }
         report.spacing = spacing.spacing(self.plan.parameters.spacing());
-        if let Some(seen) = seen {
-            // A send that was refused has a drop event as well, with the kernel's own reason.
-            report.evidence = seen.sent.clone();
-            report.method = LocationMethod::Bpf;
-            report.complete = seen.complete;
-            report.totals.clear();
+        match seen {
+            Some(seen) => {
+                // First the events, as they have the kernel's own reasons. What was refused without ever being a packet has
+                // none; ENOBUFS has one, and does not say whether the queue or a far veth's ring was full.
+                let answers = std::mem::replace(&mut report.evidence, seen.sent.clone());
+                for ((events, answers), refused) in report.evidence.iter_mut().zip(&answers).zip(&refused) {
+                    events.merge(answers, |at, why| (at != Location::SenderQdisc).then_some((at, why)));
+                    events.merge(refused, |at, why| Some((at, why)));
+                }
+                report.method = LocationMethod::Bpf;
+                report.complete = seen.complete;
+                report.totals.clear();
+            }
+            None => {
+                for (answers, refused) in report.evidence.iter_mut().zip(&refused) {
+                    // What was refused without a reason was so for that of all others, where they have one.
+                    let known = answers.clone();
+                    answers.merge(refused, |at, why| Some(known.only_kind().unwrap_or((at, why))));
+                }
+                subtract_events(&mut report.totals, &report.evidence);
+            }
         }
         report
     }
@@ -418,52 +458,127 @@ impl Data {
         changed
     }
 
-    fn receiver_report(&mut self, seen: Option<&Seen>, warnings: &mut Vec<Warning>) -> ReceiverReport {
+    fn receiver_report(
+        &mut self,
+        seen: Option<&Seen>,
+        unread: Vec<Evidence>,
+        warnings: &mut Vec<Warning>,
+    ) -> ReceiverReport {
         let mut changed = self.changes(true, warnings);
         let binding = self.bound.said();
         if let Some(used) = self.cpus.take().map(CpuWatch::finish) {
             used.add_to(&mut changed.all);
             warnings.extend(used.warning(binding.as_ref()));
         }
+        // With UDP_GRO a counter counts all packets of a super-packet once, so what is left over is not the network's.
+        let counts_packets = self.plan.parameters.wire || changed.totals.is_empty();
         let mut report = ReceiverReport {
+            complete: counts_packets && changed.complete,
             totals: changed.totals,
             counters: changed.all,
-            complete: self.plan.parameters.collect != Collect::Off,
             binding,
             buffer: self.streams.first().map(|stream| buffer(stream.receiver.receive_buffer())),
             method: LocationMethod::Counters,
+            evidence: unread,
             ..ReceiverReport::default()
         };
-        let gro = !self.plan.parameters.wire;
+        let mut socket_drops = 0;
         for (number, stream) in self.streams.drain(..).enumerate() {
             // The socket's own count covers this test alone, and its tail as well.
-            if self.plan.parameters.collect != Collect::Off
-                && let Ok(memory) = stream.receiver.memory()
-                && memory.drops > 0
-            {
-                // With UDP_GRO a drop counts once for all packets of a super-packet, so what is left over is not the network's.
-                report.complete &= !gro;
-                report.totals.push(Total {
-                    location: Location::ReceiverSocketBuffer,
-                    reason: "SO_MEMINFO drops".into(),
-                    packets: memory.drops.into(),
-                    scope: TotalScope::Test,
-                });
+            if self.plan.parameters.collect != Collect::Off {
+                socket_drops += stream.receiver.memory().map_or(0, |memory| u64::from(memory.drops));
             }
             let sent = self.peer_sent.get(number).map(|sent| sent.sent_packets);
             let account = stream.account.with(|tracker| tracker.clone());
             let sent = sent.unwrap_or_else(|| account.next_expected());
             report.streams.push(account.finish(sent));
         }
-        if let Some(seen) = seen {
-            report.evidence = seen.received.clone();
-            report.method = LocationMethod::Bpf;
-            report.complete = seen.complete;
-            // What never was a packet in the kernel's memory has no event: a NIC's own ring.
-            report.totals.retain(|total| total.location == Location::ReceiverRing);
+        match seen {
+            Some(seen) => {
+                let unread = std::mem::replace(&mut report.evidence, seen.received.clone());
+                for (events, unread) in report.evidence.iter_mut().zip(&unread) {
+                    events.merge(unread, |at, why| Some((at, why)));
+                }
+                report.method = LocationMethod::Bpf;
+                report.complete = seen.complete;
+                report.totals.retain(|total| without_event(total.location, &total.reason));
+                subtract_events(&mut report.totals, &report.evidence);
+                report.totals.extend(damaged(changed.damaged_packets, &report));
+            }
+            None => {
+                // The socket's own count covers this test alone, its tail as well, and damaged packets that were read.
+                let damaged = socket_drops.saturating_sub(changed.buffer_full_packets).min(changed.damaged_packets);
+                let total = |location, packets| Total {
+                    location,
+                    reason: "SO_MEMINFO drops".into(),
+                    packets,
+                    scope: TotalScope::Test,
+                };
+                report.totals.push(total(Location::ReceiverSocketBuffer, socket_drops - damaged));
+                report.totals.push(total(Location::ReceiverStack, damaged));
+                report.totals.push(Total {
+                    scope: TotalScope::Host,
+                    reason: "InCsumErrors, InHdrErrors".into(),
+                    ..total(Location::ReceiverStack, changed.damaged_packets - damaged)
+                });
+                report.complete &= self.plan.parameters.wire || socket_drops == 0;
+                report.totals.retain(|total| total.packets > 0);
+            }
         }
         report
     }
+}
+
+/// What a counter of this name counts although no event tells of it: what never was a packet in the kernel's memory, in a NIC's
+/// ring or at XDP in its driver.
+fn without_event(location: Location, counter: &str) -> bool {
+    location == Location::ReceiverRing || location == Location::ReceiverFilter && counter.contains(", driver ")
+}
+
+/// Leaves of each total what no event placed.
+fn subtract_events(totals: &mut Vec<Total>, evidence: &[Evidence]) {
+    let mut placed: BTreeMap<Location, u64> = BTreeMap::new();
+    for total in totals.iter_mut() {
+        let known = || evidence.iter().map(|evidence| evidence.packets_at(total.location)).sum();
+        let placed = placed.entry(total.location).or_insert_with(known);
+        let both = total.packets.min(*placed);
+        (total.packets, *placed) = (total.packets - both, *placed - both);
+    }
+    totals.retain(|total| total.packets > 0);
+}
+
+/// Packets whose damage hit what tells them apart: the kernel counted them, and their events name another packet or none.
+fn damaged(counted: u64, report: &ReceiverReport) -> Option<Total> {
+    let checksum = |reason: &str| ["UDP_CSUM", "IP_CSUM", "IP_INHDR"].iter().any(|known| reason.starts_with(known));
+    let streams = report.evidence.iter().zip(&report.streams);
+    let placed: u64 = streams.map(|(evidence, stream)| evidence.packets_lost(&stream.losses, checksum)).sum();
+    let packets = counted.saturating_sub(placed);
+    (packets > 0).then(|| Total {
+        location: Location::ReceiverStack,
+        reason: "InCsumErrors, InHdrErrors: a header was damaged".into(),
+        packets,
+        scope: TotalScope::Host,
+    })
+}
+
+/// A warning where `CLOCK_REALTIME` was stepped.
+fn stepped(timestamps: Timestamps, before: RealtimeOffset, after: RealtimeOffset) -> Option<Warning> {
+    let step_ns = after.offset_ns.saturating_sub(before.offset_ns);
+    let apart = Nanos(step_ns.unsigned_abs());
+    let doubt = LEAST_STEP + before.error + after.error;
+    (apart > doubt).then(|| {
+        let towards = if step_ns > 0 { "forward" } else { "back" };
+        Warning::new(
+            "clock_stepped",
+            format!("the realtime clock was set {towards} by {apart} during the test"),
+            match timestamps {
+                Timestamps::Kernel => "the kernel stamps packets by that clock: try again, or use --timestamps app",
+                Timestamps::App | Timestamps::Nic => {
+                    "the figures hold, as they come from a clock that does not step; keep NTP from stepping (chrony: makestep)"
+                }
+            },
+        )
+    })
 }
 
 impl Drop for Data {
@@ -507,9 +622,44 @@ fn buffer(grant: BufferGrant) -> SocketBuffer {
     SocketBuffer { asked_bytes: grant.asked_bytes.map(|bytes| bytes as u64), given_bytes: grant.given_bytes as u64 }
 }
 
+/// A warning where the kernel gave less of a buffer than was asked for.
+fn not_granted(which: &str, limit: &str, grant: BufferGrant) -> Option<Warning> {
+    (!grant.is_whole()).then(|| {
+        // The kernel doubles what it is asked for, and says what it gave doubled.
+        let (asked, given) = (grant.asked_bytes.unwrap_or(0), grant.given_bytes / 2);
+        let message = format!("of {asked} bytes of {which} buffer the kernel gave {given}");
+        Warning::new("buffer_not_granted", message, format!("raise sysctl {limit}, or run as root"))
+    })
+}
+
 /// That the CPUs are there was looked at when the test was opened.
 fn pin(cpus: &[usize]) {
     if !cpus.is_empty() {
         let _ = pin_to(cpus);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_the_clock_is_told_and_slewing_is_not() {
+        let at = |offset_ns| RealtimeOffset { offset_ns, error: Nanos(1_000) };
+        let said = |after| stepped(Timestamps::App, at(5_000_000_000), at(after)).map(|warning| warning.message);
+        assert_eq!(said(5_000_900_000), None);
+        assert!(said(7_000_000_000).unwrap().contains("forward by 2s"));
+        assert!(said(4_500_000_000).unwrap().contains("back by 500ms"));
+    }
+
+    #[test]
+    fn what_events_placed_is_no_longer_in_the_totals() {
+        let mut evidence = Evidence::default();
+        evidence.add(0, 30, Location::SenderQdisc, "ENOBUFS", 1);
+        let total = |location, packets| Total { location, reason: "x".into(), packets, scope: TotalScope::Host };
+        let mut totals =
+            vec![total(Location::SenderQdisc, 20), total(Location::SenderQdisc, 15), total(Location::SenderDevice, 4)];
+        subtract_events(&mut totals, &[evidence]);
+        assert_eq!(totals, [total(Location::SenderQdisc, 5), total(Location::SenderDevice, 4)]);
     }
 }

@@ -1,15 +1,14 @@
 //! The loop that drives a session: events in, outputs out.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
-use std::time::Duration;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_session::control::{Message, Output, Progress, SessionError, TestEnd};
 use longhaul_session::report::{EndReport, StreamSent};
-use longhaul_session::secure::Channel;
+use longhaul_session::secure::{Channel, ChannelError};
 use longhaul_units::Nanos;
 
 use crate::data::{Data, Place};
@@ -17,8 +16,8 @@ use crate::sending::StreamOut;
 
 /// How often arrivals are looked at once the sender is done.
 const DRAIN_LOOK: Nanos = Nanos::from_millis(20);
-/// A control connection that takes nothing for so long is dead.
-const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+/// A control connection that does not take a message, or a piece of a report, within this is dead.
+const WRITE_PATIENCE: Nanos = Nanos::from_secs(10);
 /// The handshake of the channel ends by then.
 const HANDSHAKE_PATIENCE: Nanos = Nanos::from_secs(10);
 
@@ -44,7 +43,7 @@ pub(crate) enum Event {
 /// Either end's session.
 pub(crate) trait Session {
     fn handle_message(&mut self, now: Nanos, message: Message);
-    fn handle_data_opened(&mut self, now: Nanos, data: &Data);
+    fn handle_data_opened(&mut self, now: Nanos, data: &mut Data);
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError);
     fn handle_data_probe(&mut self, now: Nanos, stream: u8, from: SocketAddr, bytes: &[u8]);
     fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>);
@@ -65,15 +64,18 @@ pub(crate) trait Session {
 pub(crate) struct Control {
     stream: TcpStream,
     channel: Channel,
+    /// Lets the reading thread go on: it reads no more than is dealt with, so that a peer cannot fill this end's memory.
+    go_on: SyncSender<()>,
+    patience: Nanos,
 }
 
 impl Control {
     /// Reads `stream` in a thread that sends what comes to `events`; ends with the connection.
     pub(crate) fn new(stream: TcpStream, channel: Channel, events: &Sender<Event>) -> std::io::Result<Self> {
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(WRITE_PATIENCE))?;
         let mut reading = stream.try_clone()?;
         let events = events.clone();
+        let (go_on, may_go_on) = sync_channel(1);
         thread::Builder::new().name("control".into()).spawn(move || {
             let mut buffer = [0; 16 << 10];
             loop {
@@ -83,17 +85,40 @@ impl Control {
                     Err(error) => Event::ControlLost(error.to_string()),
                 };
                 let over = matches!(event, Event::ControlLost(_));
-                if events.send(event).is_err() || over {
+                if events.send(event).is_err() || over || may_go_on.recv().is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { stream, channel })
+        Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE })
     }
 
+    /// Deals with bytes that came.
+    fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
+        let taken = self.channel.handle_bytes(bytes);
+        // One is waited for at a time, so there is room; a thread that has ended needs none.
+        let _ = self.go_on.try_send(());
+        taken
+    }
+
+    /// Writes what waits to be written, all of it within [`WRITE_PATIENCE`].
     fn transmit(&mut self) -> std::io::Result<()> {
+        let deadline = monotonic() + self.patience;
         while let Some(bytes) = self.channel.poll_transmit() {
-            self.stream.write_all(&bytes)?;
+            let mut rest = bytes.as_slice();
+            while !rest.is_empty() {
+                let left = deadline.saturating_sub(monotonic());
+                if left == Nanos::ZERO {
+                    return Err(std::io::Error::new(ErrorKind::TimedOut, "the other end does not read"));
+                }
+                self.stream.set_write_timeout(Some(left.into()))?;
+                match self.stream.write(rest) {
+                    Ok(written) => rest = &rest[written..],
+                    // The time is over: the deadline says so.
+                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
         Ok(())
     }
@@ -110,7 +135,7 @@ impl Control {
             let left = deadline.saturating_sub(monotonic());
             match events.recv_timeout(left.into()) {
                 Ok(Event::Control(bytes)) => {
-                    if let Err(error) = self.channel.handle_bytes(&bytes) {
+                    if let Err(error) = self.handle_bytes(&bytes) {
                         let _ = self.transmit();
                         return Err(SessionError::new(error.code(), error.to_string(), error.remedy()));
                     }
@@ -268,6 +293,10 @@ pub(crate) fn drive(
             }
         }
         let mut until = session.poll_timeout().unwrap_or(Nanos::MAX);
+        if until <= now {
+            // Before further events, or a peer that never stops talking would put it off for ever.
+            session.handle_timeout(now);
+        }
         if draining.is_some() {
             until = until.min(now + DRAIN_LOOK);
         }
@@ -291,7 +320,7 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
     let now = monotonic();
     match event {
         Event::Control(bytes) => {
-            let taken = control.channel.handle_bytes(&bytes);
+            let taken = control.handle_bytes(&bytes);
             while let Some(message) = control.channel.poll_message() {
                 session.handle_message(now, message);
             }
@@ -339,6 +368,11 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], SessionError> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::time::{Duration, Instant};
+
+    use longhaul_session::secure::Side;
+
     use super::*;
 
     #[test]
@@ -355,5 +389,51 @@ mod tests {
         assert_eq!(interval.look, ms(1_420));
         assert!(interval.is_over(ms(2_500), ms(2_080)));
         assert_eq!((interval.due, interval.look), (ms(2_500), ms(2_920)));
+    }
+
+    /// An end of a control connection with its events, and the other end's socket.
+    fn pair() -> (Control, Receiver<Event>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (near, _) = listener.accept().unwrap();
+        let (sender, receiver) = events();
+        let mut control = Control::new(near, Channel::plain(Side::Server), &sender).unwrap();
+        control.handle_bytes(b"longhaul/1 plain").unwrap();
+        (control, receiver, far)
+    }
+
+    #[test]
+    fn a_peer_that_reads_slowly_does_not_hold_a_session() {
+        let (mut control, _events, far) = pair();
+        control.patience = Nanos::from_millis(500);
+        for _ in 0..100 {
+            control.channel.send(&Message::Report { text: "x".repeat(256 << 10), last: false }).unwrap();
+        }
+        // Each write gets something done, and all of them would take for ever. It ends with the connection.
+        let reader = far.try_clone().unwrap();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while (&reader).read(&mut buffer).is_ok_and(|bytes| bytes > 0) {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let began = Instant::now();
+        assert_eq!(control.transmit().unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        far.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
+    #[test]
+    fn no_more_is_read_than_is_dealt_with() {
+        let (mut control, events, mut far) = pair();
+        // More than the kernel keeps for both sockets, so that it is known when nobody reads.
+        far.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+        let filled = (0..10_000).take_while(|_| far.write_all(&[0; 64 << 10]).is_ok()).count();
+        assert!(filled < 1_000, "{filled} times 64 KiB were taken");
+        // The thread was let go once by the preamble, so two reads may wait here.
+        let waiting = events.try_iter().count();
+        assert!((1..=2).contains(&waiting), "{waiting} events wait");
+        assert!(control.handle_bytes(&[0; 4]).is_err(), "that is no message");
+        assert!(matches!(events.recv().unwrap(), Event::Control(_)), "the next one comes");
     }
 }

@@ -27,7 +27,10 @@ const STOP_LOOK: Nanos = Nanos::from_millis(50);
 pub(crate) struct StreamOut {
     pub(crate) sent: StreamSent,
     pub(crate) spacing: SpacingRecorder,
+    /// What was refused, and why.
     pub(crate) evidence: Evidence,
+    /// What was refused of a batch, where the kernel does not say why.
+    pub(crate) refused: Evidence,
     /// Time by which the schedule was put off, as the sender could not keep up.
     pub(crate) given_up: Nanos,
     /// Why it ended early.
@@ -101,7 +104,7 @@ fn send_batch(
     sequence: u64,
     out: &mut StreamOut,
 ) -> usize {
-    let single = wire || count == 1;
+    let mut single = wire || count == 1;
     let mut gone = 0;
     while gone < count {
         let sent = if single {
@@ -109,26 +112,32 @@ fn send_batch(
         } else {
             socket.send_segments(batch.bytes(gone..count), batch.datagram_bytes(), true)
         };
-        let first = sequence + gone as u64;
         gone += sent.datagrams;
-        let (first, unit) = (first + sent.datagrams as u64, if single { 1 } else { count - gone });
-        let mut dropped = |location: Location, reason: &str| {
-            out.evidence.add(first, unit as u64, location, reason, unit as u32);
-            gone += unit;
-        };
-        match sent.unsent {
-            None => {}
-            Some(Unsent::Because(UdpSendError::NoBuffers)) => dropped(Location::SenderQdisc, "ENOBUFS"),
-            Some(Unsent::Because(UdpSendError::Denied)) => dropped(Location::SenderStack, "EPERM"),
-            Some(Unsent::Unknown) => dropped(Location::SenderStack, "send refused"),
-            Some(Unsent::Because(UdpSendError::Unreachable(_))) => dropped(Location::SenderStack, "unreachable"),
+        let first = sequence + gone as u64;
+        let unit = if single { 1 } else { count - gone };
+        let (location, reason) = match sent.unsent {
+            None => continue,
+            Some(Unsent::Unknown) => {
+                out.refused.add(first, 1, Location::SenderSocket, "send refused", 1);
+                gone += 1;
+                continue;
+            }
+            Some(Unsent::Because(UdpSendError::NoBuffers)) => (Location::SenderQdisc, "ENOBUFS"),
+            Some(Unsent::Because(UdpSendError::Denied)) => (Location::SenderStack, "EPERM"),
+            Some(Unsent::Because(UdpSendError::Unreachable(_))) => (Location::SenderStack, "unreachable"),
+            Some(Unsent::Because(UdpSendError::NotSegmentable)) if !single => {
+                single = true;
+                continue;
+            }
             // The buffer stayed full for as long as a send may wait, or an earlier datagram met a closed port.
             Some(Unsent::Because(error)) if error.may_retry() => return gone,
             Some(Unsent::Because(error)) => {
                 out.failure = Some(error.to_string());
                 return gone;
             }
-        }
+        };
+        out.evidence.add(first, unit as u64, location, reason, unit as u32);
+        gone += unit;
     }
     gone
 }

@@ -1,14 +1,15 @@
 //! The server: answers tests until it is told to stop.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::wait::{Interest, Poller};
+use longhaul_kernel::wait::{Interest, Poller, readable_until};
 use longhaul_session::control::{
     Admission, BusyPolicy, Caps, Message, Output, Progress, Randomness, ServerConfig, ServerSession, SessionError,
     TestEnd, Ticket, Verdict,
@@ -22,6 +23,10 @@ use crate::driver::{Control, Event, Session, drive, events, random};
 
 /// Connections served or waiting at a time; a further one is closed at once.
 const CONNECTIONS_MOST: usize = 64;
+/// After a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Between two looks whether the only session has ended.
+const ONCE_LOOK: Nanos = Nanos::from_millis(20);
 /// How long sessions have to say goodbye when the server goes down.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -99,22 +104,29 @@ impl Server {
         let mut threads = Vec::new();
         while stop.requested().is_none() {
             drop(poller.wait(None)?);
-            let Ok((stream, peer)) = self.listener.accept() else { continue };
-            let number = self.shared.places(|places| places.sessions.len());
-            if number >= CONNECTIONS_MOST {
-                continue;
-            }
-            let (shared, log) = (Arc::clone(&self.shared), Arc::clone(&log));
+            let (stream, peer) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                Err(_) => {
+                    // Of descriptors there are none left, for one: the connection stays readable.
+                    std::thread::sleep(ACCEPT_PAUSE);
+                    continue;
+                }
+            };
+            let Some(seat) = Seat::take(&self.shared) else { continue };
+            let log = Arc::clone(&log);
             let thread = std::thread::Builder::new().name("session".into()).spawn(move || {
-                let result = serve(stream, peer, &shared);
+                let result = serve(stream, peer, &seat);
                 log(&Ended { peer, result });
-            })?;
-            if once {
-                let _ = thread.join();
-                return Ok(());
-            }
+            });
+            // Without a thread the connection is closed, as beyond the most.
+            let Ok(thread) = thread else { continue };
             threads.retain(|thread: &std::thread::JoinHandle<()>| !thread.is_finished());
             threads.push(thread);
+            if once {
+                self.wait_for_one(stop, &threads)?;
+                break;
+            }
         }
         self.shared.places(|places| {
             for session in places.sessions.values() {
@@ -124,6 +136,14 @@ impl Server {
         let until = std::time::Instant::now() + GOODBYE;
         while threads.iter().any(|thread| !thread.is_finished()) && std::time::Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Waits until the only session has ended, or `stop`.
+    fn wait_for_one(&self, stop: Stop, threads: &[std::thread::JoinHandle<()>]) -> std::io::Result<()> {
+        while threads.iter().any(|thread| !thread.is_finished()) && stop.requested().is_none() {
+            readable_until(stop, Some(monotonic() + ONCE_LOOK))?;
         }
         Ok(())
     }
@@ -138,28 +158,21 @@ pub struct Ended {
     pub result: Result<TestEnd, SessionError>,
 }
 
-fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>) -> Result<TestEnd, SessionError> {
+fn serve(stream: TcpStream, peer: SocketAddr, seat: &Seat) -> Result<TestEnd, SessionError> {
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
     stream.set_nonblocking(false).map_err(io)?;
     let own = stream.local_addr().map_err(io)?.ip();
-    let channel = match &shared.options.key {
+    let options = &seat.shared.options;
+    let channel = match &options.key {
         Some(key) => Channel::keyed(Side::Server, key, random()?),
         None => Channel::plain(Side::Server),
     };
-    let (sender, receiver) = events();
-    let number = shared.places(|places| {
-        places.next += 1;
-        let number = places.next;
-        places.sessions.insert(number, sender.clone());
-        number
-    });
-    let _place = Seat { shared, number };
-    let mut control = Control::new(stream, channel, &sender).map_err(io)?;
-    control.establish(&receiver)?;
-    let config = ServerConfig { peer: canonical(peer.ip()), caps: shared.options.caps };
+    let mut control = Control::new(stream, channel, &seat.sender).map_err(io)?;
+    control.establish(&seat.receiver)?;
+    let config = ServerConfig { peer: canonical(peer.ip()), caps: options.caps };
     let session = ServerSession::new(monotonic(), config, Randomness(random()?));
-    let mut session = Serving { session, shared: Arc::clone(shared), ticket: None, ends: Nanos::ZERO };
-    drive(&mut session, control, &receiver, &sender, Place::Server { own, peer: peer.ip() }, |_| {})
+    let mut session = Serving { session, shared: Arc::clone(&seat.shared), ticket: None, ends: Nanos::ZERO };
+    drive(&mut session, control, &seat.receiver, &seat.sender, Place::Server { own, peer: peer.ip() }, |_| {})
 }
 
 /// An IPv4 address is one, however a socket of both families shows it.
@@ -168,12 +181,29 @@ fn canonical(address: IpAddr) -> IpAddr {
 }
 
 /// A session's place among the others, given back when dropped.
-struct Seat<'a> {
-    shared: &'a Shared,
+struct Seat {
+    shared: Arc<Shared>,
     number: u64,
+    sender: Sender<Event>,
+    receiver: Receiver<Event>,
 }
 
-impl Drop for Seat<'_> {
+impl Seat {
+    /// A seat for one more; `None` where all are taken.
+    fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let (sender, receiver) = events();
+        let number = shared.places(|places| {
+            places.next += 1;
+            (places.sessions.len() < CONNECTIONS_MOST).then(|| {
+                places.sessions.insert(places.next, sender.clone());
+                places.next
+            })
+        })?;
+        Some(Self { shared: Arc::clone(shared), number, sender, receiver })
+    }
+}
+
+impl Drop for Seat {
     fn drop(&mut self) {
         self.shared.places(|places| {
             places.sessions.remove(&self.number);
@@ -205,8 +235,8 @@ impl Session for Serving {
     fn handle_message(&mut self, now: Nanos, message: Message) {
         self.session.handle_message(now, message);
     }
-    fn handle_data_opened(&mut self, now: Nanos, data: &Data) {
-        self.session.handle_data_opened(now, data.ports(), data.warnings().to_vec());
+    fn handle_data_opened(&mut self, now: Nanos, data: &mut Data) {
+        self.session.handle_data_opened(now, data.ports(), data.take_warnings());
     }
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {
         self.session.handle_data_failed(now, error);

@@ -18,6 +18,10 @@ const RTM_GETQDISC: u16 = 38;
 const IFINFOMSG_BYTES: usize = 16;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_STATS64: u16 = 23;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_ATTACHED: u16 = 2;
+/// `XDP_ATTACHED_SKB` and, with a program in the driver as well, `XDP_ATTACHED_MULTI`.
+const XDP_GENERIC: [u8; 2] = [2, 4];
 /// `struct tcmsg`: family, index, handle, parent, info.
 const TCMSG_BYTES: usize = 20;
 const TCA_KIND: u16 = 1;
@@ -69,6 +73,8 @@ pub(super) struct Found {
     pub(super) names: BTreeMap<u32, String>,
     /// By name.
     pub(super) links: Vec<(String, LinkCounters)>,
+    /// Interfaces with an XDP program in generic mode, whose drops no counter has.
+    pub(super) generic_xdp: Vec<String>,
     /// By scope.
     pub(super) qdiscs: Vec<(Scope, QdiscCounters)>,
 }
@@ -82,6 +88,9 @@ pub(super) fn read(interfaces: Interfaces<'_>) -> io::Result<Found> {
     for body in ask(NETLINK_ROUTE, RTM_GETLINK, NLM_F_DUMP, &[0; IFINFOMSG_BYTES])? {
         if let Some((index, name, counters)) = link(&body).filter(|(_, name, _)| interfaces.contains(name)) {
             found.names.insert(index, name.clone());
+            if has_generic_xdp(&body) {
+                found.generic_xdp.push(name.clone());
+            }
             found.links.push((name, counters));
         }
     }
@@ -98,6 +107,12 @@ fn link(body: &[u8]) -> Option<(u32, String, LinkCounters)> {
     let stats = attribute(rest, IFLA_STATS64)?;
     let counters = LINK_STATS.iter().enumerate().map_while(|(i, name)| Some((*name, u64_at(stats, i)?))).collect();
     Some((index, name, counters))
+}
+
+fn has_generic_xdp(body: &[u8]) -> bool {
+    let attached =
+        || attribute(attribute(body.get(IFINFOMSG_BYTES..)?, IFLA_XDP)?, IFLA_XDP_ATTACHED)?.first().copied();
+    attached().is_some_and(|mode| XDP_GENERIC.contains(&mode))
 }
 
 fn qdisc(body: &[u8], names: &BTreeMap<u32, String>) -> Option<(Scope, QdiscCounters)> {

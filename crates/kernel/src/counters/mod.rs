@@ -139,6 +139,8 @@ pub struct Snapshot {
     pub ended_at: Nanos,
     /// What could not be read.
     pub unread: Vec<Unread>,
+    /// Interfaces with an XDP program in generic mode: what it drops no counter has.
+    pub generic_xdp: Vec<String>,
     values: BTreeMap<(Scope, String), Value>,
 }
 
@@ -203,6 +205,7 @@ impl Snapshot {
     }
 
     fn add_interfaces(&mut self, found: interfaces::Found) {
+        self.generic_xdp = found.generic_xdp;
         for (interface, stats) in found.links {
             let scope = Scope::Interface { interface: interface.clone() };
             for (name, bits) in stats {

@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use longhaul_units::Nanos;
-use rustix::net::{SendFlags, bind, connect, sendto};
+use rustix::net::{RecvFlags, SendFlags, bind, connect, recv, sendto};
 
 use super::option::set_int;
 use super::sender::{local_address, open};
 use super::{
-    BufferGrant, ReceiveSlots, SenderOptions, SocketMemory, TimestampMode, UdpOpenError, UdpReceiveError, UdpSendError,
-    UdpSender,
+    BufferGrant, DATAGRAMS_MOST, ReceiveSlots, SenderOptions, SocketMemory, TimestampMode, UdpOpenError,
+    UdpReceiveError, UdpSendError, UdpSender,
 };
 use crate::clock::realtime;
 use crate::wait::readable_until;
@@ -144,10 +144,23 @@ impl UdpReceiver {
             Ok(0) => {}
             other => return other,
         }
-        if readable_until(&self.fd, Some(deadline)).map_err(UdpReceiveError::Other)? {
-            return self.receive(slots);
+        while readable_until(&self.fd, Some(deadline)).map_err(UdpReceiveError::Other)? {
+            match self.receive(slots) {
+                // What woke it waits at the error queue.
+                Ok(0) if self.drop_errors() => {}
+                other => return other,
+            }
         }
         Ok(0)
+    }
+
+    /// Takes ICMP errors out of the socket's error queue ([`SenderOptions::report_drops`]): they count against the receive
+    /// buffer, and while one is there the socket is never quiet. Whether there were any.
+    fn drop_errors(&self) -> bool {
+        let mut buffer = [0_u8; 1];
+        let flags = RecvFlags::ERRQUEUE | RecvFlags::DONTWAIT;
+        // No more than a send could have met since the last time, so that it ends.
+        (0..DATAGRAMS_MOST).take_while(|_| recv(&self.fd, &mut buffer[..], flags).is_ok()).count() > 0
     }
 
     /// Answers `peer` with one datagram; never waits.

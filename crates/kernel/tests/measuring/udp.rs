@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use longhaul_kernel::clock::{monotonic, realtime};
 use longhaul_kernel::udp::{
-    ReceiveSlots, ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSendError, UdpSender,
-    Unsent,
+    ReceiveSlots, ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiveError, UdpReceiver,
+    UdpSendError, UdpSender, Unsent,
 };
 use longhaul_kernel::wait::readable_until;
 use longhaul_units::Nanos;
@@ -209,4 +209,30 @@ fn buffers_say_what_was_given() {
     let options = SenderOptions { send_buffer_bytes: Some(300_000), ..SenderOptions::default() };
     let sender = UdpSender::connect(None, receiver.local_address(), &options).unwrap();
     assert_eq!(sender.memory().unwrap().send_buffer_bytes as usize, sender.send_buffer().given_bytes);
+}
+
+/// Errors that an earlier send met must not keep a receiver awake.
+#[test]
+fn a_receiver_is_quiet_behind_a_closed_port() {
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let sender = UdpSender::connect(None, closed, &SenderOptions::default()).unwrap();
+    let receiver = sender.receiver(&ReceiverOptions::default()).unwrap();
+    let mut slots = ReceiveSlots::new(4, 2_000, true);
+    for _ in 0..20 {
+        let _ = sender.send(b"nobody", true);
+    }
+    // What was refused is said; after that there is nothing.
+    let mut waited = false;
+    for _ in 0..50 {
+        let deadline = monotonic() + Nanos::from_millis(50);
+        match receiver.receive_until(&mut slots, deadline) {
+            Ok(0) => {
+                waited = true;
+                assert!(monotonic() >= deadline, "it came back at once, with nothing");
+                break;
+            }
+            other => assert!(matches!(other, Err(UdpReceiveError::ConnectionRefused)), "{other:?}"),
+        }
+    }
+    assert!(waited);
 }

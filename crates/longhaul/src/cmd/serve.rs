@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use longhaul_kernel::signals::Stop;
 use longhaul_measure::server::{Ended, ServeOptions, Server};
-use longhaul_session::control::{BusyPolicy, Caps};
+use longhaul_session::control::{BusyPolicy, Caps, MAX_PAYLOAD_BYTES};
 use longhaul_units::{BitRate, Nanos};
 
 use super::key;
@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Fastest test, payload bits a second of all its streams
     #[arg(long, value_name = "RATE")]
     rate_cap: Option<BitRate>,
+    /// Longest payload of a packet
+    #[arg(long, value_name = "BYTES", default_value_t = MAX_PAYLOAD_BYTES)]
+    length_cap: u32,
     /// Tests at the same time
     #[arg(long, value_name = "N", default_value_t = 1)]
     sessions: usize,
@@ -63,7 +66,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let options = ServeOptions {
         key,
-        caps: Caps { duration: args.time_cap, rate: args.rate_cap, ..Caps::default() },
+        caps: Caps { duration: args.time_cap, rate: args.rate_cap, payload_bytes: args.length_cap, ..Caps::default() },
         at_once: args.sessions,
         policy: if args.queue == 0 { BusyPolicy::Refuse } else { BusyPolicy::Queue(args.queue) },
     };

@@ -2,7 +2,7 @@
 
 use longhaul_units::Nanos;
 
-use super::limits::{Caps, PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
+use super::limits::{PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
 use super::message::{Accept, Hello, Message, PROTOCOL, Progress, SessionError};
 use super::parameters::UdpParameters;
@@ -196,8 +196,8 @@ impl ClientSession {
         if sends {
             self.line.push(Output::StartSending { to: Vec::new() });
         }
-        let time = Caps::sending_time(&accept.caps, parameters);
-        let transfer = Transfer::new(now, sends, receives, parameters.streams, time);
+        let stop_after = accept.caps.stop_after(parameters);
+        let transfer = Transfer::new(now, sends, receives, parameters.streams, stop_after);
         let (remote, remote_whole) = (String::new(), false);
         self.state =
             State::Running(Box::new(Running { accept, transfer, local: None, remote, remote_whole, deadline: None }));

@@ -101,6 +101,15 @@ impl Caps {
         Ok(granted)
     }
 
+    /// When a sender is stopped that has not ended by itself: at the cap where an amount was asked for, and somewhat behind
+    /// its time where a time was.
+    pub(super) fn stop_after(&self, parameters: &UdpParameters) -> Nanos {
+        match parameters.amount {
+            Amount::DurationNs(ns) => Nanos(ns).saturating_add(OVERRUN),
+            _ => self.duration,
+        }
+    }
+
     /// How long a test may send: its own time, or the cap where an amount was asked for.
     pub fn sending_time(&self, parameters: &UdpParameters) -> Nanos {
         match parameters.amount {

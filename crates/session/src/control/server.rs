@@ -237,8 +237,8 @@ impl ServerSession {
         if sends {
             self.line.push(Output::StartSending { to });
         }
-        let time = self.config.caps.sending_time(&granted);
-        let transfer = Transfer::new(now, sends, receives, granted.streams, time);
+        let stop_after = self.config.caps.stop_after(&granted);
+        let transfer = Transfer::new(now, sends, receives, granted.streams, stop_after);
         self.state = State::Running { granted, transfer, deadline: None };
     }
 

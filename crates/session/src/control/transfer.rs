@@ -54,11 +54,11 @@ enum Receiving {
 }
 
 impl Transfer {
-    /// A transfer that begins now and in which a sender takes `sending_time`.
-    pub(super) fn new(now: Nanos, sends: bool, receives: bool, streams: u8, sending_time: Nanos) -> Self {
-        let end = now.saturating_add(sending_time).saturating_add(OVERRUN);
+    /// A transfer that begins now and in which a sender is stopped after `stop_after`.
+    pub(super) fn new(now: Nanos, sends: bool, receives: bool, streams: u8, stop_after: Nanos) -> Self {
+        let end = now.saturating_add(stop_after);
         // The peer began up to a path's delay later, and its last word may have to be sent again.
-        let peer_end = end.saturating_add(PEER_SILENCE);
+        let peer_end = end.saturating_add(OVERRUN).saturating_add(PEER_SILENCE);
         Self {
             streams: streams.into(),
             sending: if sends { Sending::Until(end) } else { Sending::No },

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::location::Location;
 use crate::account::loss_map::{decode_runs, encode_runs};
-use crate::account::{MAX_SEQUENCES, SequenceSet};
+use crate::account::{LossMap, MAX_SEQUENCES, SequenceSet};
 use crate::report::{MAX_LIST, bounded_list};
 
 /// Different (location, reason, unit) that are told apart. The kernel knows some 120 drop reasons and a super-packet has at most
@@ -65,6 +65,31 @@ impl Evidence {
 
     pub(super) fn classes(&self) -> &[Class] {
         &self.classes
+    }
+
+    /// Adds the events of `other` behind those that are there, at the place and for the reason that `place` gives for theirs;
+    /// `None` leaves them out.
+    pub fn merge<'a>(&mut self, other: &'a Self, place: impl Fn(Location, &'a str) -> Option<(Location, &'a str)>) {
+        for class in &other.classes {
+            let Some((location, reason)) = place(class.location, &class.reason) else { continue };
+            for run in class.sequences.runs() {
+                self.add(run.first_sequence, run.packets, location, reason, class.unit_packets);
+            }
+        }
+    }
+
+    /// Place and reason of all events, where they have one and the same.
+    pub fn only_kind(&self) -> Option<(Location, &str)> {
+        let mut kinds = self.classes.iter().map(|class| (class.location, class.reason.as_str()));
+        let first = kinds.next()?;
+        kinds.all(|kind| kind == first).then_some(first)
+    }
+
+    /// Packets of `losses` with an event for a reason that `which` wants.
+    pub fn packets_lost(&self, losses: &LossMap, which: impl Fn(&str) -> bool) -> u64 {
+        let classes = self.classes.iter().filter(|class| which(&class.reason));
+        let sequences = classes.flat_map(|class| class.sequences.runs().flat_map(|run| run.first_sequence..run.end()));
+        sequences.filter(|sequence| losses.is_lost(*sequence)).count() as u64
     }
 
     /// Whether there was no event.

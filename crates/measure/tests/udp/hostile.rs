@@ -1,0 +1,357 @@
+//! Peers that are slow, silent, or not peers at all.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use longhaul_kernel::namespace::NetNamespace;
+use longhaul_measure::client::{self, Target};
+use longhaul_measure::server::{ServeOptions, Server};
+use longhaul_session::control::{
+    Accept, Amount, BusyPolicy, Direction, Hello, Message, PROTOCOL, Pace, Progress, SessionError, UdpParameters,
+};
+use longhaul_session::report::StreamSent;
+use longhaul_session::secure::{Channel, Side};
+use longhaul_wire::probe::{FIRST_RESERVED, HEADER_LEN, Probe};
+
+use crate::capture::Capture;
+use crate::hosts::*;
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PLAIN: &[u8] = b"longhaul/1 plain";
+
+fn own() -> NetNamespace {
+    NetNamespace::current().unwrap()
+}
+
+/// xorshift64* (Vigna 2016).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % end.max(1)
+    }
+}
+
+fn hello() -> Message {
+    Message::Hello(Hello { version: PROTOCOL.into(), nonce: 7, features: Vec::new() })
+}
+
+/// One of each kind that a client may think of.
+fn messages() -> Vec<Message> {
+    let parameters = UdpParameters { direction: Direction::Bidirectional, streams: 2, ..parameters(1_000) };
+    let huge = UdpParameters { streams: 200, payload_bytes: u32::MAX, ..parameters.clone() };
+    vec![
+        hello(),
+        Message::Propose { parameters },
+        Message::Propose { parameters: huge },
+        Message::Queued { ahead: u32::MAX },
+        Message::DataProven,
+        Message::Start,
+        Message::Progress(Progress::default()),
+        Message::Alive,
+        Message::Stop,
+        Message::Finished { streams: vec![StreamSent::default(); 3] },
+        Message::Drained,
+        Message::Report { text: "x".repeat(1000), last: true },
+        Message::Error(SessionError::new("x", "\u{1b}[2J", "y")),
+        Message::Goodbye,
+    ]
+}
+
+/// What a client may send: valid beginnings, and then valid, cut, damaged or random messages.
+fn nonsense(random: &mut Random, messages: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = if random.below(8) == 0 { Vec::new() } else { PLAIN.to_vec() };
+    if random.below(2) == 0 {
+        bytes.extend(&messages[0]);
+    }
+    for _ in 0..=random.below(3) {
+        let mut message = messages[random.below(messages.len() as u64) as usize].clone();
+        match random.below(4) {
+            0 => message.truncate(random.below(message.len() as u64) as usize),
+            1 => {
+                for _ in 0..3 {
+                    let at = random.below(message.len() as u64) as usize;
+                    message[at] = random.below(256) as u8;
+                }
+            }
+            2 => message = (0..random.below(200)).map(|_| random.below(256) as u8).collect(),
+            _ => {}
+        }
+        bytes.extend(message);
+    }
+    bytes
+}
+
+#[test]
+fn ten_thousand_connections_of_nonsense_leave_nothing_behind() {
+    let (mut server, address) = serving_process_at(&own(), &[], LOOPBACK, None);
+    let messages: Vec<Vec<u8>> = messages().iter().map(|message| message.to_frame().unwrap()).collect();
+    let batch = |seed: u64, count: usize| {
+        std::thread::scope(|scope| {
+            for part in 0..4 {
+                let messages = &messages;
+                scope.spawn(move || {
+                    let mut random = Random(seed * 4 + part + 1);
+                    for _ in 0..count / 4 {
+                        let mut stream = TcpStream::connect(address).unwrap();
+                        // A server that has had enough may have closed.
+                        let _ = stream.write_all(&nonsense(&mut random, messages));
+                        let _ = stream.shutdown(Shutdown::Write);
+                        if random.below(2) == 0 {
+                            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                            let _ = std::io::copy(&mut (&stream).take(1 << 20), &mut std::io::sink());
+                        }
+                    }
+                });
+            }
+        });
+    };
+    // Its standard output would fill.
+    let mut lines = server.take_lines();
+    let ends = std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+    let idle = |what: &str| {
+        until(what, || server.holds().0 <= 2);
+        server.holds()
+    };
+    batch(1, 2_000);
+    let (threads, descriptors, before) = idle("the first sessions to end");
+    batch(2, 10_000);
+    let after = idle("all sessions to end");
+    assert!(
+        after.0 <= threads && after.1 <= descriptors,
+        "{threads} threads, {descriptors} descriptors, then {after:?}"
+    );
+    assert!(after.2 < before + 20_000, "{before} KiB, then {} KiB", after.2);
+    // It still serves.
+    let asked = UdpParameters { sockbuf_bytes: None, ..parameters(200) };
+    let end = client::run(&Target { address, key: None }, asked, None, |_| {}).unwrap();
+    assert_eq!(result(&end, false).sent_packets, 200);
+    drop(server);
+    let _ = ends.join();
+}
+
+#[test]
+fn strangers_get_no_more_than_a_greeting() {
+    let (server, address) = serving_process_at(&own(), &[], LOOPBACK, Some(1));
+    let channels = [Channel::plain(Side::Client), Channel::keyed(Side::Client, &key(2), [9; 32])];
+    for mut channel in channels {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let asked = UdpParameters { direction: Direction::Reverse, ..parameters(1_000) };
+        for message in [hello(), Message::Propose { parameters: asked }, Message::Start] {
+            channel.send(&message).unwrap();
+        }
+        let sent = channel.poll_transmit().unwrap();
+        stream.write_all(&sent).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        // Its own preamble, and that the keys differ.
+        assert!(answer.len() <= 18, "{answer:?}");
+        assert!(channel.handle_bytes(&answer).is_err());
+    }
+    assert!(client::run(&Target { address, key: Some(key(1)) }, parameters(100), None, |_| {}).is_ok());
+    drop(server);
+}
+
+/// A client that speaks the protocol by hand.
+struct ByHand {
+    stream: TcpStream,
+    channel: Channel,
+}
+
+impl ByHand {
+    fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
+        let mut channel = Channel::plain(Side::Client);
+        channel.send(&hello()).unwrap();
+        Self { stream, channel }
+    }
+
+    fn say(&mut self, message: &Message) {
+        self.channel.send(message).unwrap();
+        while let Some(bytes) = self.channel.poll_transmit() {
+            self.stream.write_all(&bytes).unwrap();
+        }
+    }
+
+    /// The next message; `None` at the end.
+    fn hear(&mut self) -> Option<Message> {
+        let mut buffer = [0; 4096];
+        loop {
+            if let Some(message) = self.channel.poll_message() {
+                return Some(message);
+            }
+            while let Some(bytes) = self.channel.poll_transmit() {
+                self.stream.write_all(&bytes).unwrap();
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(count @ 1..) => self.channel.handle_bytes(&buffer[..count]).unwrap(),
+                _ => return None,
+            }
+        }
+    }
+
+    /// Proposes a test in which the server sends, until it is granted.
+    fn granted(&mut self) -> Accept {
+        let asked = UdpParameters { direction: Direction::Reverse, ..parameters(10_000) };
+        self.say(&Message::Propose { parameters: asked });
+        loop {
+            match self.hear().expect("an answer") {
+                Message::Accept(accept) => return accept,
+                Message::Hello(_) | Message::Alive => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn an_address_that_proves_nothing_gets_no_more_than_it_sent() {
+    if !able() {
+        return;
+    }
+    let lab = lab("[[both]]\ndelay = '1ms'\n");
+    assert!(on(&lab, "client", "ip address add 10.77.1.99/16 dev eth0"));
+    assert!(on(&lab, "server", "ip neigh replace 10.77.1.99 lladdr 02:6c:68:01:00:01 dev eth0 nud permanent"));
+    let (_server, address) = serving_process(&lab, &[]);
+    let leaving = Capture::leaving(&lab, "server");
+    let (own_bytes, asked_bytes) = lab
+        .host("client")
+        .unwrap()
+        .namespace
+        .enter(|| {
+            let mut control = ByHand::connect(address);
+            let accept = control.granted();
+            let data = SocketAddr::new(address.ip(), accept.data_ports[0]);
+            let mut datagram = [0; HEADER_LEN];
+            let cookie = accept.session_cookie().of(false, 0);
+            Probe { cookie, sequence: FIRST_RESERVED, sent_ns: accept.token }.emit(&mut datagram).unwrap();
+            let forged = UdpSocket::bind("10.77.1.99:7000").unwrap();
+            let own = UdpSocket::bind("10.77.1.1:7000").unwrap();
+            let mut asked_bytes = 0;
+            for _ in 0..50 {
+                forged.send_to(&datagram, data).unwrap();
+                // Without an answer to the challenge, and longer ones that are none of the protocol's.
+                own.send_to(&datagram, data).unwrap();
+                own.send_to(&[&datagram[..], &[0; 500]].concat(), data).unwrap();
+                asked_bytes += datagram.len();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            control.say(&Message::Start);
+            // That has no place yet: the session ends.
+            while let Some(message) = control.hear() {
+                assert!(!matches!(message, Message::DataProven), "nothing was proven");
+            }
+            let mut got = 0;
+            let mut buffer = [0; 2000];
+            own.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            while let Ok(bytes) = own.recv(&mut buffer) {
+                got += bytes;
+            }
+            forged.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            assert!(forged.recv(&mut buffer).is_err(), "an answer to an address that is not the client's");
+            (got, asked_bytes)
+        })
+        .unwrap();
+    assert!(own_bytes > 0 && own_bytes <= asked_bytes, "{own_bytes} for {asked_bytes}");
+    assert_eq!(leaving.bulk(), 0, "no bulk before the proof");
+}
+
+/// Each ends within `limits`: 10 s for the channel's handshake, 20 s for the set-up, whatever is said meanwhile.
+#[test]
+fn slow_silent_and_endless_peers_are_ended_in_time() {
+    let (server, address) = serving_process_at(&own(), &[], LOOPBACK, None);
+    let ended = |name: &str, within: Duration, act: &(dyn Fn(&mut TcpStream) -> bool + Sync)| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        let began = Instant::now();
+        let mut buffer = [0; 4096];
+        loop {
+            assert!(began.elapsed() < within + Duration::from_secs(10), "{name}: still there");
+            let written = act(&mut stream);
+            match stream.read(&mut buffer) {
+                Ok(0) => return,
+                Err(error) if !matches!(error.kind(), std::io::ErrorKind::WouldBlock) => return,
+                _ if !written => return,
+                _ => {}
+            }
+        }
+    };
+    let alive = Message::Alive.to_frame().unwrap();
+    let greeting = [PLAIN, &hello().to_frame().unwrap()].concat();
+    let flood: Vec<u8> = alive.iter().copied().cycle().take(alive.len() * 2_000).collect();
+    let first = |stream: &mut TcpStream, bytes: &[u8]| {
+        // Written once: the peer's address stays, so a mark would do no better than the time.
+        stream.write_all(bytes).is_ok()
+    };
+    let began = Instant::now();
+    let greeted = std::sync::atomic::AtomicBool::new(false);
+    let greeted_too = std::sync::atomic::AtomicBool::new(false);
+    let once = |mark: &std::sync::atomic::AtomicBool| !mark.swap(true, std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| ended("silent", Duration::from_secs(10), &|_| true));
+        scope.spawn(|| {
+            ended("garbage", Duration::from_secs(1), &|stream| stream.write_all(b"GET / HTTP/1.1\r\n").is_ok())
+        });
+        scope.spawn(|| {
+            ended("trickling", Duration::from_secs(20), &|stream| {
+                if once(&greeted) { first(stream, PLAIN) } else { first(stream, &[0]) }
+            });
+        });
+        scope.spawn(|| {
+            ended("endless", Duration::from_secs(20), &|stream| {
+                if once(&greeted_too) { first(stream, &greeting) } else { first(stream, &flood) }
+            });
+        });
+        let mut most = 0;
+        while began.elapsed() < Duration::from_secs(15) {
+            most = most.max(server.holds().2);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(most < 100_000, "{most} KiB");
+    });
+    until("all sessions to end", || server.holds().0 <= 2);
+}
+
+#[test]
+fn several_clients_queue_run_or_are_refused_as_told() {
+    let test = |address| {
+        let asked = UdpParameters {
+            amount: Amount::DurationNs(1_000_000_000),
+            pace: Pace::RateBps(1_000_000),
+            sockbuf_bytes: None,
+            ..parameters(1)
+        };
+        let began = Instant::now();
+        let end = client::run(&Target { address, key: None }, asked, None, |_| {});
+        (end.map(|_| ()).map_err(|error| error.code), began.elapsed())
+    };
+    for (at_once, policy, clients, refused, least) in [
+        (1, BusyPolicy::Refuse, 3, 2, 1),
+        (1, BusyPolicy::Queue(8), 3, 0, 3),
+        (1, BusyPolicy::Queue(1), 3, 1, 2),
+        (3, BusyPolicy::Refuse, 3, 0, 1),
+    ] {
+        let options = ServeOptions { at_once, policy, ..options(None) };
+        let server = Server::bind(SocketAddr::new(LOOPBACK, 0), options).unwrap();
+        let address = server.address().unwrap();
+        let stop = longhaul_kernel::signals::Stop::install().unwrap();
+        // It ends with the process.
+        std::thread::spawn(move || server.run(stop, false, |_| {}));
+        let ends: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..clients).map(|_| scope.spawn(|| test(address))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let busy = ends.iter().filter(|(end, _)| end.as_ref().is_err_and(|code| code == "busy")).count();
+        let good = ends.iter().filter(|(end, _)| end.is_ok()).count();
+        assert_eq!((busy, good), (refused, clients - refused), "{at_once} at once, {policy:?}: {ends:?}");
+        let longest = ends.iter().map(|(_, took)| *took).max().unwrap();
+        assert!(longest >= Duration::from_secs(least), "{at_once} at once, {policy:?}: {longest:?}");
+    }
+}
