@@ -148,6 +148,6 @@ mod tests {
     #[test]
     fn a_cpu_that_is_not_there_is_named() {
         assert_eq!(known(&[0, 1], &[0, 1]), Ok(()));
-        assert_eq!(known(&[0, 7], &[0, 1]).unwrap_err().message, "-A 7: no such CPU here; there are [0, 1]");
+        assert_eq!(known(&[0, 7], &[0, 1]).unwrap_err().message, "-A 7: this end may use CPUs [0, 1]");
     }
 }
