@@ -68,7 +68,7 @@ fn wrong_usage_is_said_in_a_line() {
     for (arguments, named) in [
         (&["nonsense"][..], "nonsense"),
         (&[], "emulate, lab,"),
-        (&["lab"], "longhaul lab: which command? use one of up, exec, shell, set, status, list, down ("),
+        (&["lab"], "longhaul lab: which command? use one of up, exec, shell, set, run, status, list, down ("),
         (&["paths", "show", "nlr-smal"], "nlr-small"),
         (&["lab", "up", "lan", "--mtu", "9"], "--mtu"),
         (&["lab", "up", "lan", "--batch-time", "1 fortnight"], "--batch-time"),

@@ -92,17 +92,24 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`, or for one test where `once`. `log` is told of each test's end.
+    /// Serves until `stop`, if any, or for one test where `once`. `log` is told of each test's end.
     ///
     /// # Errors
     /// Where the kernel refuses to wait.
-    pub fn run(&self, stop: Stop, once: bool, log: impl Fn(&Ended) + Send + Sync + 'static) -> std::io::Result<()> {
+    pub fn run(
+        &self,
+        stop: Option<Stop>,
+        once: bool,
+        log: impl Fn(&Ended) + Send + Sync + 'static,
+    ) -> std::io::Result<()> {
         let poller = Poller::new()?;
         poller.add(&self.listener, 0, Interest::Readable)?;
-        poller.add(stop, 1, Interest::Readable)?;
+        if let Some(stop) = stop {
+            poller.add(stop, 1, Interest::Readable)?;
+        }
         let log = Arc::new(log);
         let mut threads = Vec::new();
-        while stop.requested().is_none() {
+        while !requested(stop) {
             drop(poller.wait(None)?);
             let (stream, peer) = match self.listener.accept() {
                 Ok(accepted) => accepted,
@@ -141,12 +148,20 @@ impl Server {
     }
 
     /// Waits until the only session has ended, or `stop`.
-    fn wait_for_one(&self, stop: Stop, threads: &[std::thread::JoinHandle<()>]) -> std::io::Result<()> {
-        while threads.iter().any(|thread| !thread.is_finished()) && stop.requested().is_none() {
-            readable_until(stop, Some(monotonic() + ONCE_LOOK))?;
+    fn wait_for_one(&self, stop: Option<Stop>, threads: &[std::thread::JoinHandle<()>]) -> std::io::Result<()> {
+        while threads.iter().any(|thread| !thread.is_finished()) && !requested(stop) {
+            match stop {
+                Some(stop) => drop(readable_until(stop, Some(monotonic() + ONCE_LOOK))?),
+                None => std::thread::sleep(Duration::from_nanos(ONCE_LOOK.0)),
+            }
         }
         Ok(())
     }
+}
+
+/// Whether `stop`, if any, was asked for.
+fn requested(stop: Option<Stop>) -> bool {
+    stop.is_some_and(|stop| stop.requested().is_some())
 }
 
 /// How a session ended.

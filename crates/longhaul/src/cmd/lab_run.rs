@@ -233,8 +233,8 @@ fn test(lab: &Lab, parameters: UdpParameters, stop: Stop) -> Result<TestEnd, Ses
             let server = entered.and_then(|()| Server::bind(address, options).map_err(|error| error.to_string()));
             let address = server.as_ref().map_err(Clone::clone).and_then(|s| s.address().map_err(|e| e.to_string()));
             let _ = ready.send(address);
-            // It says what went wrong to the client, too.
-            server.map(|server| server.run(stop, true, |_| {}))
+            // It says what went wrong to the client, too. Ctrl-C is the client's, which ends the test and has a result.
+            server.map(|server| server.run(None, true, |_| {}))
         })
         .map_err(|error| failed(&error))?;
     let address = bound.recv().map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;

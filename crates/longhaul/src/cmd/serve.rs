@@ -77,7 +77,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             .remedy("is another server running there? choose another --port or --bind")
     })?;
     eprintln!("longhaul: serving at {}; Ctrl-C ends", server.address().unwrap_or(address));
-    server.run(stop, args.once, log).map_err(|error| Failure::new("serve", error))?;
+    server.run(Some(stop), args.once, log).map_err(|error| Failure::new("serve", error))?;
     Ok(ExitCode::SUCCESS)
 }
 

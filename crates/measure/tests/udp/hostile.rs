@@ -343,7 +343,7 @@ fn several_clients_queue_run_or_are_refused_as_told() {
         let address = server.address().unwrap();
         let stop = longhaul_kernel::signals::Stop::install().unwrap();
         // It ends with the process.
-        std::thread::spawn(move || server.run(stop, false, |_| {}));
+        std::thread::spawn(move || server.run(Some(stop), false, |_| {}));
         let ends: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..clients).map(|_| scope.spawn(|| test(address))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()

@@ -68,7 +68,7 @@ pub(crate) fn serve(lab: &Lab, address: IpAddr, key: Option<Key>) -> (SocketAddr
         namespace.enter_for_good().unwrap();
         let server = Server::bind(SocketAddr::from((address, 0)), options(key)).unwrap();
         ready.send(server.address().unwrap()).unwrap();
-        server.run(stop, true, |_| {}).unwrap();
+        server.run(Some(stop), true, |_| {}).unwrap();
     });
     (bound.recv().unwrap(), thread)
 }
@@ -331,7 +331,7 @@ fn serves() {
         Ok(_) => println!("ended well"),
         Err(error) => println!("ended {}", error.code),
     };
-    server.run(Stop::install().unwrap(), false, log).unwrap();
+    server.run(Some(Stop::install().unwrap()), false, log).unwrap();
 }
 
 #[test]

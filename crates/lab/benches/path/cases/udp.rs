@@ -114,7 +114,7 @@ pub(crate) fn lateness(plan: &Plan) -> Result<Vec<Row>> {
     };
     let sleeping = LabSpec::default();
     let spinning = LabSpec { spin: true, cpus: own_cpu()?, ..LabSpec::default() };
-    let realtime = LabSpec { spin: true, realtime: Some(50), cpus: own_cpu()?, ..LabSpec::default() };
+    let realtime = LabSpec { realtime: Some(50), cpus: own_cpu()?, ..LabSpec::default() };
     let samples = in_turns(
         plan,
         plan.rounds,
@@ -123,19 +123,12 @@ pub(crate) fn lateness(plan: &Plan) -> Result<Vec<Row>> {
             Variant::new("UDP --spin --cpu", || udp_over(&spinning)),
             Variant::new("TCP", || tcp_over(&sleeping)),
             Variant::new("TCP --spin --cpu", || tcp_over(&spinning)),
-            Variant::new("UDP --spin --realtime --cpu", || udp_over(&realtime)),
-            Variant::new("TCP --spin --realtime --cpu", || tcp_over(&realtime)),
+            Variant::new("UDP --realtime --cpu", || udp_over(&realtime)),
+            Variant::new("TCP --realtime --cpu", || tcp_over(&realtime)),
         ],
     )?;
     let mut rows = Vec::new();
-    let names = [
-        "UDP",
-        "UDP --spin --cpu",
-        "TCP",
-        "TCP --spin --cpu",
-        "UDP --spin --realtime --cpu",
-        "TCP --spin --realtime --cpu",
-    ];
+    let names = ["UDP", "UDP --spin --cpu", "TCP", "TCP --spin --cpu", "UDP --realtime --cpu", "TCP --realtime --cpu"];
     for (name, samples) in names.into_iter().zip(&samples) {
         let achieved: Vec<_> = samples
             .iter()
