@@ -9,12 +9,12 @@ use serde_json::json;
 use super::tcp::TEN_MS;
 use crate::Result;
 use crate::args::Plan;
+use crate::child::Endpoint;
 use crate::endpoint::Role;
 use crate::endpoint::echo::Echoes;
 use crate::measure::{EmulatorFigures, Sample, Variant, in_turns, quantile};
 use crate::report::{Row, Target};
 use crate::rig::{Bridge, Rig, emulated, path};
-use crate::traffic::Endpoint;
 
 /// The path's delay there and back; it has no rate, so nothing is added.
 const NOMINAL_NS: u64 = 10_000_000;
