@@ -57,6 +57,7 @@ impl Outcome {
             "unaccounted_packets": self.tested.unaccounted_packets,
             "sent_gbit_per_second": result.sent_rate_bps as f64 / 1e9,
             "received_gbit_per_second": result.received_rate_bps as f64 / 1e9,
+            "cpu_s": self.cpu_s,
             "cpu_s_per_gbit": self.cpu_s / gbit.max(f64::MIN_POSITIVE),
             "warnings": self.tested.warnings,
         });
