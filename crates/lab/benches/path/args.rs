@@ -2,7 +2,7 @@
 
 use crate::cases;
 use crate::endpoint::Role;
-use crate::{Error, Result};
+use crate::{Error, NAME, PACKAGE, Result};
 
 /// The first argument of this program where it is an endpoint; the second is the role.
 pub(crate) const ENDPOINT: &str = "--endpoint";
@@ -105,8 +105,8 @@ impl Plan {
 
 /// What may be asked.
 pub(crate) fn help() -> String {
-    let mut text = String::from(
-        "cargo bench -p longhaul-lab --bench path [-- [FILTER…] [--quick] [--rounds N]]\n\n\
+    let mut text = format!(
+        "cargo bench -p {PACKAGE} --bench {NAME} [-- [FILTER…] [--quick] [--rounds N]]\n\n\
          FILTER is a part of a case's name:\n",
     );
     for case in cases::ALL {

@@ -9,58 +9,25 @@
 
 mod args;
 mod cases;
+mod child;
 mod endpoint;
 mod machine;
 mod measure;
 mod report;
 mod rig;
+mod run;
 mod traffic;
 
 use std::process::ExitCode;
-
-use args::{Args, Invocation};
 
 /// Whatever stops a measurement; its text says what and where.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Error>;
 
-fn main() -> ExitCode {
-    let outcome = match Args::parse(std::env::args().skip(1)) {
-        Ok(Invocation::Endpoint(role)) => endpoint::run(&role).map(|()| true),
-        Ok(Invocation::Help) => {
-            println!("{}", args::help());
-            Ok(true)
-        }
-        // `cargo test --all-targets` runs this too, and is not to take half an hour.
-        Ok(Invocation::NotABenchmark) => {
-            println!("skipped: not asked to measure; run `cargo bench -p longhaul-lab --bench path`");
-            Ok(true)
-        }
-        Ok(Invocation::Measure(args)) => measure_all(&args),
-        Err(error) => Err(error),
-    };
-    match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("path: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
+/// The benchmark's name, and the package that it is of.
+const NAME: &str = "path";
+const PACKAGE: &str = "longhaul-lab";
 
-/// Runs the cases that the filter leaves. Says whether none of them broke.
-fn measure_all(args: &Args) -> Result<bool> {
-    let mut report = report::Report::new(args, machine::describe());
-    for case in cases::ALL.iter().filter(|case| args.wants(case.name)) {
-        eprintln!("{}: {}", case.name, case.about);
-        match (case.run)(&args.plan(case.name)) {
-            Ok(rows) => report.add(case.name, rows),
-            Err(error) => report.broke(case.name, &*error),
-        }
-    }
-    print!("{}", report.table());
-    let file = report.write()?;
-    eprintln!("all samples: {}", file.display());
-    Ok(report.is_whole())
+fn main() -> ExitCode {
+    run::main()
 }

@@ -6,16 +6,7 @@ mod ping;
 mod tcp;
 mod udp;
 
-use crate::Result;
-use crate::args::Plan;
-use crate::report::Row;
-
-/// One thing to measure.
-pub(crate) struct Case {
-    pub(crate) name: &'static str,
-    pub(crate) about: &'static str,
-    pub(crate) run: fn(&Plan) -> Result<Vec<Row>>,
-}
+use crate::run::Case;
 
 /// All of them, in the order in which they run.
 pub(crate) const ALL: &[Case] = &[

@@ -9,12 +9,12 @@ use serde_json::json;
 use super::tcp::TEN_MS;
 use crate::Result;
 use crate::args::Plan;
+use crate::child::Endpoint;
 use crate::endpoint::Role;
 use crate::endpoint::echo::Echoes;
 use crate::measure::{EmulatorFigures, Sample, Variant, in_turns, quantile};
 use crate::report::{Row, Target};
 use crate::rig::{Bridge, Rig, emulated, path};
-use crate::traffic::Endpoint;
 
 /// The path's delay there and back; it has no rate, so nothing is added.
 const NOMINAL_NS: u64 = 10_000_000;
@@ -24,7 +24,7 @@ const INTERVAL_US: u64 = 13_000;
 /// How far the round trips are from `nominal_ns`. The value is the median's distance in µs.
 fn measure(rig: &dyn Rig, count: u16, nominal_ns: u64) -> Result<Sample> {
     let to = SocketAddrV4::new(rig.server_address(), 0);
-    let echo = Endpoint::start(rig, rig.client()?, &Role::Echo { to, count, interval_us: INTERVAL_US })?;
+    let echo = Endpoint::start(&rig.host_cpus(), rig.client()?, &Role::Echo { to, count, interval_us: INTERVAL_US })?;
     let echoes: Echoes = echo.result(Duration::from_micros(u64::from(count) * INTERVAL_US * 2))?;
     let beyond = |values: &[u64], q: f64| (quantile(values, q) as f64 - nominal_ns as f64) / 1e3;
     let kernel = &echoes.to_kernel_ns;

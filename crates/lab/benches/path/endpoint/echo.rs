@@ -17,8 +17,8 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
 
-use super::ready;
 use crate::Result;
+use crate::child::ready;
 
 /// ICMP echo request (RFC 792): type, code, checksum, identifier, sequence number; the kernel fills in checksum and
 /// identifier. The payload is as long as ping's.

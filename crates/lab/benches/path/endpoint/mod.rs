@@ -1,19 +1,16 @@
-//! This program as a sender or receiver on one of the hosts. It says [`READY`], then one line of JSON.
+//! This program as a sender or receiver on one of the hosts. It says that it is ready, then one line of JSON.
 
 pub(crate) mod echo;
 pub(crate) mod tcp;
 pub(crate) mod udp;
 
-use std::io::{Read, Write};
 use std::net::SocketAddrV4;
 
 use longhaul_units::BitRate;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-
-/// The first line of an endpoint, once it listens.
-pub(crate) const READY: &str = "ready";
+use crate::child::{answer, end_with_parent};
 
 /// What an endpoint is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -40,11 +37,7 @@ pub(crate) enum Role {
 
 /// Does what `role` says and prints the result.
 pub(crate) fn run(role: &Role) -> Result<()> {
-    // The process that started this one holds the other end: this one shall not outlive it.
-    std::thread::spawn(|| {
-        let _ = std::io::stdin().read(&mut [0; 1]);
-        std::process::exit(1);
-    });
+    end_with_parent();
     match role {
         Role::TcpReceive { port, seconds } => answer(&tcp::receive(*port, *seconds)?),
         Role::TcpSend { to, congestion_control, pacing, seconds } => {
@@ -56,19 +49,6 @@ pub(crate) fn run(role: &Role) -> Result<()> {
         }
         Role::Echo { to, count, interval_us } => answer(&echo::measure(*to, *count, *interval_us)?),
     }
-}
-
-/// To be called once packets may come.
-fn ready() -> Result<()> {
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "{READY}")?;
-    Ok(output.flush()?)
-}
-
-fn answer(result: &impl Serialize) -> Result<()> {
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "{}", serde_json::to_string(result)?)?;
-    Ok(output.flush()?)
 }
 
 /// How much had come by when: the sum of something that grows.

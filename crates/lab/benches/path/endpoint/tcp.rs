@@ -12,8 +12,9 @@ use longhaul_units::BitRate;
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use serde::{Deserialize, Serialize};
 
-use super::{Curve, ready};
+use super::Curve;
 use crate::Result;
+use crate::child::ready;
 
 /// What iperf3 writes and reads at a time.
 const WRITE_BYTES: usize = 128 << 10;

@@ -14,8 +14,9 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recv, recvmsg,
 use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
 
-use super::{Curve, ready};
+use super::Curve;
 use crate::Result;
+use crate::child::ready;
 
 /// The number at the start of each datagram, little-endian, from 1.
 const NUMBER_BYTES: usize = 8;
