@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,12 +70,16 @@ fn kernel_namespaces() -> Option<usize> {
 /// How long a program takes to end after it was killed. It is killed 2 s after it was asked.
 const ENDING: Duration = Duration::from_millis(2500);
 
+/// Held by each test here: one counts what this process has open.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// The kernel may take long to end a program, such as one with gigabytes in its sockets. Here a tracer holds it up.
 #[test]
 fn a_lab_is_down_when_its_programs_are_gone() {
     if unprivileged() {
         return;
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let lab = lab("[[both]]\ndelay = '1ms'");
     let program = start(&lab, "client", &["sh", "-c", "trap '' TERM; exec sleep 1000"], Stdio::null());
     let pid = program.0.id();
@@ -106,6 +111,7 @@ fn a_thousand_cycles_leave_nothing() {
     if unprivileged() {
         return;
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let cycle = |i: usize| {
         let lab = lab("[[both]]\nrate = '100Mbit'\ndelay = '1ms'");
         match i % 3 {
