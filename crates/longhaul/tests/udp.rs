@@ -152,7 +152,10 @@ fn binding_moves_the_softirq_and_is_undone() {
         if softirq == 1 {
             assert!(own >= received, "{own} of {received} packets on CPU 1, {other} on CPU 0");
         } else {
-            assert!(own < received / 2 && other >= received, "{own} of {received} packets on CPU 1, {other} on CPU 0");
+            assert!(other >= received, "{own} of {received} packets on CPU 1, {other} on CPU 0");
+            // The counts are the machine's: beside other traffic CPU 1 says nothing.
+            let quiet = own + other < 4 * received;
+            assert!(own < received / 2 || !quiet, "{own} of {received} packets on CPU 1, {other} on CPU 0");
         }
         assert!(result["counters"]["receiver"]["machine, CPU 1: busy_ns"].is_i64());
         assert_eq!(test.on_server(&["cat", MASK]), before, "set back");
