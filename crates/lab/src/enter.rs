@@ -2,7 +2,6 @@
 
 use longhaul_kernel::mounts::{self, MountError};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
-use longhaul_kernel::schedule;
 use longhaul_kernel::user_namespace::{self, UserNamespaceError};
 
 use crate::control::Info;
@@ -49,11 +48,7 @@ pub fn enter(info: &Info, name: &str) -> Result<HostPlan, EnterError> {
         user_namespace::enter_of_process(info.pid)?;
     }
     network.enter_for_good()?;
-    let cpus = info.spec.host_cpus();
-    if !cpus.is_empty() {
-        // Who may not run there runs where it may: beside the emulator.
-        let _ = schedule::pin_to(&cpus);
-    }
+    info.spec.keep_off_the_emulator();
     mounts::private_mounts()?;
     // Most programs do not look at /sys, and in some containers it may not be mounted again.
     let _ = mounts::fresh_sysfs();

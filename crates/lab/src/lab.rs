@@ -5,7 +5,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::ethtool::{self, EthtoolError};
 use longhaul_kernel::link::{Address, LinkError, Netlink, VethEnd};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
-use longhaul_kernel::rps::{self, RpsError};
+use longhaul_kernel::rps;
 use longhaul_kernel::sysctl::{self, SysctlError};
 use longhaul_kernel::wait::sleep_until;
 use longhaul_path::spec::{Change, ChangeError, Direction, PathSpec, QueueLimit};
@@ -43,9 +43,6 @@ pub enum LabError {
     /// A kernel parameter.
     #[error(transparent)]
     Sysctl(#[from] SysctlError),
-    /// CPUs for what hosts receive.
-    #[error(transparent)]
-    Rps(#[from] RpsError),
     /// The emulator.
     #[error(transparent)]
     Emulator(#[from] RunningError),
@@ -273,11 +270,8 @@ fn set_up_host(spec: &LabSpec, path: &PathSpec, plan: &HostPlan, all: &[HostPlan
     let cpus = spec.host_cpus();
     if !cpus.is_empty() {
         // What a thread sends into a veth is received on its CPU: by the emulator's, in the middle of its work.
-        match rps::steer_for_good(HOST_INTERFACE, &cpus) {
-            // Without it the path is slower, and as true.
-            Err(RpsError::Denied { .. } | RpsError::Unsupported { .. }) | Ok(()) => {}
-            Err(error) => return Err(error.into()),
-        }
+        // Without it, as for users who may not set it, the path is slower and as true.
+        let _ = rps::steer_for_good(HOST_INTERFACE, &cpus);
     }
     netlink.set_up(index, true)?;
     for (ip, prefix_bits) in plan.addresses() {

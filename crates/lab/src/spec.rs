@@ -73,6 +73,14 @@ impl LabSpec {
         online.into_iter().filter(|cpu| !self.cpus.contains(cpu)).collect()
     }
 
+    /// Keeps the calling thread, and those that it starts later, on the hosts' CPUs. One that may not run there runs where it may.
+    pub fn keep_off_the_emulator(&self) {
+        let cpus = self.host_cpus();
+        if !cpus.is_empty() {
+            let _ = longhaul_kernel::schedule::pin_to(&cpus);
+        }
+    }
+
     /// What of it is for the emulating thread.
     pub fn schedule(&self) -> Schedule {
         Schedule { cpus: self.cpus.clone(), realtime: self.realtime }

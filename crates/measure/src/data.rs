@@ -489,7 +489,7 @@ impl Data {
                 socket_drops += stream.receiver.memory().map_or(0, |memory| u64::from(memory.drops));
             }
             let sent = self.peer_sent.get(number).map(|sent| sent.sent_packets);
-            let account = stream.account.with(|tracker| tracker.clone());
+            let account = stream.account.into_tracker();
             let sent = sent.unwrap_or_else(|| account.next_expected());
             report.streams.push(account.finish(sent));
         }

@@ -43,6 +43,16 @@ impl Account {
     }
 }
 
+impl Account {
+    /// The account itself, once its thread has ended: copying it would take its memory twice.
+    pub(crate) fn into_tracker(self) -> SequenceTracker {
+        match Arc::try_unwrap(self.0) {
+            Ok(tracker) => tracker.into_inner().unwrap_or_else(PoisonError::into_inner),
+            Err(shared) => Self(shared).with(|tracker| tracker.clone()),
+        }
+    }
+}
+
 /// Which stamp of a packet is its arrival, on `CLOCK_MONOTONIC`; a NIC's clock counts from its first stamp there.
 #[derive(Debug, Clone)]
 pub(crate) struct Stamping {

@@ -226,9 +226,11 @@ fn test(lab: &Lab, parameters: UdpParameters, stop: Stop) -> Result<TestEnd, Ses
     let address = SocketAddr::from((server.plan.ipv4, 0));
     let namespace = server.namespace.try_clone().map_err(|error| failed(&error))?;
     let (ready, bound) = std::sync::mpsc::channel();
+    let spec = lab.spec().clone();
     let serving = std::thread::Builder::new()
         .name("serve".into())
         .spawn(move || {
+            spec.keep_off_the_emulator();
             let entered = namespace.enter_for_good().map_err(|error| error.to_string());
             let server = entered.and_then(|()| Server::bind(address, options).map_err(|error| error.to_string()));
             let address = server.as_ref().map_err(Clone::clone).and_then(|s| s.address().map_err(|e| e.to_string()));
@@ -241,7 +243,10 @@ fn test(lab: &Lab, parameters: UdpParameters, stop: Stop) -> Result<TestEnd, Ses
     let target = Target { address, key: None };
     let end = client
         .namespace
-        .enter(|| client::run(&target, parameters, Some(stop), |_| {}))
+        .enter(|| {
+            lab.spec().keep_off_the_emulator();
+            client::run(&target, parameters, Some(stop), |_| {})
+        })
         .map_err(|error| failed(&error))??;
     // Where the client failed it may wait for another for ever; it ends with this process.
     let _ = serving.join();
