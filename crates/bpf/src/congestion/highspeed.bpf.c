@@ -5,8 +5,8 @@
  *
  * Source: RFC 3649, §5 (a and b), Appendix B (the table).
  *
- * a(w) is a whole number, as in Appendix B: row i holds the least window at which it is i + 1. The loader writes another table
- * where other parameters than the RFC's are asked for (longhaul-congestion computes it by the formulas of §5).
+ * a(w) is a whole number, as in Appendix B: row i holds the least window at which it is i + 1. Of low_window, high_window,
+ * high_loss_e9 (10^-9) and high_decrease_1000 the loader makes another table, by the formulas of §5 (longhaul-congestion).
  *
  * Differences from the RFC: an ACK for n packets adds n·a(w)/w. Beyond the last row a and b stay as they are.
  * Differences from Linux (tcp_highspeed.c): Linux rounds up to the next row (a is 2 from 39 packets on, and b is that of the next
@@ -16,6 +16,10 @@
 #include "congestion/tcp.h"
 
 #define PARAMETERS(P)                   \
+	P(low_window, 38)               \
+	P(high_window, 83000)           \
+	P(high_loss_e9, 100)            \
+	P(high_decrease_1000, 100)      \
 	P(next_row, 0)                  \
 	P(count_acks, 0)                \
 	P(decrease_of_last_growth, 0)
