@@ -78,8 +78,14 @@ impl Curve {
         (self.low_window.ln() + slope * (loss / self.low_loss).ln()).exp()
     }
 
+    /// Where the table ends; beyond it a and b stay as they are.
+    fn top(&self) -> f64 {
+        f64::from(APPENDIX_TOP).max(self.high_window)
+    }
+
     /// b(w), §5 Eq. 4.
     pub fn decrease(&self, window: f64) -> f64 {
+        let window = window.min(self.top());
         if window <= self.low_window {
             return LOW_DECREASE;
         }
@@ -88,6 +94,7 @@ impl Curve {
 
     /// a(w), §5 Eq. 5: `w²·p(w)·2·b(w)/(2 - b(w))`; 1 up to the low window.
     pub fn increase(&self, window: f64) -> f64 {
+        let window = window.min(self.top());
         if window <= self.low_window {
             return 1.0;
         }
@@ -99,7 +106,7 @@ impl Curve {
     pub fn rows(&self) -> Vec<Row> {
         let row =
             |window: u32| Row { window, decrease_256: (self.decrease(f64::from(window)) * 256.0).max(1.0) as u32 };
-        let (first, last) = (self.low_window as u32, APPENDIX_TOP.max(self.high_window as u32));
+        let (first, last) = (self.low_window as u32, self.top() as u32);
         let mut rows = vec![row(first)];
         let mut reached = 1.0;
         for window in first..last {

@@ -11,9 +11,11 @@
 //! | know the window at a rate of loss | [`response`] |
 //! | make the AIMD table | [`aimd`] |
 
+pub mod aimd;
 pub mod algorithm;
 pub mod highspeed;
 pub mod parameter;
+pub mod response;
 pub mod settings;
 
 pub use algorithm::{Algorithm, Variant};
