@@ -29,6 +29,8 @@ pub(crate) struct Cli {
 enum Command {
     /// Measure UDP to a host, and where each lost packet was lost
     Udp(cmd::udp::Args),
+    /// Measure TCP to a host: how fast, what limits it, where it loses bytes
+    Tcp(cmd::tcp::Args),
     /// Show a saved result as the test printed it
     Show(cmd::show::Args),
     /// Answer tests from others
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Udp(args) => cmd::udp::run(args),
+        Command::Tcp(args) => cmd::tcp::run(args),
         Command::Show(args) => cmd::show::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Host(args) => cmd::host::run(args),
