@@ -7,7 +7,8 @@
 //! | read clocks, relate packet stamps to them | [`clock`] |
 //! | receive and send Ethernet frames | [`packet`], [`packet_ring`] |
 //! | send and receive UDP for tests | [`udp`] |
-//! | pace TCP | [`tcp`] |
+//! | open TCP sockets, pace them, choose their congestion control, send without a copy | [`tcp`] |
+//! | read what the kernel knows of a TCP connection | [`tcp_info`] |
 //! | know congestion controls and who uses them | [`congestion_control`] |
 //! | hold packets in memory that is there when needed | [`memory`] |
 //! | run on time | [`schedule`], [`wait`] |
@@ -46,6 +47,7 @@ pub mod schedule;
 pub mod signals;
 pub mod sysctl;
 pub mod tcp;
+pub mod tcp_info;
 pub mod udp;
 pub mod unix;
 pub mod user_namespace;

@@ -1,13 +1,26 @@
-//! TCP sockets: what std does not set.
+//! TCP sockets: what std does not set, and bulk without a copy.
 //!
-//! Source: socket(7), tcp(7).
+//! Source: socket(7), tcp(7), sendfile(2), recv(2) (`MSG_TRUNC`), `Documentation/networking/mptcp.rst`.
 
-use std::io;
-use std::os::fd::AsFd;
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
 
-use longhaul_units::BitRate;
+use longhaul_units::{BitRate, Nanos};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with};
 
-use crate::udp::option::set_bytes;
+use crate::sysctl;
+use crate::udp::BufferGrant;
+use crate::udp::option::{read_words, set_bytes, set_int};
+use crate::wait::writable_until;
+
+/// Longest name of a congestion control, with its zero (`TCP_CA_NAME_MAX`).
+const CONGESTION_NAME_BYTES: usize = 16;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 256;
 
 /// Has `socket` send at `rate` of payload bits a second at most (`SO_MAX_PACING_RATE`). TCP paces itself where the interface
 /// has no fq.
@@ -17,4 +30,295 @@ use crate::udp::option::set_bytes;
 pub fn set_max_pacing_rate(socket: impl AsFd, rate: BitRate) -> io::Result<()> {
     let bytes_per_second = rate.0 / 8;
     set_bytes(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_per_second.to_ne_bytes())
+}
+
+/// The congestion control of `socket`.
+///
+/// # Errors
+/// What getsockopt(2) says.
+pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
+    let mut words = [0_u32; CONGESTION_NAME_BYTES / 4];
+    read_words(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut words)?;
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0).collect();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Gives `socket` the congestion control `name`, at once and in mid-flow.
+///
+/// # Errors
+/// `NotFound` where the kernel has none of that name, `PermissionDenied` where it is for root alone (see
+/// `net.ipv4.tcp_allowed_congestion_control`).
+pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
+    set_bytes(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
+}
+
+/// Whether this user may choose the congestion control `name` in the calling thread's network namespace; loads its module where
+/// that is how the kernel has it.
+///
+/// # Errors
+/// As [`set_congestion_control`].
+pub fn probe_congestion_control(name: &str) -> io::Result<()> {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_congestion_control(&socket, name)
+}
+
+/// The congestion controls that are there, by name; more may come when they are asked for, as the kernel loads modules. Empty
+/// where they cannot be read.
+pub fn available_congestion_controls() -> Vec<String> {
+    let names = sysctl::read("net.ipv4.tcp_available_congestion_control").unwrap_or_default();
+    names.split_whitespace().map(str::to_owned).collect()
+}
+
+/// What a TCP socket is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TcpOptions {
+    /// Buffers to ask for in both directions, which turns the kernel's tuning of them off; `None` leaves it on.
+    pub buffer_bytes: Option<usize>,
+    /// Largest segment (`TCP_MAXSEG`).
+    pub largest_segment_bytes: Option<u32>,
+    /// MPTCP (RFC 8684) in place of TCP, where the kernel has it.
+    pub multipath: bool,
+}
+
+/// Why there is no TCP socket.
+#[derive(Debug, thiserror::Error)]
+pub enum TcpOpenError {
+    /// The kernel has no MPTCP.
+    #[error("this kernel has no MPTCP (RFC 8684): it takes CONFIG_MPTCP and sysctl net.mptcp.enabled=1")]
+    NoMultipath,
+    /// Nobody listens there, or a firewall says so.
+    #[error("{address} refuses the connection")]
+    Refused {
+        /// Where to.
+        address: SocketAddr,
+    },
+    /// No answer came in time.
+    #[error("{address} does not answer")]
+    Unanswered {
+        /// Where to.
+        address: SocketAddr,
+    },
+    /// Something else.
+    #[error("cannot {step}: {source}")]
+    Step {
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+fn step(step: &'static str) -> impl Fn(io::Error) -> TcpOpenError {
+    move |source| TcpOpenError::Step { step, source }
+}
+
+/// Listens at `address` in the calling thread's network namespace; port 0 has the kernel choose one. Connections have the options.
+/// It does not wait: accept(2) says `WouldBlock` where there is none.
+///
+/// # Errors
+/// [`TcpOpenError::NoMultipath`], [`TcpOpenError::Step`].
+pub fn listen_at(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, TcpOpenError> {
+    let socket = open(address, options)?;
+    bind(&socket, &address).map_err(|error| step("bind a TCP socket")(error.into()))?;
+    listen(&socket, BACKLOG).map_err(|error| step("listen")(error.into()))?;
+    let listener = TcpListener::from(socket);
+    listener.set_nonblocking(true).map_err(step("set a socket up"))?;
+    Ok(listener)
+}
+
+/// Connects to `address` in the calling thread's network namespace, by `deadline` on `CLOCK_MONOTONIC`.
+///
+/// # Errors
+/// Any [`TcpOpenError`].
+pub fn connect_to(address: SocketAddr, options: &TcpOptions, deadline: Nanos) -> Result<TcpStream, TcpOpenError> {
+    let socket = open(address, options)?;
+    let stream = TcpStream::from(socket);
+    stream.set_nonblocking(true).map_err(step("set a socket up"))?;
+    match connect(&stream, &address) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS) => {
+            while !writable_until(&stream, Some(deadline)).map_err(step("wait for a connection"))? {
+                if crate::clock::monotonic() >= deadline {
+                    return Err(TcpOpenError::Unanswered { address });
+                }
+            }
+            if let Some(error) = stream.take_error().map_err(step("connect"))? {
+                return Err(refused(address, error));
+            }
+        }
+        Err(error) => return Err(refused(address, error.into())),
+    }
+    stream.set_nonblocking(false).map_err(step("set a socket up"))?;
+    Ok(stream)
+}
+
+fn refused(address: SocketAddr, error: io::Error) -> TcpOpenError {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => TcpOpenError::Refused { address },
+        io::ErrorKind::TimedOut => TcpOpenError::Unanswered { address },
+        _ => TcpOpenError::Step { step: "connect", source: error },
+    }
+}
+
+fn open(address: SocketAddr, options: &TcpOptions) -> Result<OwnedFd, TcpOpenError> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let protocol: Option<Protocol> = options.multipath.then_some(ipproto::MPTCP);
+    let socket = match socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, protocol) {
+        Err(Errno::PROTONOSUPPORT | Errno::NOPROTOOPT | Errno::INVAL) if options.multipath => {
+            return Err(TcpOpenError::NoMultipath);
+        }
+        other => other.map_err(|error| step("open a TCP socket")(error.into()))?,
+    };
+    if options.buffer_bytes.is_some() {
+        // Before the handshake, as that says by how much windows are scaled.
+        for grant in [send_buffer(&socket, options.buffer_bytes), receive_buffer(&socket, options.buffer_bytes)] {
+            grant.map_err(step("set a socket's buffers"))?;
+        }
+    }
+    if let Some(bytes) = options.largest_segment_bytes {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        set_int(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes).map_err(step("setsockopt TCP_MAXSEG"))?;
+    }
+    Ok(socket)
+}
+
+/// The send buffer, after asking for `bytes` where that is some.
+///
+/// # Errors
+/// What setsockopt(2) says.
+pub fn send_buffer(socket: impl AsFd, bytes: Option<usize>) -> io::Result<BufferGrant> {
+    BufferGrant::ask(socket.as_fd(), bytes, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
+}
+
+/// The receive buffer, after asking for `bytes` where that is some.
+///
+/// # Errors
+/// What setsockopt(2) says.
+pub fn receive_buffer(socket: impl AsFd, bytes: Option<usize>) -> io::Result<BufferGrant> {
+    BufferGrant::ask(socket.as_fd(), bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
+}
+
+/// Has calls on `socket` that wait come back after `time` at the latest, with `WouldBlock`.
+///
+/// # Errors
+/// What setsockopt(2) says.
+pub fn set_patience(socket: &TcpStream, time: Nanos) -> io::Result<()> {
+    socket.set_read_timeout(Some(time.into()))?;
+    socket.set_write_timeout(Some(time.into()))
+}
+
+/// Takes up to `most` bytes out of `socket` without copying them anywhere (`MSG_TRUNC`); 0 at the end of the stream.
+///
+/// # Errors
+/// As recv(2) has them; `WouldBlock` where the socket's patience ended.
+pub fn discard(socket: impl AsFd, most: usize) -> io::Result<usize> {
+    // SAFETY: with MSG_TRUNC TCP reads nothing into the buffer, of which there is none (tcp(7)).
+    let taken = unsafe { libc::recv(socket.as_fd().as_raw_fd(), ptr::null_mut(), most, libc::MSG_TRUNC) };
+    if taken < 0 { Err(io::Error::last_os_error()) } else { Ok(taken as usize) }
+}
+
+/// Bytes in memory that sendfile(2) can send.
+#[derive(Debug)]
+pub struct ZeroCopySource {
+    file: File,
+    bytes: usize,
+}
+
+impl ZeroCopySource {
+    /// `content` in a file in memory.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub fn new(content: &[u8]) -> io::Result<Self> {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::memfd_create("longhaul", flags)?);
+        file.write_all(content)?;
+        Ok(Self { file, bytes: content.len() })
+    }
+
+    /// Sends up to `most` of the bytes from `offset` on, without a copy; gives how many.
+    ///
+    /// # Errors
+    /// As sendfile(2) has them; `WouldBlock` where the socket's patience ended.
+    pub fn send(&self, socket: BorrowedFd<'_>, offset: usize, most: usize) -> io::Result<usize> {
+        let mut at = offset as u64;
+        let count = most.min(self.bytes.saturating_sub(offset));
+        Ok(rustix::fs::sendfile(socket, &self.file, Some(&mut at), count)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+    use crate::clock::monotonic;
+
+    fn pair(options: &TcpOptions) -> (TcpStream, TcpStream) {
+        let listener = listen_at("127.0.0.1:0".parse().unwrap(), options).unwrap();
+        let address = listener.local_addr().unwrap();
+        let near = connect_to(address, options, monotonic() + Nanos::from_secs(5)).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_congestion_control_is_set_and_read_and_one_that_is_not_there_is_not_found() {
+        let (near, _far) = pair(&TcpOptions::default());
+        assert!(available_congestion_controls().iter().any(|name| name == "reno"));
+        set_congestion_control(&near, "reno").unwrap();
+        assert_eq!(congestion_control(&near).unwrap(), "reno");
+        assert_eq!(set_congestion_control(&near, "no_such_one").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(congestion_control(&near).unwrap(), "reno");
+    }
+
+    #[test]
+    fn buffers_and_segment_size_are_as_asked() {
+        let options = TcpOptions { buffer_bytes: Some(100_000), largest_segment_bytes: Some(1_000), multipath: false };
+        let (near, far) = pair(&options);
+        for socket in [&near, &far] {
+            let (send, receive) = (send_buffer(socket, None).unwrap(), receive_buffer(socket, None).unwrap());
+            assert_eq!((send.given_bytes, receive.given_bytes), (200_000, 200_000));
+        }
+    }
+
+    #[test]
+    fn what_is_sent_without_a_copy_arrives_and_can_be_thrown_away() {
+        let (near, mut far) = pair(&TcpOptions::default());
+        let content: Vec<u8> = (0..50_000_u32).map(|byte| byte as u8).collect();
+        let source = ZeroCopySource::new(&content).unwrap();
+        let mut sent = 0;
+        while sent < content.len() {
+            sent += source.send(near.as_fd(), sent, usize::MAX).unwrap();
+        }
+        let mut some = [0; 1_000];
+        far.read_exact(&mut some).unwrap();
+        assert_eq!(some[..], content[..1_000]);
+        let mut thrown = 0;
+        while thrown < content.len() - 1_000 {
+            thrown += discard(&far, 1 << 20).unwrap();
+        }
+        set_patience(&far, Nanos::from_millis(1)).unwrap();
+        assert_eq!(discard(&far, 1 << 20).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(near);
+        assert_eq!(discard(&far, 1 << 20).unwrap(), 0);
+    }
+
+    #[test]
+    fn nobody_listening_is_refused() {
+        let listener = listen_at("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let error = connect_to(address, &TcpOptions::default(), monotonic() + Nanos::from_secs(5)).unwrap_err();
+        assert!(matches!(error, TcpOpenError::Refused { .. }), "{error}");
+    }
+
+    #[test]
+    fn multipath_is_there_or_said_to_be_missing() {
+        let options = TcpOptions { multipath: true, ..TcpOptions::default() };
+        match listen_at("127.0.0.1:0".parse().unwrap(), &options) {
+            Ok(_) => println!("this kernel has MPTCP"),
+            Err(error) => assert!(matches!(error, TcpOpenError::NoMultipath), "{error}"),
+        }
+    }
 }

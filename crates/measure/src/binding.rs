@@ -9,7 +9,7 @@ use longhaul_kernel::link::{LinkError, Netlink};
 use longhaul_kernel::rps::Rps;
 use longhaul_kernel::schedule::allowed_cpus;
 use longhaul_kernel::udp::NicStamps;
-use longhaul_session::control::{Affinity, Bind, DataPlan, SessionError, Timestamps};
+use longhaul_session::control::{Affinity, Bind, DataPlan, SessionError, Timestamps, UdpParameters};
 use longhaul_session::result::Binding;
 
 /// What was set for the time of a test at the end that receives. Dropping it undoes that.
@@ -26,10 +26,13 @@ impl Bound {
     ///
     /// # Errors
     /// What of it cannot be had, with what to do.
-    pub(crate) fn new(plan: &DataPlan, own: IpAddr, peer: IpAddr) -> Result<Self, SessionError> {
-        let parameters = &plan.parameters;
-        let allowed: Vec<u16> =
-            allowed_cpus().unwrap_or_default().into_iter().filter_map(|cpu| u16::try_from(cpu).ok()).collect();
+    pub(crate) fn new(
+        plan: &DataPlan,
+        parameters: &UdpParameters,
+        own: IpAddr,
+        peer: IpAddr,
+    ) -> Result<Self, SessionError> {
+        let allowed = allowed();
         if plan.sends {
             known(&parameters.affinity.sender_cpus, &allowed)?;
         }
@@ -95,7 +98,19 @@ fn cpus(affinity: &Affinity, allowed: &[u16]) -> Result<(Vec<u16>, Vec<u16>), Se
     }
 }
 
+/// The CPUs that this process may use.
+fn allowed() -> Vec<u16> {
+    allowed_cpus().unwrap_or_default().into_iter().filter_map(|cpu| u16::try_from(cpu).ok()).collect()
+}
+
 /// That this process may run on `cpus`.
+///
+/// # Errors
+/// The first on which it may not.
+pub(crate) fn may_use(cpus: &[u16]) -> Result<(), SessionError> {
+    if cpus.is_empty() { Ok(()) } else { known(cpus, &allowed()) }
+}
+
 fn known(cpus: &[u16], allowed: &[u16]) -> Result<(), SessionError> {
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         None => Ok(()),

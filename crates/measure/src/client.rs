@@ -7,19 +7,24 @@ use std::time::Duration;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
 use longhaul_session::control::{
-    Caps, ClientConfig, ClientSession, Message, Output, Progress, SessionError, TestEnd, UdpParameters,
+    Caps, ClientConfig, ClientSession, Message, Output, Progress, SessionError, TcpStreamId, TestEnd, TestParameters,
+    WindowAuto,
 };
 use longhaul_session::report::{EndReport, StreamSent};
 use longhaul_session::secure::{Channel, Key, Side};
+use longhaul_session::tcp::fields;
 use longhaul_units::Nanos;
 
 use crate::data::{Data, Place};
 use crate::driver::{Control, Event, Session, drive, events, interrupted, random};
 
-pub use crate::driver::Live;
+pub use crate::driver::{Live, SenderNow};
 
 /// How long a host may take to accept the control connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A window holds at least a few segments, however short the path.
+const LEAST_WINDOW: u64 = 64 << 10;
 
 /// How often a signal is looked for where nothing waits for it.
 const ANOTHER_SIGNAL: Duration = Duration::from_millis(50);
@@ -63,11 +68,16 @@ pub enum Family {
 /// Why there is no result, with what to do.
 pub fn run(
     target: &Target,
-    parameters: UdpParameters,
+    parameters: impl Into<TestParameters>,
     stop: Option<Stop>,
     live: impl FnMut(&Live),
 ) -> Result<TestEnd, SessionError> {
     let stream = connect(target.address, stop)?;
+    let mut parameters = parameters.into();
+    size_window(&mut parameters, &stream);
+    parameters
+        .validate()
+        .map_err(|error| SessionError::new("not_valid", error.to_string(), format!("change {}", error.flag)))?;
     let channel = match &target.key {
         Some(key) => Channel::keyed(Side::Client, key, random()?),
         None => Channel::plain(Side::Client),
@@ -99,6 +109,15 @@ pub fn run(
         ClientConfig { parameters, nonce: u64::from_ne_bytes(random()?), report_bytes: Caps::default().report.0 };
     let mut session = Client(ClientSession::new(longhaul_kernel::clock::monotonic(), config));
     drive(&mut session, control, &receiver, &sender, Place::Client(target.address.ip()), live)
+}
+
+/// Computes the window of a TCP test that is to have the size of the path: `control` knows its round-trip time.
+fn size_window(parameters: &mut TestParameters, control: &TcpStream) {
+    let TestParameters::Tcp(tcp) = parameters else { return };
+    let Some(auto) = &mut tcp.window_auto else { return };
+    let rtt_ns = crate::tcp::read_info(control).map_or(0, |info| info.value(fields::RTT) * 1_000);
+    *auto = WindowAuto { rtt_ns, ..*auto };
+    tcp.window_bytes = Some(auto.window_bytes().max(LEAST_WINDOW));
 }
 
 /// Connects to `address`; a signal ends the attempt.
@@ -135,6 +154,9 @@ impl Session for Client {
     }
     fn handle_data_probe(&mut self, now: Nanos, stream: u8, _: SocketAddr, bytes: &[u8]) {
         self.0.handle_data_probe(now, stream, bytes);
+    }
+    fn handle_data_hello(&mut self, _: Nanos, _: SocketAddr, _: &[u8]) -> Option<TcpStreamId> {
+        None
     }
     fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>) {
         self.0.handle_sending_finished(now, streams);

@@ -6,13 +6,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread;
 
 use longhaul_kernel::clock::monotonic;
-use longhaul_session::control::{Message, Output, Progress, SessionError, TestEnd};
+use longhaul_session::control::{Message, Output, Progress, SessionError, TcpStreamId, TestEnd};
 use longhaul_session::report::{EndReport, StreamSent};
 use longhaul_session::secure::{Channel, ChannelError};
 use longhaul_units::Nanos;
 
 use crate::data::{Data, Place};
 use crate::sending::StreamOut;
+use crate::tcp::TcpEvent;
 
 /// How often arrivals are looked at once the sender is done.
 const DRAIN_LOOK: Nanos = Nanos::from_millis(20);
@@ -32,6 +33,8 @@ pub(crate) enum Event {
     Probe { stream: u8, from: SocketAddr, bytes: Vec<u8> },
     /// A stream is sent.
     Sent(u8, Box<StreamOut>),
+    /// Of the connections of a TCP test.
+    Tcp(TcpEvent),
     /// The user, or the server's operator, wants it to end.
     Interrupt,
     /// The user wants it to end now, without a result.
@@ -46,6 +49,8 @@ pub(crate) trait Session {
     fn handle_data_opened(&mut self, now: Nanos, data: &mut Data);
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError);
     fn handle_data_probe(&mut self, now: Nanos, stream: u8, from: SocketAddr, bytes: &[u8]);
+    /// A TCP connection with its first bytes: whose it is, `None` where it is to be closed.
+    fn handle_data_hello(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> Option<TcpStreamId>;
     fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>);
     fn handle_progress(&mut self, now: Nanos, progress: Progress);
     fn handle_arrivals(&mut self, now: Nanos);
@@ -165,6 +170,19 @@ pub struct Live {
     pub own: bool,
     /// Since the start of the test.
     pub progress: Progress,
+    /// Where this end's sending flows stand, where it is the sender of that progress and this is a TCP test.
+    pub sender: Option<SenderNow>,
+}
+
+/// Where the sending flows of an end stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SenderNow {
+    /// Packets sent again since the start.
+    pub retransmits: u64,
+    /// Congestion windows of all flows together, bytes.
+    pub cwnd_bytes: u64,
+    /// Mean smoothed round-trip time of the flows.
+    pub rtt_ns: u64,
 }
 
 /// When the next progress is due, on the clock that begins with the first packet.
@@ -218,16 +236,21 @@ pub(crate) fn drive(
                     }
                 }
                 Output::SendProbe { stream, to, bytes } => {
-                    if let Some(data) = &data {
-                        data.send_probe(stream, to, &bytes);
+                    if let Some(udp) = data.as_mut().and_then(Data::udp) {
+                        udp.send_probe(stream, to, &bytes);
                     }
                 }
                 Output::RequestAdmission { longest } => session.handle_admission(now, Some(longest)),
                 Output::OpenData(plan) => {
                     receiving = plan.receives;
-                    interval = plan.parameters.interval_ns.map(|every| Interval::new(now, Nanos(every)));
+                    interval = plan.parameters.interval_ns().map(|every| Interval::new(now, Nanos(every)));
                     match Data::open(plan, place, sender) {
-                        Ok(opened) => session.handle_data_opened(now, data.insert(opened)),
+                        Ok(opened) => {
+                            let opened = data.insert(opened);
+                            if opened.is_open() {
+                                session.handle_data_opened(now, opened);
+                            }
+                        }
                         Err(error) => session.handle_data_failed(now, error),
                     }
                 }
@@ -241,7 +264,10 @@ pub(crate) fn drive(
                         data.stop_sending();
                     }
                 }
-                Output::Progress(progress) => live(&Live { own: false, progress }),
+                Output::Progress(progress) => {
+                    let sender = data.as_ref().and_then(Data::sender_now);
+                    live(&Live { own: false, progress, sender });
+                }
                 Output::PeerFinished(streams) => {
                     draining = Some(Nanos::ZERO);
                     if let Some(data) = &mut data {
@@ -287,7 +313,7 @@ pub(crate) fn drive(
         {
             let progress = data.progress();
             if interval.is_over(now, Nanos(progress.elapsed_ns)) {
-                live(&Live { own: true, progress });
+                live(&Live { own: true, progress, sender: None });
                 session.handle_progress(now, progress);
                 continue;
             }
@@ -338,14 +364,38 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
         }
         Event::Probe { stream, from, bytes } => session.handle_data_probe(now, stream, from, &bytes),
         Event::Sent(stream, out) => {
-            if let Some(streams) = data.as_mut().and_then(|data| data.sent(stream, *out)) {
+            if let Some(streams) = data.as_mut().and_then(Data::udp).and_then(|udp| udp.sent(stream, *out)) {
                 session.handle_sending_finished(now, streams);
             }
         }
+        Event::Tcp(event) => handle_tcp(now, event, session, data),
         Event::Interrupt => session.handle_interrupt(now),
         Event::AskAgain => session.handle_admission(now, None),
         // The loop ends with it.
         Event::Abort => {}
+    }
+}
+
+fn handle_tcp(now: Nanos, event: TcpEvent, session: &mut impl Session, data: &mut Option<Data>) {
+    let Some(whole) = data else { return };
+    let Some(tcp) = whole.tcp() else { return };
+    match event {
+        TcpEvent::Connected(Ok(connections)) => {
+            tcp.connected(connections);
+            session.handle_data_opened(now, whole);
+        }
+        TcpEvent::Connected(Err(error)) => session.handle_data_failed(now, error),
+        TcpEvent::Hello { stream, from, bytes } => {
+            // A stranger's connection ends here.
+            if let Some(id) = session.handle_data_hello(now, from, &bytes) {
+                tcp.admit(id, stream);
+            }
+        }
+        TcpEvent::Sent(stream) => {
+            if let Some(streams) = tcp.sent(stream) {
+                session.handle_sending_finished(now, streams);
+            }
+        }
     }
 }
 

@@ -15,5 +15,7 @@ pub mod pacer;
 mod receiving;
 mod sending;
 pub mod server;
+mod tcp;
+mod udp_data;
 
 pub use longhaul_session as session;

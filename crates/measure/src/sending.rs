@@ -90,7 +90,7 @@ pub(crate) fn send_stream(
         pacer.learn(monotonic().saturating_sub(now));
     }
     let (first, last) = out.spacing.span().unwrap_or_default();
-    out.sent = StreamSent { sent_packets: sequence, first_sent_ns: first.0, last_sent_ns: last.0 };
+    out.sent = StreamSent { sent_packets: sequence, first_sent_ns: first.0, last_sent_ns: last.0, sent_bytes: 0 };
     out.given_up = pacer.given_up();
     out
 }

@@ -12,7 +12,7 @@ use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::{Interest, Poller, readable_until};
 use longhaul_session::control::{
     Admission, BusyPolicy, Caps, Message, Output, Progress, Randomness, ServerConfig, ServerSession, SessionError,
-    TestEnd, Ticket, Verdict,
+    TcpStreamId, TestEnd, Ticket, Verdict,
 };
 use longhaul_session::report::{EndReport, StreamSent};
 use longhaul_session::secure::{Channel, Key, Side};
@@ -259,6 +259,9 @@ impl Session for Serving {
     fn handle_data_probe(&mut self, now: Nanos, _: u8, from: SocketAddr, bytes: &[u8]) {
         let from = SocketAddr::new(canonical(from.ip()), from.port());
         self.session.handle_data_probe(now, from, bytes);
+    }
+    fn handle_data_hello(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> Option<TcpStreamId> {
+        self.session.handle_data_hello(now, from, bytes)
     }
     fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>) {
         self.session.handle_sending_finished(now, streams);

@@ -16,3 +16,4 @@ pub mod locate;
 pub mod report;
 pub mod result;
 pub mod secure;
+pub mod tcp;

@@ -10,12 +10,16 @@ use crate::account::{Spacing, StreamReceived};
 use crate::locate::evidence::of_message;
 use crate::locate::{Evidence, LocationMethod, Total};
 use crate::result::{Binding, ChangedCounters, SocketBuffer, Warning};
+use crate::tcp::TcpEndReport;
 
 /// What a stream sent, by the sender's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StreamSent {
-    /// Packets handed to the socket: sequences 0 to this less one.
+    /// Packets handed to the socket: sequences 0 to this less one. Of a TCP flow 0.
     pub sent_packets: u64,
+    /// Of a TCP flow: payload bytes handed to the socket.
+    #[serde(default)]
+    pub sent_bytes: u64,
     /// Departure of the first; 0 where none was sent.
     pub first_sent_ns: u64,
     /// Departure of the last.
@@ -78,6 +82,9 @@ pub struct EndReport {
     pub sender: Option<SenderReport>,
     /// Where it received.
     pub receiver: Option<ReceiverReport>,
+    /// Of a TCP test: what it did, sending or receiving.
+    #[serde(default)]
+    pub tcp: Option<TcpEndReport>,
     /// The host as `longhaul host` has it; `null` where it was not looked at.
     #[serde(default)]
     pub host: serde_json::Value,

@@ -6,7 +6,7 @@ use common::{CLIENT, randomness};
 use longhaul_session::account::{Counts, LossMap, ReorderingSummary, Run, StreamReceived};
 use longhaul_session::control::{
     ClientConfig, ClientSession, Direction, Hello, Message, Output, PROTOCOL, Progress, Refusal, ServerConfig,
-    ServerSession, SessionError, UdpParameters, Verdict,
+    ServerSession, SessionError, TCP_FEATURE, TcpParameters, TestParameters, UdpParameters, Verdict,
 };
 use longhaul_session::locate::{Granularity, Location, Total, TotalScope};
 use longhaul_session::report::{EndReport, ReceiverReport, SenderReport, StreamSent};
@@ -36,9 +36,14 @@ fn message(random: &mut impl Rng) -> Message {
         0 => Message::Hello(Hello {
             version: if next() % 4 == 0 { text(&mut next) } else { PROTOCOL.into() },
             nonce: next(),
-            features: vec![],
+            features: vec![TCP_FEATURE.into()],
         }),
-        1 => Message::Propose { parameters: UdpParameters { streams: next() as u8 % 80, ..UdpParameters::default() } },
+        1 if next() % 2 == 0 => Message::Propose {
+            parameters: TcpParameters { streams: next() as u8 % 80, ..TcpParameters::default() }.into(),
+        },
+        1 => Message::Propose {
+            parameters: UdpParameters { streams: next() as u8 % 80, ..UdpParameters::default() }.into(),
+        },
         2 => Message::Queued { ahead: next() as u32 },
         3 => Message::DataProven,
         4 => Message::Start,
@@ -66,7 +71,7 @@ fn drive(server: &mut ServerSession, now: Nanos) -> bool {
         match output {
             Output::RequestAdmission { .. } => server.handle_admission(now, Verdict::Run),
             Output::OpenData(plan) => {
-                server.handle_data_opened(now, vec![5210; plan.parameters.streams.into()], vec![]);
+                server.handle_data_opened(now, vec![5210; plan.parameters.streams().into()], vec![]);
             }
             Output::StartSending { .. } => bulk = true,
             Output::StopSending => server.handle_sending_finished(now, vec![]),
@@ -85,7 +90,11 @@ fn ten_thousand_sequences_of_messages() {
         let mut now = Nanos::from_secs(5);
         let config = ServerConfig { peer: peer.ip(), caps: Default::default() };
         let mut server = ServerSession::new(now, config, randomness(1));
-        let parameters = UdpParameters { direction: Direction::Bidirectional, ..UdpParameters::default() };
+        let direction = Direction::Bidirectional;
+        let parameters: TestParameters = match below(&mut random, 2) {
+            0 => UdpParameters { direction, ..UdpParameters::default() }.into(),
+            _ => TcpParameters { direction, ..TcpParameters::default() }.into(),
+        };
         let mut client =
             ClientSession::new(now, ClientConfig { parameters: parameters.clone(), nonce: 1, report_bytes: 1 << 16 });
         if below(&mut random, 2) == 0 {
@@ -102,6 +111,7 @@ fn ten_thousand_sequences_of_messages() {
             let length = below(&mut random, 40) as usize;
             server.handle_data_probe(now, peer, &datagram[..length]);
             client.handle_data_probe(now, 0, &datagram[..length]);
+            assert_eq!(server.handle_data_hello(now, peer, &datagram[..length.min(24)]), None);
             assert!(!drive(&mut server, now), "no bulk without proof");
             while let Some(output) = client.poll_output() {
                 if let Output::OpenData(_) = output {
@@ -202,7 +212,8 @@ fn a_report_that_lies_gives_a_result_with_doubts() {
     let total =
         Total { location: Location::ReceiverRing, reason: "x".into(), packets: u64::MAX, scope: TotalScope::Host };
     let receiver = ReceiverReport { streams: vec![stream; 64], totals: vec![total; 3], ..ReceiverReport::default() };
-    let streams = vec![StreamSent { sent_packets: u64::MAX, first_sent_ns: 0, last_sent_ns: u64::MAX }; 64];
+    let streams =
+        vec![StreamSent { sent_packets: u64::MAX, first_sent_ns: 0, last_sent_ns: u64::MAX, sent_bytes: u64::MAX }; 64];
     let sender = SenderReport { streams, ..SenderReport::default() };
     let text = serde_json::to_string(&EndReport { receiver: Some(receiver), ..EndReport::default() }).unwrap();
     let receiver = serde_json::from_str::<EndReport>(&text).unwrap().receiver.unwrap();

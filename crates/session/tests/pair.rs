@@ -25,7 +25,8 @@ fn parameters(direction: Direction) -> UdpParameters {
 
 fn result(end: &TestEnd, backward: bool) -> UdpResult {
     let (sender, receiver) = end.direction(backward).expect("that direction was tested");
-    let setting = Setting { payload_bytes: end.parameters.payload_bytes, granularity: Granularity::Wire };
+    let setting =
+        Setting { payload_bytes: end.parameters.udp().unwrap().payload_bytes, granularity: Granularity::Wire };
     let assembled = UdpResult::assemble(setting, sender, receiver);
     let result = assembled.result;
     assert_eq!(result.sent_packets, result.received_packets + result.loss_by_location.values().sum::<u64>());
@@ -183,8 +184,10 @@ fn a_client_that_only_keeps_alive_ends_too() {
         let (mut said, began) = (0, pair.now);
         let mut now = pair.now;
         while let Some(at) = pair.server.poll_timeout() {
-            let offered =
-                [Message::Hello(hello("longhaul/1")), Message::Propose { parameters: parameters(Direction::Reverse) }];
+            let offered = [
+                Message::Hello(hello("longhaul/1")),
+                Message::Propose { parameters: parameters(Direction::Reverse).into() },
+            ];
             if said < silent_after.min(2) {
                 pair.server.handle_message(now, offered[said].clone());
                 said += 1;
@@ -280,7 +283,7 @@ fn caps_are_refused_with_the_flag_or_set_the_pace() {
     let mut pair = Pair::with_caps(UdpParameters { pace: Pace::Unlimited, ..parameters(Direction::Forward) }, caps);
     pair.run();
     let end = pair.test_end(Side::Client);
-    assert_eq!(end.parameters.pace, Pace::RateBps(10_000_000));
+    assert_eq!(end.parameters.udp().unwrap().pace, Pace::RateBps(10_000_000));
     assert_eq!(end.warnings[0].code, "rate_capped");
 }
 

@@ -24,7 +24,7 @@ impl BufferGrant {
     }
 
     /// Asks for `bytes`: by `force`, past the system's limit, if that is allowed, else by `plain`.
-    pub(super) fn ask(socket: BorrowedFd<'_>, bytes: Option<usize>, force: c_int, plain: c_int) -> io::Result<Self> {
+    pub(crate) fn ask(socket: BorrowedFd<'_>, bytes: Option<usize>, force: c_int, plain: c_int) -> io::Result<Self> {
         let mut forced = false;
         if let Some(bytes) = bytes {
             // The kernel doubles it in an int.

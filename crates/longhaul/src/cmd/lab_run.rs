@@ -197,7 +197,7 @@ fn run_series(
                     *hosts = json!({ "client": end.local.host, "server": end.remote.as_ref().map(|end| &end.host) });
                 }
                 (run.result, run.warnings) = result(&end);
-                run.parameters = end.parameters;
+                run.parameters = end.parameters.udp().cloned().unwrap_or(run.parameters);
             }
             Err(error) => run.error = Some(Warning::new(&error.code, error.message, error.remedy)),
         }
@@ -258,13 +258,17 @@ fn result(end: &TestEnd) -> (Option<UdpResult>, Vec<Warning>) {
     let remote = end.remote.iter().flat_map(|remote| &remote.warnings);
     let mut warnings: Vec<Warning> = end.warnings.iter().chain(&end.local.warnings).chain(remote).cloned().collect();
     let result = end.direction(false).map(|(sender, receiver)| {
-        let granularity = if end.parameters.wire { Granularity::Wire } else { Granularity::Superpacket };
-        let setting = Setting { payload_bytes: end.parameters.payload_bytes, granularity };
+        let setting = setting(end.parameters.udp());
         let assembled = UdpResult::assemble(setting, sender, receiver);
         warnings.extend(assembled.warnings);
         assembled.result
     });
     (result, warnings)
+}
+
+fn setting(parameters: Option<&UdpParameters>) -> Setting {
+    let (payload_bytes, wire) = parameters.map_or((0, false), |udp| (udp.payload_bytes, udp.wire));
+    Setting { payload_bytes, granularity: if wire { Granularity::Wire } else { Granularity::Superpacket } }
 }
 
 /// What makes the same test by hand.

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::udp_saved::Saved;
+use super::saved::{NO_RESULT_REMEDY, SavedText};
+use super::tcp_saved::{SavedTcp, TCP_SCHEMA};
+use super::tcp_text;
+use super::udp_saved::{Saved, UDP_SCHEMA};
 use super::udp_text;
-use crate::output::{Outcome, print_text, print_warnings};
+use crate::output::{Failure, Outcome, print_text, print_warnings};
 
 /// Show a saved result as the test printed it
 #[derive(Debug, clap::Args)]
@@ -13,7 +16,7 @@ use crate::output::{Outcome, print_text, print_warnings};
     after_help = "Example:\n  longhaul show monday\n  longhaul udp server --json > tuesday.json; longhaul show tuesday.json"
 )]
 pub(crate) struct Args {
-    /// A folder that `longhaul udp -o` wrote, or a file with what --json printed
+    /// A folder that -o of `longhaul udp` or `longhaul tcp` wrote, or a file with what --json printed
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
     /// Print JSON
@@ -22,12 +25,22 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let saved = Saved::read(&args.path)?;
-    if args.json {
-        print_text(&(saved.json + "\n"));
-    } else {
-        print_text(&udp_text::report(&saved.parameters, &saved.results));
-    }
-    print_warnings(&saved.warnings);
+    let saved = SavedText::read(&args.path)?;
+    let not =
+        |why: String| Failure::new("no_result", format!("{}: {why}", saved.file.display())).remedy(NO_RESULT_REMEDY);
+    let (text, warnings) = match saved.schema() {
+        Some(UDP_SCHEMA) => {
+            let udp = Saved::parse(&saved.json).map_err(not)?;
+            (udp_text::report(&udp.parameters, &udp.results), udp.warnings)
+        }
+        Some(TCP_SCHEMA) => {
+            let tcp = SavedTcp::parse(&saved.json).map_err(not)?;
+            (tcp_text::report(&tcp.parameters, &tcp.results), tcp.warnings)
+        }
+        Some(other) => return Err(not(format!("a {}, not a {UDP_SCHEMA} or {TCP_SCHEMA}", other.escape_debug()))),
+        None => return Err(not(format!("not a {UDP_SCHEMA} or {TCP_SCHEMA}"))),
+    };
+    print_text(&if args.json { saved.line() + "\n" } else { text });
+    print_warnings(&warnings);
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! `longhaul udp`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -14,9 +14,10 @@ use longhaul_session::result::{Setting, UdpResult, Warning};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
+use super::saved::Folder;
 use super::serve::{PORT, in_lab};
 use super::udp_live::{Live, Show};
-use super::udp_saved::{Folder, Results, UDP_SCHEMA, UdpEnvelope, UdpEnvelopeParameters};
+use super::udp_saved::{Results, UDP_SCHEMA, UdpEnvelope, UdpEnvelopeParameters};
 use super::{key, udp_text};
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
 
@@ -126,7 +127,7 @@ pub(crate) struct Args {
 }
 
 /// A parser of the words that a parameter has in JSON.
-fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+pub(crate) fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
 {
@@ -171,31 +172,38 @@ impl Args {
         parameters.validate().map_err(Failure::usage)?;
         Ok(parameters)
     }
-
-    fn target(&self) -> Result<Target, Failure> {
-        let family = match (self.ipv4, self.ipv6) {
-            (true, _) => Some(Family::V4),
-            (_, true) => Some(Family::V6),
-            _ => None,
-        };
-        let address = resolve(&self.host, self.port, family).map_err(failure)?;
-        let key = self.key.as_deref().map(key::load).transpose()?;
-        if key.is_none() && !self.no_auth && !address.ip().is_loopback() && !in_lab() {
-            return Err(Failure::usage(format!("{}: beyond this machine --key FILE is needed", self.host))
-                .remedy("make one with `longhaul key new FILE`, or say --no-auth at both ends"));
-        }
-        Ok(Target { address, key })
-    }
 }
 
-fn failure(error: SessionError) -> Failure {
+/// The server that is named, and the key for it.
+pub(crate) fn target(
+    host: &str,
+    port: u16,
+    (ipv4, ipv6): (bool, bool),
+    key: Option<&Path>,
+    no_auth: bool,
+) -> Result<Target, Failure> {
+    let family = match (ipv4, ipv6) {
+        (true, _) => Some(Family::V4),
+        (_, true) => Some(Family::V6),
+        _ => None,
+    };
+    let address = resolve(host, port, family).map_err(failure)?;
+    let key = key.map(key::load).transpose()?;
+    if key.is_none() && !no_auth && !address.ip().is_loopback() && !in_lab() {
+        return Err(Failure::usage(format!("{host}: beyond this machine --key FILE is needed"))
+            .remedy("make one with `longhaul key new FILE`, or say --no-auth at both ends"));
+    }
+    Ok(Target { address, key })
+}
+
+pub(crate) fn failure(error: SessionError) -> Failure {
     Failure::from_peer(error.code, error.message).remedy(error.remedy)
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     let show = Show::choose(args.interval, args.json, args.json_stream);
     let parameters = args.parameters(show)?;
-    let target = args.target()?;
+    let target = target(&args.host, args.port, (args.ipv4, args.ipv6), args.key.as_deref(), args.no_auth)?;
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
@@ -208,11 +216,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         (Err(error), None) => return Err(failure(error)),
     };
 
-    let (results, mut warnings) = results(&end, folder.as_ref())?;
+    let (udp, results, mut warnings) = results(&end, folder.as_ref())?;
     if stop.requested().is_some() {
         warnings.push(Warning::new("interrupted", "the test was ended before its time", "let it run to its end"));
     }
-    let parameters = UdpEnvelopeParameters { host: args.host, address: target.address, udp: end.parameters.clone() };
+    let parameters = UdpEnvelopeParameters { host: args.host, address: target.address, udp };
     let hosts = hosts(&end);
     let envelope: UdpEnvelope =
         Envelope::new(UDP_SCHEMA, started_at, parameters, results, printed(warnings)).with_hosts(hosts);
@@ -231,7 +239,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// What a shell gives for a program that a signal ended: 128 and its number.
-fn exit_code(signal: StopSignal) -> u8 {
+pub(crate) fn exit_code(signal: StopSignal) -> u8 {
     match signal {
         StopSignal::Interrupt => INTERRUPTED,
         StopSignal::Terminate => 128 + 15,
@@ -240,10 +248,10 @@ fn exit_code(signal: StopSignal) -> u8 {
 }
 
 /// Both hosts as `longhaul host` shows them, by what they did: where both sent and received, by who asked.
-fn hosts(end: &TestEnd) -> Value {
+pub(crate) fn hosts(end: &TestEnd) -> Value {
     let client = &end.local.host;
     let server = end.remote.as_ref().map(|remote| &remote.host);
-    match end.parameters.direction {
+    match end.parameters.direction() {
         Direction::Forward => json!({ "sender": client, "receiver": server }),
         Direction::Reverse => json!({ "sender": server, "receiver": client }),
         Direction::Bidirectional => json!({ "client": client, "server": server }),
@@ -251,11 +259,12 @@ fn hosts(end: &TestEnd) -> Value {
 }
 
 /// The result of each direction that was tested, and all doubts. Losses that are too many to list go to a file of `folder`.
-fn results(end: &TestEnd, folder: Option<&Folder>) -> Result<(Results, Vec<Warning>), Failure> {
+fn results(end: &TestEnd, folder: Option<&Folder>) -> Result<(UdpParameters, Results, Vec<Warning>), Failure> {
+    let none = || Failure::new("no_report", "the server's report has no result").remedy("use the same version there");
     let mut warnings: Vec<Warning> = end.warnings.clone();
     warnings.extend(end.local.warnings.iter().cloned());
     warnings.extend(end.remote.iter().flat_map(|remote| remote.warnings.iter().cloned()));
-    let parameters = &end.parameters;
+    let parameters = end.parameters.udp().ok_or_else(none)?;
     let mut one = |backward: bool| {
         let (sender, receiver) = end.direction(backward)?;
         let granularity = if parameters.wire { Granularity::Wire } else { Granularity::Superpacket };
@@ -294,13 +303,13 @@ fn results(end: &TestEnd, folder: Option<&Folder>) -> Result<(Results, Vec<Warni
     let results = match (one(false), one(true)) {
         (Some(forward), Some(backward)) => Results::Both { forward, backward },
         (Some(one), None) | (None, Some(one)) => Results::One(one),
-        (None, None) => {
-            return Err(
-                Failure::new("no_report", "the server's report has no result").remedy("use the same version there")
-            );
-        }
+        (None, None) => return Err(none()),
     };
-    // Both ends and both directions may say the same.
+    Ok((parameters.clone(), results, once(warnings)))
+}
+
+/// Each warning once: both ends and both directions may say the same.
+pub(crate) fn once(mut warnings: Vec<Warning>) -> Vec<Warning> {
     let mut said = Vec::new();
     warnings.retain(|warning| {
         !said.contains(warning) && {
@@ -308,10 +317,10 @@ fn results(end: &TestEnd, folder: Option<&Folder>) -> Result<(Results, Vec<Warni
             true
         }
     });
-    Ok((results, warnings))
+    warnings
 }
 
-fn printed(warnings: Vec<Warning>) -> Vec<longhaul_emulator::Warning> {
+pub(crate) fn printed(warnings: Vec<Warning>) -> Vec<longhaul_emulator::Warning> {
     let one = |w: Warning| longhaul_emulator::Warning { code: w.code, message: w.message, remedy: w.remedy };
     warnings.into_iter().map(one).collect()
 }

@@ -1,9 +1,7 @@
 //! A UDP result as it is printed, saved in a folder, and read back.
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::fs::File;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_emulator::Warning;
@@ -19,13 +17,10 @@ use parquet::schema::parser::parse_message_type;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::output::{Envelope, Failure};
+use super::saved::Folder;
+use crate::output::Envelope;
 
 pub(crate) const UDP_SCHEMA: &str = "longhaul.udp/1";
-/// The result's name in its folder.
-const RESULT: &str = "result.json";
-/// Longest file that is read: twice the longest result with two directions of 10,000 losses and two hosts of 1,000 queues.
-const MOST_BYTES: u64 = 64 << 20;
 /// Losses that are held in memory and compressed together.
 const ROW_GROUP: usize = 65_536;
 /// The columns of a file of losses; docs/udp-results.md tells what they mean.
@@ -56,44 +51,10 @@ pub(crate) enum Results {
     Both { forward: Box<UdpResult>, backward: Box<UdpResult> },
 }
 
-/// A folder for a result.
-#[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
-
 impl Folder {
-    /// Makes the folder where it is not there. Before the test, so that no result is lost for want of it.
-    pub(crate) fn prepare(path: PathBuf) -> Result<Self, Failure> {
-        let failed = |why: String| Failure::new("not_written", format!("-o {}: {why}", path.display()));
-        fs::create_dir_all(&path)
-            .map_err(|error| failed(error.to_string()).remedy("name a folder that can be written"))?;
-        if path.join(RESULT).exists() {
-            return Err(failed("there is a result already".into()).remedy("name another folder"));
-        }
-        let probe = path.join(".writable");
-        let written = File::create(&probe).and_then(|_| fs::remove_file(&probe));
-        written.map_err(|error| failed(error.to_string()).remedy("name a folder that can be written"))?;
-        Ok(Self(path))
-    }
-
-    /// Saves `envelope` as it is printed. Whoever looks finds a whole file: it is written beside and moved there.
-    pub(crate) fn save(&self, envelope: &UdpEnvelope) -> Result<(), Failure> {
-        let beside = self.0.join("result.part");
-        let write = || {
-            let mut file = File::create(&beside)?;
-            serde_json::to_writer(&mut file, envelope)?;
-            file.write_all(b"\n")?;
-            fs::rename(&beside, self.0.join(RESULT))
-        };
-        write().map_err(|error| {
-            Failure::new("not_written", format!("-o {}: {error}; the result is not saved", self.0.display()))
-        })
-    }
-
     /// Writes `losses` to the file `name`.
     pub(crate) fn write_losses(&self, name: &str, losses: impl Iterator<Item = Loss>) -> Result<(), String> {
-        let path = self.0.join(name);
-        let write = || write_losses(File::create(&path)?, losses);
-        write().map_err(|error| format!("{}: {error}", path.display()))
+        self.write(name, |file| write_losses(file, losses))
     }
 }
 
@@ -144,34 +105,17 @@ enum Column {
 /// A result that was saved.
 #[derive(Debug)]
 pub(crate) struct Saved {
-    /// As it was printed.
-    pub(crate) json: String,
     pub(crate) parameters: UdpParameters,
     pub(crate) results: Results,
     pub(crate) warnings: Vec<Warning>,
 }
 
 impl Saved {
-    /// Reads the result at `path`, a file or a folder with one.
+    /// Reads what was printed.
     ///
     /// # Errors
-    /// Where it is none, in one line.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
-        let not = |why: String| Failure::new("no_result", format!("{}: {why}", file.display()));
-        let remedy = "name a folder that `longhaul udp -o` wrote, or a file with what --json printed";
-        let mut text = String::new();
-        // A device or a pipe may have no end.
-        let opened = File::open(&file).map_err(|error| not(error.to_string()).remedy(remedy))?;
-        let read = opened.take(MOST_BYTES + 1).read_to_string(&mut text);
-        read.map_err(|error| not(error.to_string()).remedy(remedy))?;
-        if text.len() as u64 > MOST_BYTES {
-            return Err(not(format!("longer than any result ({} MiB)", MOST_BYTES >> 20)).remedy(remedy));
-        }
-        Self::parse(&text).map_err(|why| not(why).remedy(remedy))
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Which part of it is broken.
+    pub(crate) fn parse(json: &Value) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Both {
             forward: Box<UdpResult>,
@@ -182,12 +126,6 @@ impl Saved {
             code: String,
             message: String,
             remedy: String,
-        }
-        let json: Value = serde_json::from_str(text).map_err(|error| format!("no result of longhaul: {error}"))?;
-        match &json["schema"] {
-            Value::String(schema) if schema == UDP_SCHEMA => {}
-            Value::String(schema) => return Err(format!("a {}, not a {UDP_SCHEMA}", schema.escape_debug())),
-            _ => return Err(format!("not a {UDP_SCHEMA}")),
         }
         let part = |name: &str| json[name].clone();
         let broken = |part: &str, error: serde_json::Error| format!("its {part} is broken: {error}");
@@ -206,7 +144,6 @@ impl Saved {
             parameters: parameters.udp,
             results: results.map_err(|error| broken("result", error))?,
             warnings: warnings.into_iter().map(warning).collect(),
-            json: if text.trim().contains('\n') { json.to_string() } else { text.trim().to_owned() },
         })
     }
 }
@@ -216,6 +153,8 @@ mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
     use serde_json::json;
+
+    use std::fs;
 
     use super::*;
     use longhaul_session::locate::Location;
@@ -257,7 +196,7 @@ mod tests {
                 // Keys with a slash are none of ours.
                 let Some(place) = bad.pointer_mut(pointer) else { continue };
                 *place = value.clone();
-                if let Ok(saved) = Saved::parse(&bad.to_string()) {
+                if let Ok(saved) = Saved::parse(&bad) {
                     let text = crate::cmd::udp_text::report(&saved.parameters, &saved.results);
                     assert!(!text.contains('\u{1b}'), "{pointer} = {value}");
                     shown += 1;

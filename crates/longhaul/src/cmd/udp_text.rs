@@ -151,7 +151,7 @@ fn list(cpus: &[u32]) -> String {
 }
 
 /// A time with three digits, as times are compared by eye.
-fn short(ns: u64) -> String {
+pub(crate) fn short(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns}ns"),
         1_000..1_000_000 => (ns as f64 / 1e3, "us"),

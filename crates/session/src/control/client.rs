@@ -1,12 +1,14 @@
 //! The client's side of a test.
 
-use longhaul_units::Nanos;
+use longhaul_units::{BitRate, Nanos};
 
 use super::limits::{PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
 use super::message::{Accept, Hello, Message, PROTOCOL, Progress, SessionError};
 use super::parameters::UdpParameters;
 use super::proof::ClientProof;
+use super::tcp_parameters::TcpParameters;
+use super::test_parameters::TestParameters;
 use super::transfer::{Transfer, report_deadline};
 use super::{DataPlan, Output, TestEnd};
 use crate::report::{EndReport, StreamSent};
@@ -15,8 +17,8 @@ use crate::result::Warning;
 /// What a client is to do.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
-    /// The test, [valid](UdpParameters::validate).
-    pub parameters: UdpParameters,
+    /// The test, [valid](TestParameters::validate).
+    pub parameters: TestParameters,
     /// Random; names the session in logs.
     pub nonce: u64,
     /// Largest report taken from the server, bytes.
@@ -45,7 +47,8 @@ enum State {
     },
     Proving {
         accept: Accept,
-        proof: ClientProof,
+        /// `None` for TCP, whose connections have said all.
+        proof: Option<ClientProof>,
         resend: Nanos,
         deadline: Nanos,
     },
@@ -70,7 +73,10 @@ impl ClientSession {
         let mut line = Line::new(now);
         let hello = Hello { version: PROTOCOL.into(), nonce: config.nonce, features: Vec::new() };
         line.say(now, Message::Hello(hello));
-        line.say(now, Message::Propose { parameters: config.parameters.clone() });
+        // What every server knows needs no answer first.
+        if config.parameters.needs().is_none() {
+            line.say(now, Message::Propose { parameters: config.parameters.clone() });
+        }
         let deadline = now.saturating_add(SETUP_TIMEOUT);
         Self { config, line, state: State::Proposed { deadline, greeted: false } }
     }
@@ -103,6 +109,9 @@ impl ClientSession {
                     return self.line.fail(now, error.of_peer());
                 }
                 *greeted = true;
+                if let Some(feature) = self.config.parameters.needs() {
+                    self.propose_if_known(now, feature, &hello.features);
+                }
             }
             (State::Proposed { greeted: true, deadline }, Message::Queued { .. }) => {
                 // While it waits the server repeats this, so its silence ends the session in time.
@@ -131,30 +140,52 @@ impl ClientSession {
         }
     }
 
+    /// Proposes a kind of test that not every server knows.
+    fn propose_if_known(&mut self, now: Nanos, feature: &str, known: &[String]) {
+        if known.iter().any(|known| known == feature) {
+            self.line.say(now, Message::Propose { parameters: self.config.parameters.clone() });
+            return;
+        }
+        let text = format!("the server does not know {} tests", feature.to_uppercase());
+        self.fail(now, SessionError::new("unknown_test", text, "use a newer version of longhaul there"));
+    }
+
     fn accepted(&mut self, now: Nanos, mut accept: Accept) {
         let asked = &self.config.parameters;
-        // Only the pace may differ, where none was asked for.
-        let comparable = UdpParameters { pace: asked.pace, ..accept.parameters.clone() };
-        let pace_kept = asked.rate().is_none() || asked.pace == accept.parameters.pace;
-        let streams = usize::from(asked.streams);
-        if comparable != *asked
-            || !pace_kept
-            || accept.parameters.validate().is_err()
-            || accept.data_ports.len() != streams
-        {
+        let (as_asked, ports) = match (asked, &accept.parameters) {
+            (TestParameters::Udp(asked), TestParameters::Udp(granted)) => {
+                // Only the pace may differ, where none was asked for.
+                let comparable = UdpParameters { pace: asked.pace, ..granted.clone() };
+                let pace_kept = asked.rate().is_none() || asked.pace == granted.pace;
+                if asked.pace != granted.pace {
+                    let message = format!("the server allows {} a stream", granted.rate().unwrap_or_default());
+                    accept.warnings.push(Warning::new("rate_capped", message, "raise its cap on the rate"));
+                }
+                (comparable == *asked && pace_kept, usize::from(asked.streams))
+            }
+            (TestParameters::Tcp(asked), TestParameters::Tcp(granted)) => {
+                let comparable = TcpParameters { pace_bps: asked.pace_bps, ..granted.clone() };
+                let pace_kept = asked.pace_bps.is_none() || asked.pace_bps == granted.pace_bps;
+                if asked.pace_bps != granted.pace_bps {
+                    let rate = BitRate(granted.pace_bps.unwrap_or_default());
+                    let message = format!("the server allows {rate} a flow, which are paced so");
+                    accept.warnings.push(Warning::new("rate_capped", message, "raise its cap on the rate"));
+                }
+                (comparable == *asked && pace_kept, 1)
+            }
+            _ => (false, 0),
+        };
+        if !as_asked || accept.parameters.validate().is_err() || accept.data_ports.len() != ports {
             let error = "the server granted another test than was proposed";
             return self
                 .fail(now, SessionError::new("protocol", error, "use the same version of longhaul at both ends"));
         }
         accept.warnings = Warning::of_peer(accept.warnings);
-        if accept.parameters.pace != asked.pace {
-            let message = format!("the server allows {} a stream", accept.parameters.rate().unwrap_or_default());
-            accept.warnings.push(Warning::new("rate_capped", message, "raise its cap on the rate"));
-        }
-        let direction = accept.parameters.direction;
+        let direction = accept.parameters.direction();
         self.line.push(Output::OpenData(DataPlan {
             parameters: accept.parameters.clone(),
             cookie: accept.session_cookie(),
+            tcp_cookie: accept.tcp_cookie(),
             server_ports: accept.data_ports.clone(),
             sends: direction.client_sends(),
             receives: direction.server_sends(),
@@ -166,7 +197,12 @@ impl ClientSession {
     pub fn handle_data_opened(&mut self, now: Nanos) {
         if let State::Opening { accept, .. } = &self.state {
             let accept = accept.clone();
-            let proof = ClientProof::new(accept.session_cookie(), accept.token, accept.parameters.streams);
+            let proof = match accept.parameters {
+                TestParameters::Udp(_) => {
+                    Some(ClientProof::new(accept.session_cookie(), accept.token, accept.parameters.streams()))
+                }
+                TestParameters::Tcp(_) => None,
+            };
             let deadline = now.saturating_add(PROOF_TIMEOUT);
             self.state = State::Proving { accept, proof, resend: now, deadline };
             self.handle_timeout(now);
@@ -181,7 +217,7 @@ impl ClientSession {
     /// A datagram came on a stream before `StartSending`, or one with a sequence from
     /// [`FIRST_RESERVED`](longhaul_wire::probe::FIRST_RESERVED) on.
     pub fn handle_data_probe(&mut self, _now: Nanos, stream: u8, bytes: &[u8]) {
-        if let State::Proving { proof, .. } = &self.state
+        if let State::Proving { proof: Some(proof), .. } = &self.state
             && let Some(bytes) = proof.handle(stream, bytes)
         {
             self.line.push(Output::SendProbe { stream, to: None, bytes });
@@ -191,13 +227,13 @@ impl ClientSession {
     fn start(&mut self, now: Nanos) {
         let State::Proving { accept, .. } = std::mem::replace(&mut self.state, State::Over) else { return };
         let parameters = &accept.parameters;
-        let (sends, receives) = (parameters.direction.client_sends(), parameters.direction.server_sends());
+        let (sends, receives) = (parameters.direction().client_sends(), parameters.direction().server_sends());
         self.line.say(now, Message::Start);
         if sends {
             self.line.push(Output::StartSending { to: Vec::new() });
         }
         let stop_after = accept.caps.stop_after(parameters);
-        let transfer = Transfer::new(now, sends, receives, parameters.streams, stop_after);
+        let transfer = Transfer::new(now, sends, receives, parameters, stop_after);
         let (remote, remote_whole) = (String::new(), false);
         self.state =
             State::Running(Box::new(Running { accept, transfer, local: None, remote, remote_whole, deadline: None }));
@@ -264,17 +300,24 @@ impl ClientSession {
                 return self
                     .fail(now, SessionError::new("setup_timeout", text, "check that the server is not overloaded"));
             }
-            State::Proving { deadline, .. } if now >= *deadline => {
-                let error = SessionError::new(
-                    "data_path_blocked",
-                    format!("the control connection works, but no datagram came back within {PROOF_TIMEOUT}"),
-                    "open the server's UDP port in the firewalls on the way",
-                );
+            State::Proving { accept, deadline, .. } if now >= *deadline => {
+                let error = match accept.parameters {
+                    TestParameters::Udp(_) => SessionError::new(
+                        "data_path_blocked",
+                        format!("the control connection works, but no datagram came back within {PROOF_TIMEOUT}"),
+                        "open the server's UDP port in the firewalls on the way",
+                    ),
+                    TestParameters::Tcp(_) => SessionError::new(
+                        "data_path_blocked",
+                        format!("the server did not see the data connections within {PROOF_TIMEOUT}"),
+                        "open its TCP ports in the firewalls on the way",
+                    ),
+                };
                 return self.fail(now, error);
             }
             State::Proving { proof, resend, .. } if now >= *resend => {
                 *resend = now.saturating_add(PROOF_RESEND);
-                for (stream, bytes) in proof.hellos() {
+                for (stream, bytes) in proof.iter().flat_map(ClientProof::hellos) {
                     self.line.push(Output::SendProbe { stream, to: None, bytes });
                 }
             }

@@ -4,6 +4,8 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::parameters::{Amount, Pace, ParameterError, UdpParameters};
+use super::tcp_parameters::TcpParameters;
+use super::test_parameters::TestParameters;
 
 /// From the TCP connection to `Start`, waiting in the queue left out, both ends. Four round trips of 1 s and three lost segments
 /// (RFC 6298: 1 + 2 + 4 s) fit. No message renews it: a peer that trickles bytes ends with it as well.
@@ -61,6 +63,61 @@ impl Default for Caps {
 }
 
 impl Caps {
+    /// What a server with these caps grants of `asked`.
+    ///
+    /// # Errors
+    /// What goes beyond a cap, with its flag and the cap.
+    pub fn grant_test(&self, asked: &TestParameters) -> Result<TestParameters, ParameterError> {
+        match asked {
+            TestParameters::Udp(asked) => self.grant(asked).map(TestParameters::Udp),
+            TestParameters::Tcp(asked) => self.grant_tcp(asked).map(TestParameters::Tcp),
+        }
+    }
+
+    /// As [`Self::grant`], for TCP: where there is a cap on the rate and the flows are not paced, it paces them.
+    ///
+    /// # Errors
+    /// What goes beyond a cap, with its flag and the cap.
+    pub fn grant_tcp(&self, asked: &TcpParameters) -> Result<TcpParameters, ParameterError> {
+        asked.validate()?;
+        self.grant_size(asked.amount, asked.streams, asked.window_bytes)?;
+        let mut granted = asked.clone();
+        if let Some(cap) = self.rate {
+            let streams = u64::from(asked.streams);
+            match asked.pace_bps {
+                None => granted.pace_bps = Some((cap.0 / streams).max(1_000)),
+                Some(rate) if rate.saturating_mul(streams) > cap.0 => {
+                    let allowed = format!("this server allows {cap} of payload over all flows");
+                    return Err(ParameterError::new(
+                        "--pace",
+                        format_args!("({} × {streams})", BitRate(rate)),
+                        allowed,
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(granted)
+    }
+
+    /// What all kinds of tests have.
+    fn grant_size(&self, amount: Amount, streams: u8, sockbuf_bytes: Option<u64>) -> Result<(), ParameterError> {
+        if let Amount::DurationNs(ns) = amount
+            && ns > self.duration.0
+        {
+            return Err(ParameterError::new("-t", Nanos(ns), format!("this server allows {}", self.duration)));
+        }
+        if streams > self.streams {
+            return Err(ParameterError::new("-P", streams, format!("this server allows {}", self.streams)));
+        }
+        if let Some(bytes) = sockbuf_bytes
+            && bytes > self.sockbuf.0
+        {
+            return Err(ParameterError::new("-w", Bytes(bytes), format!("this server allows {}", self.sockbuf)));
+        }
+        Ok(())
+    }
+
     /// What a server with these caps grants of `asked`. It grants what was asked or nothing, but where no limit was asked for
     /// (`-b 0`) it sets its own.
     ///
@@ -69,22 +126,10 @@ impl Caps {
     pub fn grant(&self, asked: &UdpParameters) -> Result<UdpParameters, ParameterError> {
         asked.validate()?;
         let mut granted = asked.clone();
-        if let Amount::DurationNs(ns) = asked.amount
-            && ns > self.duration.0
-        {
-            return Err(ParameterError::new("-t", Nanos(ns), format!("this server allows {}", self.duration)));
-        }
+        self.grant_size(asked.amount, asked.streams, asked.sockbuf_bytes)?;
         if asked.payload_bytes > self.payload_bytes {
             let allowed = format!("this server allows {} bytes", self.payload_bytes);
             return Err(ParameterError::new("-l", asked.payload_bytes, allowed));
-        }
-        if asked.streams > self.streams {
-            return Err(ParameterError::new("-P", asked.streams, format!("this server allows {}", self.streams)));
-        }
-        if let Some(bytes) = asked.sockbuf_bytes
-            && bytes > self.sockbuf.0
-        {
-            return Err(ParameterError::new("-w", Bytes(bytes), format!("this server allows {}", self.sockbuf)));
         }
         if let Some(cap) = self.rate {
             let streams = u64::from(asked.streams);
@@ -103,16 +148,16 @@ impl Caps {
 
     /// When a sender is stopped that has not ended by itself: at the cap where an amount was asked for, and somewhat behind
     /// its time where a time was.
-    pub(super) fn stop_after(&self, parameters: &UdpParameters) -> Nanos {
-        match parameters.amount {
+    pub(super) fn stop_after(&self, parameters: &TestParameters) -> Nanos {
+        match parameters.amount() {
             Amount::DurationNs(ns) => Nanos(ns).saturating_add(OVERRUN),
             _ => self.duration,
         }
     }
 
     /// How long a test may send: its own time, or the cap where an amount was asked for.
-    pub fn sending_time(&self, parameters: &UdpParameters) -> Nanos {
-        match parameters.amount {
+    pub fn sending_time(&self, parameters: &TestParameters) -> Nanos {
+        match parameters.amount() {
             Amount::DurationNs(ns) => Nanos(ns),
             _ => self.duration,
         }
@@ -137,5 +182,16 @@ mod tests {
         assert_eq!(at(Pace::SpacingNs(1_000)).unwrap_err().flag, "--spacing");
         let long = UdpParameters { amount: Amount::DurationNs(61_000_000_000), ..asked };
         assert_eq!(caps.grant(&long).unwrap_err().to_string(), "-t 61s: this server allows 60s");
+    }
+
+    #[test]
+    fn a_capped_server_paces_tcp() {
+        let caps = Caps { rate: Some(BitRate::from_gbit(1)), sockbuf: Bytes(1 << 20), ..Caps::default() };
+        let asked = TcpParameters { streams: 4, ..TcpParameters::default() };
+        assert_eq!(caps.grant_tcp(&asked).unwrap().pace_bps, Some(250_000_000));
+        let fast = TcpParameters { pace_bps: Some(300_000_000), ..asked.clone() };
+        assert!(caps.grant_tcp(&fast).unwrap_err().to_string().starts_with("--pace (300Mbit × 4): this server allows"));
+        let wide = TcpParameters { window_bytes: Some(2 << 20), ..asked };
+        assert_eq!(caps.grant_tcp(&wide).unwrap_err().flag, "-w");
     }
 }

@@ -14,7 +14,8 @@ use longhaul_wire::probe::Cookie;
 use serde::{Deserialize, Serialize};
 
 use super::limits::Caps;
-use super::parameters::UdpParameters;
+use super::tcp_proof::TcpCookie;
+use super::test_parameters::TestParameters;
 use crate::report::{MAX_LIST, StreamSent, bounded_list};
 use crate::result::Warning;
 
@@ -34,7 +35,7 @@ pub enum Message {
     /// Client: what test I want.
     Propose {
         /// The test.
-        parameters: UdpParameters,
+        parameters: TestParameters,
     },
     /// Server: you wait, so many tests are before you.
     Queued {
@@ -91,13 +92,16 @@ pub struct Hello {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accept {
     /// What is granted: as proposed but where no limit was asked for.
-    pub parameters: UdpParameters,
-    /// The server's UDP port of each stream.
+    pub parameters: TestParameters,
+    /// The server's UDP port of each stream, or the one TCP port of all.
     pub data_ports: Vec<u16>,
     /// The session's cookie: its upper 24 bits count.
     pub cookie: u32,
     /// What the client's first datagrams must carry.
     pub token: u64,
+    /// Of a TCP test, with `token`: what each data connection begins with.
+    #[serde(default)]
+    pub token_high: u64,
     /// What the server allows.
     pub caps: Caps,
     /// What the server has to say about the conditions, such as a buffer that was not granted in full.
@@ -109,6 +113,11 @@ impl Accept {
     /// The session's cookie.
     pub fn session_cookie(&self) -> Cookie {
         Cookie::new(self.cookie, false, 0)
+    }
+
+    /// What the data connections of a TCP test begin with.
+    pub fn tcp_cookie(&self) -> TcpCookie {
+        TcpCookie::of_words(self.token_high, self.token)
     }
 }
 
@@ -255,7 +264,7 @@ mod tests {
     fn messages_survive_any_cutting() {
         let refusal = Refusal { error: SessionError::new("busy", "a", "b"), retry_after: Some(Nanos::from_secs(3)) };
         let sent = [
-            Message::Propose { parameters: UdpParameters::default() },
+            Message::Propose { parameters: TestParameters::default() },
             Message::Refuse(refusal),
             Message::Finished { streams: vec![StreamSent::default(); 3] },
             Message::Goodbye,

@@ -10,7 +10,7 @@
 //!   │ ─────────────────────────────────────► │  RequestAdmission → Queued … or Refuse
 //!   │                                Accept  │  after OpenData
 //!   │ ◄───────────────────────────────────── │
-//!   │ OpenData; hellos over UDP ───────────► │  see the private module `proof`
+//!   │ OpenData; hellos over UDP ───────────► │  see the private modules `proof` and, for TCP, `tcp_proof`
 //!   │                            DataProven  │
 //!   │ ◄───────────────────────────────────── │
 //!   │  Start                                 │
@@ -32,6 +32,9 @@ mod message;
 mod parameters;
 mod proof;
 mod server;
+mod tcp_parameters;
+mod tcp_proof;
+mod test_parameters;
 mod transfer;
 
 use std::net::SocketAddr;
@@ -50,6 +53,9 @@ pub use parameters::{
     Timestamps, UdpParameters,
 };
 pub use server::{Randomness, ServerConfig, ServerSession};
+pub use tcp_parameters::{CongestionStep, MAX_CONGESTION_NAME, TcpParameters, WindowAuto, is_congestion_name};
+pub use tcp_proof::{TCP_HELLO_BYTES, TcpCookie, TcpStreamId};
+pub use test_parameters::{TCP_FEATURE, TestParameters};
 
 use crate::report::{EndReport, StreamSent};
 use crate::result::Warning;
@@ -73,7 +79,8 @@ pub enum Output {
         /// How long the test may take, from its admission to the end of its report.
         longest: Nanos,
     },
-    /// Open a UDP socket for each stream, attach what sees drops, read counters, and be ready to receive; then
+    /// UDP: open a socket for each stream. TCP: the server listens, the client connects for each stream and says
+    /// [`TcpCookie::hello`]. Attach what sees drops, read counters, and be ready to receive; then
     /// `handle_data_opened` or `handle_data_failed`.
     OpenData(DataPlan),
     /// Begin to send in bulk as the plan says; at its end `handle_sending_finished`.
@@ -99,10 +106,12 @@ pub enum Output {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataPlan {
     /// What is granted.
-    pub parameters: UdpParameters,
+    pub parameters: TestParameters,
     /// The session's cookie; each packet's is `cookie.of(backward, stream)`.
     pub cookie: Cookie,
-    /// The server's UDP port of each stream; empty at the server, which chooses them.
+    /// What the data connections of a TCP test begin with.
+    pub tcp_cookie: TcpCookie,
+    /// The server's UDP port of each stream, or the one TCP port; empty at the server, which chooses them.
     pub server_ports: Vec<u16>,
     /// Whether this end sends.
     pub sends: bool,
@@ -114,7 +123,7 @@ pub struct DataPlan {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TestEnd {
     /// What was granted and done.
-    pub parameters: UdpParameters,
+    pub parameters: TestParameters,
     /// What this end knows.
     pub local: EndReport,
     /// What the other end knows; `None` at the server.

@@ -13,7 +13,7 @@ pub const MAX_PAYLOAD_BYTES: u32 = 65_507;
 /// Longest test.
 pub const MAX_DURATION: Nanos = Nanos::from_secs(24 * 3600);
 /// Highest CPU number that is believed.
-const MAX_CPU: u16 = 8191;
+pub(super) const MAX_CPU: u16 = 8191;
 
 /// A UDP test. Rates and amounts are of payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

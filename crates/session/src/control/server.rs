@@ -11,8 +11,10 @@ use super::client::version_mismatch;
 use super::limits::{ALIVE_INTERVAL, CHUNK_CHARS, Caps, DRAIN_LIMIT, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
 use super::message::{Accept, Hello, Message, PROTOCOL, Progress, Refusal, SessionError};
-use super::parameters::{MAX_STREAMS, UdpParameters};
+use super::parameters::MAX_STREAMS;
 use super::proof::ServerProof;
+use super::tcp_proof::{TcpCookie, TcpProof, TcpStreamId};
+use super::test_parameters::{TCP_FEATURE, TestParameters};
 use super::transfer::{Transfer, report_deadline};
 use super::{DataPlan, Output, TestEnd};
 use crate::report::{EndReport, StreamSent};
@@ -66,24 +68,24 @@ enum State {
     },
     /// Waits for its turn.
     Waiting {
-        granted: UdpParameters,
+        granted: TestParameters,
         ahead: Option<u32>,
         remind: Nanos,
     },
     /// The driver opens sockets.
     Opening {
-        granted: UdpParameters,
+        granted: TestParameters,
         deadline: Nanos,
     },
     /// Waits for the proof, then for the client to start.
     Proving {
-        granted: UdpParameters,
-        proof: ServerProof,
+        granted: TestParameters,
+        proof: Proof,
         to: Option<Vec<SocketAddr>>,
         deadline: Nanos,
     },
     Running {
-        granted: UdpParameters,
+        granted: TestParameters,
         transfer: Transfer,
         deadline: Option<Nanos>,
     },
@@ -95,6 +97,13 @@ enum State {
         deadline: Nanos,
     },
     Over,
+}
+
+/// What must be proven before there is bulk.
+#[derive(Debug)]
+enum Proof {
+    Udp(ServerProof),
+    Tcp(TcpProof),
 }
 
 impl ServerSession {
@@ -115,7 +124,8 @@ impl ServerSession {
             (State::Setup { greeted, .. }, Message::Hello(hello)) if !*greeted => {
                 *greeted = true;
                 let (version, nonce) = (PROTOCOL.into(), self.random.word(1));
-                self.line.say(now, Message::Hello(Hello { version, nonce, features: Vec::new() }));
+                let features = vec![TCP_FEATURE.into()];
+                self.line.say(now, Message::Hello(Hello { version, nonce, features }));
                 if hello.version != PROTOCOL {
                     let error = version_mismatch("client", &hello.version).of_peer();
                     self.refuse(now, Refusal { error, retry_after: None });
@@ -139,8 +149,8 @@ impl ServerSession {
         self.clean_up();
     }
 
-    fn proposed(&mut self, now: Nanos, parameters: &UdpParameters) {
-        match self.config.caps.grant(parameters) {
+    fn proposed(&mut self, now: Nanos, parameters: &TestParameters) {
+        match self.config.caps.grant_test(parameters) {
             Ok(granted) => {
                 let ends = self.config.caps.sending_time(&granted).saturating_add(SETUP_TIMEOUT);
                 let longest = report_deadline(ends.saturating_add(DRAIN_LIMIT));
@@ -160,10 +170,11 @@ impl ServerSession {
         match verdict {
             Verdict::Run => {
                 let parameters = std::mem::take(granted);
-                let direction = parameters.direction;
+                let direction = parameters.direction();
                 self.line.push(Output::OpenData(DataPlan {
                     parameters: parameters.clone(),
                     cookie: self.cookie(),
+                    tcp_cookie: self.tcp_cookie(),
                     server_ports: Vec::new(),
                     sends: direction.server_sends(),
                     receives: direction.client_sends(),
@@ -187,9 +198,19 @@ impl ServerSession {
         let State::Opening { granted, .. } = &mut self.state else { return };
         let granted = std::mem::take(granted);
         let token = self.random.word(2);
-        let challenges: Vec<u64> =
-            (0..usize::from(granted.streams)).map(|stream| self.random.word(3 + stream)).collect();
-        let cookie = self.cookie();
+        let (cookie, streams, peer) = (self.cookie(), granted.streams(), self.config.peer);
+        let (proof, token_high) = match &granted {
+            TestParameters::Udp(_) => {
+                let challenges: Vec<u64> =
+                    (0..usize::from(streams)).map(|stream| self.random.word(3 + stream)).collect();
+                (Proof::Udp(ServerProof::new(peer, cookie, token, &challenges)), 0)
+            }
+            TestParameters::Tcp(tcp) => {
+                let (forward, backward) = (tcp.direction.client_sends(), tcp.direction.server_sends());
+                let proof = TcpProof::new(peer, self.tcp_cookie(), streams, forward, backward);
+                (Proof::Tcp(proof), self.random.word(3))
+            }
+        };
         self.line.say(
             now,
             Message::Accept(Accept {
@@ -197,11 +218,11 @@ impl ServerSession {
                 data_ports,
                 cookie: cookie.0,
                 token,
+                token_high,
                 caps: self.config.caps,
                 warnings,
             }),
         );
-        let proof = ServerProof::new(self.config.peer, cookie, token, &challenges);
         // The client opens its own sockets first.
         let deadline = now.saturating_add(SETUP_TIMEOUT).saturating_add(PROOF_TIMEOUT);
         self.state = State::Proving { granted, proof, to: None, deadline };
@@ -217,7 +238,7 @@ impl ServerSession {
     /// A datagram came before `StartSending`, or one with a sequence from
     /// [`FIRST_RESERVED`](longhaul_wire::probe::FIRST_RESERVED) on.
     pub fn handle_data_probe(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
-        let State::Proving { proof, to, .. } = &mut self.state else { return };
+        let State::Proving { proof: Proof::Udp(proof), to, .. } = &mut self.state else { return };
         if let Some((stream, bytes)) = proof.handle(from, bytes) {
             self.line.push(Output::SendProbe { stream, to: Some(from), bytes });
         }
@@ -229,16 +250,27 @@ impl ServerSession {
         }
     }
 
+    /// A data connection came from `from` and began with these bytes. Whose it is; `None` where it is to be closed.
+    pub fn handle_data_hello(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> Option<TcpStreamId> {
+        let State::Proving { proof: Proof::Tcp(proof), to, .. } = &mut self.state else { return None };
+        let id = proof.handle(from.ip(), bytes)?;
+        if to.is_none() && proof.is_complete() {
+            *to = Some(Vec::new());
+            self.line.say(now, Message::DataProven);
+        }
+        Some(id)
+    }
+
     fn start(&mut self, now: Nanos) {
         let State::Proving { granted, to: Some(to), .. } = std::mem::replace(&mut self.state, State::Over) else {
             return;
         };
-        let (sends, receives) = (granted.direction.server_sends(), granted.direction.client_sends());
+        let (sends, receives) = (granted.direction().server_sends(), granted.direction().client_sends());
         if sends {
             self.line.push(Output::StartSending { to });
         }
         let stop_after = self.config.caps.stop_after(&granted);
-        let transfer = Transfer::new(now, sends, receives, granted.streams, stop_after);
+        let transfer = Transfer::new(now, sends, receives, &granted, stop_after);
         self.state = State::Running { granted, transfer, deadline: None };
     }
 
@@ -316,7 +348,7 @@ impl ServerSession {
                 self.line.fail(
                     now,
                     match to {
-                        None => late("data_path_blocked", "no datagrams passed both ways in time"),
+                        None => late("data_path_blocked", "nothing passed on the data path in time"),
                         Some(_) => late("setup_timeout", "the client did not start the test in time"),
                     },
                 );
@@ -387,6 +419,10 @@ impl ServerSession {
 
     fn cookie(&self) -> Cookie {
         Cookie::new(self.random.word(0) as u32, false, 0)
+    }
+
+    fn tcp_cookie(&self) -> TcpCookie {
+        TcpCookie::of_words(self.random.word(3), self.random.word(2))
     }
 
     fn running(&mut self, then: impl FnOnce(&mut Transfer, &mut Line)) {

@@ -18,11 +18,14 @@ use super::Output;
 use super::limits::{DRAIN_LIMIT, DRAIN_QUIET, OVERRUN, PEER_SILENCE, REPORT_TIMEOUT};
 use super::line::Line;
 use super::message::{Message, Progress, SessionError};
+use super::test_parameters::TestParameters;
 use crate::report::StreamSent;
 
 #[derive(Debug)]
 pub(super) struct Transfer {
     streams: usize,
+    /// How long nothing may arrive before all that comes is there.
+    drain_quiet: Nanos,
     sending: Sending,
     receiving: Receiving,
     collecting: bool,
@@ -55,12 +58,17 @@ enum Receiving {
 
 impl Transfer {
     /// A transfer that begins now and in which a sender is stopped after `stop_after`.
-    pub(super) fn new(now: Nanos, sends: bool, receives: bool, streams: u8, stop_after: Nanos) -> Self {
+    pub(super) fn new(now: Nanos, sends: bool, receives: bool, parameters: &TestParameters, stop_after: Nanos) -> Self {
         let end = now.saturating_add(stop_after);
         // The peer began up to a path's delay later, and its last word may have to be sent again.
         let peer_end = end.saturating_add(OVERRUN).saturating_add(PEER_SILENCE);
         Self {
-            streams: streams.into(),
+            streams: parameters.streams().into(),
+            drain_quiet: match parameters {
+                TestParameters::Udp(_) => DRAIN_QUIET,
+                // It says when it is over, and between two retransmissions there may be much time.
+                TestParameters::Tcp(_) => DRAIN_LIMIT,
+            },
             sending: if sends { Sending::Until(end) } else { Sending::No },
             receiving: if receives { Receiving::Until(peer_end) } else { Receiving::No },
             collecting: false,
@@ -76,7 +84,7 @@ impl Transfer {
             }
             (Message::Stop, ..) => self.stop(now, line),
             (Message::Finished { streams }, _, Receiving::Until(_)) if streams.len() == self.streams => {
-                let (quiet, limit) = (now.saturating_add(DRAIN_QUIET), now.saturating_add(DRAIN_LIMIT));
+                let (quiet, limit) = (now.saturating_add(self.drain_quiet), now.saturating_add(DRAIN_LIMIT));
                 self.receiving = Receiving::Draining { quiet, limit };
                 line.push(Output::PeerFinished(streams));
             }
@@ -112,7 +120,7 @@ impl Transfer {
 
     pub(super) fn handle_arrivals(&mut self, now: Nanos) {
         if let Receiving::Draining { quiet, .. } = &mut self.receiving {
-            *quiet = now.saturating_add(DRAIN_QUIET);
+            *quiet = now.saturating_add(self.drain_quiet);
         }
     }
 

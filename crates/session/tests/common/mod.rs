@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use longhaul_session::account::SequenceTracker;
 use longhaul_session::control::{
     Admission, BusyPolicy, ClientConfig, ClientSession, DataPlan, Message, Output, Randomness, ServerConfig,
-    ServerSession, SessionError, TestEnd, UdpParameters,
+    ServerSession, SessionError, TcpStreamId, TestEnd, TestParameters,
 };
 use longhaul_session::report::{EndReport, ReceiverReport, SenderReport, StreamSent};
 use longhaul_units::Nanos;
@@ -44,8 +44,20 @@ enum Event {
     Message(Side, Box<Message>),
     Proof(Side, u8, [u8; HEADER_LEN]),
     Data(Side, Probe),
-    Send { from: Side, generation: u32, stream: u8, sequence: u64 },
-    SendingDone { from: Side, generation: u32 },
+    Send {
+        from: Side,
+        generation: u32,
+        stream: u8,
+        sequence: u64,
+    },
+    SendingDone {
+        from: Side,
+        generation: u32,
+    },
+    /// A data connection with its first bytes.
+    Hello(TcpStreamId, [u8; longhaul_session::control::TCP_HELLO_BYTES]),
+    /// All data connections of the client are there.
+    Connected,
     Do(fn(&mut Pair)),
 }
 
@@ -82,11 +94,12 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    pub(crate) fn new(parameters: UdpParameters) -> Self {
+    pub(crate) fn new(parameters: impl Into<TestParameters>) -> Self {
         Self::with_caps(parameters, Default::default())
     }
 
-    pub(crate) fn with_caps(parameters: UdpParameters, caps: longhaul_session::control::Caps) -> Self {
+    pub(crate) fn with_caps(parameters: impl Into<TestParameters>, caps: longhaul_session::control::Caps) -> Self {
+        let parameters = parameters.into();
         let now = Nanos::from_secs(1_000);
         let peer: SocketAddr = CLIENT.parse().unwrap();
         let client = ClientSession::new(now, ClientConfig { parameters, nonce: 1, report_bytes: 64 << 20 });
@@ -177,6 +190,11 @@ impl Pair {
                 from.set_port(50_000 + u16::from(stream));
                 self.server.handle_data_probe(now, from, &bytes);
             }
+            Event::Hello(id, bytes) => {
+                let from: SocketAddr = CLIENT.parse().unwrap();
+                assert_eq!(self.server.handle_data_hello(now, from, &bytes), (self.data_up).then_some(id));
+            }
+            Event::Connected => self.client.handle_data_opened(now),
             Event::Data(to, probe) => {
                 let stream = usize::from(probe.cookie.stream());
                 let end = self.end(to);
@@ -264,7 +282,15 @@ impl Pair {
             Output::StartSending { .. } => self.start(side),
             Output::StopSending => self.finish(side),
             Output::Progress(_) => self.end(side).progress += 1,
-            Output::PeerFinished(streams) => self.end(side).peer_sent = Some(streams),
+            Output::PeerFinished(streams) => {
+                self.end(side).peer_sent = Some(streams);
+                if self.end(side).plan.as_ref().unwrap().parameters.tcp().is_some() {
+                    match side {
+                        Side::Client => self.client.handle_drained(now),
+                        Side::Server => self.server.handle_drained(now),
+                    }
+                }
+            }
             Output::CollectReport => {
                 let report = self.report(side);
                 match side {
@@ -283,7 +309,22 @@ impl Pair {
 
     fn open(&mut self, side: Side, plan: DataPlan) {
         let now = self.now;
-        let streams = plan.parameters.streams;
+        if let Some(tcp) = plan.parameters.tcp().cloned() {
+            let cookie = plan.tcp_cookie;
+            self.end(side).plan = Some(plan);
+            if side == Side::Server {
+                return self.server.handle_data_opened(now, vec![5210], Vec::new());
+            }
+            for backward in [false, true] {
+                let used = if backward { tcp.direction.server_sends() } else { tcp.direction.client_sends() };
+                for stream in (0..tcp.streams).filter(|_| used) {
+                    let id = TcpStreamId { backward, stream };
+                    self.schedule(now + DELAY, Event::Hello(id, cookie.hello(id)));
+                }
+            }
+            return self.schedule(now + DELAY + DELAY, Event::Connected);
+        }
+        let streams = plan.parameters.streams();
         let end = self.end(side);
         end.trackers = (0..streams).map(|_| SequenceTracker::new(1 << 30, true)).collect();
         end.plan = Some(plan);
@@ -299,6 +340,16 @@ impl Pair {
         end.generation += 1;
         let generation = end.generation;
         let parameters = end.plan.as_ref().unwrap().parameters.clone();
+        if let Some(tcp) = parameters.tcp() {
+            let sent_bytes = if let longhaul_session::control::Amount::Bytes(bytes) = tcp.amount { bytes } else { 1 };
+            end.sent = vec![StreamSent { sent_bytes, ..StreamSent::default() }; tcp.streams.into()];
+            let after = match tcp.amount {
+                longhaul_session::control::Amount::DurationNs(ns) => Nanos(ns),
+                _ => Nanos::from_secs(1),
+            };
+            return self.schedule(now + after, Event::SendingDone { from: side, generation });
+        }
+        let parameters = parameters.udp().unwrap().clone();
         end.sent = vec![StreamSent { first_sent_ns: now.0, ..StreamSent::default() }; parameters.streams.into()];
         let gap = parameters.spacing().expect("tests pace");
         let mut last = now;

@@ -1,0 +1,201 @@
+//! Samples of `TCP_INFO` as a Parquet file: a row a sample, a column a field, and null where the kernel does not have it.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use longhaul_session::tcp::{CongestionSince, FIELDS, MAX_SAMPLES, Sample, Series, TcpStreamReport};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+
+/// Rows that are compressed together.
+const ROW_GROUP: usize = 65_536;
+
+/// The samples of a flow, with what they do not say themselves.
+#[derive(Debug)]
+pub(crate) struct FlowSamples<'a> {
+    /// `sender` or `receiver` of the flow's data.
+    pub(crate) end: &'static str,
+    /// `forward` or `backward`.
+    pub(crate) direction: &'static str,
+    /// Its number in its direction.
+    pub(crate) stream: u8,
+    /// What a sample's number of a congestion control stands for.
+    pub(crate) congestion: &'a [CongestionSince],
+    pub(crate) series: Series,
+}
+
+/// The flows that were sampled on one host, by one clock.
+#[derive(Debug)]
+pub(crate) struct End<'a> {
+    pub(crate) flows: Vec<FlowSamples<'a>>,
+}
+
+impl<'a> End<'a> {
+    /// Those of one end's report.
+    ///
+    /// # Errors
+    /// Where the samples are damaged.
+    pub(crate) fn of_test(streams: &'a [TcpStreamReport]) -> Result<Self, String> {
+        let most = MAX_SAMPLES / streams.len().max(1);
+        let flow = |report: &'a TcpStreamReport| {
+            let series = Series::from_text(report.samples.as_deref()?, most);
+            Some(series.map(|series| FlowSamples {
+                end: if report.sends { "sender" } else { "receiver" },
+                direction: if report.backward { "backward" } else { "forward" },
+                stream: report.stream,
+                congestion: &report.congestion,
+                series,
+            }))
+        };
+        let flows = streams.iter().filter_map(flow).collect::<Result<_, _>>();
+        flows.map(|flows| Self { flows }).map_err(|error| error.to_string())
+    }
+
+    /// When its first sample was taken.
+    fn start_ns(&self) -> u64 {
+        let first = |flow: &FlowSamples<'_>| flow.series.samples().first().map(|sample| sample.at_ns);
+        self.flows.iter().filter_map(first).min().unwrap_or(0)
+    }
+}
+
+/// The columns of the file; docs/tcp-results.md tells what they mean.
+fn columns() -> String {
+    let mut text = String::from(
+        "message samples {
+            required byte_array end (string);
+            required byte_array direction (string);
+            required int32 stream (integer(8, false));
+            required int64 at_ns (integer(64, false));
+            required byte_array congestion_control (string);\n",
+    );
+    for field in FIELDS {
+        let kind = if field.bits() > 32 { "int64" } else { "int32" };
+        let bits = match field.bits() {
+            0..=8 => 8,
+            bits => bits,
+        };
+        text += &format!("optional {kind} {} (integer({bits}, false));\n", field.name);
+    }
+    text + "}"
+}
+
+/// Writes the samples of all `ends`, whose times count from the first sample of each.
+pub(crate) fn write_samples(file: File, ends: &[End<'_>]) -> Result<(), ParquetError> {
+    let compression = Compression::ZSTD(ZstdLevel::default());
+    let properties = WriterProperties::builder().set_compression(compression).build();
+    let schema = Arc::new(parse_message_type(&columns())?);
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
+    for end in ends {
+        let start_ns = end.start_ns();
+        for flow in &end.flows {
+            for rows in flow.series.samples().chunks(ROW_GROUP) {
+                let mut group = writer.next_row_group()?;
+                write_rows(&mut group, flow, rows, start_ns)?;
+                group.close()?;
+            }
+        }
+    }
+    writer.close()?;
+    Ok(())
+}
+
+fn write_rows(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    flow: &FlowSamples<'_>,
+    rows: &[Sample],
+    start_ns: u64,
+) -> Result<(), ParquetError> {
+    let same = |text: &str| vec![ByteArray::from(text); rows.len()];
+    let control = |sample: &Sample| flow.congestion.get(usize::from(sample.congestion)).map_or("", |since| &since.name);
+    text(group, same(flow.end))?;
+    text(group, same(flow.direction))?;
+    int32(group, &vec![flow.stream.into(); rows.len()], None)?;
+    let at: Vec<i64> = rows.iter().map(|sample| sample.at_ns.saturating_sub(start_ns) as i64).collect();
+    int64(group, &at, None)?;
+    text(group, rows.iter().map(|sample| ByteArray::from(control(sample))).collect())?;
+    for field in FIELDS {
+        // Numbers keep their bits: the schema says that they have no sign.
+        let values: Vec<u64> = rows.iter().filter_map(|sample| sample.info.get(field)).collect();
+        let there: Vec<i16> = rows.iter().map(|sample| sample.info.get(field).is_some().into()).collect();
+        if field.bits() > 32 {
+            int64(group, &values.iter().map(|value| *value as i64).collect::<Vec<_>>(), Some(&there))?;
+        } else {
+            int32(group, &values.iter().map(|value| *value as i32).collect::<Vec<_>>(), Some(&there))?;
+        }
+    }
+    Ok(())
+}
+
+fn text(group: &mut SerializedRowGroupWriter<'_, File>, values: Vec<ByteArray>) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else { return Ok(()) };
+    column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
+    column.close()
+}
+
+fn int32(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: &[i32],
+    there: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else { return Ok(()) };
+    column.typed::<Int32Type>().write_batch(values, there, None)?;
+    column.close()
+}
+
+fn int64(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: &[i64],
+    there: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else { return Ok(()) };
+    column.typed::<Int64Type>().write_batch(values, there, None)?;
+    column.close()
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_session::tcp::{TcpInfo, fields};
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+
+    use super::*;
+
+    #[test]
+    fn samples_read_back_and_what_the_kernel_lacks_is_null() {
+        let mut series = Series::new(100);
+        for at in 0..5_u8 {
+            // An older kernel's: it ends with the delivery rate.
+            let mut bytes = [0; 168];
+            bytes[68] = 40 + at;
+            bytes[167] = 0x80;
+            series.push(Sample { at_ns: 1_000 + u64::from(at), congestion: at / 3, info: TcpInfo::parse(&bytes) });
+        }
+        let names = ["reno", "cubic"].map(|name| CongestionSince { at_ns: 0, name: name.into() });
+        let flow = FlowSamples { end: "sender", direction: "forward", stream: 3, congestion: &names, series };
+        let path = std::env::temp_dir().join(format!("longhaul-samples-{}.parquet", std::process::id()));
+        write_samples(File::create(&path).unwrap(), &[End { flows: vec![flow] }]).unwrap();
+        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_json_value_like()).collect();
+        assert_eq!(rows.len(), 5);
+        let row = &rows[4];
+        assert_eq!((row["end"].as_str(), row["at_ns"].as_str(), row["stream"].as_str()), ("\"sender\"", "4", "3"));
+        assert_eq!((row["congestion_control"].as_str(), row[fields::RTT.name].as_str()), ("\"cubic\"", "44"));
+        assert_eq!(row[fields::DELIVERY_RATE.name], (1_u64 << 63).to_string());
+        assert_eq!(row[fields::BUSY_TIME.name], "null");
+        assert_eq!(row.len(), FIELDS.len() + 5);
+    }
+
+    trait Named {
+        fn to_json_value_like(&self) -> std::collections::BTreeMap<String, String>;
+    }
+
+    impl Named for parquet::record::Row {
+        fn to_json_value_like(&self) -> std::collections::BTreeMap<String, String> {
+            self.get_column_iter().map(|(name, value)| (name.clone(), value.to_string())).collect()
+        }
+    }
+}

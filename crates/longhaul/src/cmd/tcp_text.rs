@@ -1,0 +1,206 @@
+//! A TCP result as people read it, in lines of at most 80 characters.
+
+use std::fmt::Write;
+
+use longhaul_session::control::TcpParameters;
+use longhaul_session::locate::LocationMethod;
+use longhaul_session::result::SocketBuffer;
+use longhaul_session::tcp::{LimitedBy, TcpResult, TcpStreamResult};
+use longhaul_units::{BitRate, Bytes};
+
+use super::tcp_saved::TcpResults;
+use super::udp_text::{rate, short};
+
+/// Characters of a line.
+const WIDTH: usize = 80;
+/// Flows that are listed one by one; the result in JSON has all.
+const FLOWS: usize = 16;
+/// Reasons that are named for a location.
+const REASONS: usize = 3;
+/// A share below this is not worth a word.
+const LEAST_SHARE: f64 = 0.005;
+
+/// The result of each direction.
+pub(crate) fn report(parameters: &TcpParameters, results: &TcpResults) -> String {
+    let text = match results {
+        TcpResults::One(result) => {
+            let name = if parameters.direction.client_sends() { "forward" } else { "backward" };
+            one(name, parameters, result)
+        }
+        TcpResults::Both { forward, backward } => {
+            one("forward", parameters, forward) + "\n" + &one("backward", parameters, backward)
+        }
+    };
+    // A saved result may say anything, to a terminal too.
+    text.replace(|c: char| c.is_control() && c != '\n', " ")
+}
+
+fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
+    let mut text = String::new();
+    let mut line = |label: &str, what: String| {
+        let line = format!("{label:<10}{what}");
+        _ = writeln!(text, "{}", line.replace('\n', " ").chars().take(WIDTH).collect::<String>());
+    };
+    let flows = if result.streams.len() == 1 { String::new() } else { format!(" over {} flows", result.streams.len()) };
+    line(
+        name,
+        format!(
+            "goodput {}/s{flows}, {} in {}",
+            rate(BitRate(result.goodput_bps)),
+            Bytes(result.bytes).rounded(),
+            short(result.duration_ns)
+        ),
+    );
+    if result.streams.len() > 1 {
+        for stream in result.streams.iter().take(FLOWS) {
+            line(
+                "",
+                format!(
+                    "flow {:<3}{:>12}/s {:>7} again  rtt {:>6}  {}",
+                    stream.stream,
+                    rate(BitRate(stream.goodput_bps)),
+                    stream.retransmits,
+                    stream.mean_rtt_ns.map_or_else(|| "?".into(), short),
+                    foremost(&stream.limited_by),
+                ),
+            );
+        }
+        if result.streams.len() > FLOWS {
+            line("", format!("and {} flows more", result.streams.len() - FLOWS));
+        }
+    }
+    let again = result.retransmitted_bytes.map_or_else(String::new, |bytes| format!(", {}", Bytes(bytes).rounded()));
+    let efficiency =
+        result.rfc6349.tcp_efficiency_percentage.map_or_else(String::new, |share| format!("; efficiency {share:.3} %"));
+    line("again", format!("{} packets retransmitted{again}{efficiency}", result.retransmits));
+    let of = |of: fn(&TcpStreamResult) -> Option<u64>| result.streams.iter().filter_map(of);
+    let least = of(|stream| stream.min_rtt_ns).min().map_or_else(|| "?".into(), short);
+    let means: Vec<u64> = of(|stream| stream.mean_rtt_ns).collect();
+    let mean = means.iter().map(|ns| *ns as f64).sum::<f64>() / means.len().max(1) as f64;
+    let delay = result.rfc6349.buffer_delay_percentage;
+    line(
+        "rtt",
+        format!(
+            "{least} min, {} mean{}",
+            short(mean as u64),
+            delay.map_or_else(String::new, |share| format!("; buffer delay {share:.1} %"))
+        ),
+    );
+    let cwnd = |of: fn(&TcpStreamResult) -> Option<u64>| {
+        let sum = result.streams.iter().filter_map(of).fold(0, u64::saturating_add);
+        Bytes(sum).rounded()
+    };
+    let mut controls: Vec<&str> = result.streams.iter().map(|stream| stream.congestion_control.as_str()).collect();
+    controls.dedup();
+    line(
+        "cwnd",
+        format!("{} mean, {} max ({})", cwnd(|s| s.mean_cwnd_bytes), cwnd(|s| s.max_cwnd_bytes), controls.join("; ")),
+    );
+    if let Some(ratio) = result.rfc6349.transfer_time_ratio {
+        line("goal", format!("it took {ratio:.2} times as long as --rate-goal would (RFC 6349)"));
+    }
+    if let Some(buffers) = result.streams.first().map(|stream| stream.socket_buffers) {
+        line("buffers", format!("sender {}; receiver {}", buffer(buffers.sender), buffer(buffers.receiver)));
+    }
+    if let Some(auto) = parameters.window_auto {
+        line(
+            "",
+            format!(
+                "-w auto: {} of window for {}/s and a round trip of {}",
+                Bytes(parameters.window_bytes.unwrap_or(0)).rounded(),
+                rate(BitRate(auto.rate_goal_bps)),
+                short(auto.rtt_ns)
+            ),
+        );
+    }
+    line("limited", limits(&result.limited_by));
+    if let Some(advice) = advice(result) {
+        line("", advice.to_owned());
+    }
+    losses(&mut text, result);
+    if let Some(file) = &result.samples_file {
+        let _ = writeln!(text, "every TCP_INFO field over time is in {}", file.replace('\n', " "));
+    }
+    text
+}
+
+/// Bytes lost at each place where there were any, with what is behind them.
+fn losses(text: &mut String, result: &TcpResult) {
+    let method = match result.location_method {
+        LocationMethod::Bpf => "events of the kernel",
+        LocationMethod::Counters => "counters of both hosts",
+    };
+    let places = result.loss_bytes_by_location.places();
+    if places.iter().all(|(_, bytes)| *bytes == 0) {
+        let _ = writeln!(text, "{:<10}nothing, by {method}", "lost");
+        return;
+    }
+    let _ = writeln!(text, "{:<10}in bytes of IP packets, by {method}:", "lost");
+    for (place, bytes) in places.into_iter().filter(|(_, bytes)| *bytes > 0) {
+        let share = bytes as f64 * 100.0 / result.bytes.max(1) as f64;
+        let _ = writeln!(text, "  {place:<13}{bytes:>14} {share:>9.4} %  {}", meaning(place));
+        let here = result.loss_reasons.iter().filter(|reason| reason.location == place);
+        for reason in here.take(REASONS) {
+            let line = format!("    {:>9} packets  {}", reason.packets, reason.reason.replace('\n', " "));
+            let _ = writeln!(text, "{}", line.chars().take(WIDTH).collect::<String>());
+        }
+    }
+}
+
+fn meaning(place: &str) -> &'static str {
+    match place {
+        "snd_tcploss" => "sent again",
+        "snd_txloss" => "data, leaving the sender",
+        "network" => "data, on the path",
+        "rcv_rxloss" => "data, entering the receiver",
+        "tcp_pruning" => "data, no memory for it",
+        "rcv_txloss" => "ACKs, leaving the receiver",
+        "snd_rxloss" => "ACKs, entering the sender",
+        _ => "",
+    }
+}
+
+fn limits(limited: &LimitedBy) -> String {
+    let mut shares = [
+        ("congestion window", limited.congestion_window),
+        ("receive window", limited.receive_window),
+        ("send buffer", limited.send_buffer),
+        ("application", limited.application),
+    ];
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let parts: Vec<String> = shares
+        .iter()
+        .filter(|(_, share)| *share >= LEAST_SHARE)
+        .map(|(name, share)| format!("{name} {:.0} %", share * 100.0))
+        .collect();
+    if parts.is_empty() { "not known".into() } else { format!("by {}", parts.join(", ")) }
+}
+
+fn foremost(limited: &LimitedBy) -> String {
+    limited
+        .foremost()
+        .map_or_else(String::new, |(name, share)| format!("{} {:.0} %", name.replace('_', " "), share * 100.0))
+}
+
+/// What to do about the foremost limit, where it takes more than half of the time.
+fn advice(result: &TcpResult) -> Option<&'static str> {
+    match result.limited_by.foremost()? {
+        ("receive_window", share) if share > 0.5 => {
+            Some("a larger receive buffer (-w, net.ipv4.tcp_rmem) or a faster reader would help")
+        }
+        ("send_buffer", share) if share > 0.5 => Some("a larger send buffer (-w, net.ipv4.tcp_wmem) would help"),
+        ("application", share) if share > 0.5 => Some("the sending application is the bottleneck, not the path"),
+        _ => None,
+    }
+}
+
+/// What the kernel says that it gave is twice what it gave, for its own bookkeeping.
+fn buffer(buffer: Option<SocketBuffer>) -> String {
+    match buffer {
+        None => "not known".into(),
+        Some(SocketBuffer { asked_bytes: None, given_bytes }) => format!("{} (tuned)", Bytes(given_bytes).rounded()),
+        Some(SocketBuffer { asked_bytes: Some(asked), given_bytes }) => {
+            format!("{} of {} asked", Bytes(asked.min(given_bytes / 2)).rounded(), Bytes(asked).rounded())
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Which congestion control is at work when.
+
+use std::io::ErrorKind;
+use std::net::TcpStream;
+
+use longhaul_kernel::tcp::{
+    available_congestion_controls, congestion_control, probe_congestion_control, set_congestion_control,
+};
+use longhaul_session::control::{MAX_CONGESTION_NAME, SessionError, TcpParameters};
+use longhaul_session::result::Warning;
+use longhaul_units::Nanos;
+
+/// What longhaul's own congestion controls begin with (`longhaul cc`).
+const OWN_PREFIX: &str = "lh_";
+
+/// A schedule of congestion controls that the kernel has. Empty leaves the system's default.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Congestion {
+    /// Each with when it begins, from the start of sending.
+    steps: Vec<(Nanos, String)>,
+    next: usize,
+}
+
+impl Congestion {
+    /// The names as the kernel has them: `lh_NAME` where it has no `NAME`, which is said.
+    ///
+    /// # Errors
+    /// The first that it does not have or not give to this user.
+    pub(super) fn resolve(parameters: &TcpParameters, warnings: &mut Vec<Warning>) -> Result<Self, SessionError> {
+        let mut steps: Vec<(Nanos, String)> = Vec::new();
+        for (begins, name) in parameters.congestion_starts() {
+            let found = resolve(name)?;
+            if found != name && !steps.iter().any(|(_, known)| *known == found) {
+                let message = format!("the kernel has no {name}: {found} is taken, which `longhaul cc` loaded");
+                warnings.push(Warning::new(
+                    "congestion_control_resolved",
+                    message,
+                    format!("say -C {found} to mean it"),
+                ));
+            }
+            steps.push((begins, found));
+        }
+        Ok(Self { steps, next: 0 })
+    }
+
+    /// Gives `socket` what it is to begin with.
+    pub(super) fn begin(&self, socket: &TcpStream) {
+        if let Some((_, name)) = self.steps.first() {
+            // That the kernel has it was tried; the samples say what is at work.
+            let _ = set_congestion_control(socket, name);
+        }
+    }
+
+    /// When the next step is due, from the start of sending.
+    pub(super) fn due(&self) -> Option<Nanos> {
+        self.steps.get(self.next).map(|(begins, _)| *begins)
+    }
+
+    /// Takes the steps that are due `elapsed` after the start, and says what is at work then where that may have changed.
+    pub(super) fn advance(&mut self, elapsed: Nanos, socket: &TcpStream) -> Option<String> {
+        let due =
+            self.steps[self.next.min(self.steps.len())..].iter().take_while(|(begins, _)| *begins <= elapsed).count();
+        if due == 0 {
+            return None;
+        }
+        self.next += due;
+        let (_, name) = &self.steps[self.next - 1];
+        let _ = set_congestion_control(socket, name);
+        congestion_control(socket).ok()
+    }
+}
+
+fn resolve(name: &str) -> Result<String, SessionError> {
+    let own = format!("{OWN_PREFIX}{name}");
+    let candidates = [name, own.as_str()];
+    for candidate in candidates.into_iter().filter(|candidate| candidate.len() <= MAX_CONGESTION_NAME) {
+        match probe_congestion_control(candidate) {
+            Ok(()) => return Ok(candidate.to_owned()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                let message = format!("-C {candidate}: this user may not choose it");
+                let remedy = "run as root, or add it to sysctl net.ipv4.tcp_allowed_congestion_control";
+                return Err(SessionError::new("congestion_control_denied", message, remedy));
+            }
+            Err(error) => {
+                return Err(SessionError::new("congestion_control", format!("-C {candidate}: {error}"), ""));
+            }
+        }
+    }
+    let message = format!("-C {name}: the kernel of the sender has {}", available_congestion_controls().join(", "));
+    let remedy =
+        format!("choose one of those, or there: longhaul cc load {}", name.strip_prefix(OWN_PREFIX).unwrap_or(name));
+    Err(SessionError::new("no_such_congestion_control", message, remedy))
+}

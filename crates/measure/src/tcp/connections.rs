@@ -1,0 +1,211 @@
+//! How the connections of a test come to be: the client makes one a stream, the server hands the first bytes of each to the session.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::{Builder, scope};
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::sysctl;
+use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, listen_at};
+use longhaul_kernel::wait::{Interest, Poller};
+use longhaul_session::control::{DataPlan, SessionError, TCP_HELLO_BYTES, TcpParameters, TcpStreamId};
+use longhaul_units::Nanos;
+
+use crate::driver::Event;
+
+/// How long a connection may take: TCP's second retransmission of a SYN comes after 3 s (RFC 6298), and the session waits for 20.
+const CONNECT_PATIENCE: Nanos = Nanos::from_secs(12);
+/// How long a connection may take to say whose it is.
+const HELLO_PATIENCE: Nanos = Nanos::from_secs(10);
+/// Between two looks whether anybody is still waited for.
+const LOOK: Nanos = Nanos::from_millis(20);
+
+/// What happens to connections.
+#[derive(Debug)]
+pub(crate) enum TcpEvent {
+    /// Client: all are there, each has said whose it is; or why not.
+    Connected(Result<Vec<(TcpStreamId, TcpStream)>, SessionError>),
+    /// Server: one came, with its first bytes.
+    Hello { stream: TcpStream, from: SocketAddr, bytes: [u8; TCP_HELLO_BYTES] },
+    /// All of this stream is written.
+    Sent(u8),
+}
+
+/// Connects for every stream at the same time, in a thread that tells of it.
+///
+/// # Errors
+/// What of the parameters cannot be had here.
+pub(super) fn connect_all(
+    address: SocketAddr,
+    options: &TcpOptions,
+    plan: &DataPlan,
+    parameters: &TcpParameters,
+    events: &Sender<Event>,
+) -> Result<(), SessionError> {
+    let streams = parameters.streams;
+    let directions = [(false, plan.sends), (true, plan.receives)];
+    let used = directions.into_iter().filter(|(_, used)| *used);
+    let ids: Vec<_> =
+        used.flat_map(|(backward, _)| (0..streams).map(move |stream| TcpStreamId { backward, stream })).collect();
+    let mut switched = Vec::new();
+    for (key, off, flag) in [
+        ("net.ipv4.tcp_sack", parameters.no_sack, "--no-sack"),
+        ("net.ipv4.tcp_timestamps", parameters.no_timestamps, "--no-timestamps"),
+    ] {
+        if off {
+            switched.push(SwitchedOff::new(key, flag)?);
+        }
+    }
+    let (cookie, options, events) = (plan.tcp_cookie, *options, events.clone());
+    let work = move || {
+        let one = |id: TcpStreamId| -> Result<_, TcpOpenError> {
+            let mut stream = connect_to(address, &options, monotonic() + CONNECT_PATIENCE)?;
+            let failed = |source| TcpOpenError::Step { step: "write to a data connection", source };
+            stream.write_all(&cookie.hello(id)).map_err(failed)?;
+            Ok((id, stream))
+        };
+        let made: Result<Vec<_>, _> = scope(|scope| {
+            let threads: Vec<_> = ids.iter().map(|id| scope.spawn(move || one(*id))).collect();
+            let ended = || TcpOpenError::Step { step: "connect", source: std::io::Error::other("the attempt ended") };
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(ended()))).collect()
+        });
+        // The handshakes are over: what they were to lack is there again for others.
+        drop(switched);
+        // The driver may have given up.
+        let _ = events.send(Event::Tcp(TcpEvent::Connected(made.map_err(not_connected))));
+    };
+    let spawned = Builder::new().name("connect".into()).spawn(work);
+    spawned.map(drop).map_err(|error| SessionError::new("data_socket", error.to_string(), ""))
+}
+
+fn not_connected(error: TcpOpenError) -> SessionError {
+    let remedy = match error {
+        TcpOpenError::NoMultipath => "leave out --mptcp",
+        _ => "open the server's TCP ports in the firewalls on the way",
+    };
+    SessionError::new("data_socket", error.to_string(), remedy)
+}
+
+/// A parameter of this network namespace that is off until this is dropped.
+#[derive(Debug)]
+struct SwitchedOff {
+    key: &'static str,
+    before: String,
+}
+
+impl SwitchedOff {
+    fn new(key: &'static str, flag: &str) -> Result<Self, SessionError> {
+        let failed = |error: sysctl::SysctlError| {
+            SessionError::new("not_switched_off", format!("{flag}: {error}"), "run it as root on a host of a lab")
+        };
+        let before = sysctl::read(key).map_err(failed)?;
+        sysctl::write(key, "0").map_err(failed)?;
+        Ok(Self { key, before })
+    }
+}
+
+impl Drop for SwitchedOff {
+    fn drop(&mut self) {
+        // It could be read and set before.
+        let _ = sysctl::write(self.key, &self.before);
+    }
+}
+
+/// The server's listening socket and the thread that looks after it, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Accepting {
+    port: u16,
+    stop: Arc<AtomicBool>,
+}
+
+impl Accepting {
+    /// # Errors
+    /// Where no socket is to be had.
+    pub(super) fn start(
+        at: SocketAddr,
+        options: &TcpOptions,
+        streams: u8,
+        events: &Sender<Event>,
+    ) -> Result<Self, SessionError> {
+        let listener = listen_at(at, options).map_err(not_connected)?;
+        let failed = |error: std::io::Error| SessionError::new("data_socket", error.to_string(), "");
+        let port = listener.local_addr().map_err(failed)?.port();
+        let stop: Arc<AtomicBool> = Arc::default();
+        let (stopped, events) = (Arc::clone(&stop), events.clone());
+        // Strangers may hold some places for a while, and not all.
+        let most = 4 * usize::from(streams) + 16;
+        let work = move || {
+            let _ = accept(&listener, most, &stopped, &events);
+        };
+        Builder::new().name("accept".into()).spawn(work).map_err(failed)?;
+        Ok(Self { port, stop })
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A connection that has not yet said all of its first bytes.
+struct Newcomer {
+    stream: TcpStream,
+    from: SocketAddr,
+    bytes: [u8; TCP_HELLO_BYTES],
+    read: usize,
+    deadline: Nanos,
+}
+
+/// Takes connections and reads their first bytes, of at most `most` at a time, until `stop`.
+fn accept(listener: &TcpListener, most: usize, stop: &AtomicBool, events: &Sender<Event>) -> std::io::Result<()> {
+    let poller = Poller::new()?;
+    poller.add(listener, 0, Interest::Readable)?;
+    let mut newcomers: Vec<Newcomer> = Vec::new();
+    let mut number = 0;
+    while !stop.load(Ordering::Relaxed) {
+        drop(poller.wait(Some(monotonic() + LOOK))?);
+        while let Ok((stream, from)) = listener.accept() {
+            number += 1;
+            stream.set_nonblocking(true)?;
+            if newcomers.len() < most && poller.add(&stream, number, Interest::Readable).is_ok() {
+                let deadline = monotonic() + HELLO_PATIENCE;
+                newcomers.push(Newcomer { stream, from, bytes: [0; TCP_HELLO_BYTES], read: 0, deadline });
+            }
+        }
+        let now = monotonic();
+        let mut waiting = Vec::new();
+        for mut newcomer in newcomers {
+            match newcomer.stream.read(&mut newcomer.bytes[newcomer.read..]) {
+                Ok(1..) | Err(_) if newcomer.deadline <= now => {}
+                Ok(0) => {}
+                Ok(count) => {
+                    newcomer.read += count;
+                    if newcomer.read < TCP_HELLO_BYTES {
+                        waiting.push(newcomer);
+                        continue;
+                    }
+                    let Newcomer { stream, from, bytes, .. } = newcomer;
+                    poller.remove(&stream)?;
+                    stream.set_nonblocking(false)?;
+                    if events.send(Event::Tcp(TcpEvent::Hello { stream, from, bytes })).is_err() {
+                        return Ok(());
+                    }
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    waiting.push(newcomer);
+                }
+                Err(_) => {}
+            }
+        }
+        newcomers = waiting;
+    }
+    Ok(())
+}

@@ -1,0 +1,323 @@
+//! The data part of a TCP test: a connection and a thread a flow, one thread that samples all of them, what is counted around them.
+
+mod congestion;
+mod connections;
+mod flow;
+mod losses;
+mod sampler;
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::host::HostSnapshot;
+use longhaul_kernel::tcp::{TcpOptions, receive_buffer, send_buffer, set_max_pacing_rate};
+use longhaul_kernel::tcp_info;
+use longhaul_session::control::{Collect, DataPlan, Progress, SessionError, TcpParameters, TcpStreamId};
+use longhaul_session::report::{EndReport, StreamSent};
+use longhaul_session::result::{SocketBuffer, Warning};
+use longhaul_session::tcp::{INFO_BYTES, TcpEndReport, TcpInfo, TcpStreamReport};
+use longhaul_units::{BitRate, Nanos};
+
+use crate::binding::may_use;
+use crate::cpu_use::CpuWatch;
+use crate::data::{Place, buffer, not_granted};
+use crate::driver::{Event, SenderNow};
+use congestion::Congestion;
+use connections::{Accepting, connect_all};
+use flow::{Counts, Flow};
+use losses::Losses;
+use sampler::{Sampled, Sampler};
+
+pub(crate) use connections::TcpEvent;
+
+/// Reads what the kernel knows of a connection; `None` where it does not tell.
+pub(crate) fn read_info(socket: impl AsFd) -> Option<TcpInfo> {
+    let mut bytes = [0; INFO_BYTES];
+    let written = tcp_info::read(socket, &mut bytes).ok()?;
+    Some(TcpInfo::parse(&bytes[..written]))
+}
+
+/// The open data part of a TCP test. Dropping it ends its threads.
+pub(crate) struct TcpData {
+    plan: DataPlan,
+    parameters: TcpParameters,
+    server: bool,
+    /// Resolved; only where this end sends.
+    congestion: Congestion,
+    losses: Losses,
+    cpus: Option<CpuWatch>,
+    flows: BTreeMap<TcpStreamId, Flow>,
+    /// At the server, until all connections are there.
+    accepting: Option<Accepting>,
+    port: u16,
+    sampler: Sampler,
+    stop_sending: Arc<AtomicBool>,
+    stop_receiving: Arc<AtomicBool>,
+    /// What the other end says that it sent.
+    peer_sent: Vec<StreamSent>,
+    warnings: Vec<Warning>,
+    events: Sender<Event>,
+}
+
+impl TcpData {
+    /// The server begins to listen, the client to connect.
+    ///
+    /// # Errors
+    /// What of the plan cannot be had here, with what to do.
+    pub(crate) fn open(
+        plan: DataPlan,
+        parameters: TcpParameters,
+        at: Place,
+        events: &Sender<Event>,
+    ) -> Result<Self, SessionError> {
+        let affinity = &parameters.affinity;
+        if plan.sends {
+            may_use(&affinity.sender_cpus)?;
+        }
+        if plan.receives {
+            may_use(&affinity.receiver_cpus)?;
+        }
+        let mut warnings = Vec::new();
+        let congestion =
+            if plan.sends { Congestion::resolve(&parameters, &mut warnings)? } else { Congestion::default() };
+        let losses = Losses::watch(&parameters, &mut warnings)?;
+        let options = TcpOptions {
+            buffer_bytes: parameters.window_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+            largest_segment_bytes: parameters.mss_bytes,
+            multipath: parameters.mptcp,
+        };
+        let (mut accepting, mut port) = (None, 0);
+        match at {
+            Place::Server { own, .. } => {
+                let opened = Accepting::start(SocketAddr::new(own, 0), &options, parameters.streams, events)?;
+                port = opened.port();
+                accepting = Some(opened);
+            }
+            Place::Client(server) => {
+                let port = plan.server_ports.first().copied().unwrap_or_default();
+                connect_all(SocketAddr::new(server, port), &options, &plan, &parameters, events)?;
+            }
+        }
+        Ok(Self {
+            server: matches!(at, Place::Server { .. }),
+            congestion,
+            losses,
+            cpus: None,
+            flows: BTreeMap::new(),
+            accepting,
+            port,
+            sampler: Sampler::new(&parameters),
+            stop_sending: Arc::default(),
+            stop_receiving: Arc::default(),
+            peer_sent: Vec::new(),
+            warnings,
+            events: events.clone(),
+            plan,
+            parameters,
+        })
+    }
+
+    /// Whether the client may use it: a server waits for connections, a client has to have them.
+    pub(crate) fn is_open(&self) -> bool {
+        self.server
+    }
+
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        vec![self.port]
+    }
+
+    pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
+        let warnings = std::mem::take(&mut self.warnings);
+        warnings.into_iter().map(|warning| self.of_this_end(warning)).collect()
+    }
+
+    /// A warning that says which end it is about.
+    fn of_this_end(&self, warning: Warning) -> Warning {
+        let end = if self.server { "server" } else { "client" };
+        Warning { message: format!("{end}: {}", warning.message), ..warning }
+    }
+
+    /// Client: these are the connections.
+    pub(crate) fn connected(&mut self, connections: Vec<(TcpStreamId, TcpStream)>) {
+        for (id, stream) in connections {
+            self.admit(id, stream);
+        }
+    }
+
+    /// This connection is that stream's: it begins to receive, or waits to send.
+    pub(crate) fn admit(&mut self, id: TcpStreamId, stream: TcpStream) {
+        let sends = id.backward == self.server;
+        if self.flows.is_empty() {
+            self.check_buffers(&stream);
+        }
+        let mut flow = Flow::new(id, sends, stream);
+        if sends {
+            if let Some(bps) = self.parameters.pace_bps
+                && let Err(error) = set_max_pacing_rate(flow.socket(), BitRate(bps))
+            {
+                self.warnings.push(Warning::new("not_paced", format!("--pace: {error}"), ""));
+            }
+            self.congestion.begin(flow.socket());
+        } else {
+            flow.receive(&self.parameters, &self.stop_receiving);
+        }
+        self.losses.follow(&flow);
+        let congestion = if sends { self.congestion.clone() } else { Congestion::default() };
+        self.sampler.follow(Sampled::new(&flow, congestion));
+        self.flows.insert(id, flow);
+        let both = self.plan.sends && self.plan.receives;
+        if self.flows.len() == usize::from(self.parameters.streams) * if both { 2 } else { 1 } {
+            // Nobody is waited for any more.
+            self.accepting = None;
+            if self.plan.receives {
+                let counts: Vec<Arc<Counts>> = self.flows.values().filter(|f| !f.sends).map(Flow::counts).collect();
+                self.cpus = Some(CpuWatch::start(move || counts.iter().map(|counts| counts.bytes()).sum()));
+            }
+            self.sampler.start();
+        }
+    }
+
+    /// What the kernel gave of the buffers that were asked for.
+    fn check_buffers(&mut self, stream: &TcpStream) {
+        let Some(asked) = self.parameters.window_bytes else { return };
+        let asked_bytes = usize::try_from(asked).ok();
+        let grants = [
+            ("send", "net.core.wmem_max", send_buffer(stream, None), self.plan.sends),
+            ("receive", "net.core.rmem_max", receive_buffer(stream, None), self.plan.receives),
+        ];
+        for (which, limit, grant, used) in grants {
+            if let (Ok(grant), true) = (grant, used) {
+                let grant = longhaul_kernel::udp::BufferGrant { asked_bytes, ..grant };
+                self.warnings.extend(not_granted(which, limit, grant));
+            }
+        }
+    }
+
+    pub(crate) fn start_sending(&mut self) {
+        self.sampler.begin_sending();
+        for flow in self.flows.values_mut().filter(|flow| flow.sends) {
+            flow.send(&self.parameters, &self.stop_sending, &self.events);
+        }
+    }
+
+    pub(crate) fn stop_sending(&self) {
+        self.stop_sending.store(true, Ordering::Relaxed);
+    }
+
+    /// A flow is sent. Returns all flows' counts when it was the last.
+    pub(crate) fn sent(&mut self, stream: u8) -> Option<Vec<StreamSent>> {
+        let id = TcpStreamId { backward: self.server, stream };
+        self.flows.get_mut(&id)?.sent = true;
+        let sending = || self.flows.values().filter(|flow| flow.sends);
+        sending().all(|flow| flow.sent).then(|| {
+            let of = |flow: &Flow| StreamSent {
+                sent_packets: 0,
+                sent_bytes: flow.counts.bytes(),
+                first_sent_ns: flow.counts.first_ns(),
+                last_sent_ns: flow.counts.last_ns(),
+            };
+            sending().map(of).collect()
+        })
+    }
+
+    pub(crate) fn peer_finished(&mut self, streams: Vec<StreamSent>) {
+        self.peer_sent = streams;
+    }
+
+    pub(crate) fn is_drained(&self) -> Option<bool> {
+        if self.peer_sent.is_empty() {
+            return None;
+        }
+        Some(self.flows.values().filter(|flow| !flow.sends).all(|flow| flow.counts.is_over()))
+    }
+
+    pub(crate) fn last_arrival(&self) -> Nanos {
+        let receiving = self.flows.values().filter(|flow| !flow.sends);
+        Nanos(receiving.map(|flow| flow.counts.last_ns()).max().unwrap_or(0))
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        let receiving = || self.flows.values().filter(|flow| !flow.sends);
+        let first = receiving().map(|flow| flow.counts.arrived_ns()).filter(|ns| *ns > 0).min();
+        Progress {
+            elapsed_ns: first.map_or(0, |first| monotonic().0.saturating_sub(first)),
+            payload_bytes: receiving().map(|flow| flow.counts.bytes()).sum(),
+            ..Progress::default()
+        }
+    }
+
+    pub(crate) fn sender_now(&self) -> Option<SenderNow> {
+        self.plan.sends.then(|| self.sampler.now())
+    }
+
+    /// Ends the test at this end and says what it knows.
+    pub(crate) fn report(mut self) -> EndReport {
+        self.stop_sending.store(true, Ordering::Relaxed);
+        self.stop_receiving.store(true, Ordering::Relaxed);
+        for thread in self.flows.values_mut().flat_map(|flow| flow.threads.drain(..)) {
+            // A panic was printed when it happened; what was counted up to there stands.
+            let _ = thread.join();
+        }
+        let mut sampled = self.sampler.finish();
+        let mut tcp = TcpEndReport { sampling: sampled.cost, ..TcpEndReport::default() };
+        let mut warnings = std::mem::take(&mut self.warnings);
+        for (id, flow) in &self.flows {
+            let mut report = sampled.flows.remove(id).unwrap_or_default();
+            self.describe(*id, flow, &mut report, &mut warnings);
+            tcp.streams.push(report);
+        }
+        let losses = std::mem::take(&mut self.losses);
+        if self.parameters.collect != Collect::Off {
+            losses.finish(&self.plan, self.server, &mut tcp, &mut warnings);
+        }
+        if let Some(used) = self.cpus.take().map(CpuWatch::finish) {
+            used.add_to(&mut tcp.counters);
+            warnings.extend(used.warning(None).map(|warning| Warning {
+                remedy: "give the reader a CPU of its own (-A), or ask for less".into(),
+                ..warning
+            }));
+        }
+        // A host that cannot be written as JSON is not looked at.
+        let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
+        let warnings = warnings.into_iter().map(|warning| self.of_this_end(warning)).collect();
+        EndReport { tcp: Some(tcp), host, warnings, ..EndReport::default() }
+    }
+
+    /// What is known of a flow beside its samples.
+    fn describe(&self, id: TcpStreamId, flow: &Flow, report: &mut TcpStreamReport, warnings: &mut Vec<Warning>) {
+        report.backward = id.backward;
+        report.stream = id.stream;
+        report.sends = flow.sends;
+        report.port = flow.socket().local_addr().map_or(0, |address| address.port());
+        let counts = &flow.counts;
+        report.omitted_bytes = counts.omitted_bytes();
+        report.bytes = counts.bytes() - report.omitted_bytes;
+        report.first_ns = counts.first_ns();
+        report.last_ns = counts.last_ns();
+        report.failure = counts.failure();
+        let asked_bytes = self.parameters.window_bytes;
+        let grant = |grant: std::io::Result<_>| grant.ok().map(|grant| SocketBuffer { asked_bytes, ..buffer(grant) });
+        report.send_buffer = grant(send_buffer(flow.socket(), None));
+        report.receive_buffer = grant(receive_buffer(flow.socket(), None));
+        if let Some(sent) = self.peer_sent.get(usize::from(id.stream)).filter(|_| !flow.sends) {
+            let missing = sent.sent_bytes.saturating_sub(counts.bytes());
+            if missing > 0 && report.failure.is_none() {
+                let message =
+                    format!("flow {}: {missing} bytes were still on their way when the test ended", id.stream);
+                warnings.push(Warning::new("not_drained", message, "take a smaller window, or a longer test"));
+            }
+        }
+    }
+}
+
+impl Drop for TcpData {
+    fn drop(&mut self) {
+        self.stop_sending.store(true, Ordering::Relaxed);
+        self.stop_receiving.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,235 @@
+//! The thread that samples `TCP_INFO` of all flows of an end, and switches their congestion controls on time.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use longhaul_kernel::clock::{monotonic, thread_cpu_time};
+use longhaul_kernel::tcp::congestion_control;
+use longhaul_kernel::wait::sleep_until;
+use longhaul_session::control::{TcpParameters, TcpStreamId};
+use longhaul_session::tcp::{
+    CongestionSince, FlowSummary, MAX_SAMPLES, Sample, SamplingCost, Series, TcpInfo, TcpStreamReport, fields,
+};
+use longhaul_units::Nanos;
+
+use super::congestion::Congestion;
+use super::flow::{Counts, Flow};
+use super::read_info;
+use crate::driver::SenderNow;
+
+/// Bytes of samples, as text, that one end hands the other at most: half of the longest report.
+const TEXT_MOST: usize = 32 << 20;
+
+/// Samples the flows that it is given, from its start until it is finished.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    interval: Nanos,
+    omit: Nanos,
+    keep: bool,
+    waiting: Vec<Sampled>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<SampledFlows>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// When sending began; 0 before.
+    began_ns: AtomicU64,
+    now: Mutex<SenderNow>,
+}
+
+/// What sampling came to.
+#[derive(Debug, Default)]
+pub(super) struct SampledFlows {
+    /// Each flow with what its samples say.
+    pub(super) flows: BTreeMap<TcpStreamId, TcpStreamReport>,
+    pub(super) cost: SamplingCost,
+}
+
+/// A flow that is sampled.
+#[derive(Debug)]
+pub(super) struct Sampled {
+    id: TcpStreamId,
+    sends: bool,
+    socket: Arc<TcpStream>,
+    counts: Arc<Counts>,
+    congestion: Congestion,
+    report: TcpStreamReport,
+    summary: FlowSummary,
+    series: Option<Series>,
+    /// All that was sent is acknowledged: what comes now is nobody's.
+    over: bool,
+    omitting: bool,
+}
+
+impl Sampled {
+    pub(super) fn new(flow: &Flow, congestion: Congestion) -> Self {
+        Self {
+            id: flow.id,
+            sends: flow.sends,
+            socket: flow.shared_socket(),
+            counts: flow.counts(),
+            congestion,
+            report: TcpStreamReport::default(),
+            summary: FlowSummary::default(),
+            series: None,
+            over: false,
+            omitting: false,
+        }
+    }
+
+    /// Takes a sample where there is something to see. Says whether it did.
+    fn sample(&mut self, began: Nanos, omit: Nanos) -> bool {
+        // A sender counts from when it may send, or its waiting would be the application's.
+        if self.over || self.sends && began == Nanos::ZERO {
+            return false;
+        }
+        let now = monotonic();
+        let Some(info) = read_info(&*self.socket) else { return false };
+        if self.report.congestion.is_empty() {
+            let name = congestion_control(&*self.socket).unwrap_or_default();
+            self.report.congestion.push(CongestionSince { at_ns: now.0, name });
+            self.omitting = omit > Nanos::ZERO;
+        }
+        if self.sends
+            && let Some(name) = self.congestion.advance(now.saturating_sub(began), &self.socket)
+            && self.report.congestion.last().is_none_or(|last| last.name != name)
+        {
+            self.report.congestion.push(CongestionSince { at_ns: now.0, name });
+        }
+        self.summary.take(now.0, &info);
+        if self.omitting && now >= began.saturating_add(omit) {
+            self.omitting = false;
+            self.summary.restart();
+        }
+        if let Some(series) = &mut self.series {
+            // A schedule has fewer steps than a byte has values.
+            let congestion = (self.report.congestion.len() - 1) as u8;
+            series.push(Sample { at_ns: now.0, congestion, info });
+        }
+        let unacknowledged = |info: &TcpInfo| info.value(fields::UNACKED) + info.value(fields::NOTSENT_BYTES);
+        self.over = self.counts.is_over() && unacknowledged(&info) == 0;
+        true
+    }
+}
+
+impl Sampler {
+    pub(super) fn new(parameters: &TcpParameters) -> Self {
+        Self {
+            interval: Nanos(parameters.sample_ns),
+            omit: Nanos(parameters.omit_ns),
+            keep: parameters.keep_samples,
+            waiting: Vec::new(),
+            shared: Arc::default(),
+            thread: None,
+        }
+    }
+
+    /// Another flow, before the start.
+    pub(super) fn follow(&mut self, flow: Sampled) {
+        self.waiting.push(flow);
+    }
+
+    /// All flows are there.
+    pub(super) fn start(&mut self) {
+        let mut flows = std::mem::take(&mut self.waiting);
+        if self.keep {
+            let most = MAX_SAMPLES / flows.len().max(1);
+            flows.iter_mut().for_each(|flow| flow.series = Some(Series::new(most)));
+        }
+        let (shared, interval, omit) = (Arc::clone(&self.shared), self.interval, self.omit);
+        let work = move || run(flows, &shared, interval, omit);
+        // Without a thread there are no samples, and the result says so: it has none.
+        self.thread = Builder::new().name("sample".into()).spawn(work).ok();
+    }
+
+    /// Sending begins now.
+    pub(super) fn begin_sending(&self) {
+        self.shared.began_ns.store(monotonic().0, Ordering::Release);
+    }
+
+    /// Where the sending flows stand.
+    pub(super) fn now(&self) -> SenderNow {
+        *self.shared.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops sampling.
+    pub(super) fn finish(&mut self) -> SampledFlows {
+        self.shared.stop.store(true, Ordering::Release);
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+    }
+}
+
+fn run(mut flows: Vec<Sampled>, shared: &Shared, interval: Nanos, omit: Nanos) -> SampledFlows {
+    let start = monotonic();
+    let mut cost = SamplingCost { interval_ns: interval.0, ..SamplingCost::default() };
+    let mut tick = start;
+    // No longer than this without a look whether it is over.
+    let patience = Nanos::from_millis(100);
+    loop {
+        // Looked at before the last samples, so that there is one at the end.
+        let stopping = shared.stop.load(Ordering::Acquire);
+        let began = Nanos(shared.began_ns.load(Ordering::Acquire));
+        let now = monotonic();
+        let switch = (flows.iter())
+            .filter(|flow| flow.sends && began > Nanos::ZERO)
+            .filter_map(|flow| Some(began.saturating_add(flow.congestion.due()?)))
+            .min()
+            .unwrap_or(Nanos::MAX);
+        if now >= tick || now >= switch || stopping {
+            cost.samples += flows.iter_mut().map(|flow| u64::from(flow.sample(began, omit))).sum::<u64>();
+            *shared.now.lock().unwrap_or_else(PoisonError::into_inner) = sender_now(&flows);
+            while tick <= now {
+                tick += interval;
+            }
+        }
+        if stopping {
+            break;
+        }
+        sleep_until(tick.min(switch).min(now + patience));
+    }
+    cost.cpu_time_ns = thread_cpu_time().0;
+    cost.elapsed_ns = monotonic().saturating_sub(start).0;
+    thin(&mut flows);
+    cost.kept_one_of = flows.iter().filter_map(|flow| flow.series.as_ref()).map(Series::stride).max().unwrap_or(0);
+    let report = |flow: Sampled| {
+        let samples = flow.series.map(|series| series.to_text());
+        (flow.id, TcpStreamReport { summary: flow.summary, samples, ..flow.report })
+    };
+    SampledFlows { flows: flows.into_iter().map(report).collect(), cost }
+}
+
+/// Leaves out samples until what the other end gets fits.
+fn thin(flows: &mut [Sampled]) {
+    loop {
+        let bytes: usize =
+            flows.iter().filter_map(|flow| flow.series.as_ref()).map(|series| series.to_text().len()).sum();
+        if bytes <= TEXT_MOST {
+            return;
+        }
+        flows.iter_mut().filter_map(|flow| flow.series.as_mut()).for_each(Series::thin);
+    }
+}
+
+fn sender_now(flows: &[Sampled]) -> SenderNow {
+    let mut now = SenderNow::default();
+    let mut count = 0;
+    for (_, info) in flows.iter().filter(|flow| flow.sends).filter_map(|flow| flow.summary.last()) {
+        now.retransmits += info.value(fields::TOTAL_RETRANS);
+        now.cwnd_bytes += info.value(fields::SND_CWND) * info.value(fields::SND_MSS);
+        now.rtt_ns += info.value(fields::RTT) * 1_000;
+        count += 1;
+    }
+    now.rtt_ns /= count.max(1);
+    now
+}

@@ -1,0 +1,163 @@
+//! What a flow's samples come to, computed as they come: the memory is that of a few numbers.
+
+use serde::{Deserialize, Serialize};
+
+use super::info::{Field, TcpInfo, fields};
+use super::limited::LimitedTimes;
+
+/// What a flow did between its first sample that counts and its last.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct FlowSummary {
+    /// Samples.
+    pub samples: u64,
+    /// From the first to the last.
+    pub span_ns: u64,
+    /// Payload bytes sent, retransmissions included (`tcpi_bytes_sent`); `null` before Linux 4.19.
+    pub sent_bytes: Option<u64>,
+    /// Payload bytes sent again (`tcpi_bytes_retrans`); `null` before Linux 4.19.
+    pub retransmitted_bytes: Option<u64>,
+    /// Packets sent again (`tcpi_total_retrans`).
+    pub retransmits: u64,
+    /// Retransmissions of which the receiver said that it had them (`tcpi_dsack_dups`, RFC 3708).
+    pub spurious_retransmits: u64,
+    /// Retransmission timeouts (`tcpi_total_rto`); `null` before Linux 6.7.
+    pub timeouts: Option<u64>,
+    /// Least round-trip time that the kernel saw (`tcpi_min_rtt`); `null` where it has none.
+    pub min_rtt_ns: Option<u64>,
+    /// Mean of the smoothed round-trip time over the time (`tcpi_rtt`, RFC 6298's SRTT).
+    pub mean_rtt_ns: Option<u64>,
+    /// Greatest smoothed round-trip time.
+    pub max_rtt_ns: Option<u64>,
+    /// Mean congestion window, bytes (`tcpi_snd_cwnd` × `tcpi_snd_mss`).
+    pub mean_cwnd_bytes: Option<u64>,
+    /// Greatest congestion window, bytes.
+    pub max_cwnd_bytes: Option<u64>,
+    /// Segment size at the end, bytes (`tcpi_snd_mss`).
+    pub mss_bytes: u64,
+    /// Sent with selective acknowledgements, time stamps, window scaling, ECN (`tcpi_options`).
+    pub options: u8,
+    /// Times of each limit; all 0 before Linux 4.10.
+    pub limited: LimitedTimes,
+    #[serde(skip)]
+    running: Running,
+}
+
+/// What is needed on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Running {
+    first: Option<(u64, TcpInfo)>,
+    last: Option<(u64, TcpInfo)>,
+    rtt_us_sum: f64,
+    rtt_count: u64,
+    cwnd_bytes_sum: f64,
+}
+
+impl FlowSummary {
+    /// Takes the next sample, at `at_ns` on any clock that does not step.
+    pub fn take(&mut self, at_ns: u64, info: &TcpInfo) {
+        let running = &mut self.running;
+        let (first_at, first) = *running.first.get_or_insert((at_ns, *info));
+        if let Some((before_at, before)) = running.last {
+            let elapsed_us = at_ns.saturating_sub(before_at) / 1_000;
+            // Without those clocks the limits stay unknown.
+            let _ = self.limited.add(&before, info, elapsed_us);
+        }
+        running.last = Some((at_ns, *info));
+        self.samples += 1;
+        self.span_ns = at_ns.saturating_sub(first_at);
+        let rise = |field: Field| Some(info.get(field)?.saturating_sub(first.get(field)?));
+        // 32-bit counters may wrap.
+        let rise32 = |field: Field| (info.value(field) as u32).wrapping_sub(first.value(field) as u32).into();
+        self.sent_bytes = rise(fields::BYTES_SENT);
+        self.retransmitted_bytes = rise(fields::BYTES_RETRANS);
+        self.retransmits = rise32(fields::TOTAL_RETRANS);
+        self.spurious_retransmits = rise32(fields::DSACK_DUPS);
+        self.timeouts = rise(fields::TOTAL_RTO);
+        self.mss_bytes = info.value(fields::SND_MSS);
+        self.options = info.value(fields::OPTIONS) as u8;
+        // Until there is one the kernel says ~0.
+        let min_rtt_us = info.get(fields::MIN_RTT).filter(|us| (1..u64::from(u32::MAX)).contains(us));
+        self.min_rtt_ns = min_rtt_us.map(|us| us * 1_000).into_iter().chain(self.min_rtt_ns).min();
+        let rtt_us = info.value(fields::RTT);
+        if rtt_us > 0 {
+            running.rtt_us_sum += rtt_us as f64;
+            running.rtt_count += 1;
+            self.mean_rtt_ns = Some((running.rtt_us_sum * 1_000.0 / running.rtt_count as f64) as u64);
+            self.max_rtt_ns = self.max_rtt_ns.max(Some(rtt_us * 1_000));
+        }
+        let cwnd_bytes = info.value(fields::SND_CWND).saturating_mul(self.mss_bytes);
+        running.cwnd_bytes_sum += cwnd_bytes as f64;
+        self.mean_cwnd_bytes = Some((running.cwnd_bytes_sum / self.samples as f64) as u64);
+        self.max_cwnd_bytes = self.max_cwnd_bytes.max(Some(cwnd_bytes));
+    }
+
+    /// Forgets what came before: the time to be omitted is over. The next sample is the first.
+    pub fn restart(&mut self) {
+        let last = self.running.last;
+        *self = Self::default();
+        if let Some((at_ns, info)) = last {
+            self.take(at_ns, &info);
+        }
+    }
+
+    /// The last sample, with its time.
+    pub fn last(&self) -> Option<(u64, TcpInfo)> {
+        self.running.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(sent: u64, retransmitted: u64, rtt_us: u64, cwnd: u64) -> TcpInfo {
+        let mut info = TcpInfo::parse(&[0; 280]);
+        for (field, value) in [
+            (fields::BYTES_SENT, sent),
+            (fields::BYTES_RETRANS, retransmitted),
+            (fields::RTT, rtt_us),
+            (fields::MIN_RTT, rtt_us / 2),
+            (fields::SND_CWND, cwnd),
+            (fields::SND_MSS, 1_000),
+            (fields::TOTAL_RETRANS, u64::from(u32::MAX - 1) + retransmitted / 1_000),
+            (fields::BUSY_TIME, sent),
+        ] {
+            info.set(field, value);
+        }
+        info
+    }
+
+    #[test]
+    fn a_summary_is_the_difference_of_first_and_last_and_the_mean_between() {
+        let mut summary = FlowSummary::default();
+        summary.take(1_000_000, &info(100, 0, 20_000, 10));
+        summary.take(2_000_000, &info(600, 0, 40_000, 20));
+        summary.take(3_000_000, &info(1_100, 3_000, 60_000, 30));
+        assert_eq!((summary.samples, summary.span_ns), (3, 2_000_000));
+        assert_eq!((summary.sent_bytes, summary.retransmitted_bytes), (Some(1_000), Some(3_000)));
+        // Over the wrap of 32 bits.
+        assert_eq!(summary.retransmits, 3);
+        assert_eq!(
+            (summary.min_rtt_ns, summary.mean_rtt_ns, summary.max_rtt_ns),
+            (Some(10_000_000), Some(40_000_000), Some(60_000_000))
+        );
+        assert_eq!((summary.mean_cwnd_bytes, summary.max_cwnd_bytes), (Some(20_000), Some(30_000)));
+        assert_eq!(summary.limited.application_us, 2_000);
+        summary.restart();
+        assert_eq!((summary.samples, summary.sent_bytes), (1, Some(0)));
+        summary.take(4_000_000, &info(1_200, 4_000, 60_000, 30));
+        assert_eq!(
+            (summary.sent_bytes, summary.retransmitted_bytes, summary.span_ns),
+            (Some(100), Some(1_000), 1_000_000)
+        );
+    }
+
+    #[test]
+    fn no_round_trip_time_yet_is_none() {
+        let mut summary = FlowSummary::default();
+        let mut info = info(0, 0, 0, 10);
+        info.set(fields::MIN_RTT, u32::MAX.into());
+        summary.take(1, &info);
+        assert_eq!((summary.min_rtt_ns, summary.mean_rtt_ns), (None, None));
+    }
+}
