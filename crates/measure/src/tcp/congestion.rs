@@ -2,7 +2,10 @@
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
+use std::sync::Arc;
 
+use longhaul_bpf::congestion::{CongestionError, Control};
+use longhaul_congestion::{Algorithm, Settings, Variant};
 use longhaul_kernel::tcp::{
     available_congestion_controls, congestion_control, probe_congestion_control, set_congestion_control,
 };
@@ -13,25 +16,35 @@ use longhaul_units::Nanos;
 /// What longhaul's own congestion controls begin with (`longhaul cc`).
 const OWN_PREFIX: &str = "lh_";
 
-/// A schedule of congestion controls that the kernel has. Empty leaves the system's default.
+/// A schedule of congestion controls that the kernel has, or has for as long as this lives. Empty leaves the system's default.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Congestion {
+    /// Those that were loaded for this test.
+    _loaded: Vec<Arc<Control>>,
     /// Each with when it begins, from the start of sending.
     steps: Vec<(Nanos, String)>,
     next: usize,
 }
 
 impl Congestion {
-    /// The names as the kernel has them: `lh_NAME` where it has no `NAME`, which is said.
+    /// The names as the kernel has them: `lh_NAME` where it has no `NAME`, which is said. What longhaul has and the kernel
+    /// lacks is loaded for the test, with its paper's parameters.
     ///
     /// # Errors
-    /// The first that it does not have or not give to this user.
+    /// The first that is not to be had or not given to this user.
     pub(super) fn resolve(parameters: &TcpParameters, warnings: &mut Vec<Warning>) -> Result<Self, SessionError> {
         let mut steps: Vec<(Nanos, String)> = Vec::new();
+        let mut loaded = Vec::new();
         for (begins, name) in parameters.congestion_starts() {
-            let found = resolve(name)?;
+            let found = match find(name)? {
+                Some(found) => found,
+                None => {
+                    loaded.extend(load(name)?.map(Arc::new));
+                    find(name)?.ok_or_else(|| unknown(name))?
+                }
+            };
             if found != name && !steps.iter().any(|(_, known)| *known == found) {
-                let message = format!("the kernel has no {name}: {found} is taken, which `longhaul cc` loaded");
+                let message = format!("the kernel has no {name}: {found} of `longhaul cc` is taken");
                 warnings.push(Warning::new(
                     "congestion_control_resolved",
                     message,
@@ -40,7 +53,7 @@ impl Congestion {
             }
             steps.push((begins, found));
         }
-        Ok(Self { steps, next: 0 })
+        Ok(Self { _loaded: loaded, steps, next: 0 })
     }
 
     /// Gives `socket` what it is to begin with.
@@ -70,12 +83,13 @@ impl Congestion {
     }
 }
 
-fn resolve(name: &str) -> Result<String, SessionError> {
+/// `name` or `lh_NAME`, if the kernel has one.
+fn find(name: &str) -> Result<Option<String>, SessionError> {
     let own = format!("{OWN_PREFIX}{name}");
     let candidates = [name, own.as_str()];
     for candidate in candidates.into_iter().filter(|candidate| candidate.len() <= MAX_CONGESTION_NAME) {
         match probe_congestion_control(candidate) {
-            Ok(()) => return Ok(candidate.to_owned()),
+            Ok(()) => return Ok(Some(candidate.to_owned())),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 let message = format!("-C {candidate}: this user may not choose it");
@@ -87,8 +101,29 @@ fn resolve(name: &str) -> Result<String, SessionError> {
             }
         }
     }
+    Ok(None)
+}
+
+/// Loads longhaul's own control of that name, if there is one. `None` where another test did so meanwhile.
+fn load(name: &str) -> Result<Option<Control>, SessionError> {
+    let settings = match Algorithm::of_kernel_name(name) {
+        Some((algorithm, variant)) => Settings::new(algorithm, variant),
+        None => Settings::new(name.parse().map_err(|_| unknown(name))?, Variant::Paper),
+    };
+    let settings = settings.map_err(|error| SessionError::new("congestion_control", format!("-C {name}: {error}"), ""))?;
+    match Control::load(&settings) {
+        Ok(control) => Ok(Some(control)),
+        Err(CongestionError::AlreadyThere { .. }) => Ok(None),
+        Err(error) => {
+            let message = format!("-C {name}: the kernel of the sender lacks it, and it cannot be loaded: {error}");
+            let remedy = format!("have root load it there: longhaul cc load {}", settings.algorithm());
+            Err(SessionError::new("congestion_control", message, remedy))
+        }
+    }
+}
+
+fn unknown(name: &str) -> SessionError {
     let message = format!("-C {name}: the kernel of the sender has {}", available_congestion_controls().join(", "));
-    let remedy =
-        format!("choose one of those, or there: longhaul cc load {}", name.strip_prefix(OWN_PREFIX).unwrap_or(name));
-    Err(SessionError::new("no_such_congestion_control", message, remedy))
+    let remedy = "choose one of those, or of `longhaul cc list`";
+    SessionError::new("no_such_congestion_control", message, remedy)
 }
