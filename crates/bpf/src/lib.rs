@@ -12,6 +12,7 @@
 //! | see which packets of a test the kernel drops, why and where | [`drops`] |
 //! | name the place of a drop in the words of a result | [`drops::place`] |
 //! | have a congestion control that the kernel lacks | [`congestion`] |
+//! | see where TCP connections lose bytes, and what they send again | [`tcp_loss`] |
 //! | know beforehand whether it will work | [`support`] |
 //! | name an address of the kernel | [`symbols`] |
 
@@ -20,6 +21,7 @@ pub mod drops;
 mod error;
 pub mod support;
 pub mod symbols;
+pub mod tcp_loss;
 
 pub use error::BpfError;
 
@@ -29,5 +31,8 @@ pub use error::BpfError;
 mod skeleton {
     pub(crate) mod drops {
         include!(concat!(env!("OUT_DIR"), "/drops.skel.rs"));
+    }
+    pub(crate) mod tcp_loss {
+        include!(concat!(env!("OUT_DIR"), "/tcp_loss.skel.rs"));
     }
 }

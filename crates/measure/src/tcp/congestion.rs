@@ -110,7 +110,8 @@ fn load(name: &str) -> Result<Option<Control>, SessionError> {
         Some((algorithm, variant)) => Settings::new(algorithm, variant),
         None => Settings::new(name.parse().map_err(|_| unknown(name))?, Variant::Paper),
     };
-    let settings = settings.map_err(|error| SessionError::new("congestion_control", format!("-C {name}: {error}"), ""))?;
+    let settings =
+        settings.map_err(|error| SessionError::new("congestion_control", format!("-C {name}: {error}"), ""))?;
     match Control::load(&settings) {
         Ok(control) => Ok(Some(control)),
         Err(CongestionError::AlreadyThere { .. }) => Ok(None),
