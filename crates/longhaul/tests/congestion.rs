@@ -106,7 +106,7 @@ impl Flow {
     fn of(test: Child) -> Self {
         let output = test.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        let result = &object(&output.stdout)["result"]["forward"];
+        let result = &object(&output.stdout)["result"];
         let stream = &result["streams"][0];
         let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value}"));
         Self {
@@ -129,7 +129,7 @@ fn windows(samples: &Path) -> Vec<(f64, f64)> {
     let columns = reader.metadata().file_metadata().schema_descr().columns().to_vec();
     let place =
         |name: &str| columns.iter().position(|column| column.name() == name).unwrap_or_else(|| panic!("{name}"));
-    let (end, at, window) = (place("end"), place("at_ns"), place("snd_cwnd"));
+    let (end, at, window) = (place("end"), place("at_ns"), place("snd_cwnd_packets"));
     let rows = reader.get_row_iter(None).unwrap().map(Result::unwrap);
     let rows = rows.filter(|row| row.get_string(end).unwrap() == "sender");
     let number = |row: &parquet::record::Row, place: usize| match row.get_ulong(place) {
