@@ -172,19 +172,22 @@ fn windows_are_those_of_the_response_functions() {
 
 /// From each loss until the window is what it was: half of it in round trips (DataTAG's table, RFC 5681).
 fn reno_recovers_in_time(windows: &[(f64, f64)], rtt: Nanos) {
+    /// How much of the window is to be regained: the next loss may come a packet earlier than the one before.
+    const REGAINED: f64 = 0.95;
     let mut recoveries = Vec::new();
-    let mut loss: Option<(f64, f64)> = None;
-    for pair in windows.windows(2) {
-        let [(_, before), (at, now)] = *pair else { unreachable!("pairs") };
-        match loss {
-            // What is left is the slow start's: the window has to have been one of congestion avoidance.
-            _ if now < 0.8 * before => loss = (at > 8.0).then_some((at, before)),
-            Some((since, peak)) if now >= peak => {
-                let expected = Model::Reno.row(peak, rtt).recovery_s;
-                recoveries.push((peak, at - since, expected));
-                loss = None;
-            }
-            _ => {}
+    let (mut loss, mut peak) = (None, 0.0_f64);
+    // By then the slow start's window is lost.
+    for &(at, window) in windows.iter().filter(|(at, _)| *at > 8.0) {
+        peak = peak.max(window);
+        if window < 0.7 * peak && loss.is_none() {
+            loss = Some((at, peak));
+        }
+        if let Some((since, before)) = loss
+            && window >= REGAINED * before
+        {
+            let expected = Model::Reno.row(before, rtt).recovery_s * (REGAINED - 0.5) / 0.5;
+            recoveries.push((before, at - since, expected));
+            (loss, peak) = (None, window);
         }
     }
     println!("recoveries (packets, seconds, expected): {recoveries:.2?}");
