@@ -37,6 +37,9 @@ pub struct SenderReport {
     pub totals: Vec<Total>,
     /// Whether every place of this end was seen.
     pub complete: bool,
+    /// Packets that may have been dropped here all the same, at most.
+    #[serde(default)]
+    pub doubtful_packets: u64,
     /// How this end looked.
     pub method: LocationMethod,
     /// Every counter that changed.
@@ -59,6 +62,9 @@ pub struct ReceiverReport {
     pub totals: Vec<Total>,
     /// Whether every place of this end was seen.
     pub complete: bool,
+    /// Packets that may have been dropped here all the same, at most.
+    #[serde(default)]
+    pub doubtful_packets: u64,
     /// How this end looked.
     pub method: LocationMethod,
     /// Every counter that changed.

@@ -182,9 +182,11 @@ impl ClientSession {
     /// [`FIRST_RESERVED`](longhaul_wire::probe::FIRST_RESERVED) on.
     pub fn handle_data_probe(&mut self, _now: Nanos, stream: u8, bytes: &[u8]) {
         if let State::Proving { proof, .. } = &self.state
-            && let Some(bytes) = proof.handle(stream, bytes)
+            && let Some((bytes, copies)) = proof.handle(stream, bytes)
         {
-            self.line.push(Output::SendProbe { stream, to: None, bytes });
+            for _ in 0..copies {
+                self.line.push(Output::SendProbe { stream, to: None, bytes });
+            }
         }
     }
 
