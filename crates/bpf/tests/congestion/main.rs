@@ -1,0 +1,10 @@
+//! Congestion controls: their arithmetic, natively, against hand-worked values of their papers; and in the kernel that they
+//! load, carry data for anybody, and go.
+
+mod anything;
+mod delay_based;
+mod flow;
+mod loss_based;
+// Without clang at build time there is nothing to load.
+#[cfg(bpf_programs)]
+mod loading;
