@@ -7,6 +7,7 @@ packages=(
     clang llvm libelf-dev zlib1g-dev       # to build BPF programs and what loads them
     iproute2 iputils-ping iperf3 ethtool   # the demo and the tests run these in labs
     tcpdump tshark                         # judges of what the emulator sends
+    user-mode-linux                        # a kernel with every congestion control as a module: a judge of ours
     nftables                               # a place where packets are dropped, for tests
     jq                                     # the demo reads results with it
     chromium                               # a test looks at reports in it
