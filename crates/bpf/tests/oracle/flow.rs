@@ -112,15 +112,14 @@ struct Flow<'a> {
 impl Flow<'_> {
     fn run(mut self) -> io::Result<Trace> {
         let mut steps: Vec<Step> = Vec::new();
-        self.read(self.now)?;
+        self.read()?;
         while self.peer.delivered() < self.script.segments {
-            let Some((due, packet)) = self.wait()? else { continue };
+            let Some(due) = self.wait()? else { continue };
+            let Some(packet) = self.peer.answer() else { continue };
             self.late.push(self.now.saturating_sub(due));
             self.tun.write(&packet)?;
-            // What this acknowledgement released left when it was due: the path's time goes on as if nothing were ever late, so
-            // that lateness stays what it is and does not add up.
             self.write()?;
-            self.read(due)?;
+            self.read()?;
             let info = tcp_info(&self.socket)?;
             let step = Step {
                 delivered_segments: self.peer.delivered(),
@@ -137,30 +136,35 @@ impl Flow<'_> {
         Ok(Trace { steps, delivered_segments: self.script.segments, late_median_ns: median.0, late_most_ns: most.0 })
     }
 
-    /// Waits until an acknowledgement is due. `None` after the sender sent by itself, which may have made another one due first.
-    fn wait(&mut self) -> io::Result<Option<(Nanos, Vec<u8>)>> {
-        let deadline = self.peer.next().unwrap_or_else(|| monotonic() + STUCK);
-        // A call costs a guest some 15 µs, so the clock is not even read where an answer is due for sure.
-        while self.now < deadline {
+    /// Waits until an answer is due, and says when that was. `None` after the sender sent by itself, which may have made another
+    /// one due first.
+    fn wait(&mut self) -> io::Result<Option<Nanos>> {
+        let next = self.peer.next();
+        let deadline = next.unwrap_or_else(|| monotonic() + STUCK);
+        loop {
+            self.now = monotonic();
+            if self.now >= deadline {
+                break;
+            }
+            if self.read()? {
+                return Ok(None);
+            }
             if deadline.saturating_sub(self.now) > SPIN {
                 readable_until(self.tun, Some(deadline.saturating_sub(SPIN)))?;
             }
-            self.now = monotonic();
-            if self.read(self.now)? {
-                return Ok(None);
-            }
         }
-        let answer = self.peer.answer();
-        assert!(answer.is_some(), "the flow is stuck after {} segments", self.peer.delivered());
-        Ok(answer)
+        assert!(next.is_some(), "the flow is stuck after {} segments", self.peer.delivered());
+        Ok(next)
     }
 
-    /// Reads what the sender sent at `now`; returns whether there was something.
-    fn read(&mut self, now: Nanos) -> io::Result<bool> {
+    /// Reads what the sender sent; returns whether there was something.
+    fn read(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 2048];
         let mut some = false;
         while let Some(packet) = self.tun.read(&mut buffer)? {
-            self.peer.sent(packet, now);
+            // Now, and not when it was due: then no round trip is ever shorter than the path's, which is what some congestion
+            // controls take the least of.
+            self.peer.sent(packet, monotonic());
             some = true;
         }
         Ok(some)

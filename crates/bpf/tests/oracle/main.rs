@@ -23,6 +23,7 @@ pub(crate) const SCRIPTS: [Script; 2] = [
         name: "losses",
         round_trip: Nanos::from_micros(38_500),
         service: Nanos::from_micros(100),
+        segments_per_ack: 1,
         lost: &[600, 4_000, 4_001, 4_003, 9_000],
         outage_from: 13_000,
         segments: 16_000,
@@ -31,9 +32,10 @@ pub(crate) const SCRIPTS: [Script; 2] = [
         name: "queue",
         round_trip: Nanos::from_micros(38_500),
         service: Nanos::from_micros(300),
-        lost: &[600, 3_000, 6_000],
+        segments_per_ack: 2,
+        lost: &[600, 5_600, 10_600],
         outage_from: u64::MAX,
-        segments: 8_000,
+        segments: 13_000,
     },
 ];
 
@@ -86,3 +88,14 @@ fn reno() {
 fn cubic() {
     compare("cubic", "cubic");
 }
+
+macro_rules! ours {
+    ($($name:ident),*) => { $(
+        #[test]
+        fn $name() {
+            compare(concat!("um_", stringify!($name)), stringify!($name));
+        }
+    )* };
+}
+
+ours!(highspeed, scalable, bic, htcp, hybla, illinois, westwood, yeah, vegas);

@@ -32,6 +32,9 @@ pub(crate) struct Script {
     pub(crate) round_trip: Nanos,
     /// Time of one segment at the bottleneck, whose queue takes all; 0 for none.
     pub(crate) service: Nanos,
+    /// Segments in order that one acknowledgement stands for. One leaves at once where something is missing or was, or where
+    /// nothing else is under way.
+    pub(crate) segments_per_ack: u64,
     /// Numbers of segments that are lost when they are sent first, rising.
     pub(crate) lost: &'static [u64],
     /// From this segment on all is lost until the sender sends something again.
@@ -59,6 +62,8 @@ pub(crate) struct Peer<'a> {
     /// Runs of segments beyond it: first, and one after the last, with the time at which each was last added to.
     runs: BTreeMap<u64, (u64, u64)>,
     delivered: u64,
+    /// How many of them were in order and are not acknowledged yet.
+    unacknowledged: u64,
 }
 
 impl<'a> Peer<'a> {
@@ -74,6 +79,7 @@ impl<'a> Peer<'a> {
             missing: 0,
             runs: BTreeMap::new(),
             delivered: 0,
+            unacknowledged: 0,
         }
     }
 
@@ -131,13 +137,19 @@ impl<'a> Peer<'a> {
         self.delivered
     }
 
-    /// The next acknowledgement, an IPv4 packet, and when it is due.
-    pub(crate) fn answer(&mut self) -> Option<(Nanos, Vec<u8>)> {
-        let (due, number) = self.under_way.pop_front()?;
-        let Some(number) = number else { return Some((due, self.handshake())) };
+    /// What is due at [`Peer::next`]: an IPv4 packet, or that this segment waits to be acknowledged with the next.
+    pub(crate) fn answer(&mut self) -> Option<Vec<u8>> {
+        let (_, number) = self.under_way.pop_front()?;
+        let Some(number) = number else { return Some(self.handshake()) };
         self.delivered += 1;
+        let in_order = number == self.missing && self.runs.is_empty();
         self.take(number);
-        Some((due, self.acknowledgement(number)))
+        self.unacknowledged += 1;
+        if in_order && self.unacknowledged < self.script.segments_per_ack && !self.under_way.is_empty() {
+            return None;
+        }
+        self.unacknowledged = 0;
+        Some(self.acknowledgement(number))
     }
 
     fn take(&mut self, number: u64) {
