@@ -1,13 +1,21 @@
-//! Compiles each `src/<name>/main.bpf.c` and writes its skeleton to `$OUT_DIR/<name>.skel.rs`.
+//! Compiles each `src/<name>/main.bpf.c` and writes its skeleton to `$OUT_DIR/<name>.skel.rs`; and each
+//! `src/congestion/<name>.bpf.c`, once for BPF to `$OUT_DIR/congestion/<name>.o` and once natively.
 //!
 //! Without clang, or without the feature `programs`, the crate is built all the same: `cfg(bpf_programs)` is off, and what
-//! would load a program says why it cannot (`BPF_PROGRAMS_MISSING`).
+//! would load a program says why it cannot (`BPF_PROGRAMS_MISSING`). Native code needs the C compiler that links Rust anyway.
+
+/// The congestion controls: names of their sources.
+const CONTROLS: [&str; 11] =
+    ["highspeed", "scalable", "bic", "htcp", "hybla", "illinois", "westwood", "yeah", "vegas", "fast", "compound"];
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(bpf_programs)");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=CLANG");
     println!("cargo::rerun-if-env-changed=PATH");
+    println!("cargo::rerun-if-changed=src/types.h");
+    println!("cargo::rerun-if-changed=src/congestion");
+    build_natively();
     match programs::build() {
         Ok(()) => println!("cargo::rustc-cfg=bpf_programs"),
         Err(why) => {
@@ -15,6 +23,22 @@ fn main() {
             println!("cargo::rustc-env=BPF_PROGRAMS_MISSING={why}");
         }
     }
+}
+
+fn build_natively() {
+    let mut build = cc::Build::new();
+    build.include("src").std("gnu11").opt_level(2).warnings(true).extra_warnings(true).cargo_metadata(true);
+    // Callbacks have the kernel's parameters, needed or not.
+    build.flag("-Wno-unused-parameter").flag("-Wno-unused-function");
+    // What has no defined result ends the program: a shift too far, an index beyond its array, a division by zero.
+    build.flag("-fsanitize=undefined");
+    let trap = if build.get_compiler().is_like_clang() {
+        "-fsanitize-trap=undefined"
+    } else {
+        "-fsanitize-undefined-trap-on-error"
+    };
+    build.flag(trap);
+    build.files(CONTROLS.map(|name| format!("src/congestion/{name}.bpf.c"))).compile("longhaul_congestion");
 }
 
 #[cfg(not(feature = "programs"))]
@@ -26,9 +50,9 @@ mod programs {
 
 #[cfg(feature = "programs")]
 mod programs {
-    use std::env;
     use std::path::{Path, PathBuf};
     use std::process::Command;
+    use std::{env, fs};
 
     use libbpf_cargo::SkeletonBuilder;
 
@@ -45,14 +69,25 @@ mod programs {
         println!("cargo::rerun-if-changed=src/kernel.h");
         for (folder, name) in PROGRAMS {
             println!("cargo::rerun-if-changed={folder}");
-            SkeletonBuilder::new()
-                .source(Path::new(folder).join("main.bpf.c"))
-                .obj(out.join(format!("{name}.o")))
-                .clang(&clang)
-                .clang_args(["-Isrc", "-Wall", "-Werror", "-mcpu=v3"])
+            let source = Path::new(folder).join("main.bpf.c");
+            compiler(&clang, &source, &out.join(format!("{name}.o")))
                 .build_and_generate(out.join(format!("{name}.skel.rs")))
                 .unwrap_or_else(|error| panic!("{folder}/main.bpf.c: {error:#}"));
         }
+        let objects = out.join("congestion");
+        fs::create_dir_all(&objects).map_err(|error| format!("{}: {error}", objects.display()))?;
+        for name in super::CONTROLS {
+            let source = PathBuf::from(format!("src/congestion/{name}.bpf.c"));
+            compiler(&clang, &source, &objects.join(format!("{name}.o")))
+                .build()
+                .unwrap_or_else(|error| panic!("{}: {error:#}", source.display()));
+        }
         Ok(())
+    }
+
+    fn compiler(clang: &str, source: &Path, object: &Path) -> SkeletonBuilder {
+        let mut builder = SkeletonBuilder::new();
+        builder.source(source).obj(object).clang(clang).clang_args(["-Isrc", "-Wall", "-Werror", "-mcpu=v3"]);
+        builder
     }
 }

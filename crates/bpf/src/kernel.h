@@ -8,19 +8,7 @@
 #ifndef LONGHAUL_KERNEL_H
 #define LONGHAUL_KERNEL_H
 
-typedef unsigned char __u8;
-typedef signed char __s8;
-typedef unsigned short __u16;
-typedef short __s16;
-typedef unsigned int __u32;
-typedef int __s32;
-typedef unsigned long long __u64;
-typedef long long __s64;
-typedef __u16 __be16;
-typedef __u32 __be32;
-typedef __u32 __wsum;
-typedef _Bool bool;
-enum { false, true };
+#include "types.h"
 
 /* <linux/bpf.h>, user-space ABI. */
 enum {

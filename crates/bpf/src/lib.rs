@@ -2,8 +2,8 @@
 //!
 //! A program is a folder: `src/<name>/intf.h` (what kernel and user space tell each other), `src/<name>/main.bpf.c`, and the Rust
 //! beside them; `build.rs` compiles the C with clang. `src/kernel.h` has the few kernel types they read (CO-RE, so
-//! one object runs on many kernels). Nothing is pinned: a program lives as long as the process that attached it holds it, and a
-//! killed process leaves none behind.
+//! one object runs on many kernels). A program lives as long as the process that attached it holds it, and a killed process leaves
+//! none behind; only a congestion control that is asked to stay is pinned.
 //!
 //! Where the build had no clang the API is the same and says so: [`BpfError::NotBuilt`].
 //!
@@ -11,9 +11,11 @@
 //! |---|---|
 //! | see which packets of a test the kernel drops, why and where | [`drops`] |
 //! | name the place of a drop in the words of a result | [`drops::place`] |
+//! | have a congestion control that the kernel lacks | [`congestion`] |
 //! | know beforehand whether it will work | [`support`] |
 //! | name an address of the kernel | [`symbols`] |
 
+pub mod congestion;
 pub mod drops;
 mod error;
 pub mod support;

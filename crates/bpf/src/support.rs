@@ -36,7 +36,7 @@ mod enabled {
     use std::io;
     use std::sync::{Mutex, PoisonError};
 
-    use libbpf_rs::btf::types::{Enum, FuncProto, Ptr, Typedef};
+    use libbpf_rs::btf::types::{Enum, FuncProto, Ptr, Struct, Typedef};
     use libbpf_rs::btf::{Btf, ReferencesType};
     use libbpf_rs::{ErrorKind, PrintLevel, set_print};
 
@@ -70,6 +70,14 @@ mod enabled {
             let typedef: Typedef<'_> = self.btf.type_by_name(typedef)?;
             let pointer = Ptr::try_from(typedef.referenced_type()).ok()?;
             Some(FuncProto::try_from(pointer.referenced_type()).ok()?.len())
+        }
+
+        /// Whether congestion controls may be registered by a link, as since Linux 6.4.
+        pub(crate) fn has_struct_ops_links(&self) -> bool {
+            let attaches = self.btf.type_by_name::<Enum<'_>>("bpf_attach_type");
+            let has_links = attaches
+                .is_some_and(|all| all.iter().any(|member| member.name.is_some_and(|name| name == "BPF_STRUCT_OPS")));
+            has_links && self.btf.type_by_name::<Struct<'_>>("bpf_struct_ops_tcp_congestion_ops").is_some()
         }
 
         pub(crate) fn drop_reasons(&self) -> ReasonNames {

@@ -8,6 +8,7 @@
 //! | receive and send Ethernet frames | [`packet`], [`packet_ring`] |
 //! | send and receive UDP for tests | [`udp`] |
 //! | pace TCP | [`tcp`] |
+//! | know congestion controls and who uses them | [`congestion_control`] |
 //! | hold packets in memory that is there when needed | [`memory`] |
 //! | run on time | [`schedule`], [`wait`] |
 //! | be stopped and nudged | [`signals`] |
@@ -26,6 +27,7 @@
 
 pub mod capability;
 pub mod clock;
+pub mod congestion_control;
 pub mod counters;
 pub mod driver_statistics;
 pub mod ethtool;

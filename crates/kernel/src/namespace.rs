@@ -3,11 +3,13 @@
 //! A namespace lives as long as somebody holds it: a process in it, a descriptor, a socket. Nothing is mounted below
 //! `/run/netns`, so a killed program leaves none behind. Source: network_namespaces(7), setns(2), unshare(2).
 
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
@@ -173,6 +175,48 @@ impl AsFd for NetNamespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// The network namespaces that can be seen from `/proc`: those that processes are in or hold by a descriptor, as far as the caller
+/// may look; its own first.
+///
+/// # Errors
+/// [`NamespaceError::Open`] for the caller's own.
+pub fn visible() -> Result<Vec<NetNamespace>, NamespaceError> {
+    let own = NetNamespace::current()?;
+    let mut seen = HashSet::from([own.id()?]);
+    let mut found = vec![own];
+    let mut take = |path: &Path| {
+        let Ok(metadata) = std::fs::metadata(path) else { return };
+        let id = NamespaceId { device: metadata.dev(), inode: metadata.ino() };
+        if !seen.contains(&id)
+            && let Ok(namespace) = NetNamespace::open(path)
+            && seen.insert(id)
+        {
+            found.push(namespace);
+        }
+    };
+    for process in folder("/proc").filter(|path| path.file_name().is_some_and(|name| is_number(name))) {
+        take(&process.join("ns/net"));
+        for descriptor in folder(process.join("fd")) {
+            // A namespace's descriptor reads `net:[4026531840]`.
+            if std::fs::read_link(&descriptor)
+                .is_ok_and(|target| target.as_os_str().as_encoded_bytes().starts_with(b"net:["))
+            {
+                take(&descriptor);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn is_number(name: &OsStr) -> bool {
+    name.as_encoded_bytes().iter().all(u8::is_ascii_digit)
+}
+
+/// What is in a folder; nothing where the caller may not look, or it is gone.
+fn folder(path: impl AsRef<Path>) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
 }
 
 /// The id of the network namespace that process `pid` is in; `None` where it is gone, a zombie, or not ours to look at.

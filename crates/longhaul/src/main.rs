@@ -29,6 +29,8 @@ pub(crate) struct Cli {
 enum Command {
     /// Measure UDP to a host, and where each lost packet was lost
     Udp(cmd::udp::Args),
+    /// Load congestion controls that the kernel lacks; what each holds and how it recovers
+    Cc(cmd::cc::Args),
     /// Show a saved result as the test printed it
     Show(cmd::show::Args),
     /// Answer tests from others
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Udp(args) => cmd::udp::run(args),
+        Command::Cc(args) => cmd::cc::run(args),
         Command::Show(args) => cmd::show::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Host(args) => cmd::host::run(args),

@@ -21,7 +21,7 @@ pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// Attribute `kind` of those in `bytes`.
-pub(super) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+pub(crate) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find(|(found, _)| *found == kind).map(|(_, value)| value)
 }
 
@@ -44,7 +44,7 @@ pub(super) fn u64_at(bytes: &[u8], index: usize) -> Option<u64> {
 }
 
 /// Text up to its NUL.
-pub(super) fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }

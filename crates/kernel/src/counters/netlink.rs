@@ -14,7 +14,7 @@ const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLM_F_DUMP_INTR: u16 = 0x10;
 /// `NLM_F_ROOT | NLM_F_MATCH`.
-pub(super) const NLM_F_DUMP: u16 = 0x300;
+pub(crate) const NLM_F_DUMP: u16 = 0x300;
 /// Times that a listing is begun anew when something changed while it was made.
 const DUMP_TRIES: usize = 5;
 
@@ -22,7 +22,7 @@ const DUMP_TRIES: usize = 5;
 ///
 /// # Errors
 /// What the kernel says.
-pub(super) fn ask(protocol: isize, kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+pub(crate) fn ask(protocol: isize, kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
     let mut answers = Vec::new();

@@ -1,5 +1,10 @@
 //! One file a command: its arguments, and a `run` that reads like the recipe.
 
+pub(crate) mod cc;
+pub(crate) mod cc_list;
+pub(crate) mod cc_load;
+pub(crate) mod cc_show;
+pub(crate) mod cc_table;
 pub(crate) mod completion;
 pub(crate) mod emulate;
 pub(crate) mod engine_args;

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * BIC: binary search for the window between that before the last loss (too much) and that after it (not too much), by at most
+ * Smax packets a round trip; beyond the old maximum it probes ever faster.
+ *
+ *   cwnd                max   linear: Smax a round trip, until half the distance is less
+ *    |____...---''''''''.|    search: half the distance a round trip
+ *    |  .-'              |...---'''  probing: as in a slow start, 1, 2, 4, … Smax
+ *    time
+ *
+ * Source: L. Xu, K. Harfoush, I. Rhee, "Binary Increase Congestion Control (BIC) for Fast Long-Distance Networks", INFOCOM 2004.
+ *
+ * Differences from the paper: windows are whole packets. The last packet below the maximum, in which the paper's search goes on
+ * down to Smin = 0.01, takes log2(1/Smin) = 7 round trips. Probing adds 1 + (cwnd - max) a round trip, which is the paper's 1, 2, 4, …
+ * at each of its steps. A timeout forgets the maximum.
+ * Differences from Linux (tcp_bic.c): Linux searches by quarters, keeps 0.8 of a window at a loss (not 0.875), takes Smax = 16, probes
+ * slowly up to 4 packets beyond the maximum, knows no maximum in the beginning and then grows by at least one for 20, and divides by
+ * the mean number of packets an ACK stands for. --variant linux does all that.
+ */
+#include "congestion/tcp.h"
+
+#define PARAMETERS(P)                 \
+	P(most_increase, 32)          \
+	P(last_packet_rtts, 7)        \
+	P(keep_1024, 896)             \
+	P(low_window, 14)             \
+	P(search_divisor, 2)          \
+	P(probe_near, 0)              \
+	P(probe_divisor, 1)           \
+	P(unknown_most_each, 0)       \
+	P(scale_by_ack_ratio, 0)      \
+	P(update_us, 0)               \
+	P(fast_convergence, 1)
+
+TAKES(PARAMETERS);
+
+struct state {
+	u32 max; /* window before the last loss; 0: none is known */
+	u32 each; /* packets acknowledged for one more */
+	u32 at_window; /* of `each` */
+	u32 at_us;
+	u32 ack_ratio_16; /* packets an ACK, 16fold */
+};
+
+static __always_inline void forget(struct state *bic)
+{
+	bic->max = 0;
+	bic->each = 0;
+	bic->at_window = 0;
+	bic->at_us = 0;
+	bic->ack_ratio_16 = 2 << 4;
+}
+
+/* How many packets must be acknowledged at window `cwnd` for one more. */
+static __always_inline u64 packets_for_one_more(struct state *bic, u64 cwnd)
+{
+	u32 most = MAX(parameters.most_increase, 1);
+
+	if (cwnd < bic->max) {
+		u32 step = (bic->max - cwnd) / MAX(parameters.search_divisor, 1);
+
+		if (step > most)
+			return cwnd / most;
+		if (step <= 1)
+			return cwnd * parameters.last_packet_rtts;
+		return cwnd / step;
+	}
+
+	u64 beyond = cwnd - bic->max;
+	u64 divisor = MAX(parameters.probe_divisor, 1);
+
+	if (beyond < parameters.probe_near)
+		return cwnd * parameters.last_packet_rtts;
+	if (!parameters.probe_near)
+		beyond++;
+	if (beyond < most * divisor)
+		return cwnd * divisor / MAX(beyond, 1);
+	return cwnd / most;
+}
+
+static __always_inline void update(struct state *bic, struct tcp_sock *tp)
+{
+	u32 cwnd = tp->snd_cwnd;
+	u32 now = now_us(tp);
+	u64 each;
+
+	if (parameters.update_us && bic->at_window == cwnd && now - bic->at_us <= parameters.update_us)
+		return;
+	bic->at_window = cwnd;
+	bic->at_us = now;
+	if (cwnd <= parameters.low_window) {
+		bic->each = cwnd;
+		return;
+	}
+	each = packets_for_one_more(bic, cwnd);
+	if (bic->max == 0 && parameters.unknown_most_each)
+		each = MIN(each, parameters.unknown_most_each);
+	if (parameters.scale_by_ack_ratio)
+		each = (each << 4) / MAX(bic->ack_ratio_16, 1U);
+	bic->each = each < 1 ? 1 : MIN(each, U32_MAX);
+}
+
+CALLBACK(void, init, struct sock *sk)
+{
+	forget(STATE(sk));
+}
+
+CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+	struct state *bic = STATE(sk);
+
+	if (!window_limits(tp))
+		return;
+	if (in_slow_start(tp)) {
+		acked = slow_start(tp, acked);
+		if (!acked)
+			return;
+	}
+	update(bic, tp);
+	grow_by_one_for(tp, bic->each, acked);
+}
+
+CALLBACK(u32, ssthresh, struct sock *sk)
+{
+	struct state *bic = STATE(sk);
+	u64 cwnd = tcp_of(sk)->snd_cwnd;
+	u32 keep_1024 = MIN(parameters.keep_1024, 1024);
+
+	/* Below its last maximum the flow gives way: others want the bandwidth, too. */
+	if (parameters.fast_convergence && cwnd < bic->max)
+		bic->max = cwnd * (1024 + keep_1024) / 2048;
+	else
+		bic->max = cwnd;
+	if (cwnd <= parameters.low_window)
+		return half(cwnd);
+	return at_least_two(cwnd * keep_1024 / 1024);
+}
+
+CALLBACK(void, set_state, struct sock *sk, u8 new_state)
+{
+	if (new_state == TCP_CA_Loss)
+		forget(STATE(sk));
+}
+
+CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct state *bic = STATE(sk);
+
+	/* A mean of the last 16, roughly. */
+	if (ca_state(sk) == TCP_CA_Open)
+		bic->ack_ratio_16 += sample->pkts_acked - (bic->ack_ratio_16 >> 4);
+}
+
+CALLBACK(u32, undo_cwnd, struct sock *sk)
+{
+	return window_before_loss(tcp_of(sk));
+}
+
+CONGESTION_CONTROL(bic,
+	.init = FN(init),
+	.ssthresh = FN(ssthresh),
+	.cong_avoid = FN(cong_avoid),
+	.set_state = FN(set_state),
+	.pkts_acked = FN(pkts_acked),
+	.undo_cwnd = FN(undo_cwnd),
+);

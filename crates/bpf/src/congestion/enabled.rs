@@ -1,0 +1,145 @@
+//! [`Control`]: writes parameters and name into the object, loads it, registers it, keeps it.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use libbpf_rs::{ErrorKind, Link, MapCore, MapType, Object, ObjectBuilder};
+use longhaul_congestion::highspeed::MOST_ROWS;
+use longhaul_congestion::settings::MOST_NAME_CHARACTERS;
+use longhaul_congestion::{Algorithm, Settings};
+
+use super::CongestionError;
+use super::kept::{KEPT, failed, path_of};
+use crate::BpfError;
+use crate::support::{KernelTypes, io_error, load_error, require_capabilities, with_log};
+
+/// `BPF_FS_MAGIC` of <linux/magic.h>.
+const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
+
+/// A congestion control that is loaded, until this value is dropped or its process ends.
+pub struct Control {
+    link: Link,
+    name: String,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Whether this kernel takes congestion controls in BPF, and the caller may load them.
+///
+/// # Errors
+/// [`BpfError::NoBtf`], [`BpfError::Denied`], [`CongestionError::NoStructOps`].
+pub fn require_support() -> Result<(), CongestionError> {
+    if !KernelTypes::read()?.has_struct_ops_links() {
+        return Err(CongestionError::NoStructOps);
+    }
+    Ok(require_capabilities()?)
+}
+
+impl Control {
+    /// Loads a control. Its name is there at once, for every user and namespace.
+    ///
+    /// Takes some 10 ms, most of it the kernel's verifier.
+    ///
+    /// # Errors
+    /// Any [`CongestionError`] but those of keeping and unloading.
+    pub fn load(settings: &Settings) -> Result<Self, CongestionError> {
+        require_support()?;
+        let algorithm = settings.algorithm();
+        let table = settings.table()?;
+        let (loaded, log) = with_log(|| {
+            let mut open = ObjectBuilder::default().open_memory(object_of(algorithm))?;
+            for mut map in open.maps_mut() {
+                let name = map.name().to_str().unwrap_or_default().to_owned();
+                let is_struct_ops = map.map_type() == MapType::StructOps;
+                let Some(value) = map.initial_value_mut() else { continue };
+                if is_struct_ops {
+                    write_name(value, settings.name());
+                } else if name.ends_with(".table") {
+                    let rows = table.iter().flat_map(|row| [row.window, row.decrease_256]);
+                    write_words(value, rows.chain(std::iter::repeat(0)).take(2 * MOST_ROWS));
+                } else if name.ends_with(".rodata") {
+                    write_words(value, settings.values().iter().copied());
+                }
+            }
+            open.load()
+        });
+        let mut object = loaded.map_err(|error| load_error(algorithm.name(), error, log))?;
+        // The link holds the map, and that the programs.
+        let link = register(&mut object, settings)?;
+        Ok(Self { link, name: settings.name().into() })
+    }
+
+    /// Its name in the kernel.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Has it stay when this process ends, until [`super::unload`] or the next boot.
+    ///
+    /// # Errors
+    /// [`CongestionError::NoBpfFs`], [`CongestionError::Keep`]; it is unloaded then.
+    pub fn keep(mut self) -> Result<(), CongestionError> {
+        let bpf_fs = rustix::fs::statfs("/sys/fs/bpf").is_ok_and(|found| found.f_type as u64 == BPF_FS_MAGIC);
+        if !bpf_fs {
+            return Err(CongestionError::NoBpfFs);
+        }
+        fs::create_dir_all(KEPT).map_err(|source| failed("make", Path::new(KEPT), source))?;
+        let path = path_of(&self.name).ok_or_else(|| CongestionError::NotKept { name: self.name.clone() })?;
+        self.link.pin(&path).map_err(|error| failed("pin", &path, io_error(&error)))
+    }
+}
+
+fn register(object: &mut Object, settings: &Settings) -> Result<Link, CongestionError> {
+    let program = settings.algorithm().name();
+    let step =
+        |source| CongestionError::Bpf(BpfError::Step { program, step: "register the congestion control", source });
+    let map = object.maps_mut().find(|map| map.map_type() == MapType::StructOps);
+    let mut map = map.ok_or_else(|| step(std::io::Error::other("the object has none")))?;
+    map.attach_struct_ops().map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => CongestionError::AlreadyThere { name: settings.name().into() },
+        _ => step(io_error(&error)),
+    })
+}
+
+/// The name stands first in the C structure.
+fn write_name(value: &mut [u8], name: &str) {
+    if let Some(field) = value.first_chunk_mut::<{ MOST_NAME_CHARACTERS + 1 }>() {
+        *field = [0; MOST_NAME_CHARACTERS + 1];
+        for (byte, letter) in field[..MOST_NAME_CHARACTERS].iter_mut().zip(name.bytes()) {
+            *byte = letter;
+        }
+    }
+}
+
+fn write_words(value: &mut [u8], words: impl Iterator<Item = u32>) {
+    for (bytes, word) in value.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *bytes = word.to_ne_bytes();
+    }
+}
+
+/// What clang made of the C source.
+fn object_of(algorithm: Algorithm) -> &'static [u8] {
+    macro_rules! object {
+        ($name:literal) => {
+            include_bytes!(concat!(env!("OUT_DIR"), "/congestion/", $name, ".o"))
+        };
+    }
+    match algorithm {
+        Algorithm::Highspeed => object!("highspeed"),
+        Algorithm::Scalable => object!("scalable"),
+        Algorithm::Bic => object!("bic"),
+        Algorithm::Htcp => object!("htcp"),
+        Algorithm::Hybla => object!("hybla"),
+        Algorithm::Illinois => object!("illinois"),
+        Algorithm::Westwood => object!("westwood"),
+        Algorithm::Yeah => object!("yeah"),
+        Algorithm::Vegas => object!("vegas"),
+        Algorithm::Fast => object!("fast"),
+        Algorithm::Compound => object!("compound"),
+    }
+}

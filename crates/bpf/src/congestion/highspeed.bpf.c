@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * HighSpeed TCP. Standard TCP up to a window of 38 packets; beyond it increase a(w) and decrease b(w) depend on the window, so that
+ * the response function is w = 0.12 / p^0.835 and a window of 83,000 bears a loss rate of 10^-7.
+ *
+ * Source: RFC 3649, §5 (a and b), Appendix B (the table).
+ *
+ * a(w) is a whole number, as in Appendix B: row i holds the least window at which it is i + 1. Of low_window, high_window,
+ * high_loss_e9 (10^-9) and high_decrease_1000 the loader makes another table, by the formulas of §5 (longhaul-congestion).
+ *
+ * Differences from the RFC: an ACK for n packets adds n·a(w)/w. Beyond the last row a and b stay as they are.
+ * Differences from Linux (tcp_highspeed.c): Linux rounds up to the next row (a is 2 from 39 packets on, and b is that of the next
+ * row), adds a(w)/w for an ACK of whatever size, and takes b from the window at which it last grew beyond slow start.
+ * --variant linux does all that.
+ */
+#include "congestion/tcp.h"
+
+#define PARAMETERS(P)                   \
+	P(low_window, 38)               \
+	P(high_window, 83000)           \
+	P(high_loss_e9, 100)            \
+	P(high_decrease_1000, 100)      \
+	P(next_row, 0)                  \
+	P(count_acks, 0)                \
+	P(decrease_of_last_growth, 0)
+
+TAKES(PARAMETERS);
+
+#define ROWS 128
+
+struct row {
+	u32 window;
+	u32 decrease_256;
+};
+
+/* A row without a window ends it. */
+SEC(".rodata.table")
+const volatile struct row table[ROWS] = {
+	{ 38, 128 }, { 118, 112 }, { 221, 104 }, { 347, 98 }, { 495, 93 }, { 663, 89 },
+	{ 851, 86 }, { 1058, 83 }, { 1284, 81 }, { 1529, 78 }, { 1793, 76 }, { 2076, 74 },
+	{ 2378, 72 }, { 2699, 71 }, { 3039, 69 }, { 3399, 68 }, { 3778, 66 }, { 4177, 65 },
+	{ 4596, 64 }, { 5036, 62 }, { 5497, 61 }, { 5979, 60 }, { 6483, 59 }, { 7009, 58 },
+	{ 7558, 57 }, { 8130, 56 }, { 8726, 55 }, { 9346, 54 }, { 9991, 53 }, { 10661, 52 },
+	{ 11358, 52 }, { 12082, 51 }, { 12834, 50 }, { 13614, 49 }, { 14424, 48 }, { 15265, 48 },
+	{ 16137, 47 }, { 17042, 46 }, { 17981, 45 }, { 18955, 45 }, { 19965, 44 }, { 21013, 43 },
+	{ 22101, 43 }, { 23230, 42 }, { 24402, 41 }, { 25618, 41 }, { 26881, 40 }, { 28193, 39 },
+	{ 29557, 39 }, { 30975, 38 }, { 32450, 38 }, { 33986, 37 }, { 35586, 36 }, { 37253, 36 },
+	{ 38992, 35 }, { 40808, 35 }, { 42707, 34 }, { 44694, 33 }, { 46776, 33 }, { 48961, 32 },
+	{ 51258, 32 }, { 53677, 31 }, { 56230, 30 }, { 58932, 30 }, { 61799, 29 }, { 64851, 28 },
+	{ 68113, 28 }, { 71617, 27 }, { 75401, 26 }, { 79517, 26 }, { 84035, 25 }, { 89053, 24 },
+	{ 94717, 23 },
+};
+
+struct state {
+	u32 row; /* at the last growth */
+};
+
+/*
+ * The last row whose window is not above `cwnd`, or, as Linux has it, the first whose window is not below. Halves the distance:
+ * the rows that are not used have no window.
+ */
+static __always_inline u32 row_of(u32 cwnd)
+{
+	u32 at_most = 0; /* rows whose window is at most `limit`, less one */
+	u32 limit = parameters.next_row ? cwnd - 1 : cwnd;
+	u32 step;
+
+	if (parameters.next_row && (cwnd == 0 || table[0].window > limit))
+		return 0;
+	for (step = ROWS / 2; step > 0; step /= 2) {
+		u32 row = at_most + step;
+		u32 window = row < ROWS ? table[row].window : 0;
+
+		if (window && window <= limit)
+			at_most = row;
+	}
+	if (parameters.next_row && at_most + 1 < ROWS && table[at_most + 1].window)
+		at_most++;
+	return at_most;
+}
+
+CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+	struct state *highspeed = STATE(sk);
+	u32 cwnd;
+
+	if (!window_limits(tp))
+		return;
+	if (in_slow_start(tp)) {
+		acked = slow_start(tp, acked);
+		if (!acked || parameters.count_acks)
+			return;
+	}
+	cwnd = MAX(tp->snd_cwnd, 1U);
+	highspeed->row = row_of(cwnd);
+
+	u64 credit = tp->snd_cwnd_cnt + (highspeed->row + 1) * (u64)(parameters.count_acks ? 1 : acked);
+	u64 more = credit / cwnd;
+
+	tp->snd_cwnd_cnt = credit - more * cwnd;
+	set_window(tp, cwnd + more);
+}
+
+CALLBACK(u32, ssthresh, struct sock *sk)
+{
+	u64 cwnd = tcp_of(sk)->snd_cwnd;
+	struct state *highspeed = STATE(sk);
+	u32 row = parameters.decrease_of_last_growth ? highspeed->row : row_of(cwnd);
+	u32 decrease_256 = table[row & (ROWS - 1)].decrease_256;
+
+	return at_least_two(cwnd - (cwnd * MIN(decrease_256, 256) >> 8));
+}
+
+CALLBACK(u32, undo_cwnd, struct sock *sk)
+{
+	return window_before_loss(tcp_of(sk));
+}
+
+CONGESTION_CONTROL(highspeed,
+	.ssthresh = FN(ssthresh),
+	.cong_avoid = FN(cong_avoid),
+	.undo_cwnd = FN(undo_cwnd),
+);

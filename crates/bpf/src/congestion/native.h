@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The stand-in for the kernel where a congestion control is compiled natively. native.rs has the same structures.
+ */
+#ifndef LONGHAUL_CONGESTION_NATIVE_H
+#define LONGHAUL_CONGESTION_NATIVE_H
+
+#define __always_inline inline __attribute__((always_inline))
+
+struct sock {
+	u64 sk_pacing_rate;
+	u32 sk_pacing_status;
+};
+
+struct inet_connection_sock {
+	struct sock sk;
+	u32 icsk_ca_state;
+	u64 icsk_ca_priv[STATE_BYTES / 8];
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	u64 tcp_mstamp;
+	u32 is_cwnd_limited;
+	u32 snd_cwnd;
+	u32 snd_cwnd_cnt;
+	u32 snd_cwnd_clamp;
+	u32 snd_ssthresh;
+	u32 prior_cwnd;
+	u32 max_packets_out;
+	u32 delivered;
+	u32 snd_una;
+	u32 snd_nxt;
+	u32 srtt_us;
+};
+
+struct ack_sample {
+	u32 pkts_acked;
+	s32 rtt_us;
+};
+
+struct tcp_congestion_ops {
+	void (*init)(struct sock *sk);
+	u32 (*ssthresh)(struct sock *sk);
+	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
+	void (*set_state)(struct sock *sk, u8 new_state);
+	void (*cwnd_event)(struct sock *sk, u32 event);
+	void (*in_ack_event)(struct sock *sk, u32 flags);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
+	u32 (*undo_cwnd)(struct sock *sk);
+	/* Of the calling thread. */
+	u32 *(*parameters)(void);
+	u32 parameter_count;
+	const char *const *parameter_names;
+};
+
+#define BITFIELD(pointer, field) ((pointer)->field)
+#define CALLBACK(type, name, args...) static type name(args)
+#define SEC(name)
+
+#define FIELD(name, value) u32 name;
+#define VALUE(name, value) .name = value,
+#define NAME(name, value) #name,
+#define TAKES(list)                                                              \
+	struct parameters {                                                      \
+		list(FIELD)                                                      \
+	};                                                                       \
+	static _Thread_local struct parameters parameters = { list(VALUE) };     \
+	static u32 *values(void)                                                 \
+	{                                                                        \
+		return (u32 *)&parameters;                                       \
+	}                                                                        \
+	static const char *const names[] = { list(NAME) }
+
+#define CONGESTION_CONTROL(algorithm, callbacks...)                              \
+	const struct tcp_congestion_ops longhaul_##algorithm = {                 \
+		.parameters = values,                                            \
+		.parameter_count = sizeof(names) / sizeof(names[0]),             \
+		.parameter_names = names,                                        \
+		callbacks                                                        \
+	}
+
+#endif

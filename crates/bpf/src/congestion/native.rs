@@ -1,0 +1,296 @@
+//! The congestion controls compiled natively, on a stand-in for the kernel's socket: for unit tests and simulations, in virtual
+//! time. The kernel's side of TCP (recovery, pacing, the scoreboard) is not here: who calls plays the kernel.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::fmt;
+
+use longhaul_congestion::{Algorithm, Settings};
+
+/// Of `icsk_ca_priv`: `STATE_BYTES` in `tcp.h`.
+const STATE_WORDS: usize = 11;
+
+/// `enum tcp_ca_state`: what the kernel thinks of the flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Nothing wrong.
+    Open = 0,
+    /// Duplicate ACKs or SACKs.
+    Disorder = 1,
+    /// ECN or a local drop shrinks the window.
+    Cwr = 2,
+    /// Fast recovery.
+    Recovery = 3,
+    /// After a timeout.
+    Loss = 4,
+}
+
+/// `enum tcp_ca_event`, those that the controls look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Event {
+    /// First packet after nothing was in flight.
+    TxStart = 0,
+    /// The window is restarted after an idle time.
+    CwndRestart = 1,
+    /// A recovery is over.
+    CompleteCwr = 2,
+    /// A timeout.
+    Loss = 3,
+}
+
+/// The fields of a TCP socket that controls see: `struct tcp_sock` of `native.h`, word for word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[repr(C)]
+pub struct Socket {
+    /// Bytes a second.
+    pub pacing_rate: u64,
+    /// 0: none, 1: wanted.
+    pub pacing_status: u32,
+    /// Of [`State`]; set by [`Native::set_state`].
+    ca_state: u32,
+    state: [u64; STATE_WORDS],
+    /// The clock, in microseconds.
+    pub time_us: u64,
+    /// 1 where the window, not the application, holds the flow back.
+    pub is_cwnd_limited: u32,
+    /// Congestion window, packets.
+    pub cwnd: u32,
+    /// What was acknowledged since the window last grew.
+    pub cwnd_cnt: u32,
+    /// The most that the window may be.
+    pub cwnd_clamp: u32,
+    /// Slow start threshold, packets.
+    pub ssthresh: u32,
+    /// The window before the last reduction.
+    pub prior_cwnd: u32,
+    /// The most that was in flight in the last window.
+    pub max_packets_out: u32,
+    /// Packets delivered in all.
+    pub delivered: u32,
+    /// First sequence number that is not acknowledged.
+    pub snd_una: u32,
+    /// Next sequence number to be sent.
+    pub snd_nxt: u32,
+    /// Smoothed RTT, in eighths of a microsecond.
+    pub srtt_8us: u32,
+}
+
+#[repr(C)]
+struct AckSample {
+    packets: u32,
+    rtt_us: i32,
+}
+
+/// `struct tcp_congestion_ops` of `native.h`.
+#[repr(C)]
+struct Ops {
+    init: Option<unsafe extern "C" fn(*mut Socket)>,
+    ssthresh: unsafe extern "C" fn(*mut Socket) -> u32,
+    cong_avoid: unsafe extern "C" fn(*mut Socket, u32, u32),
+    set_state: Option<unsafe extern "C" fn(*mut Socket, u8)>,
+    cwnd_event: Option<unsafe extern "C" fn(*mut Socket, u32)>,
+    in_ack_event: Option<unsafe extern "C" fn(*mut Socket, u32)>,
+    pkts_acked: Option<unsafe extern "C" fn(*mut Socket, *const AckSample)>,
+    undo_cwnd: unsafe extern "C" fn(*mut Socket) -> u32,
+    parameters: unsafe extern "C" fn() -> *mut u32,
+    parameter_count: u32,
+    parameter_names: *const *const std::ffi::c_char,
+}
+
+// SAFETY: it is constant; its pointers lead to functions and constants.
+unsafe impl Sync for Ops {}
+
+#[allow(non_upper_case_globals, reason = "names of the C sources")]
+mod c {
+    use super::Ops;
+    unsafe extern "C" {
+        pub(super) static longhaul_highspeed: Ops;
+        pub(super) static longhaul_scalable: Ops;
+        pub(super) static longhaul_bic: Ops;
+        pub(super) static longhaul_htcp: Ops;
+        pub(super) static longhaul_hybla: Ops;
+        pub(super) static longhaul_illinois: Ops;
+        pub(super) static longhaul_westwood: Ops;
+        pub(super) static longhaul_yeah: Ops;
+        pub(super) static longhaul_vegas: Ops;
+        pub(super) static longhaul_fast: Ops;
+        pub(super) static longhaul_compound: Ops;
+    }
+}
+
+fn ops(algorithm: Algorithm) -> &'static Ops {
+    // SAFETY: each is a constant of its C source with the structure of `native.h`.
+    unsafe {
+        match algorithm {
+            Algorithm::Highspeed => &c::longhaul_highspeed,
+            Algorithm::Scalable => &c::longhaul_scalable,
+            Algorithm::Bic => &c::longhaul_bic,
+            Algorithm::Htcp => &c::longhaul_htcp,
+            Algorithm::Hybla => &c::longhaul_hybla,
+            Algorithm::Illinois => &c::longhaul_illinois,
+            Algorithm::Westwood => &c::longhaul_westwood,
+            Algorithm::Yeah => &c::longhaul_yeah,
+            Algorithm::Vegas => &c::longhaul_vegas,
+            Algorithm::Fast => &c::longhaul_fast,
+            Algorithm::Compound => &c::longhaul_compound,
+        }
+    }
+}
+
+/// Names and defaults of the parameters in the C source.
+pub fn parameters(algorithm: Algorithm) -> Vec<(String, u32)> {
+    let ops = ops(algorithm);
+    let count = ops.parameter_count as usize;
+    // SAFETY: the C source has as many names, each a constant, and as many values, which nothing else of this thread holds.
+    unsafe {
+        let names = std::slice::from_raw_parts(ops.parameter_names, count);
+        let values = std::slice::from_raw_parts((ops.parameters)(), count);
+        names
+            .iter()
+            .zip(values)
+            .map(|(name, value)| (CStr::from_ptr(*name).to_string_lossy().into_owned(), *value))
+            .collect()
+    }
+}
+
+/// A flow under a control. HighSpeed's table is the RFC's, whatever its curve's parameters say.
+pub struct Native {
+    ops: &'static Ops,
+    values: Vec<u32>,
+    /// What the control sees and changes.
+    pub socket: Socket,
+}
+
+impl fmt::Debug for Native {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Native").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+impl Native {
+    /// A flow that begins: a window of 10, no limit, no ssthresh, RTT unknown.
+    pub fn new(settings: &Settings) -> Self {
+        let socket = Socket {
+            pacing_rate: 0,
+            pacing_status: 0,
+            ca_state: 0,
+            state: [0; STATE_WORDS],
+            time_us: 1_000_000,
+            is_cwnd_limited: 1,
+            cwnd: 10,
+            cwnd_cnt: 0,
+            cwnd_clamp: u32::MAX,
+            ssthresh: 0x7fff_ffff,
+            prior_cwnd: 0,
+            max_packets_out: 10,
+            delivered: 0,
+            snd_una: 0,
+            snd_nxt: 0,
+            srtt_8us: 0,
+        };
+        Self { ops: ops(settings.algorithm()), values: settings.values().to_vec(), socket }
+    }
+
+    /// Tells the control that the flow begins; what it remembers is forgotten first.
+    pub fn init(&mut self) {
+        self.socket.state = [0; STATE_WORDS];
+        let init = self.ops.init;
+        // SAFETY: see `call`.
+        self.call(|socket| init.into_iter().for_each(|init| unsafe { init(socket) }));
+    }
+
+    /// An ACK for `packets`; what was sent until now is acknowledged up to `ack`. As in the kernel: the sample of the RTT first, then
+    /// the window. `rtt_us`: `None` where the ACK tells none.
+    pub fn acked(&mut self, ack: u32, packets: u32, rtt_us: Option<u32>) {
+        self.sample(packets, rtt_us);
+        self.grow(ack, packets);
+    }
+
+    /// `in_ack_event` and `pkts_acked` alone: an ACK in a recovery.
+    pub fn sample(&mut self, packets: u32, rtt_us: Option<u32>) {
+        let Ops { in_ack_event, pkts_acked, .. } = *self.ops;
+        let rtt_us = rtt_us.map_or(-1, |rtt| i32::try_from(rtt).unwrap_or(i32::MAX));
+        let sample = AckSample { packets, rtt_us };
+        // SAFETY: see `call`; the sample lives on.
+        self.call(|socket| unsafe {
+            in_ack_event.into_iter().for_each(|event| event(socket, 0));
+            pkts_acked.into_iter().for_each(|acked| acked(socket, &sample));
+        });
+    }
+
+    /// `cong_avoid` alone.
+    pub fn grow(&mut self, ack: u32, packets: u32) {
+        let cong_avoid = self.ops.cong_avoid;
+        // SAFETY: see `call`.
+        self.call(|socket| unsafe { cong_avoid(socket, ack, packets) });
+    }
+
+    /// What ssthresh a loss sets.
+    pub fn ssthresh(&mut self) -> u32 {
+        let ssthresh = self.ops.ssthresh;
+        // SAFETY: see `call`.
+        self.call(|socket| unsafe { ssthresh(socket) })
+    }
+
+    /// The kernel takes another view of the flow.
+    pub fn set_state(&mut self, state: State) {
+        let set_state = self.ops.set_state;
+        // SAFETY: see `call`.
+        self.call(|socket| set_state.into_iter().for_each(|set| unsafe { set(socket, state as u8) }));
+        self.socket.ca_state = state as u32;
+    }
+
+    /// Something happens.
+    pub fn event(&mut self, event: Event) {
+        let cwnd_event = self.ops.cwnd_event;
+        // SAFETY: see `call`.
+        self.call(|socket| cwnd_event.into_iter().for_each(|tell| unsafe { tell(socket, event as u32) }));
+    }
+
+    /// The window after a loss that was none.
+    pub fn undo(&mut self) -> u32 {
+        let undo = self.ops.undo_cwnd;
+        // SAFETY: see `call`.
+        self.call(|socket| unsafe { undo(socket) })
+    }
+
+    /// A loss that fast recovery repairs: reduction, recovery, and what follows. Losses in the kernel take a round trip; here none.
+    pub fn lose_packet(&mut self) {
+        self.socket.prior_cwnd = self.socket.cwnd;
+        self.socket.cwnd_cnt = 0;
+        self.socket.ssthresh = self.ssthresh();
+        self.set_state(State::Recovery);
+        self.socket.cwnd = self.socket.ssthresh;
+        self.event(Event::CompleteCwr);
+        self.set_state(State::Open);
+    }
+
+    /// A timeout: the window falls to one packet.
+    pub fn time_out(&mut self) {
+        self.socket.prior_cwnd = self.socket.cwnd;
+        self.socket.ssthresh = self.ssthresh();
+        self.event(Event::Loss);
+        self.socket.cwnd = 1;
+        self.socket.cwnd_cnt = 0;
+        self.set_state(State::Loss);
+        self.set_state(State::Open);
+    }
+
+    /// Sets the parameters, which are the thread's, and runs a callback.
+    ///
+    /// A callback takes a pointer to a socket with the structure of `native.h`, which it does not keep, and touches nothing else but
+    /// its thread's parameters: so each is sound with the pointer that `callback` gets.
+    fn call<T>(&mut self, callback: impl FnOnce(*mut Socket) -> T) -> T {
+        // SAFETY: there are as many values as the C source has parameters (a test compares the lists), and nothing else of this
+        // thread holds them.
+        let parameters =
+            unsafe { std::slice::from_raw_parts_mut((self.ops.parameters)(), self.ops.parameter_count as usize) };
+        for (parameter, value) in parameters.iter_mut().zip(&self.values) {
+            *parameter = *value;
+        }
+        callback(&raw mut self.socket)
+    }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Scalable TCP. The time to recover from a loss does not depend on the window: each acknowledged packet adds a = 0.01, a loss takes
+ * b = 0.125 of the window. Up to a small window it is standard TCP.
+ *
+ * Source: T. Kelly, "Scalable TCP: Improving Performance in Highspeed Wide Area Networks", ACM CCR 33(2), 2003.
+ *
+ * Differences from the paper: an ACK for n packets adds n·a, as receivers of today acknowledge many packets at once.
+ * Differences from Linux (tcp_scalable.c): Linux is standard TCP up to 100 packets, as 1/cwnd is more than 0.01 there, and takes
+ * 1/8 of any window. --variant linux does that.
+ */
+#include "congestion/tcp.h"
+
+#define PARAMETERS(P)                  \
+	P(packets_for_one_more, 100)   \
+	P(decrease_1024, 128)          \
+	P(low_window, 16)              \
+	P(low_window_halves, 1)
+
+TAKES(PARAMETERS);
+
+CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+	u32 each;
+
+	if (!window_limits(tp))
+		return;
+	if (in_slow_start(tp)) {
+		acked = slow_start(tp, acked);
+		if (!acked)
+			return;
+	}
+	each = tp->snd_cwnd <= parameters.low_window ? tp->snd_cwnd : parameters.packets_for_one_more;
+	grow_by_one_for(tp, each, acked);
+}
+
+CALLBACK(u32, ssthresh, struct sock *sk)
+{
+	u64 window = tcp_of(sk)->snd_cwnd;
+
+	if (parameters.low_window_halves && window <= parameters.low_window)
+		return half(window);
+	return at_least_two(window - (window * MIN(parameters.decrease_1024, 1024) >> 10));
+}
+
+CALLBACK(u32, undo_cwnd, struct sock *sk)
+{
+	return window_before_loss(tcp_of(sk));
+}
+
+CONGESTION_CONTROL(scalable,
+	.ssthresh = FN(ssthresh),
+	.cong_avoid = FN(cong_avoid),
+	.undo_cwnd = FN(undo_cwnd),
+);

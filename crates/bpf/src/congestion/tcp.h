@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the congestion controls share: the few fields of a TCP socket that they read and write, and the arithmetic that all
+ * of them need. One file NAME.bpf.c each; it is compiled twice:
+ *
+ *   for BPF      the kernel calls it (struct tcp_congestion_ops). CO-RE: the loader takes offsets from the running kernel.
+ *   natively     unit tests and simulations call it, on the stand-in socket of native.h.
+ *
+ * Units. cwnd, ssthresh, acked: packets. Times: microseconds, from tcp_mstamp, which the kernel refreshes with each ACK and timer.
+ * A suffix _128 or _1024 says that a number counts 128ths or 1024ths.
+ *
+ * Which callback comes when, for each ACK: in_ack_event, pkts_acked, then cong_avoid, unless a recovery is under way, in which
+ * the kernel shrinks the window itself, down to ssthresh (PRR, RFC 6937). `acked` counts what was newly acknowledged or SACKed, so
+ * that stretch ACKs count in full (appropriate byte counting, RFC 3465, without its limit). On a loss: ssthresh, then set_state.
+ */
+#ifndef LONGHAUL_CONGESTION_TCP_H
+#define LONGHAUL_CONGESTION_TCP_H
+
+#include "types.h"
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __s32 s32;
+typedef __u64 u64;
+
+/* <net/tcp.h>: enum tcp_ca_state, enum tcp_ca_event and a flag. All have had these values since Linux 2.6. */
+enum {
+	TCP_CA_Open = 0,
+	TCP_CA_Disorder = 1,
+	TCP_CA_CWR = 2,
+	TCP_CA_Recovery = 3,
+	TCP_CA_Loss = 4,
+};
+enum {
+	CA_EVENT_TX_START = 0,
+	CA_EVENT_CWND_RESTART = 1,
+	CA_EVENT_COMPLETE_CWR = 2,
+	CA_EVENT_LOSS = 3,
+};
+/* Usable without CAP_NET_ADMIN, and as the default of a network namespace. */
+#define TCP_CONG_NON_RESTRICTED 1
+/* enum sk_pacing in <net/sock.h>. */
+#define SK_PACING_NONE 0
+#define SK_PACING_NEEDED 1
+
+/* icsk_ca_priv: what a control may remember of a flow. 104 bytes, 88 before Linux 5.17. */
+#define STATE_BYTES 88
+
+#define U32_MAX 0xffffffffU
+/* RTT of which none was seen. */
+#define RTT_NONE 0x7fffffffU
+
+#ifdef __bpf__
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct sock {
+	u32 sk_pacing_status;
+	unsigned long sk_pacing_rate;
+};
+
+struct inet_connection_sock {
+	u8 icsk_ca_state : 5;
+	u64 icsk_ca_priv[13];
+};
+
+struct tcp_sock {
+	u8 is_cwnd_limited : 1;
+	u32 snd_cwnd;
+	u32 snd_cwnd_cnt;
+	u32 snd_cwnd_clamp;
+	u32 snd_ssthresh;
+	u32 prior_cwnd;
+	u32 max_packets_out;
+	u32 delivered;
+	u32 snd_una;
+	u32 snd_nxt;
+	u32 srtt_us; /* eightfold */
+	u64 tcp_mstamp; /* microseconds */
+};
+
+struct ack_sample {
+	u32 pkts_acked;
+	s32 rtt_us; /* negative: none */
+};
+
+#pragma clang attribute pop
+
+/* libbpf finds the running kernel's members by name; their order here means nothing but to the loader, which writes the name. */
+struct tcp_congestion_ops {
+	char name[16];
+	u32 flags;
+	void (*init)(struct sock *sk);
+	u32 (*ssthresh)(struct sock *sk);
+	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
+	void (*set_state)(struct sock *sk, u8 new_state);
+	void (*cwnd_event)(struct sock *sk, u32 event);
+	void (*in_ack_event)(struct sock *sk, u32 flags);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
+	u32 (*undo_cwnd)(struct sock *sk);
+};
+
+#define BITFIELD(pointer, field) BPF_CORE_READ_BITFIELD(pointer, field)
+
+#define CALLBACK(type, name, args...) SEC("struct_ops") type BPF_PROG(name, ##args)
+
+/*
+ * The parameters of a control: numbers that the loader may change before the program is loaded. All are u32 and alone in
+ * .rodata, in this order; crates/congestion lists the same (a test compares them).
+ */
+#define FIELD(name, value) u32 name;
+#define VALUE(name, value) .name = value,
+#define TAKES(list)                   \
+	struct parameters {           \
+		list(FIELD)           \
+	};                            \
+	const volatile struct parameters parameters = { list(VALUE) }
+
+#define CONGESTION_CONTROL(algorithm, callbacks...)             \
+	SEC(".struct_ops.link")                                 \
+	struct tcp_congestion_ops algorithm = {                 \
+		.name = "lh_" #algorithm,                       \
+		.flags = TCP_CONG_NON_RESTRICTED,               \
+		callbacks                                       \
+	};                                                      \
+	char LICENSE[] SEC("license") = "Dual BSD/GPL"
+
+#else
+#include "congestion/native.h"
+#endif
+
+#define FN(callback) (void *)callback
+
+static __always_inline struct tcp_sock *tcp_of(struct sock *sk)
+{
+	return (struct tcp_sock *)sk;
+}
+
+/* What a control remembers of the flow: zero when init is called. */
+#define STATE(sk)                                                                                \
+	({                                                                                       \
+		_Static_assert(sizeof(struct state) <= STATE_BYTES, "it must fit old kernels");  \
+		(struct state *)((struct inet_connection_sock *)(sk))->icsk_ca_priv;             \
+	})
+
+static __always_inline u32 ca_state(struct sock *sk)
+{
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)sk;
+
+	return BITFIELD(icsk, icsk_ca_state);
+}
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* Whether sequence number a comes after b. */
+static __always_inline bool after(u32 a, u32 b)
+{
+	return (s32)(b - a) < 0;
+}
+
+static __always_inline u32 now_us(struct tcp_sock *tp)
+{
+	return tp->tcp_mstamp;
+}
+
+/* 49 days until it wraps; microseconds do after 71 minutes. */
+static __always_inline u32 now_ms(struct tcp_sock *tp)
+{
+	return tp->tcp_mstamp / 1000;
+}
+
+static __always_inline bool in_slow_start(struct tcp_sock *tp)
+{
+	return tp->snd_cwnd < tp->snd_ssthresh;
+}
+
+/*
+ * Whether it is the window that holds the flow back: an idle or application-limited flow must not grow it (RFC 7661). In
+ * slow start a window of less than twice what was out may grow on.
+ */
+static __always_inline bool window_limits(struct tcp_sock *tp)
+{
+	if (BITFIELD(tp, is_cwnd_limited))
+		return true;
+	return in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
+}
+
+static __always_inline void set_window(struct tcp_sock *tp, u64 packets)
+{
+	u32 most = MAX(tp->snd_cwnd_clamp, 1U);
+
+	tp->snd_cwnd = packets < 1 ? 1 : packets > most ? most : packets;
+}
+
+/* RFC 5681 §3.1. What of `acked` lies beyond ssthresh is returned, for congestion avoidance. */
+static __always_inline u32 slow_start(struct tcp_sock *tp, u32 acked)
+{
+	u32 before = tp->snd_cwnd;
+	u64 wanted = (u64)before + acked;
+	u64 window = MIN(wanted, tp->snd_ssthresh);
+
+	set_window(tp, window);
+	return wanted - window;
+}
+
+/*
+ * One packet more for each `each` packets that were acknowledged: each = cwnd is Reno's one in a round trip. What stays is carried
+ * in snd_cwnd_cnt. Credit that was gathered while `each` was larger is worth one packet at most.
+ */
+static __always_inline void grow_by_one_for(struct tcp_sock *tp, u32 each, u32 acked)
+{
+	u64 credit = tp->snd_cwnd_cnt;
+	u64 window = tp->snd_cwnd;
+
+	each = MAX(each, 1U);
+	if (credit >= each) {
+		credit = 0;
+		window++;
+	}
+	credit += acked;
+	if (credit >= each) {
+		u64 more = credit / each;
+
+		credit -= more * each;
+		window += more;
+	}
+	tp->snd_cwnd_cnt = MIN(credit, U32_MAX);
+	set_window(tp, window);
+}
+
+/* RFC 5681. */
+static __always_inline void reno_cong_avoid(struct tcp_sock *tp, u32 acked)
+{
+	if (!window_limits(tp))
+		return;
+	if (in_slow_start(tp)) {
+		acked = slow_start(tp, acked);
+		if (!acked)
+			return;
+	}
+	grow_by_one_for(tp, tp->snd_cwnd, acked);
+}
+
+/* Two packets are the least that a loss leaves (RFC 5681 Eq. 4). */
+static __always_inline u32 at_least_two(u64 packets)
+{
+	return packets < 2 ? 2 : packets > U32_MAX ? U32_MAX : packets;
+}
+
+static __always_inline u32 half(u32 packets)
+{
+	return at_least_two(packets >> 1);
+}
+
+/* The window before a loss that was none. */
+static __always_inline u32 window_before_loss(struct tcp_sock *tp)
+{
+	return MAX(tp->snd_cwnd, tp->prior_cwnd);
+}
+
+#endif

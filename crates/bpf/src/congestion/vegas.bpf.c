@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Vegas. Once a round trip it compares the rate that it has with the rate that it would have without queues, and keeps between α
+ * and β packets of its own in them: one packet more, one less, or none. Slow start doubles every other round trip and ends when
+ * more than γ packets wait.
+ *
+ * Source: L. Brakmo, L. Peterson, "TCP Vegas: End to End Congestion Avoidance on a Global Internet", IEEE JSAC 13(8), 1995.
+ *
+ * Differences from the paper: its retransmission by fine-grained time-outs is left to the kernel, which has better (RACK); a loss
+ * halves (the paper: a quarter less). α = 2, β = 4 of the paper's two settings (1, 3 and 2, 4).
+ * Differences from Linux (tcp_vegas.c): Linux doubles each round trip, and grows when the application, not the window, holds the flow
+ * back. --variant linux does that. A base RTT is forgotten after an idle time, in both.
+ */
+#include "congestion/round.h"
+
+#define PARAMETERS(P)                      \
+	P(alpha, 2)                        \
+	P(beta, 4)                         \
+	P(gamma, 1)                        \
+	P(slow_start_every, 2)             \
+	P(grow_when_app_limited, 0)
+
+TAKES(PARAMETERS);
+
+struct state {
+	struct round round;
+	u32 on; /* off while losses are repaired */
+	u32 rounds;
+};
+
+static __always_inline bool may_grow(struct tcp_sock *tp)
+{
+	return parameters.grow_when_app_limited || window_limits(tp);
+}
+
+static __always_inline void vegas_slow_start(struct tcp_sock *tp, struct state *vegas, u32 acked)
+{
+	if (may_grow(tp) && vegas->rounds % MAX(parameters.slow_start_every, 1) == 0)
+		slow_start(tp, acked);
+}
+
+/* At the end of a round trip. */
+static __always_inline void adjust(struct sock *sk, struct state *vegas, u32 acked)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+	u64 cwnd = tp->snd_cwnd;
+	u64 base = vegas->round.base_rtt_us;
+	u64 rtt = vegas->round.least_rtt_us;
+	u64 target = cwnd * base / rtt;
+	/* Expected less actual rate, in packets a base RTT. */
+	u64 difference = cwnd * (rtt - base) / base;
+	u64 window = cwnd;
+
+	if (in_slow_start(tp)) {
+		if (difference > parameters.gamma) {
+			/* That is cwnd that matches the actual rate, and one for what the division cut off. */
+			window = MIN(cwnd, target + 1);
+			tp->snd_ssthresh = MIN(tp->snd_ssthresh, (u32)window - 1);
+		} else {
+			vegas_slow_start(tp, vegas, acked);
+			window = tp->snd_cwnd;
+		}
+	} else if (difference > parameters.beta) {
+		window = cwnd - 1;
+		tp->snd_ssthresh = MIN(tp->snd_ssthresh, (u32)window - 1);
+	} else if (difference < parameters.alpha && may_grow(tp)) {
+		window = cwnd + 1;
+	}
+	set_window(tp, MAX(window, 2));
+
+	/* What the kernel takes for ssthresh outside of recovery. */
+	u32 cwnd_now = tp->snd_cwnd;
+	u32 state = ca_state(sk);
+
+	if (state != TCP_CA_CWR && state != TCP_CA_Recovery)
+		tp->snd_ssthresh = MAX(tp->snd_ssthresh, (cwnd_now >> 1) + (cwnd_now >> 2));
+}
+
+static __always_inline void turn_on(struct tcp_sock *tp, struct state *vegas)
+{
+	vegas->on = 1;
+	begin_round(tp, &vegas->round);
+}
+
+CALLBACK(void, init, struct sock *sk)
+{
+	struct state *vegas = STATE(sk);
+
+	vegas->round.base_rtt_us = RTT_NONE;
+	turn_on(tcp_of(sk), vegas);
+}
+
+CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+	struct state *vegas = STATE(sk);
+
+	if (!vegas->on) {
+		reno_cong_avoid(tp, acked);
+	} else if (after(ack, vegas->round.end)) {
+		if (vegas->round.samples < ENOUGH_SAMPLES)
+			reno_cong_avoid(tp, acked);
+		else
+			adjust(sk, vegas, acked);
+		vegas->rounds++;
+		begin_round(tp, &vegas->round);
+	} else if (in_slow_start(tp)) {
+		vegas_slow_start(tp, vegas, acked);
+	}
+}
+
+CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct state *vegas = STATE(sk);
+
+	take_rtt(&vegas->round, sample->rtt_us);
+}
+
+CALLBACK(void, set_state, struct sock *sk, u8 new_state)
+{
+	struct state *vegas = STATE(sk);
+
+	if (new_state == TCP_CA_Open)
+		turn_on(tcp_of(sk), vegas);
+	else
+		vegas->on = 0;
+}
+
+CALLBACK(void, cwnd_event, struct sock *sk, u32 event)
+{
+	struct state *vegas = STATE(sk);
+
+	if (event == CA_EVENT_CWND_RESTART || event == CA_EVENT_TX_START) {
+		vegas->round.base_rtt_us = RTT_NONE;
+		turn_on(tcp_of(sk), vegas);
+	}
+}
+
+CALLBACK(u32, ssthresh, struct sock *sk)
+{
+	return half(tcp_of(sk)->snd_cwnd);
+}
+
+CALLBACK(u32, undo_cwnd, struct sock *sk)
+{
+	return window_before_loss(tcp_of(sk));
+}
+
+CONGESTION_CONTROL(vegas,
+	.init = FN(init),
+	.ssthresh = FN(ssthresh),
+	.cong_avoid = FN(cong_avoid),
+	.set_state = FN(set_state),
+	.cwnd_event = FN(cwnd_event),
+	.pkts_acked = FN(pkts_acked),
+	.undo_cwnd = FN(undo_cwnd),
+);

@@ -1,0 +1,290 @@
+//! The AIMD table: what window a rate takes, how long a flow needs to recover from one loss, and what rate of loss it can bear.
+//!
+//! A flow that loses a packet whenever its window reaches a peak saws: the window falls by the control's decrease, and grows by its
+//! increase until the peak. The cycle says all: its length is the time to recover, the packets sent in it are those between two
+//! losses, its mean is the window that carries the rate. For Reno that is Mathis' `1.22/sqrt(p)`.
+//!
+//! The round trip is constant, as if the path had no queue: what depends on delay (Illinois, YeAH, FAST, Compound, H-TCP's
+//! decrease) is at its boldest. Vegas grows as Reno and has no peak of its own then. Westwood+'s decrease depends on the queue alone,
+//! so it is not here.
+//!
+//! Source: DataTAG (RIPE-47, 2004), "TCP (Reno) - Performance": `wnd/2` round trips, `1.5/wnd²`.
+
+use longhaul_units::{BitRate, Nanos};
+
+use crate::algorithm::{Algorithm, Variant};
+use crate::highspeed::Curve;
+use crate::settings::Settings;
+
+/// A control in the table: one of the kernel's own, or ours with its settings.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Model {
+    /// RFC 5681: one packet a round trip, half.
+    Reno,
+    /// RFC 9438: C = 0.4, β = 0.7.
+    Cubic,
+    /// One of ours.
+    Ours(Settings),
+}
+
+/// What a name stands for has no cycle, or nobody has such a control.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no AIMD model of `{name}`: there are {}", model_names().join(", "))]
+pub struct NoModel {
+    /// What was asked for.
+    pub name: String,
+}
+
+/// A row of the table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row {
+    /// Payload and headers above Ethernet: rate × RTT / MTU.
+    pub window_packets: f64,
+    /// From one loss at that window until it is reached again.
+    pub recovery_s: f64,
+    /// The most that may be lost, of all packets, for the mean window to be that one.
+    pub supportable_loss: f64,
+}
+
+/// Names of all that have a model.
+pub fn model_names() -> Vec<&'static str> {
+    let ours = Algorithm::ALL.into_iter().filter(|algorithm| *algorithm != Algorithm::Westwood).map(Algorithm::name);
+    ["reno", "cubic"].into_iter().chain(ours).collect()
+}
+
+/// The window that carries `rate` (bits of packets of `mtu_bytes`) over a round trip of `rtt`, in packets.
+pub fn window(rate: BitRate, rtt: Nanos, mtu_bytes: u32) -> f64 {
+    rate.0 as f64 / 8.0 * rtt.as_secs_f64() / f64::from(mtu_bytes)
+}
+
+/// Steps over which a cycle is summed up: windows are right to some 10⁻⁴.
+const STEPS: usize = 4000;
+/// Windows are sought below this.
+const MOST_WINDOW: f64 = 1e12;
+
+impl Model {
+    /// `reno`, `cubic`, or a control of ours with its paper's parameters.
+    ///
+    /// # Errors
+    /// [`NoModel`].
+    pub fn named(name: &str) -> Result<Self, NoModel> {
+        let none = || NoModel { name: name.into() };
+        match name {
+            "reno" => Ok(Self::Reno),
+            "cubic" => Ok(Self::Cubic),
+            other => match other.parse() {
+                Ok(Algorithm::Westwood) | Err(_) => Err(none()),
+                Ok(algorithm) => Settings::new(algorithm, Variant::Paper).map(Self::Ours).map_err(|_| none()),
+            },
+        }
+    }
+
+    /// Its name, without `lh_`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::Cubic => "cubic",
+            Self::Ours(settings) => settings.algorithm().name(),
+        }
+    }
+
+    /// The row for a mean window of `window` packets.
+    pub fn row(&self, window: f64, rtt: Nanos) -> Row {
+        let rtt_s = rtt.as_secs_f64();
+        let peak = search(|peak| self.cycle(peak, rtt_s).mean_window() >= window);
+        Row {
+            window_packets: window,
+            recovery_s: self.cycle(window, rtt_s).seconds,
+            supportable_loss: 1.0 / self.cycle(peak, rtt_s).packets,
+        }
+    }
+
+    /// The response function: the mean window where one packet in `1/loss` is lost.
+    pub fn window_at(&self, loss: f64, rtt: Nanos) -> f64 {
+        let rtt_s = rtt.as_secs_f64();
+        let peak = search(|peak| self.cycle(peak, rtt_s).packets * loss >= 1.0);
+        self.cycle(peak, rtt_s).mean_window()
+    }
+
+    /// From after a loss at `peak` to the peak again.
+    fn cycle(&self, peak: f64, rtt_s: f64) -> Cycle {
+        if *self == Self::Cubic {
+            return cubic_cycle(peak, rtt_s);
+        }
+        let low = peak * (1.0 - self.decrease(peak));
+        let step = (peak - low) / STEPS as f64;
+        let mut cycle = Cycle { seconds: 0.0, packets: 0.0, rtt_s };
+        for index in 0..STEPS {
+            let window = low + (index as f64 + 0.5) * step;
+            let packets_a_second = self.increase(window, peak, cycle.seconds, rtt_s) / rtt_s;
+            let seconds = step / packets_a_second;
+            cycle.seconds += seconds;
+            cycle.packets += window * seconds / rtt_s;
+        }
+        cycle
+    }
+
+    /// Share of a window that a loss takes.
+    fn decrease(&self, window: f64) -> f64 {
+        let Self::Ours(settings) = self else { return 0.5 };
+        let of = |name: &str| parameter(settings, name);
+        match settings.algorithm() {
+            Algorithm::Highspeed => curve(settings).decrease(window),
+            Algorithm::Scalable if window > of("low_window") => of("decrease_1024"),
+            Algorithm::Bic if window > of("low_window") => 1.0 - of("keep_1024"),
+            Algorithm::Htcp => 1.0 - of("most_keep_128"),
+            Algorithm::Illinois if window >= of("window_threshold") => of("least_beta_64"),
+            Algorithm::Yeah => 0.5_f64.powf(of("delta")),
+            Algorithm::Compound => of("beta_256"),
+            _ => 0.5,
+        }
+    }
+
+    /// Packets that a round trip adds, `since_s` after the loss at `peak`.
+    fn increase(&self, window: f64, peak: f64, since_s: f64, rtt_s: f64) -> f64 {
+        let Self::Ours(settings) = self else { return 1.0 };
+        let of = |name: &str| parameter(settings, name);
+        match settings.algorithm() {
+            Algorithm::Highspeed => curve(settings).increase(window).max(1.0),
+            Algorithm::Scalable if window > of("low_window") => window / of("packets_for_one_more"),
+            Algorithm::Yeah => (window / of("packets_for_one_more")).max(1.0),
+            Algorithm::Bic if window > of("low_window") => {
+                let step = (peak - window) / of("search_divisor");
+                if step <= 1.0 { 1.0 / of("last_packet_rtts") } else { step.min(of("most_increase")) }
+            }
+            Algorithm::Htcp => {
+                let beyond = (since_s - of("low_us") / 1e6).max(0.0);
+                let scale = if of("rtt_scaling") > 0.0 { (0.1 / rtt_s).clamp(0.5, 10.0) } else { 1.0 };
+                2.0 * (1.0 - of("most_keep_128")) * (1.0 + 10.0 * beyond + beyond * beyond / 4.0) / scale
+            }
+            Algorithm::Hybla => (rtt_s * 1e6 / of("rtt0_us")).max(1.0).powi(2),
+            Algorithm::Illinois if window >= of("window_threshold") => of("most_alpha_128"),
+            Algorithm::Fast => of("gamma_128") * of("alpha") / of("update_rtts"),
+            Algorithm::Compound if window >= of("low_window") => (window.powf(0.75) * of("alpha_256")).max(1.0),
+            _ => 1.0,
+        }
+    }
+}
+
+struct Cycle {
+    seconds: f64,
+    packets: f64,
+    rtt_s: f64,
+}
+
+impl Cycle {
+    fn mean_window(&self) -> f64 {
+        self.packets * self.rtt_s / self.seconds
+    }
+}
+
+/// RFC 9438 §4.6, §5.
+const CUBIC_KEEP: f64 = 0.7;
+const CUBIC_C: f64 = 0.4;
+
+/// That of the cubic curve or of the Reno-friendly line, whichever is back sooner (RFC 9438 §4.2, §4.3, §5).
+fn cubic_cycle(peak: f64, rtt_s: f64) -> Cycle {
+    let fall = peak * (1.0 - CUBIC_KEEP);
+    let plateau_s = (fall / CUBIC_C).cbrt();
+    let line_s = fall / (3.0 * (1.0 - CUBIC_KEEP) / (1.0 + CUBIC_KEEP)) * rtt_s;
+    // The mean of C(t - K)³ + peak from 0 to K is a quarter of the fall below the peak.
+    let (seconds, mean) = if line_s < plateau_s { (line_s, peak - fall / 2.0) } else { (plateau_s, peak - fall / 4.0) };
+    Cycle { seconds, packets: mean * seconds / rtt_s, rtt_s }
+}
+
+fn parameter(settings: &Settings, name: &str) -> f64 {
+    let parameter = settings.algorithm().parameters().iter().find(|parameter| parameter.name == name);
+    let stored = settings.value(name).unwrap_or_default();
+    parameter.map_or(0.0, |parameter| parameter.value(stored))
+}
+
+fn curve(settings: &Settings) -> Curve {
+    let of = |name: &str| parameter(settings, name);
+    Curve::new(of("low_window") as u32, of("high_window") as u32, of("high_loss_e9"), of("high_decrease_1000"))
+        .unwrap_or(Curve::RFC_3649)
+}
+
+/// The least peak window at which `enough` holds, which it does from somewhere on.
+fn search(enough: impl Fn(f64) -> bool) -> f64 {
+    let (mut low, mut high) = (1.0_f64, MOST_WINDOW);
+    for _ in 0..60 {
+        let middle = (low * high).sqrt();
+        if enough(middle) { high = middle } else { low = middle }
+    }
+    high
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response;
+
+    const RTT: Nanos = Nanos::from_millis(200);
+
+    fn near(value: f64, wanted: f64, within: f64) {
+        assert!((value / wanted - 1.0).abs() < within, "{value}, not {wanted}");
+    }
+
+    /// DataTAG's table; its windows are rounded to two digits, and its times follow them.
+    #[test]
+    fn datatag() {
+        let rows = [
+            (10_000_000, 170.0, 17.0, 5.4e-5),
+            (100_000_000, 1700.0, 170.0, 5.4e-7),
+            (1_000_000_000, 17_000.0, 28.0 * 60.0, 5.4e-9),
+            (10_000_000_000, 170_000.0, 4.0 * 3600.0 + 43.0 * 60.0, 5.4e-11),
+        ];
+        for (rate_bps, packets, recovery_s, loss) in rows {
+            let row = Model::Reno.row(window(BitRate(rate_bps), RTT, 1500), RTT);
+            near(row.window_packets, packets, 0.03);
+            near(row.recovery_s, recovery_s, 0.03);
+            near(row.supportable_loss, loss, 0.005);
+            near(Model::Reno.row(packets, RTT).recovery_s, recovery_s, 0.02);
+        }
+    }
+
+    #[test]
+    fn a_cycle_says_what_others_formulas_say() {
+        for loss in [1e-3, 1e-5, 1e-8] {
+            near(Model::Reno.window_at(loss, RTT), response::mathis_window(loss, 1.0), 1e-3);
+        }
+        let scalable = Model::named("scalable").unwrap();
+        // Kelly: recovery takes log(1 - b)/log(1 + a) = 13.4 round trips at any window, and w = 0.08/p roughly.
+        for packets in [1e3, 1e5] {
+            near(scalable.row(packets, RTT).recovery_s, 13.4 * 0.2, 0.01);
+        }
+        near(scalable.window_at(1e-5, RTT), response::scalable_window(1e-5, 0.01, 0.125), 0.07);
+        // RFC 3649's own response function is that of a deterministic cycle, too.
+        let highspeed = Model::named("lh_highspeed").unwrap();
+        for loss in [1e-4, 1e-6] {
+            near(highspeed.window_at(loss, RTT), response::rfc3649_window(loss), 0.1);
+        }
+    }
+
+    /// RFC 9438 §5, Eq. 6: `(C(3+β)/4(1-β))^¼·(RTT/p)^¾`, 1.054·(RTT/p)^¾; Table 1 has 5,926 packets at 10⁻⁶ and 100 ms.
+    #[test]
+    fn cubic() {
+        let window = Model::Cubic.window_at(1e-6, Nanos::from_millis(100));
+        near(window, 1.054 * (0.1_f64 / 1e-6).powf(0.75), 1e-3);
+        near(window, 5926.0, 1e-3);
+        let short = Model::Cubic.window_at(1e-3, Nanos::from_millis(1));
+        assert!(short > 30.0, "Reno-friendly: {short}");
+    }
+
+    #[test]
+    fn who_recovers_faster() {
+        let packets = window(BitRate::from_gbit(10), RTT, 1500);
+        let recovery = |name: &str| Model::named(name).unwrap().row(packets, RTT).recovery_s;
+        let reno = recovery("reno");
+        for name in model_names() {
+            let time = recovery(name);
+            assert!(time.is_finite() && time > 0.0, "{name}: {time}");
+            if !["reno", "vegas"].contains(&name) {
+                assert!(time < reno / 5.0, "{name}: {time} s, Reno {reno} s");
+            }
+        }
+        assert!(recovery("scalable") < recovery("highspeed"));
+        assert_eq!(Model::named("westwood").unwrap_err().name, "westwood");
+        assert!(Model::named("x").unwrap_err().to_string().contains("reno, cubic, highspeed"));
+    }
+}

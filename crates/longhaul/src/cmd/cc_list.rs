@@ -1,0 +1,181 @@
+//! `longhaul cc list`: what the kernel has, what can be loaded, what is, and who uses it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use longhaul_bpf::congestion;
+use longhaul_congestion::{Algorithm, Variant};
+use longhaul_emulator::Warning;
+use longhaul_kernel::congestion_control::{CongestionControls, sockets_by_control};
+use longhaul_kernel::namespace;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+
+/// List the congestion controls that the kernel has and that can be loaded, and how many sockets use each
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  longhaul cc list --json | jq '.result.controls[] | select(.sockets > 0)'")]
+pub(crate) struct Args {
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// A control that is registered.
+#[derive(Debug, Serialize)]
+struct Registered {
+    name: String,
+    default: bool,
+    allowed: bool,
+    sockets: u64,
+    /// Ours: which; one under a name that was given to it is known by being kept.
+    ours: bool,
+    algorithm: Option<&'static str>,
+    variant: Option<&'static str>,
+    /// It stays until it is unloaded; `None` where the caller may not look.
+    kept: Option<bool>,
+}
+
+/// What the visible network namespaces do with controls.
+#[derive(Debug, Default)]
+pub(crate) struct Use {
+    /// How many namespaces could be looked at.
+    pub(crate) namespaces: usize,
+    /// Sockets by control.
+    pub(crate) sockets: BTreeMap<String, u64>,
+    /// Namespaces by their default.
+    pub(crate) defaults: BTreeMap<String, u64>,
+    /// What could not be seen.
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl Use {
+    /// Looks at every network namespace that can be seen.
+    pub(crate) fn look() -> Self {
+        let mut all = Self::default();
+        let namespaces = namespace::visible().unwrap_or_default();
+        let mut unseen = 0;
+        for namespace in &namespaces {
+            let looked = namespace.enter(|| {
+                let default = CongestionControls::read().map(|controls| controls.default);
+                sockets_by_control().map(|sockets| (sockets, default))
+            });
+            let Ok(Ok((sockets, default))) = looked else {
+                unseen += 1;
+                continue;
+            };
+            all.take(sockets, default.ok());
+        }
+        // Without CAP_SYS_ADMIN not even one's own can be entered, but it need not be.
+        if all.namespaces == 0
+            && let Ok(sockets) = sockets_by_control()
+        {
+            all.take(sockets, CongestionControls::read().map(|controls| controls.default).ok());
+            unseen = namespaces.len().saturating_sub(1);
+        }
+        if unseen > 0 || all.namespaces == 0 {
+            all.warnings.push(Warning {
+                code: "namespaces_unseen".into(),
+                message: format!("the sockets of {unseen} network namespaces could not be counted"),
+                remedy: "run as root".into(),
+            });
+        }
+        all
+    }
+
+    fn take(&mut self, sockets: BTreeMap<String, u64>, default: Option<String>) {
+        self.namespaces += 1;
+        for (name, count) in sockets {
+            *self.sockets.entry(name).or_default() += count;
+        }
+        if let Some(default) = default {
+            *self.defaults.entry(default).or_default() += 1;
+        }
+    }
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let controls = CongestionControls::read().map_err(|error| Failure::new("no_controls", error))?;
+    let kept = congestion::kept().ok();
+    let in_use = Use::look();
+    let registered: Vec<_> =
+        controls.available.iter().map(|name| describe(name, &controls, kept.as_deref(), &in_use)).collect();
+    if args.json {
+        let now = jiff::Timestamp::now().to_string();
+        let support = congestion::require_support().err().map(|error| error.to_string());
+        let result = json!({
+            "controls": registered,
+            "loadable": Algorithm::ALL.map(loadable),
+            "cannot_load_because": support,
+            "namespaces": in_use.namespaces,
+        });
+        print_json(&Envelope::new("longhaul.cc.list/1", now, json!({}), result, in_use.warnings));
+        return Ok(ExitCode::SUCCESS);
+    }
+    print_text(&text(&registered));
+    if let Err(error) = congestion::require_support() {
+        print_text(&format!("none can be loaded: {error}\n"));
+    }
+    print_warnings(&in_use.warnings);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(name: &str, controls: &CongestionControls, kept: Option<&[String]>, in_use: &Use) -> Registered {
+    let known = Algorithm::of_kernel_name(name);
+    let kept = kept.map(|kept| kept.iter().any(|one| one == name));
+    Registered {
+        name: name.into(),
+        default: controls.default == name,
+        allowed: controls.allowed.iter().any(|one| one == name),
+        sockets: in_use.sockets.get(name).copied().unwrap_or_default(),
+        ours: known.is_some() || kept == Some(true),
+        algorithm: known.map(|(algorithm, _)| algorithm.name()),
+        variant: known.map(|(_, variant)| variant.name()),
+        kept,
+    }
+}
+
+fn loadable(algorithm: Algorithm) -> serde_json::Value {
+    let linux = algorithm.has_linux_module().then(|| algorithm.kernel_name(Variant::Linux));
+    json!({
+        "algorithm": algorithm.name(),
+        "title": algorithm.title(),
+        "source": algorithm.source(),
+        "name": algorithm.kernel_name(Variant::Paper),
+        "linux_variant": linux,
+    })
+}
+
+fn text(registered: &[Registered]) -> String {
+    let mut text = format!("{:<16} {:>7} {:>8}  {}\n", "control", "allowed", "sockets", "");
+    for control in registered {
+        let mut words = vec![if control.ours { "longhaul's".to_owned() } else { "the kernel's".to_owned() }];
+        if control.ours {
+            let found = Algorithm::of_kernel_name(&control.name);
+            words.extend(found.map(|(algorithm, _)| algorithm.title().to_owned()));
+            words.extend((control.variant == Some("linux")).then(|| "as Linux has it".to_owned()));
+            words.push(match control.kept {
+                Some(true) => "kept until unloaded".into(),
+                Some(false) => "goes with its process".into(),
+                None => "as root one sees whether it stays".into(),
+            });
+        }
+        if control.default {
+            words.push("default".into());
+        }
+        let allowed = if control.allowed { "yes" } else { "no" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:<16} {allowed:>7} {:>8}  {}", control.name, control.sockets, words.join(", "));
+    }
+    let absent: Vec<_> = Algorithm::ALL
+        .into_iter()
+        .filter(|algorithm| registered.iter().all(|control| control.name != algorithm.kernel_name(Variant::Paper)))
+        .map(Algorithm::name)
+        .collect();
+    if !absent.is_empty() {
+        let _ = writeln!(text, "can be loaded: {}", absent.join(", "));
+    }
+    text
+}
