@@ -15,7 +15,7 @@ use nix::libc;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrIn, setsockopt, sockopt};
 
 use crate::peer::{PORT, Peer, RECEIVER, SEGMENT_BYTES, SENDER, Script};
-use crate::trace::{Step, Trace};
+use crate::trace::{End, Step, Trace};
 use crate::tun::{Tun, tcp_info};
 
 /// The interface.
@@ -133,7 +133,8 @@ impl Flow<'_> {
         }
         self.late.sort_unstable();
         let (median, most) = (self.late[self.late.len() / 2], self.late[self.late.len() - 1]);
-        Ok(Trace { steps, delivered_segments: self.script.segments, late_median_ns: median.0, late_most_ns: most.0 })
+        let delivered_segments = self.script.segments;
+        Ok(Trace { steps, end: End { delivered_segments, late_median_ns: median.0, late_most_ns: most.0 } })
     }
 
     /// Waits until an answer is due, and says when that was. `None` after the sender sent by itself, which may have made another
