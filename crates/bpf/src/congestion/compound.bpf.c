@@ -66,6 +66,7 @@ static __always_inline void set_delay_window(struct tcp_sock *tp, struct state *
 
 	compound->delay_window_256 = MIN(delay_window_256, (u64)MOST_DELAY_WINDOW << 8);
 	set_window(tp, reno + (compound->delay_window_256 >> 8));
+	stay_out_of_slow_start(tp);
 }
 
 static __always_inline void adjust(struct tcp_sock *tp, struct state *compound)

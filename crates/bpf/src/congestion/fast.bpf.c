@@ -49,6 +49,7 @@ static __always_inline void step(struct tcp_sock *tp, struct state *fast)
 	if (window > cwnd && !window_limits(tp))
 		return;
 	set_window(tp, MAX(window, 2));
+	stay_out_of_slow_start(tp);
 }
 
 CALLBACK(void, init, struct sock *sk)

@@ -9,12 +9,12 @@
 
 struct sock {
 	u64 sk_pacing_rate;
-	u32 sk_pacing_status;
+	u64 sk_pacing_status;
 };
 
 struct inet_connection_sock {
 	struct sock sk;
-	u32 icsk_ca_state;
+	u64 icsk_ca_state;
 	u64 icsk_ca_priv[STATE_BYTES / 8];
 };
 
@@ -33,6 +33,8 @@ struct tcp_sock {
 	u32 snd_nxt;
 	u32 srtt_us;
 };
+
+_Static_assert(__builtin_offsetof(struct tcp_sock, snd_cwnd) == 124 && sizeof(struct tcp_sock) == 168, "native.rs has the same");
 
 struct ack_sample {
 	u32 pkts_acked;

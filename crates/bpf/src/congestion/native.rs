@@ -48,9 +48,9 @@ pub struct Socket {
     /// Bytes a second.
     pub pacing_rate: u64,
     /// 0: none, 1: wanted.
-    pub pacing_status: u32,
+    pub pacing_status: u64,
     /// Of [`State`]; set by [`Native::set_state`].
-    ca_state: u32,
+    ca_state: u64,
     state: [u64; STATE_WORDS],
     /// The clock, in microseconds.
     pub time_us: u64,
@@ -77,6 +77,9 @@ pub struct Socket {
     /// Smoothed RTT, in eighths of a microsecond.
     pub srtt_8us: u32,
 }
+
+// As `native.h` asserts.
+const _: () = assert!(std::mem::offset_of!(Socket, cwnd) == 124 && size_of::<Socket>() == 168);
 
 #[repr(C)]
 struct AckSample {
@@ -240,7 +243,7 @@ impl Native {
         let set_state = self.ops.set_state;
         // SAFETY: see `call`.
         self.call(|socket| set_state.into_iter().for_each(|set| unsafe { set(socket, state as u8) }));
-        self.socket.ca_state = state as u32;
+        self.socket.ca_state = state as u64;
     }
 
     /// Something happens.

@@ -198,6 +198,12 @@ static __always_inline void set_window(struct tcp_sock *tp, u64 packets)
 	tp->snd_cwnd = packets < 1 ? 1 : packets > most ? most : packets;
 }
 
+/* A window that delay has shrunk must not take the way back as a slow start. */
+static __always_inline void stay_out_of_slow_start(struct tcp_sock *tp)
+{
+	tp->snd_ssthresh = MIN(tp->snd_ssthresh, tp->snd_cwnd);
+}
+
 /* RFC 5681 §3.1. What of `acked` lies beyond ssthresh is returned, for congestion avoidance. */
 static __always_inline u32 slow_start(struct tcp_sock *tp, u32 acked)
 {

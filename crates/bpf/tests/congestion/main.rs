@@ -1,5 +1,10 @@
-//! Congestion controls: their arithmetic, natively; and in the kernel that they load, work and go.
+//! Congestion controls: their arithmetic, natively, against hand-worked values of their papers; and in the kernel that they
+//! load, carry data for anybody, and go.
 
-#![cfg(bpf_programs)]
-
+mod anything;
+mod delay_based;
+mod flow;
+mod loss_based;
+// Without clang at build time there is nothing to load.
+#[cfg(bpf_programs)]
 mod loading;
