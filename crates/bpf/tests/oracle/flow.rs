@@ -173,7 +173,7 @@ impl Flow<'_> {
 
     /// Keeps data waiting in the socket.
     fn write(&mut self) -> io::Result<()> {
-        const BLOCK: [u8; 64 * SEGMENT_BYTES as usize] = [0; 64 * SEGMENT_BYTES as usize];
+        static BLOCK: [u8; 64 * SEGMENT_BYTES as usize] = [0; 64 * SEGMENT_BYTES as usize];
         while self.written_bytes < (self.peer.sent_segments() + AHEAD_SEGMENTS) * u64::from(SEGMENT_BYTES) {
             match self.socket.write(&BLOCK) {
                 Ok(bytes) => self.written_bytes += bytes as u64,

@@ -31,6 +31,25 @@ const CONTROL: &str = "ORACLE_CONTROL";
 /// A folder that ends with this.
 struct Folder(PathBuf);
 
+/// Its name begins so, then comes the number of the process it belongs to.
+const FOLDER_PREFIX: &str = "longhaul-oracle-";
+
+impl Folder {
+    /// One for a guest; those that killed processes left go.
+    fn create(control: &str) -> Self {
+        for entry in fs::read_dir(env::temp_dir()).unwrap().flatten() {
+            let name = entry.file_name();
+            let owner = name.to_str().and_then(|name| name.strip_prefix(FOLDER_PREFIX)?.split('-').next());
+            if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        let folder = env::temp_dir().join(format!("{FOLDER_PREFIX}{}-{control}", process::id()));
+        fs::create_dir(&folder).unwrap();
+        Self(folder)
+    }
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
@@ -61,24 +80,14 @@ pub(crate) fn missing() -> Option<String> {
 /// # Panics
 /// Where it does not come up or does not do so in time; with what it said.
 pub(crate) fn traces(control: &str, scripts: &[Script], cpu: usize) -> Vec<Trace> {
-    let folder = Folder(env::temp_dir().join(format!("longhaul-oracle-{}-{control}", process::id())));
-    fs::create_dir(&folder.0).unwrap();
+    let folder = Folder::create(control);
     let console = folder.0.join("console");
     // Its programs and its kernel are processes that wake each other for every system call: 13 µs on one CPU, 60 µs on two.
     let mut command = Command::new("taskset");
     command.args(["--cpu-list", &cpu.to_string()]);
-    // It ends with this program, however that comes.
-    command.args([
-        "setpriv",
-        "--pdeathsig",
-        "KILL",
-        KERNEL,
-        "mem=192M",
-        "root=/dev/root",
-        "rootfstype=hostfs",
-        "rootflags=/",
-        "rw",
-    ]);
+    // It ends with this program, however that comes, and in a PID namespace so do its processes, which outlive it otherwise.
+    command.args(["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child=KILL"]);
+    command.args([KERNEL, "mem=192M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw"]);
     command.arg(format!("init={}", env::current_exe().unwrap().display()));
     command.args(["con=null", "con0=null,fd:1", "panic=-1"]);
     command.arg(format!("uml_dir={}", folder.0.display()));

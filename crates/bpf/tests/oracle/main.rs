@@ -216,7 +216,7 @@ fn highspeed() {
     compare_module(Algorithm::Highspeed, [Tolerance::EQUAL; 2]);
 }
 
-/// It looks at its window again when 1/32 s has passed: 28 to 31 ms here, 30 to 40 ms there.
+/// It looks at its window again when 1/32 s has passed: 31.25 ms here, 3 jiffies, 30 to 40 ms, there.
 #[test]
 fn bic() {
     compare_module(Algorithm::Bic, [within(0.02, 1); 2]);
