@@ -82,6 +82,9 @@ impl Running {
                 match made {
                     Err(error) => drop(ready.send(Err(error))),
                     Ok(mut engine) => {
+                        if schedule.realtime.is_some() {
+                            engine.limit_to(schedule::realtime_share());
+                        }
                         if ready.send(Ok(())).is_ok() {
                             // An end by error shows as `Gone` to whoever asks next.
                             let _ = engine.run(&orders, &source);

@@ -196,7 +196,7 @@ pub fn visible() -> Result<Vec<NetNamespace>, NamespaceError> {
             found.push(namespace);
         }
     };
-    for process in folder("/proc").filter(|path| path.file_name().is_some_and(|name| is_number(name))) {
+    for process in folder("/proc").filter(|path| path.file_name().is_some_and(is_number)) {
         take(&process.join("ns/net"));
         for descriptor in folder(process.join("fd")) {
             // A namespace's descriptor reads `net:[4026531840]`.

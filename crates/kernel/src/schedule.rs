@@ -95,6 +95,20 @@ pub fn set_fifo(priority: u8) -> Result<(), ScheduleError> {
     })
 }
 
+/// The share of a CPU's time that the kernel lets real-time threads have, 0 to 1: `sched_rt_runtime_us` of each
+/// `sched_rt_period_us` (sched(7), "Limiting the CPU usage of real-time and deadline processes"). 1 where it is all of it, or not
+/// to be learnt.
+pub fn realtime_share() -> f64 {
+    let read = |name: &str| -> Option<f64> {
+        fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?.trim().parse().ok()
+    };
+    match (read("sched_rt_runtime_us"), read("sched_rt_period_us")) {
+        // -1 stands for no limit.
+        (Some(runtime), Some(period)) if runtime >= 0.0 && period > 0.0 => (runtime / period).min(1.0),
+        _ => 1.0,
+    }
+}
+
 /// Has the calling thread run soon after it wakes, among normal threads: the highest niceness that is allowed, and the
 /// shortest slice (Linux 6.12, `Documentation/scheduler/sched-eevdf.rst`: of two threads that wait, the one whose slice ends
 /// earlier runs first). Returns whether the niceness was had; nothing is lost without.

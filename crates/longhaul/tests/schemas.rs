@@ -141,6 +141,27 @@ fn host() {
 }
 
 #[test]
+fn cc() {
+    assert_valid(&object(&longhaul(&["cc", "list", "--json"]).stdout), "longhaul.cc.list/1");
+    for algorithm in longhaul_congestion::Algorithm::ALL {
+        assert_valid(&object(&longhaul(&["cc", "show", algorithm.name(), "--json"]).stdout), "longhaul.cc.show/1");
+    }
+    let table = object(&longhaul(&["cc", "table", "--algorithm", "all", "--rate", "1G,100G", "--json"]).stdout);
+    assert_valid(&table, "longhaul.cc.table/1");
+    assert_eq!(table["result"]["rows"].as_array().unwrap().len(), 2 * 12);
+    let list = object(&longhaul(&["cc", "list", "--json"]).stdout);
+    if !capability::is_root_in_namespace() || !list["result"]["cannot_load_because"].is_null() {
+        return println!("skipped: loading takes root and {}", list["result"]["cannot_load_because"]);
+    }
+    let name = format!("ls{}", std::process::id());
+    let loaded = object(&longhaul(&["cc", "load", "yeah", "--as", &name, "--set", "alpha=60", "--json"]).stdout);
+    assert_valid(&loaded, "longhaul.cc.load/1");
+    assert_eq!(loaded["result"]["loaded"][0]["parameters"]["alpha"], 60);
+    assert_valid(&object(&longhaul(&["cc", "list", "--json"]).stdout), "longhaul.cc.list/1");
+    assert_valid(&object(&longhaul(&["cc", "unload", &name, "--json"]).stdout), "longhaul.cc.unload/1");
+}
+
+#[test]
 fn udp() {
     let Some(lab) = TestLab::up("schemas-udp", "lan") else { return };
     let exec = |host: &str, arguments: &[&str]| {

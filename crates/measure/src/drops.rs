@@ -9,10 +9,10 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use longhaul_bpf::BpfError;
-use longhaul_bpf::drops::{DropEvent, DropOptions, Drops, Flow, HostRole, Place, place};
+use longhaul_bpf::drops::{DropEvent, DropOptions, Drops, Flow, HostRole, Place, ReasonNames, place};
 use longhaul_bpf::symbols::Symbols;
 use longhaul_kernel::namespace::NetNamespace;
-use longhaul_session::locate::{Evidence, Location};
+use longhaul_session::locate::{Evidence, Location, Total, TotalScope};
 use longhaul_wire::probe::Cookie;
 
 /// How often events are read.
@@ -21,12 +21,25 @@ const READ_INTERVAL: Duration = Duration::from_millis(20);
 /// What was seen.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Of the packets that this end sent, each stream.
-    pub(crate) sent: Vec<Evidence>,
+    /// Of the packets that this end sent.
+    pub(crate) sent: SeenOfDirection,
     /// Of the packets that were sent to it.
-    pub(crate) received: Vec<Evidence>,
-    /// Whether no event was missed.
+    pub(crate) received: SeenOfDirection,
+    /// Whether it is known how many drops were not told of.
     pub(crate) complete: bool,
+    /// Drops of which nothing is known, at most.
+    pub(crate) doubtful_packets: u64,
+}
+
+/// Drops of one direction's packets.
+#[derive(Debug, Default)]
+pub(crate) struct SeenOfDirection {
+    /// Packet by packet, each stream.
+    pub(crate) evidence: Vec<Evidence>,
+    /// By number alone, as there was no room for the events.
+    pub(crate) totals: Vec<Total>,
+    /// Packets and super-packets for which a socket had no room, in either of the above.
+    pub(crate) buffer_full_units: u64,
 }
 
 /// Watches for drops until it is finished.
@@ -38,18 +51,28 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Watches `flows` of a test with `streams` streams. `backward_is_ours`: this end is the server, whose packets go backward.
+    /// `unit_packets_most`: packets that may travel together.
     ///
     /// # Errors
     /// Where the kernel or the user's rights do not allow it.
-    pub(crate) fn start(flows: &[Flow], streams: u8, backward_is_ours: bool) -> Result<Self, BpfError> {
-        let drops = Drops::attach(flows, &DropOptions::default())?;
+    pub(crate) fn start(
+        flows: &[Flow],
+        streams: u8,
+        backward_is_ours: bool,
+        unit_packets_most: u64,
+    ) -> Result<Self, BpfError> {
+        let own = NetNamespace::current();
+        // A kernel that does not tell it tells of all, and `foreign` sorts them out.
+        let namespace_cookie = own.as_ref().ok().and_then(|own| own.cookie().ok()).filter(|cookie| *cookie != 0);
+        let drops = Drops::attach(flows, &DropOptions { namespace_cookie, ..DropOptions::default() })?;
         let stop: Arc<AtomicBool> = Arc::default();
         let watch = Watching {
             drops,
             // Without names of functions most reasons still say enough.
             symbols: Symbols::read().ok(),
-            namespace: NetNamespace::current().and_then(|own| own.inode()).ok(),
+            namespace: own.and_then(|own| own.inode()).ok(),
             backward_is_ours,
+            unit_packets_most,
         };
         let stopped = Arc::clone(&stop);
         // Without a thread there is no evidence: the losses then stay unexplained.
@@ -75,14 +98,19 @@ struct Watching {
     symbols: Option<Symbols>,
     namespace: Option<u64>,
     backward_is_ours: bool,
+    unit_packets_most: u64,
 }
 
 impl Watching {
     fn run(mut self, streams: u8, stop: &AtomicBool) -> Seen {
-        let none = || (0..streams).map(|_| Evidence::default()).collect();
-        let mut seen = Seen { sent: none(), received: none(), complete: true };
+        let none = || SeenOfDirection {
+            evidence: (0..streams).map(|_| Evidence::default()).collect(),
+            ..SeenOfDirection::default()
+        };
+        let mut seen = Seen { sent: none(), received: none(), complete: false, doubtful_packets: 0 };
         let names = self.drops.reason_names().clone();
         let (symbols, namespace, backward_is_ours) = (self.symbols.take(), self.namespace, self.backward_is_ours);
+        let placing = Placing { names, symbols, backward_is_ours };
         loop {
             // Read before the look at `stop`, so that the last events are not missed.
             let stopping = stop.load(Ordering::Relaxed);
@@ -91,27 +119,69 @@ impl Watching {
                     return;
                 }
                 let cookie = Cookie(event.cookie);
-                let sent = cookie.is_backward() == backward_is_ours;
-                let (evidence, role) =
-                    if sent { (&mut seen.sent, HostRole::Sender) } else { (&mut seen.received, HostRole::Receiver) };
-                let symbol = symbols.as_ref().and_then(|symbols| symbols.name(event.location)).unwrap_or("");
-                let reason = names.name(event.reason);
-                if let Some(evidence) = evidence.get_mut(usize::from(cookie.stream()))
-                    && let Some(place) = place(&reason, symbol, role, event.transmitting)
-                {
-                    let why = if symbol.is_empty() { reason.to_string() } else { format!("{reason} @ {symbol}") };
-                    add(evidence, &event, location(place), &why);
+                if let Some((location, why)) = placing.of(event.reason, event.location, cookie, event.transmitting) {
+                    let direction = placing.direction(&mut seen, cookie);
+                    let unit = u64::from(location == Location::ReceiverSocketBuffer && !event.continued);
+                    direction.buffer_full_units += unit;
+                    if let Some(evidence) = direction.evidence.get_mut(usize::from(cookie.stream())) {
+                        add(evidence, &event, location, &why);
+                    }
                 }
             });
             if stopping {
-                seen.complete = self.drops.lost().is_ok_and(|lost| lost.is_none());
+                seen.complete = self.add_unrecorded(&mut seen, &placing).is_ok();
                 return seen;
             }
             if self.drops.wait(READ_INTERVAL).is_err() {
-                seen.complete = false;
                 return seen;
             }
         }
+    }
+
+    /// Adds what no event tells of: by place where that is known, else as a doubt.
+    fn add_unrecorded(&self, seen: &mut Seen, placing: &Placing) -> std::io::Result<()> {
+        for unrecorded in self.drops.unrecorded()? {
+            let cookie = Cookie(unrecorded.cookie);
+            let place = placing.of(unrecorded.reason, unrecorded.location, cookie, unrecorded.transmitting);
+            let Some((location, why)) = place else { continue };
+            let direction = placing.direction(seen, cookie);
+            if location == Location::ReceiverSocketBuffer {
+                direction.buffer_full_units += unrecorded.units;
+            }
+            let reason = format!("{why}: more drops than events could be read");
+            direction.totals.push(Total { location, reason, packets: unrecorded.packets, scope: TotalScope::Test });
+        }
+        let lost = self.drops.lost()?;
+        let runs = lost.skipped_runs.saturating_mul(self.unit_packets_most);
+        seen.doubtful_packets = runs.saturating_add(lost.packets).saturating_add(lost.unread_packets);
+        Ok(())
+    }
+}
+
+/// What says where a drop was.
+struct Placing {
+    names: ReasonNames,
+    symbols: Option<Symbols>,
+    backward_is_ours: bool,
+}
+
+impl Placing {
+    /// Place and reason; `None` where it was no loss.
+    fn of(&self, reason: u32, address: u64, cookie: Cookie, transmitting: bool) -> Option<(Location, String)> {
+        let role = if self.is_sent(cookie) { HostRole::Sender } else { HostRole::Receiver };
+        let symbol = self.symbols.as_ref().and_then(|symbols| symbols.name(address)).unwrap_or("");
+        let reason = self.names.name(reason);
+        let place = place(&reason, symbol, role, transmitting)?;
+        let why = if symbol.is_empty() { reason.to_string() } else { format!("{reason} @ {symbol}") };
+        Some((location(place), why))
+    }
+
+    fn direction<'a>(&self, seen: &'a mut Seen, cookie: Cookie) -> &'a mut SeenOfDirection {
+        if self.is_sent(cookie) { &mut seen.sent } else { &mut seen.received }
+    }
+
+    fn is_sent(&self, cookie: Cookie) -> bool {
+        cookie.is_backward() == self.backward_is_ours
     }
 }
 

@@ -22,7 +22,8 @@ const SLOTS: usize = 32;
 const SLOT_BYTES: usize = 65_536;
 /// Between two looks whether the test is over.
 const LOOK: Nanos = Nanos::from_millis(20);
-/// Datagrams of the proof that a stream takes: three times those of the longest proof, and no more, as anyone may send them.
+/// Datagrams of the proof that a stream takes: those of the longest proof, 40 rounds of 3.5, and room for copies on the way, but no
+/// more, as anyone may send them.
 const PROBES_MOST: usize = 256;
 /// How long what lies unread is read.
 const UNREAD_MOST: Nanos = Nanos::from_secs(1);

@@ -31,6 +31,9 @@ use crate::sending::{StreamOut, send_stream};
 /// A step of the realtime clock by less is none that anybody makes: chrony and ntpd slew up to 100 ms and more.
 const LEAST_STEP: Nanos = Nanos::from_millis(1);
 
+/// Packets in a super-packet: UDP_MAX_SEGMENTS of `<linux/udp.h>`.
+const UNIT_PACKETS_MOST: u64 = 128;
+
 /// The open data part of a test. Dropping it ends its threads.
 pub(crate) struct UdpData {
     plan: DataPlan,
@@ -178,7 +181,7 @@ impl UdpData {
         if flows.is_empty() || matches!(collect, Collect::Counters | Collect::Off) {
             return Ok(());
         }
-        match Watch::start(flows, self.parameters.streams, self.server) {
+        match Watch::start(flows, self.parameters.streams, self.server, self.unit_packets_most()) {
             Ok(watch) => self.watches.push(watch),
             Err(error) if collect == Collect::Bpf => {
                 let message = format!("--collect bpf: {error}");
@@ -195,6 +198,11 @@ impl UdpData {
             )),
         }
         Ok(())
+    }
+
+    /// Packets that may travel as one: none with `--wire`, else what either end's GSO or GRO may put together.
+    fn unit_packets_most(&self) -> u64 {
+        if self.parameters.wire { 1 } else { UNIT_PACKETS_MOST }
     }
 
     fn start_receiving(&mut self) {
@@ -391,6 +399,7 @@ impl UdpData {
                     // The second watch is of what a server sends, the first of what it receives.
                     all.sent = seen.sent;
                     all.complete &= seen.complete;
+                    all.doubtful_packets = all.doubtful_packets.saturating_add(seen.doubtful_packets);
                 }
             }
         }
@@ -431,14 +440,15 @@ impl UdpData {
             Some(seen) => {
                 // First the events, as they have the kernel's own reasons. What was refused without ever being a packet has
                 // none; ENOBUFS has one, and does not say whether the queue or a far veth's ring was full.
-                let answers = std::mem::replace(&mut report.evidence, seen.sent.clone());
+                let answers = std::mem::replace(&mut report.evidence, seen.sent.evidence.clone());
                 for ((events, answers), refused) in report.evidence.iter_mut().zip(&answers).zip(&refused) {
                     events.merge(answers, |at, why| (at != Location::SenderQdisc).then_some((at, why)));
                     events.merge(refused, |at, why| Some((at, why)));
                 }
                 report.method = LocationMethod::Bpf;
                 report.complete = seen.complete;
-                report.totals.clear();
+                report.doubtful_packets = seen.doubtful_packets;
+                report.totals = seen.sent.totals.clone();
             }
             None => {
                 for (answers, refused) in report.evidence.iter_mut().zip(&refused) {
@@ -505,14 +515,28 @@ impl UdpData {
         }
         match seen {
             Some(seen) => {
-                let unread = std::mem::replace(&mut report.evidence, seen.received.clone());
+                let unread = std::mem::replace(&mut report.evidence, seen.received.evidence.clone());
                 for (events, unread) in report.evidence.iter_mut().zip(&unread) {
                     events.merge(unread, |at, why| Some((at, why)));
                 }
                 report.method = LocationMethod::Bpf;
                 report.complete = seen.complete;
+                report.doubtful_packets = seen.doubtful_packets;
                 report.totals.retain(|total| without_event(total.location, &total.reason));
                 subtract_events(&mut report.totals, &report.evidence);
+                report.totals.extend(seen.received.totals.iter().cloned());
+                // The socket counts by itself what it had no room for. A kernel may leave a program out where another one was
+                // interrupted, and does not always count that.
+                let full = socket_drops.min(changed.buffer_full_packets);
+                let units = full.saturating_sub(seen.received.buffer_full_units);
+                let more = units.saturating_mul(self.unit_packets_most() - 1);
+                report.doubtful_packets = report.doubtful_packets.saturating_add(more);
+                report.totals.extend((units > 0).then(|| Total {
+                    location: Location::ReceiverSocketBuffer,
+                    reason: "SO_MEMINFO drops, of which no event told".into(),
+                    packets: units,
+                    scope: TotalScope::Test,
+                }));
                 report.totals.extend(damaged(changed.damaged_packets, &report));
             }
             None => {

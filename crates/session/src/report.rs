@@ -41,6 +41,9 @@ pub struct SenderReport {
     pub totals: Vec<Total>,
     /// Whether every place of this end was seen.
     pub complete: bool,
+    /// Packets that may have been dropped here all the same, at most.
+    #[serde(default)]
+    pub doubtful_packets: u64,
     /// How this end looked.
     pub method: LocationMethod,
     /// Every counter that changed.
@@ -63,6 +66,9 @@ pub struct ReceiverReport {
     pub totals: Vec<Total>,
     /// Whether every place of this end was seen.
     pub complete: bool,
+    /// Packets that may have been dropped here all the same, at most.
+    #[serde(default)]
+    pub doubtful_packets: u64,
     /// How this end looked.
     pub method: LocationMethod,
     /// Every counter that changed.

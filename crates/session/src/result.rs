@@ -197,6 +197,14 @@ impl UdpResult {
                 "use --wire and a rate at which packets are sent one by one",
             ));
         }
+        let unexplained = attribution.by_location().get(&Location::Unexplained).copied().unwrap_or(0);
+        if unexplained > 0 && looked_at_packets(sender, receiver) {
+            warnings.push(Warning::new(
+                "drops_unseen",
+                format!("{unexplained} losses cannot be placed: not every drop at the ends could be seen"),
+                "lower the rate, use --wire, or give the receiver more CPU",
+            ));
+        }
         if attribution.surplus_packets() > 0 {
             let message = format!("counters saw {} drops more than packets were lost", attribution.surplus_packets());
             warnings.push(Warning::new(
@@ -247,6 +255,11 @@ impl UdpResult {
     }
 }
 
+/// Whether both ends looked packet by packet, so that a loss without a place is their failure.
+fn looked_at_packets(sender: &SenderReport, receiver: &ReceiverReport) -> bool {
+    sender.method == LocationMethod::Bpf && receiver.method == LocationMethod::Bpf
+}
+
 fn reasons(attribution: &Attribution<'_>) -> Vec<LossReason> {
     let of = |((location, reason), packets): (&(Location, String), &u64)| LossReason {
         location: *location,
@@ -265,7 +278,12 @@ fn attribution<'a>(sender: &'a SenderReport, receiver: &'a ReceiverReport) -> At
         evidence: sender.evidence.get(index).into_iter().chain(receiver.evidence.get(index)).collect(),
     });
     let totals: Vec<_> = sender.totals.iter().chain(&receiver.totals).cloned().collect();
-    let sight = Sight { sender_complete: sender.complete, receiver_complete: receiver.complete };
+    let sight = Sight {
+        sender_complete: sender.complete,
+        receiver_complete: receiver.complete,
+        // A report of the other end may say anything.
+        doubtful_packets: sender.doubtful_packets.saturating_add(receiver.doubtful_packets),
+    };
     attribute(streams.collect(), &totals, sight)
 }
 

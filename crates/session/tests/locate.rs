@@ -7,8 +7,8 @@ use longhaul_session::locate::{Evidence, Location, Loss, Sight, StreamLosses, To
 use longhaul_session::report::{EndReport, SenderReport};
 use proptest::prelude::*;
 
-const COMPLETE: Sight = Sight { sender_complete: true, receiver_complete: true };
-const BLIND: Sight = Sight { sender_complete: true, receiver_complete: false };
+const COMPLETE: Sight = Sight { sender_complete: true, receiver_complete: true, doubtful_packets: 0 };
+const BLIND: Sight = Sight { receiver_complete: false, ..COMPLETE };
 
 fn lost(sent: u64, runs: &[(u64, u64)]) -> LossMap {
     LossMap::of_runs(sent, runs.iter().map(|&(first_sequence, packets)| Run { first_sequence, packets }))
@@ -79,6 +79,24 @@ fn counters_share_out_totals_the_surest_first() {
 }
 
 #[test]
+fn no_more_is_in_doubt_than_drops_were_not_told_of() {
+    let losses = lost(1_000, &[(0, 100)]);
+    let mut events = Evidence::default();
+    events.add(0, 40, Location::ReceiverSocketBuffer, "SOCKET_RCVBUFF", 1);
+    // 20 more at the same place for which there was no event, and 15 drops of which nothing is known.
+    let totals = [total(Location::ReceiverSocketBuffer, 20, TotalScope::Test)];
+    let by = |sight| {
+        let attribution = attribute(one(&losses, &[&events]), &totals, sight);
+        let by = attribution.by_location();
+        (by[&Location::ReceiverSocketBuffer], by[&Location::Network], by[&Location::Unexplained])
+    };
+    assert_eq!(by(Sight { doubtful_packets: 15, ..COMPLETE }), (60, 25, 15));
+    assert_eq!(by(Sight { doubtful_packets: u64::MAX, ..COMPLETE }), (60, 0, 40));
+    assert_eq!(by(COMPLETE), (60, 40, 0));
+    assert_eq!(by(Sight { doubtful_packets: 15, ..BLIND }), (60, 0, 40));
+}
+
+#[test]
 fn one_counter_that_explains_all_places_all() {
     let losses = lost(1000, &[(3, 2), (50, 8)]);
     let totals = [total(Location::ReceiverRing, 10, TotalScope::Host)];
@@ -125,6 +143,7 @@ proptest! {
         events in prop::collection::vec((0u64..2_000, 1u64..60, 0usize..11, 0u32..3, any::<bool>()), 0..30),
         totals in prop::collection::vec((0usize..11, 0u64..300, any::<bool>()), 0..5),
         complete: bool,
+        doubtful in 0u64..200,
     ) {
         let losses = lost(2_000, &runs);
         let mut ends = [Evidence::default(), Evidence::default()];
@@ -140,7 +159,7 @@ proptest! {
         let totals: Vec<Total> = totals.iter().map(|&(location, packets, own)| {
             total(Location::ALL[location], packets, if own { TotalScope::Test } else { TotalScope::Host })
         }).collect();
-        let sight = Sight { sender_complete: complete, receiver_complete: true };
+        let sight = Sight { sender_complete: complete, doubtful_packets: doubtful, ..COMPLETE };
         let attribution = attribute(one(&losses, &[&ends[0], &ends[1]]), &totals, sight);
 
         prop_assert_eq!(attribution.by_location().values().sum::<u64>(), losses.lost_packets(), "conserved");

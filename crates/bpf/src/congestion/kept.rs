@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::CongestionError;
 
@@ -24,7 +25,10 @@ pub fn kept() -> Result<Vec<String>, CongestionError> {
     Ok(names)
 }
 
-/// Unloads the control of that name. Its name is gone at once; connections that use it keep it until they close, and its
+/// What the kernel takes to let go of a file of its own is some milliseconds; beyond this it is stuck.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Unloads the control of that name, and waits until the name is gone. Connections that use it keep it until they close, and its
 /// programs go with the last of them.
 ///
 /// # Errors
@@ -38,11 +42,20 @@ pub fn unload(name: &str) -> Result<(), CongestionError> {
         }
         Err(source) => return Err(failed("remove", &path, source)),
     }
+    let deadline = Instant::now() + PATIENCE;
+    while is_registered(name) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     // Nothing is to be left behind; who still keeps others there is no error.
     for folder in [KEPT, "/sys/fs/bpf/longhaul"] {
         let _ = fs::remove_dir(folder);
     }
     Ok(())
+}
+
+fn is_registered(name: &str) -> bool {
+    let list = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    list.split_whitespace().any(|one| one == name)
 }
 
 /// The file of the control `name`; `None` where that is no name of one.

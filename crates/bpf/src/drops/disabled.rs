@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use super::{DropEvent, DropOptions, Flow, Lost, ReasonNames};
+use super::{DropEvent, DropOptions, Flow, Lost, ReasonNames, Unrecorded};
 use crate::BpfError;
 use crate::support::NOT_BUILT;
 
@@ -40,6 +40,14 @@ impl Drops {
 
     /// Cannot be called.
     pub fn drain(&mut self, _each: impl FnMut(DropEvent<'_>)) -> usize {
+        match self.never {}
+    }
+
+    /// Cannot be called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn unrecorded(&self) -> std::io::Result<Vec<Unrecorded>> {
         match self.never {}
     }
 

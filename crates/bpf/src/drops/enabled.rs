@@ -12,8 +12,8 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::event::{DropEvent, HEADER_BYTES};
-use super::{DropOptions, Flow, Lost, MAX_FLOWS, ReasonNames};
+use super::event::{DropEvent, HEADER_BYTES, TRANSMITTING};
+use super::{DropOptions, Flow, Lost, MAX_FLOWS, ReasonNames, Unrecorded};
 use crate::BpfError;
 use crate::skeleton::drops::DropsSkelBuilder;
 use crate::support::{KernelTypes, io_error, load_error, require_capabilities, with_log};
@@ -30,6 +30,7 @@ pub struct Drops {
     link: Link,
     events: MapHandle,
     counters: MapHandle,
+    unrecorded: MapHandle,
     ring: RingBuffer<'static>,
     /// Filled by the ring's callback: length and bytes of each event.
     inbox: Arc<Mutex<Vec<u8>>>,
@@ -49,6 +50,7 @@ struct Attached {
     link: Link,
     events: MapHandle,
     counters: MapHandle,
+    unrecorded: MapHandle,
 }
 
 impl Drops {
@@ -72,19 +74,20 @@ impl Drops {
 
         // Kernels before 6.12 know bpf_dynptr_from_skb but refuse it here; only trying tells.
         let mut paged_payload = options.paged_payload;
-        let attached = match load(flows, options.ring_bytes, receiving_socket, paged_payload) {
+        let attached = match load(flows, options, receiving_socket, paged_payload) {
             Err(BpfError::Load { .. }) if paged_payload => {
                 paged_payload = false;
-                load(flows, options.ring_bytes, receiving_socket, false)?
+                load(flows, options, receiving_socket, false)?
             }
             other => other?,
         };
         let inbox = Arc::new(Mutex::new(Vec::new()));
         let ring =
             ring_into(&attached.events, Arc::clone(&inbox)).map_err(|error| step("map the event ring", error))?;
-        let Attached { link, events, counters } = attached;
+        let Attached { link, events, counters, unrecorded } = attached;
         let reasons = types.drop_reasons();
-        Ok(Self { link, events, counters, ring, inbox, ring_bytes: options.ring_bytes, reasons, paged_payload })
+        let ring_bytes = options.ring_bytes;
+        Ok(Self { link, events, counters, unrecorded, ring, inbox, ring_bytes, reasons, paged_payload })
     }
 
     /// What [`DropEvent::reason`] means.
@@ -151,21 +154,38 @@ impl Drops {
         let (words, _) = value.as_chunks::<8>();
         let word = |at: usize| words.get(at).map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         let program = self.link.info().map_err(|error| io_error(&error))?.prog_id;
-        let skipped_runs =
-            ProgInfoIter::default().find(|info| info.id == program).map_or(0, |info| info.recursion_misses);
-        Ok(Lost { events: word(0), unread_packets: word(1), skipped_runs })
+        // A number that cannot be read is not 0.
+        let skipped_runs = ProgInfoIter::default()
+            .find(|info| info.id == program)
+            .map(|info| info.recursion_misses)
+            .ok_or_else(|| io::Error::other("the kernel does not list the program"))?;
+        Ok(Lost { packets: word(0), unread_packets: word(1), skipped_runs })
+    }
+
+    /// Drops for which the ring had no room, since this was attached.
+    ///
+    /// # Errors
+    /// As bpf(2) has them.
+    pub fn unrecorded(&self) -> io::Result<Vec<Unrecorded>> {
+        let mut all = Vec::new();
+        for key in self.unrecorded.keys() {
+            let value = self.unrecorded.lookup(&key, MapFlags::ANY).map_err(|error| io_error(&error))?;
+            all.extend(value.and_then(|value| parse_unrecorded(&key, &value)));
+        }
+        Ok(all)
     }
 }
 
-fn load(flows: &[Flow], ring_bytes: u32, receiving_socket: bool, dynptr: bool) -> Result<Attached, BpfError> {
+fn load(flows: &[Flow], options: &DropOptions, receiving_socket: bool, dynptr: bool) -> Result<Attached, BpfError> {
     let mut object = MaybeUninit::uninit();
     let (loaded, log) = with_log(|| {
         let mut open = DropsSkelBuilder::default().open(&mut object)?;
-        open.maps.events.set_max_entries(ring_bytes)?;
+        open.maps.events.set_max_entries(options.ring_bytes)?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.has_receiving_socket = receiving_socket;
             constants.has_dynptr = dynptr;
-            constants.wake_bytes = ring_bytes / 4;
+            constants.wake_bytes = options.ring_bytes / 4;
+            constants.only_namespace = options.namespace_cookie.unwrap_or(0);
             for flow in flows {
                 constants.ports[usize::from(flow.port >> 3)] |= 1 << (flow.port & 7);
             }
@@ -182,8 +202,23 @@ fn load(flows: &[Flow], ring_bytes: u32, receiving_socket: bool, dynptr: bool) -
     }
     let handle = |map| MapHandle::try_from(map).map_err(|error| step("hold a map", error));
     let (events, counters) = (handle(&skeleton.maps.events)?, handle(&skeleton.maps.bss)?);
+    let unrecorded = handle(&skeleton.maps.unrecorded)?;
     let link = skeleton.progs.on_drop.attach().map_err(|error| step("attach the tracepoint skb:kfree_skb", error))?;
-    Ok(Attached { link, events, counters })
+    Ok(Attached { link, events, counters, unrecorded })
+}
+
+/// Reads `struct unrecorded_key` and `struct unrecorded`.
+fn parse_unrecorded(key: &[u8], value: &[u8]) -> Option<Unrecorded> {
+    let u64_at = |bytes: &[u8], at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+    let u32_at = |at: usize| Some(u32::from_ne_bytes(*key.get(at..)?.first_chunk()?));
+    Some(Unrecorded {
+        location: u64_at(key, 0)?,
+        reason: u32_at(8)?,
+        cookie: u32_at(12)?,
+        transmitting: u32_at(16)? & u32::from(TRANSMITTING) != 0,
+        units: u64_at(value, 0)?,
+        packets: u64_at(value, 8)?,
+    })
 }
 
 /// A reader that puts each event of `events` behind its length into `inbox`.

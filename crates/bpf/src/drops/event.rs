@@ -6,7 +6,8 @@ use longhaul_units::Nanos;
 pub(crate) const HEADER_BYTES: usize = 48;
 const GSO: u8 = 1;
 const IPV6: u8 = 2;
-const TRANSMITTING: u8 = 4;
+/// `DROP_TRANSMITTING`.
+pub(crate) const TRANSMITTING: u8 = 4;
 const CONTINUED: u8 = 8;
 const TASKS_NAMESPACE: u8 = 16;
 

@@ -27,6 +27,25 @@ enum drop_flags {
 	DROP_TASKS_NAMESPACE = 16, /* neither device nor socket tells: it is that of the task that ran */
 };
 
+/*
+ * Key of the map `unrecorded`: drops for whose event the ring had no room, counted by what tells their place.
+ */
+struct unrecorded_key {
+	__u64 location;
+	__u32 reason;
+	__u32 cookie;
+	__u32 flags; /* enum drop_flags, those of one skb */
+	__u32 zero;
+};
+
+struct unrecorded {
+	__u64 skbs;
+	__u64 packets;
+};
+
+/* Different keys. Beyond them a drop is counted as one whose place nobody knows. */
+#define MAX_UNRECORDED 1024
+
 struct drop_event {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
 	__u64 location; /* return address of kfree_skb's caller */

@@ -42,8 +42,11 @@ const volatile bool has_dynptr;
 /* A sleeping reader is woken from so many bytes in the ring on. */
 const volatile __u32 wake_bytes;
 
-/* Packets of ours for whose event the ring had no room. */
-__u64 lost_events = 0;
+/* Where it is not 0, drops in other namespaces are not told of: the cookie of the one that counts. */
+const volatile __u64 only_namespace;
+
+/* Packets of ours for whose event the ring had no room, and `unrecorded` neither. */
+__u64 lost_packets = 0;
 /* Packets to one of our ports whose payload could not be read. */
 __u64 unread_packets = 0;
 
@@ -58,6 +61,13 @@ struct {
 	__type(key, struct flow);
 	__type(value, __u8);
 } flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_UNRECORDED);
+	__type(key, struct unrecorded_key);
+	__type(value, struct unrecorded);
+} unrecorded SEC(".maps");
 
 /*
  * An event is too large for the stack. One a CPU is enough: the kernel runs this program once at a time on a CPU (a drop in an
@@ -170,6 +180,31 @@ static __always_inline void find_namespace(struct drop_event *event, struct sk_b
  * A reader who polls sees all that is there; who sleeps is woken when there is much. Waking for each event would
  * cost more than the event.
  */
+static __always_inline void count_unrecorded(const struct drop_event *event)
+{
+	struct unrecorded_key key = {
+		.location = event->location,
+		.reason = event->reason,
+		.cookie = event->cookie,
+		.flags = event->flags & ~DROP_CONTINUED,
+	};
+	struct unrecorded none = {};
+	struct unrecorded *counted = bpf_map_lookup_elem(&unrecorded, &key);
+
+	if (!counted) {
+		/* Another CPU may have been faster; then it is there. */
+		bpf_map_update_elem(&unrecorded, &key, &none, BPF_NOEXIST);
+		counted = bpf_map_lookup_elem(&unrecorded, &key);
+	}
+	if (!counted) {
+		__sync_fetch_and_add(&lost_packets, event->count);
+		return;
+	}
+	__sync_fetch_and_add(&counted->packets, event->count);
+	if (!(event->flags & DROP_CONTINUED))
+		__sync_fetch_and_add(&counted->skbs, 1);
+}
+
 static __always_inline void submit(struct drop_event *event)
 {
 	__u64 waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
@@ -179,7 +214,7 @@ static __always_inline void submit(struct drop_event *event)
 	if (bytes > sizeof(*event))
 		return;
 	if (bpf_ringbuf_output(&events, event, bytes, flags))
-		__sync_fetch_and_add(&lost_events, 1);
+		count_unrecorded(event);
 }
 
 /* The way through a super-packet. */
@@ -281,6 +316,10 @@ int on_drop(__u64 *ctx)
 	event->port = port;
 	event->flags = ipv6 ? DROP_IPV6 : 0;
 	find_namespace(event, skb, has_receiving_socket ? (struct sock *)ctx[3] : (void *)0);
+	/* What only the task tells may be of a socket that is being freed, so it is told of. */
+	if (only_namespace && !(event->flags & DROP_TASKS_NAMESPACE) && event->netns_cookie &&
+	    event->netns_cookie != only_namespace)
+		return 0;
 
 	struct skb_shared_info *shared = (struct skb_shared_info *)(skb->head + skb->end);
 	__u32 gso_size = BPF_CORE_READ(shared, gso_size);

@@ -45,6 +45,9 @@ pub struct DropOptions {
     /// Memory for events that wait to be read: a power of two, and at least a page. An event of one packet takes 64 bytes, one of
     /// a super-packet 8 more for each further packet.
     pub ring_bytes: u32,
+    /// The network namespace whose drops are told of, as `SO_NETNS_COOKIE` names it; `None`: those of the whole machine. Others are
+    /// left out in the kernel, where an emulator's or a bridge's would fill the ring with a drop for each packet that passes.
+    pub namespace_cookie: Option<u64>,
     /// Reads payload that lies in pages through `bpf_dynptr_from_skb` where the kernel lets the program do so; without it such
     /// packets go to [`Lost::unread_packets`]. To turn it off is for tests.
     pub paged_payload: bool,
@@ -53,15 +56,32 @@ pub struct DropOptions {
 impl Default for DropOptions {
     /// 8 MiB: 130,000 drops of single packets, some 50 ms of all that one CPU can drop.
     fn default() -> Self {
-        Self { ring_bytes: 8 << 20, paged_payload: true }
+        Self { ring_bytes: 8 << 20, namespace_cookie: None, paged_payload: true }
     }
 }
 
-/// Drops of which nothing can be told. Where one of them is not zero, a loss may stay without evidence.
+/// Drops for whose events the ring had no room, as it was read too seldom: how many at a place, but not which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unrecorded {
+    /// As [`DropEvent::reason`].
+    pub reason: u32,
+    /// As [`DropEvent::location`].
+    pub location: u64,
+    /// Cookie of the probe headers.
+    pub cookie: u32,
+    /// As [`DropEvent::transmitting`].
+    pub transmitting: bool,
+    /// Packets and super-packets.
+    pub units: u64,
+    /// Wire packets in them.
+    pub packets: u64,
+}
+
+/// Drops of which nothing can be told. Where one of them is not zero, so many losses may stay without evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lost {
-    /// Events for which the ring had no room: it was read too seldom.
-    pub events: u64,
+    /// Packets for which there was no room, neither in the ring nor among the [`Unrecorded`].
+    pub packets: u64,
     /// Packets to one of the ports whose payload could not be read; they may belong to somebody else.
     pub unread_packets: u64,
     /// Drops of any packet on the machine that an interrupt made while the program dealt with another on the same CPU. The

@@ -83,9 +83,13 @@ fn a_full_ring_is_told() {
         let _ = sending.send(&hosts.payload(sequence, 100)).or_else(|_| sending.send(&hosts.payload(sequence, 100)));
     }
     let told = watch.look().len() as u64;
-    let lost = watch.drops.lost().unwrap();
-    println!("{told} told, {lost:?}");
-    assert!(told > 20 && lost.events > 0 && told + lost.events == 200, "{told} {lost:?}");
+    let (lost, unrecorded) = (watch.drops.lost().unwrap(), watch.drops.unrecorded().unwrap());
+    println!("{told} told, {unrecorded:?}, {lost:?}");
+    // Each of the others is counted where it was dropped.
+    let [one] = &unrecorded[..] else { panic!("{unrecorded:?}") };
+    assert!(told > 20 && one.packets > 0 && told + one.packets == 200, "{told} {one:?}");
+    assert_eq!((lost.packets, one.units, one.cookie), (0, one.packets, hosts.flow.cookie));
+    assert_eq!(watch.drops.reason_names().name(one.reason), watch.seen[0].reason);
 }
 
 #[test]

@@ -40,6 +40,8 @@ fn an_emulator_on_the_way() {
         flow: Flow { port: flow.port, cookie: flow.cookie },
     };
     let mut watch = Watch::with(&hosts, &DropOptions::default()).unwrap();
+    let own = DropOptions { namespace_cookie: Some(server.namespace.cookie().unwrap()), ..DropOptions::default() };
+    let mut of_the_server = Watch::with(&hosts, &own).unwrap();
     let socket = hosts.receiving(server.plan.ipv4);
     let sending = hosts.sending_to(server.plan.ipv4.into());
     socket.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
@@ -53,4 +55,10 @@ fn an_emulator_on_the_way() {
     assert!(!watch.seen.is_empty(), "the core's stack was to drop what the emulator's packet socket took");
     assert!(watch.seen.iter().all(|seen| (seen.role, seen.place) == (HostRole::Other, None)), "{:?}", watch.seen);
     assert!(watch.at(Place::Network).is_empty());
+    // Who asks for one host's drops is not told of them.
+    drop(socket);
+    sending.send(&hosts.payload(20, 1000)).unwrap();
+    let seen = of_the_server.until(1);
+    assert!(seen.iter().all(|seen| seen.role == HostRole::Receiver), "{seen:?}");
+    assert_eq!(seen.iter().flat_map(|seen| seen.sequences.clone()).collect::<Vec<_>>(), [20]);
 }

@@ -89,12 +89,12 @@ fn text(algorithm: Algorithm, rtt: Nanos) -> String {
     let _ = writeln!(text, "name      {}{names}", algorithm.kernel_name(Variant::Paper));
     let differs = algorithm.linux_differs().unwrap_or("it has no such module");
     let _ = writeln!(text, "linux     {differs}\n");
-    let _ = writeln!(text, "{:<24} {:>12} {:>12}  meaning", "parameter", "paper", "linux");
+    let _ = writeln!(text, "{:<24} {:>13} {:>13}  meaning", "parameter", "paper", "linux");
     for parameter in algorithm.parameters() {
         let linux = if has_linux { stored(parameter, parameter.linux) } else { "-".into() };
         let _ = writeln!(
             text,
-            "{:<24} {:>12} {linux:>12}  {}",
+            "{:<24} {:>13} {linux:>13}  {}",
             parameter.name,
             stored(parameter, parameter.paper),
             parameter.meaning
@@ -119,11 +119,12 @@ fn text(algorithm: Algorithm, rtt: Nanos) -> String {
     text
 }
 
-/// As stored, and what it means: `128 (0.125)`.
+/// As stored, and what it means: `128 (0.125)`, `100 (1e-7)`.
 fn stored(parameter: &Parameter, value: u32) -> String {
-    if parameter.unit == 1 {
-        value.to_string()
-    } else {
-        format!("{value} ({:.3e})", parameter.value(value)).replace("e0)", ")")
+    let meant = parameter.value(value);
+    match parameter.unit {
+        1 => value.to_string(),
+        _ if meant > 0.0 && meant < 1e-3 => format!("{value} ({meant:e})"),
+        _ => format!("{value} ({})", (meant * 1e4).round() / 1e4),
     }
 }

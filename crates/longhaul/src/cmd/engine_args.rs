@@ -37,8 +37,8 @@ pub(crate) struct EngineArgs {
     /// CPUs for the emulator, such as 3 or 2,3; a lab's hosts then run on the others
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
     cpu: Vec<usize>,
-    /// Run the emulator at this SCHED_FIFO priority (1-99); with --spin the kernel stops it for 5 % of each second, unless
-    /// sysctl kernel.sched_rt_runtime_us is -1
+    /// Run the emulator at this SCHED_FIFO priority (1-99); busy for long, it rests 25 us at a time, lest the kernel stop it
+    /// for 50 ms (sysctl kernel.sched_rt_runtime_us; -1: it need not)
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99), allow_hyphen_values = true)]
     realtime: Option<u8>,
     /// Warn where one run of packets in a hundred leaves later than this

@@ -97,6 +97,42 @@ fn a_full_socket_buffer() {
     }
 }
 
+/// The reader of the events does not run while more of them come than its ring holds: those are known by number alone, and what the
+/// path loses meanwhile stays the network's.
+#[test]
+fn more_drops_than_events_can_be_read() {
+    if !able() {
+        return;
+    }
+    const PACKETS: u64 = 220_000;
+    // The ring holds 131,072 events.
+    let asked = UdpParameters {
+        sockbuf_bytes: Some(16 << 10),
+        payload_bytes: 64,
+        pace: Pace::SpacingNs(10_000),
+        ..parameters(PACKETS)
+    };
+    let lab = lab("[[both]]\ndelay = '1ms'\n[[forward]]\nloss = { every = 1000 }\n");
+    let (server, address) = serving_process(&lab, &[]);
+    let (left, reached) = (Capture::leaving(&lab, "client"), Capture::reaching(&lab, "server"));
+    let end = std::thread::scope(|scope| {
+        let client = scope.spawn(|| test(&lab, address, asked, |_| {}));
+        until("packets", || reached.bulk() > 100 || client.is_finished());
+        let stopped = [Stopped::new(server.thread("receive 0")), Stopped::new(server.thread("drops"))];
+        until("drops", || counter(&lab, "server", "Udp", "RcvbufErrors") >= 180_000 || client.is_finished());
+        drop(stopped);
+        client.join().unwrap().unwrap()
+    });
+    let (result, warnings) = assemble(&end, false);
+    let (left, reached) = (left.sequences(), reached.sequences());
+    let at = |location| result.loss_by_location[&location];
+    assert_eq!(at(Location::Network), (left.len() - reached.len()) as u64, "{:?}", result.loss_reasons);
+    assert_eq!(at(Location::ReceiverSocketBuffer), reached.len() as u64 - result.received_packets);
+    assert_eq!(at(Location::Unexplained), 0, "{:?} {warnings:?}", result.loss_reasons);
+    let by_number = result.loss_reasons.iter().find(|reason| reason.reason.contains("more drops than events"));
+    assert!(by_number.is_some_and(|reason| reason.packets > 10_000), "{:?}", result.loss_reasons);
+}
+
 #[test]
 fn a_reader_that_stops_before_the_end() {
     if !able() {

@@ -227,9 +227,11 @@ impl ClientSession {
     /// [`FIRST_RESERVED`](longhaul_wire::probe::FIRST_RESERVED) on.
     pub fn handle_data_probe(&mut self, _now: Nanos, stream: u8, bytes: &[u8]) {
         if let State::Proving { proof: Some(proof), .. } = &self.state
-            && let Some(bytes) = proof.handle(stream, bytes)
+            && let Some((bytes, copies)) = proof.handle(stream, bytes)
         {
-            self.line.push(Output::SendProbe { stream, to: None, bytes });
+            for _ in 0..copies {
+                self.line.push(Output::SendProbe { stream, to: None, bytes });
+            }
         }
     }
 
@@ -326,7 +328,7 @@ impl ClientSession {
             }
             State::Proving { proof, resend, .. } if now >= *resend => {
                 *resend = now.saturating_add(PROOF_RESEND);
-                for (stream, bytes) in proof.iter().flat_map(ClientProof::hellos) {
+                for (stream, bytes) in proof.iter_mut().flat_map(ClientProof::hellos) {
                     self.line.push(Output::SendProbe { stream, to: None, bytes });
                 }
             }

@@ -14,7 +14,9 @@
 //!
 //! The token came over the control channel, which is encrypted where there is a key, so a stranger cannot ask; the challenge goes to
 //! the address that the hello came from, so who forges an address cannot answer. That address must be the control peer's, and
-//! the first one of a stream stays. A hello is repeated every [`PROOF_RESEND`](super::limits::PROOF_RESEND) until all is proven.
+//! the first one of a stream stays. A hello is repeated every [`PROOF_RESEND`](super::limits::PROOF_RESEND) until all is proven. A
+//! response is sent once in the first round, twice in the next, and so on to [`RESPONSES_MOST`]: a path that loses every n-th packet
+//! would else lose the same one of each round for ever.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -26,6 +28,8 @@ pub(super) type Datagram = [u8; HEADER_LEN];
 const HELLO: u64 = FIRST_RESERVED;
 const CHALLENGE: u64 = FIRST_RESERVED + 1;
 const RESPONSE: u64 = FIRST_RESERVED + 2;
+/// Copies of a response in one round; the next round has one again.
+const RESPONSES_MOST: usize = 4;
 
 fn datagram(cookie: Cookie, sequence: u64, number: u64) -> Datagram {
     let mut bytes = [0; HEADER_LEN];
@@ -40,24 +44,36 @@ pub(super) struct ClientProof {
     cookie: Cookie,
     token: u64,
     streams: u8,
+    /// Times that the hellos were sent.
+    rounds: usize,
 }
 
 impl ClientProof {
     pub(super) fn new(cookie: Cookie, token: u64, streams: u8) -> Self {
-        Self { cookie, token, streams }
+        Self { cookie, token, streams, rounds: 0 }
     }
 
     /// What to send on each stream, again and again.
-    pub(super) fn hellos(&self) -> impl Iterator<Item = (u8, Datagram)> + '_ {
-        (0..self.streams).map(|stream| (stream, datagram(self.cookie.of(false, stream), HELLO, self.token)))
+    pub(super) fn hellos(&mut self) -> impl Iterator<Item = (u8, Datagram)> + '_ {
+        // Another stream is the first each time, for the same reason.
+        let first = self.rounds % usize::from(self.streams.max(1));
+        self.rounds += 1;
+        let streams = (0..self.streams).cycle().skip(first).take(self.streams.into());
+        streams.map(|stream| (stream, datagram(self.cookie.of(false, stream), HELLO, self.token)))
     }
 
-    /// The answer to what came on `stream`.
-    pub(super) fn handle(&self, stream: u8, bytes: &[u8]) -> Option<Datagram> {
+    /// The answer to what came on `stream`, and how many times to send it.
+    pub(super) fn handle(&self, stream: u8, bytes: &[u8]) -> Option<(Datagram, usize)> {
         let probe = Probe::parse(bytes)?;
         let expected = probe.cookie == self.cookie.of(true, stream) && stream < self.streams;
         (expected && probe.sequence == CHALLENGE)
-            .then(|| datagram(self.cookie.of(false, stream), RESPONSE, probe.sent_ns))
+            .then(|| (datagram(self.cookie.of(false, stream), RESPONSE, probe.sent_ns), self.responses()))
+    }
+}
+
+impl ClientProof {
+    fn responses(&self) -> usize {
+        self.rounds.saturating_sub(1) % RESPONSES_MOST + 1
     }
 }
 
@@ -125,22 +141,59 @@ mod tests {
 
     #[test]
     fn each_stream_is_proven_by_its_own_number() {
-        let (client, mut server) = pair();
+        let (mut client, mut server) = pair();
         let from: SocketAddr = PEER.parse().unwrap();
-        for (stream, hello) in client.hellos() {
+        for (stream, hello) in client.hellos().collect::<Vec<_>>() {
             assert_eq!(server.addresses(), None);
             let (number, challenge) = server.handle(from, &hello).unwrap();
             assert_eq!((number, challenge.len()), (stream, hello.len()));
-            let response = client.handle(stream, &challenge).unwrap();
+            let (response, _) = client.handle(stream, &challenge).unwrap();
             assert!(server.handle(from, &response).is_none());
             assert!(server.handle(from, &hello).is_none(), "nothing more to prove");
         }
         assert_eq!(server.addresses(), Some(vec![from; 2]));
     }
 
+    /// Each n-th packet of a direction is lost, from any phase on; the twenty rounds are half of those that there is time for.
+    #[test]
+    fn no_regular_loss_starves_it() {
+        let from: SocketAddr = PEER.parse().unwrap();
+        let cookie = Cookie::new(0xabcd_ef00, false, 0);
+        for (every, phase, streams, both) in (2..=9)
+            .flat_map(|every| (0..every).map(move |phase| (every, phase)))
+            .flat_map(|(every, phase)| (1..=4).map(move |streams| (every, phase, streams)))
+            .flat_map(|(every, phase, streams)| [false, true].map(|both| (every, phase, streams, both)))
+        {
+            let mut client = ClientProof::new(cookie, 77, streams);
+            let challenges: Vec<u64> = (0..u64::from(streams)).collect();
+            let mut server = ServerProof::new(from.ip(), cookie, 77, &challenges);
+            let (mut forward, mut backward) = (phase, phase);
+            let passes = |count: &mut u32, lossy: bool| {
+                *count += 1;
+                !lossy || *count % every != 0
+            };
+            for _ in 0..20 {
+                let arrived: Vec<_> = client.hellos().filter(|_| passes(&mut forward, true)).collect();
+                for (_, hello) in arrived {
+                    let Some((stream, challenge)) = server.handle(from, &hello) else { continue };
+                    if !passes(&mut backward, both) {
+                        continue;
+                    }
+                    let (response, copies) = client.handle(stream, &challenge).unwrap();
+                    for _ in 0..copies {
+                        if passes(&mut forward, true) {
+                            server.handle(from, &response);
+                        }
+                    }
+                }
+            }
+            assert!(server.addresses().is_some(), "every({every}) from {phase}, {streams} streams, both ways {both}");
+        }
+    }
+
     #[test]
     fn strangers_get_nothing() {
-        let (client, mut server) = pair();
+        let (mut client, mut server) = pair();
         let from: SocketAddr = PEER.parse().unwrap();
         let (_, hello) = client.hellos().next().unwrap();
         let mut forged = hello;
@@ -154,7 +207,7 @@ mod tests {
         let (_, challenge) = server.handle(from, &hello).unwrap();
         let other: SocketAddr = "192.0.2.1:4001".parse().unwrap();
         assert!(server.handle(other, &hello).is_none(), "the first address stays");
-        let response = client.handle(0, &challenge).unwrap();
+        let (response, _) = client.handle(0, &challenge).unwrap();
         server.handle(other, &response);
         assert_eq!(server.addresses(), None, "answered from elsewhere");
         assert!(client.handle(1, &challenge).is_none() && client.handle(0, &hello).is_none());

@@ -4,7 +4,8 @@
 //!    that was dropped) did not end it, for it went on. Of several kinds at one place the first recorded names the reason.
 //! 2. What is left is shared out to counter totals: a socket's own before a host's, then the farthest along first, each at most to
 //!    its count. Whatever a counter has beyond that were other people's packets, or packets that arrived.
-//! 3. What is still left was lost in the `network` where both ends were seen completely, and is `unexplained` otherwise.
+//! 3. Of what is still left so many are `unexplained` as drops are known of which nothing can be told; the rest was lost in the
+//!    `network`. Where an end was not seen completely, all of it is `unexplained`.
 //!
 //! Totals do not say *which* packets. So a run of losses carries a counter's location only where all that steps 2 and 3 placed lies
 //! at that one location; otherwise it is `unexplained` in the list, with the candidates as its reason, while
@@ -101,6 +102,11 @@ pub fn attribute<'a>(streams: Vec<StreamLosses<'a>>, totals: &[Total], sight: Si
         if packets > 0 {
             shares.push((total.location, packets, &total.reason));
         }
+    }
+    let doubtful = sight.doubtful_packets.min(left);
+    if doubtful > 0 && sight.sender_complete && sight.receiver_complete {
+        shares.push((Location::Unexplained, doubtful, "drops of which no event could tell"));
+        left -= doubtful;
     }
     if left > 0 {
         let both = sight.sender_complete && sight.receiver_complete;

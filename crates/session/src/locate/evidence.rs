@@ -144,6 +144,9 @@ pub struct Sight {
     pub sender_complete: bool,
     /// The receiver's end.
     pub receiver_complete: bool,
+    /// Packets that either end may have dropped unseen although it saw completely otherwise: drops of which it is known how many
+    /// there were at most, but not what or where.
+    pub doubtful_packets: u64,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -78,7 +78,8 @@ pub(crate) fn gso(plan: &Plan) -> Result<Vec<Row>> {
 
 /// How late packets leave at 1 Gb/s.
 pub(crate) fn lateness(plan: &Plan) -> Result<Vec<Row>> {
-    const RATE: u64 = 1_000_000_000;
+    /// Of payload: as much as passes a hop of 1 Gb/s.
+    const RATE: u64 = 940_000_000;
     /// Payload in Gb/s below which a sender was kept from its 1 Gb/s, headers being 6 %.
     const LEAST: f64 = 0.9;
     let delay_only = path(TEN_MS)?;
@@ -102,8 +103,8 @@ pub(crate) fn lateness(plan: &Plan) -> Result<Vec<Row>> {
         detail["payload_gbit_per_second"] = gbit_per_second.into();
         Sample { emulator: sample.emulator, ..Sample::plain(late_ns as f64 / 1e3, detail) }
     };
-    let udp_over = |spec: &LabSpec| {
-        let sample = throughput(&emulated(spec.clone(), &delay_only)?, flow)?;
+    let udp_over = |path: &PathSpec, spec: &LabSpec| {
+        let sample = throughput(&emulated(spec.clone(), path)?, flow)?;
         let gbit_per_second = sample.value * 1e6 * FULL_BYTES as f64 * 8.0 / 1e9;
         Ok(late(sample, gbit_per_second))
     };
@@ -115,20 +116,30 @@ pub(crate) fn lateness(plan: &Plan) -> Result<Vec<Row>> {
     let sleeping = LabSpec::default();
     let spinning = LabSpec { spin: true, cpus: own_cpu()?, ..LabSpec::default() };
     let realtime = LabSpec { realtime: Some(50), cpus: own_cpu()?, ..LabSpec::default() };
+    let alone = LabSpec { cpus: own_cpu()?, ..LabSpec::default() };
     let samples = in_turns(
         plan,
         plan.rounds,
         &[
-            Variant::new("UDP", || udp_over(&sleeping)),
-            Variant::new("UDP --spin --cpu", || udp_over(&spinning)),
+            Variant::new("UDP", || udp_over(&rated, &sleeping)),
+            Variant::new("UDP --spin --cpu", || udp_over(&rated, &spinning)),
             Variant::new("TCP", || tcp_over(&sleeping)),
             Variant::new("TCP --spin --cpu", || tcp_over(&spinning)),
-            Variant::new("UDP --realtime --cpu", || udp_over(&realtime)),
+            Variant::new("UDP --realtime --cpu", || udp_over(&rated, &realtime)),
             Variant::new("TCP --realtime --cpu", || tcp_over(&realtime)),
+            Variant::new("UDP bursts --cpu", || udp_over(&delay_only, &alone)),
         ],
     )?;
     let mut rows = Vec::new();
-    let names = ["UDP", "UDP --spin --cpu", "TCP", "TCP --spin --cpu", "UDP --realtime --cpu", "TCP --realtime --cpu"];
+    let names = [
+        "UDP",
+        "UDP --spin --cpu",
+        "TCP",
+        "TCP --spin --cpu",
+        "UDP --realtime --cpu",
+        "TCP --realtime --cpu",
+        "UDP bursts --cpu",
+    ];
     for (name, samples) in names.into_iter().zip(&samples) {
         let achieved: Vec<_> = samples
             .iter()
@@ -137,7 +148,10 @@ pub(crate) fn lateness(plan: &Plan) -> Result<Vec<Row>> {
                 ..sample.clone()
             })
             .collect();
-        rows.push(Row::new(format!("{name} p99"), "µs", samples).against(Target::ValueAtMost(100.0)));
+        let late = Row::new(format!("{name} p99"), "µs", samples);
+        // Where the path has no rate, a sender's burst is due faster than single packets can be sent on: shown, not judged.
+        let is_judged = !name.contains("bursts");
+        rows.push(if is_judged { late.against(Target::ValueAtMost(100.0)) } else { late });
         rows.push(Row::new(format!("{name} achieved"), "Gb/s", &achieved).against(Target::ValueAtLeast(LEAST)));
     }
     Ok(rows)
