@@ -9,6 +9,7 @@
 //! | send and receive UDP for tests | [`udp`] |
 //! | open TCP sockets, pace them, choose their congestion control, send without a copy | [`tcp`] |
 //! | read what the kernel knows of a TCP connection | [`tcp_info`] |
+//! | know the TCP connections of others | [`sock_diag`] |
 //! | hold packets in memory that is there when needed | [`memory`] |
 //! | run on time | [`schedule`], [`wait`] |
 //! | be stopped and nudged | [`signals`] |
@@ -43,6 +44,7 @@ pub mod procfs;
 pub mod rps;
 pub mod schedule;
 pub mod signals;
+pub mod sock_diag;
 pub mod sysctl;
 pub mod tcp;
 pub mod tcp_info;

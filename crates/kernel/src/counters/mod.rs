@@ -12,10 +12,10 @@
 //!
 //! What is not here: what a driver's counters mean ([`crate::driver_statistics`]), and which of them a loss explains.
 
-mod attributes;
+pub(crate) mod attributes;
 mod change;
 mod interfaces;
-mod netlink;
+pub(crate) mod netlink;
 mod proc_net;
 mod qstats;
 
