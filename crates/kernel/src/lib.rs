@@ -21,6 +21,7 @@
 //! | read and set kernel parameters | [`sysctl`] |
 //! | steer received packets to CPUs, and back whatever happens | [`rps`] |
 //! | find and end processes, read what they use | [`process`], [`procfs`] |
+//! | know which process has which socket | [`process_sockets`] |
 //! | talk to a process by name, leaving no file | [`unix`] |
 //! | know beforehand whether it will be allowed | [`capability`] |
 
@@ -40,6 +41,7 @@ pub mod namespace;
 pub mod packet;
 pub mod packet_ring;
 pub mod process;
+pub mod process_sockets;
 pub mod procfs;
 pub mod rps;
 pub mod schedule;

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
 
-use crate::counters::attributes::{attribute, push, text, u32_at, u64_at};
+use crate::counters::attributes::{attribute, push, u32_at, u64_at};
 use crate::counters::netlink::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, messages, request};
 
 /// `NETLINK_SOCK_DIAG` of <linux/netlink.h>.
@@ -134,8 +134,9 @@ impl<'a> TcpSocket<'a> {
     }
 
     /// Its congestion control.
-    pub fn congestion_control(&self) -> Option<String> {
-        attribute(self.attributes, INET_DIAG_CONG).map(text)
+    pub fn congestion_control(&self) -> Option<&'a str> {
+        let name = attribute(self.attributes, INET_DIAG_CONG)?.split(|byte| *byte == 0).next()?;
+        std::str::from_utf8(name).ok()
     }
 
     /// Its memory.
