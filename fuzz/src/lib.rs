@@ -13,13 +13,14 @@ use longhaul_lab::experiment::Experiment;
 use longhaul_path::law::Table;
 use longhaul_path::spec::{Change, PathSpec, no_files};
 use longhaul_session::control::{
-    Caps, ClientConfig, ClientSession, Deframer, Message, Output, Randomness, ServerConfig, ServerSession,
-    UdpParameters, Verdict,
+    Caps, ClientConfig, ClientSession, Deframer, Message, Output, Randomness, ServerConfig, ServerSession, TCP_HELLO_BYTES,
+    TcpParameters, TestParameters, UdpParameters, Verdict,
 };
 use longhaul_session::locate::Granularity;
 use longhaul_session::report::EndReport;
 use longhaul_session::result::{Setting, UdpResult};
 use longhaul_session::secure::Key;
+use longhaul_session::tcp::{Series, TcpResult};
 use longhaul_units::Nanos;
 use longhaul_wire::{PieceHeader, Segmenter, VnetHeader, vnet};
 
@@ -154,8 +155,15 @@ pub fn control_messages(input: &[u8]) {
     let mut now = Nanos::from_secs(1);
     let config = ServerConfig { peer: [192, 0, 2, 1].into(), caps: Caps::default() };
     let mut server = ServerSession::new(now, config, Randomness([7; Randomness::BYTES]));
-    let config = ClientConfig { parameters: UdpParameters::default(), nonce: 1, report_bytes: 1 << 16 };
-    let mut client = ClientSession::new(now, config);
+    // A client that wants the kind of test that the messages speak of, if any.
+    let tcp = messages.iter().any(|message| match message {
+        Message::Propose { parameters } => parameters.tcp().is_some(),
+        Message::Accept(accept) => accept.parameters.tcp().is_some(),
+        _ => false,
+    });
+    let parameters: TestParameters =
+        if tcp { TcpParameters::default().into() } else { UdpParameters::default().into() };
+    let mut client = ClientSession::new(now, ClientConfig { parameters, nonce: 1, report_bytes: 1 << 16 });
     for message in messages {
         let Ok(frame) = message.to_frame() else { continue };
         let mut again = Vec::new();
@@ -163,12 +171,14 @@ pub fn control_messages(input: &[u8]) {
         assert_eq!(again, std::slice::from_ref(&message));
         now += Nanos::from_millis(100);
         server.handle_message(now, message.clone());
+        let from = ([192, 0, 2, 1], 1).into();
+        assert_eq!(server.handle_data_hello(now, from, &input[..input.len().min(TCP_HELLO_BYTES)]), None);
         client.handle_message(now, message);
         while let Some(output) = server.poll_output(now) {
             match output {
                 Output::RequestAdmission { .. } => server.handle_admission(now, Verdict::Run),
                 Output::OpenData(plan) => {
-                    server.handle_data_opened(now, vec![5210; plan.parameters.streams.into()], Vec::new());
+                    server.handle_data_opened(now, vec![5210; plan.parameters.streams().into()], Vec::new());
                 }
                 Output::StartSending { .. } => panic!("the server sends and nothing was proven"),
                 _ => {}
@@ -190,6 +200,18 @@ pub fn end_report(input: &[u8]) {
     let result = UdpResult::assemble(setting, &sender, &receiver).result;
     let placed: u64 = result.loss_by_location.values().sum();
     assert_eq!((placed, result.sent_packets), (result.lost_packets, result.received_packets + result.lost_packets));
+    let Some(tcp) = report.tcp else { return };
+    for backward in [false, true] {
+        let Some(assembled) = TcpResult::assemble(&TcpParameters::default(), false, backward, &tcp, &tcp) else { continue };
+        let shares = assembled.result.limited_by;
+        let sum = shares.congestion_window + shares.receive_window + shares.send_buffer + shares.application;
+        assert!(sum == 0.0 || (sum - 1.0).abs() < 1e-6, "{shares:?}");
+    }
+    for samples in tcp.streams.iter().filter_map(|stream| stream.samples.as_deref()) {
+        if let Ok(series) = Series::from_text(samples, 10_000) {
+            assert!(series.samples().len() <= 10_000);
+        }
+    }
 }
 
 /// A key file. One that is accepted reads back from what is written of it.

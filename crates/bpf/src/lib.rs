@@ -11,6 +11,7 @@
 //! |---|---|
 //! | see which packets of a test the kernel drops, why and where | [`drops`] |
 //! | name the place of a drop in the words of a result | [`drops::place`] |
+//! | see where TCP connections lose bytes, and what they send again | [`tcp_loss`] |
 //! | see which process opens and closes TCP connections | [`tcp_owner`] |
 //! | know beforehand whether it will work | [`support`] |
 //! | name an address of the kernel | [`symbols`] |
@@ -19,6 +20,7 @@ pub mod drops;
 mod error;
 pub mod support;
 pub mod symbols;
+pub mod tcp_loss;
 pub mod tcp_owner;
 
 pub use error::BpfError;
@@ -29,6 +31,9 @@ pub use error::BpfError;
 mod skeleton {
     pub(crate) mod drops {
         include!(concat!(env!("OUT_DIR"), "/drops.skel.rs"));
+    }
+    pub(crate) mod tcp_loss {
+        include!(concat!(env!("OUT_DIR"), "/tcp_loss.skel.rs"));
     }
     pub(crate) mod tcp_owner {
         include!(concat!(env!("OUT_DIR"), "/tcp_owner.skel.rs"));

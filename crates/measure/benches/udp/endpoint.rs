@@ -7,9 +7,10 @@ use longhaul_kernel::signals::Stop;
 use longhaul_measure::client::{self, Target};
 use longhaul_measure::server::{ServeOptions, Server};
 use longhaul_session::account::SequenceTracker;
-use longhaul_session::control::{BusyPolicy, Caps, UdpParameters};
+use longhaul_session::control::{BusyPolicy, Caps, TcpParameters, UdpParameters};
 use longhaul_session::locate::Granularity;
 use longhaul_session::result::{Setting, UdpResult};
+use longhaul_session::tcp::{SamplingCost, TcpResult};
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,8 @@ pub(crate) enum Role {
     Serve { at: SocketAddr },
     /// Makes one.
     Test { server: SocketAddr, parameters: UdpParameters },
+    /// Makes one of TCP.
+    Tcp { server: SocketAddr, parameters: TcpParameters },
     /// Accounts for packets of which one in ten is lost.
     Account { packets: u64 },
 }
@@ -37,6 +40,16 @@ pub(crate) struct Tested {
     pub(crate) unaccounted_packets: i64,
     /// Codes of warnings.
     pub(crate) warnings: Vec<String>,
+    pub(crate) cpu_s: f64,
+}
+
+/// What a client of TCP knows in the end.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct TestedTcp {
+    pub(crate) goodput_bps: u64,
+    pub(crate) retransmits: u64,
+    pub(crate) limited_by: Option<String>,
+    pub(crate) sampling: SamplingCost,
     pub(crate) cpu_s: f64,
 }
 
@@ -60,6 +73,7 @@ pub(crate) fn run(role: &Role) -> Result<()> {
     match role {
         Role::Serve { at } => answer(&serve(*at)?),
         Role::Test { server, parameters } => answer(&test(*server, parameters)?),
+        Role::Tcp { server, parameters } => answer(&tcp(*server, parameters)?),
         Role::Account { packets } => answer(&account(*packets)?),
     }
 }
@@ -94,6 +108,27 @@ fn test(address: SocketAddr, parameters: &UdpParameters) -> Result<Tested> {
         unaccounted_packets: sent as i64 - received as i64 - placed as i64,
         warnings: warnings.map(|warning| warning.code.clone()).collect(),
         result: UdpResult { losses: Vec::new(), ..assembled.result },
+        cpu_s: process_cpu_time().as_secs_f64(),
+    })
+}
+
+/// Goodput of all directions, and what sampling took at this end.
+fn tcp(address: SocketAddr, parameters: &TcpParameters) -> Result<TestedTcp> {
+    ready()?;
+    let end = client::run(&Target { address, key: None }, parameters.clone(), None, |_| {})
+        .map_err(|error| Error::from(error.message))?;
+    let local = end.local.tcp.as_ref().ok_or("no report of this end")?;
+    let remote = end.remote.as_ref().and_then(|remote| remote.tcp.as_ref()).ok_or("no report of the other end")?;
+    let directions = [(false, local, remote), (true, remote, local)];
+    let results = directions.into_iter().filter_map(|(backward, from, to)| {
+        TcpResult::assemble(parameters, false, backward, from, to).map(|assembled| assembled.result)
+    });
+    let results: Vec<TcpResult> = results.collect();
+    Ok(TestedTcp {
+        goodput_bps: results.iter().map(|result| result.goodput_bps).sum(),
+        retransmits: results.iter().map(|result| result.retransmits).sum(),
+        limited_by: results.first().and_then(|result| result.limited_by.foremost()).map(|(name, _)| name.to_owned()),
+        sampling: local.sampling,
         cpu_s: process_cpu_time().as_secs_f64(),
     })
 }

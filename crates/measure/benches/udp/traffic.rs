@@ -101,20 +101,17 @@ impl Drop for Server {
     }
 }
 
+/// `iperf3` with `flows` of TCP from client to server. The value is the goodput at the receiver in Gb/s.
+pub(crate) fn iperf3_tcp(cable: &Cable, flows: u8, seconds: f64) -> Result<Sample> {
+    let result = iperf3_json(cable, &["-P", &flows.to_string()], seconds)?;
+    let received = result["end"]["sum_received"]["bits_per_second"].as_f64();
+    let rate = received.ok_or_else(|| Error::from(format!("iperf3: {}", result["error"])))?;
+    Ok(Sample::plain(rate / 1e9, json!({ "retransmits": result["end"]["sum_sent"]["retransmits"] })))
+}
+
 /// `iperf3 -u` with `options` from client to server. The value is the payload received in Gb/s.
 pub(crate) fn iperf3(cable: &Cable, options: &[&str], seconds: f64) -> Result<Sample> {
-    let mut server = cable.server.enter(|| {
-        Command::new("iperf3").args(["--server", "--one-off", "--forceflush"]).stdout(Stdio::piped()).spawn()
-    })??;
-    let output = server.stdout.take().expect("piped");
-    let _server = Server(server);
-    let mut lines = BufReader::new(output).lines();
-    lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("listening"))).ok_or("iperf3 does not listen")??;
-    let (to, time) = (SERVER.to_string(), seconds.to_string());
-    let output = cable
-        .client
-        .enter(|| Command::new("iperf3").args(["-u", "-c", &to, "-t", &time, "--json"]).args(options).output())??;
-    let result: Value = serde_json::from_slice(&output.stdout)?;
+    let result = iperf3_json(cable, &[&["-u"], options].concat(), seconds)?;
     let received = &result["end"]["sum_received"];
     let number = |key: &str| received[key].as_f64().ok_or_else(|| Error::from(format!("iperf3: {}", result["error"])));
     let (packets, lost) = (number("packets")?, number("lost_packets")?);
@@ -129,4 +126,20 @@ pub(crate) fn iperf3(cable: &Cable, options: &[&str], seconds: f64) -> Result<Sa
         "packets_per_second": arrived / number("seconds")?,
     });
     Ok(Sample::plain(rate / 1e9, detail))
+}
+
+/// What `iperf3` says of a test from client to server.
+fn iperf3_json(cable: &Cable, options: &[&str], seconds: f64) -> Result<Value> {
+    let mut server = cable.server.enter(|| {
+        Command::new("iperf3").args(["--server", "--one-off", "--forceflush"]).stdout(Stdio::piped()).spawn()
+    })??;
+    let output = server.stdout.take().expect("piped");
+    let _server = Server(server);
+    let mut lines = BufReader::new(output).lines();
+    lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("listening"))).ok_or("iperf3 does not listen")??;
+    let (to, time) = (SERVER.to_string(), seconds.to_string());
+    let output = cable
+        .client
+        .enter(|| Command::new("iperf3").args(["-c", &to, "-t", &time, "--json"]).args(options).output())??;
+    Ok(serde_json::from_slice(&output.stdout)?)
 }

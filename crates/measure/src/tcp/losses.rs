@@ -1,17 +1,26 @@
-//! What was lost at this end, and what was sent again.
+//! What was lost at this end, and what was sent again: by the kernel's events where they are to be had, else by counters.
 
-use longhaul_session::control::{Collect, DataPlan, SessionError, TcpParameters};
+use std::collections::BTreeMap;
+
+use longhaul_bpf::symbols::Symbols;
+use longhaul_bpf::tcp_loss::{TcpDropSum, TcpLoss, TcpPlace, tcp_place};
+use longhaul_kernel::namespace::NetNamespace;
+use longhaul_session::control::{Collect, DataPlan, SessionError, TcpParameters, TcpStreamId};
 use longhaul_session::locate::{Location, LocationMethod, Total};
 use longhaul_session::result::Warning;
-use longhaul_session::tcp::{Segment, Side, TcpDrop, TcpEndReport};
+use longhaul_session::tcp::{Retransmitted, Segment, Side, TcpDrop, TcpEndReport};
 
 use super::flow::Flow;
-use crate::counters::Before;
+use crate::counters::{Before, Changed};
 
 /// Watches this end's losses until it is finished.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     before: Option<Before>,
+    events: Option<TcpLoss>,
+    /// The connections that are followed, by their number there.
+    followed: Vec<TcpStreamId>,
+    namespace: Option<u64>,
 }
 
 /// Counters of what TCP itself dropped for want of memory, in `TcpExt`; what they count are packets.
@@ -23,19 +32,44 @@ impl Losses {
     ///
     /// # Errors
     /// Where the plan says `bpf` and there is none to be had.
-    pub(super) fn watch(parameters: &TcpParameters, _warnings: &mut [Warning]) -> Result<Self, SessionError> {
+    pub(super) fn watch(parameters: &TcpParameters, warnings: &mut Vec<Warning>) -> Result<Self, SessionError> {
         let before = (parameters.collect != Collect::Off).then(Before::take);
-        Ok(Self { before })
+        let events = match parameters.collect {
+            Collect::Auto | Collect::Bpf => match TcpLoss::attach() {
+                Ok(events) => Some(events),
+                Err(error) if parameters.collect == Collect::Bpf => {
+                    let message = format!("--collect bpf: {error}");
+                    let remedy = "use --collect auto, or run both ends as root";
+                    return Err(SessionError::new("no_drop_events", message, remedy));
+                }
+                Err(error) => {
+                    let message = format!("losses are placed by counters: {error}");
+                    warnings.push(Warning::new("no_drop_events", message, "run as root on Linux 5.17 or newer"));
+                    None
+                }
+            },
+            Collect::Counters | Collect::Off => None,
+        };
+        let namespace = NetNamespace::current().and_then(|own| own.inode()).ok();
+        Ok(Self { before, events, followed: Vec::new(), namespace })
     }
 
     /// Another connection.
-    pub(super) fn follow(&mut self, _flow: &Flow) {}
+    pub(super) fn follow(&mut self, flow: &Flow) {
+        let Some(events) = &self.events else { return };
+        let addresses = flow.socket().local_addr().and_then(|local| Ok((local, flow.socket().peer_addr()?)));
+        let number = self.followed.len() as u32;
+        // One that is not followed would be counted as without loss: then there are no events at all.
+        match addresses.and_then(|(local, remote)| events.follow(number, local, remote)) {
+            Ok(()) => self.followed.push(flow.id),
+            Err(_) => self.events = None,
+        }
+    }
 
     /// Adds what was seen to the report.
     pub(super) fn finish(self, plan: &DataPlan, server: bool, report: &mut TcpEndReport, warnings: &mut Vec<Warning>) {
-        let Some(before) = self.before else { return };
+        let Some(before) = &self.before else { return };
         let received = before.changes(true);
-        let sent = before.changes(false);
         if let [first, rest @ ..] = &received.unread[..] {
             let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
             let message = format!("counters could not be read: {first}{more}");
@@ -45,45 +79,120 @@ impl Losses {
                 "run as root; what they count may lie in `network`",
             ));
         }
+        report.counters.extend(received.all.clone());
+        match &self.events {
+            Some(events) => self.by_events(events, plan, server, report, &received),
+            None => self.by_counters(before, plan, server, report, &received),
+        }
+    }
+
+    fn by_events(
+        &self,
+        events: &TcpLoss,
+        plan: &DataPlan,
+        server: bool,
+        report: &mut TcpEndReport,
+        counters: &Changed,
+    ) {
+        report.method = LocationMethod::Bpf;
+        let drops = events.drops();
+        report.complete = drops.is_ok() && events.missed_drops().is_ok_and(|missed| missed == 0);
+        let symbols = Symbols::read().ok();
+        let mut sums: BTreeMap<(bool, Segment, Side, String), (u64, u64)> = BTreeMap::new();
+        for drop in drops.unwrap_or_default().iter().filter(|drop| !self.is_foreign(drop)) {
+            let Some(id) = self.followed.get(drop.connection as usize) else { continue };
+            let symbol = symbols.as_ref().and_then(|symbols| symbols.name(drop.location)).unwrap_or("");
+            let reason = events.reason_names().name(drop.reason);
+            let Some(place) = tcp_place(&reason, symbol, drop.from_here) else { continue };
+            let side = match place {
+                TcpPlace::Transmit => Side::Transmit,
+                TcpPlace::Receive => Side::Receive,
+                TcpPlace::Pruned => Side::Pruned,
+            };
+            let sends = id.backward == server;
+            let segment = if drop.from_here == sends { Segment::Data } else { Segment::Ack };
+            let why = if symbol.is_empty() { reason.to_string() } else { format!("{reason} @ {symbol}") };
+            let (packets, bytes) = sums.entry((id.backward, segment, side, why)).or_default();
+            *packets += drop.packets;
+            *bytes += drop.bytes;
+        }
+        report.drops.extend(sums.into_iter().map(|((backward, segment, side, reason), (packets, bytes))| TcpDrop {
+            backward,
+            segment,
+            side,
+            reason,
+            packets,
+            bytes: Some(bytes),
+        }));
+        // What never was a packet in memory, in a NIC's full ring, has no event; a virtual interface's ring has both.
+        let placed: u64 = report.drops.iter().filter(|drop| drop.side == Side::Receive).map(|drop| drop.packets).sum();
+        for total in counters.totals.iter().filter(|total| without_event(total)) {
+            let packets = total.packets.saturating_sub(placed);
+            if packets > 0 {
+                report.drops.push(receive_side(plan, server, &Total { packets, ..total.clone() }));
+            }
+        }
+        for (number, id) in (0..).zip(&self.followed) {
+            let again = events.retransmitted(number).ok().filter(|_| id.backward == server);
+            if let (Some(again), Some(stream)) = (again, report.streams.iter_mut().find(|stream| stream.id() == *id)) {
+                let (packets, payload_bytes, ip_bytes) = (again.packets, again.payload_bytes, again.ip_bytes);
+                stream.retransmitted = Some(Retransmitted { packets, payload_bytes, ip_bytes });
+            }
+        }
+    }
+
+    /// Whether it happened in another namespace: that is the other end's to tell, or an emulator's, which is the network.
+    fn is_foreign(&self, drop: &TcpDropSum) -> bool {
+        !drop.namespace_of_task
+            && drop.namespace_inode.zip(self.namespace).is_some_and(|(inode, own)| u64::from(inode) != own)
+    }
+
+    fn by_counters(
+        &self,
+        before: &Before,
+        plan: &DataPlan,
+        server: bool,
+        report: &mut TcpEndReport,
+        received: &Changed,
+    ) {
         report.method = LocationMethod::Counters;
         report.complete = received.complete;
-        report.counters.extend(received.all);
-        let mut add = |backward: bool, segment: Segment, side: Side, total: &Total| {
-            let reason = total.reason.clone();
-            report.drops.push(TcpDrop { backward, segment, side, reason, packets: total.packets, bytes: None });
-        };
-        // What goes out is data where this end sends, what comes in is data where it receives; an end that does both cannot tell
-        // data from acknowledgements by counters, and the larger of them is taken.
         let (forth, back) = (server, !server);
+        let sent = before.changes(false);
         for total in &sent.totals {
-            match (plan.sends, plan.receives) {
-                (true, _) => add(forth, Segment::Data, Side::Transmit, total),
-                (false, _) => add(back, Segment::Ack, Side::Transmit, total),
-            }
+            let (backward, segment) = if plan.sends { (forth, Segment::Data) } else { (back, Segment::Ack) };
+            let (reason, packets) = (total.reason.clone(), total.packets);
+            report.drops.push(TcpDrop { backward, segment, side: Side::Transmit, reason, packets, bytes: None });
         }
         let in_front_of_tcp = |total: &&Total| {
             matches!(total.location, Location::ReceiverRing | Location::ReceiverBacklog | Location::ReceiverFilter)
         };
-        for total in received.totals.iter().filter(in_front_of_tcp) {
-            match plan.receives {
-                true => add(back, Segment::Data, Side::Receive, total),
-                false => add(forth, Segment::Ack, Side::Receive, total),
-            }
-        }
+        report
+            .drops
+            .extend(received.totals.iter().filter(in_front_of_tcp).map(|total| receive_side(plan, server, total)));
         if plan.receives {
             let pruned = report.counters.iter().filter_map(|(name, by)| {
                 let known = PRUNED.iter().any(|known| name.ends_with(&format!("TcpExt.{known}")));
-                Some((name.clone(), u64::try_from(*by).ok().filter(|by| known && *by > 0)?))
+                let packets = u64::try_from(*by).ok().filter(|by| known && *by > 0)?;
+                let (segment, side, reason) = (Segment::Data, Side::Pruned, name.clone());
+                Some(TcpDrop { backward: back, segment, side, reason, packets, bytes: None })
             });
             let pruned: Vec<_> = pruned.collect();
-            report.drops.extend(pruned.into_iter().map(|(reason, packets)| TcpDrop {
-                backward: back,
-                segment: Segment::Data,
-                side: Side::Pruned,
-                reason,
-                packets,
-                bytes: None,
-            }));
+            report.drops.extend(pruned);
         }
     }
+}
+
+/// A counter of what came in and did not get to TCP. It does not tell data from acknowledgements: it is taken for data where this end
+/// receives any.
+fn receive_side(plan: &DataPlan, server: bool, total: &Total) -> TcpDrop {
+    let (backward, segment) = if plan.receives { (!server, Segment::Data) } else { (server, Segment::Ack) };
+    let (reason, packets) = (total.reason.clone(), total.packets);
+    TcpDrop { backward, segment, side: Side::Receive, reason, packets, bytes: None }
+}
+
+/// What a counter of this name counts although no event need tell of it.
+fn without_event(total: &Total) -> bool {
+    total.location == Location::ReceiverRing
+        || total.location == Location::ReceiverFilter && total.reason.contains(", driver ")
 }

@@ -46,8 +46,8 @@ fn messages() -> Vec<Message> {
     let huge = UdpParameters { streams: 200, payload_bytes: u32::MAX, ..parameters.clone() };
     vec![
         hello(),
-        Message::Propose { parameters },
-        Message::Propose { parameters: huge },
+        Message::Propose { parameters: parameters.into() },
+        Message::Propose { parameters: huge.into() },
         Message::Queued { ahead: u32::MAX },
         Message::DataProven,
         Message::Start,
@@ -141,7 +141,7 @@ fn strangers_get_no_more_than_a_greeting() {
     for mut channel in channels {
         let mut stream = TcpStream::connect(address).unwrap();
         let asked = UdpParameters { direction: Direction::Reverse, ..parameters(1_000) };
-        for message in [hello(), Message::Propose { parameters: asked }, Message::Start] {
+        for message in [hello(), Message::Propose { parameters: asked.into() }, Message::Start] {
             channel.send(&message).unwrap();
         }
         let sent = channel.poll_transmit().unwrap();
@@ -199,7 +199,7 @@ impl ByHand {
     /// Proposes a test in which the server sends, until it is granted.
     fn granted(&mut self) -> Accept {
         let asked = UdpParameters { direction: Direction::Reverse, ..parameters(10_000) };
-        self.say(&Message::Propose { parameters: asked });
+        self.say(&Message::Propose { parameters: asked.into() });
         loop {
             match self.hear().expect("an answer") {
                 Message::Accept(accept) => return accept,

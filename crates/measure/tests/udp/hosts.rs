@@ -14,7 +14,7 @@ use longhaul_lab::{Lab, LabSpec};
 use longhaul_measure::client::{self, Live, Target};
 use longhaul_measure::server::{ServeOptions, Server};
 use longhaul_path::spec::{PathSpec, no_files};
-use longhaul_session::control::{Amount, BusyPolicy, Caps, Pace, SessionError, TestEnd, UdpParameters};
+use longhaul_session::control::{Amount, BusyPolicy, Caps, Pace, SessionError, TestEnd, TestParameters, UdpParameters};
 use longhaul_session::locate::{Granularity, Location};
 use longhaul_session::result::{Setting, UdpResult, Warning};
 use longhaul_session::secure::Key;
@@ -77,7 +77,7 @@ pub(crate) fn serve(lab: &Lab, address: IpAddr, key: Option<Key>) -> (SocketAddr
 pub(crate) fn test(
     lab: &Lab,
     address: SocketAddr,
-    parameters: UdpParameters,
+    parameters: impl Into<TestParameters> + Send,
     live: impl FnMut(&Live) + Send,
 ) -> Result<TestEnd, SessionError> {
     let client = &lab.host("client").unwrap().namespace;
@@ -85,12 +85,12 @@ pub(crate) fn test(
 }
 
 /// A test over IPv4 from its beginning to its end.
-pub(crate) fn run(lab: &Lab, parameters: UdpParameters) -> TestEnd {
+pub(crate) fn run(lab: &Lab, parameters: impl Into<TestParameters> + Send) -> TestEnd {
     run_to(lab, lab.host("server").unwrap().plan.ipv4.into(), parameters)
 }
 
 /// A test with the server's `address`.
-pub(crate) fn run_to(lab: &Lab, address: IpAddr, parameters: UdpParameters) -> TestEnd {
+pub(crate) fn run_to(lab: &Lab, address: IpAddr, parameters: impl Into<TestParameters> + Send) -> TestEnd {
     let (address, server) = serve(lab, address, None);
     let end = test(lab, address, parameters, |_| {}).unwrap();
     server.join().unwrap();
@@ -100,8 +100,8 @@ pub(crate) fn run_to(lab: &Lab, address: IpAddr, parameters: UdpParameters) -> T
 /// The result of one direction and its doubts; that it adds up is checked here for all tests.
 pub(crate) fn assemble(end: &TestEnd, backward: bool) -> (UdpResult, Vec<Warning>) {
     let (sender, receiver) = end.direction(backward).unwrap();
-    let granularity = if end.parameters.wire { Granularity::Wire } else { Granularity::Superpacket };
-    let setting = Setting { payload_bytes: end.parameters.payload_bytes, granularity };
+    let granularity = if end.parameters.udp().unwrap().wire { Granularity::Wire } else { Granularity::Superpacket };
+    let setting = Setting { payload_bytes: end.parameters.udp().unwrap().payload_bytes, granularity };
     let assembled = UdpResult::assemble(setting, sender, receiver);
     let result = assembled.result;
     let placed: u64 = result.loss_by_location.values().sum();
@@ -311,6 +311,14 @@ pub(crate) fn testing_process(lab: &Lab, before: &[&str], to: SocketAddr, parame
     Process::start(&lab.host("client").unwrap().namespace, before, "hosts::tests", &environment)
 }
 
+/// The same of any kind of test.
+#[allow(dead_code, reason = "tests of TCP use it")]
+pub(crate) fn testing_process_of(lab: &Lab, to: SocketAddr, parameters: &TestParameters) -> Process {
+    let parameters = serde_json::to_string(parameters).unwrap();
+    let environment = [("LONGHAUL_TEST_TO", to.to_string()), ("LONGHAUL_TEST_PARAMETERS", parameters)];
+    Process::start(&lab.host("client").unwrap().namespace, &[], "hosts::tests", &environment)
+}
+
 impl Process {
     /// What a client came to.
     pub(crate) fn outcome(mut self) -> Result<(UdpResult, Vec<Warning>), String> {
@@ -342,7 +350,11 @@ fn tests() {
         return;
     };
     let target = Target { address: to.parse().unwrap(), key: None };
-    let end = client::run(&target, serde_json::from_str(&parameters).unwrap(), None, |_| println!("going on"));
-    let outcome = end.map(|end| assemble(&end, end.parameters.direction.server_sends())).map_err(|error| error.code);
+    let end = client::run(&target, serde_json::from_str::<TestParameters>(&parameters).unwrap(), None, |_| {
+        println!("going on")
+    });
+    let outcome = end
+        .map(|end| end.parameters.udp().map(|udp| assemble(&end, udp.direction.server_sends())))
+        .map_err(|error| error.code);
     println!("outcome {}", serde_json::to_string(&outcome).unwrap());
 }

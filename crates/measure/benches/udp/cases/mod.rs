@@ -2,6 +2,7 @@
 
 mod loss_map;
 mod pacing;
+mod tcp;
 mod throughput;
 
 use longhaul_session::control::{Amount, Pace, UdpParameters};
@@ -16,6 +17,8 @@ pub(crate) const ALL: &[Case] = &[
     Case { name: "small", about: "18 B as fast as it goes, beside iperf3", run: throughput::small },
     Case { name: "bpf", about: "with drop events, beside counters", run: throughput::bpf },
     Case { name: "pacing", about: "packets at 1 and at 5 Gb/s, gaps beside iperf3's", run: pacing::pacing },
+    Case { name: "tcp", about: "one TCP flow and four, beside iperf3", run: tcp::goodput },
+    Case { name: "tcp-samples", about: "TCP_INFO of 100 flows each 10 ms", run: tcp::sampling },
     Case { name: "loss-map", about: "the account of 100 M packets, one in ten of them lost", run: loss_map::loss_map },
 ];
 

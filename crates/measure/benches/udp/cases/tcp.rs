@@ -1,0 +1,84 @@
+//! How fast the TCP test is, and what its samples cost.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use longhaul_session::control::{Amount, Direction, TcpParameters};
+use longhaul_units::Nanos;
+use serde_json::json;
+
+use super::by;
+use crate::Result;
+use crate::args::Plan;
+use crate::child::Endpoint;
+use crate::endpoint::{Role, TestedTcp};
+use crate::measure::{Sample, Variant, in_turns};
+use crate::report::{Row, Target};
+use crate::rig::{Cable, SERVER};
+use crate::traffic::{Iperf, iperf3_tcp};
+
+const PORT: u16 = 5210;
+
+fn parameters(seconds: f64, streams: u8) -> TcpParameters {
+    TcpParameters {
+        amount: Amount::DurationNs(Nanos::from_secs_f64(seconds).0),
+        streams,
+        interval_ns: None,
+        ..TcpParameters::default()
+    }
+}
+
+/// One test over a cable of its own; the value is its goodput in Gb/s.
+fn test(parameters: &TcpParameters) -> Result<Sample> {
+    let cable = Cable::new()?;
+    let at = SocketAddr::from((SERVER, PORT));
+    let server = Endpoint::start(&[], &cable.server, &Role::Serve { at })?;
+    let client = Endpoint::start(&[], &cable.client, &Role::Tcp { server: at, parameters: parameters.clone() })?;
+    let within = if let Amount::DurationNs(ns) = parameters.amount { Duration::from_nanos(ns) } else { Duration::ZERO };
+    let tested: TestedTcp = client.result(within)?;
+    let server_cpu_s: f64 = server.result(Duration::ZERO)?;
+    let sampling = tested.sampling;
+    let detail = json!({
+        "retransmits": tested.retransmits,
+        "limited_by": tested.limited_by,
+        "cpu_s": tested.cpu_s + server_cpu_s,
+        "samples": sampling.samples,
+        "sampling_percent_of_a_core": 100.0 * sampling.cpu_time_ns as f64 / sampling.elapsed_ns.max(1) as f64,
+    });
+    Ok(Sample::plain(tested.goodput_bps as f64 / 1e9, detail))
+}
+
+/// One flow and four, as fast as they go, with all that a test does beside.
+pub(crate) fn goodput(plan: &Plan) -> Result<Vec<Row>> {
+    let seconds = plan.seconds(3.0, 1.5);
+    let mut rows = Vec::new();
+    for flows in [1, 4] {
+        let parameters = parameters(seconds, flows);
+        let mut variants = vec![Variant::new("longhaul", || test(&parameters))];
+        if Iperf::find().is_some() {
+            variants.push(Variant::new("iperf3", || iperf3_tcp(&Cable::new()?, flows, seconds)));
+        }
+        let mut samples = in_turns(plan, plan.rounds, &variants)?.into_iter();
+        let ours = samples.next().unwrap_or_default();
+        let name = format!("{flows} flow{}", if flows == 1 { "" } else { "s" });
+        let mut row = Row::new(name, "Gb/s", &ours);
+        if let Some(theirs) = samples.next() {
+            row = row.beside(&theirs).against(Target::RatioAtLeast(0.95));
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// A hundred connections at an end: fifty each way, at a rate that leaves the machine time.
+pub(crate) fn sampling(plan: &Plan) -> Result<Vec<Row>> {
+    let parameters = TcpParameters {
+        direction: Direction::Bidirectional,
+        write_rate_bps: Some(2_000_000),
+        ..parameters(plan.seconds(3.0, 1.5), 50)
+    };
+    let samples = in_turns(plan, plan.rounds, &[Variant::new("longhaul", || test(&parameters))])?;
+    let samples = samples.into_iter().next().unwrap_or_default();
+    let cost = by(&samples, "sampling_percent_of_a_core");
+    Ok(vec![Row::new("100 flows each 10 ms", "% of a core", &cost).against(Target::ValueAtMost(2.0))])
+}

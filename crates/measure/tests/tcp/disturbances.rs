@@ -1,0 +1,110 @@
+//! Peers that vanish, strangers, connections that are refused.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use longhaul_session::control::{Direction, TcpParameters, TestParameters};
+
+use crate::hosts::{Process, able, on, serve, serving_process, test, testing_process_of, until};
+use crate::support::{bytes, millis, said, tcp_lab};
+
+const PATH: &str = "[[both]]\ndelay = '5ms'\n[[both]]\nrate = '100Mbit'\nqueue = '1MiB'\n";
+
+/// Whether a process is at rest: no thread but those that wait for others.
+fn at_rest(process: &Process) -> bool {
+    process.holds().0 <= 2
+}
+
+#[test]
+fn a_killed_peer_ends_the_test_at_the_other_end() {
+    if !able() {
+        return;
+    }
+    let lab = tcp_lab("killed", PATH);
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let asked: TestParameters = TcpParameters { direction, ..millis(60_000) }.into();
+        let (mut server, address) = serving_process(&lab, &[]);
+        let mut client = testing_process_of(&lab, address, &asked);
+        client.says("going on");
+        client.child.kill().unwrap();
+        client.child.wait().unwrap();
+        assert_eq!(server.says("ended "), "control_lost");
+        until("the server's threads to end", || at_rest(&server));
+
+        let mut client = testing_process_of(&lab, address, &asked);
+        client.says("going on");
+        let began = Instant::now();
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+        assert!(client.says("outcome ").contains("control_lost"));
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn data_ports_that_are_blocked_are_told() {
+    if !able() {
+        return;
+    }
+    let lab = tcp_lab("blocked", PATH);
+    let (address, _server) = serve(&lab, lab.host("server").unwrap().plan.ipv4.into(), None);
+    let rule = format!(
+        "nft add table inet t; nft 'add chain inet t c {{ type filter hook input priority 0; }}'; \
+         nft 'add rule inet t c tcp dport != {} reject with tcp reset'",
+        address.port()
+    );
+    if !on(&lab, "server", &rule) {
+        return;
+    }
+    let error = test(&lab, address, bytes(1_000), |_| {}).unwrap_err();
+    assert_eq!(error.code, "data_socket");
+    assert!(error.message.contains("refuses the connection"), "{}", error.message);
+    assert!(error.remedy.contains("firewalls"), "{}", error.remedy);
+}
+
+/// Strangers at the data port: noise, silence, many. The test goes on, and they get nothing.
+#[test]
+fn strangers_at_the_data_port_are_closed_and_disturb_nobody() {
+    if !able() {
+        return;
+    }
+    // So long a path that they are there before the client's own connections.
+    let lab = tcp_lab("strange", "[[both]]\ndelay = '300ms'\n");
+    let server = lab.host("server").unwrap();
+    let (address, thread) = serve(&lab, server.plan.ipv4.into(), None);
+    let asked = TcpParameters { direction: Direction::Reverse, streams: 2, ..bytes(1_000_000) };
+    let (end, met) = std::thread::scope(|scope| {
+        let strangers = scope.spawn(|| {
+            let mut data = None;
+            until("the data port", || {
+                let ports = said(&lab, "server", "ss -Hltn");
+                let port =
+                    |line: &str| -> Option<u16> { line.split_whitespace().nth(3)?.rsplit_once(':')?.1.parse().ok() };
+                data = ports.lines().filter_map(port).find(|port| *port != address.port());
+                data.is_some()
+            });
+            let namespace = lab.host("server").unwrap().namespace.try_clone().unwrap();
+            namespace.enter_for_good().unwrap();
+            let mut silent = Vec::new();
+            let mut met = 0;
+            for number in 0..30 {
+                let Ok(mut stream) = TcpStream::connect((address.ip(), data.unwrap())) else { break };
+                met += 1;
+                if number % 3 == 0 {
+                    silent.push(stream);
+                    continue;
+                }
+                stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                let _ = stream.write_all(&[0x41; 24]);
+                // Closed, without a byte.
+                assert!(!matches!(stream.read(&mut [0; 1]), Ok(1)), "a stranger was answered");
+            }
+            met
+        });
+        (test(&lab, address, asked, |_| {}).unwrap(), strangers.join().unwrap())
+    });
+    thread.join().unwrap();
+    assert_eq!(crate::support::result(&end, true).bytes, 1_000_000);
+    assert!(met > 10, "{met}");
+}

@@ -1,0 +1,72 @@
+//! What limits a flow is called by its name.
+
+use longhaul_session::control::TcpParameters;
+
+use crate::hosts::{able, run};
+use crate::support::{bytes, millis, result, tcp_lab};
+
+/// 20 ms there and back, and more room than any window here takes.
+const PATH: &str = "[[both]]\ndelay = '10ms'\n[[both]]\nrate = '400Mbit'\nqueue = '8MiB'\n";
+
+#[test]
+fn a_small_receive_buffer_is_the_receive_window() {
+    if !able() {
+        return;
+    }
+    let lab = tcp_lab("window", PATH);
+    // 64 KiB each 20 ms are 26 Mb/s of the 400 that the path has. The sender's buffer is as large as it likes.
+    crate::support::said(&lab, "server", "sysctl -qw net.ipv4.tcp_rmem='4096 65536 65536'");
+    let result = result(&run(&lab, millis(2_000)), false);
+    assert!(result.limited_by.receive_window > 0.8, "{:?}", result.limited_by);
+    assert!(result.goodput_bps < 40_000_000, "{}", result.goodput_bps);
+}
+
+#[test]
+fn a_small_send_buffer_is_the_send_buffer() {
+    if !able() {
+        return;
+    }
+    let lab = tcp_lab("sndbuf", PATH);
+    crate::support::said(&lab, "client", "sysctl -qw net.ipv4.tcp_wmem='4096 65536 65536'");
+    let result = result(&run(&lab, millis(2_000)), false);
+    assert!(result.limited_by.send_buffer > 0.7, "{:?}", result.limited_by);
+    assert!(result.goodput_bps < 40_000_000, "{}", result.goodput_bps);
+}
+
+#[test]
+fn a_slow_reader_is_the_receive_window() {
+    if !able() {
+        return;
+    }
+    let lab = tcp_lab("reader", PATH);
+    let asked = TcpParameters { read_rate_bps: Some(20_000_000), window_bytes: Some(500_000), ..bytes(6_000_000) };
+    let result = result(&run(&lab, asked), false);
+    assert!(result.limited_by.receive_window > 0.6, "{:?}", result.limited_by);
+    assert!((15_000_000..22_000_000).contains(&result.goodput_bps), "{}", result.goodput_bps);
+}
+
+#[test]
+fn a_slow_writer_is_the_application() {
+    if !able() {
+        return;
+    }
+    let lab = tcp_lab("writer", PATH);
+    let result = result(&run(&lab, TcpParameters { write_rate_bps: Some(20_000_000), ..millis(2_000) }), false);
+    assert!(result.limited_by.application > 0.9, "{:?}", result.limited_by);
+    assert!((18_000_000..21_000_000).contains(&result.goodput_bps), "{}", result.goodput_bps);
+}
+
+#[test]
+fn a_full_path_is_the_congestion_window() {
+    if !able() {
+        return;
+    }
+    let lab = tcp_lab("path", "[[both]]\ndelay = '5ms'\n[[both]]\nrate = '50Mbit'\nqueue = '200KiB'\n");
+    let result = result(&run(&lab, millis(3_000)), false);
+    assert!(result.limited_by.congestion_window > 0.8, "{:?}", result.limited_by);
+    assert!((40_000_000..50_000_000).contains(&result.goodput_bps), "{}", result.goodput_bps);
+    let stream = &result.streams[0];
+    assert!(stream.min_rtt_ns.is_some_and(|ns| (10_000_000..13_000_000).contains(&ns)), "{stream:?}");
+    // The queue fills: RFC 6349's buffer delay.
+    assert!(result.rfc6349.buffer_delay_percentage.unwrap() > 10.0, "{:?}", result.rfc6349);
+}

@@ -1,0 +1,12 @@
+//! TCP tests between two hosts of a lab, against what the kernel itself says.
+
+#[path = "../udp/hosts.rs"]
+#[allow(dead_code, reason = "tests of UDP use the rest")]
+mod hosts;
+
+mod agreement;
+mod disturbances;
+mod limits;
+mod loss;
+mod options;
+mod support;
