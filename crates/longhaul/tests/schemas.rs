@@ -194,6 +194,48 @@ fn udp() {
 }
 
 #[test]
+fn tcp() {
+    let Some(lab) = TestLab::up("schemas-tcp", "lan") else { return };
+    let exec = |host: &str, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.args(["lab", "exec", host, "--name", &lab.name, "--", env!("CARGO_BIN_EXE_longhaul")]).args(arguments);
+        command
+    };
+    let mut server = exec("server", &["serve"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stderr.take().unwrap()), &mut line).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = exec("client", &[&["tcp", "server", "-J"], arguments].concat()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        object(&output.stdout)
+    };
+    longhaul(&["lab", "set", "--name", &lab.name, "forward.loss=every(300)"]);
+    let results = [
+        run(&["-t", "500ms"]),
+        run(&["-n", "2M", "--bidir", "-P", "2", "-6", "--collect", "counters"]),
+        run(&["-t", "500ms", "-R", "-w", "auto", "--rate-goal", "100M", "-C", "reno:200ms,cubic", "--pace", "1G"]),
+    ];
+    server.kill().unwrap();
+    server.wait().unwrap();
+    for result in &results {
+        assert_valid(result, "longhaul.tcp/1");
+    }
+    // A schema that takes anything would pass all of that.
+    let changes: [fn(&mut Value); 5] = [
+        |object| object["result"]["goodput_bps"] = json!(-1),
+        |object| object["result"]["limited_by"]["application"] = json!(1.5),
+        |object| object["result"]["loss_bytes_by_location"]["elsewhere"] = json!(1),
+        |object| drop(object["result"].as_object_mut().unwrap().remove("streams")),
+        |object| object["parameters"]["tcp"]["streams"] = json!("four"),
+    ];
+    for change in changes {
+        let mut bad = results[0].clone();
+        change(&mut bad);
+        assert!(!problems(&bad).is_empty(), "{bad:#}");
+    }
+}
+
+#[test]
 fn emulate() {
     if !capability::is_root_in_namespace() {
         println!("skipped: making interfaces takes root");

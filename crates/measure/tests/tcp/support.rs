@@ -4,7 +4,7 @@ use std::process::Command;
 
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::{PathSpec, no_files};
-use longhaul_session::control::{Amount, TcpParameters, TestEnd};
+use longhaul_session::control::{Amount, CongestionStep, TcpParameters, TestEnd};
 use longhaul_session::result::Warning;
 use longhaul_session::tcp::TcpResult;
 
@@ -16,12 +16,12 @@ pub(crate) fn tcp_lab(name: &str, path: &str) -> Lab {
 
 /// So many bytes, as fast as it goes, with Reno, as it does what its RFC says.
 pub(crate) fn bytes(bytes: u64) -> TcpParameters {
-    TcpParameters { amount: Amount::Bytes(bytes), ..TcpParameters::default() }
+    TcpParameters { amount: Amount::Bytes(bytes), congestion: reno(), ..TcpParameters::default() }
 }
 
 /// For so many milliseconds.
 pub(crate) fn millis(ms: u64) -> TcpParameters {
-    TcpParameters { amount: Amount::DurationNs(ms * 1_000_000), ..TcpParameters::default() }
+    TcpParameters { amount: Amount::DurationNs(ms * 1_000_000), congestion: reno(), ..TcpParameters::default() }
 }
 
 /// The result of one direction, and all doubts.
@@ -43,6 +43,10 @@ pub(crate) fn assemble(end: &TestEnd, backward: bool) -> (TcpResult, Vec<Warning
 /// The result alone.
 pub(crate) fn result(end: &TestEnd, backward: bool) -> TcpResult {
     assemble(end, backward).0
+}
+
+fn reno() -> Vec<CongestionStep> {
+    vec![CongestionStep { name: "reno".into(), duration_ns: None }]
 }
 
 /// What a command on a host prints.

@@ -2,9 +2,15 @@
 //!
 //! The kernel keeps three (`tcp_chrono` in `net/ipv4/tcp_output.c`): *busy* runs while anything is sent and not yet acknowledged or
 //! waits to be sent; within it *rwnd limited* while the peer's window holds back what waits, and *sndbuf limited* while the
-//! application could write more if the send buffer were larger. What is left of busy is TCP's own holding back: congestion window,
-//! pacing, recovery; or nothing at all waits, and it only looks busy because the last write is still on its way. The last is the
-//! application's: a sample tells it, as then nothing waits (`notsent_bytes` is 0) and the congestion window has room.
+//! application could write more if the send buffer were larger. What is left of busy the samples divide:
+//!
+//! - nothing but less than a segment waits (`notsent_bytes`), and the congestion window has room: the last write is still on its
+//!   way, and the flow only looks busy. That time is the application's.
+//! - what is on its way fills the peer's window (`snd_wnd`), and not the congestion window: pacing hides from the kernel's clock that
+//!   the receiver's window is what holds.
+//! - the rest is TCP's own holding back: congestion window, pacing, recovery.
+//!
+//! The clocks tick in jiffies, up to 10 ms: they are summed up over the whole time, and compared with it only then.
 //!
 //! Differences from ss(8): it shows the three clocks against busy, not against the whole time.
 
@@ -12,17 +18,21 @@ use serde::{Deserialize, Serialize};
 
 use super::info::{TcpInfo, fields};
 
-/// Time that a flow was limited by each, microseconds.
+/// Times of a flow, microseconds, as far as they were summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LimitedTimes {
-    /// TCP's own holding back: congestion window, pacing, recovery.
-    pub congestion_window_us: u64,
-    /// The receiver's window: its application reads too slowly, or its buffer is too small.
+    /// All of it.
+    pub elapsed_us: u64,
+    /// `tcpi_busy_time`.
+    pub busy_us: u64,
+    /// `tcpi_rwnd_limited`.
     pub receive_window_us: u64,
-    /// The sender's buffer: too small for what is on its way.
+    /// `tcpi_sndbuf_limited`.
     pub send_buffer_us: u64,
-    /// The sending application had nothing to send.
-    pub application_us: u64,
+    /// Of busy without those two: nothing waited to be sent, and there was room.
+    pub nothing_waits_us: u64,
+    /// Of busy without those two: what was on its way filled the peer's window.
+    pub window_full_us: u64,
 }
 
 /// Shares of the time, each 0 to 1; together 1, or all 0 where there was no time.
@@ -41,41 +51,62 @@ pub struct LimitedBy {
 impl LimitedTimes {
     /// Adds the time between two samples of a flow, `elapsed_us` apart. `None` where the kernel has no such clocks (before 4.10).
     pub fn add(&mut self, before: &TcpInfo, after: &TcpInfo, elapsed_us: u64) -> Option<()> {
-        let rise = |field| Some(after.get(field)?.saturating_sub(before.get(field)?).min(elapsed_us));
-        let busy = rise(fields::BUSY_TIME)?;
-        let receive_window = rise(fields::RWND_LIMITED)?.min(busy);
-        let send_buffer = rise(fields::SNDBUF_LIMITED)?.min(busy - receive_window);
-        let rest = busy - receive_window - send_buffer;
+        let rise = |field| Some(after.get(field)?.saturating_sub(before.get(field)?));
+        let (busy, receive_window) = (rise(fields::BUSY_TIME)?, rise(fields::RWND_LIMITED)?);
+        let send_buffer = rise(fields::SNDBUF_LIMITED)?;
+        let rest = busy.saturating_sub(receive_window).saturating_sub(send_buffer);
         let nothing_waits = |info: &TcpInfo| {
-            info.get(fields::NOTSENT_BYTES) == Some(0) && info.value(fields::UNACKED) < info.value(fields::SND_CWND)
+            let waits = info.get(fields::NOTSENT_BYTES).is_none_or(|bytes| bytes >= info.value(fields::SND_MSS).max(1));
+            !waits && info.value(fields::UNACKED) < info.value(fields::SND_CWND)
         };
-        // At both ends of the time, as a writer that is merely late once is found there by chance.
-        let idle = nothing_waits(before) && nothing_waits(after) && send_buffer == 0;
-        self.receive_window_us += receive_window;
-        self.send_buffer_us += send_buffer;
-        *if idle { &mut self.application_us } else { &mut self.congestion_window_us } += rest;
-        self.application_us += elapsed_us - busy;
+        let window_full = |info: &TcpInfo| {
+            let (mss, window) = (info.value(fields::SND_MSS), info.value(fields::SND_WND));
+            let bytes = |packets: u64| packets.saturating_mul(mss);
+            window > 0
+                && bytes(info.value(fields::UNACKED).saturating_add(2)) > window
+                && bytes(info.value(fields::SND_CWND)) > window
+        };
+        if window_full(after) {
+            self.window_full_us = self.window_full_us.saturating_add(rest);
+        } else if nothing_waits(before) && nothing_waits(after) {
+            // At both ends of the time, as a writer that is merely late once is found there by chance.
+            self.nothing_waits_us = self.nothing_waits_us.saturating_add(rest);
+        }
+        self.elapsed_us = self.elapsed_us.saturating_add(elapsed_us);
+        self.busy_us = self.busy_us.saturating_add(busy);
+        self.receive_window_us = self.receive_window_us.saturating_add(receive_window);
+        self.send_buffer_us = self.send_buffer_us.saturating_add(send_buffer);
         Some(())
     }
 
     /// Adds another flow's.
     pub fn merge(&mut self, other: &Self) {
-        self.congestion_window_us = self.congestion_window_us.saturating_add(other.congestion_window_us);
-        self.receive_window_us = self.receive_window_us.saturating_add(other.receive_window_us);
-        self.send_buffer_us = self.send_buffer_us.saturating_add(other.send_buffer_us);
-        self.application_us = self.application_us.saturating_add(other.application_us);
+        let add = |to: &mut u64, from: u64| *to = to.saturating_add(from);
+        add(&mut self.elapsed_us, other.elapsed_us);
+        add(&mut self.busy_us, other.busy_us);
+        add(&mut self.receive_window_us, other.receive_window_us);
+        add(&mut self.send_buffer_us, other.send_buffer_us);
+        add(&mut self.nothing_waits_us, other.nothing_waits_us);
+        add(&mut self.window_full_us, other.window_full_us);
     }
 
     /// The shares of all that time.
     pub fn shares(&self) -> LimitedBy {
-        let parts = [self.congestion_window_us, self.receive_window_us, self.send_buffer_us, self.application_us];
-        let all: f64 = parts.iter().map(|part| *part as f64).sum();
-        let share = |part: u64| if all > 0.0 { part as f64 / all } else { 0.0 };
+        if self.elapsed_us == 0 {
+            return LimitedBy::default();
+        }
+        let busy = self.busy_us.min(self.elapsed_us);
+        let receive_window = self.receive_window_us.min(busy);
+        let send_buffer = self.send_buffer_us.min(busy - receive_window);
+        let rest = busy - receive_window - send_buffer;
+        let window_full = self.window_full_us.min(rest);
+        let nothing_waits = self.nothing_waits_us.min(rest - window_full);
+        let share = |part: u64| part as f64 / self.elapsed_us as f64;
         LimitedBy {
-            congestion_window: share(parts[0]),
-            receive_window: share(parts[1]),
-            send_buffer: share(parts[2]),
-            application: share(parts[3]),
+            congestion_window: share(rest - window_full - nothing_waits),
+            receive_window: share(receive_window + window_full),
+            send_buffer: share(send_buffer),
+            application: share(self.elapsed_us - busy + nothing_waits),
         }
     }
 }
@@ -106,6 +137,7 @@ mod tests {
             (fields::NOTSENT_BYTES, notsent),
             (fields::UNACKED, unacked),
             (fields::SND_CWND, 10),
+            (fields::SND_MSS, 1_000),
         ] {
             info.set(field, value);
         }
@@ -134,8 +166,33 @@ mod tests {
         assert_eq!(of(1_000, 0, 0, 0, 3).application, 1.0);
         // It fills the window: that it has nothing more at hand says nothing.
         assert_eq!(of(1_000, 0, 0, 0, 10).congestion_window, 1.0);
+        // Part of a segment waits for more.
+        assert_eq!(of(1_000, 0, 0, 999, 3).application, 1.0);
         assert_eq!(of(1_000, 900, 0, 5_000, 3).foremost(), Some(("receive_window", 0.9)));
         assert_eq!(LimitedBy::default().foremost(), None);
+    }
+
+    #[test]
+    fn a_window_that_is_full_counts_though_pacing_hides_it() {
+        let full = |unacked, window: u64| {
+            let mut after = info(1_000, 0, 0, 5_000, unacked);
+            after.set(fields::SND_WND, window);
+            shares(info(0, 0, 0, 5_000, unacked), after)
+        };
+        assert_eq!(full(4, 5_000).receive_window, 1.0);
+        assert_eq!(full(2, 5_000).congestion_window, 1.0);
+        // The congestion window is the smaller one.
+        assert_eq!(full(10, 11_000).congestion_window, 1.0);
+    }
+
+    /// Clocks that tick every 10 ms and are read every 10 ms jump by two ticks now and then.
+    #[test]
+    fn coarse_clocks_lose_nothing() {
+        let mut times = LimitedTimes::default();
+        for (before, after) in [(0, 0), (0, 20_000), (20_000, 20_000), (20_000, 40_000)] {
+            times.add(&info(before, 0, 0, 5_000, 10), &info(after, 0, 0, 5_000, 10), 10_000).unwrap();
+        }
+        assert_eq!(times.shares().congestion_window, 1.0);
     }
 
     #[test]

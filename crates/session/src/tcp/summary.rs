@@ -153,7 +153,7 @@ mod tests {
             (Some(10_000_000), Some(40_000_000), Some(60_000_000))
         );
         assert_eq!((summary.mean_cwnd_bytes, summary.max_cwnd_bytes), (Some(20_000), Some(30_000)));
-        assert_eq!(summary.limited.application_us, 2_000);
+        assert_eq!((summary.limited.elapsed_us, summary.limited.busy_us), (2_000, 1_000));
         summary.restart();
         assert_eq!((summary.samples, summary.sent_bytes), (1, Some(0)));
         summary.take(4_000_000, &info(1_200, 4_000, 60_000, 30));
