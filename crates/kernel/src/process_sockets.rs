@@ -116,12 +116,8 @@ mod tests {
 
     #[test]
     fn children_of_children_descend() {
-        let mut shell = Command::new("sh")
-            .args(["-c", "cat & wait"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut shell =
+            Command::new("sh").args(["-c", "cat & wait"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         // `cat` in the background reads /dev/null and may be gone: the shell itself stays until it is waited for.
         let found = descendants(std::process::id());
         assert!(found.contains(&shell.id()), "{found:?}");

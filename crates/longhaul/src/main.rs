@@ -31,6 +31,8 @@ enum Command {
     Udp(cmd::udp::Args),
     /// Measure TCP to a host: how fast, what limits it, where it loses bytes
     Tcp(cmd::tcp::Args),
+    /// Watch TCP connections of other programs: how fast, what limits them
+    Watch(cmd::watch::Args),
     /// Show a saved result as the test printed it
     Show(cmd::show::Args),
     /// Answer tests from others
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Udp(args) => cmd::udp::run(args),
         Command::Tcp(args) => cmd::tcp::run(args),
+        Command::Watch(args) => cmd::watch::run(args),
         Command::Show(args) => cmd::show::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Host(args) => cmd::host::run(args),

@@ -40,11 +40,17 @@ impl OwnerEvent {
         let u64_at = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         let u32_at = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let kind = u32_at(24)?;
-        let ancestors = (0..ANCESTORS).filter_map(|number| u32_at(32 + 4 * number)).take_while(|pid| *pid > 0).collect();
+        let ancestors =
+            (0..ANCESTORS).filter_map(|number| u32_at(32 + 4 * number)).take_while(|pid| *pid > 0).collect();
         let comm = &bytes[32 + 4 * ANCESTORS..];
         let name = comm.split(|byte| *byte == 0).next().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
         let owner = || Some(Owner { pid: u32_at(28)?, name, cgroup_id: u64_at(16)?, ancestors });
-        Some(Self { at_ns: u64_at(0)?, cookie: u64_at(8)?, by: if kind == 1 { None } else { owner() }, begins: kind < 3 })
+        Some(Self {
+            at_ns: u64_at(0)?,
+            cookie: u64_at(8)?,
+            by: if kind == 1 { None } else { owner() },
+            begins: kind < 3,
+        })
     }
 }
 

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use longhaul_kernel::sock_diag::{TcpMemory, TcpSocket};
 use longhaul_session::tcp::{
-    CongestionSince, Flow, FlowSummary, Limit, LimitedTimes, Receiving, ReceiverTimes, Sample, Series, TcpInfo, WatchedConnection,
-    fields,
+    CongestionSince, Flow, FlowSummary, Limit, LimitedTimes, ReceiverTimes, Receiving, Sample, Series, TcpInfo,
+    WatchedConnection, fields,
 };
 use longhaul_units::{BitRate, Nanos};
 
@@ -367,10 +367,12 @@ impl Connection {
 
 fn since(now: &LimitedTimes, before: &LimitedTimes) -> LimitedTimes {
     LimitedTimes {
-        congestion_window_us: now.congestion_window_us - before.congestion_window_us,
+        elapsed_us: now.elapsed_us - before.elapsed_us,
+        busy_us: now.busy_us - before.busy_us,
         receive_window_us: now.receive_window_us - before.receive_window_us,
         send_buffer_us: now.send_buffer_us - before.send_buffer_us,
-        application_us: now.application_us - before.application_us,
+        nothing_waits_us: now.nothing_waits_us - before.nothing_waits_us,
+        window_full_us: now.window_full_us - before.window_full_us,
     }
 }
 

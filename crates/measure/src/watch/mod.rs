@@ -57,10 +57,14 @@ pub enum WatchError {
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     /// The kernel tells nothing.
-    #[error("the kernel does not tell of TCP sockets by sock_diag: {0}; it takes CONFIG_INET_DIAG (modprobe inet_diag tcp_diag)")]
+    #[error(
+        "the kernel does not tell of TCP sockets by sock_diag: {0}; it takes CONFIG_INET_DIAG (modprobe inet_diag tcp_diag)"
+    )]
     SockDiag(std::io::Error),
     /// The control group is none.
-    #[error("{path}: {source}; name a folder of a cgroup2 file system, such as /sys/fs/cgroup/system.slice/ssh.service")]
+    #[error(
+        "{path}: {source}; name a folder of a cgroup2 file system, such as /sys/fs/cgroup/system.slice/ssh.service"
+    )]
     Cgroup {
         /// What was given.
         path: String,
@@ -164,7 +168,8 @@ impl Watch {
         let ends = match ends {
             Ok(ends) => Some(ends),
             Err(error) => {
-                let message = format!("what a connection did between its last sample and its end is not known: {error}");
+                let message =
+                    format!("what a connection did between its last sample and its end is not known: {error}");
                 warnings.push(Warning::new("ends_unseen", message, "run as root on Linux 4.3 or newer"));
                 None
             }
@@ -197,7 +202,10 @@ impl Watch {
         };
         // What is there already did not begin under our eyes.
         let at_start = &mut watch.at_start;
-        watch.sockets.dump(watch.chooser.filter(), |socket| _ = at_start.insert(socket.cookie)).map_err(WatchError::SockDiag)?;
+        watch
+            .sockets
+            .dump(watch.chooser.filter(), |socket| _ = at_start.insert(socket.cookie))
+            .map_err(WatchError::SockDiag)?;
         watch.sample();
         Ok(watch)
     }
@@ -284,7 +292,8 @@ impl Watch {
         warnings.extend(self.chooser.warnings());
         let mut warn = |code: &str, message: String, remedy: &str| warnings.push(Warning::new(code, message, remedy));
         if self.missed_ends {
-            let message = "so many connections ended at once that the end of some was missed: they show their last sample".into();
+            let message =
+                "so many connections ended at once that the end of some was missed: they show their last sample".into();
             warn("ends_missed", message, "watch fewer, by --port or --pid");
         }
         if self.owners.as_ref().is_some_and(|owners| owners.lost_events().is_ok_and(|lost| lost > 0)) {
@@ -295,7 +304,8 @@ impl Watch {
             warn("samples_missing", format!("some samples could not be taken: {error}"), "run it again");
         }
         if self.not_followed > 0 {
-            let message = format!("{} connections were not followed, as {MAX_CONNECTIONS} were already", self.not_followed);
+            let message =
+                format!("{} connections were not followed, as {MAX_CONNECTIONS} were already", self.not_followed);
             warn("connections_not_followed", message, "watch fewer, by --port or --pid, or for a shorter time");
         }
         let achieved = self.cost.elapsed_ns / self.ticks.max(1);
@@ -304,7 +314,11 @@ impl Watch {
             warn("samples_late", message, "ask for a longer --sample, or watch fewer connections");
         }
         if connections.is_empty() {
-            warn("nothing_seen", "no such connection was there".into(), "is it the right network namespace, port, or process?");
+            warn(
+                "nothing_seen",
+                "no such connection was there".into(),
+                "is it the right network namespace, port, or process?",
+            );
         }
         let result = WatchResult {
             duration_ns: self.cost.elapsed_ns,
@@ -356,8 +370,12 @@ impl Watch {
 
     /// Connections that the last dump did not have are over. Their last `TCP_INFO` may still come.
     fn retire(&mut self, now: Nanos) {
-        let gone: Vec<u64> =
-            self.open.iter().filter(|(_, connection)| connection.last_seen() < now).map(|(cookie, _)| *cookie).collect();
+        let gone: Vec<u64> = self
+            .open
+            .iter()
+            .filter(|(_, connection)| connection.last_seen() < now)
+            .map(|(cookie, _)| *cookie)
+            .collect();
         for cookie in gone {
             if let Some(connection) = self.open.remove(&cookie) {
                 self.finish_one(connection, now, None);

@@ -20,8 +20,8 @@ mod watched;
 
 pub use info::{FIELDS, Field, INFO_BYTES, TcpInfo, fields};
 pub use limited::{LimitedBy, LimitedTimes};
-pub use receiving::{ReceiverLimitedBy, ReceiverTimes, Receiving};
 pub use loss::{LossBytes, Segment, Side, TcpDrop};
+pub use receiving::{ReceiverLimitedBy, ReceiverTimes, Receiving};
 pub use report::{CongestionSince, Retransmitted, SamplingCost, TcpEndReport, TcpStreamReport};
 pub use result::{TcpAssembled, TcpBuffers, TcpLossReason, TcpMemory, TcpResult, TcpStreamResult};
 pub use rfc6349::{Rfc6349, buffer_delay_percentage, tcp_efficiency_percentage, transfer_time_ratio};

@@ -171,8 +171,8 @@ mod tests {
         summary.take(9_000_000, &last);
         assert_eq!((summary.samples, summary.span_ns), (1, 8_000_000));
         assert_eq!((summary.sent_bytes, summary.retransmitted_bytes), (Some(5_000), Some(1_000)));
-        // Busy for 5 ms of the 8.
-        assert_eq!(summary.limited.application_us, 8_000);
+        // Busy for 5 ms of the 8, with the last write on its way.
+        assert_eq!((summary.limited.elapsed_us, summary.limited.shares().application), (8_000, 1.0));
     }
 
     #[test]

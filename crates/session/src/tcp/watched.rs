@@ -141,19 +141,15 @@ impl Limit {
         match flow {
             Flow::Sending => {
                 let (by, share) = summary.limited.shares().foremost()?;
-                let seconds = |us: u64| us as f64 / 1e6;
-                let limited = &summary.limited;
+                let seconds = share * summary.limited.elapsed_us as f64 / 1e6;
                 let evidence = match by {
                     "receive_window" => {
-                        format!("{:.2} s by the kernel's rwnd_limited clock", seconds(limited.receive_window_us))
+                        format!("for {seconds:.2} s the peer's window was full (rwnd_limited, snd_wnd)")
                     }
-                    "send_buffer" => {
-                        format!("{:.2} s by the kernel's sndbuf_limited clock", seconds(limited.send_buffer_us))
-                    }
-                    "application" => format!("nothing waited to be sent for {:.2} s", seconds(limited.application_us)),
+                    "send_buffer" => format!("for {seconds:.2} s the send buffer was full (sndbuf_limited)"),
+                    "application" => format!("for {seconds:.2} s nothing waited to be sent (busy_time, notsent_bytes)"),
                     _ => format!(
-                        "data waited for {:.2} s with room in window and buffer; {} packets sent again",
-                        seconds(limited.congestion_window_us),
+                        "for {seconds:.2} s data waited with room in window and buffer; {} packets sent again",
                         summary.retransmits
                     ),
                 };
@@ -167,10 +163,9 @@ impl Limit {
                         "{} bytes lay unread on average, as much as the window still offered",
                         receiving.mean_unread_bytes()
                     ),
-                    "receive_window" => format!(
-                        "each round trip filled the window of at most {} bytes",
-                        receiving.max_window_bytes
-                    ),
+                    "receive_window" => {
+                        format!("each round trip filled the window of at most {} bytes", receiving.max_window_bytes)
+                    }
                     _ => "data came, its reader kept up and the window had room; the sender's end tells more".into(),
                 };
                 // Of the time in which there was something to limit.
@@ -188,14 +183,15 @@ mod tests {
     #[test]
     fn a_limit_is_that_of_the_direction_in_which_bytes_went() {
         let mut summary = FlowSummary::default();
+        summary.limited.elapsed_us = 4_000_000;
+        summary.limited.busy_us = 3_000_000;
         summary.limited.receive_window_us = 3_000_000;
-        summary.limited.application_us = 1_000_000;
         let mut receiving = Receiving::default();
         receiving.times.application_us = 1_000_000;
         receiving.times.idle_us = 3_000_000;
         let sending = Limit::of(Flow::Sending, &summary, &receiving).unwrap();
         assert_eq!((sending.by.as_str(), sending.share), ("receive_window", 0.75));
-        assert_eq!(sending.evidence, "3.00 s by the kernel's rwnd_limited clock");
+        assert_eq!(sending.evidence, "for 3.00 s the peer's window was full (rwnd_limited, snd_wnd)");
         let received = Limit::of(Flow::Receiving, &summary, &receiving).unwrap();
         assert_eq!((received.by.as_str(), received.share), ("application", 1.0));
         assert_eq!(Limit::of(Flow::Receiving, &summary, &Receiving::default()), None);
