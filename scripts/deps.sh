@@ -7,12 +7,13 @@ packages=(
     clang llvm libelf-dev zlib1g-dev       # to build BPF programs and what loads them
     iproute2 iputils-ping iperf3 ethtool   # the demo and the tests run these in labs
     tcpdump tshark                         # judges of what the emulator sends
+    curl python3 procps util-linux         # a web server and who reads from it, for tests; sysctl, setpriv
     nftables                               # a place where packets are dropped, for tests
     jq                                     # the demo reads results with it
     chromium                               # a test looks at reports in it
 )
 # What says that a package is there where there is no dpkg.
-commands=(make cc pkg-config clang llvm-strip ip ping iperf3 ethtool tcpdump tshark jq chromium)
+commands=(make cc pkg-config clang llvm-strip ip ping iperf3 ethtool tcpdump tshark jq chromium curl python3 sysctl setpriv)
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     missing=()

@@ -337,6 +337,8 @@ impl Connection {
             flow,
             sent_bytes,
             received_bytes,
+            total_sent_bytes: self.now.sent,
+            total_received_bytes: self.now.received,
             sent_rate_bps: BitRate::of(sent_bytes.unwrap_or(0), span).0,
             received_rate_bps: BitRate::of(received_bytes, span).0,
             limit: moved.then(|| Limit::of(flow, &summary, &self.receiving)).flatten(),

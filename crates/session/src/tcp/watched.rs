@@ -81,10 +81,14 @@ pub struct WatchedConnection {
     pub congestion_control: Option<String>,
     /// Which way most bytes went.
     pub flow: Flow,
-    /// Payload bytes sent, without those sent again; `null` before Linux 4.19.
+    /// Payload bytes sent while it was watched, without those sent again; `null` before Linux 4.19.
     pub sent_bytes: Option<u64>,
-    /// Payload bytes received in order (`tcpi_bytes_received`; the kernel counts the end of the stream as one).
+    /// Payload bytes received in order while it was watched (`tcpi_bytes_received`; the kernel counts the end of the stream as one).
     pub received_bytes: u64,
+    /// The same as `sent_bytes`, since the connection began.
+    pub total_sent_bytes: Option<u64>,
+    /// The same as `received_bytes`, since the connection began.
+    pub total_received_bytes: u64,
     /// Payload bits a second while it was seen, sent.
     pub sent_rate_bps: u64,
     /// The same, received.
