@@ -13,8 +13,8 @@ use longhaul_lab::experiment::Experiment;
 use longhaul_path::law::Table;
 use longhaul_path::spec::{Change, PathSpec, no_files};
 use longhaul_session::control::{
-    Caps, ClientConfig, ClientSession, Deframer, Message, Output, Randomness, ServerConfig, ServerSession, TCP_HELLO_BYTES,
-    TcpParameters, TestParameters, UdpParameters, Verdict,
+    Caps, ClientConfig, ClientSession, Deframer, Message, Output, Randomness, ServerConfig, ServerSession,
+    TCP_HELLO_BYTES, TcpParameters, TestParameters, UdpParameters, Verdict,
 };
 use longhaul_session::locate::Granularity;
 use longhaul_session::report::EndReport;
@@ -202,7 +202,9 @@ pub fn end_report(input: &[u8]) {
     assert_eq!((placed, result.sent_packets), (result.lost_packets, result.received_packets + result.lost_packets));
     let Some(tcp) = report.tcp else { return };
     for backward in [false, true] {
-        let Some(assembled) = TcpResult::assemble(&TcpParameters::default(), false, backward, &tcp, &tcp) else { continue };
+        let Some(assembled) = TcpResult::assemble(&TcpParameters::default(), false, backward, &tcp, &tcp) else {
+            continue;
+        };
         let shares = assembled.result.limited_by;
         let sum = shares.congestion_window + shares.receive_window + shares.send_buffer + shares.application;
         assert!(sum == 0.0 || (sum - 1.0).abs() < 1e-6, "{shares:?}");

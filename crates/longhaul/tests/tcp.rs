@@ -121,7 +121,12 @@ fn a_result_is_printed_saved_and_shown_again_with_its_samples() {
 #[test]
 fn ctrl_c_prints_what_was_measured() {
     let Some(tested) = Tested::up("tcp-int", "lan") else { return };
-    let mut child = tested.tcp(&["-t", "60s", "-i", "200ms", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = tested
+        .tcp(&["-t", "60s", "-i", "200ms", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("forward") {

@@ -33,6 +33,15 @@ fn a_test_in_each_direction() {
     }
 }
 
+/// The server's answer may be faster than the client's own threads.
+#[test]
+fn connections_that_are_proven_before_they_are_told_of() {
+    let mut pair = Pair::new(parameters(Direction::Bidirectional));
+    pair.connected_after = Nanos(DELAY.0 * 6);
+    pair.run();
+    assert!(pair.test_end(Side::Client).remote.is_some());
+}
+
 #[test]
 fn a_server_that_does_not_know_tcp_is_said_so() {
     let now = Nanos::from_secs(1);

@@ -86,7 +86,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RATE")]
     read_rate: Option<BitRate>,
     /// Bytes of each write
-    #[arg(short = 'l', long, value_name = "SIZE", default_value = "128K")]
+    #[arg(short = 'l', long, value_name = "SIZE", default_value = "512K")]
     length: Bytes,
     /// Send with sendfile(2), without a copy
     #[arg(long)]

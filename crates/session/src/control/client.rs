@@ -44,6 +44,8 @@ enum State {
     Opening {
         accept: Accept,
         deadline: Nanos,
+        /// The server has seen all connections of a TCP test before this end's driver said that they are there.
+        proven: bool,
     },
     Proving {
         accept: Accept,
@@ -119,6 +121,9 @@ impl ClientSession {
             }
             (State::Proposed { greeted: true, .. }, Message::Accept(accept)) => self.accepted(now, accept),
             (State::Opening { .. } | State::Proving { .. } | State::Proposed { .. }, Message::Alive) => {}
+            (State::Opening { accept, proven, .. }, Message::DataProven) if accept.parameters.tcp().is_some() => {
+                *proven = true;
+            }
             (State::Proving { .. }, Message::DataProven) => self.start(now),
             (State::Running(running), Message::Report { text, last }) if !running.remote_whole => {
                 let most = self.config.report_bytes;
@@ -190,13 +195,13 @@ impl ClientSession {
             sends: direction.client_sends(),
             receives: direction.server_sends(),
         }));
-        self.state = State::Opening { accept, deadline: now.saturating_add(SETUP_TIMEOUT) };
+        self.state = State::Opening { accept, deadline: now.saturating_add(SETUP_TIMEOUT), proven: false };
     }
 
     /// The data sockets are open, after [`Output::OpenData`].
     pub fn handle_data_opened(&mut self, now: Nanos) {
-        if let State::Opening { accept, .. } = &self.state {
-            let accept = accept.clone();
+        if let State::Opening { accept, proven, .. } = &self.state {
+            let (accept, proven) = (accept.clone(), *proven);
             let proof = match accept.parameters {
                 TestParameters::Udp(_) => {
                     Some(ClientProof::new(accept.session_cookie(), accept.token, accept.parameters.streams()))
@@ -205,7 +210,11 @@ impl ClientSession {
             };
             let deadline = now.saturating_add(PROOF_TIMEOUT);
             self.state = State::Proving { accept, proof, resend: now, deadline };
-            self.handle_timeout(now);
+            if proven {
+                self.start(now);
+            } else {
+                self.handle_timeout(now);
+            }
         }
     }
 

@@ -86,6 +86,8 @@ pub(crate) struct Pair {
     pub(crate) fate: fn(backward: bool, stream: u8, sequence: u64) -> u32,
     pub(crate) control_up: bool,
     pub(crate) data_up: bool,
+    /// When a TCP client's driver says that its connections are there.
+    pub(crate) connected_after: Nanos,
     /// Whose driver is dead: takes nothing, says nothing.
     pub(crate) dead: Option<Side>,
     events: BinaryHeap<Reverse<(Nanos, u64)>>,
@@ -115,6 +117,7 @@ impl Pair {
             fate: |_, _, _| 1,
             control_up: true,
             data_up: true,
+            connected_after: DELAY + DELAY,
             dead: None,
             events: BinaryHeap::new(),
             bodies: BTreeMap::new(),
@@ -322,7 +325,7 @@ impl Pair {
                     self.schedule(now + DELAY, Event::Hello(id, cookie.hello(id)));
                 }
             }
-            return self.schedule(now + DELAY + DELAY, Event::Connected);
+            return self.schedule(now + self.connected_after, Event::Connected);
         }
         let streams = plan.parameters.streams();
         let end = self.end(side);
