@@ -119,10 +119,7 @@ mod tests {
         };
         let lines = table(Nanos::from_millis(1_500), &[now.clone(), ConnectionNow { state: "SYN-SENT", ..now }]);
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH && !line.contains('\x1b')), "{lines:?}");
-        assert_eq!(
-            lines[1],
-            "curl       10.77.2.1:80             12.3 M in  50.1ms 14.1KiB     3  receive window 9"
-        );
+        assert_eq!(lines[1], "curl       10.77.2.1:80             12.3 M in  50.1ms 14.1KiB     3  receive window 9");
         assert!(lines[2].ends_with("SYN-SENT"), "{}", lines[2]);
         assert!(lines[0].contains("1.5 s"));
     }

@@ -29,8 +29,12 @@ pub(crate) fn report(result: &WatchResult) -> String {
     let cost = &result.sampling;
     _ = writeln!(
         text,
-        "watched   {} connections for {}, each {}; it took {:.1} % of a CPU",
-        result.connections.len(),
+        "watched   {} for {}, a sample each {}; it took {:.1} % of a CPU",
+        if result.connections.len() == 1 {
+            "1 connection".into()
+        } else {
+            format!("{} connections", result.connections.len())
+        },
         short(result.duration_ns),
         short(cost.interval_ns),
         cost.cpu_time_ns as f64 * 100.0 / cost.elapsed_ns.max(1) as f64

@@ -164,13 +164,13 @@ impl Limit {
                 let (by, share) = shares.foremost()?;
                 let evidence = match by {
                     "application" => format!(
-                        "{} bytes lay unread on average, as much as the window still offered",
+                        "{} bytes lay unread on average, the window offered no more",
                         receiving.mean_unread_bytes()
                     ),
                     "receive_window" => {
                         format!("each round trip filled the window of at most {} bytes", receiving.max_window_bytes)
                     }
-                    _ => "data came, its reader kept up and the window had room; the sender's end tells more".into(),
+                    _ => "its reader kept up and the window had room; the other end tells more".into(),
                 };
                 // Of the time in which there was something to limit.
                 let share = if shares.idle < 1.0 { share / (1.0 - shares.idle) } else { share };
