@@ -11,6 +11,8 @@ use crate::output::print_text;
 const ROWS: usize = 15;
 /// Characters of a line.
 const WIDTH: usize = 80;
+/// Of the other end's address and port: any of IPv4.
+const ADDRESS: usize = 21;
 
 /// Shows a table each interval.
 #[derive(Debug)]
@@ -72,6 +74,24 @@ fn table(elapsed: Nanos, rows: &[ConnectionNow]) -> Vec<String> {
     lines.iter().map(|line| line.replace(char::is_control, " ").chars().take(WIDTH).collect()).collect()
 }
 
+/// A limit in one word.
+fn in_short(limit: &str, receives: bool) -> &'static str {
+    match (limit, receives) {
+        ("congestion_window", _) => "cwnd",
+        ("receive_window", _) => "window",
+        ("send_buffer", _) => "sndbuf",
+        ("application", true) => "reader",
+        ("application", false) => "writer",
+        _ => "sender",
+    }
+}
+
+/// The end of an address that is too long, as it tells more.
+fn address(text: &str) -> String {
+    let surplus = text.chars().count().saturating_sub(ADDRESS);
+    if surplus == 0 { text.to_owned() } else { "…".chars().chain(text.chars().skip(surplus + 1)).collect() }
+}
+
 fn row(now: &ConnectionNow) -> String {
     let (arrow, bps) = if now.received_rate_bps > now.sent_rate_bps {
         ("in", now.received_rate_bps)
@@ -81,14 +101,14 @@ fn row(now: &ConnectionNow) -> String {
     // What moves is established; what is not says so.
     let limit = match &now.limit {
         _ if now.state != "ESTABLISHED" => now.state.to_owned(),
-        Some(limit) if bps > 0 => format!("{} {:.0}%", limit.by.replace('_', " "), limit.share * 100.0),
+        Some(limit) if bps > 0 => format!("{} {:.0}%", in_short(&limit.by, arrow == "in"), limit.share * 100.0),
         _ => "idle".into(),
     };
     let program: String = if now.program.is_empty() { "?" } else { &now.program }.chars().take(9).collect();
     let rtt = if now.rtt_ns == 0 { "?".into() } else { short(now.rtt_ns) };
     format!(
         "{program:<9}  {:<21} {:>9} {arrow:<3} {rtt:>6} {:>7} {:>5}  {limit}",
-        now.remote.to_string(),
+        address(&now.remote.to_string()),
         rate(BitRate(bps)).replace("bit", ""),
         Bytes(now.cwnd_bytes).rounded(),
         now.retransmits,
@@ -119,8 +139,13 @@ mod tests {
         };
         let lines = table(Nanos::from_millis(1_500), &[now.clone(), ConnectionNow { state: "SYN-SENT", ..now }]);
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH && !line.contains('\x1b')), "{lines:?}");
-        assert_eq!(lines[1], "curl       10.77.2.1:80             12.3 M in  50.1ms 14.1KiB     3  receive window 9");
+        assert_eq!(lines[1], "curl       10.77.2.1:80             12.3 M in  50.1ms 14.1KiB     3  window 97%");
         assert!(lines[2].ends_with("SYN-SENT"), "{}", lines[2]);
         assert!(lines[0].contains("1.5 s"));
+        let long = address("[2001:db8:1234:5678:9abc:def0:1234:5678]:443");
+        assert!(
+            long.starts_with('…') && long.ends_with(":1234:5678]:443") && long.chars().count() == ADDRESS,
+            "{long}"
+        );
     }
 }
