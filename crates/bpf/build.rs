@@ -57,8 +57,12 @@ mod programs {
     use libbpf_cargo::SkeletonBuilder;
 
     /// Folder of the source, name of the skeleton.
-    const PROGRAMS: [(&str, &str); 3] =
-        [("src/drops", "drops"), ("src/tcp_loss", "tcp_loss"), ("tests/hooks", "hooks")];
+    const PROGRAMS: [(&str, &str); 4] = [
+        ("src/drops", "drops"),
+        ("src/tcp_loss", "tcp_loss"),
+        ("src/tcp_owner", "tcp_owner"),
+        ("tests/hooks", "hooks"),
+    ];
 
     /// `Err` where there is no clang; a source that does not compile ends the build.
     pub(crate) fn build() -> Result<(), String> {

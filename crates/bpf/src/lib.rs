@@ -13,6 +13,7 @@
 //! | name the place of a drop in the words of a result | [`drops::place`] |
 //! | have a congestion control that the kernel lacks | [`congestion`] |
 //! | see where TCP connections lose bytes, and what they send again | [`tcp_loss`] |
+//! | see which process opens and closes TCP connections | [`tcp_owner`] |
 //! | know beforehand whether it will work | [`support`] |
 //! | name an address of the kernel | [`symbols`] |
 
@@ -22,6 +23,7 @@ mod error;
 pub mod support;
 pub mod symbols;
 pub mod tcp_loss;
+pub mod tcp_owner;
 
 pub use error::BpfError;
 
@@ -34,5 +36,8 @@ mod skeleton {
     }
     pub(crate) mod tcp_loss {
         include!(concat!(env!("OUT_DIR"), "/tcp_loss.skel.rs"));
+    }
+    pub(crate) mod tcp_owner {
+        include!(concat!(env!("OUT_DIR"), "/tcp_owner.skel.rs"));
     }
 }

@@ -10,6 +10,7 @@
 //! | open TCP sockets, pace them, choose their congestion control, send without a copy | [`tcp`] |
 //! | read what the kernel knows of a TCP connection | [`tcp_info`] |
 //! | know congestion controls and who uses them | [`congestion_control`] |
+//! | know the TCP connections of others | [`sock_diag`] |
 //! | hold packets in memory that is there when needed | [`memory`] |
 //! | run on time | [`schedule`], [`wait`] |
 //! | be stopped and nudged | [`signals`] |
@@ -21,6 +22,7 @@
 //! | read and set kernel parameters | [`sysctl`] |
 //! | steer received packets to CPUs, and back whatever happens | [`rps`] |
 //! | find and end processes, read what they use | [`process`], [`procfs`] |
+//! | know which process has which socket | [`process_sockets`] |
 //! | talk to a process by name, leaving no file | [`unix`] |
 //! | know beforehand whether it will be allowed | [`capability`] |
 
@@ -41,10 +43,12 @@ pub mod namespace;
 pub mod packet;
 pub mod packet_ring;
 pub mod process;
+pub mod process_sockets;
 pub mod procfs;
 pub mod rps;
 pub mod schedule;
 pub mod signals;
+pub mod sock_diag;
 pub mod sysctl;
 pub mod tcp;
 pub mod tcp_info;

@@ -33,6 +33,8 @@ enum Command {
     Tcp(cmd::tcp::Args),
     /// Load congestion controls that the kernel lacks; what each holds and how it recovers
     Cc(cmd::cc::Args),
+    /// Watch TCP connections of other programs: how fast, what limits them
+    Watch(cmd::watch::Args),
     /// Show a saved result as the test printed it
     Show(cmd::show::Args),
     /// Answer tests from others
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Udp(args) => cmd::udp::run(args),
         Command::Tcp(args) => cmd::tcp::run(args),
         Command::Cc(args) => cmd::cc::run(args),
+        Command::Watch(args) => cmd::watch::run(args),
         Command::Show(args) => cmd::show::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Host(args) => cmd::host::run(args),

@@ -295,3 +295,33 @@ fn cables() -> Result<(), LinkError> {
     }
     Ok(())
 }
+
+#[test]
+fn watch() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (_far, _) = listener.accept().unwrap();
+    std::io::Write::write_all(&mut near, &[7; 1000]).unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let good = object(&longhaul(&["watch", "-J", "--port", &port, "-t", "50ms"]).stdout);
+    assert_valid(&good, "longhaul.watch/1");
+    assert_eq!(good["result"]["connections"].as_array().unwrap().len(), 2, "{good:#}");
+    assert_valid(&object(&longhaul(&["watch", "-J", "--", "true"]).stdout), "longhaul.watch/1");
+    let changes: [fn(&mut Value); 3] = [
+        |object| object["result"]["connections"][0]["flow"] = json!("sideways"),
+        |object| object["result"]["connections"][0]["limited_by"]["application"] = json!(1.5),
+        |object| drop(object["result"]["connections"][0].as_object_mut().unwrap().remove("cookie")),
+    ];
+    for change in changes {
+        let mut bad = good.clone();
+        change(&mut bad);
+        assert!(!problems(&bad).is_empty(), "{bad:#}");
+    }
+    for (arguments, code) in
+        [(&["watch", "-J", "--pid", "4194305"][..], "no_process"), (&["watch", "-J", "--cgroup", "/tmp"], "no_cgroup")]
+    {
+        let error = object(&longhaul(arguments).stdout);
+        assert_valid(&error, "longhaul.error/1");
+        assert_eq!(error["error"]["code"], code, "{error:#}");
+    }
+}

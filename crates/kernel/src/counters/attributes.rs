@@ -9,7 +9,7 @@
 const TYPE_MASK: u16 = 0x3fff;
 
 /// The attributes in `bytes`, up to the first broken one.
-pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let length = usize::from(u16::from_ne_bytes(rest.get(0..2)?.try_into().ok()?));
@@ -26,7 +26,7 @@ pub(crate) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
 }
 
 /// Adds an attribute to a request.
-pub(super) fn push(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub(crate) fn push(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.extend_from_slice(&((value.len() + 4) as u16).to_ne_bytes());
     bytes.extend_from_slice(&kind.to_ne_bytes());
     bytes.extend_from_slice(value);
@@ -34,12 +34,12 @@ pub(super) fn push(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 /// The 32 bits at word `index`.
-pub(super) fn u32_at(bytes: &[u8], index: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], index: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(index * 4..index * 4 + 4)?.try_into().ok()?))
 }
 
 /// The 64 bits at double word `index`.
-pub(super) fn u64_at(bytes: &[u8], index: usize) -> Option<u64> {
+pub(crate) fn u64_at(bytes: &[u8], index: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(index * 8..index * 8 + 8)?.try_into().ok()?))
 }
 

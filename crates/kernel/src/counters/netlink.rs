@@ -8,11 +8,11 @@ use netlink_sys::{Socket, SocketAddr};
 
 /// `struct nlmsghdr`: length, type, flags, sequence, port.
 const HEADER_BYTES: usize = 16;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
+pub(crate) const NLMSG_ERROR: u16 = 2;
+pub(crate) const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
-const NLM_F_DUMP_INTR: u16 = 0x10;
+pub(crate) const NLM_F_DUMP_INTR: u16 = 0x10;
 /// `NLM_F_ROOT | NLM_F_MATCH`.
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
 /// Times that a listing is begun anew when something changed while it was made.
@@ -55,7 +55,8 @@ pub(crate) fn ask(protocol: isize, kind: u16, flags: u16, body: &[u8]) -> io::Re
     Ok(answers)
 }
 
-fn request(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
+/// A request as the kernel takes it.
+pub(crate) fn request(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
     let acknowledge = if flags & NLM_F_DUMP == 0 { NLM_F_ACK } else { 0 };
     bytes.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
@@ -68,15 +69,15 @@ fn request(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
 }
 
 /// One message out of a datagram.
-struct Message<'a> {
-    kind: u16,
-    flags: u16,
-    sequence: u32,
-    body: &'a [u8],
+pub(crate) struct Message<'a> {
+    pub(crate) kind: u16,
+    pub(crate) flags: u16,
+    pub(crate) sequence: u32,
+    pub(crate) body: &'a [u8],
 }
 
 /// The messages in a datagram, up to the first broken one.
-fn messages(bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let length = u32::from_ne_bytes(rest.get(0..4)?.try_into().ok()?) as usize;

@@ -28,3 +28,7 @@ pub(crate) mod udp;
 pub(crate) mod udp_live;
 pub(crate) mod udp_saved;
 pub(crate) mod udp_text;
+pub(crate) mod watch;
+pub(crate) mod watch_live;
+pub(crate) mod watch_saved;
+pub(crate) mod watch_text;

@@ -17,12 +17,12 @@ const ROW_GROUP: usize = 65_536;
 /// The samples of a flow, with what they do not say themselves.
 #[derive(Debug)]
 pub(crate) struct FlowSamples<'a> {
-    /// `sender` or `receiver` of the flow's data.
+    /// `sender` or `receiver` of the flow's data; `watched` where it may be either.
     pub(crate) end: &'static str,
-    /// `forward` or `backward`.
+    /// `forward` or `backward`; `both` of a connection that is watched.
     pub(crate) direction: &'static str,
-    /// Its number in its direction.
-    pub(crate) stream: u8,
+    /// Its number in its direction, or among those that are watched.
+    pub(crate) stream: u32,
     /// What a sample's number of a congestion control stands for.
     pub(crate) congestion: &'a [CongestionSince],
     pub(crate) series: Series,
@@ -46,7 +46,7 @@ impl<'a> End<'a> {
             Some(series.map(|series| FlowSamples {
                 end: if report.sends { "sender" } else { "receiver" },
                 direction: if report.backward { "backward" } else { "forward" },
-                stream: report.stream,
+                stream: report.stream.into(),
                 congestion: &report.congestion,
                 series,
             }))
@@ -68,7 +68,7 @@ fn columns() -> String {
         "message samples {
             required byte_array end (string);
             required byte_array direction (string);
-            required int32 stream (integer(8, false));
+            required int32 stream (integer(32, false));
             required int64 at_ns (integer(64, false));
             required byte_array congestion_control (string);\n",
     );
@@ -113,7 +113,7 @@ fn write_rows(
     let control = |sample: &Sample| flow.congestion.get(usize::from(sample.congestion)).map_or("", |since| &since.name);
     text(group, same(flow.end))?;
     text(group, same(flow.direction))?;
-    int32(group, &vec![flow.stream.into(); rows.len()], None)?;
+    int32(group, &vec![flow.stream as i32; rows.len()], None)?;
     let at: Vec<i64> = rows.iter().map(|sample| sample.at_ns.saturating_sub(start_ns) as i64).collect();
     int64(group, &at, None)?;
     text(group, rows.iter().map(|sample| ByteArray::from(control(sample))).collect())?;

@@ -170,7 +170,7 @@ mod tests {
             let (mut forward, mut backward) = (phase, phase);
             let passes = |count: &mut u32, lossy: bool| {
                 *count += 1;
-                !lossy || *count % every != 0
+                !lossy || !count.is_multiple_of(every)
             };
             for _ in 0..20 {
                 let arrived: Vec<_> = client.hellos().filter(|_| passes(&mut forward, true)).collect();

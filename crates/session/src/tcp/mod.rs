@@ -10,17 +10,21 @@
 mod info;
 mod limited;
 mod loss;
+mod receiving;
 mod report;
 mod result;
 mod rfc6349;
 mod series;
 mod summary;
+mod watched;
 
 pub use info::{FIELDS, Field, INFO_BYTES, TcpInfo, fields};
 pub use limited::{LimitedBy, LimitedTimes};
 pub use loss::{LossBytes, Segment, Side, TcpDrop};
+pub use receiving::{ReceiverLimitedBy, ReceiverTimes, Receiving};
 pub use report::{CongestionSince, Retransmitted, SamplingCost, TcpEndReport, TcpStreamReport};
 pub use result::{TcpAssembled, TcpBuffers, TcpLossReason, TcpMemory, TcpResult, TcpStreamResult};
 pub use rfc6349::{Rfc6349, buffer_delay_percentage, tcp_efficiency_percentage, transfer_time_ratio};
 pub use series::{MAX_SAMPLES, Sample, Series, SeriesError};
 pub use summary::FlowSummary;
+pub use watched::{Flow, Limit, WatchResult, WatchedConnection};

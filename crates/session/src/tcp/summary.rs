@@ -91,6 +91,17 @@ impl FlowSummary {
         self.max_cwnd_bytes = self.max_cwnd_bytes.max(Some(cwnd_bytes));
     }
 
+    /// The connection began at `at_ns`, and all its counters with 0. Before the first sample, whose counters are of its whole life
+    /// then. The kernel wrote as much as `like` has.
+    pub fn begin(&mut self, at_ns: u64, like: &TcpInfo) {
+        let mut info = TcpInfo::default();
+        // Nothing waited yet, with room in the window.
+        info.set(fields::SND_CWND, 1);
+        info.set_length(like.length());
+        self.running.first = Some((at_ns, info));
+        self.running.last = Some((at_ns, info));
+    }
+
     /// Forgets what came before: the time to be omitted is over. The next sample is the first.
     pub fn restart(&mut self) {
         let last = self.running.last;
@@ -150,6 +161,18 @@ mod tests {
             (summary.sent_bytes, summary.retransmitted_bytes, summary.span_ns),
             (Some(100), Some(1_000), 1_000_000)
         );
+    }
+
+    #[test]
+    fn a_connection_seen_from_its_beginning_has_all_it_did_in_one_sample() {
+        let mut summary = FlowSummary::default();
+        let last = info(5_000, 1_000, 20_000, 10);
+        summary.begin(1_000_000, &last);
+        summary.take(9_000_000, &last);
+        assert_eq!((summary.samples, summary.span_ns), (1, 8_000_000));
+        assert_eq!((summary.sent_bytes, summary.retransmitted_bytes), (Some(5_000), Some(1_000)));
+        // Busy for 5 ms of the 8, with the last write on its way.
+        assert_eq!((summary.limited.elapsed_us, summary.limited.shares().application), (8_000, 1.0));
     }
 
     #[test]

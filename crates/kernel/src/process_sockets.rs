@@ -1,0 +1,135 @@
+//! Which process has which socket, and which processes descend from one.
+//!
+//! Source: proc_pid_fd(5), proc_pid_task(5) (`children`). A process may end at any moment, so one that is gone has nothing.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+
+/// The inode numbers of the sockets that process `pid` has open: the numbers in `socket:[…]`.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] where the caller may not look, [`io::ErrorKind::NotFound`] where it is gone.
+pub fn of_process(pid: u32) -> io::Result<Vec<u32>> {
+    let mut inodes = Vec::new();
+    let folder = format!("/proc/{pid}/fd");
+    for entry in fs::read_dir(folder)? {
+        // Descriptors come and go while they are listed.
+        let Ok(target) = entry.and_then(|entry| fs::read_link(entry.path())) else { continue };
+        inodes.extend(target.to_str().and_then(socket_inode));
+    }
+    Ok(inodes)
+}
+
+/// The sockets of every process, each with the process that has it (any of several).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SocketOwners {
+    /// Process numbers by inode number.
+    pub by_inode: HashMap<u32, u32>,
+    /// Processes that the caller may not look at.
+    pub hidden_processes: u32,
+}
+
+/// Looks at all processes. Takes some 2 µs for each open file of each.
+///
+/// # Errors
+/// Where `/proc` is not mounted.
+pub fn of_all() -> io::Result<SocketOwners> {
+    let mut owners = SocketOwners::default();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        match of_process(pid) {
+            Ok(inodes) => owners.by_inode.extend(inodes.into_iter().map(|inode| (inode, pid))),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => owners.hidden_processes += 1,
+            Err(_) => {}
+        }
+    }
+    Ok(owners)
+}
+
+/// Processes that descend from `pid`, without it. Those whose parent ended are their new parent's.
+///
+/// On a kernel without `CONFIG_PROC_CHILDREN` there are none.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut at = 0;
+    // A process may come twice when parents change meanwhile.
+    while at < found.len() && found.len() < MOST_PROCESSES {
+        let parent = found[at];
+        at += 1;
+        let Ok(threads) = fs::read_dir(format!("/proc/{parent}/task")) else { continue };
+        for thread in threads.flatten() {
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            for child in children.split_ascii_whitespace().filter_map(|number| number.parse().ok()) {
+                if !found.contains(&child) {
+                    found.push(child);
+                }
+            }
+        }
+    }
+    found.remove(0);
+    found
+}
+
+/// More processes than that are not looked for.
+const MOST_PROCESSES: usize = 4096;
+
+/// The name of a process' command (up to 15 bytes); `None` where it is gone.
+pub fn name(pid: u32) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
+}
+
+/// From now on descendants whose parent ends become children of this process rather than of init.
+///
+/// # Errors
+/// None that is known.
+pub fn adopt_orphans() -> io::Result<()> {
+    let own = Some(rustix::process::getpid());
+    Ok(rustix::process::set_child_subreaper(own)?)
+}
+
+/// `socket:[123]` is 123.
+fn socket_inode(target: &str) -> Option<u32> {
+    target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_is_found_with_its_process() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let inode = fs::metadata(format!("/proc/self/fd/{}", socket.as_raw_fd())).unwrap().ino() as u32;
+        let own = std::process::id();
+        assert!(of_process(own).unwrap().contains(&inode));
+        assert_eq!(of_all().unwrap().by_inode.get(&inode), Some(&own));
+        drop(socket);
+        assert!(!of_process(own).unwrap().contains(&inode));
+        assert_eq!(of_process(u32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn children_of_children_descend() {
+        let mut shell =
+            Command::new("sh").args(["-c", "cat & wait"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        // `cat` in the background reads /dev/null and may be gone: the shell itself stays until it is waited for.
+        let found = descendants(std::process::id());
+        assert!(found.contains(&shell.id()), "{found:?}");
+        shell.wait().unwrap();
+        assert!(descendants(shell.id()).is_empty());
+    }
+
+    #[test]
+    fn only_sockets_have_a_number() {
+        assert_eq!(socket_inode("socket:[4711]"), Some(4711));
+        for other in ["pipe:[4711]", "/tmp/socket:[1]", "socket:[x]", "socket:[1"] {
+            assert_eq!(socket_inode(other), None, "{other}");
+        }
+    }
+}

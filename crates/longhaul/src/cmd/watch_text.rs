@@ -1,0 +1,118 @@
+//! What watching came to as people read it, in lines of at most 80 characters.
+
+use std::fmt::Write;
+
+use longhaul_session::tcp::{Flow, Segment, Side, TcpDrop, WatchResult, WatchedConnection};
+use longhaul_units::{BitRate, Bytes};
+
+use super::udp_text::{rate, short};
+
+/// Characters of a line.
+const WIDTH: usize = 80;
+/// Connections that are shown; the result in JSON has all.
+const CONNECTIONS: usize = 20;
+/// Reasons of drops that are shown for a connection.
+const DROPS: usize = 3;
+
+/// All connections, most bytes first.
+pub(crate) fn report(result: &WatchResult) -> String {
+    let mut text = String::new();
+    let mut order: Vec<&WatchedConnection> = result.connections.iter().collect();
+    order.sort_by_key(|one| std::cmp::Reverse(bytes(one)));
+    for connection in order.iter().take(CONNECTIONS) {
+        one(&mut text, connection);
+    }
+    if order.len() > CONNECTIONS {
+        let rest = order[CONNECTIONS..].iter().map(|one| bytes(one)).fold(0, u64::saturating_add);
+        _ = writeln!(text, "and {} connections more with {}", order.len() - CONNECTIONS, Bytes(rest).rounded());
+    }
+    let cost = &result.sampling;
+    _ = writeln!(
+        text,
+        "watched   {} for {}, a sample each {}; it took {:.1} % of a CPU",
+        if result.connections.len() == 1 {
+            "1 connection".into()
+        } else {
+            format!("{} connections", result.connections.len())
+        },
+        short(result.duration_ns),
+        short(cost.interval_ns),
+        cost.cpu_time_ns as f64 * 100.0 / cost.elapsed_ns.max(1) as f64
+    );
+    if let Some(file) = &result.samples_file {
+        _ = writeln!(text, "every TCP_INFO field over time is in {file}");
+    }
+    // A program's name may be anything, a saved result too.
+    text.replace(|c: char| c.is_control() && c != '\n', " ")
+}
+
+fn bytes(connection: &WatchedConnection) -> u64 {
+    connection.received_bytes.saturating_add(connection.sent_bytes.unwrap_or(0))
+}
+
+fn one(text: &mut String, connection: &WatchedConnection) {
+    let mut line = |label: &str, what: String| {
+        let line = format!("{label:<10}{what}").replace('\n', " ");
+        _ = writeln!(text, "{}", line.chars().take(WIDTH).collect::<String>());
+    };
+    let program = connection.program.as_deref().unwrap_or("?");
+    let pid = connection.pid.map_or_else(String::new, |pid| format!("{pid}, "));
+    let span = connection.last_seen_ns.saturating_sub(connection.first_seen_ns);
+    let life = match (connection.began, connection.ended) {
+        (true, true) => "lived",
+        (true, false) => "began, seen for",
+        (false, true) => "ended, seen for",
+        (false, false) => "seen for",
+    };
+    line(program, format!("{pid}{} > {}", connection.local, connection.remote));
+    line("", format!("{life} {}; {}", short(span), connection.state));
+    let (main, other) = (
+        |what: &str, bytes: u64, bps: u64| format!("{what} {} at {}/s", Bytes(bytes).rounded(), rate(BitRate(bps))),
+        |what: &str, bytes: u64| format!("{what} {}", Bytes(bytes).rounded()),
+    );
+    let sent = connection.sent_bytes.unwrap_or(0);
+    line(
+        "",
+        match connection.flow {
+            Flow::Receiving => format!(
+                "{}, {}",
+                main("received", connection.received_bytes, connection.received_rate_bps),
+                other("sent", sent)
+            ),
+            Flow::Sending => format!(
+                "{}, {}",
+                main("sent", sent, connection.sent_rate_bps),
+                other("received", connection.received_bytes)
+            ),
+        },
+    );
+    if let Some(limit) = &connection.limit {
+        line("", format!("limited by {} {:.0} % of the time:", limit.by.replace('_', " "), limit.share * 100.0));
+        line("", format!("  {}", limit.evidence));
+    }
+    let known = |ns: Option<u64>| ns.map_or_else(|| "?".into(), short);
+    let size = |bytes: Option<u64>| bytes.map_or_else(|| "?".into(), |bytes| Bytes(bytes).rounded());
+    line(
+        "",
+        format!(
+            "rtt {} min, {} mean; cwnd {} mean; {} packets again",
+            known(connection.min_rtt_ns),
+            known(connection.mean_rtt_ns),
+            size(connection.mean_cwnd_bytes),
+            connection.retransmits
+        ),
+    );
+    for drop in connection.drops.iter().take(DROPS) {
+        line("", dropped(drop));
+    }
+}
+
+fn dropped(drop: &TcpDrop) -> String {
+    let what = if drop.segment == Segment::Data { "data" } else { "ACKs" };
+    let place = match drop.side {
+        Side::Transmit => "leaving this host",
+        Side::Receive => "entering this host",
+        Side::Pruned => "no memory for it",
+    };
+    format!("dropped here: {} packets of {what}, {place}: {}", drop.packets, drop.reason)
+}

@@ -1,0 +1,406 @@
+//! A connection that is followed.
+
+use std::net::SocketAddr;
+
+use longhaul_kernel::sock_diag::{TcpMemory, TcpSocket};
+use longhaul_session::tcp::{
+    CongestionSince, Flow, FlowSummary, Limit, LimitedTimes, ReceiverTimes, Receiving, Sample, Series, TcpInfo,
+    WatchedConnection, fields,
+};
+use longhaul_units::{BitRate, Nanos};
+
+/// Congestion controls that a connection is said to have had; a sample's number for it is a byte.
+const MOST_CONTROLS: usize = 255;
+
+/// What one look at a socket shows, kept.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    pub(super) cookie: u64,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    /// 0 of one that nobody holds, or that is gone.
+    pub(super) inode: u32,
+    /// `None` where only its end is seen.
+    pub(super) uid: Option<u32>,
+    pub(super) cgroup_id: Option<u64>,
+    info: TcpInfo,
+    unread_bytes: u32,
+    memory: Option<TcpMemory>,
+    congestion_control: Option<String>,
+}
+
+impl Seen {
+    /// `None` of a socket that has no `TCP_INFO` any more.
+    pub(super) fn of(socket: &TcpSocket<'_>) -> Option<Self> {
+        let memory = socket.memory();
+        Some(Self {
+            cookie: socket.cookie,
+            local: socket.local,
+            remote: socket.remote,
+            inode: socket.inode,
+            // What tells of the end does not tell the user.
+            uid: memory.map(|_| socket.uid),
+            cgroup_id: socket.cgroup_id(),
+            info: TcpInfo::parse(socket.info()?),
+            unread_bytes: socket.unread_bytes,
+            memory,
+            congestion_control: socket.congestion_control().map(str::to_owned),
+        })
+    }
+}
+
+/// Where a connection stands, since the last time.
+#[derive(Debug, Clone)]
+pub struct ConnectionNow {
+    /// Its number.
+    pub number: u32,
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// The command's name; empty where it is not known.
+    pub program: String,
+    /// State, as in RFC 9293.
+    pub state: &'static str,
+    /// Payload bits a second, sent.
+    pub sent_rate_bps: u64,
+    /// Received.
+    pub received_rate_bps: u64,
+    /// Smoothed round-trip time; 0 where there is none.
+    pub rtt_ns: u64,
+    /// Congestion window, bytes.
+    pub cwnd_bytes: u64,
+    /// Packets sent again.
+    pub retransmits: u64,
+    /// What limits it, and for what share of the time; `None` where nothing moved.
+    pub limit: Option<Limit>,
+}
+
+/// A connection that is followed, from its first sample to its last.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) number: u32,
+    pub(super) cookie: u64,
+    local: SocketAddr,
+    remote: SocketAddr,
+    inode: u32,
+    uid: Option<u32>,
+    cgroup_id: Option<u64>,
+    owner: Option<(u32, String)>,
+    began: bool,
+    ended: bool,
+    last_is_final: bool,
+    first_ns: u64,
+    last_ns: u64,
+    summary: FlowSummary,
+    receiving: Receiving,
+    /// Its counters when it was seen first: 0 where it began under our eyes.
+    base: Counters,
+    now: Counters,
+    memory: Option<TcpMemory>,
+    congestion: Vec<CongestionSince>,
+    series: Option<Series>,
+    interval: Interval,
+    state: u8,
+    receiver_rtt_us: u64,
+}
+
+/// Payload bytes of both directions.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counters {
+    sent: Option<u64>,
+    received: u64,
+}
+
+impl Counters {
+    fn of(info: &TcpInfo) -> Self {
+        let sent = info.get(fields::BYTES_SENT).map(|all| all.saturating_sub(info.value(fields::BYTES_RETRANS)));
+        Self { sent, received: info.value(fields::BYTES_RECEIVED) }
+    }
+}
+
+/// Where it stood when [`Connection::now`] was asked last.
+#[derive(Debug, Clone, Copy, Default)]
+struct Interval {
+    at_ns: u64,
+    counters: Counters,
+    retransmits: u64,
+    limited: LimitedTimes,
+    receiver: ReceiverTimes,
+}
+
+impl Connection {
+    /// `began` is when it did, as far as known; `None` where it was there before.
+    pub(super) fn new(number: u32, seen: &Seen, began: Option<Nanos>) -> Self {
+        let mut summary = FlowSummary::default();
+        let mut base = Counters::of(&seen.info);
+        if let Some(began) = began {
+            summary.begin(began.0, &seen.info);
+            base = Counters { sent: base.sent.map(|_| 0), received: 0 };
+        }
+        Self {
+            number,
+            cookie: seen.cookie,
+            local: seen.local,
+            remote: seen.remote,
+            inode: seen.inode,
+            uid: seen.uid,
+            cgroup_id: seen.cgroup_id,
+            owner: None,
+            began: began.is_some(),
+            ended: false,
+            last_is_final: false,
+            first_ns: began.map_or(0, |at| at.0),
+            last_ns: 0,
+            summary,
+            receiving: Receiving::default(),
+            base,
+            now: base,
+            memory: None,
+            congestion: Vec::new(),
+            series: None,
+            interval: Interval { at_ns: began.map_or(0, |at| at.0), counters: base, ..Interval::default() },
+            state: 0,
+            receiver_rtt_us: 0,
+        }
+    }
+
+    pub(super) fn keep_samples(&mut self, most: usize) {
+        self.series = Some(Series::new(most));
+    }
+
+    /// Takes a sample.
+    pub(super) fn take(&mut self, now: Nanos, socket: &TcpSocket<'_>) {
+        let Some(info) = socket.info() else { return };
+        if socket.inode != 0 {
+            self.inode = socket.inode;
+        }
+        self.memory = socket.memory();
+        if let Some(name) = socket.congestion_control() {
+            self.under(now, name);
+        }
+        self.take_info(now, &TcpInfo::parse(info), socket.unread_bytes.into());
+    }
+
+    /// The same, of what was kept.
+    pub(super) fn take_seen(&mut self, now: Nanos, seen: &Seen) {
+        self.memory = seen.memory.or(self.memory);
+        if let Some(name) = &seen.congestion_control {
+            self.under(now, name);
+        }
+        self.take_info(now, &seen.info, seen.unread_bytes.into());
+    }
+
+    /// Takes what the kernel told of its end. What it still had unread is nobody's any more.
+    pub(super) fn take_last(&mut self, now: Nanos, seen: &Seen) {
+        if !self.last_is_final {
+            self.last_is_final = true;
+            self.take_info(now, &seen.info, 0);
+        }
+    }
+
+    /// Its only sample is that of its end.
+    pub(super) fn be_final(&mut self) {
+        self.last_is_final = true;
+    }
+
+    fn under(&mut self, now: Nanos, control: &str) {
+        if self.congestion.last().is_none_or(|last| last.name != control) && self.congestion.len() < MOST_CONTROLS {
+            self.congestion.push(CongestionSince { at_ns: now.0, name: control.to_owned() });
+        }
+    }
+
+    fn take_info(&mut self, now: Nanos, info: &TcpInfo, unread_bytes: u64) {
+        if self.first_ns == 0 {
+            self.first_ns = now.0;
+        }
+        if self.interval.at_ns == 0 {
+            self.interval.at_ns = now.0;
+        }
+        self.last_ns = now.0;
+        self.state = info.value(fields::STATE) as u8;
+        self.now = Counters::of(info);
+        self.receiver_rtt_us = info.value(fields::RCV_RTT);
+        self.summary.take(now.0, info);
+        self.receiving.take(now.0, info, unread_bytes);
+        if let Some(series) = &mut self.series {
+            let congestion = self.congestion.len().saturating_sub(1) as u8;
+            series.push(Sample { at_ns: now.0, congestion, info: *info });
+        }
+    }
+
+    pub(super) fn set_owner(&mut self, pid: u32, name: &str) {
+        if self.owner.is_none() {
+            self.owner = Some((pid, name.to_owned()));
+        }
+    }
+
+    pub(super) fn may_be_named(&self) -> bool {
+        self.owner.is_none() && self.inode != 0
+    }
+
+    pub(super) fn inode(&self) -> u32 {
+        self.inode
+    }
+
+    pub(super) fn last_seen(&self) -> Nanos {
+        Nanos(self.last_ns)
+    }
+
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    pub(super) fn kept_samples(&self) -> usize {
+        self.series.as_ref().map_or(0, |series| series.samples().len())
+    }
+
+    pub(super) fn thin(&mut self) {
+        self.series.iter_mut().for_each(Series::thin);
+    }
+
+    pub(super) fn take_series(&mut self) -> Option<Series> {
+        self.series.take().filter(|series| !series.samples().is_empty())
+    }
+
+    pub(super) fn congestion(&self) -> Vec<CongestionSince> {
+        self.congestion.clone()
+    }
+
+    fn sent(&self, since: &Counters) -> Option<u64> {
+        Some(self.now.sent?.saturating_sub(since.sent.unwrap_or(0)))
+    }
+
+    fn received(&self, since: &Counters) -> u64 {
+        self.now.received.saturating_sub(since.received)
+    }
+
+    /// Where it stands since the last call; `None` before its first sample.
+    pub(super) fn now(&mut self) -> Option<ConnectionNow> {
+        let (_, info) = self.summary.last()?;
+        let before = self.interval;
+        let span = Nanos(self.last_ns.saturating_sub(before.at_ns));
+        let (sent, received) = (self.sent(&before.counters).unwrap_or(0), self.received(&before.counters));
+        let retransmits = self.summary.retransmits;
+        let mut summary = self.summary;
+        summary.limited = since(&self.summary.limited, &before.limited);
+        summary.retransmits = retransmits - before.retransmits;
+        let mut receiving = self.receiving;
+        receiving.times = receiver_since(&self.receiving.times, &before.receiver);
+        self.interval = Interval {
+            at_ns: self.last_ns,
+            counters: self.now,
+            retransmits,
+            limited: self.summary.limited,
+            receiver: self.receiving.times,
+        };
+        let flow = if received > sent { Flow::Receiving } else { Flow::Sending };
+        Some(ConnectionNow {
+            number: self.number,
+            local: self.local,
+            remote: self.remote,
+            program: self.owner.as_ref().map_or_else(String::new, |(_, name)| name.clone()),
+            state: state_name(self.state),
+            sent_rate_bps: BitRate::of(sent, span).0,
+            received_rate_bps: BitRate::of(received, span).0,
+            rtt_ns: info.value(fields::RTT) * 1_000,
+            cwnd_bytes: info.value(fields::SND_CWND) * info.value(fields::SND_MSS),
+            retransmits: summary.retransmits,
+            limit: Limit::of(flow, &summary, &receiving),
+        })
+    }
+
+    /// What it came to; times count from `start`.
+    pub(super) fn result(self, start: Nanos) -> WatchedConnection {
+        let span = Nanos(self.last_ns.saturating_sub(self.first_ns));
+        let (sent_bytes, received_bytes) = (self.sent(&self.base), self.received(&self.base));
+        let flow = if received_bytes > sent_bytes.unwrap_or(0) { Flow::Receiving } else { Flow::Sending };
+        let moved = received_bytes > 0 || sent_bytes != Some(0);
+        let (pid, program) = self.owner.unzip();
+        let summary = self.summary;
+        WatchedConnection {
+            number: self.number,
+            local: self.local,
+            remote: self.remote,
+            cookie: self.cookie,
+            program,
+            pid,
+            uid: self.uid,
+            cgroup_id: self.cgroup_id,
+            state: state_name(self.state).into(),
+            first_seen_ns: self.first_ns.saturating_sub(start.0),
+            last_seen_ns: self.last_ns.saturating_sub(start.0),
+            began: self.began,
+            ended: self.ended,
+            last_is_final: self.last_is_final,
+            congestion_control: self.congestion.last().map(|last| last.name.clone()),
+            flow,
+            sent_bytes,
+            received_bytes,
+            total_sent_bytes: self.now.sent,
+            total_received_bytes: self.now.received,
+            sent_rate_bps: BitRate::of(sent_bytes.unwrap_or(0), span).0,
+            received_rate_bps: BitRate::of(received_bytes, span).0,
+            limit: moved.then(|| Limit::of(flow, &summary, &self.receiving)).flatten(),
+            limited_by: summary.limited.shares(),
+            receiver_limited_by: self.receiving.times.shares(),
+            retransmits: summary.retransmits,
+            retransmitted_bytes: summary.retransmitted_bytes,
+            spurious_retransmits: summary.spurious_retransmits,
+            timeouts: summary.timeouts,
+            retransmitted: None,
+            drops: Vec::new(),
+            min_rtt_ns: summary.min_rtt_ns,
+            mean_rtt_ns: summary.mean_rtt_ns,
+            max_rtt_ns: summary.max_rtt_ns,
+            mean_cwnd_bytes: summary.mean_cwnd_bytes,
+            max_cwnd_bytes: summary.max_cwnd_bytes,
+            mss_bytes: summary.mss_bytes,
+            receiver_rtt_ns: Some(self.receiver_rtt_us * 1_000).filter(|ns| *ns > 0),
+            mean_unread_bytes: self.receiving.mean_unread_bytes(),
+            max_unread_bytes: self.receiving.max_unread_bytes,
+            max_receive_window_bytes: self.receiving.max_window_bytes,
+            receive_buffer_bytes: self.memory.map(|memory| memory.receive_buffer_bytes.into()),
+            send_buffer_bytes: self.memory.map(|memory| memory.send_buffer_bytes.into()),
+            samples: summary.samples,
+        }
+    }
+}
+
+fn since(now: &LimitedTimes, before: &LimitedTimes) -> LimitedTimes {
+    LimitedTimes {
+        elapsed_us: now.elapsed_us - before.elapsed_us,
+        busy_us: now.busy_us - before.busy_us,
+        receive_window_us: now.receive_window_us - before.receive_window_us,
+        send_buffer_us: now.send_buffer_us - before.send_buffer_us,
+        nothing_waits_us: now.nothing_waits_us - before.nothing_waits_us,
+        window_full_us: now.window_full_us - before.window_full_us,
+    }
+}
+
+fn receiver_since(now: &ReceiverTimes, before: &ReceiverTimes) -> ReceiverTimes {
+    ReceiverTimes {
+        application_us: now.application_us - before.application_us,
+        receive_window_us: now.receive_window_us - before.receive_window_us,
+        sender_or_path_us: now.sender_or_path_us - before.sender_or_path_us,
+        idle_us: now.idle_us - before.idle_us,
+    }
+}
+
+/// States of `include/net/tcp_states.h`, by the names of RFC 9293 §3.3.2.
+fn state_name(state: u8) -> &'static str {
+    match state {
+        1 => "ESTABLISHED",
+        2 => "SYN-SENT",
+        3 | 12 => "SYN-RECEIVED",
+        4 => "FIN-WAIT-1",
+        5 => "FIN-WAIT-2",
+        6 => "TIME-WAIT",
+        7 => "CLOSED",
+        8 => "CLOSE-WAIT",
+        9 => "LAST-ACK",
+        10 => "LISTEN",
+        11 => "CLOSING",
+        _ => "UNKNOWN",
+    }
+}

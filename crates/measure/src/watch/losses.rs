@@ -1,0 +1,87 @@
+//! What this host drops of the connections that are followed, and what they send again, by the kernel's events.
+
+use std::collections::BTreeMap;
+
+use longhaul_bpf::symbols::Symbols;
+use longhaul_bpf::tcp_loss::{MAX_CONNECTIONS, TcpLoss, TcpPlace, tcp_place};
+use longhaul_session::result::Warning;
+use longhaul_session::tcp::{Flow, Retransmitted, Segment, Side, TcpDrop, WatchedConnection};
+
+use super::connection::Seen;
+
+/// Watches the losses of the first [`MAX_CONNECTIONS`] connections.
+#[derive(Debug)]
+pub(super) struct Losses {
+    events: Option<TcpLoss>,
+    namespace_inode: u64,
+    /// The same numbers as in the result, below this, are followed.
+    followed: u32,
+}
+
+impl Losses {
+    /// Where it cannot, that is a warning.
+    pub(super) fn attach(namespace_inode: u64, warnings: &mut Vec<Warning>) -> Self {
+        let events = TcpLoss::attach().map_err(|error| {
+            let message = format!("where this host drops packets is not seen: {error}");
+            warnings.push(Warning::new("no_drop_events", message, "run as root on Linux 5.17 or newer"));
+        });
+        Self { events: events.ok(), namespace_inode, followed: 0 }
+    }
+
+    /// Another connection, with numbers in order.
+    pub(super) fn follow(&mut self, number: u32, seen: &Seen) {
+        if let Some(events) = &self.events
+            && number == self.followed
+            && number < MAX_CONNECTIONS
+            && events.follow(number, seen.local, seen.remote).is_ok()
+        {
+            self.followed += 1;
+        }
+    }
+
+    /// Adds what was seen.
+    pub(super) fn finish(&self, connections: &mut [WatchedConnection]) {
+        let Some(events) = &self.events else { return };
+        let symbols = Symbols::read().ok();
+        let mut sums: BTreeMap<(u32, Segment, Side, String), (u64, u64)> = BTreeMap::new();
+        for drop in events.drops().unwrap_or_default() {
+            // Another namespace's drop is the other end's, or the network's.
+            let foreign = drop.namespace_inode.is_some_and(|inode| u64::from(inode) != self.namespace_inode);
+            if foreign && !drop.namespace_of_task {
+                continue;
+            }
+            let Some(connection) = connections.iter().find(|one| one.number == drop.connection) else { continue };
+            let symbol = symbols.as_ref().and_then(|symbols| symbols.name(drop.location)).unwrap_or("");
+            let reason = events.reason_names().name(drop.reason);
+            let Some(place) = tcp_place(&reason, symbol, drop.from_here) else { continue };
+            let side = match place {
+                TcpPlace::Transmit => Side::Transmit,
+                TcpPlace::Receive => Side::Receive,
+                TcpPlace::Pruned => Side::Pruned,
+            };
+            let sends = connection.flow == Flow::Sending;
+            let segment = if drop.from_here == sends { Segment::Data } else { Segment::Ack };
+            let why = if symbol.is_empty() { reason.to_string() } else { format!("{reason} @ {symbol}") };
+            let (packets, bytes) = sums.entry((drop.connection, segment, side, why)).or_default();
+            *packets += drop.packets;
+            *bytes += drop.bytes;
+        }
+        for connection in connections.iter_mut().filter(|one| one.number < self.followed) {
+            if let Ok(again) = events.retransmitted(connection.number) {
+                let (packets, payload_bytes, ip_bytes) = (again.packets, again.payload_bytes, again.ip_bytes);
+                connection.retransmitted = Some(Retransmitted { packets, payload_bytes, ip_bytes });
+            }
+            let own = sums.iter().filter(|((number, ..), _)| *number == connection.number);
+            connection.drops = own
+                .map(|((_, segment, side, reason), (packets, bytes))| TcpDrop {
+                    backward: false,
+                    segment: *segment,
+                    side: *side,
+                    reason: reason.clone(),
+                    packets: *packets,
+                    bytes: Some(*bytes),
+                })
+                .collect();
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Watching TCP connections that others make: samples of their `TCP_INFO` by sock_diag(7), the last of it when they end, what was
+//! dropped and sent again by tracepoints. Nothing is asked of the applications.
+//!
+//! ```text
+//!  TcpSockets::dump ─┬─► known cookie ─► Connection (FlowSummary, Receiving, Series)
+//!                    └─► unknown ─► Chosen? by port, control group, or Processes (/proc, TcpOwners)
+//!  TcpOwners ─► who opened or closed it        TcpEnds ─► its last TCP_INFO        TcpLoss ─► drops, retransmissions
+//! ```
+//!
+//! Time is read here; what the samples mean is [`longhaul_session::tcp`]'s.
+
+mod connection;
+mod losses;
+mod selection;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use longhaul_bpf::tcp_owner::TcpOwners;
+use longhaul_kernel::clock::{monotonic, thread_cpu_time};
+use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
+use longhaul_kernel::sock_diag::{TcpEnds, TcpSocket, TcpSockets};
+use longhaul_session::result::Warning;
+use longhaul_session::tcp::{CongestionSince, MAX_SAMPLES, SamplingCost, Series, WatchResult};
+use longhaul_units::Nanos;
+
+pub use connection::ConnectionNow;
+pub use selection::Selection;
+
+use connection::{Connection, Seen};
+use losses::Losses;
+use selection::Chooser;
+
+/// Connections that are followed at most, those that ended included: some 20 MB.
+pub const MAX_CONNECTIONS: usize = 10_000;
+/// How long a connection that was not chosen is left alone: a process may get it from another later.
+const DECIDE_AGAIN: Nanos = Nanos::from_millis(100);
+/// How often processes of connections are looked up that have no name yet.
+const NAME_AGAIN: Nanos = Nanos::from_millis(500);
+
+/// What to watch.
+#[derive(Debug)]
+pub struct WatchOptions {
+    /// Which connections.
+    pub selection: Selection,
+    /// The network namespace; `None` is that of the calling thread.
+    pub namespace: Option<NetNamespace>,
+    /// Between two samples.
+    pub sample: Nanos,
+    /// Keep the samples, for a file.
+    pub keep_samples: bool,
+}
+
+/// Why nothing can be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The namespace cannot be entered.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The kernel tells nothing.
+    #[error(
+        "the kernel does not tell of TCP sockets by sock_diag: {0}; it takes CONFIG_INET_DIAG (modprobe inet_diag tcp_diag)"
+    )]
+    SockDiag(std::io::Error),
+    /// The control group is none.
+    #[error(
+        "{path}: {source}; name a folder of a cgroup2 file system, such as /sys/fs/cgroup/system.slice/ssh.service"
+    )]
+    Cgroup {
+        /// What was given.
+        path: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The process is not there, or somebody else's.
+    #[error("process {pid}: {source}")]
+    Process {
+        /// Its number.
+        pid: u32,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+}
+
+/// The samples of a connection, for a file.
+#[derive(Debug)]
+pub struct WatchedSamples {
+    /// Its number in the result.
+    pub number: u32,
+    /// What a sample's number of a congestion control stands for.
+    pub congestion: Vec<CongestionSince>,
+    /// The samples.
+    pub series: Series,
+}
+
+/// What watching came to.
+#[derive(Debug)]
+pub struct Watched {
+    /// What was seen.
+    pub result: WatchResult,
+    /// All samples, where they were kept.
+    pub samples: Vec<WatchedSamples>,
+    /// What speaks against trusting it.
+    pub warnings: Vec<Warning>,
+}
+
+/// Watches, one [`Self::sample`] after the other.
+#[derive(Debug)]
+pub struct Watch {
+    sockets: TcpSockets,
+    ends: Option<TcpEnds>,
+    owners: Option<TcpOwners>,
+    losses: Losses,
+    chooser: Chooser,
+    sample: Nanos,
+    keep_samples: bool,
+    start: Nanos,
+    before: Option<Nanos>,
+    /// Those that are followed and not over, by cookie.
+    open: HashMap<u64, Connection>,
+    over: Vec<Connection>,
+    /// Where in it a cookie's is.
+    over_at: HashMap<u64, usize>,
+    /// Those that were not chosen: when they were seen first, when that was decided.
+    others: HashMap<u64, (Nanos, Nanos)>,
+    /// Cookies of what was there at the first look.
+    at_start: HashSet<u64>,
+    numbers: u32,
+    not_followed: u64,
+    named: Nanos,
+    kept: usize,
+    missed_ends: bool,
+    dump_error: Option<String>,
+    cost: SamplingCost,
+    ticks: u64,
+    cpu_before: Nanos,
+    warnings: Vec<Warning>,
+}
+
+impl Watch {
+    /// Begins.
+    ///
+    /// # Errors
+    /// [`WatchError`]. What makes the result poorer but not impossible becomes a warning in it.
+    pub fn open(options: WatchOptions) -> Result<Self, WatchError> {
+        let mut warnings = Vec::new();
+        let namespace = options.namespace.map_or_else(NetNamespace::current, Ok)?;
+        let chooser = Chooser::new(options.selection)?;
+        // Attached first: whoever opens a connection from now on is known.
+        let inode = namespace.inode()?;
+        let owners = match TcpOwners::attach(inode as u32) {
+            Ok(owners) => Some(owners),
+            Err(error) => {
+                let message = format!(
+                    "which process has a connection is looked up in /proc alone, so of one that ends within a sample it is not known: \
+                     {error}"
+                );
+                warnings.push(Warning::new("short_lived_unowned", message, "run as root on a kernel with BTF"));
+                None
+            }
+        };
+        let losses = Losses::attach(inode, &mut warnings);
+        let opened = namespace.enter(|| (TcpEnds::open(), TcpSockets::open()));
+        // One's own namespace need not be entered, which takes CAP_SYS_ADMIN.
+        let (ends, sockets) = match opened {
+            Err(NamespaceError::Denied { .. }) if is_own(inode) => (TcpEnds::open(), TcpSockets::open()),
+            other => other?,
+        };
+        let ends = match ends {
+            Ok(ends) => Some(ends),
+            Err(error) => {
+                let message =
+                    format!("what a connection did between its last sample and its end is not known: {error}");
+                warnings.push(Warning::new("ends_unseen", message, "run as root on Linux 4.3 or newer"));
+                None
+            }
+        };
+        let mut watch = Self {
+            sockets: sockets.map_err(WatchError::SockDiag)?,
+            ends,
+            owners,
+            losses,
+            chooser,
+            sample: options.sample,
+            keep_samples: options.keep_samples,
+            start: monotonic(),
+            before: None,
+            open: HashMap::new(),
+            over: Vec::new(),
+            over_at: HashMap::new(),
+            others: HashMap::new(),
+            at_start: HashSet::new(),
+            numbers: 0,
+            not_followed: 0,
+            named: Nanos::ZERO,
+            kept: 0,
+            missed_ends: false,
+            dump_error: None,
+            cost: SamplingCost { interval_ns: options.sample.0, ..SamplingCost::default() },
+            ticks: 0,
+            cpu_before: thread_cpu_time(),
+            warnings,
+        };
+        // What is there already did not begin under our eyes.
+        let at_start = &mut watch.at_start;
+        watch
+            .sockets
+            .dump(watch.chooser.filter(), |socket| _ = at_start.insert(socket.cookie))
+            .map_err(WatchError::SockDiag)?;
+        watch.sample();
+        Ok(watch)
+    }
+
+    /// Takes a sample of every connection that is chosen.
+    pub fn sample(&mut self) {
+        let now = monotonic();
+        let before = self.before.unwrap_or(now);
+        self.ticks += 1;
+        self.take_owners();
+        let mut fresh = Vec::new();
+        let (open, others) = (&mut self.open, &mut self.others);
+        let dumped = self.sockets.dump(self.chooser.filter(), |socket| {
+            if let Some(connection) = open.get_mut(&socket.cookie) {
+                connection.take(now, socket);
+            } else if let Some((_, decided)) = others.get(&socket.cookie)
+                && now.saturating_sub(*decided) < DECIDE_AGAIN
+            {
+            } else {
+                fresh.extend(Seen::of(socket));
+            }
+        });
+        let complete = match dumped {
+            Ok(incomplete) => !incomplete,
+            Err(error) => {
+                self.dump_error.get_or_insert_with(|| error.to_string());
+                false
+            }
+        };
+        for seen in fresh {
+            self.decide(now, before, &seen);
+        }
+        if complete {
+            self.retire(now);
+        }
+        self.take_ends(before);
+        self.cost.samples += self.open.len() as u64;
+        if now.saturating_sub(self.named) >= NAME_AGAIN {
+            self.named = now;
+            self.name();
+            self.others.retain(|_, (_, decided)| now.saturating_sub(*decided) < Nanos::from_secs(10));
+            self.thin();
+        }
+        self.before = Some(now);
+    }
+
+    /// Where each connection stands that is not over, since the last call. Most bytes first.
+    pub fn now(&mut self) -> Vec<ConnectionNow> {
+        let mut rows: Vec<ConnectionNow> = self.open.values_mut().filter_map(Connection::now).collect();
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.sent_rate_bps + row.received_rate_bps), row.number));
+        rows
+    }
+
+    /// Connections that are followed and not over.
+    pub fn open_connections(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether the processes that were to be watched are gone; never where none were named.
+    pub fn is_over(&self) -> bool {
+        self.chooser.is_over()
+    }
+
+    /// What was seen.
+    pub fn finish(mut self) -> Watched {
+        self.sample();
+        self.name();
+        let end = monotonic();
+        self.cost.elapsed_ns = end.saturating_sub(self.start).0;
+        self.cost.cpu_time_ns = thread_cpu_time().saturating_sub(self.cpu_before).0;
+        let mut all: BTreeMap<u32, Connection> = self.over.into_iter().map(|one| (one.number, one)).collect();
+        all.extend(self.open.into_values().map(|one| (one.number, one)));
+        let mut samples = Vec::new();
+        let mut connections = Vec::new();
+        for (number, mut connection) in all {
+            if let Some(series) = connection.take_series() {
+                self.cost.kept_one_of = self.cost.kept_one_of.max(series.stride());
+                samples.push(WatchedSamples { number, congestion: connection.congestion(), series });
+            }
+            connections.push(connection.result(self.start));
+        }
+        self.losses.finish(&mut connections);
+        let mut warnings = self.warnings;
+        warnings.extend(self.chooser.warnings());
+        let mut warn = |code: &str, message: String, remedy: &str| warnings.push(Warning::new(code, message, remedy));
+        if self.missed_ends {
+            let message =
+                "so many connections ended at once that the end of some was missed: they show their last sample".into();
+            warn("ends_missed", message, "watch fewer, by --port or --pid");
+        }
+        if self.owners.as_ref().is_some_and(|owners| owners.lost_events().is_ok_and(|lost| lost > 0)) {
+            let message = "so many connections were opened at once that the process of some was missed".into();
+            warn("owners_missed", message, "sample more often, or watch fewer, by --port");
+        }
+        if let Some(error) = self.dump_error {
+            warn("samples_missing", format!("some samples could not be taken: {error}"), "run it again");
+        }
+        if self.not_followed > 0 {
+            let message =
+                format!("{} connections were not followed, as {MAX_CONNECTIONS} were already", self.not_followed);
+            warn("connections_not_followed", message, "watch fewer, by --port or --pid, or for a shorter time");
+        }
+        let achieved = self.cost.elapsed_ns / self.ticks.max(1);
+        if achieved > self.sample.0.saturating_mul(2) && self.ticks > 10 {
+            let message = format!("samples were {} apart on average, not {}", Nanos(achieved), self.sample);
+            warn("samples_late", message, "ask for a longer --sample, or watch fewer connections");
+        }
+        if connections.is_empty() {
+            warn(
+                "nothing_seen",
+                "no such connection was there".into(),
+                "is it the right network namespace, port, or process?",
+            );
+        }
+        let result = WatchResult {
+            duration_ns: self.cost.elapsed_ns,
+            connections,
+            connections_not_followed: self.not_followed,
+            sampling: self.cost,
+            samples_file: None,
+        };
+        Watched { result, samples, warnings }
+    }
+
+    fn take_owners(&mut self) {
+        let Some(owners) = &mut self.owners else { return };
+        owners.drain(|event| {
+            if let (Some(by), Some(connection)) = (&event.by, self.open.get_mut(&event.cookie)) {
+                connection.set_owner(by.pid, &by.name);
+            }
+            self.chooser.learn(event);
+        });
+    }
+
+    fn decide(&mut self, now: Nanos, before: Nanos, seen: &Seen) {
+        let cookie = seen.cookie;
+        let (first, _) = *self.others.get(&cookie).unwrap_or(&(before, now));
+        if !self.chooser.chooses(now, seen) {
+            self.others.insert(cookie, (first, now));
+            return;
+        }
+        self.others.remove(&cookie);
+        if self.open.len() + self.over.len() >= MAX_CONNECTIONS {
+            // Said once each: it stays among the others until it is decided again.
+            self.not_followed += u64::from(self.at_start.insert(cookie));
+            self.others.insert(cookie, (first, now));
+            return;
+        }
+        let began = (!self.at_start.contains(&cookie)).then(|| self.chooser.began(cookie).unwrap_or(first).min(now));
+        let mut connection = Connection::new(self.numbers, seen, began);
+        if self.keep_samples {
+            connection.keep_samples(MAX_SAMPLES);
+        }
+        if let Some((pid, name)) = self.chooser.owner(seen) {
+            connection.set_owner(pid, &name);
+        }
+        self.losses.follow(self.numbers, seen);
+        self.numbers += 1;
+        connection.take_seen(now, seen);
+        self.open.insert(cookie, connection);
+    }
+
+    /// Connections that the last dump did not have are over. Their last `TCP_INFO` may still come.
+    fn retire(&mut self, now: Nanos) {
+        let gone: Vec<u64> = self
+            .open
+            .iter()
+            .filter(|(_, connection)| connection.last_seen() < now)
+            .map(|(cookie, _)| *cookie)
+            .collect();
+        for cookie in gone {
+            if let Some(connection) = self.open.remove(&cookie) {
+                self.finish_one(connection, now, None);
+            }
+        }
+    }
+
+    fn take_ends(&mut self, before: Nanos) {
+        let Some(mut ends) = self.ends.take() else { return };
+        let mut ended = Vec::new();
+        let all = ends.drain(|socket: &TcpSocket<'_>| {
+            // Port 0: it never was connected.
+            if socket.remote.port() != 0 {
+                ended.extend(Seen::of(socket));
+            }
+        });
+        self.ends = Some(ends);
+        self.missed_ends |= !all.unwrap_or(false);
+        let now = monotonic();
+        // What closed it may stand behind what the last look at the events saw.
+        if !ended.is_empty() {
+            self.take_owners();
+        }
+        for seen in ended {
+            let cookie = seen.cookie;
+            if let Some(connection) = self.open.remove(&cookie) {
+                self.finish_one(connection, now, Some(&seen));
+            } else if let Some(over) = self.over_at.get(&cookie).and_then(|at| self.over.get_mut(*at)) {
+                over.take_last(now, &seen);
+            } else {
+                // Its whole life was between two samples.
+                self.decide(now, before, &seen);
+                if let Some(mut connection) = self.open.remove(&cookie) {
+                    connection.be_final();
+                    self.finish_one(connection, now, None);
+                }
+            }
+            self.others.remove(&cookie);
+            self.chooser.forget(cookie);
+        }
+    }
+
+    fn finish_one(&mut self, mut connection: Connection, now: Nanos, last: Option<&Seen>) {
+        last.into_iter().for_each(|seen| connection.take_last(now, seen));
+        connection.end();
+        self.over_at.insert(connection.cookie, self.over.len());
+        self.over.push(connection);
+    }
+
+    /// Names the processes of connections that have none yet.
+    fn name(&mut self) {
+        let mut unnamed: Vec<&mut Connection> = self.open.values_mut().filter(|one| one.may_be_named()).collect();
+        if unnamed.is_empty() {
+            return;
+        }
+        let owners = self.chooser.look_up();
+        for connection in &mut unnamed {
+            if let Some((pid, name)) = owners.get(&connection.inode()) {
+                connection.set_owner(*pid, name);
+            }
+        }
+    }
+
+    /// Keeps what the samples take in memory within bounds.
+    fn thin(&mut self) {
+        if !self.keep_samples {
+            return;
+        }
+        let all = || self.over.iter().chain(self.open.values());
+        self.kept = all().map(Connection::kept_samples).sum();
+        while self.kept > MAX_SAMPLES {
+            self.over.iter_mut().chain(self.open.values_mut()).for_each(Connection::thin);
+            self.kept = self.over.iter().chain(self.open.values()).map(Connection::kept_samples).sum();
+        }
+    }
+}
+
+fn is_own(inode: u64) -> bool {
+    NetNamespace::current().and_then(|own| own.inode()).is_ok_and(|own| own == inode)
+}

@@ -1,0 +1,274 @@
+//! Which connections are watched, and whose they are.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use longhaul_bpf::tcp_owner::{Owner, OwnerEvent};
+use longhaul_kernel::process_sockets::{self, SocketOwners};
+use longhaul_kernel::sock_diag::TcpFilter;
+use longhaul_session::result::Warning;
+use longhaul_units::Nanos;
+
+use super::WatchError;
+use super::connection::Seen;
+
+/// Openings of connections that are remembered until the connection is seen or its end.
+const MOST_OWNERS: usize = 65_536;
+/// How often control groups below the one that was named are looked for.
+const GROUPS_AGAIN: Nanos = Nanos::from_secs(1);
+
+/// Which connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// Every one.
+    All,
+    /// Those with this port at either end.
+    Port(u16),
+    /// Those of a process and what descends from it.
+    Process(u32),
+    /// Those of what descends from the calling process.
+    Descendants,
+    /// Those made in this control group (version 2) or one below.
+    Cgroup(PathBuf),
+}
+
+/// Says whether a connection is one of those.
+#[derive(Debug)]
+pub(super) struct Chooser {
+    selection: Selection,
+    /// The process that all descend from.
+    root: Option<u32>,
+    /// It and its descendants, those too whose parents ended.
+    processes: HashSet<u32>,
+    /// Their sockets, by inode number.
+    sockets: HashMap<u32, u32>,
+    looked: Nanos,
+    groups: HashSet<u64>,
+    /// By cookie: who opened or closed it, when it began.
+    owners: HashMap<u64, (Option<Owner>, Option<Nanos>)>,
+    hidden_processes: u32,
+    unowned: bool,
+}
+
+impl Chooser {
+    pub(super) fn new(selection: Selection) -> Result<Self, WatchError> {
+        let root = match &selection {
+            Selection::Process(pid) => {
+                process_sockets::of_process(*pid).map_err(|source| WatchError::Process { pid: *pid, source })?;
+                Some(*pid)
+            }
+            Selection::Descendants => Some(std::process::id()),
+            _ => None,
+        };
+        let groups = match &selection {
+            Selection::Cgroup(path) => {
+                groups(path).map_err(|source| WatchError::Cgroup { path: path.display().to_string(), source })?
+            }
+            _ => HashSet::new(),
+        };
+        Ok(Self {
+            selection,
+            root,
+            processes: HashSet::new(),
+            sockets: HashMap::new(),
+            looked: Nanos::ZERO,
+            groups,
+            owners: HashMap::new(),
+            hidden_processes: 0,
+            unowned: false,
+        })
+    }
+
+    /// What the kernel can choose by itself.
+    pub(super) fn filter(&self) -> TcpFilter {
+        match self.selection {
+            Selection::Port(port) => TcpFilter::Port(port),
+            Selection::Cgroup(_) if self.groups.len() == 1 => {
+                self.groups.iter().next().map_or(TcpFilter::All, |id| TcpFilter::Cgroup(*id))
+            }
+            _ => TcpFilter::All,
+        }
+    }
+
+    /// Takes what a tracepoint told.
+    pub(super) fn learn(&mut self, event: OwnerEvent) {
+        if self.owners.len() >= MOST_OWNERS {
+            // Those of connections that nobody will ask for, mostly.
+            self.owners.clear();
+        }
+        let (owner, began) = self.owners.entry(event.cookie).or_default();
+        if event.begins && began.is_none() {
+            *began = Some(Nanos(event.at_ns));
+        }
+        if owner.is_none() {
+            *owner = event.by;
+        }
+    }
+
+    pub(super) fn forget(&mut self, cookie: u64) {
+        self.owners.remove(&cookie);
+    }
+
+    /// When it began, as a tracepoint told.
+    pub(super) fn began(&self, cookie: u64) -> Option<Nanos> {
+        self.owners.get(&cookie).and_then(|(_, began)| *began)
+    }
+
+    /// Whether it is to be watched.
+    pub(super) fn chooses(&mut self, now: Nanos, seen: &Seen) -> bool {
+        match &self.selection {
+            Selection::All => true,
+            Selection::Port(port) => [seen.local.port(), seen.remote.port()].contains(port),
+            Selection::Cgroup(path) => {
+                if now.saturating_sub(self.looked) >= GROUPS_AGAIN {
+                    self.looked = now;
+                    if let Ok(groups) = groups(path) {
+                        self.groups = groups;
+                    }
+                }
+                let opener = self.owners.get(&seen.cookie).and_then(|(owner, _)| Some(owner.as_ref()?.cgroup_id));
+                seen.cgroup_id.or(opener).is_some_and(|id| self.groups.contains(&id))
+            }
+            Selection::Process(_) | Selection::Descendants => self.belongs(now, seen),
+        }
+    }
+
+    fn belongs(&mut self, now: Nanos, seen: &Seen) -> bool {
+        let Some(root) = self.root else { return false };
+        if let Some((Some(owner), _)) = self.owners.get(&seen.cookie)
+            && (owner.pid == root || owner.ancestors.contains(&root) || self.processes.contains(&owner.pid))
+        {
+            return true;
+        }
+        if seen.inode == 0 {
+            return false;
+        }
+        if !self.sockets.contains_key(&seen.inode) && self.looked != now {
+            self.looked = now;
+            self.look();
+        }
+        self.sockets.contains_key(&seen.inode)
+    }
+
+    /// Which processes there are, and which sockets they have.
+    fn look(&mut self) {
+        let Some(root) = self.root else { return };
+        self.processes.extend(process_sockets::descendants(root));
+        if self.selection != Selection::Descendants {
+            self.processes.insert(root);
+        }
+        self.sockets.clear();
+        let sockets = &mut self.sockets;
+        self.processes.retain(|pid| match process_sockets::of_process(*pid) {
+            Ok(inodes) => {
+                sockets.extend(inodes.into_iter().map(|inode| (inode, *pid)));
+                true
+            }
+            Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+        });
+    }
+
+    /// Whose it is, as far as that is known already.
+    pub(super) fn owner(&self, seen: &Seen) -> Option<(u32, String)> {
+        if let Some((Some(owner), _)) = self.owners.get(&seen.cookie) {
+            // By now it may run another program: a shell opens nothing, but what it starts has its name first.
+            let name = process_sockets::name(owner.pid).unwrap_or_else(|| owner.name.clone());
+            return Some((owner.pid, name));
+        }
+        let pid = *self.sockets.get(&seen.inode)?;
+        Some((pid, process_sockets::name(pid)?))
+    }
+
+    /// Whose all sockets are, by inode number.
+    pub(super) fn look_up(&mut self) -> HashMap<u32, (u32, String)> {
+        let by_inode = if self.root.is_some() {
+            self.look();
+            self.sockets.clone()
+        } else {
+            let SocketOwners { by_inode, hidden_processes } = process_sockets::of_all().unwrap_or_default();
+            self.hidden_processes = hidden_processes;
+            by_inode
+        };
+        let mut names: HashMap<u32, String> = HashMap::new();
+        let mut named =
+            |pid: u32| names.entry(pid).or_insert_with(|| process_sockets::name(pid).unwrap_or_default()).clone();
+        let owners = by_inode.into_iter().map(|(inode, pid)| (inode, (pid, named(pid)))).collect();
+        self.unowned |= self.hidden_processes > 0;
+        owners
+    }
+
+    /// Whether the processes that were to be watched are gone.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.selection, Selection::Process(pid) if !is_there(pid))
+            && process_sockets::descendants(self.root.unwrap_or(0)).is_empty()
+    }
+
+    pub(super) fn warnings(&self) -> Option<Warning> {
+        self.unowned.then(|| {
+            let message = format!(
+                "{} processes of other users were not looked at, so some connections have no program",
+                self.hidden_processes
+            );
+            Warning::new("processes_hidden", message, "run as root")
+        })
+    }
+}
+
+/// Whether a process is there and no zombie.
+fn is_there(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before may contain anything, brackets too.
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// The ids of a control group and those below: the inode numbers of their folders.
+fn groups(path: &Path) -> io::Result<HashSet<u64>> {
+    let events = path.join("cgroup.controllers");
+    fs::metadata(&events).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::other("no control group of version 2"),
+        _ => error,
+    })?;
+    let mut found = HashSet::new();
+    let mut open = vec![path.to_owned()];
+    while let Some(folder) = open.pop() {
+        // One may go while they are listed.
+        let Ok(metadata) = fs::metadata(&folder) else { continue };
+        found.insert(metadata.ino());
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push(entry.path());
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_there() {
+        assert!(is_there(std::process::id()) && !is_there(u32::MAX));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        // A zombie until it is waited for.
+        while is_there(pid) && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert!(!is_there(pid));
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_no_control_group() {
+        let error = Chooser::new(Selection::Cgroup("/tmp".into())).unwrap_err().to_string();
+        assert!(error.contains("/tmp: no control group of version 2; name a folder"), "{error}");
+        let error = Chooser::new(Selection::Process(u32::MAX)).unwrap_err().to_string();
+        assert!(error.starts_with("process 4294967295: "), "{error}");
+    }
+}
