@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use common::{TestLab, object};
 use longhaul_congestion::aimd::Model;
@@ -163,6 +164,16 @@ fn windows_are_those_of_the_response_functions() {
         assert!(off(flow.mean_window_packets, expected) < 0.15, "{name}: {} packets", flow.mean_window_packets);
         assert!(off(flow.goodput_bps, rate) < 0.15, "{name}: {} bit/s", flow.goodput_bps);
         seen.push(flow);
+    }
+    // Those that the kernel lacks were there for the test alone.
+    let gone = || {
+        let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+        !available.contains("lh_scalable")
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !gone() {
+        assert!(Instant::now() < deadline, "lh_scalable is still there");
+        std::thread::sleep(Duration::from_millis(20));
     }
     let [reno, highspeed, scalable] = &seen[..] else { unreachable!("three were tested") };
     assert!(highspeed.goodput_bps > 2.0 * reno.goodput_bps, "{seen:?}");

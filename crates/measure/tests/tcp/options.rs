@@ -45,7 +45,7 @@ fn a_congestion_control_that_is_not_there_is_said_in_a_line() {
         let error = test(&lab, address, asked, |_| {}).unwrap_err();
         assert_eq!(error.code, "no_such_congestion_control");
         assert!(error.message.starts_with("-C nosuch: the kernel of the sender has") && error.message.contains("reno"));
-        assert!(error.remedy.contains("longhaul cc load nosuch"), "{}", error.remedy);
+        assert!(error.remedy.contains("longhaul cc list"), "{}", error.remedy);
     }
 }
 
