@@ -167,7 +167,7 @@ fn what_cannot_be_done_is_said_in_a_line() {
         let output = tested.run(&[&["-C", "nosuch", "-t", "1s"], direction].concat());
         let line = text(&output.stderr);
         assert_eq!((output.status.code(), line.lines().count()), (Some(1), 1), "{line}");
-        for part in ["nosuch", "reno", "longhaul cc load nosuch"] {
+        for part in ["nosuch", "reno", "longhaul cc list"] {
             assert!(line.contains(part), "{part}: {line}");
         }
     }
