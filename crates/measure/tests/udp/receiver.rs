@@ -261,12 +261,8 @@ fn xdp_generic() {
     drops_by_sevens("ip link set dev eth0 xdpgeneric obj OBJECT sec xdp", "do_xdp_generic");
 }
 
-#[test]
-fn a_full_ring_of_a_veth() {
-    if !able() {
-        return;
-    }
-    let lab = lab("[[both]]\ndelay = '1ms'\n");
+/// The server's receive ring has 256 places, and its reader sleeps for 100 ms; says `skipped` where that cannot be had.
+pub(crate) fn with_a_sleeping_ring(lab: &Lab) -> bool {
     // Only with GRO here and without TSO at the other end do frames go by the ring; its reader then sleeps.
     let port = lab.host("server").unwrap().plan.port.clone();
     let off =
@@ -282,8 +278,17 @@ fn a_full_ring_of_a_veth() {
         }
         Ok::<(), String>(())
     });
-    if let Err(why) = held.unwrap() {
-        return println!("skipped: {why}");
+    held.unwrap().inspect_err(|why| println!("skipped: {why}")).is_ok()
+}
+
+#[test]
+fn a_full_ring_of_a_veth() {
+    if !able() {
+        return;
+    }
+    let lab = lab("[[both]]\ndelay = '1ms'\n");
+    if !with_a_sleeping_ring(&lab) {
+        return;
     }
     let (left, reached) = (Capture::leaving(&lab, "client"), Capture::reaching(&lab, "server"));
     // 256 places in the ring, 500 packets in its reader's sleep of 100 ms.
@@ -373,6 +378,39 @@ fn damaged_packets() {
     }
 }
 
+/// `net.core.netdev_max_backlog`, the whole machine's; what it was before again when dropped.
+pub(crate) struct Backlog(String);
+
+impl Backlog {
+    const FILE: &str = "/proc/sys/net/core/netdev_max_backlog";
+
+    pub(crate) fn of(packets: u32) -> Self {
+        let before = Self(fs::read_to_string(Self::FILE).unwrap());
+        fs::write(Self::FILE, packets.to_string()).unwrap();
+        before
+    }
+}
+
+impl Drop for Backlog {
+    fn drop(&mut self) {
+        fs::write(Self::FILE, &self.0).unwrap();
+    }
+}
+
+/// A lab whose server has batches cut before they come, all before any packet of them leaves the backlog of the CPU that RPS steers
+/// them to; says `skipped` where that cannot be had.
+pub(crate) fn lab_with_a_steered_server() -> Option<Lab> {
+    let lab = lab_with(LabSpec { cpus: vec![1], ..LabSpec::default() }, "[[both]]\ndelay = '1ms'\n");
+    let port = lab.host("server").unwrap().plan.port.clone();
+    lab.core().enter(|| ethtool::set_features(&port, &[("tx-udp-segmentation", false)])).unwrap().unwrap();
+    let steered = lab.host("server").unwrap().namespace.enter(|| {
+        mounts::private_mounts().and_then(|()| mounts::fresh_sysfs()).map_err(|error| error.to_string())?;
+        fs::write("/sys/class/net/eth0/queues/rx-0/rps_cpus", "2").map_err(|error| error.to_string())
+    });
+    steered.unwrap().inspect_err(|why| println!("skipped: {why}")).ok()?;
+    Some(lab)
+}
+
 /// `net.core.netdev_max_backlog` is the whole machine's: run it alone.
 #[test]
 #[ignore = "sets net.core.netdev_max_backlog of the whole machine: run it alone"]
@@ -380,29 +418,10 @@ fn a_full_backlog() {
     if !able() {
         return;
     }
-    struct Backlog(String);
-    const FILE: &str = "/proc/sys/net/core/netdev_max_backlog";
-    impl Drop for Backlog {
-        fn drop(&mut self) {
-            fs::write(FILE, &self.0).unwrap();
-        }
-    }
-    let lab = lab_with(LabSpec { cpus: vec![1], ..LabSpec::default() }, "[[both]]\ndelay = '1ms'\n");
-    // A batch is cut into packets on its way into the cable, all before any of them leaves the backlog of the CPU that RPS
-    // steers them to.
-    let port = lab.host("server").unwrap().plan.port.clone();
-    lab.core().enter(|| ethtool::set_features(&port, &[("tx-udp-segmentation", false)])).unwrap().unwrap();
-    let steered = lab.host("server").unwrap().namespace.enter(|| {
-        mounts::private_mounts().and_then(|()| mounts::fresh_sysfs()).map_err(|error| error.to_string())?;
-        fs::write("/sys/class/net/eth0/queues/rx-0/rps_cpus", "2").map_err(|error| error.to_string())
-    });
-    if let Err(why) = steered.unwrap() {
-        return println!("skipped: {why}");
-    }
+    let Some(lab) = lab_with_a_steered_server() else { return };
     let (left, reached) = (Capture::leaving(&lab, "client"), Capture::reaching(&lab, "server"));
     let asked = UdpParameters { wire: false, burst_packets: 32, ..parameters(3_200) };
-    let before = Backlog(fs::read_to_string(FILE).unwrap());
-    fs::write(FILE, "20").unwrap();
+    let before = Backlog::of(20);
     let end = run(&lab, asked);
     drop(before);
     let (left, reached) = (left.sequences(), reached.sequences());
