@@ -78,7 +78,7 @@ impl Before {
     /// What changed since, at a host that receives or one that sends.
     pub(crate) fn changes(&self, receives: bool) -> Changed {
         let after = Snapshot::take(Interfaces::All);
-        let complete = after.generic_xdp.is_empty() && !(receives && !after.unseen_rings.is_empty());
+        let complete = after.generic_xdp.is_empty() && (!receives || after.unseen_rings.is_empty());
         let mut changed = Changed { complete, ..Changed::default() };
         changed.unread = after.unread.iter().map(|unread| format!("{} ({})", unread.what, unread.reason)).collect();
         for change in after.since(&self.0) {
