@@ -147,6 +147,22 @@ fn cpus_that_are_not_there() {
     }
 }
 
+/// A CPU that is not there is found where the server sets to work, thus behind what it refuses; nothing is changed here.
+#[test]
+fn settings_of_the_servers_host_are_for_those_it_knows() {
+    let key = KeyFile::new("settings");
+    let bind = ["-A", "0,8000", "--bind", "same"];
+    let refusal = ["--bind same", "serve --host-settings allow"];
+    let open = ["--bind", "0.0.0.0", "--no-auth"];
+    Server::start(&open).refuses(&bind, "not_granted", &refusal);
+    Server::start(&open).refuses(&["-A", "0,0,0"], "not_granted", &["-A (softirq on CPU 0)", refusal[1]]);
+    Server::start(&[&open[..], &["--host-settings", "allow"]].concat()).refuses(&bind, "no_such_cpu", &["8000"]);
+    Server::start(&[]).refuses(&bind, "no_such_cpu", &["8000"]);
+    Server::start(&["--host-settings", "refuse"]).refuses(&bind, "not_granted", &refusal);
+    let keyed = Server::start(&["--bind", "0.0.0.0", "--key", key.name()]);
+    keyed.refuses(&[&bind[..], &["--key", key.name()]].concat(), "no_such_cpu", &["8000"]);
+}
+
 #[test]
 fn the_servers_limits_hold() {
     let server = Server::start(&["--time-cap", "2s", "--rate-cap", "2M", "--length-cap", "1000", "--queue", "0"]);

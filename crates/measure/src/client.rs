@@ -1,11 +1,14 @@
 //! The client: one test, from the connection to the result of both ends.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::wait::readable_until;
+use longhaul_kernel::wait::{Interest, Poller, readable_until};
 use longhaul_session::control::{
     Caps, ClientConfig, ClientSession, Message, Output, Progress, SessionError, TcpStreamId, TestEnd, TestParameters,
     WindowAuto,
@@ -27,7 +30,7 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 const LEAST_WINDOW: u64 = 64 << 10;
 
 /// How often a signal is looked for where nothing waits for it.
-const ANOTHER_SIGNAL: Duration = Duration::from_millis(50);
+const ANOTHER_SIGNAL: Nanos = Nanos::from_millis(50);
 
 /// Whom to test with.
 #[derive(Debug, Clone)]
@@ -84,30 +87,12 @@ pub fn run(
     };
     let (sender, receiver) = events();
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
-    if let Some(stop) = stop {
-        let interrupts = sender.clone();
-        // It ends with the process: nothing else waits for signals.
-        std::thread::Builder::new()
-            .name("signals".into())
-            .spawn(move || {
-                while stop.requested().is_none() {
-                    if readable_until(stop, None).is_err() {
-                        return;
-                    }
-                }
-                let _ = interrupts.send(Event::Interrupt);
-                while stop.count() < 2 {
-                    std::thread::sleep(ANOTHER_SIGNAL);
-                }
-                let _ = interrupts.send(Event::Abort);
-            })
-            .map_err(io)?;
-    }
+    let _signals = stop.map(|stop| Signals::watch(stop, sender.clone())).transpose().map_err(io)?;
     let mut control = Control::new(stream, channel, &sender).map_err(io)?;
     control.establish(&receiver)?;
     let config =
         ClientConfig { parameters, nonce: u64::from_ne_bytes(random()?), report_bytes: Caps::default().report.0 };
-    let mut session = Client(ClientSession::new(longhaul_kernel::clock::monotonic(), config));
+    let mut session = Client(ClientSession::new(monotonic(), config));
     drive(&mut session, control, &receiver, &sender, Place::Client(target.address.ip()), live)
 }
 
@@ -118,6 +103,44 @@ fn size_window(parameters: &mut TestParameters, control: &TcpStream) {
     let rtt_ns = crate::tcp::read_info(control).map_or(0, |info| info.value(fields::RTT) * 1_000);
     *auto = WindowAuto { rtt_ns, ..*auto };
     tcp.window_bytes = Some(auto.window_bytes().max(LEAST_WINDOW));
+}
+
+/// A thread that tells a test of signals; it ends with this.
+struct Signals {
+    thread: Option<JoinHandle<()>>,
+    /// Its other end becomes readable when this one closes.
+    going: Option<UnixStream>,
+}
+
+impl Signals {
+    fn watch(stop: Stop, events: Sender<Event>) -> std::io::Result<Self> {
+        let (going, over) = UnixStream::pair()?;
+        let poller = Poller::new()?;
+        poller.add(stop, 0, Interest::Readable)?;
+        poller.add(&over, 1, Interest::Readable)?;
+        let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {
+            if poller.wait(None).is_err() || stop.requested().is_none() {
+                return;
+            }
+            let _ = events.send(Event::Interrupt);
+            while stop.count() < 2 {
+                // A signal's descriptor stays readable from the first one on.
+                match readable_until(&over, Some(monotonic() + ANOTHER_SIGNAL)) {
+                    Ok(false) => {}
+                    Ok(true) | Err(_) => return,
+                }
+            }
+            let _ = events.send(Event::Abort);
+        })?;
+        Ok(Self { thread: Some(thread), going: Some(going) })
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        drop(self.going.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
 }
 
 /// Connects to `address`; a signal ends the attempt.
@@ -131,7 +154,7 @@ fn connect(address: SocketAddr, stop: Option<Stop>) -> Result<TcpStream, Session
     };
     std::thread::Builder::new().name("connect".into()).spawn(attempt).map_err(unreachable)?;
     loop {
-        match connected.recv_timeout(ANOTHER_SIGNAL) {
+        match connected.recv_timeout(Duration::from_nanos(ANOTHER_SIGNAL.0)) {
             Ok(stream) => return stream.map_err(unreachable),
             Err(_) if stop.is_some_and(|stop| stop.requested().is_some()) => return Err(interrupted()),
             Err(RecvTimeoutError::Timeout) => {}

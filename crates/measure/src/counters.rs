@@ -65,6 +65,11 @@ const IP_OUT: [&str; 23] = [
     "Ip6InMcastPkts",
 ];
 
+/// What IP handed to neighbours and interfaces.
+const IP_HANDED_OVER: [&str; 2] = ["Ip.OutTransmits", "Ip6OutTransmits"];
+/// Of both tables of neighbours.
+const UNANSWERED: &str = "_cache.unresolved_discards";
+
 impl Before {
     pub(crate) fn take() -> Self {
         Self(Snapshot::take(Interfaces::All))
@@ -73,7 +78,8 @@ impl Before {
     /// What changed since, at a host that receives or one that sends.
     pub(crate) fn changes(&self, receives: bool) -> Changed {
         let after = Snapshot::take(Interfaces::All);
-        let mut changed = Changed { complete: after.generic_xdp.is_empty(), ..Changed::default() };
+        let complete = after.generic_xdp.is_empty() && (!receives || after.unseen_rings.is_empty());
+        let mut changed = Changed { complete, ..Changed::default() };
         changed.unread = after.unread.iter().map(|unread| format!("{} ({})", unread.what, unread.reason)).collect();
         for change in after.since(&self.0) {
             let name = format!("{}: {}", change.scope, change.name);
@@ -83,6 +89,9 @@ impl Before {
                 changed.totals.push(Total { location, reason: name.clone(), packets, scope: TotalScope::Host });
             }
             changed.all.insert(name, change.by);
+        }
+        if !receives {
+            changed.totals.extend(changed.neighbourless());
         }
         changed.buffer_full_packets = changed.sum(&BUFFER_FULL);
         changed.damaged_packets = changed.sum(&DAMAGED);
@@ -97,6 +106,22 @@ impl Before {
 }
 
 impl Changed {
+    /// Packets dropped as nobody answered for their next hop. The kernel counts them for the whole machine; they are this host's only
+    /// where its IP handed over more than its interfaces sent and its queues dropped.
+    fn neighbourless(&self) -> Option<Total> {
+        let all = |wanted: &dyn Fn(&str) -> bool| -> i64 {
+            self.all.iter().filter(|(name, _)| wanted(name)).map(|(_, by)| by).sum()
+        };
+        let handed_over = self.sum(&IP_HANDED_OVER) as i64;
+        let sent = all(&|name| name.ends_with(": tx_packets"));
+        let queued =
+            all(&|name| name.contains(" at root: ") && (name.ends_with(": drops") || name.ends_with(": qlen")));
+        let packets = u64::try_from(all(&|name| name.ends_with(UNANSWERED))).unwrap_or(0);
+        let (location, scope) = (Location::SenderStack, TotalScope::Host);
+        let reason = "machine: unresolved_discards".into();
+        (packets > 0 && handed_over > sent + queued).then_some(Total { location, reason, packets, scope })
+    }
+
     /// By how much these counters of the host rose together.
     fn sum(&self, names: &[&str]) -> u64 {
         let of = |name: &&str| self.all.get(&format!("{}: {name}", Scope::Namespace)).copied().unwrap_or(0);
@@ -120,6 +145,9 @@ fn place(change: &Change, receives: bool) -> Option<Location> {
         Scope::Driver { driver, .. } => row(driver, name)
             .filter(|row| row.part_of.is_none() && row.meaning.is_transmit() != receives)
             .and_then(|row| driver_place(row.meaning)),
+        Scope::MachineCpu { .. } if name.ends_with(".unresolved_discards") => {
+            (!receives).then_some(Location::SenderStack)
+        }
         _ if receives => PLACES.iter().find(|(known, _)| *known == name).map(|(_, location)| *location),
         _ => None,
     }

@@ -3,7 +3,7 @@
 //! | scope | where | sees |
 //! |---|---|---|
 //! | the network namespace | `/proc/net/snmp`, `snmp6`, `netstat` | `Udp.RcvbufErrors`, `TcpExt.TCPRcvQDrop`, … |
-//! | the machine | `/proc/net/softnet_stat` | all namespaces together |
+//! | the machine | `/proc/net/softnet_stat`, `/proc/net/stat/arp_cache`, `ndisc_cache` | all namespaces together |
 //! | an interface | `rtnl_link_stats64`, the netdev family's `qstats`, `ethtool -S` | what the driver says |
 //! | a queueing discipline | rtnetlink `TCA_STATS2` | drops on egress |
 //!
@@ -15,6 +15,7 @@
 pub(crate) mod attributes;
 mod change;
 mod interfaces;
+mod neighbours;
 pub(crate) mod netlink;
 mod proc_net;
 mod qstats;
@@ -141,6 +142,8 @@ pub struct Snapshot {
     pub unread: Vec<Unread>,
     /// Interfaces with an XDP program in generic mode: what it drops no counter has.
     pub generic_xdp: Vec<String>,
+    /// Interfaces whose receive ring is counted at the other end where it is full: veth with GRO.
+    pub unseen_rings: Vec<String>,
     values: BTreeMap<(Scope, String), Value>,
 }
 
@@ -150,6 +153,7 @@ impl Snapshot {
         let mut snapshot = Self { started_at: monotonic(), ..Self::default() };
         snapshot.read_stack();
         snapshot.read_softnet();
+        snapshot.read_neighbours();
         match interfaces::read(interfaces) {
             Ok(found) => snapshot.add_interfaces(found),
             Err(error) => snapshot.unread("rtnetlink", error),
@@ -204,6 +208,17 @@ impl Snapshot {
         }
     }
 
+    fn read_neighbours(&mut self) {
+        match neighbours::read() {
+            Ok(rows) => {
+                for (cpu, name, bits) in rows {
+                    self.add(&Scope::MachineCpu { cpu }, name, Value { kind: Kind::Counter, bits });
+                }
+            }
+            Err(error) => self.unread("/proc/net/stat/arp_cache", error),
+        }
+    }
+
     fn add_interfaces(&mut self, found: interfaces::Found) {
         self.generic_xdp = found.generic_xdp;
         for (interface, stats) in found.links {
@@ -236,10 +251,17 @@ impl Snapshot {
         let read = |interface: &str| {
             let ethtool = Ethtool::open(interface)?;
             let statistics = ethtool.statistics()?;
-            Ok::<_, EthtoolError>((ethtool.driver().map(|driver| driver.name).unwrap_or_default(), statistics))
+            let driver = ethtool.driver().map(|driver| driver.name).unwrap_or_default();
+            // Only with GRO do frames go by a ring, and who finds it full counts it: the peer.
+            let unseen = driver == "veth"
+                && ethtool.features()?.iter().any(|feature| feature.name == "rx-gro" && feature.active);
+            Ok::<_, EthtoolError>((driver, statistics, unseen))
         };
         match read(&interface) {
-            Ok((driver, statistics)) => {
+            Ok((driver, statistics, unseen)) => {
+                if unseen {
+                    self.unseen_rings.push(interface.clone());
+                }
                 let scope = Scope::Driver { interface, driver };
                 for (name, bits) in statistics {
                     self.add(&scope, name, Value { kind: Kind::Counter, bits });

@@ -44,6 +44,10 @@ pub(crate) struct Args {
     /// Longest payload of a packet
     #[arg(long, value_name = "BYTES", default_value_t = MAX_PAYLOAD_BYTES)]
     length_cap: u32,
+    /// Whether a client's test may change settings of this host while it runs (RPS by --bind, a NIC's time stamps)
+    /// [default: refuse with --no-auth beyond loopback, else allow]
+    #[arg(long, value_name = "WHETHER")]
+    host_settings: Option<HostSettings>,
     /// Tests at the same time
     #[arg(long, value_name = "N", default_value_t = 1)]
     sessions: usize,
@@ -55,6 +59,14 @@ pub(crate) struct Args {
     once: bool,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum HostSettings {
+    /// It may; they come back when the test ends.
+    Allow,
+    /// Who asks for it is told to leave it out.
+    Refuse,
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
     let in_lab = in_lab();
     let default = if in_lab { IpAddr::from(std::net::Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::LOCALHOST.into() };
@@ -64,9 +76,17 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Err(Failure::usage(format!("--bind {bind}: beyond loopback --key FILE is needed"))
             .remedy("make one with `longhaul key new FILE`, or say --no-auth at both ends"));
     }
+    let known = key.is_some() || in_lab || bind.is_loopback();
+    let caps = Caps {
+        duration: args.time_cap,
+        rate: args.rate_cap,
+        payload_bytes: args.length_cap,
+        host_settings: args.host_settings.map_or(known, |asked| asked == HostSettings::Allow),
+        ..Caps::default()
+    };
     let options = ServeOptions {
         key,
-        caps: Caps { duration: args.time_cap, rate: args.rate_cap, payload_bytes: args.length_cap, ..Caps::default() },
+        caps,
         at_once: args.sessions,
         policy: if args.queue == 0 { BusyPolicy::Refuse } else { BusyPolicy::Queue(args.queue) },
     };

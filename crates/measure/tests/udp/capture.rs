@@ -20,8 +20,12 @@ use longhaul_wire::probe::{FIRST_RESERVED, Probe};
 pub(crate) struct Wire {
     /// Its number, if it looks like a bulk packet of a test.
     pub(crate) sequence: Option<u64>,
-    /// The whole frame; of a super-packet, for its first packet only.
+    /// Which of the frames seen it came in; the packets of a super-packet have one.
+    pub(crate) unit: usize,
+    /// The whole frame; empty for the packets of a super-packet.
     pub(crate) frame: Vec<u8>,
+    /// Its checksum is still to be made: it never was on a wire that could damage it.
+    pub(crate) unsummed: bool,
 }
 
 /// Records what arrives at an interface until it is finished.
@@ -53,11 +57,13 @@ impl Capture {
         let thread = thread::spawn(move || {
             let mut packets = Vec::new();
             let mut buffer = vec![0; 1 << 17];
+            let mut units = 0;
             loop {
                 let last = stopped.load(Ordering::Acquire);
                 while let Ok(Some(received)) = socket.receive(&mut buffer) {
                     let before = packets.len();
-                    split(&buffer[..received.frame_bytes], &VnetHeader::parse(&received.vnet), &mut packets);
+                    split(&buffer[..received.frame_bytes], &VnetHeader::parse(&received.vnet), units, &mut packets);
+                    units += 1;
                     let bulk = packets[before..].iter().filter(|packet| packet.sequence.is_some()).count();
                     seen.fetch_add(bulk, Ordering::Release);
                 }
@@ -89,22 +95,22 @@ impl Capture {
 }
 
 /// Takes a frame apart.
-fn split(frame: &[u8], vnet: &VnetHeader, out: &mut Vec<Wire>) {
+fn split(frame: &[u8], vnet: &VnetHeader, unit: usize, out: &mut Vec<Wire>) {
     let segment = usize::from(vnet.gso_size);
+    let unsummed = vnet.needs_csum();
     let bulk = |payload: &[u8]| {
         Probe::parse(payload).map(|probe| probe.sequence).filter(|sequence| *sequence < FIRST_RESERVED)
     };
+    let wire = |sequence, frame: &[u8]| Wire { sequence, unit, frame: frame.to_vec(), unsummed };
     match (headers(frame), segment) {
         // Of TCP only the number of packets matters.
         (Some((6, payload)), 1..) => {
             let packets = payload.len().div_ceil(segment).max(1);
-            out.extend((0..packets).map(|_| Wire { sequence: None, frame: Vec::new() }));
+            out.extend((0..packets).map(|_| wire(None, &[])));
         }
-        (Some((17, payload)), 1..) => {
-            out.extend(payload.chunks(segment).map(|one| Wire { sequence: bulk(one), frame: Vec::new() }));
-        }
-        (Some((17, payload)), 0) => out.push(Wire { sequence: bulk(payload), frame: frame.to_vec() }),
-        _ => out.push(Wire { sequence: None, frame: frame.to_vec() }),
+        (Some((17, payload)), 1..) => out.extend(payload.chunks(segment).map(|one| wire(bulk(one), &[]))),
+        (Some((17, payload)), 0) => out.push(wire(bulk(payload), frame)),
+        _ => out.push(wire(None, frame)),
     }
 }
 

@@ -1,12 +1,16 @@
 //! Both ends without any right: losses placed by counters, as far as those see.
 
-use longhaul_session::control::UdpParameters;
+use std::collections::BTreeSet;
+
+use longhaul_session::control::{Pace, UdpParameters};
 use longhaul_session::locate::{Location, LocationMethod};
 use longhaul_session::result::{UdpResult, Warning};
 
 use crate::capture::Capture;
 use crate::hosts::*;
-use crate::receiver::{Stopped, hooked, sevens, waits_for_a_thread};
+use crate::receiver::{
+    Backlog, Stopped, hooked, lab_with_a_steered_server, sevens, waits_for_a_thread, with_a_sleeping_ring,
+};
 
 const PATH: &str = "[[both]]\ndelay = '1ms'\n";
 
@@ -21,18 +25,24 @@ fn unprivileged(
         return None;
     }
     let lab = lab(path);
-    if !prepare(&lab) {
-        return None;
-    }
-    let (server, address) = serving_process(&lab, UNPRIVILEGED);
-    let reached = Capture::reaching(&lab, "server");
-    let client = testing_process(&lab, UNPRIVILEGED, address, asked);
-    meddle(&lab, &server, &reached);
+    prepare(&lab).then(|| between(&lab, asked, meddle))
+}
+
+/// A test between hosts of `lab`.
+fn between(
+    lab: &longhaul_lab::Lab,
+    asked: &UdpParameters,
+    meddle: impl FnOnce(&longhaul_lab::Lab, &Process, &Capture),
+) -> (UdpResult, Vec<Warning>) {
+    let (server, address) = serving_process(lab, UNPRIVILEGED);
+    let reached = Capture::reaching(lab, "server");
+    let client = testing_process(lab, UNPRIVILEGED, address, asked);
+    meddle(lab, &server, &reached);
     let (result, warnings) = client.outcome().unwrap();
     assert_eq!(result.location_method, LocationMethod::Counters);
     let told = warnings.iter().filter(|warning| warning.code == "no_drop_events").count();
     assert_eq!(told, 2, "both ends say so: {warnings:?}");
-    Some((result, warnings))
+    (result, warnings)
 }
 
 /// Within what the kernel gives without a right.
@@ -112,6 +122,68 @@ fn filters_at_the_receiver() {
     let outcome = unprivileged(PATH, &asked(2_000), |lab| hooked(lab, generic), nothing);
     let Some((result, _)) = outcome else { return };
     assert_eq!(lost_at(&result), [(Location::Unexplained, sevens(2_000).len() as u64)], "{:?}", result.counters);
+}
+
+/// A veth's full ring is counted at its other end alone, which is another host's: it must not be called the network's.
+#[test]
+fn a_full_ring_of_a_veth() {
+    let asked = UdpParameters { pace: Pace::SpacingNs(200_000), sockbuf_bytes: Some(4 << 20), ..asked(4_000) };
+    let mut left = None;
+    let prepare = |lab: &longhaul_lab::Lab| {
+        let able = with_a_sleeping_ring(lab);
+        left = able.then(|| Capture::leaving(lab, "client"));
+        able
+    };
+    let outcome = unprivileged(PATH, &asked, prepare, nothing);
+    let (Some((result, _)), Some(left)) = (outcome, left) else { return };
+    assert_eq!(left.sequences().len(), 4_000, "all left the client");
+    assert!(result.lost_packets > 100, "{}", result.lost_packets);
+    assert_eq!(lost_at(&result), [(Location::Unexplained, result.lost_packets)], "{:?}", result.counters);
+}
+
+/// `net.core.netdev_max_backlog` is the whole machine's: run it alone.
+#[test]
+#[ignore = "sets net.core.netdev_max_backlog of the whole machine: run it alone"]
+fn a_full_backlog() {
+    if !able() {
+        return;
+    }
+    let Some(lab) = lab_with_a_steered_server() else { return };
+    let (left, reached) = (Capture::leaving(&lab, "client"), Capture::reaching(&lab, "server"));
+    let asked = UdpParameters { wire: false, burst_packets: 32, ..asked(3_200) };
+    let before = Backlog::of(20);
+    let (result, _) = between(&lab, &asked, nothing);
+    drop(before);
+    assert_eq!(left.sequences().len(), 3_200, "all left the client");
+    let missing = &(0..3_200).collect::<BTreeSet<u64>>() - &reached.sequences();
+    assert_lost(&result, Location::ReceiverBacklog, &missing);
+}
+
+#[test]
+fn nobody_answers_for_the_address() {
+    let prepare = |lab: &longhaul_lab::Lab| {
+        on(lab, "server", "echo 8 > /proc/sys/net/ipv4/conf/eth0/arp_ignore")
+            && on(lab, "client", "echo 4000 > /proc/sys/net/ipv4/neigh/eth0/unres_qlen_bytes")
+    };
+    let mut left = None;
+    let outcome = unprivileged(
+        PATH,
+        &asked(6_000),
+        |lab| {
+            left = Some(Capture::leaving(lab, "client"));
+            prepare(lab)
+        },
+        |lab, _, reached| {
+            until("packets", || reached.bulk() > 500);
+            assert!(on(lab, "client", "ip neigh del 10.77.2.1 dev eth0"));
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            assert!(on(lab, "client", "ip neigh replace 10.77.2.1 lladdr 02:6c:68:02:00:01 dev eth0 nud permanent"));
+        },
+    );
+    let (Some((result, _)), Some(left)) = (outcome, left) else { return };
+    let missing = &(0..6_000).collect::<BTreeSet<u64>>() - &left.sequences();
+    assert!(missing.len() > 100, "{}", missing.len());
+    assert_lost(&result, Location::SenderStack, &missing);
 }
 
 #[test]

@@ -135,6 +135,27 @@ fn ten_thousand_connections_of_nonsense_leave_nothing_behind() {
 }
 
 #[test]
+fn a_client_leaves_no_thread_that_waits_for_signals() {
+    let (server, address) = serving_process_at(&own(), &[], LOOPBACK, None);
+    let stop = longhaul_kernel::signals::Stop::install().unwrap();
+    let waiting = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        tasks
+            .filter(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "signals"))
+            .count()
+    };
+    let mut during = 0;
+    let asked = UdpParameters { sockbuf_bytes: None, ..parameters(2_000) };
+    let target = Target { address, key: None };
+    let end = client::run(&target, UdpParameters { interval_ns: Some(100_000_000), ..asked }, Some(stop), |_| {
+        during = waiting()
+    });
+    assert_eq!(result(&end.unwrap(), false).sent_packets, 2_000);
+    assert_eq!((during, waiting()), (1, 0), "while the test ran, and after it");
+    drop(server);
+}
+
+#[test]
 fn strangers_get_no_more_than_a_greeting() {
     let (server, address) = serving_process_at(&own(), &[], LOOPBACK, Some(1));
     let channels = [Channel::plain(Side::Client), Channel::keyed(Side::Client, &key(2), [9; 32])];

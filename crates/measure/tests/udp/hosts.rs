@@ -152,14 +152,44 @@ pub(crate) fn reasons(result: &UdpResult) -> BTreeMap<String, u64> {
     reasons
 }
 
-/// Runs a command on a host; says `skipped` and gives `false` where the machine cannot.
+/// What a command with the word may want of the kernel, how one sees on a host whether it is there, and its name.
+const FEATURES: [(&str, &str, &str); 7] = [
+    ("nft ", "nft list tables", "nf_tables (CONFIG_NF_TABLES)"),
+    ("clsact", "tc qdisc add dev lo clsact && tc qdisc del dev lo clsact", "the qdisc clsact (CONFIG_NET_SCH_INGRESS)"),
+    (" htb", "tc qdisc add dev lo root htb && tc qdisc del dev lo root", "the qdisc htb (CONFIG_NET_SCH_HTB)"),
+    (
+        " tbf",
+        "tc qdisc add dev lo root tbf rate 1mbit burst 9000 limit 9000 && tc qdisc del dev lo root",
+        "the qdisc tbf (CONFIG_NET_SCH_TBF)",
+    ),
+    (" sec ", "test -e /proc/sys/kernel/unprivileged_bpf_disabled", "BPF programs (CONFIG_BPF_SYSCALL)"),
+    ("xdpdrv", "ip link set dev eth0 xdpdrv off", "XDP in the driver veth"),
+    ("xdpgeneric", "ip link set dev eth0 xdpgeneric off", "generic XDP"),
+];
+
+/// Runs a command on a host. Where the kernel lacks a feature for it, says `skipped` with its name and gives `false`.
+///
+/// # Panics
+/// Where it fails and no feature is missing.
+#[track_caller]
 pub(crate) fn on(lab: &Lab, host: &str, command: &str) -> bool {
-    let output = lab.host(host).unwrap().namespace.enter(|| Command::new("sh").args(["-c", command]).output());
-    let output = output.unwrap().unwrap();
-    if !output.status.success() {
-        println!("skipped: `{command}`: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let run = |command: &str| {
+        let shell = || Command::new("sh").args(["-c", command]).output();
+        let output = lab.host(host).unwrap().namespace.enter(shell).unwrap().unwrap();
+        assert_ne!(output.status.code(), Some(127), "`{command}`: no such program; scripts/deps.sh gets it");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    };
+    let (done, said) = run(command);
+    if done {
+        return true;
     }
-    output.status.success()
+    for (_, probe, feature) in FEATURES.iter().filter(|(word, ..)| command.contains(word)) {
+        if let (false, why) = run(probe) {
+            println!("skipped: this kernel lacks {feature}: {why}");
+            return false;
+        }
+    }
+    panic!("`{command}`: {said}");
 }
 
 /// Reads a counter of a host's `/proc/net/snmp`, such as `("Udp", "RcvbufErrors")`.

@@ -173,6 +173,29 @@ fn several_places_at_once_add_up() {
     }
 }
 
+/// Control connection, proof of the data path and result come through although every second or third packet is lost.
+#[test]
+fn a_test_starts_where_regular_packets_are_lost() {
+    if !able() {
+        return;
+    }
+    for every in [2, 3] {
+        for direction in ["forward", "backward"] {
+            let lab = lab(&format!("[[both]]\ndelay = '1ms'\n[[{direction}]]\nloss = {{ every = {every} }}\n"));
+            let capture = Capture::leaving(&lab, if direction == "forward" { "client" } else { "server" });
+            let end = run(&lab, parameters(400));
+            let result = result(&end, false);
+            if direction == "backward" {
+                assert_eq!((result.sent_packets, result.lost_packets), (400, 0));
+                continue;
+            }
+            let expected = numbers(&capture.finish(), |place| place % every == 0);
+            assert!(expected.len() > 100, "{}", expected.len());
+            assert_lost(&result, Location::Network, &expected);
+        }
+    }
+}
+
 #[test]
 fn without_the_key_there_is_no_test() {
     if !able() {

@@ -1,20 +1,19 @@
 //! Losses at the receiving host, each provoked alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use longhaul_kernel::{ethtool, mounts};
 use longhaul_lab::{Lab, LabSpec};
-use longhaul_session::control::{Pace, TestEnd, UdpParameters};
+use longhaul_session::control::{Pace, UdpParameters};
 use longhaul_session::locate::{Location, LocationMethod};
-use longhaul_wire::probe::Probe;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
-use crate::capture::Capture;
+use crate::capture::{Capture, Wire};
 use crate::hosts::*;
 
 /// A thread of another process that does not run; it goes on when this is dropped.
@@ -50,50 +49,43 @@ pub(crate) fn waits_for_a_thread(process: &Process, name: &str) -> bool {
     words.len() > 4 && words[4] == "0x0" && words[0] == nix::libc::SYS_futex.to_string()
 }
 
-/// A test against a server whose reader `meddle` may stop and let go, and what reached the server.
-fn meddled(
-    asked: UdpParameters,
-    path: &str,
-    meddle: impl FnOnce(&Lab, &Process, &Capture),
-) -> (TestEnd, BTreeSet<u64>, Lab) {
-    let lab = lab(path);
-    let (server, address) = serving_process(&lab, &[]);
-    let reached = Capture::reaching(&lab, "server");
-    let end = std::thread::scope(|scope| {
-        let client = scope.spawn(|| test(&lab, address, asked, |_| {}));
-        until("packets", || reached.bulk() > 100 || client.is_finished());
-        meddle(&lab, &server, &reached);
-        client.join().unwrap().unwrap()
-    });
-    (end, reached.sequences(), lab)
-}
-
+/// From when the reader is stopped nothing leaves the buffer, so that it keeps what comes until it is full and loses all the
+/// rest. The kernel's own count says how many that is, the capture which.
 #[test]
 fn a_full_socket_buffer() {
     if !able() {
         return;
     }
+    const PACKETS: u64 = 4_000;
     for wire in [true, false] {
-        let asked = UdpParameters { sockbuf_bytes: Some(16 << 10), wire, ..parameters(6_000) };
+        // Room for the 20 ms that a busy machine may keep the reader waiting.
+        let asked = UdpParameters { sockbuf_bytes: Some(128 << 10), wire, ..parameters(PACKETS) };
         let asked = if wire { asked } else { UdpParameters { burst_packets: 4, ..asked } };
-        let (end, reached, lab) = meddled(asked, "[[both]]\ndelay = '1ms'\n", |lab, server, _| {
+        let lab = lab("[[both]]\ndelay = '1ms'\n");
+        let (server, address) = serving_process(&lab, &[]);
+        let reached = Capture::reaching(&lab, "server");
+        let drops = || counter(&lab, "server", "Udp", "RcvbufErrors");
+        let end = std::thread::scope(|scope| {
+            let client = scope.spawn(|| test(&lab, address, asked, |_| {}));
+            until("packets", || reached.bulk() > 100 || client.is_finished());
             let stopped = Stopped::new(server.thread("receive 0"));
-            until("drops", || counter(lab, "server", "Udp", "RcvbufErrors") >= 300);
+            assert_eq!(drops(), 0, "the machine was too busy to read what came");
+            until("the rest", || reached.bulk() as u64 == PACKETS || client.is_finished());
             drop(stopped);
+            client.join().unwrap().unwrap()
         });
-        let result = result(&end, false);
-        assert_eq!(reached.len(), 6_000, "all came to the host");
-        assert_eq!(lost_at(&result), [(Location::ReceiverSocketBuffer, result.lost_packets)], "{:?}", reasons(&result));
-        assert!(result.losses.iter().all(|loss| loss.reason.starts_with("SOCKET_RCVBUFF")), "{:?}", reasons(&result));
+        let (result, reached, drops) = (result(&end, false), reached.finish(), drops());
+        let bulk: Vec<(usize, u64)> =
+            reached.iter().filter_map(|packet| Some((packet.unit, packet.sequence?))).collect();
+        assert!(bulk.iter().map(|(_, sequence)| *sequence).eq(0..PACKETS), "all came to the host, in order");
         // The kernel counts packets without UDP_GRO, and super-packets with it.
-        let counted = counter(&lab, "server", "Udp", "RcvbufErrors");
-        if wire {
-            assert_eq!(result.lost_packets, counted);
-            // A small buffer may lose a packet at another time, too.
-            assert!(result.losses.iter().any(|loss| loss.packets >= 250), "{:?}", result.losses);
-        } else {
-            assert!(result.lost_packets >= counted, "{} {counted}", result.lost_packets);
-        }
+        let units: BTreeSet<usize> = bulk.iter().map(|(unit, _)| *unit).collect();
+        let dropped: BTreeSet<usize> = units.iter().rev().take(drops as usize).copied().collect();
+        let expected = bulk.iter().filter(|(unit, _)| dropped.contains(unit)).map(|(_, sequence)| *sequence).collect();
+        assert!((300..units.len() as u64).contains(&drops), "{drops} of {}", units.len());
+        assert_lost(&result, Location::ReceiverSocketBuffer, &expected);
+        assert!(result.losses.iter().all(|loss| loss.reason.starts_with("SOCKET_RCVBUFF")), "{:?}", reasons(&result));
+        assert!(result.losses.iter().all(|loss| (loss.unit_packets == 1) == wire), "{:?}", reasons(&result));
     }
 }
 
@@ -177,23 +169,37 @@ fn netfilter() {
     }
 }
 
+/// The rule looks at the first packet of a batch, and takes the batch: the capture says which packets were in one.
 #[test]
 fn netfilter_takes_batches_whole() {
     if !able() {
         return;
     }
-    let lab = lab("[[both]]\ndelay = '1ms'\n");
-    let rule = "nft 'add table inet t; add chain inet t c { type filter hook input priority 0; }; \
-                add rule inet t c udp length > 100 numgen inc mod 50 0 drop'";
-    if !on(&lab, "server", rule) {
-        return;
-    }
-    let asked = UdpParameters { wire: false, burst_packets: 8, ..parameters(4_000) };
-    let result = result(&run(&lab, asked), false);
-    assert_eq!(lost_at(&result), [(Location::ReceiverFilter, result.lost_packets)], "{:?}", reasons(&result));
-    assert!(result.lost_packets >= 40, "{}", result.lost_packets);
-    for loss in &result.losses {
-        assert!(loss.unit_packets > 1 && loss.packets == u64::from(loss.unit_packets), "{loss:?}");
+    for hook in ["prerouting", "input"] {
+        let lab = lab("[[both]]\ndelay = '1ms'\n");
+        // The low byte of the sequence, big endian, behind the UDP header, the cookie and five bytes.
+        let rule = format!(
+            "nft 'add table inet t; add chain inet t c {{ type filter hook {hook} priority 0; }}; \
+             add rule inet t c udp length > 100 @th,136,8 & 0x3f == 0x08 drop'"
+        );
+        if !on(&lab, "server", &rule) {
+            return;
+        }
+        let reached = Capture::reaching(&lab, "server");
+        let asked = UdpParameters { wire: false, burst_packets: 8, ..parameters(4_000) };
+        let result = result(&run(&lab, asked), false);
+        let mut batches: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for packet in reached.finish() {
+            batches.entry(packet.unit).or_default().extend(packet.sequence);
+        }
+        assert_eq!(batches.values().flatten().count(), 4_000, "all came to the host");
+        let expected = batches.into_values().filter(|batch| batch.first().is_some_and(|first| first % 64 == 8));
+        let expected: BTreeSet<u64> = expected.flatten().collect();
+        assert!(expected.len() >= 40, "{}", expected.len());
+        assert_lost(&result, Location::ReceiverFilter, &expected);
+        for loss in &result.losses {
+            assert!(loss.unit_packets > 1 && loss.packets == u64::from(loss.unit_packets), "{loss:?}");
+        }
     }
 }
 
@@ -209,13 +215,8 @@ pub(crate) fn hooked(lab: &Lab, command: &str) -> bool {
     let object = std::env::temp_dir().join(format!("longhaul-sevens-{}-{number}.o", std::process::id()));
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/udp/sevens.bpf.c");
     let compiled = Command::new("clang").args(["-O2", "-target", "bpf", "-c", source, "-o"]).arg(&object).output();
-    match compiled {
-        Err(error) => {
-            println!("skipped: clang: {error}");
-            return false;
-        }
-        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
-    }
+    let compiled = compiled.expect("clang, which scripts/deps.sh gets");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     let attached = on(lab, "server", &command.replace("OBJECT", &object.to_string_lossy()));
     let _ = fs::remove_file(object);
     attached
@@ -255,12 +256,8 @@ fn xdp_generic() {
     drops_by_sevens("ip link set dev eth0 xdpgeneric obj OBJECT sec xdp", "do_xdp_generic");
 }
 
-#[test]
-fn a_full_ring_of_a_veth() {
-    if !able() {
-        return;
-    }
-    let lab = lab("[[both]]\ndelay = '1ms'\n");
+/// The server's receive ring has 256 places, and its reader sleeps for 100 ms; says `skipped` where that cannot be had.
+pub(crate) fn with_a_sleeping_ring(lab: &Lab) -> bool {
     // Only with GRO here and without TSO at the other end do frames go by the ring; its reader then sleeps.
     let port = lab.host("server").unwrap().plan.port.clone();
     let off =
@@ -276,8 +273,17 @@ fn a_full_ring_of_a_veth() {
         }
         Ok::<(), String>(())
     });
-    if let Err(why) = held.unwrap() {
-        return println!("skipped: {why}");
+    held.unwrap().inspect_err(|why| println!("skipped: {why}")).is_ok()
+}
+
+#[test]
+fn a_full_ring_of_a_veth() {
+    if !able() {
+        return;
+    }
+    let lab = lab("[[both]]\ndelay = '1ms'\n");
+    if !with_a_sleeping_ring(&lab) {
+        return;
     }
     let (left, reached) = (Capture::leaving(&lab, "client"), Capture::reaching(&lab, "server"));
     // 256 places in the ring, 500 packets in its reader's sleep of 100 ms.
@@ -292,40 +298,112 @@ fn a_full_ring_of_a_veth() {
     assert!(result.lost_packets > 100 && full >= result.lost_packets, "{full} {}", result.lost_packets);
 }
 
+/// Whether the one's complement sum over `bytes` and `more` is that of whole data (RFC 1071).
+fn sums_up(bytes: &[u8], more: u64) -> bool {
+    let words = bytes.chunks(2).map(|pair| u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0)));
+    let mut sum = words.sum::<u64>() + more;
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum == 0xffff
+}
+
+/// What a bit of a frame was flipped in.
+#[derive(Debug, PartialEq, Eq)]
+enum Damage {
+    /// None, or where nobody looks: the address of who sent the frame.
+    None,
+    /// What the stack finds: a sum is wrong, or it is another host's.
+    Stack,
+    /// It is not IP, and nobody's.
+    Protocol,
+}
+
+/// By the rules of RFC 791 and RFC 768, of a frame that the host `mac` got.
+fn damage(frame: &[u8], mac: &[u8]) -> Damage {
+    if frame[12..14] != [8, 0] {
+        return Damage::Protocol;
+    }
+    let (ip, udp) = (&frame[14..34], &frame[34..]);
+    // The pseudo header: addresses, protocol, length.
+    let pseudo = ip[12..20].chunks(2).map(|pair| u64::from(pair[0]) << 8 | u64::from(pair[1])).sum::<u64>();
+    let pseudo = pseudo + u64::from(ip[9]) + (u64::from(udp[4]) << 8 | u64::from(udp[5]));
+    let whole = &frame[..6] == mac && ip[0] == 0x45 && sums_up(ip, 0) && (udp[6..8] == [0, 0] || sums_up(udp, pseudo));
+    if whole { Damage::None } else { Damage::Stack }
+}
+
 #[test]
 fn damaged_packets() {
     if !able() {
         return;
     }
-    let lab = lab("[[both]]\ndelay = '1ms'\n[[forward]]\ncorrupt = '3%'\n");
-    let reached = Capture::reaching(&lab, "server");
-    let end = run(&lab, UdpParameters { payload_bytes: 900, ..parameters(3_000) });
-    let packets = reached.finish();
-    let result = result(&end, false);
-    let lost = &result.lost_packets;
-    assert!((40..=150).contains(lost), "{lost}");
-    // The path keeps the order and loses nothing: the packet behind number n is n + 1, whatever became of its header.
-    let bulk: Vec<&Vec<u8>> =
-        packets.iter().map(|packet| &packet.frame).filter(|frame| (930..=950).contains(&frame.len())).collect();
-    assert_eq!(bulk.len(), 3_000);
-    let whole = |frame: &[u8], sequence: u64| {
-        let reference =
-            bulk.iter().find(|frame| Probe::parse(&frame[42..]).is_some_and(|p| p.sequence < 3_000)).unwrap();
-        // Addresses of Ethernet are not summed up; everything else but identification, sums, sequence and time is alike.
-        let alike = |range: std::ops::Range<usize>| frame[range.clone()] == reference[range];
-        alike(12..18)
-            && alike(20..24)
-            && alike(26..40)
-            && alike(42..46)
-            && alike(60..942)
-            && Probe::parse(&frame[42..]).is_some_and(|probe| probe.sequence == sequence)
-    };
-    let suspected: BTreeSet<u64> = (0..3_000).filter(|n| !whole(bulk[*n as usize], *n)).collect();
-    let places = sequences(&result);
-    let all: BTreeSet<u64> = places.values().flatten().copied().collect();
-    // A flipped bit in a sum, an address or a time is not seen here, but the receiver saw it.
-    assert!(suspected.is_subset(&all), "{:?}", &suspected - &all);
-    assert_eq!(lost_at(&result), [(Location::ReceiverStack, *lost)], "{:?}", reasons(&result));
+    const PACKETS: u64 = 3_000;
+    for wire in [true, false] {
+        let lab = lab("[[both]]\ndelay = '1ms'\n[[forward]]\ncorrupt = '3%'\n");
+        let reached = Capture::reaching(&lab, "server");
+        let asked = UdpParameters { payload_bytes: 900, wire, ..parameters(PACKETS) };
+        let end = run(&lab, if wire { asked } else { UdpParameters { burst_packets: 8, ..asked } });
+        // The path keeps the order and loses nothing: behind packet n is n + 1, whatever became of its header.
+        let packets = reached.finish();
+        let bulk: Vec<_> = packets
+            .iter()
+            .filter(
+                |packet| if packet.frame.is_empty() { packet.sequence.is_some() } else { packet.frame.len() == 942 },
+            )
+            .collect();
+        assert_eq!(bulk.len() as u64, PACKETS);
+        let mac = lab.host("server").unwrap().plan.mac;
+        let of = |what: Damage| -> BTreeSet<u64> {
+            let is =
+                |packet: &Wire| !packet.unsummed && !packet.frame.is_empty() && damage(&packet.frame, &mac) == what;
+            bulk.iter().zip(0..).filter(|(packet, _)| is(packet)).map(|(_, sequence)| sequence).collect()
+        };
+        let (stack, protocol) = (of(Damage::Stack), of(Damage::Protocol));
+        assert!((40..=150).contains(&stack.len()), "{}", stack.len());
+        let result = result(&end, false);
+        let all: BTreeSet<u64> = sequences(&result).into_values().flatten().collect();
+        assert_eq!(all, &stack | &protocol, "{:?}", reasons(&result));
+        if protocol.is_empty() {
+            assert_lost(&result, Location::ReceiverStack, &stack);
+        } else {
+            // What is not IP nobody takes nor drops where a packet socket looks on, as the capture does.
+            let by_stack = result.loss_by_location[&Location::ReceiverStack];
+            assert!((stack.len()..=all.len()).contains(&(by_stack as usize)), "{:?}", reasons(&result));
+        }
+    }
+}
+
+/// `net.core.netdev_max_backlog`, the whole machine's; what it was before again when dropped.
+pub(crate) struct Backlog(String);
+
+impl Backlog {
+    const FILE: &str = "/proc/sys/net/core/netdev_max_backlog";
+
+    pub(crate) fn of(packets: u32) -> Self {
+        let before = Self(fs::read_to_string(Self::FILE).unwrap());
+        fs::write(Self::FILE, packets.to_string()).unwrap();
+        before
+    }
+}
+
+impl Drop for Backlog {
+    fn drop(&mut self) {
+        fs::write(Self::FILE, &self.0).unwrap();
+    }
+}
+
+/// A lab whose server has batches cut before they come, all before any packet of them leaves the backlog of the CPU that RPS steers
+/// them to; says `skipped` where that cannot be had.
+pub(crate) fn lab_with_a_steered_server() -> Option<Lab> {
+    let lab = lab_with(LabSpec { cpus: vec![1], ..LabSpec::default() }, "[[both]]\ndelay = '1ms'\n");
+    let port = lab.host("server").unwrap().plan.port.clone();
+    lab.core().enter(|| ethtool::set_features(&port, &[("tx-udp-segmentation", false)])).unwrap().unwrap();
+    let steered = lab.host("server").unwrap().namespace.enter(|| {
+        mounts::private_mounts().and_then(|()| mounts::fresh_sysfs()).map_err(|error| error.to_string())?;
+        fs::write("/sys/class/net/eth0/queues/rx-0/rps_cpus", "2").map_err(|error| error.to_string())
+    });
+    steered.unwrap().inspect_err(|why| println!("skipped: {why}")).ok()?;
+    Some(lab)
 }
 
 /// `net.core.netdev_max_backlog` is the whole machine's: run it alone.
@@ -335,29 +413,10 @@ fn a_full_backlog() {
     if !able() {
         return;
     }
-    struct Backlog(String);
-    const FILE: &str = "/proc/sys/net/core/netdev_max_backlog";
-    impl Drop for Backlog {
-        fn drop(&mut self) {
-            fs::write(FILE, &self.0).unwrap();
-        }
-    }
-    let lab = lab_with(LabSpec { cpus: vec![1], ..LabSpec::default() }, "[[both]]\ndelay = '1ms'\n");
-    // A batch is cut into packets on its way into the cable, all before any of them leaves the backlog of the CPU that RPS
-    // steers them to.
-    let port = lab.host("server").unwrap().plan.port.clone();
-    lab.core().enter(|| ethtool::set_features(&port, &[("tx-udp-segmentation", false)])).unwrap().unwrap();
-    let steered = lab.host("server").unwrap().namespace.enter(|| {
-        mounts::private_mounts().and_then(|()| mounts::fresh_sysfs()).map_err(|error| error.to_string())?;
-        fs::write("/sys/class/net/eth0/queues/rx-0/rps_cpus", "2").map_err(|error| error.to_string())
-    });
-    if let Err(why) = steered.unwrap() {
-        return println!("skipped: {why}");
-    }
+    let Some(lab) = lab_with_a_steered_server() else { return };
     let (left, reached) = (Capture::leaving(&lab, "client"), Capture::reaching(&lab, "server"));
     let asked = UdpParameters { wire: false, burst_packets: 32, ..parameters(3_200) };
-    let before = Backlog(fs::read_to_string(FILE).unwrap());
-    fs::write(FILE, "20").unwrap();
+    let before = Backlog::of(20);
     let end = run(&lab, asked);
     drop(before);
     let (left, reached) = (left.sequences(), reached.sequences());

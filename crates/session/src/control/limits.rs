@@ -3,7 +3,7 @@
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::parameters::{Amount, Pace, ParameterError, UdpParameters};
+use super::parameters::{Amount, Bind, Pace, ParameterError, Timestamps, UdpParameters};
 use super::tcp_parameters::TcpParameters;
 use super::test_parameters::TestParameters;
 
@@ -46,6 +46,15 @@ pub struct Caps {
     pub sockbuf: Bytes,
     /// Largest report.
     pub report: Bytes,
+    /// Whether settings of the server's host may be changed for the time of a test: RPS by `--bind` and the third CPU of `-A`, a
+    /// NIC's stamps by `--timestamps nic`.
+    #[serde(default = "allowed")]
+    pub host_settings: bool,
+}
+
+/// What servers did that did not say.
+const fn allowed() -> bool {
+    true
 }
 
 impl Default for Caps {
@@ -58,6 +67,7 @@ impl Default for Caps {
             streams: super::MAX_STREAMS,
             sockbuf: Bytes(2 << 30),
             report: Bytes(64 << 20),
+            host_settings: allowed(),
         }
     }
 }
@@ -131,6 +141,13 @@ impl Caps {
             let allowed = format!("this server allows {} bytes", self.payload_bytes);
             return Err(ParameterError::new("-l", asked.payload_bytes, allowed));
         }
+        if let (false, Some((flag, given))) = (self.host_settings, changes_receiver(asked))
+            && asked.direction.client_sends()
+        {
+            let allowed =
+                "this server changes no setting of its host for a client; `longhaul serve --host-settings allow` would";
+            return Err(ParameterError::new(flag, given, allowed));
+        }
         if let Some(cap) = self.rate {
             let streams = u64::from(asked.streams);
             match asked.rate() {
@@ -164,9 +181,39 @@ impl Caps {
     }
 }
 
+/// The flag, and its value, by which a test changes settings of the host that receives.
+fn changes_receiver(asked: &UdpParameters) -> Option<(&'static str, String)> {
+    match (asked.affinity.bind, asked.affinity.softirq_cpus.first()) {
+        (Some(Bind::Same), _) => Some(("--bind", "same".into())),
+        (Some(Bind::Split), _) => Some(("--bind", "split".into())),
+        (None, Some(cpu)) => Some(("-A", format!("(softirq on CPU {cpu})"))),
+        (None, None) => (asked.timestamps == Timestamps::Nic).then(|| ("--timestamps", "nic".into())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::{Affinity, Direction};
+
+    #[test]
+    fn what_changes_the_servers_host_can_be_refused() {
+        let caps = Caps { host_settings: false, ..Caps::default() };
+        let plain = UdpParameters::default();
+        let bound = |affinity| UdpParameters { affinity, ..UdpParameters::default() };
+        let split = bound(Affinity { bind: Some(Bind::Split), ..Affinity::default() });
+        let softirq = bound(Affinity { softirq_cpus: vec![1], ..Affinity::default() });
+        let reader = bound(Affinity { receiver_cpus: vec![1], ..Affinity::default() });
+        let nic = UdpParameters { timestamps: Timestamps::Nic, ..plain.clone() };
+        for (asked, flag) in [(&split, "--bind"), (&softirq, "-A"), (&nic, "--timestamps")] {
+            assert_eq!(caps.grant(asked).unwrap_err().flag, flag);
+            assert!(Caps::default().grant(asked).is_ok());
+            // It is the client's own host then.
+            assert!(caps.grant(&UdpParameters { direction: Direction::Reverse, ..asked.clone() }).is_ok());
+            assert!(caps.grant(&UdpParameters { direction: Direction::Bidirectional, ..asked.clone() }).is_err());
+        }
+        assert!(caps.grant(&plain).is_ok() && caps.grant(&reader).is_ok());
+    }
 
     #[test]
     fn beyond_a_cap_is_refused_and_no_limit_becomes_the_cap() {
