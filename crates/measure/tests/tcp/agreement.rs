@@ -126,7 +126,8 @@ fn what_is_omitted_does_not_count() {
     let result = result(&end, false);
     let whole = end.local.tcp.as_ref().unwrap().streams[0].bytes;
     assert!(result.bytes < whole * 7 / 10 && result.bytes > whole / 4, "{} of {whole}", result.bytes);
-    assert!((900_000_000..1_400_000_000).contains(&result.duration_ns), "{}", result.duration_ns);
+    // What was written by the end still drains; it is counted with its time.
+    assert!((900_000_000..1_900_000_000).contains(&result.duration_ns), "{}", result.duration_ns);
 }
 
 #[test]
