@@ -101,12 +101,13 @@ fn retransmissions_agree_with_nstat_and_samples_with_ss() {
         // The control connection never gets so far.
         let (Some(sent), Some(acked @ 1_000_000..)) = (value("bytes_sent:"), value("bytes_acked:")) else { continue };
         let samples = series.samples();
-        let after = samples.partition_point(|sample| sample.info.value(fields::BYTES_ACKED) < acked);
-        // It lies between two samples of ours.
-        if after == 0 || after == samples.len() {
+        // Samples that saw just as much acknowledged may be from before or after.
+        let acked_below = samples.partition_point(|sample| sample.info.value(fields::BYTES_ACKED) < acked);
+        let acked_above = samples.partition_point(|sample| sample.info.value(fields::BYTES_ACKED) <= acked);
+        if acked_below == 0 || acked_above == samples.len() {
             continue;
         }
-        let (before, after) = (samples[after - 1].info, samples[after].info);
+        let (before, after) = (samples[acked_below - 1].info, samples[acked_above].info);
         assert!(
             (before.value(fields::BYTES_SENT)..=after.value(fields::BYTES_SENT)).contains(&sent),
             "ss saw {sent} sent at {acked} acknowledged"
