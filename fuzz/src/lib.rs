@@ -12,6 +12,7 @@ use longhaul_lab::control::Request;
 use longhaul_lab::experiment::Experiment;
 use longhaul_path::law::Table;
 use longhaul_path::spec::{Change, PathSpec, no_files};
+use longhaul_report::saved::{Saved, on_one_line};
 use longhaul_session::control::{
     Caps, ClientConfig, ClientSession, Deframer, Message, Output, Randomness, ServerConfig, ServerSession,
     TCP_HELLO_BYTES, TcpParameters, TestParameters, UdpParameters, Verdict,
@@ -222,4 +223,20 @@ pub fn key_file(input: &[u8]) {
     let Ok(key) = text.parse::<Key>() else { return };
     let written = key.to_text();
     assert_eq!(written.parse::<Key>().map(|key| key.to_text()), Ok(written));
+}
+
+/// A file for `longhaul show`. What is shown of one that is accepted cannot disturb a terminal, and it reads back from one line.
+pub fn saved_result(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(saved) = Saved::parse(text) else { return };
+    let shown = saved.text();
+    assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");
+    // A few lines, whatever the result says; the longest part of them is the name of a file in it.
+    assert!(shown.len() <= 64 * 1024 + 2 * text.len(), "{} bytes of {}", shown.len(), text.len());
+    let line = on_one_line(text);
+    assert!(!line.contains(['\n', '\r']), "{line}");
+    match Saved::parse(&line) {
+        Ok(read) => assert_eq!((read.text(), read.warnings), (shown, saved.warnings)),
+        Err(error) => panic!("{error}\n{line}"),
+    }
 }

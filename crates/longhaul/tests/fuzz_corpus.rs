@@ -23,7 +23,7 @@ const INPUT_TIME_MOST: Duration = Duration::from_secs(10);
 const SEED_TIME_MOST: Duration = Duration::from_millis(20);
 
 /// Words that random bytes do not find by themselves.
-const WORDS: [&str; 57] = [
+const WORDS: [&str; 62] = [
     "[[both]]\n",
     "[[forward]]\n",
     "[[backward]]\n",
@@ -80,6 +80,11 @@ const WORDS: [&str; 57] = [
     "\"packets\":",
     "\"location\":\"network\"",
     "longhaul-key-1:",
+    "\"schema\":\"longhaul.udp/1\"",
+    "\"schema\":\"longhaul.tcp/1\"",
+    "\"schema\":\"longhaul.watch/1\"",
+    "\\u001b[2J",
+    "\"forward\":",
     "AAAA",
 ];
 
@@ -223,4 +228,9 @@ fn end_report() {
 #[test]
 fn key_file() {
     run("key_file", None, targets::key_file);
+}
+
+#[test]
+fn saved_result() {
+    run("saved_result", None, targets::saved_result);
 }

@@ -1,7 +1,9 @@
-//! Results as one HTML file: plots as SVG, tables, no script, nothing from elsewhere, so that it opens anywhere and still does
-//! in ten years.
+//! Results as people read them: as text on a terminal, and as one HTML file with plots as SVG, tables, no script, nothing from
+//! elsewhere, so that it opens anywhere and still does in ten years.
 
 mod bars;
 mod colour;
 mod page;
+pub mod saved;
+pub mod text;
 pub mod udp_loss;

@@ -1,12 +1,12 @@
 //! The folder that a result is saved in, whatever the test.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::output::Failure;
 
@@ -56,45 +56,28 @@ impl Folder {
     }
 }
 
-/// A saved result of any kind.
-#[derive(Debug)]
-pub(crate) struct SavedText {
-    /// The file, for messages.
-    pub(crate) file: PathBuf,
-    /// As it was printed.
-    pub(crate) text: String,
-    pub(crate) json: Value,
+const NO_RESULT_REMEDY: &str = "name a folder that -o wrote, or a file with what --json printed";
+
+/// The text of the result at `path`, a file or a folder with one, and the file's name.
+///
+/// # Errors
+/// Where there is none, in one line.
+pub(crate) fn read_result(path: &Path) -> Result<(PathBuf, String), Failure> {
+    let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
+    let mut text = String::new();
+    let mut read = || {
+        // A device or a pipe may have no end.
+        File::open(&file)?.take(MOST_BYTES + 1).read_to_string(&mut text)
+    };
+    let why = match read() {
+        Ok(_) if text.len() as u64 > MOST_BYTES => format!("longer than any result ({} MiB)", MOST_BYTES >> 20),
+        Ok(_) => return Ok((file, text)),
+        Err(error) => error.to_string(),
+    };
+    Err(no_result(&file, why))
 }
 
-pub(crate) const NO_RESULT_REMEDY: &str = "name a folder that -o wrote, or a file with what --json printed";
-
-impl SavedText {
-    /// Reads the result at `path`, a file or a folder with one.
-    ///
-    /// # Errors
-    /// Where it is none, in one line.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
-        let not =
-            |why: String| Failure::new("no_result", format!("{}: {why}", file.display())).remedy(NO_RESULT_REMEDY);
-        let mut text = String::new();
-        // A device or a pipe may have no end.
-        let opened = File::open(&file).map_err(|error| not(error.to_string()))?;
-        opened.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(|error| not(error.to_string()))?;
-        if text.len() as u64 > MOST_BYTES {
-            return Err(not(format!("longer than any result ({} MiB)", MOST_BYTES >> 20)));
-        }
-        let json = serde_json::from_str(&text).map_err(|error| not(format!("no result of longhaul: {error}")))?;
-        Ok(Self { file, text, json })
-    }
-
-    /// The name of its form; `None` where it has none.
-    pub(crate) fn schema(&self) -> Option<&str> {
-        self.json["schema"].as_str()
-    }
-
-    /// On one line.
-    pub(crate) fn line(&self) -> String {
-        if self.text.trim().contains('\n') { self.json.to_string() } else { self.text.trim().to_owned() }
-    }
+/// What is said of a file that holds no result.
+pub(crate) fn no_result(file: &Path, why: impl Display) -> Failure {
+    Failure::new("no_result", format!("{}: {why}", file.display())).remedy(NO_RESULT_REMEDY)
 }

@@ -3,14 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::saved::{NO_RESULT_REMEDY, SavedText};
-use super::tcp_saved::{SavedTcp, TCP_SCHEMA};
-use super::tcp_text;
-use super::udp_saved::{Saved, UDP_SCHEMA};
-use super::udp_text;
-use super::watch_saved::{SavedWatch, WATCH_SCHEMA};
-use super::watch_text;
-use crate::output::{Failure, Outcome, print_text, print_warnings};
+use longhaul_report::saved::{Saved, on_one_line};
+
+use super::saved::{no_result, read_result};
+use super::udp::printed;
+use crate::output::{Outcome, print_text, print_warnings};
 
 /// Show a saved result as the test printed it
 #[derive(Debug, clap::Args)]
@@ -27,29 +24,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let saved = SavedText::read(&args.path)?;
-    let not =
-        |why: String| Failure::new("no_result", format!("{}: {why}", saved.file.display())).remedy(NO_RESULT_REMEDY);
-    let (text, warnings) = match saved.schema() {
-        Some(UDP_SCHEMA) => {
-            let udp = Saved::parse(&saved.json).map_err(not)?;
-            (udp_text::report(&udp.parameters, &udp.results), udp.warnings)
-        }
-        Some(TCP_SCHEMA) => {
-            let tcp = SavedTcp::parse(&saved.json).map_err(not)?;
-            (tcp_text::report(&tcp.parameters, &tcp.results), tcp.warnings)
-        }
-        Some(WATCH_SCHEMA) => {
-            let watched = SavedWatch::parse(&saved.json).map_err(not)?;
-            (watch_text::report(&watched.result), watched.warnings)
-        }
-        Some(other) => {
-            let other = other.escape_debug();
-            return Err(not(format!("a {other}, not a {UDP_SCHEMA}, {TCP_SCHEMA} or {WATCH_SCHEMA}")));
-        }
-        None => return Err(not(format!("not a {UDP_SCHEMA}, {TCP_SCHEMA} or {WATCH_SCHEMA}"))),
-    };
-    print_text(&if args.json { saved.line() + "\n" } else { text });
-    print_warnings(&warnings);
+    let (file, text) = read_result(&args.path)?;
+    let saved = Saved::parse(&text).map_err(|error| no_result(&file, error))?;
+    print_text(&if args.json { on_one_line(&text) + "\n" } else { saved.text() });
+    print_warnings(&printed(saved.warnings));
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use longhaul_kernel::signals::Stop;
+use longhaul_report::saved::{Directions, TCP_SCHEMA, TcpAsked};
+use longhaul_report::text;
 use longhaul_session::control::{
     Affinity, Amount, Collect, CongestionStep, Direction, TcpParameters, TestEnd, WindowAuto,
 };
@@ -16,8 +18,6 @@ use super::saved::Folder;
 use super::serve::{PORT, in_lab};
 use super::tcp_live::Live;
 use super::tcp_samples::{End, write_samples};
-use super::tcp_saved::{TCP_SCHEMA, TcpEnvelope, TcpEnvelopeParameters, TcpResults};
-use super::tcp_text;
 use super::udp::{exit_code, failure, hosts, once, printed, target, word};
 use super::udp_live::Show;
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
@@ -270,14 +270,14 @@ pub(crate) fn run(args: Args) -> Outcome {
             Err(error) => warnings.push(Warning::new("samples_not_saved", error, "make room, and run it again")),
         }
     }
-    let parameters = TcpEnvelopeParameters { host: args.host, address: target.address, tcp };
-    let envelope: TcpEnvelope =
+    let parameters = TcpAsked { host: args.host, address: target.address, tcp };
+    let envelope =
         Envelope::new(TCP_SCHEMA, started_at, parameters, results, printed(once(warnings))).with_hosts(hosts(&end));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     if args.json {
         print_json(&envelope);
     } else {
-        print_text(&tcp_text::report(&envelope.parameters.tcp, &envelope.result));
+        print_text(&text::tcp::report(&envelope.parameters.tcp, &envelope.result));
     }
     print_warnings(&envelope.warnings);
     if let Err(failure) = saved {
@@ -288,7 +288,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// The result of each direction that was tested, and all doubts.
-fn results(end: &TestEnd, ipv6: bool) -> Result<(TcpParameters, TcpResults, Vec<Warning>), Failure> {
+fn results(end: &TestEnd, ipv6: bool) -> Result<(TcpParameters, Directions<TcpResult>, Vec<Warning>), Failure> {
     let none = || Failure::new("no_report", "the server's report has no result").remedy("use the same version there");
     let mut warnings: Vec<Warning> = end.warnings.clone();
     warnings.extend(end.local.warnings.iter().cloned());
@@ -303,8 +303,8 @@ fn results(end: &TestEnd, ipv6: bool) -> Result<(TcpParameters, TcpResults, Vec<
         Some(Box::new(assembled.result))
     };
     let results = match (one(false), one(true)) {
-        (Some(forward), Some(backward)) => TcpResults::Both { forward, backward },
-        (Some(one), None) | (None, Some(one)) => TcpResults::One(one),
+        (Some(forward), Some(backward)) => Directions::Both { forward, backward },
+        (Some(one), None) | (None, Some(one)) => Directions::One(one),
         (None, None) => return Err(none()),
     };
     Ok((parameters.clone(), results, warnings))

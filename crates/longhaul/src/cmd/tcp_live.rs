@@ -5,8 +5,8 @@ use longhaul_session::control::Progress;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use super::udp_live::Show;
-use super::udp_text::{rate, short};
 use crate::output::print_text;
+use longhaul_report::text::{rate, short};
 
 /// Says what comes, each interval.
 #[derive(Debug)]

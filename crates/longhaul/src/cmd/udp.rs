@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_measure::client::{Family, Target, resolve};
+use longhaul_report::saved::{Directions, UDP_SCHEMA, UdpAsked};
+use longhaul_report::text;
 use longhaul_session::control::{
     Affinity, Amount, Bind, Collect, Direction, Pace, SessionError, TestEnd, Timestamps, UdpParameters,
 };
@@ -14,11 +16,10 @@ use longhaul_session::result::{Setting, UdpResult, Warning};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
+use super::key;
 use super::saved::Folder;
 use super::serve::{PORT, in_lab};
 use super::udp_live::{Live, Show};
-use super::udp_saved::{Results, UDP_SCHEMA, UdpEnvelope, UdpEnvelopeParameters};
-use super::{key, udp_text};
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
 
 /// Payload that fills a packet of 1500 bytes on IPv4 or IPv6, and leaves room for a tunnel's header.
@@ -220,15 +221,14 @@ pub(crate) fn run(args: Args) -> Outcome {
     if stop.requested().is_some() {
         warnings.push(Warning::new("interrupted", "the test was ended before its time", "let it run to its end"));
     }
-    let parameters = UdpEnvelopeParameters { host: args.host, address: target.address, udp };
+    let parameters = UdpAsked { host: args.host, address: target.address, udp };
     let hosts = hosts(&end);
-    let envelope: UdpEnvelope =
-        Envelope::new(UDP_SCHEMA, started_at, parameters, results, printed(warnings)).with_hosts(hosts);
+    let envelope = Envelope::new(UDP_SCHEMA, started_at, parameters, results, printed(warnings)).with_hosts(hosts);
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     if args.json || args.json_stream {
         print_json(&envelope);
     } else {
-        print_text(&udp_text::report(&envelope.parameters.udp, &envelope.result));
+        print_text(&text::udp::report(&envelope.parameters.udp, &envelope.result));
     }
     print_warnings(&envelope.warnings);
     if let Err(failure) = saved {
@@ -259,7 +259,10 @@ pub(crate) fn hosts(end: &TestEnd) -> Value {
 }
 
 /// The result of each direction that was tested, and all doubts. Losses that are too many to list go to a file of `folder`.
-fn results(end: &TestEnd, folder: Option<&Folder>) -> Result<(UdpParameters, Results, Vec<Warning>), Failure> {
+fn results(
+    end: &TestEnd,
+    folder: Option<&Folder>,
+) -> Result<(UdpParameters, Directions<UdpResult>, Vec<Warning>), Failure> {
     let none = || Failure::new("no_report", "the server's report has no result").remedy("use the same version there");
     let mut warnings: Vec<Warning> = end.warnings.clone();
     warnings.extend(end.local.warnings.iter().cloned());
@@ -301,8 +304,8 @@ fn results(end: &TestEnd, folder: Option<&Folder>) -> Result<(UdpParameters, Res
         Some(Box::new(assembled.result))
     };
     let results = match (one(false), one(true)) {
-        (Some(forward), Some(backward)) => Results::Both { forward, backward },
-        (Some(one), None) | (None, Some(one)) => Results::One(one),
+        (Some(forward), Some(backward)) => Directions::Both { forward, backward },
+        (Some(one), None) | (None, Some(one)) => Directions::One(one),
         (None, None) => return Err(none()),
     };
     Ok((parameters.clone(), results, once(warnings)))

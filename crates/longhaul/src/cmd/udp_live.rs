@@ -7,8 +7,8 @@ use longhaul_session::control::Progress;
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 
-use super::udp_text::rate;
 use crate::output::{print_json, print_text};
+use longhaul_report::text::rate;
 
 /// How it is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

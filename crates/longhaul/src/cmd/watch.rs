@@ -13,16 +13,17 @@ use longhaul_kernel::process_sockets::adopt_orphans;
 use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_kernel::wait::{readable_until, sleep_until};
 use longhaul_measure::watch::{Selection, Watch, WatchError, WatchOptions, Watched};
+use longhaul_report::saved::WATCH_SCHEMA;
+use longhaul_report::text;
 use longhaul_session::result::Warning;
 use longhaul_units::Nanos;
+use serde::Serialize;
 
 use super::saved::Folder;
 use super::tcp_samples::{End, FlowSamples, write_samples};
 use super::udp::{exit_code, once, printed};
 use super::udp_live::Show;
 use super::watch_live::Live;
-use super::watch_saved::{WATCH_SCHEMA, WatchEnvelope, WatchParameters};
-use super::watch_text;
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
 
 /// Between tables where none was asked for.
@@ -105,6 +106,19 @@ impl Args {
     }
 }
 
+/// What was asked: at most one of `pid`, `port`, `cgroup` and `command`; with none of them every connection.
+#[derive(Debug, Serialize)]
+struct WatchParameters {
+    pid: Option<u32>,
+    port: Option<u16>,
+    cgroup: Option<String>,
+    command: Option<Vec<String>>,
+    time_ns: Option<u64>,
+    sample_ns: u64,
+    /// What the command ended with; `null` where there was none, or it did not end.
+    exit_code: Option<u8>,
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
     if args.sample < LEAST_SAMPLE {
         return Err(Failure::usage(format!("--sample {}: {LEAST_SAMPLE} or more", args.sample)));
@@ -153,14 +167,14 @@ pub(crate) fn run(args: Args) -> Outcome {
         sample_ns: args.sample.0,
         exit_code: exit,
     };
-    let envelope: WatchEnvelope = Envelope::new(WATCH_SCHEMA, started_at, parameters, result, printed(once(warnings)));
+    let envelope = Envelope::new(WATCH_SCHEMA, started_at, parameters, result, printed(once(warnings)));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     if args.json {
         print_json(&envelope);
     } else if args.command.is_empty() {
-        print_text(&watch_text::report(&envelope.result));
+        print_text(&text::watch::report(&envelope.result));
     } else {
-        eprint!("{}", watch_text::report(&envelope.result));
+        eprint!("{}", text::watch::report(&envelope.result));
     }
     print_warnings(&envelope.warnings);
     if let Err(failure) = saved {

@@ -4,8 +4,8 @@ use longhaul_measure::watch::ConnectionNow;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use super::udp_live::Show;
-use super::udp_text::{rate, short};
 use crate::output::print_text;
+use longhaul_report::text::{rate, short};
 
 /// Connections in the table, those with most bytes.
 const ROWS: usize = 15;

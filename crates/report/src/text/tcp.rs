@@ -8,8 +8,8 @@ use longhaul_session::result::SocketBuffer;
 use longhaul_session::tcp::{LimitedBy, TcpResult, TcpStreamResult};
 use longhaul_units::{BitRate, Bytes};
 
-use super::tcp_saved::TcpResults;
-use super::udp_text::{rate, short};
+use super::{rate, short, visible};
+use crate::saved::Directions;
 
 /// Characters of a line.
 const WIDTH: usize = 80;
@@ -21,18 +21,17 @@ const REASONS: usize = 3;
 const LEAST_SHARE: f64 = 0.005;
 
 /// The result of each direction.
-pub(crate) fn report(parameters: &TcpParameters, results: &TcpResults) -> String {
+pub fn report(parameters: &TcpParameters, results: &Directions<TcpResult>) -> String {
     let text = match results {
-        TcpResults::One(result) => {
+        Directions::One(result) => {
             let name = if parameters.direction.client_sends() { "forward" } else { "backward" };
             one(name, parameters, result)
         }
-        TcpResults::Both { forward, backward } => {
+        Directions::Both { forward, backward } => {
             one("forward", parameters, forward) + "\n" + &one("backward", parameters, backward)
         }
     };
-    // A saved result may say anything, to a terminal too.
-    text.replace(|c: char| c.is_control() && c != '\n', " ")
+    visible(&text)
 }
 
 fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use longhaul_session::tcp::{Flow, Segment, Side, TcpDrop, WatchResult, WatchedConnection};
 use longhaul_units::{BitRate, Bytes};
 
-use super::udp_text::{rate, short};
+use super::{rate, short, visible};
 
 /// Characters of a line.
 const WIDTH: usize = 80;
@@ -15,7 +15,7 @@ const CONNECTIONS: usize = 20;
 const DROPS: usize = 3;
 
 /// All connections, most bytes first.
-pub(crate) fn report(result: &WatchResult) -> String {
+pub fn report(result: &WatchResult) -> String {
     let mut text = String::new();
     let mut order: Vec<&WatchedConnection> = result.connections.iter().collect();
     order.sort_by_key(|one| std::cmp::Reverse(bytes(one)));
@@ -42,8 +42,7 @@ pub(crate) fn report(result: &WatchResult) -> String {
     if let Some(file) = &result.samples_file {
         _ = writeln!(text, "every TCP_INFO field over time is in {file}");
     }
-    // A program's name may be anything, a saved result too.
-    text.replace(|c: char| c.is_control() && c != '\n', " ")
+    visible(&text)
 }
 
 fn bytes(connection: &WatchedConnection) -> u64 {

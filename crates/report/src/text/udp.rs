@@ -7,7 +7,8 @@ use longhaul_session::locate::{Location, LocationMethod};
 use longhaul_session::result::{LossReason, SocketBuffer, UdpResult};
 use longhaul_units::{BitRate, Bytes};
 
-use super::udp_saved::Results;
+use super::{rate, short, visible};
+use crate::saved::Directions;
 
 /// Characters of a line.
 const WIDTH: usize = 80;
@@ -17,18 +18,17 @@ const BAR: usize = 30;
 const REASONS: usize = 3;
 
 /// The result of each direction.
-pub(crate) fn report(parameters: &UdpParameters, results: &Results) -> String {
+pub fn report(parameters: &UdpParameters, results: &Directions<UdpResult>) -> String {
     let text = match results {
-        Results::One(result) => {
+        Directions::One(result) => {
             let name = if parameters.direction.client_sends() { "forward" } else { "backward" };
             one(name, parameters, result)
         }
-        Results::Both { forward, backward } => {
+        Directions::Both { forward, backward } => {
             one("forward", parameters, forward) + "\n" + &one("backward", parameters, backward)
         }
     };
-    // A saved result may say anything, to a terminal too.
-    text.replace(|c: char| c.is_control() && c != '\n', " ")
+    visible(&text)
 }
 
 /// The rate, the loss, how it was sent, and a bar for each location that lost something with what is behind it.
@@ -148,37 +148,4 @@ fn buffer(buffer: Option<SocketBuffer>) -> String {
 
 fn list(cpus: &[u32]) -> String {
     cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
-}
-
-/// A time with three digits, as times are compared by eye.
-pub(crate) fn short(ns: u64) -> String {
-    let (value, unit) = match ns {
-        0..1_000 => return format!("{ns}ns"),
-        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
-        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
-        _ => (ns as f64 / 1e9, "s"),
-    };
-    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
-    format!("{value:.digits$}{unit}")
-}
-
-/// A rate with three digits behind the point, as rates are compared by eye.
-pub(crate) fn rate(rate: BitRate) -> String {
-    let bps = rate.0 as f64;
-    match rate.0 {
-        0..1_000_000 => format!("{:.1} kbit", bps / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} Mbit", bps / 1e6),
-        _ => format!("{:.3} Gbit", bps / 1e9),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_three_digits() {
-        let times = [0, 999, 1_000, 12_345, 231_680, 1_999_799_011, 37_300_000_000].map(short);
-        assert_eq!(times, ["0ns", "999ns", "1.00us", "12.3us", "232us", "2.00s", "37.3s"]);
-    }
 }

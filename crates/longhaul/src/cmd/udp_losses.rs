@@ -1,26 +1,18 @@
-//! A UDP result as it is printed, saved in a folder, and read back.
+//! Every loss of a UDP test as a Parquet file.
 
 use std::fs::File;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_emulator::Warning;
-use longhaul_session::control::UdpParameters;
 use longhaul_session::locate::Loss;
-use longhaul_session::result::UdpResult;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::saved::Folder;
-use crate::output::Envelope;
 
-pub(crate) const UDP_SCHEMA: &str = "longhaul.udp/1";
 /// Losses that are held in memory and compressed together.
 const ROW_GROUP: usize = 65_536;
 /// The columns of a file of losses; docs/udp-results.md tells what they mean.
@@ -32,24 +24,6 @@ const COLUMNS: &str = "message losses {
     required byte_array location (string);
     required byte_array reason (string);
 }";
-
-pub(crate) type UdpEnvelope = Envelope<UdpEnvelopeParameters, Results>;
-
-/// What was asked, and of whom.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct UdpEnvelopeParameters {
-    pub(crate) address: SocketAddr,
-    pub(crate) host: String,
-    pub(crate) udp: UdpParameters,
-}
-
-/// One direction is the result itself.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Results {
-    One(Box<UdpResult>),
-    Both { forward: Box<UdpResult>, backward: Box<UdpResult> },
-}
 
 impl Folder {
     /// Writes `losses` to the file `name`.
@@ -102,109 +76,15 @@ enum Column {
     Text(Vec<ByteArray>),
 }
 
-/// A result that was saved.
-#[derive(Debug)]
-pub(crate) struct Saved {
-    pub(crate) parameters: UdpParameters,
-    pub(crate) results: Results,
-    pub(crate) warnings: Vec<Warning>,
-}
-
-impl Saved {
-    /// Reads what was printed.
-    ///
-    /// # Errors
-    /// Which part of it is broken.
-    pub(crate) fn parse(json: &Value) -> Result<Self, String> {
-        #[derive(Deserialize)]
-        struct Both {
-            forward: Box<UdpResult>,
-            backward: Box<UdpResult>,
-        }
-        #[derive(Deserialize)]
-        struct OneWarning {
-            code: String,
-            message: String,
-            remedy: String,
-        }
-        let part = |name: &str| json[name].clone();
-        let broken = |part: &str, error: serde_json::Error| format!("its {part} is broken: {error}");
-        let parameters: UdpEnvelopeParameters =
-            serde_json::from_value(part("parameters")).map_err(|error| broken("parameters", error))?;
-        let result = part("result");
-        let results = if result.get("forward").is_some() {
-            serde_json::from_value(result).map(|Both { forward, backward }| Results::Both { forward, backward })
-        } else {
-            serde_json::from_value(result).map(Results::One)
-        };
-        let warnings: Vec<OneWarning> =
-            serde_json::from_value(part("warnings")).map_err(|error| broken("warnings", error))?;
-        let warning = |w: OneWarning| Warning { code: w.code, message: w.message, remedy: w.remedy };
-        Ok(Self {
-            parameters: parameters.udp,
-            results: results.map_err(|error| broken("result", error))?,
-            warnings: warnings.into_iter().map(warning).collect(),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
-    use serde_json::json;
 
     use std::fs;
 
     use super::*;
     use longhaul_session::locate::Location;
-
-    /// Pointers (RFC 6901) to every value in `value`.
-    fn pointers(value: &Value, at: String, all: &mut Vec<String>) {
-        match value {
-            Value::Object(map) => map.iter().for_each(|(key, value)| pointers(value, format!("{at}/{key}"), all)),
-            Value::Array(list) => {
-                list.iter().enumerate().for_each(|(index, value)| pointers(value, format!("{at}/{index}"), all))
-            }
-            _ => {}
-        }
-        all.push(at);
-    }
-
-    /// Each value of a result in turn is made the worst that it can be: it is refused, or shown.
-    #[test]
-    fn no_value_of_a_result_panics() {
-        let good: Value = serde_json::from_str(include_str!("../../tests/udp-result.json")).unwrap();
-        let mut all = Vec::new();
-        pointers(&good, String::new(), &mut all);
-        let worst = [
-            Value::Null,
-            json!(0),
-            json!(u64::MAX),
-            json!(-1),
-            json!(1e308),
-            json!("\u{1b}[2J\nx"),
-            json!("x".repeat(10_000)),
-            json!([]),
-            json!([u32::MAX, u32::MAX]),
-            json!({}),
-        ];
-        let mut shown = 0;
-        for pointer in &all {
-            for value in &worst {
-                let mut bad = good.clone();
-                // Keys with a slash are none of ours.
-                let Some(place) = bad.pointer_mut(pointer) else { continue };
-                *place = value.clone();
-                if let Ok(saved) = Saved::parse(&bad) {
-                    let text = crate::cmd::udp_text::report(&saved.parameters, &saved.results);
-                    assert!(!text.contains('\u{1b}'), "{pointer} = {value}");
-                    shown += 1;
-                }
-            }
-        }
-        assert!(all.len() > 100 && shown > 100, "{shown} of {}", all.len());
-    }
 
     #[test]
     fn losses_read_back_over_several_row_groups() {

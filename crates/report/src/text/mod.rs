@@ -1,0 +1,45 @@
+//! Results as people read them on a terminal.
+
+pub mod tcp;
+pub mod udp;
+pub mod watch;
+
+use longhaul_units::BitRate;
+
+/// A time with three digits, as times are compared by eye.
+pub fn short(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns}ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$}{unit}")
+}
+
+/// A rate with three digits behind the point, as rates are compared by eye.
+pub fn rate(rate: BitRate) -> String {
+    let bps = rate.0 as f64;
+    match rate.0 {
+        0..1_000_000 => format!("{:.1} kbit", bps / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} Mbit", bps / 1e6),
+        _ => format!("{:.3} Gbit", bps / 1e9),
+    }
+}
+
+/// Without what moves a terminal's cursor or does worse: a saved result may say anything, a program's name, too.
+fn visible(text: &str) -> String {
+    text.replace(|c: char| c.is_control() && c != '\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits() {
+        let times = [0, 999, 1_000, 12_345, 231_680, 1_999_799_011, 37_300_000_000].map(short);
+        assert_eq!(times, ["0ns", "999ns", "1.00us", "12.3us", "232us", "2.00s", "37.3s"]);
+    }
+}
