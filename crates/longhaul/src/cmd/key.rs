@@ -11,11 +11,13 @@ use longhaul_session::secure::{KEY_BYTES, Key};
 
 use crate::output::{Failure, Outcome};
 
+const KEY_REMEDY: &str = "make one with `longhaul key new FILE` at one end and copy it to the other";
 /// Longest key file that is read.
 const FILE_BYTES_MOST: u64 = 8192;
 
 /// Make keys for tests beyond this machine
 #[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = false)]
 #[command(after_help = "Example:\n  longhaul key new longhaul.key")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -52,6 +54,6 @@ pub(crate) fn load(file: &Path) -> Result<Key, Failure> {
     let mut text = String::new();
     File::open(file)
         .and_then(|file| file.take(FILE_BYTES_MOST).read_to_string(&mut text))
-        .map_err(|error| Failure::usage(format!("--key {}: {error}", file.display())))?;
+        .map_err(|error| Failure::usage(format!("--key {}: {error}", file.display())).remedy(KEY_REMEDY))?;
     text.parse().map_err(|error| Failure::usage(format!("--key {}: {error}", file.display())))
 }

@@ -1,5 +1,6 @@
 //! `longhaul serve`.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -93,8 +94,14 @@ pub(crate) fn run(args: Args) -> Outcome {
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let address = SocketAddr::new(bind, args.port);
     let server = Server::bind(address, options).map_err(|error| {
-        Failure::new("not_bound", format!("cannot listen at {address}: {error}"))
-            .remedy("is another server running there? choose another --port or --bind")
+        let remedy = match error.kind() {
+            ErrorKind::AddrNotAvailable => {
+                "name an address of this host (see `ip address`), or --bind 0.0.0.0 for all of them"
+            }
+            ErrorKind::PermissionDenied => "choose another --port, above 1023, or run as root",
+            _ => "is another server running there? choose another --port or --bind",
+        };
+        Failure::new("not_bound", format!("cannot listen at {address}: {error}")).remedy(remedy)
     })?;
     eprintln!("longhaul: serving at {}; Ctrl-C ends", server.address().unwrap_or(address));
     server.run(Some(stop), args.once, log).map_err(|error| Failure::new("serve", error))?;
