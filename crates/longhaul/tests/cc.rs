@@ -227,6 +227,27 @@ fn what_is_wrong_is_said_in_a_line() {
     }
 }
 
+/// Without the kernel's types nothing in BPF can be loaded: an environment where they are not to be seen.
+#[test]
+fn a_kernel_without_btf_is_told() {
+    if unsupported() {
+        return;
+    }
+    let without = |arguments: &[&str]| {
+        let hide = "mount -t tmpfs none /sys/kernel/btf && exec \"$@\"";
+        let program = [&["--mount", "sh", "-c", hide, "sh", env!("CARGO_BIN_EXE_longhaul")], arguments].concat();
+        Command::new("unshare").args(program).output().unwrap()
+    };
+    let load = without(&["cc", "load", "scalable", "--as", &own_name("b"), "--json"]);
+    assert_eq!(load.status.code(), Some(1), "{load:?}");
+    let error = object(&load.stdout);
+    assert_eq!(error["error"]["code"], "no_btf", "{error}");
+    assert!(!error["error"]["remedy"].as_str().unwrap().is_empty(), "{error}");
+    assert!(!available().contains(&own_name("b")));
+    let list = object(&without(&["cc", "list", "--json"]).stdout);
+    assert!(list["result"]["cannot_load_because"].as_str().is_some_and(|why| why.contains("BTF")), "{list:#}");
+}
+
 /// DataTAG's table, as it was printed.
 #[test]
 fn the_table_is_datatags() {

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{TestLab, longhaul, object};
 use longhaul_kernel::capability::is_root_in_namespace;
@@ -170,5 +171,36 @@ fn what_cannot_be_done_is_said_in_a_line() {
         for part in ["nosuch", "reno", "longhaul cc list"] {
             assert!(line.contains(part), "{part}: {line}");
         }
+    }
+}
+
+/// What a test loads goes with it, however it ends.
+#[test]
+fn killed_with_a_control_of_its_own_it_leaves_none() {
+    let Some(tested) = Tested::up("tcp-kill", "lan") else { return };
+    let available = || fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    if available().contains("lh_westwood") {
+        println!("skipped: lh_westwood is loaded already");
+        return;
+    }
+    let mut child = tested
+        .tcp(&["-t", "60s", "-C", "westwood", "-i", "200ms", "--json"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("forward") {
+        line.clear();
+        assert!(errors.read_line(&mut line).unwrap() > 0, "it ended without a line");
+    }
+    assert!(available().contains("lh_westwood"), "{}", available());
+    Process::open(child.id()).unwrap().unwrap().signal(Signal::KILL).unwrap();
+    child.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while available().contains("lh_westwood") {
+        assert!(Instant::now() < deadline, "it is still there");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }

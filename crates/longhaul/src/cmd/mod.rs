@@ -3,6 +3,7 @@
 pub(crate) mod cc;
 pub(crate) mod cc_list;
 pub(crate) mod cc_load;
+pub(crate) mod cc_measured;
 pub(crate) mod cc_show;
 pub(crate) mod cc_table;
 pub(crate) mod completion;
