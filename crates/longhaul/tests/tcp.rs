@@ -204,3 +204,27 @@ fn killed_with_a_control_of_its_own_it_leaves_none() {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+#[test]
+fn a_saved_flow_stands_beside_its_response_function() {
+    let Some(tested) = Tested::up("tcp-measured", "lan") else { return };
+    let change = ["lab", "set", "--name", &tested.lab.name, "forward.loss=every(500)", "delay=5ms"];
+    assert!(longhaul(&change).status.success());
+    let folder = Scratch::new("measured");
+    assert!(tested.run(&["-4", "-t", "3s", "-C", "reno", "-o", folder.name()]).status.success());
+    let output = longhaul(&["cc", "table", "--measured", folder.name(), "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let table = object(&output.stdout);
+    let point = &table["result"]["measured"][0];
+    let number = |key: &str| point[key].as_f64().unwrap_or_else(|| panic!("{key}: {table:#}"));
+    assert_eq!(point["algorithm"], "reno");
+    // One in 500, and what was lost of what was sent again.
+    assert!((0.001..0.004).contains(&number("loss")), "{point:#}");
+    let expected = number("expected_packets");
+    assert!((0.5..2.0).contains(&(number("window_packets") / expected)), "{point:#}");
+    assert!((expected / number("mathis_packets") - 1.0).abs() < 0.1, "{point:#}");
+    let shown = text(&longhaul(&["cc", "table", "--measured", folder.name()]).stdout);
+    assert!(shown.contains("measured") && shown.contains("rfc3649"), "{shown}");
+    let wrong = longhaul(&["cc", "table", "--measured", "/dev/null"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+}
