@@ -128,8 +128,10 @@ impl Sampled {
     /// Keeps what lies unsent to what goes in a while, so that a test ends near its time.
     fn bound_unsent(&mut self, info: &TcpInfo) {
         let Some(bytes) = unsent_limit_bytes(info) else { return };
-        // A limit that nothing comes near needs no system call, and a flow that may write more needs it at once.
-        let lower = bytes < self.unsent_bytes && info.value(fields::NOTSENT_BYTES) > bytes.into();
+        // The first comes before the buffer is full. Then one that nothing comes near needs no system call, and a flow that may write
+        // more needs it at once.
+        let unlimited = self.unsent_bytes == u32::MAX;
+        let lower = bytes < self.unsent_bytes && (unlimited || info.value(fields::NOTSENT_BYTES) > bytes.into());
         let wider = bytes > self.unsent_bytes.saturating_add(self.unsent_bytes / 3);
         if lower || wider {
             self.unsent_bytes = bytes;

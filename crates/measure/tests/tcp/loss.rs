@@ -1,7 +1,6 @@
 //! Each place of loss on the real kernel, in bytes.
 
-use longhaul_lab::{Lab, LabSpec};
-use longhaul_path::spec::{PathSpec, no_files};
+use longhaul_lab::Lab;
 use longhaul_session::control::{Collect, TcpParameters};
 use longhaul_session::locate::LocationMethod;
 use longhaul_session::tcp::TcpResult;
@@ -121,26 +120,4 @@ fn a_good_path_loses_nothing_and_off_says_nothing() {
         let result = result(&run(&lab, TcpParameters { collect, ..bytes(4_000_000) }), false);
         assert_eq!(places(&result), [""; 0], "{collect:?}: {:?}", result.loss_bytes_by_location);
     }
-}
-
-/// Segments of 88 bytes take eight times as much memory: the receiver puts them together, and drops what it still has no room for. The
-/// first is no loss, the second is one, and not the network's.
-#[test]
-fn want_of_memory_at_the_receiver_is_told_apart_from_loss() {
-    if !able() {
-        return;
-    }
-    let path = PathSpec::parse("[[both]]\ndelay = '3ms'\nrate = '100Mbit'\nqueue = '4MiB'\n", &no_files).unwrap();
-    let spec = LabSpec { name: "tcp-memory".into(), offload: false, ..LabSpec::default() };
-    let lab = Lab::up(spec, path).unwrap();
-    crate::support::said(&lab, "server", "sysctl -qw net.ipv4.tcp_rmem='4096 32768 32768'");
-    let asked = TcpParameters { mss_bytes: Some(88), read_rate_bps: Some(2_000_000), ..bytes(400_000) };
-    let result = result(&run(&lab, asked), false);
-    let memory = result.receiver_memory;
-    println!("{memory:?} {:?}", result.loss_bytes_by_location);
-    assert!(memory.prune_attempts > 0 && memory.collapsed_packets > 0, "{memory:?}");
-    let dropped = memory.pruned_packets + memory.queue_full_packets;
-    let loss = result.loss_bytes_by_location;
-    assert!(dropped > 0 || loss.tcp_pruning == 0, "{memory:?} {loss:?}");
-    assert_eq!((loss.network, loss.snd_txloss, loss.rcv_rxloss), (0, 0, 0), "{loss:?} {:?}", result.loss_reasons);
 }
