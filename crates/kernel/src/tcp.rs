@@ -198,6 +198,14 @@ pub fn receive_buffer(socket: impl AsFd, bytes: Option<usize>) -> io::Result<Buf
     BufferGrant::ask(socket.as_fd(), bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
 }
 
+/// Has writes to `socket` wait while so many bytes lie in it unsent (`TCP_NOTSENT_LOWAT`); `u32::MAX`: as many as its buffer takes.
+///
+/// # Errors
+/// What setsockopt(2) says.
+pub fn set_unsent_limit(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    set_bytes(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes.to_ne_bytes())
+}
+
 /// Has calls on `socket` that wait come back after `time` at the latest, with `WouldBlock`.
 ///
 /// # Errors
@@ -302,6 +310,24 @@ mod tests {
         assert_eq!(discard(&far, 1 << 20).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(near);
         assert_eq!(discard(&far, 1 << 20).unwrap(), 0);
+    }
+
+    #[test]
+    fn what_lies_unsent_is_limited() {
+        let options = TcpOptions { buffer_bytes: Some(100_000), ..TcpOptions::default() };
+        let written = |limit| {
+            let (mut near, _far) = pair(&options);
+            set_unsent_limit(&near, limit).unwrap();
+            near.set_nonblocking(true).unwrap();
+            let mut written = 0;
+            while let Ok(count) = near.write(&[0; 4_096]) {
+                written += count;
+            }
+            written
+        };
+        // Nobody reads: the window is full, and the rest lies here.
+        let (all, limited) = (written(u32::MAX), written(20_000));
+        assert!(limited + 20_000 < all, "{limited} of {all}");
     }
 
     #[test]

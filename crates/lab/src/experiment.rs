@@ -10,7 +10,11 @@
 //! sockbuf = "1M"
 //! ```
 //!
+//! Or, in place of `[[udp]]`, series of TCP tests (`experiment/tcp.rs`).
+//!
 //! What is not here: running one. That takes labs and tests, which the caller has.
+
+mod tcp;
 
 use std::fmt;
 use std::fs::File;
@@ -23,6 +27,8 @@ use longhaul_session::control::{Affinity, Amount, Bind, Pace, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
+pub use tcp::{TcpFlows, TcpSeries, TcpTest};
+
 /// A file that is longer is none.
 const FILE_BYTES_MOST: u64 = 1 << 20;
 /// Series of an experiment, and rates of a series, at most: together the tests of a night.
@@ -34,7 +40,12 @@ const NAME_LETTERS_MOST: usize = 100;
 const POLL_INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(1)..=Nanos::from_secs(1);
 
 /// Experiments that come with longhaul: name and text.
-const KNOWN: &[(&str, &str)] = &[("nlr-udp-loss", include_str!("../../../experiments/nlr-udp-loss.toml"))];
+const KNOWN: &[(&str, &str)] = &[
+    ("nlr-udp-loss", include_str!("../../../experiments/nlr-udp-loss.toml")),
+    ("nlr-tcp", include_str!("../../../experiments/nlr-tcp.toml")),
+    ("datatag-loss", include_str!("../../../experiments/datatag-loss.toml")),
+    ("datatag-fairness", include_str!("../../../experiments/datatag-fairness.toml")),
+];
 
 /// An experiment.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,8 +58,10 @@ pub struct Experiment {
     pub note: String,
     /// The path of all series.
     pub path: PathSpec,
-    /// Its series of UDP tests.
+    /// Its series of UDP tests; empty where it is of TCP.
     pub udp: Vec<UdpSeries>,
+    /// Its series of TCP tests; empty where it is of UDP.
+    pub tcp: Vec<TcpSeries>,
 }
 
 /// UDP tests from client to server that differ in their rate alone.
@@ -114,7 +127,10 @@ struct Text {
     path: String,
     #[serde(default)]
     change: Vec<String>,
+    #[serde(default)]
     udp: Vec<UdpText>,
+    #[serde(default)]
+    tcp: Vec<tcp::TcpText>,
 }
 
 /// The text form of a series.
@@ -185,20 +201,24 @@ impl Experiment {
             refused
         })?;
         check_name("title", &written.title)?;
-        if !(1..=SERIES_MOST).contains(&written.udp.len()) {
-            return Err(ExperimentError::at("udp", format!("{} of them, 1 to {SERIES_MOST}", written.udp.len())));
+        let (udp, tcp) = (written.udp.len(), written.tcp.len());
+        if udp > 0 && tcp > 0 {
+            return Err(ExperimentError::at("tcp", "an experiment is of UDP or of TCP: make two files of it"));
+        }
+        if !(1..=SERIES_MOST).contains(&(udp + tcp)) {
+            let (key, other) = if tcp > 0 { ("tcp", "udp") } else { ("udp", "tcp") };
+            let why = format!("{} of them, 1 to {SERIES_MOST}; or so many of {other}", udp + tcp);
+            return Err(ExperimentError::at(key, why));
         }
         let mut path = load_path(&written.path, folder)?;
         apply("change", &written.change, &mut path)?;
         let series = |(number, series)| UdpSeries::from_text(&format!("udp[{number}]"), series, &path);
         let udp: Vec<UdpSeries> = written.udp.into_iter().enumerate().map(series).collect::<Result<_, _>>()?;
-        for (number, one) in udp.iter().enumerate() {
-            if udp[..number].iter().any(|other| other.name == one.name) {
-                let why = format!("`{}` is another's name already", one.name);
-                return Err(ExperimentError::at(format!("udp[{number}].name"), why));
-            }
-        }
-        Ok(Self { title: written.title, source: written.source, note: written.note, path, udp })
+        let series = |(number, series)| TcpSeries::from_text(&format!("tcp[{number}]"), series, &path);
+        let tcp: Vec<TcpSeries> = written.tcp.into_iter().enumerate().map(series).collect::<Result<_, _>>()?;
+        unlike("udp", udp.iter().map(|one| &one.name))?;
+        unlike("tcp", tcp.iter().map(|one| &one.name))?;
+        Ok(Self { title: written.title, source: written.source, note: written.note, path, udp, tcp })
     }
 }
 
@@ -242,6 +262,17 @@ impl UdpSeries {
             series.parameters(*rate).validate().map_err(|error| ExperimentError::at(place, error))?;
         }
         Ok(series)
+    }
+}
+
+/// No two are called alike.
+fn unlike<'a>(key: &str, names: impl Iterator<Item = &'a String>) -> Result<(), ExperimentError> {
+    let names: Vec<&String> = names.collect();
+    match names.iter().enumerate().find(|(number, name)| names[..*number].contains(name)) {
+        None => Ok(()),
+        Some((number, name)) => {
+            Err(ExperimentError::at(format!("{key}[{number}].name"), format!("`{name}` is another's name already")))
+        }
     }
 }
 
@@ -343,7 +374,7 @@ change = ["rate=1Gbit"]
             ("[\"200M\", \"1.2G\"]", "[]", "udp[0].rates: 0 of them, 1 to 64"),
             ("\"small\"", "\"\"", "udp[0].name: 1 to 100 letters in a line"),
             ("title = \"loss\"", "", "missing field `title`"),
-            ("[[udp]]", "[[tcp]]", "unknown field `tcp`"),
+            ("[[udp]]", "[[tcp]]", "unknown field `bind`, expected one of `name`, `paper`, `congestion`"),
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD, "{from}");

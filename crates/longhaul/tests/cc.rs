@@ -87,7 +87,8 @@ fn an_ordinary_user_selects_it_in_a_lab() {
     assert!(lines.any(|line| line.unwrap().contains("listening")), "iperf3 -s");
     let controls: Vec<_> = Algorithm::ALL
         .into_iter()
-        .zip('a'..)
+        // Small letters are other tests'.
+        .zip('A'..)
         .map(|(algorithm, letter)| Loaded::new(algorithm.name(), own_name(&letter.to_string())))
         .collect();
     for (loss, bytes) in [("none", 8 << 20), ("every(50)", 1 << 20)] {
@@ -225,6 +226,27 @@ fn what_is_wrong_is_said_in_a_line() {
         assert_eq!(error["error"]["code"], code, "{error}");
         assert!(text.contains(named), "{text}");
     }
+}
+
+/// Without the kernel's types nothing in BPF can be loaded: an environment where they are not to be seen.
+#[test]
+fn a_kernel_without_btf_is_told() {
+    if unsupported() {
+        return;
+    }
+    let without = |arguments: &[&str]| {
+        let hide = "mount -t tmpfs none /sys/kernel/btf && exec \"$@\"";
+        let program = [&["--mount", "sh", "-c", hide, "sh", env!("CARGO_BIN_EXE_longhaul")], arguments].concat();
+        Command::new("unshare").args(program).output().unwrap()
+    };
+    let load = without(&["cc", "load", "scalable", "--as", &own_name("b"), "--json"]);
+    assert_eq!(load.status.code(), Some(1), "{load:?}");
+    let error = object(&load.stdout);
+    assert_eq!(error["error"]["code"], "no_btf", "{error}");
+    assert!(error["error"]["message"].as_str().unwrap().contains("CONFIG_DEBUG_INFO_BTF"), "{error}");
+    assert!(!available().contains(&own_name("b")));
+    let list = object(&without(&["cc", "list", "--json"]).stdout);
+    assert!(list["result"]["cannot_load_because"].as_str().is_some_and(|why| why.contains("BTF")), "{list:#}");
 }
 
 /// DataTAG's table, as it was printed.

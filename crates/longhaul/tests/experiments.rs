@@ -110,6 +110,47 @@ fn each_place_is_provoked_and_the_report_shows_it() {
     }
 }
 
+#[test]
+fn tcp_has_its_table_and_its_page() {
+    if unprivileged() {
+        return;
+    }
+    let folder = Folder::new("two-flows");
+    let experiment = root().join("crates/longhaul/tests/two-flows.toml");
+    let output = longhaul(&["lab", "run", experiment.to_str().unwrap(), "-o", folder.0.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for said in ["Alone, one packet lost in 200", "expected", "Beside another", "limited by", "report.html"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let result = object(&fs::read(folder.file("result.json")).unwrap());
+    let series = result["result"]["tcp"].as_array().unwrap();
+    let alone = &series[0]["runs"][0];
+    // A window of some 17 packets, each 10 ms; by how much it is met is for the tests of the controls to say.
+    let expected = alone["expected_bps"].as_f64().unwrap() / 1e6;
+    assert!((5.0..40.0).contains(&expected), "{alone:#}");
+    assert!(alone["flows"]["result"]["retransmits"].as_u64() > Some(2) && alone["beside"].is_null(), "{alone:#}");
+    for (run, control) in series[1]["runs"].as_array().unwrap().iter().zip(["reno", "cubic"]) {
+        assert_eq!((&run["label"], &run["expected_bps"]), (&json!(control), &Value::Null));
+        assert_eq!(run["beside"]["host"], "far");
+        // 536 with time stamps.
+        assert_eq!(run["beside"]["result"]["streams"][0]["mss_bytes"], 524, "{run:#}");
+        let rates = [&run["flows"], &run["beside"]].map(|flows| flows["result"]["goodput_bps"].as_u64().unwrap());
+        assert!(rates.iter().all(|rate| *rate > 100_000) && rates[0] + rates[1] < 110_000_000, "{rates:?}");
+    }
+    let page = fs::read_to_string(folder.file("report.html")).unwrap();
+    assert_eq!(page.matches("class=\"bar\"").count(), 3, "{page}");
+    assert!(page.contains("the one beside it") && page.contains("what the response function says"), "{page}");
+    let Some(mut browser) = Browser::start(&folder) else { return };
+    let report = format!("file://{}", folder.file("report.html").display());
+    for (width, mobile) in [(1280, false), (390, true)] {
+        browser.open(&report, width, mobile);
+        let seen = browser.evaluate(LOOK);
+        assert_eq!((&seen["title"], &seen["wider"]), (&json!("Two flows"), &json!([])), "{seen:#}");
+        assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
+    }
+}
+
 /// What a page shows, as a browser laid it out.
 const LOOK: &str = r#"(() => {
     const all = (selector, of) => [...document.querySelectorAll(selector)].map(of);

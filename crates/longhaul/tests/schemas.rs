@@ -127,6 +127,15 @@ fn lab_run() {
         bad["result"]["series"][0]["runs"][1]["result"]["loss_by_location"].as_object_mut().unwrap().remove("network"),
     );
     assert!(!problems(&bad).is_empty(), "every place is named");
+
+    let experiment = root().join("crates/longhaul/tests/two-flows.toml");
+    let output = longhaul(&["lab", "run", experiment.to_str().unwrap(), "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let whole = object(&output.stdout);
+    assert_valid(&whole, "longhaul.lab.run/1");
+    let mut bad = whole.clone();
+    bad["result"]["tcp"][1]["runs"][0]["beside"]["result"]["goodput_bps"] = Value::Null;
+    assert!(!problems(&bad).is_empty());
 }
 
 #[test]
@@ -236,10 +245,21 @@ fn tcp() {
         run(&["-n", "2M", "--bidir", "-P", "2", "-6", "--collect", "counters"]),
         run(&["-t", "500ms", "-R", "-w", "auto", "--rate-goal", "100M", "-C", "reno:200ms,cubic", "--pace", "1G"]),
     ];
+    let stream =
+        exec("client", &["tcp", "server", "--json-stream", "-i", "100ms", "-t", "500ms", "--bidir"]).output().unwrap();
     server.kill().unwrap();
     server.wait().unwrap();
     for result in &results {
         assert_valid(result, "longhaul.tcp/1");
+    }
+    let lines: Vec<Value> = stream.stdout.trim_ascii().split(|byte| *byte == b'\n').map(object).collect();
+    let (last, intervals) = lines.split_last().unwrap();
+    assert_valid(last, "longhaul.tcp/1");
+    for direction in ["forward", "backward"] {
+        assert!(intervals.iter().any(|interval| interval["direction"] == direction), "{intervals:#?}");
+    }
+    for interval in intervals {
+        assert_valid(interval, "longhaul.tcp.interval/1");
     }
     // A schema that takes anything would pass all of that.
     let changes: [fn(&mut Value); 5] = [

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{TestLab, longhaul, object};
 use longhaul_kernel::capability::is_root_in_namespace;
@@ -171,4 +172,59 @@ fn what_cannot_be_done_is_said_in_a_line() {
             assert!(line.contains(part), "{part}: {line}");
         }
     }
+}
+
+/// What a test loads goes with it, however it ends.
+#[test]
+fn killed_with_a_control_of_its_own_it_leaves_none() {
+    let Some(tested) = Tested::up("tcp-kill", "lan") else { return };
+    let available = || fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    if available().contains("lh_westwood") {
+        println!("skipped: lh_westwood is loaded already");
+        return;
+    }
+    let mut child = tested
+        .tcp(&["-t", "60s", "-C", "westwood", "-i", "200ms", "--json"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("forward") {
+        line.clear();
+        assert!(errors.read_line(&mut line).unwrap() > 0, "it ended without a line");
+    }
+    assert!(available().contains("lh_westwood"), "{}", available());
+    Process::open(child.id()).unwrap().unwrap().signal(Signal::KILL).unwrap();
+    child.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while available().contains("lh_westwood") {
+        assert!(Instant::now() < deadline, "it is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_saved_flow_stands_beside_its_response_function() {
+    let Some(tested) = Tested::up("tcp-measured", "lan") else { return };
+    let change = ["lab", "set", "--name", &tested.lab.name, "forward.loss=every(500)", "delay=5ms"];
+    assert!(longhaul(&change).status.success());
+    let folder = Scratch::new("measured");
+    assert!(tested.run(&["-4", "-t", "3s", "-C", "reno", "-o", folder.name()]).status.success());
+    let output = longhaul(&["cc", "table", "--measured", folder.name(), "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let table = object(&output.stdout);
+    let point = &table["result"]["measured"][0];
+    let number = |key: &str| point[key].as_f64().unwrap_or_else(|| panic!("{key}: {table:#}"));
+    assert_eq!(point["algorithm"], "reno");
+    // One in 500, and what was lost of what was sent again.
+    assert!((0.001..0.004).contains(&number("loss")), "{point:#}");
+    let expected = number("expected_packets");
+    assert!((0.5..2.0).contains(&(number("window_packets") / expected)), "{point:#}");
+    assert!((expected / number("mathis_packets") - 1.0).abs() < 0.1, "{point:#}");
+    let shown = text(&longhaul(&["cc", "table", "--measured", folder.name()]).stdout);
+    assert!(shown.contains("measured") && shown.contains("rfc3649"), "{shown}");
+    let wrong = longhaul(&["cc", "table", "--measured", "/dev/null"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
 }

@@ -31,6 +31,7 @@ const PRESETS: &[Preset] = presets![
     "tokyo",
     "amsterdam-sandiego",
     "lan",
+    "two-clients",
 ];
 
 /// Names this many edits apart, and no more than half of what was typed, are taken for a typing error.

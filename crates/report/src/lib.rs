@@ -1,9 +1,13 @@
 //! Results as people read them: as text on a terminal, and as one HTML file with plots as SVG, tables, no script, nothing from
 //! elsewhere, so that it opens anywhere and still does in ten years.
 
+mod about;
 mod bars;
 mod colour;
 mod page;
 pub mod saved;
+pub mod tcp_goodput;
 pub mod text;
 pub mod udp_loss;
+
+pub use about::{About, Host};

@@ -1,6 +1,6 @@
 //! UDP loss against rate, by place: figure 5 of the NLR Rings paper, for any experiment.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use longhaul_session::control::{Amount, Bind, UdpParameters};
@@ -9,6 +9,7 @@ use longhaul_session::result::{UdpResult, Warning};
 use longhaul_units::{Bytes, Nanos};
 use serde::Serialize;
 
+use crate::about::{About, spaced, warnings};
 use crate::bars::{Bar, panel};
 use crate::colour::{fill, patterns};
 use crate::page::{escape, page};
@@ -20,23 +21,9 @@ const LOW_PANEL: f64 = 0.2;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// What it is about.
-    pub title: String,
-    /// What it repeats: paper and figure.
-    pub source: String,
-    /// Where it differs from that.
-    pub note: String,
-    /// The path of all series, in words.
-    pub path: String,
-    /// When it began, RFC 3339.
-    pub started_at: String,
-    /// The version of longhaul.
-    pub longhaul: String,
-    /// Whether it was ended before its end.
-    pub interrupted: bool,
+    pub about: About,
     /// A panel each.
     pub series: Vec<Series>,
-    /// The hosts.
-    pub hosts: Vec<Host>,
 }
 
 /// Tests that differ in their rate alone.
@@ -73,15 +60,6 @@ pub struct Run {
     pub error: Option<Warning>,
     /// What speaks against trusting it.
     pub warnings: Vec<Warning>,
-}
-
-/// A host and what matters of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
-    /// What it is called.
-    pub name: String,
-    /// What, and how it is.
-    pub facts: Vec<(String, String)>,
 }
 
 impl Run {
@@ -125,38 +103,18 @@ impl Report {
             .into_iter()
             .filter(|at| results().any(|result| result.loss_by_location.get(at).is_some_and(|packets| *packets > 0)))
             .collect();
-        self.head(&mut body);
+        let doubts = || self.series.iter().flat_map(Series::doubts);
+        self.about.head(&mut body, doubts().count());
         body += &patterns(&lossy);
         legend(&mut body, &lossy);
         self.panels(&mut body);
-        self.note(&mut body);
+        self.about.note(&mut body);
         self.table(&mut body, &lossy);
-        self.doubts(&mut body);
+        warnings(&mut body, doubts());
         self.method(&mut body, results());
-        self.hosts(&mut body);
+        self.about.hosts(&mut body);
         self.commands(&mut body);
-        page(&self.title, &body)
-    }
-
-    fn head(&self, body: &mut String) {
-        *body += &format!("<h1>{}</h1>\n", escape(&self.title));
-        let after = if self.source.is_empty() { String::new() } else { format!("After {}. ", escape(&self.source)) };
-        *body += &format!(
-            "<p class=\"quiet\">{after}Path {}. Measured {} by longhaul {}.</p>\n",
-            escape(&self.path),
-            escape(&self.started_at),
-            escape(&self.longhaul)
-        );
-        if self.interrupted {
-            *body += "<p class=\"alert\">The experiment was ended before its end: what is missing was not measured, and the last test may be cut short.</p>\n";
-        }
-        let doubts = self.series.iter().flat_map(Series::doubts).count();
-        if doubts > 0 {
-            let speak = if doubts == 1 { "warning</a> speaks" } else { "warnings</a> speak" };
-            *body += &format!(
-                "<p class=\"alert\"><a href=\"#warnings\">{doubts} {speak} against trusting some of this.</p>\n"
-            );
-        }
+        page(&self.about.title, &body)
     }
 
     fn panels(&self, body: &mut String) {
@@ -181,11 +139,6 @@ impl Report {
             *body += "</figcaption></figure>\n";
         }
         *body += "</div>\n";
-    }
-
-    fn note(&self, body: &mut String) {
-        let paragraphs = self.note.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
-        body.extend(paragraphs.map(|paragraph| format!("<p>{}</p>\n", escape(paragraph))));
     }
 
     fn table(&self, body: &mut String, lossy: &[Location]) {
@@ -234,25 +187,6 @@ impl Report {
         *body += "</tbody>\n</table>\n";
     }
 
-    fn doubts(&self, body: &mut String) {
-        *body += "<h2 id=\"warnings\">Warnings</h2>\n";
-        let mut kinds: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
-        for (place, warning) in self.series.iter().flat_map(Series::doubts) {
-            kinds.entry((&warning.code, &warning.remedy)).or_default().push(format!("{place}: {}", warning.message));
-        }
-        if kinds.is_empty() {
-            *body += "<p>None: nothing is known to speak against these numbers.</p>\n";
-        }
-        for ((code, remedy), messages) in kinds {
-            let remedy = if remedy.is_empty() { String::new() } else { format!(" — {}", escape(remedy)) };
-            *body += &format!("<p><code>{}</code>{remedy}</p>\n<ul class=\"quiet\">", escape(code));
-            for message in messages {
-                *body += &format!("<li>{}</li>", escape(&message));
-            }
-            *body += "</ul>\n";
-        }
-    }
-
     fn method<'a>(&self, body: &mut String, results: impl Iterator<Item = &'a UdpResult>) {
         let mut methods = BTreeSet::new();
         let mut granularities = BTreeSet::new();
@@ -284,32 +218,6 @@ impl Report {
                   to last arrival. Percentages are of the packets sent. A rate that the sender did not reach is a warning.</p>\n\
                   <p>Client and server are network namespaces of one machine, and longhaul emulates the path between them, so \
                   both hosts and the path share its CPUs. Each series has a path and hosts of its own.</p>\n";
-    }
-
-    fn hosts(&self, body: &mut String) {
-        if self.hosts.is_empty() {
-            return;
-        }
-        *body += "<h2>Hosts</h2>\n<table class=\"facts\">\n<thead><tr><th></th>";
-        for host in &self.hosts {
-            *body += &format!("<th scope=\"col\">{}</th>", escape(&host.name));
-        }
-        *body += "</tr></thead>\n<tbody>\n";
-        let mut names: Vec<&str> = Vec::new();
-        for (name, _) in self.hosts.iter().flat_map(|host| &host.facts) {
-            if !names.contains(&name.as_str()) {
-                names.push(name);
-            }
-        }
-        for name in names {
-            *body += &format!("<tr><th scope=\"row\">{}</th>", escape(name));
-            for host in &self.hosts {
-                let value = host.facts.iter().find(|(known, _)| known == name).map_or("?", |(_, value)| value);
-                *body += &format!("<td data-label=\"{}\">{}</td>", escape(&host.name), escape(value));
-            }
-            *body += "</tr>\n";
-        }
-        *body += "</tbody>\n</table>\n";
     }
 
     fn commands(&self, body: &mut String) {
@@ -355,13 +263,6 @@ const fn method_name(method: LocationMethod) -> &'static str {
         LocationMethod::Bpf => "bpf",
         LocationMethod::Counters => "counters",
     }
-}
-
-/// A quantity with a space before its unit, as in prose.
-fn spaced(quantity: impl std::fmt::Display) -> String {
-    let text = quantity.to_string();
-    let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
-    format!("{} {}", &text[..unit], &text[unit..])
 }
 
 /// How the tests of a series were done, in a line.
@@ -426,7 +327,7 @@ mod tests {
     }
 
     fn report(series: Vec<Series>) -> Report {
-        Report {
+        let about = About {
             title: "loss".into(),
             source: "figure 5".into(),
             note: String::new(),
@@ -434,9 +335,9 @@ mod tests {
             started_at: "now".into(),
             longhaul: "0".into(),
             interrupted: false,
-            series,
             hosts: Vec::new(),
-        }
+        };
+        Report { about, series }
     }
 
     #[test]
@@ -467,7 +368,9 @@ mod tests {
         failed.error = Some(Warning::new("unreachable", "nobody <there>", "call"));
         let mut none = series("none", Vec::new());
         none.error = Some(Warning::new("lab", "no ring", ""));
-        let html = Report { interrupted: true, ..report(vec![series("1 MiB", vec![failed]), none]) }.to_html();
+        let mut interrupted = report(vec![series("1 MiB", vec![failed]), none]);
+        interrupted.about.interrupted = true;
+        let html = interrupted.to_html();
         for said in
             ["400: not measured", "nobody &lt;there&gt;", "no ring", "ended before its end", "2 warnings</a> speak"]
         {

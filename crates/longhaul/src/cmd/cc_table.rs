@@ -1,6 +1,7 @@
 //! `longhaul cc table`: window, time to recover from a loss, and loss that can be borne; response functions.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_congestion::aimd::{Model, NoModel, model_names, window};
@@ -8,6 +9,7 @@ use longhaul_congestion::response;
 use longhaul_units::{BitRate, Nanos};
 use serde_json::{Value, json};
 
+use super::cc_measured::{self, Point};
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text};
 
 /// The rates of loss that response functions are shown at.
@@ -17,7 +19,8 @@ pub(crate) const LOSSES: [f64; 7] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8];
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul cc table
-  longhaul cc table --rate 100Gbit --rtt 71ms --mtu 9000 --algorithm all")]
+  longhaul cc table --rate 100Gbit --rtt 71ms --mtu 9000 --algorithm all
+  longhaul cc table --measured monday/result.json   # a saved test, or experiment, beside its response functions")]
 pub(crate) struct Args {
     /// Rates of the link, in bits of whole packets [default: 10M, 100M, 1G, 10G]
     #[arg(long, value_name = "RATE", value_delimiter = ',')]
@@ -31,6 +34,9 @@ pub(crate) struct Args {
     /// reno, cubic, one from `longhaul cc list`, or all
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "reno")]
     algorithm: Vec<String>,
+    /// Results that `longhaul tcp` or `longhaul lab run` saved: each flow beside the response functions at its own loss and round trip
+    #[arg(long, value_name = "FILE")]
+    measured: Vec<PathBuf>,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -45,6 +51,13 @@ pub(crate) fn run(mut args: Args) -> Outcome {
         return Err(Failure::usage("--rate and --rtt must be more than zero"));
     }
     let models = models(&args.algorithm).map_err(|error| Failure::usage(format!("--algorithm: {error}")))?;
+    let mut points: Vec<Point> = Vec::new();
+    for file in &args.measured {
+        points.extend(
+            cc_measured::read(file)
+                .map_err(|error| Failure::usage(format!("--measured {}: {error}", file.display())))?,
+        );
+    }
     if args.json {
         let now = jiff::Timestamp::now().to_string();
         let parameters = json!({
@@ -53,9 +66,9 @@ pub(crate) fn run(mut args: Args) -> Outcome {
             "mtu_bytes": args.mtu,
             "algorithms": models.iter().map(Model::name).collect::<Vec<_>>(),
         });
-        print_json(&Envelope::new("longhaul.cc.table/1", now, parameters, result(&args, &models), Vec::new()));
+        print_json(&Envelope::new("longhaul.cc.table/1", now, parameters, result(&args, &models, &points), Vec::new()));
     } else {
-        print_text(&text(&args, &models));
+        print_text(&(text(&args, &models) + &cc_measured::text(&points)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -75,7 +88,7 @@ fn models(names: &[String]) -> Result<Vec<Model>, NoModel> {
 }
 
 /// The formulas of others, by name: the mean window at a rate of loss.
-fn formulas(loss: f64, rtt: Nanos) -> [(&'static str, f64); 3] {
+pub(crate) fn formulas(loss: f64, rtt: Nanos) -> [(&'static str, f64); 3] {
     [
         ("mathis", response::mathis_window(loss, 1.0)),
         ("padhye", response::padhye_window(loss, rtt.as_secs_f64())),
@@ -83,7 +96,7 @@ fn formulas(loss: f64, rtt: Nanos) -> [(&'static str, f64); 3] {
     ]
 }
 
-fn result(args: &Args, models: &[Model]) -> Value {
+fn result(args: &Args, models: &[Model], points: &[Point]) -> Value {
     let mut rows = Vec::new();
     for model in models {
         for rate in &args.rate {
@@ -110,7 +123,7 @@ fn result(args: &Args, models: &[Model]) -> Value {
             "algorithms": ours.map(point).collect::<Vec<_>>(),
         })
     });
-    json!({ "rows": rows, "response": response })
+    json!({ "rows": rows, "response": response, "measured": points })
 }
 
 fn text(args: &Args, models: &[Model]) -> String {

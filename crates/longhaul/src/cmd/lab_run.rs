@@ -15,23 +15,28 @@ use longhaul_lab::{Lab, LabError, LabSpec};
 use longhaul_measure::client::{self, Target};
 use longhaul_measure::server::{ServeOptions, Server};
 use longhaul_report::udp_loss::{Report, Run, Series};
-use longhaul_session::control::{BusyPolicy, Caps, SessionError, TestEnd, UdpParameters};
+use longhaul_report::{About, tcp_goodput};
+use longhaul_session::control::{BusyPolicy, Caps, SessionError, TestEnd, TestParameters, UdpParameters};
 use longhaul_session::locate::Granularity;
 use longhaul_session::result::{Setting, UdpResult, Warning};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
 use super::engine_args::EngineArgs;
-use super::lab_run_text as text;
+use super::{lab_run_tcp, lab_run_text as text};
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
 
 /// Run an experiment: labs, tests in them, a table, a report
 ///
 /// Each series of the experiment gets a lab of its own, which ends with it, or with this command however it ends.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  longhaul lab run nlr-udp-loss -o results && xdg-open results/report.html")]
+#[command(after_help = "Examples:
+  longhaul lab run nlr-udp-loss -o results && xdg-open results/report.html
+  longhaul lab run datatag-loss --realtime 50       # Reno, HighSpeed, Scalable at one loss in 30,000
+
+docs/experiments.md tells what a file of your own may say.")]
 pub(crate) struct Args {
-    /// An experiment that comes with longhaul (nlr-udp-loss), or a file
+    /// An experiment that comes with longhaul (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness), or a file
     experiment: String,
     /// Write result.json and report.html into this folder
     #[arg(short, long, value_name = "FOLDER")]
@@ -56,32 +61,48 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
 
     let say = |line: &str| if args.json { eprintln!("{line}") } else { print_text(&format!("{line}\n")) };
-    say(&format!("{}; rates in Mb/s of payload, losses in packets", experiment.title));
+    let lost = if experiment.tcp.is_empty() { "losses" } else { "windows" };
+    say(&format!("{}; rates in Mb/s of payload, {lost} in packets", experiment.title));
     let spec = LabSpec { name: format!("run-{}", std::process::id()), ..args.engine.spec() };
     let mut hosts = Value::Null;
-    let mut done: Vec<(Series, Option<Status>)> = Vec::new();
+    let mut udp: Vec<(Series, Option<Status>)> = Vec::new();
+    let mut tcp: Vec<(tcp_goodput::Series, Option<Status>)> = Vec::new();
     for series in &experiment.udp {
-        if stop.requested().is_some() {
-            break;
+        if stop.requested().is_none() {
+            say(&format!("\n{}", text::heading(&series.name)));
+            udp.push(run_series(series, &spec, stop, &mut hosts, &say));
         }
-        say(&format!("\n{}", text::heading(&series.name)));
-        done.push(run_series(series, &spec, stop, &mut hosts, &say));
+    }
+    for series in &experiment.tcp {
+        if stop.requested().is_none() {
+            say(&format!("\n{}", lab_run_tcp::heading(&series.name)));
+            tcp.push(lab_run_tcp::run_series(series, &spec, stop, &mut hosts, &say));
+        }
     }
 
     let interrupted = stop.requested().is_some();
-    let tests: usize =
-        done.iter().map(|(series, _)| series.runs.iter().filter(|run| run.result.is_some()).count()).sum();
-    if let (0, false, Some(error)) = (tests, interrupted, done.iter().find_map(|(series, _)| first_error(series))) {
-        return Err(Failure::from_peer(error.code.clone(), error.message.clone()).remedy(&error.remedy));
+    let of_udp = udp.iter().flat_map(|(series, _)| &series.runs).filter(|run| run.result.is_some()).count();
+    let of_tcp = tcp.iter().flat_map(|(series, _)| &series.runs).filter(|run| run.flows.result.is_some()).count();
+    let error = || {
+        let of_tcp = |series: &tcp_goodput::Series| {
+            series.error.clone().or_else(|| series.runs.iter().find_map(|run| run.error.clone()))
+        };
+        let udp = udp.iter().find_map(|(series, _)| first_error(series).cloned());
+        udp.or_else(|| tcp.iter().find_map(|(series, _)| of_tcp(series)))
+    };
+    if let (0, false, Some(error)) = (of_udp + of_tcp, interrupted, error()) {
+        return Err(Failure::from_peer(error.code, error.message).remedy(&error.remedy));
     }
-    let warnings: Vec<_> = done.iter().flat_map(|(series, _)| printed_warnings(series)).collect();
+    let mut warnings: Vec<_> = udp.iter().flat_map(|(series, _)| printed_warnings(series)).collect();
+    warnings.extend(tcp.iter().flat_map(|(series, _)| lab_run_tcp::printed_warnings(series)));
+    let with_status = |mut value: Value, status: &Option<Status>| {
+        value["emulator"] = json!(status);
+        value
+    };
     let result = json!({
         "interrupted": interrupted,
-        "series": done.iter().map(|(series, status)| {
-            let mut value = json!(series);
-            value["emulator"] = json!(status);
-            value
-        }).collect::<Vec<_>>(),
+        "series": udp.iter().map(|(series, status)| with_status(json!(series), status)).collect::<Vec<_>>(),
+        "tcp": tcp.iter().map(|(series, status)| with_status(json!(series), status)).collect::<Vec<_>>(),
     });
     let parameters = json!({
         "title": experiment.title,
@@ -93,7 +114,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let envelope = Envelope::new("longhaul.lab.run/1", started_at.clone(), parameters, result, warnings.clone())
         .with_hosts(hosts.clone());
     if let Some(folder) = &args.output {
-        let report = Report {
+        let about = About {
             title: experiment.title,
             source: experiment.source,
             note: experiment.note,
@@ -101,11 +122,15 @@ pub(crate) fn run(args: Args) -> Outcome {
             started_at,
             longhaul: env!("CARGO_PKG_VERSION").to_owned(),
             interrupted,
-            series: done.into_iter().map(|(series, _)| series).collect(),
             hosts: text::hosts(&hosts),
         };
+        let html = if experiment.tcp.is_empty() {
+            Report { about, series: udp.into_iter().map(|(series, _)| series).collect() }.to_html()
+        } else {
+            tcp_goodput::Report { about, series: tcp.into_iter().map(|(series, _)| series).collect() }.to_html()
+        };
         let object = serde_json::to_string(&envelope).map_err(|error| Failure::new("json", error))?;
-        for (name, contents) in [("result.json", object + "\n"), ("report.html", report.to_html())] {
+        for (name, contents) in [("result.json", object + "\n"), ("report.html", html)] {
             let file = folder.join(name);
             fs::write(&file, contents).map_err(|error| not_written(&file, error))?;
         }
@@ -161,7 +186,6 @@ fn run_series(
         error: None,
         warnings: Vec::new(),
     };
-    let lab_failed = |error: LabError| Warning::new("lab", error.to_string(), "run as root, if you do not");
     let raised = Lab::up(spec.clone(), series.path.clone()).and_then(|lab| {
         series.poll_interval.map_or(Ok(()), |interval| lab.poll_receiver("server", interval))?;
         Ok(lab)
@@ -191,7 +215,7 @@ fn run_series(
             error: None,
             warnings: Vec::new(),
         };
-        match test(&lab, parameters, stop) {
+        match test(&lab, "client", parameters, stop) {
             Ok(end) => {
                 if hosts.is_null() {
                     *hosts = json!({ "client": end.local.host, "server": end.remote.as_ref().map(|end| &end.host) });
@@ -217,11 +241,21 @@ fn run_series(
     }
 }
 
-/// One test from client to server.
-fn test(lab: &Lab, parameters: UdpParameters, stop: Stop) -> Result<TestEnd, SessionError> {
+/// There is no lab, or it ended badly.
+pub(crate) fn lab_failed(error: LabError) -> Warning {
+    Warning::new("lab", error.to_string(), "run as root, if you do not")
+}
+
+/// One test from `client` to the server.
+pub(crate) fn test(
+    lab: &Lab,
+    client: &str,
+    parameters: impl Into<TestParameters> + Send,
+    stop: Stop,
+) -> Result<TestEnd, SessionError> {
     let failed = |error: &dyn std::fmt::Display| SessionError::new("lab", error.to_string(), "");
     let server = lab.host("server").map_err(|error| failed(&error))?;
-    let client = lab.host("client").map_err(|error| failed(&error))?;
+    let client = lab.host(client).map_err(|error| failed(&error))?;
     let options = ServeOptions { key: None, caps: Caps::default(), at_once: 1, policy: BusyPolicy::Refuse };
     let address = SocketAddr::from((server.plan.ipv4, 0));
     let namespace = server.namespace.try_clone().map_err(|error| failed(&error))?;

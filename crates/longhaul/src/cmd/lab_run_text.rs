@@ -2,7 +2,8 @@
 
 use longhaul_emulator::Warning;
 use longhaul_path::spec::{Direction, PathSpec};
-use longhaul_report::udp_loss::{Host, Run};
+use longhaul_report::Host;
+use longhaul_report::udp_loss::Run;
 use longhaul_session::locate::Location;
 use longhaul_session::result::UdpResult;
 use longhaul_units::Bytes;

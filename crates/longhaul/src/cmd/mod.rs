@@ -3,6 +3,7 @@
 pub(crate) mod cc;
 pub(crate) mod cc_list;
 pub(crate) mod cc_load;
+pub(crate) mod cc_measured;
 pub(crate) mod cc_show;
 pub(crate) mod cc_table;
 pub(crate) mod completion;
@@ -12,6 +13,7 @@ pub(crate) mod host;
 pub(crate) mod key;
 pub(crate) mod lab;
 pub(crate) mod lab_run;
+pub(crate) mod lab_run_tcp;
 pub(crate) mod lab_run_text;
 pub(crate) mod man;
 pub(crate) mod paths;

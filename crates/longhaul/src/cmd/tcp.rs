@@ -138,6 +138,9 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
+    /// Print JSON: a line for each interval, then the result
+    #[arg(long, conflicts_with = "json")]
+    json_stream: bool,
 }
 
 /// What `-w` takes.
@@ -244,7 +247,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let show = Show::choose(args.interval, args.json, false);
+    let show = Show::choose(args.interval, args.json, args.json_stream);
     let parameters = args.parameters(show)?;
     let target = target(&args.host, args.port, (args.ipv4, args.ipv6), args.key.as_deref(), args.no_auth)?;
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
@@ -274,7 +277,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let envelope =
         Envelope::new(TCP_SCHEMA, started_at, parameters, results, printed(once(warnings))).with_hosts(hosts(&end));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
-    if args.json {
+    if args.json || args.json_stream {
         print_json(&envelope);
     } else {
         print_text(&text::tcp::report(&envelope.parameters.tcp, &envelope.result));

@@ -10,7 +10,7 @@ use longhaul_session::account::SequenceTracker;
 use longhaul_session::control::{BusyPolicy, Caps, TcpParameters, UdpParameters};
 use longhaul_session::locate::Granularity;
 use longhaul_session::result::{Setting, UdpResult};
-use longhaul_session::tcp::{SamplingCost, TcpResult};
+use longhaul_session::tcp::{LimitedBy, SamplingCost, TcpResult};
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +48,7 @@ pub(crate) struct Tested {
 pub(crate) struct TestedTcp {
     pub(crate) goodput_bps: u64,
     pub(crate) retransmits: u64,
-    pub(crate) limited_by: Option<String>,
+    pub(crate) limited_by: Option<LimitedBy>,
     pub(crate) sampling: SamplingCost,
     pub(crate) cpu_s: f64,
 }
@@ -127,7 +127,7 @@ fn tcp(address: SocketAddr, parameters: &TcpParameters) -> Result<TestedTcp> {
     Ok(TestedTcp {
         goodput_bps: results.iter().map(|result| result.goodput_bps).sum(),
         retransmits: results.iter().map(|result| result.retransmits).sum(),
-        limited_by: results.first().and_then(|result| result.limited_by.foremost()).map(|(name, _)| name.to_owned()),
+        limited_by: results.first().map(|result| result.limited_by),
         sampling: local.sampling,
         cpu_s: process_cpu_time().as_secs_f64(),
     })

@@ -1,10 +1,9 @@
-//! How fast and how exact the UDP test is: `cargo bench -p longhaul-measure --bench udp [-- FILTER] [--quick]`.
+//! How fast and how exact the tests are: `cargo bench -p longhaul-measure --bench udp [-- FILTER] [--quick]`.
 //!
 //! Client and server of a test are processes of their own, in two fresh network namespaces with one veth pair between them:
-//! no path, no emulator. iperf3 runs over the same pair, in turns. Table, samples (`bench/udp.json`), rounds and exit code
+//! no path, no emulator, but in the cases `long-…`. iperf3 runs over the same pair, in turns. Table, samples (`bench/udp.json`), rounds and exit code
 //! are as with the lab's benchmark `path`.
 
-#[allow(dead_code)] // No case takes minutes.
 #[path = "../../../lab/benches/path/args.rs"]
 mod args;
 mod capture;
@@ -14,7 +13,7 @@ mod child;
 mod endpoint;
 #[path = "../../../lab/benches/path/machine.rs"]
 mod machine;
-#[allow(dead_code)] // No emulator takes part here.
+#[allow(dead_code)]
 #[path = "../../../lab/benches/path/measure.rs"]
 mod measure;
 #[path = "../../../lab/benches/path/report.rs"]

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
-use longhaul_kernel::tcp::congestion_control;
+use longhaul_kernel::tcp::{congestion_control, set_unsent_limit};
 use longhaul_kernel::wait::sleep_until;
 use longhaul_session::control::{TcpParameters, TcpStreamId};
 use longhaul_session::tcp::{
     CongestionSince, FlowSummary, MAX_SAMPLES, Sample, SamplingCost, Series, TcpInfo, TcpStreamReport, fields,
+    unsent_limit_bytes,
 };
 use longhaul_units::Nanos;
 
@@ -61,6 +62,8 @@ pub(super) struct Sampled {
     report: TcpStreamReport,
     summary: FlowSummary,
     series: Option<Series>,
+    /// What may lie unsent, as it was last said to the kernel.
+    unsent_bytes: u32,
     /// All that was sent is acknowledged: what comes now is nobody's.
     over: bool,
     omitting: bool,
@@ -77,6 +80,7 @@ impl Sampled {
             report: TcpStreamReport::default(),
             summary: FlowSummary::default(),
             series: None,
+            unsent_bytes: u32::MAX,
             over: false,
             omitting: false,
         }
@@ -101,6 +105,9 @@ impl Sampled {
         {
             self.report.congestion.push(CongestionSince { at_ns: now.0, name });
         }
+        if self.sends {
+            self.bound_unsent(&info);
+        }
         self.summary.take(now.0, &info);
         if self.omitting && now >= began.saturating_add(omit) {
             self.omitting = false;
@@ -114,6 +121,23 @@ impl Sampled {
         let unacknowledged = |info: &TcpInfo| info.value(fields::UNACKED) + info.value(fields::NOTSENT_BYTES);
         self.over = self.counts.is_over() && unacknowledged(&info) == 0;
         true
+    }
+}
+
+impl Sampled {
+    /// Keeps what lies unsent to what goes in a while, so that a test ends near its time.
+    fn bound_unsent(&mut self, info: &TcpInfo) {
+        let Some(bytes) = unsent_limit_bytes(info) else { return };
+        // The first comes before the buffer is full. Then one that nothing comes near needs no system call, and a flow that may write
+        // more needs it at once.
+        let unlimited = self.unsent_bytes == u32::MAX;
+        let lower = bytes < self.unsent_bytes && (unlimited || info.value(fields::NOTSENT_BYTES) > bytes.into());
+        let wider = bytes > self.unsent_bytes.saturating_add(self.unsent_bytes / 3);
+        if lower || wider {
+            self.unsent_bytes = bytes;
+            // Where the kernel has no such limit, the end takes longer.
+            let _ = set_unsent_limit(&*self.socket, bytes);
+        }
     }
 }
 

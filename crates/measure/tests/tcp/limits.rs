@@ -70,3 +70,18 @@ fn a_full_path_is_the_congestion_window() {
     // The queue fills: RFC 6349's buffer delay.
     assert!(result.rfc6349.buffer_delay_percentage.unwrap() > 10.0, "{:?}", result.rfc6349);
 }
+
+/// A buffer of 64 MiB takes ten seconds of this path: were it filled, the test would end then.
+#[test]
+fn a_deep_send_buffer_neither_prolongs_a_test_nor_runs_dry() {
+    if !able() {
+        return;
+    }
+    let lab = tcp_lab("deep", "[[both]]\ndelay = '10ms'\n[[both]]\nrate = '50Mbit'\nqueue = '250KiB'\n");
+    let result = result(&run(&lab, TcpParameters { window_bytes: Some(64 << 20), ..millis(2_000) }), false);
+    // What is on its way and in the queue takes 60 ms, what may lie unsent 100 ms.
+    assert!(result.duration_ns < 3_000_000_000, "{}", result.duration_ns);
+    assert!((40_000_000..50_000_000).contains(&result.goodput_bps), "{}", result.goodput_bps);
+    let limited_by = result.limited_by;
+    assert!(limited_by.application + limited_by.send_buffer < 0.1, "{limited_by:?}");
+}

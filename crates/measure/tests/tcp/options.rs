@@ -97,3 +97,22 @@ fn segments_options_and_sending_without_a_copy() {
     let plain = run(&lab, bytes(1_000_000));
     assert_eq!(plain.local.tcp.as_ref().unwrap().streams[0].summary.options & 3, 3);
 }
+
+#[test]
+fn multipath_carries_all_bytes_or_is_said_to_be_missing() {
+    if !able() {
+        return;
+    }
+    let lab = tcp_lab("mptcp", PATH);
+    let (address, server) = serve(&lab, lab.host("server").unwrap().plan.ipv4.into(), None);
+    match test(&lab, address, TcpParameters { mptcp: true, ..bytes(3_000_000) }, |_| {}) {
+        Ok(end) => {
+            server.join().unwrap();
+            assert_eq!(result(&end, false).bytes, 3_000_000);
+        }
+        Err(error) => {
+            println!("skipped: no traffic over MPTCP: {}", error.message);
+            assert!(error.message.contains("CONFIG_MPTCP") && error.remedy.contains("--mptcp"), "{error:?}");
+        }
+    }
+}

@@ -7,6 +7,7 @@
 //!                                          └─► Series (bounded) ─► text for the other end, Parquet
 //! ```
 
+mod backlog;
 mod info;
 mod limited;
 mod loss;
@@ -18,6 +19,7 @@ mod series;
 mod summary;
 mod watched;
 
+pub use backlog::unsent_limit_bytes;
 pub use info::{FIELDS, Field, INFO_BYTES, TcpInfo, fields};
 pub use limited::{LimitedBy, LimitedTimes};
 pub use loss::{LossBytes, Segment, Side, TcpDrop};

@@ -1,5 +1,6 @@
 //! What is measured. The targets are those that the project set itself (README, `make bench`).
 
+mod long;
 mod loss_map;
 mod pacing;
 mod tcp;
@@ -19,6 +20,9 @@ pub(crate) const ALL: &[Case] = &[
     Case { name: "pacing", about: "packets at 1 and at 5 Gb/s, gaps beside iperf3's", run: pacing::pacing },
     Case { name: "tcp", about: "one TCP flow and four, beside iperf3", run: tcp::goodput },
     Case { name: "tcp-samples", about: "TCP_INFO of 100 flows each 10 ms", run: tcp::sampling },
+    Case { name: "bpf-control", about: "Reno's rule as BPF, beside the kernel's Reno", run: tcp::bpf_control },
+    Case { name: "long-scalable", about: "one flow of Scalable TCP at 500 ms RTT over 12 Gb/s", run: long::scalable },
+    Case { name: "long-bbr", about: "one flow of BBR at 500 ms RTT over 12 Gb/s", run: long::bbr },
     Case { name: "loss-map", about: "the account of 100 M packets, one in ten of them lost", run: loss_map::loss_map },
 ];
 

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use longhaul_session::control::{Amount, Direction, TcpParameters};
+use longhaul_bpf::congestion::Control;
+use longhaul_congestion::{Algorithm, Settings, Variant};
+use longhaul_session::control::{Amount, CongestionStep, Direction, TcpParameters};
 use longhaul_units::Nanos;
 use serde_json::json;
 
@@ -12,7 +14,7 @@ use crate::Result;
 use crate::args::Plan;
 use crate::child::Endpoint;
 use crate::endpoint::{Role, TestedTcp};
-use crate::measure::{Sample, Variant, in_turns};
+use crate::measure::{self, Sample, in_turns};
 use crate::report::{Row, Target};
 use crate::rig::{Cable, SERVER};
 use crate::traffic::{Iperf, iperf3_tcp};
@@ -54,9 +56,9 @@ pub(crate) fn goodput(plan: &Plan) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for flows in [1, 4] {
         let parameters = parameters(seconds, flows);
-        let mut variants = vec![Variant::new("longhaul", || test(&parameters))];
+        let mut variants = vec![measure::Variant::new("longhaul", || test(&parameters))];
         if Iperf::find().is_some() {
-            variants.push(Variant::new("iperf3", || iperf3_tcp(&Cable::new()?, flows, seconds)));
+            variants.push(measure::Variant::new("iperf3", || iperf3_tcp(&Cable::new()?, flows, seconds)));
         }
         let mut samples = in_turns(plan, plan.rounds, &variants)?.into_iter();
         let ours = samples.next().unwrap_or_default();
@@ -70,6 +72,28 @@ pub(crate) fn goodput(plan: &Plan) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// Rounds of a comparison that is to tell a twentieth.
+const ROUNDS: usize = 9;
+/// Under what name it is in the kernel.
+const OWN_RENO: &str = "lhb_reno";
+
+/// What it costs that a congestion control is BPF: Scalable TCP below its `low_window` is Reno, by rule, and here that is all windows.
+pub(crate) fn bpf_control(plan: &Plan) -> Result<Vec<Row>> {
+    let mut settings = Settings::new(Algorithm::Scalable, Variant::Paper)?;
+    settings.set("low_window=16777216")?;
+    settings.rename(OWN_RENO)?;
+    let _loaded = Control::load(&settings)?;
+    let seconds = plan.seconds(3.0, 1.5);
+    let variants = [OWN_RENO, "reno"].map(|name| {
+        let congestion = vec![CongestionStep { name: name.into(), duration_ns: None }];
+        let parameters = TcpParameters { congestion, ..parameters(seconds, 1) };
+        measure::Variant::new(name, move || test(&parameters))
+    });
+    let samples = in_turns(plan, if plan.quick { plan.rounds } else { ROUNDS }, &variants)?;
+    let row = Row::new("BPF of Reno", "Gb/s", &samples[0]).beside(&samples[1]);
+    Ok(vec![row.against(Target::RatioAtLeast(0.95))])
+}
+
 /// A hundred connections at an end: fifty each way, at a rate that leaves the machine time.
 pub(crate) fn sampling(plan: &Plan) -> Result<Vec<Row>> {
     let parameters = TcpParameters {
@@ -77,7 +101,7 @@ pub(crate) fn sampling(plan: &Plan) -> Result<Vec<Row>> {
         write_rate_bps: Some(2_000_000),
         ..parameters(plan.seconds(3.0, 1.5), 50)
     };
-    let samples = in_turns(plan, plan.rounds, &[Variant::new("longhaul", || test(&parameters))])?;
+    let samples = in_turns(plan, plan.rounds, &[measure::Variant::new("longhaul", || test(&parameters))])?;
     let samples = samples.into_iter().next().unwrap_or_default();
     let cost = by(&samples, "sampling_percent_of_a_core");
     Ok(vec![Row::new("100 flows each 10 ms", "% of a core", &cost).against(Target::ValueAtMost(2.0))])

@@ -1,0 +1,201 @@
+//! `[[tcp]]`: tests that differ in their congestion control and number of flows.
+
+use longhaul_path::spec::PathSpec;
+use longhaul_session::control::{Amount, CongestionStep, TcpParameters};
+use longhaul_units::{BitRate, Bytes, Nanos};
+use serde::Deserialize;
+
+use super::{ExperimentError, apply, check_name};
+use crate::plan::{self, DEFAULT_MTU};
+
+/// Tests of a series at most.
+const TESTS_MOST: usize = 64;
+
+/// TCP tests to the server, one after the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TcpSeries {
+    /// What sets it apart from the others.
+    pub name: String,
+    /// What the source has there.
+    pub paper: String,
+    /// What was changed of the path, as it was written.
+    pub changes: Vec<String>,
+    /// The path with those changes.
+    pub path: PathSpec,
+    /// Each a test.
+    pub tests: Vec<TcpTest>,
+}
+
+/// One test, or two that share the path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TcpTest {
+    /// What it is called below its bar: `scalable`, `scalable × 4`.
+    pub label: String,
+    /// Whose flows are measured.
+    pub flows: TcpFlows,
+    /// Others at the same time.
+    pub beside: Option<TcpFlows>,
+}
+
+/// Flows of one host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TcpFlows {
+    /// The host that sends.
+    pub host: String,
+    /// How.
+    pub parameters: TcpParameters,
+}
+
+/// The text form of a series.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TcpText {
+    name: String,
+    #[serde(default)]
+    paper: String,
+    congestion: Vec<String>,
+    #[serde(default = "one_flow")]
+    flows: Vec<u8>,
+    host: Option<String>,
+    #[serde(default = "ten_seconds")]
+    time: Nanos,
+    #[serde(default)]
+    omit: Nanos,
+    window: Option<Bytes>,
+    pace: Option<BitRate>,
+    mss: Option<u32>,
+    beside: Option<BesideText>,
+    #[serde(default)]
+    change: Vec<String>,
+}
+
+/// The text form of what runs at the same time; what it does not say is as in the series.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BesideText {
+    host: Option<String>,
+    congestion: Option<String>,
+    #[serde(default = "one")]
+    flows: u8,
+    mss: Option<u32>,
+}
+
+fn one_flow() -> Vec<u8> {
+    vec![1]
+}
+
+fn one() -> u8 {
+    1
+}
+
+fn ten_seconds() -> Nanos {
+    Nanos::from_secs(10)
+}
+
+impl TcpSeries {
+    pub(super) fn from_text(place: &str, written: TcpText, path: &PathSpec) -> Result<Self, ExperimentError> {
+        let at = |key: &str| format!("{place}.{key}");
+        check_name(&at("name"), &written.name)?;
+        let count = written.congestion.len() * written.flows.len();
+        if !(1..=TESTS_MOST).contains(&count) {
+            let why = format!("{count} tests of `congestion` and `flows`, 1 to {TESTS_MOST}");
+            return Err(ExperimentError::at(place, why));
+        }
+        let mut path = path.clone();
+        apply(&at("change"), &written.change, &mut path)?;
+        let clients: Vec<String> = plan::hosts(&path, DEFAULT_MTU).into_iter().map(|host| host.name).collect();
+        let host = |key: &str, wanted: &Option<String>| match wanted {
+            None => Ok(clients[0].clone()),
+            Some(name) if clients.contains(name) => Ok(name.clone()),
+            Some(name) => {
+                let why = format!("`{}`: the path has {}", name.escape_debug(), clients.join(", "));
+                Err(ExperimentError::at(at(key), why))
+            }
+        };
+        let own = host("host", &written.host)?;
+        let other = written.beside.as_ref().map(|beside| host("beside.host", &beside.host)).transpose()?;
+        let parameters = |control: &str, streams: u8, mss_bytes: Option<u32>| {
+            let parameters = TcpParameters {
+                amount: Amount::DurationNs(written.time.0),
+                omit_ns: written.omit.0,
+                streams,
+                congestion: vec![CongestionStep { name: control.to_owned(), duration_ns: None }],
+                window_bytes: written.window.map(|size| size.0),
+                pace_bps: written.pace.map(|rate| rate.0),
+                mss_bytes,
+                interval_ns: None,
+                ..TcpParameters::default()
+            };
+            // It names the option of `longhaul tcp` that is out of range.
+            parameters.validate().map_err(|error| ExperimentError::at(place, error))?;
+            Ok::<_, ExperimentError>(parameters)
+        };
+        let mut tests = Vec::new();
+        for control in &written.congestion {
+            for streams in &written.flows {
+                let flows = TcpFlows { host: own.clone(), parameters: parameters(control, *streams, written.mss)? };
+                let beside = match (&written.beside, &other) {
+                    (Some(beside), Some(host)) => {
+                        let control = beside.congestion.as_ref().unwrap_or(control);
+                        let parameters = parameters(control, beside.flows, beside.mss.or(written.mss))?;
+                        Some(TcpFlows { host: host.clone(), parameters })
+                    }
+                    _ => None,
+                };
+                let label = if written.flows.len() > 1 { format!("{control} × {streams}") } else { control.clone() };
+                tests.push(TcpTest { label, flows, beside });
+            }
+        }
+        Ok(Self { name: written.name, paper: written.paper, changes: written.change, path, tests })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::Experiment;
+
+    const GOOD: &str = "title = 'x'\npath = 'lan'\n[[tcp]]\nname = 'both'\ncongestion = ['reno', 'scalable']\nflows = [1, 4]\n\
+                        time = '5s'\nomit = '1s'\nmss = 1000\nbeside = { host = 'client', congestion = 'cubic', mss = 536 }\n";
+
+    #[test]
+    fn each_control_runs_with_each_number_of_flows() {
+        let experiment = Experiment::parse(GOOD, Path::new("")).unwrap();
+        let tests = &experiment.tcp[0].tests;
+        let labels: Vec<&str> = tests.iter().map(|test| test.label.as_str()).collect();
+        assert_eq!(labels, ["reno × 1", "reno × 4", "scalable × 1", "scalable × 4"]);
+        let (flows, beside) = (&tests[3].flows, tests[3].beside.as_ref().unwrap());
+        assert_eq!(
+            (flows.host.as_str(), flows.parameters.streams, flows.parameters.mss_bytes),
+            ("client", 4, Some(1000))
+        );
+        assert_eq!(beside.parameters.congestion[0].name, "cubic");
+        assert_eq!((beside.parameters.streams, beside.parameters.mss_bytes), (1, Some(536)));
+        assert_eq!(beside.parameters.omit_ns, 1_000_000_000);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_a_line() {
+        for (from, to, said) in [
+            ("flows = [1, 4]", "flows = []", "tcp[0]: 0 tests of `congestion` and `flows`, 1 to 64"),
+            ("flows = [1, 4]", "flows = [0]", "tcp[0]: -P 0"),
+            ("'reno'", "'../x'", "tcp[0]: -C"),
+            ("host = 'client'", "host = 'far'", "tcp[0].beside.host: `far`: the path has client, server"),
+            ("omit =", "omitt =", "unknown field `omitt`"),
+            ("mss = 1000", "mss = 1", "tcp[0]: -M 1"),
+            ("'both'", "''", "tcp[0].name: 1 to 100 letters"),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from}");
+            let error = Experiment::parse(&text, Path::new("")).unwrap_err().to_string();
+            assert!(error.contains(said) && error.lines().count() == 1, "{to}: {error}");
+        }
+        let both = format!("{GOOD}[[udp]]\nname = 'u'\nrates = ['1M']\n");
+        let error = Experiment::parse(&both, Path::new("")).unwrap_err().to_string();
+        assert_eq!(error, "tcp: an experiment is of UDP or of TCP: make two files of it");
+        let none = "title = 'x'\npath = 'lan'\n";
+        let error = Experiment::parse(none, Path::new("")).unwrap_err().to_string();
+        assert_eq!(error, "udp: 0 of them, 1 to 64; or so many of tcp");
+    }
+}

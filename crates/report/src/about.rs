@@ -1,0 +1,118 @@
+//! What every report of an experiment has around its figures: what it is about, what speaks against it, who took part.
+
+use std::collections::BTreeMap;
+
+use longhaul_session::result::Warning;
+
+use crate::page::escape;
+
+/// An experiment, beside its figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct About {
+    /// What it is about.
+    pub title: String,
+    /// What it repeats: paper and figure.
+    pub source: String,
+    /// Where it differs from that.
+    pub note: String,
+    /// The path of all series, in words.
+    pub path: String,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// The version of longhaul.
+    pub longhaul: String,
+    /// Whether it was ended before its end.
+    pub interrupted: bool,
+    /// The hosts.
+    pub hosts: Vec<Host>,
+}
+
+/// A host and what matters of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// What it is called.
+    pub name: String,
+    /// What, and how it is.
+    pub facts: Vec<(String, String)>,
+}
+
+impl About {
+    /// Title and alerts; `doubts` are so many.
+    pub(crate) fn head(&self, body: &mut String, doubts: usize) {
+        *body += &format!("<h1>{}</h1>\n", escape(&self.title));
+        let after = if self.source.is_empty() { String::new() } else { format!("After {}. ", escape(&self.source)) };
+        *body += &format!(
+            "<p class=\"quiet\">{after}Path {}. Measured {} by longhaul {}.</p>\n",
+            escape(&self.path),
+            escape(&self.started_at),
+            escape(&self.longhaul)
+        );
+        if self.interrupted {
+            *body += "<p class=\"alert\">The experiment was ended before its end: what is missing was not measured, and the last test may be cut short.</p>\n";
+        }
+        if doubts > 0 {
+            let speak = if doubts == 1 { "warning</a> speaks" } else { "warnings</a> speak" };
+            *body += &format!(
+                "<p class=\"alert\"><a href=\"#warnings\">{doubts} {speak} against trusting some of this.</p>\n"
+            );
+        }
+    }
+
+    pub(crate) fn note(&self, body: &mut String) {
+        let paragraphs = self.note.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
+        body.extend(paragraphs.map(|paragraph| format!("<p>{}</p>\n", escape(paragraph))));
+    }
+
+    pub(crate) fn hosts(&self, body: &mut String) {
+        if self.hosts.is_empty() {
+            return;
+        }
+        *body += "<h2>Hosts</h2>\n<table class=\"facts\">\n<thead><tr><th></th>";
+        for host in &self.hosts {
+            *body += &format!("<th scope=\"col\">{}</th>", escape(&host.name));
+        }
+        *body += "</tr></thead>\n<tbody>\n";
+        let mut names: Vec<&str> = Vec::new();
+        for (name, _) in self.hosts.iter().flat_map(|host| &host.facts) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        for name in names {
+            *body += &format!("<tr><th scope=\"row\">{}</th>", escape(name));
+            for host in &self.hosts {
+                let value = host.facts.iter().find(|(known, _)| known == name).map_or("?", |(_, value)| value);
+                *body += &format!("<td data-label=\"{}\">{}</td>", escape(&host.name), escape(value));
+            }
+            *body += "</tr>\n";
+        }
+        *body += "</tbody>\n</table>\n";
+    }
+}
+
+/// All doubts, each with where it arose, by kind.
+pub(crate) fn warnings<'a>(body: &mut String, doubts: impl Iterator<Item = (String, &'a Warning)>) {
+    *body += "<h2 id=\"warnings\">Warnings</h2>\n";
+    let mut kinds: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    for (place, warning) in doubts {
+        kinds.entry((&warning.code, &warning.remedy)).or_default().push(format!("{place}: {}", warning.message));
+    }
+    if kinds.is_empty() {
+        *body += "<p>None: nothing is known to speak against these numbers.</p>\n";
+    }
+    for ((code, remedy), messages) in kinds {
+        let remedy = if remedy.is_empty() { String::new() } else { format!(" — {}", escape(remedy)) };
+        *body += &format!("<p><code>{}</code>{remedy}</p>\n<ul class=\"quiet\">", escape(code));
+        for message in messages {
+            *body += &format!("<li>{}</li>", escape(&message));
+        }
+        *body += "</ul>\n";
+    }
+}
+
+/// A quantity with a space before its unit, as in prose.
+pub(crate) fn spaced(quantity: impl std::fmt::Display) -> String {
+    let text = quantity.to_string();
+    let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    format!("{} {}", &text[..unit], &text[unit..])
+}

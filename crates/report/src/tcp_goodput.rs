@@ -1,0 +1,406 @@
+//! TCP goodput by congestion control and number of flows, beside what a response function says and beside whom a path is shared with:
+//! DataTAG's and the NLR Rings paper's figures, for any experiment.
+
+use std::fmt::Write;
+
+use longhaul_session::control::{Amount, TcpParameters};
+use longhaul_session::result::Warning;
+use longhaul_session::tcp::{LimitedBy, TcpResult};
+use longhaul_units::{Bytes, Nanos};
+use serde::Serialize;
+
+use crate::about::{About, spaced, warnings};
+use crate::bars::{short, step};
+use crate::page::{escape, page};
+
+const WIDTH: f64 = 400.0;
+const HEIGHT: f64 = 260.0;
+/// Of the bars' ground: left, top, right, bottom.
+const EDGES: [f64; 4] = [52.0, 22.0, 396.0, 212.0];
+/// Blue and orange of Okabe and Ito (`colour.rs`).
+const OWN: &str = "#0072b2";
+const BESIDE: &str = "#e69f00";
+
+/// What is to be reported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// What it is about.
+    pub about: About,
+    /// A panel each.
+    pub series: Vec<Series>,
+}
+
+/// Tests that differ in their congestion control and number of flows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Series {
+    /// What sets it apart from the others.
+    pub name: String,
+    /// What the source has there; empty where it has nothing.
+    pub paper: String,
+    /// Changes of the path for this series.
+    pub changes: Vec<String>,
+    /// Its tests, in the order of the experiment.
+    pub runs: Vec<Run>,
+    /// Why there are none.
+    pub error: Option<Warning>,
+    /// What speaks against trusting the series as a whole.
+    pub warnings: Vec<Warning>,
+}
+
+/// One test, with what shared its path.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Run {
+    /// What stands below its bar.
+    pub label: String,
+    /// The flows that are measured.
+    pub flows: Flows,
+    /// Those at the same time.
+    pub beside: Option<Flows>,
+    /// The goodput that the response function of the congestion control says for the path's loss; `None` where it says nothing.
+    pub expected_bps: Option<u64>,
+    /// Why nothing came of it.
+    pub error: Option<Warning>,
+    /// What speaks against trusting it.
+    pub warnings: Vec<Warning>,
+}
+
+/// Flows of one host.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Flows {
+    /// The host that sends.
+    pub host: String,
+    /// The same by hand.
+    pub command: String,
+    /// How they were tested.
+    pub parameters: TcpParameters,
+    /// What came of it.
+    pub result: Option<TcpResult>,
+}
+
+impl Flows {
+    fn mbit(&self) -> Option<f64> {
+        self.result.as_ref().map(|result| result.goodput_bps as f64 / 1e6)
+    }
+}
+
+impl Run {
+    fn highest(&self) -> f64 {
+        let rates = [self.flows.mbit(), self.beside.as_ref().and_then(Flows::mbit), self.expected_mbit()];
+        rates.into_iter().flatten().fold(0.0, f64::max)
+    }
+
+    fn expected_mbit(&self) -> Option<f64> {
+        self.expected_bps.map(|bps| bps as f64 / 1e6)
+    }
+}
+
+impl Series {
+    /// Its doubts, each with where it arose.
+    fn doubts(&self) -> impl Iterator<Item = (String, &Warning)> {
+        let whole = self.error.iter().chain(&self.warnings).map(|warning| (self.name.clone(), warning));
+        let runs = self.runs.iter().flat_map(|run| {
+            let place = format!("{}, {}", self.name, run.label);
+            run.error.iter().chain(&run.warnings).map(move |warning| (place.clone(), warning))
+        });
+        whole.chain(runs)
+    }
+
+    /// How its tests were done, in a line.
+    fn setting(&self) -> String {
+        let mut parts = Vec::new();
+        if let Some(run) = self.runs.first() {
+            let parameters = &run.flows.parameters;
+            if let Amount::DurationNs(ns) = parameters.amount {
+                parts.push(format!("{} a test", spaced(Nanos(ns))));
+            }
+            if parameters.omit_ns > 0 {
+                parts.push(format!("the first {} not counted", spaced(Nanos(parameters.omit_ns))));
+            }
+            parts.extend(parameters.window_bytes.map(|bytes| format!("socket buffers of {}", spaced(Bytes(bytes)))));
+            parts.extend(parameters.mss_bytes.map(|bytes| format!("segments of {bytes} bytes")));
+            if let Some(beside) = &run.beside {
+                let mss =
+                    beside.parameters.mss_bytes.map_or(String::new(), |bytes| format!(" in segments of {bytes} bytes"));
+                parts.push(format!("{} sends; beside it {}{mss}", run.flows.host, beside.host));
+            }
+        }
+        parts.extend((!self.changes.is_empty()).then(|| format!("path with {}", self.changes.join(", "))));
+        parts.join("; ")
+    }
+}
+
+impl Report {
+    /// The page.
+    pub fn to_html(&self) -> String {
+        let mut body = String::new();
+        let doubts = || self.series.iter().flat_map(Series::doubts);
+        self.about.head(&mut body, doubts().count());
+        self.legend(&mut body);
+        self.panels(&mut body);
+        self.about.note(&mut body);
+        self.table(&mut body);
+        warnings(&mut body, doubts());
+        body += "<h2>How these numbers came about</h2>\n\
+                 <p>Goodput is the payload that the receivers read, over the time from the first byte that counts to the last. What limits \
+                 a flow say the sending kernel's own clocks (busy, receive window, send buffer). What a response function says is the mean \
+                 window of its control at the path's rate of loss (<code>longhaul cc table</code>), each round trip, as payload.</p>\n\
+                 <p>The hosts are network namespaces of one machine, and longhaul emulates the path between them, so hosts and path share \
+                 its CPUs. Each series has a path and hosts of its own.</p>\n";
+        self.about.hosts(&mut body);
+        self.commands(&mut body);
+        page(&self.about.title, &body)
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.series.iter().flat_map(|series| &series.runs)
+    }
+
+    fn legend(&self, body: &mut String) {
+        let key = |fill: &str, text: &str| {
+            format!(
+                "<li><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" fill=\"{fill}\"/></svg>{text}</li>\n"
+            )
+        };
+        *body += "<ul class=\"legend\">\n";
+        if self.runs().any(|run| run.beside.is_some()) {
+            *body += &key(OWN, "the flow that is named");
+            *body += &key(BESIDE, "the one beside it");
+        }
+        if self.runs().any(|run| run.expected_bps.is_some()) {
+            *body += "<li><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><path d=\"M0 6h12\" class=\"axis\"/></svg>what the response function says</li>\n";
+        }
+        *body += "</ul>\n";
+    }
+
+    fn panels(&self, body: &mut String) {
+        let highest = self.runs().map(Run::highest).fold(0.0, f64::max);
+        *body += "<div class=\"panels\">\n";
+        for series in &self.series {
+            *body += &format!("<figure><h3>{}</h3>\n", escape(&series.name));
+            if series.runs.is_empty() {
+                *body += "<p class=\"quiet\">Not measured.</p>\n";
+            } else {
+                *body += &panel(series, highest);
+            }
+            *body += &format!("<figcaption><p>{}</p>", escape(&series.setting()));
+            if !series.paper.is_empty() {
+                *body += &format!("<p>In the paper: {}</p>", escape(&series.paper));
+            }
+            *body += "</figcaption></figure>\n";
+        }
+        *body += "</div>\n";
+    }
+
+    fn table(&self, body: &mut String) {
+        const COLUMNS: [&str; 9] = [
+            "test",
+            "goodput, Mb/s",
+            "expected, Mb/s",
+            "beside, Mb/s",
+            "packets sent again",
+            "mean window, packets",
+            "mean RTT, ms",
+            "limited by",
+            "lost, bytes",
+        ];
+        *body += "<h2>The same in numbers</h2>\n<table class=\"numbers\">\n<thead><tr>";
+        for column in COLUMNS {
+            *body += &format!("<th scope=\"col\">{column}</th>");
+        }
+        *body += "</tr></thead>\n<tbody>\n";
+        for series in &self.series {
+            *body += &format!(
+                "<tr class=\"series\"><th scope=\"rowgroup\" colspan=\"{}\">{}</th></tr>\n",
+                COLUMNS.len(),
+                escape(&series.name)
+            );
+            for run in &series.runs {
+                *body += &format!("<tr data-test=\"{}\">", escape(&run.label));
+                for (column, cell) in COLUMNS.iter().zip(cells(run)) {
+                    *body += &format!("<td data-label=\"{column}\">{}</td>", escape(&cell));
+                }
+                *body += "</tr>\n";
+            }
+        }
+        *body += "</tbody>\n</table>\n";
+    }
+
+    fn commands(&self, body: &mut String) {
+        *body += "<h2>Each test by hand</h2>\n<p>While <code>longhaul serve --sessions 2</code> runs at the server:</p>\n<pre>";
+        for series in &self.series {
+            let _ = writeln!(body, "# {}: {}", escape(&series.name), escape(&series.setting()));
+            for flows in series.runs.iter().flat_map(|run| [Some(&run.flows), run.beside.as_ref()]).flatten() {
+                let _ = writeln!(body, "{}: {}", escape(&flows.host), escape(&flows.command));
+            }
+        }
+        *body += "</pre>\n";
+    }
+}
+
+/// What stands in a row of the table.
+fn cells(run: &Run) -> [String; 9] {
+    let none = || "–".to_owned();
+    let mbit = |rate: Option<f64>| rate.map_or_else(none, |rate| format!("{rate:.1}"));
+    let Some(result) = &run.flows.result else {
+        let why = run.error.as_ref().map_or("not measured", |error| &error.message);
+        return [run.label.clone(), none(), none(), none(), none(), none(), none(), none(), why.to_owned()];
+    };
+    let mean = |of: &dyn Fn(&longhaul_session::tcp::TcpStreamResult) -> Option<f64>| {
+        let values: Vec<f64> = result.streams.iter().filter_map(of).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let window = mean(&|stream| Some(stream.mean_cwnd_bytes? as f64 / stream.mss_bytes.max(1) as f64));
+    let rtt = mean(&|stream| Some(stream.mean_rtt_ns? as f64 / 1e6));
+    let lost = result.loss_bytes_by_location.places().into_iter().filter(|(_, bytes)| *bytes > 0);
+    let lost: Vec<String> = lost.map(|(place, bytes)| format!("{place} {bytes}")).collect();
+    [
+        run.label.clone(),
+        mbit(run.flows.mbit()),
+        mbit(run.expected_mbit()),
+        mbit(run.beside.as_ref().and_then(Flows::mbit)),
+        result.retransmits.to_string(),
+        window.map_or_else(none, |packets| format!("{packets:.0}")),
+        rtt.map_or_else(none, |ms| format!("{ms:.1}")),
+        limit(&result.limited_by),
+        if lost.is_empty() { "0".into() } else { lost.join(", ") },
+    ]
+}
+
+fn limit(limited_by: &LimitedBy) -> String {
+    limited_by
+        .foremost()
+        .map_or_else(String::new, |(name, share)| format!("{} {:.0} %", name.replace('_', " "), share * 100.0))
+}
+
+/// A bar or two a test, with an axis from 0 to at least `highest` Mb/s.
+fn panel(series: &Series, highest: f64) -> String {
+    let [left, top, right, bottom] = EDGES;
+    // The figures stand above the bars and below the uppermost line.
+    let highest = if highest > 0.0 { highest * 1.08 } else { 1.0 };
+    let step = step(highest);
+    let steps = (highest / step).ceil();
+    let y = |mbit: f64| bottom - (bottom - top) * (mbit / (step * steps)).min(1.0);
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{}</title>\n",
+        escape(&series.name)
+    );
+    for tick in 0..=steps as u32 {
+        let value = step * f64::from(tick);
+        let class = if tick == 0 { "axis" } else { "grid" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            svg,
+            "<line class=\"{class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>\
+             <text x=\"{1}\" y=\"{2:.1}\" text-anchor=\"end\">{3}</text>",
+            y(value),
+            left - 6.0,
+            y(value) + 4.5,
+            short(value)
+        );
+    }
+    let room = (right - left) / series.runs.len().max(1) as f64;
+    for (number, run) in series.runs.iter().enumerate() {
+        let middle = left + room * (number as f64 + 0.5);
+        let _ = write!(svg, "<g class=\"bar\" data-test=\"{0}\"><title>{0}</title>", escape(&run.label));
+        let bars = [Some((&run.flows, OWN)), run.beside.as_ref().map(|beside| (beside, BESIDE))];
+        let bars: Vec<_> = bars.into_iter().flatten().collect();
+        let wide = room * 0.62 / bars.len() as f64;
+        for (place, (flows, fill)) in bars.iter().enumerate() {
+            let x = middle + wide * (place as f64 - bars.len() as f64 / 2.0);
+            let (high, text) = flows.mbit().map_or((bottom, "–".into()), |mbit| (y(mbit), short(mbit)));
+            let _ = write!(
+                svg,
+                "<rect class=\"piece\" x=\"{x:.1}\" y=\"{high:.2}\" width=\"{wide:.1}\" height=\"{:.2}\" fill=\"{fill}\"/>\
+                 <text class=\"total\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
+                bottom - high,
+                x + wide / 2.0,
+                high - 5.0,
+            );
+        }
+        if let Some(mbit) = run.expected_mbit() {
+            let _ = write!(
+                svg,
+                "<line class=\"axis\" stroke-width=\"2\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{2:.2}\" y2=\"{2:.2}\"/>",
+                middle - room * 0.42,
+                middle + room * 0.42,
+                y(mbit)
+            );
+        }
+        // Labels that would run into each other stand in two rows.
+        let below = bottom + 15.0 + if room < 70.0 && number % 2 == 1 { 14.0 } else { 0.0 };
+        let _ = writeln!(
+            svg,
+            "<text x=\"{middle:.1}\" y=\"{below}\" text-anchor=\"middle\">{}</text></g>",
+            escape(&run.label)
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<text transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">goodput, Mb/s</text>\n</svg>",
+        (top + bottom) / 2.0
+    );
+    svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flows(goodput_mbit: Option<u64>) -> Flows {
+        let empty = longhaul_session::tcp::TcpEndReport::default();
+        let parameters = TcpParameters::default();
+        let stream = longhaul_session::tcp::TcpStreamReport { sends: true, ..Default::default() };
+        let sender = longhaul_session::tcp::TcpEndReport { streams: vec![stream.clone()], ..empty.clone() };
+        let received = longhaul_session::tcp::TcpStreamReport { sends: false, ..stream };
+        let receiver = longhaul_session::tcp::TcpEndReport { streams: vec![received], ..empty };
+        let result = goodput_mbit.map(|mbit| {
+            let assembled = TcpResult::assemble(&parameters, false, false, &sender, &receiver).unwrap();
+            TcpResult { goodput_bps: mbit * 1_000_000, ..assembled.result }
+        });
+        Flows { host: "client".into(), command: "longhaul tcp server -C reno".into(), parameters, result }
+    }
+
+    fn report(runs: Vec<Run>) -> Report {
+        let about = About {
+            title: "ranking".into(),
+            source: "DataTAG".into(),
+            note: String::new(),
+            path: "datatag".into(),
+            started_at: "now".into(),
+            longhaul: "0".into(),
+            interrupted: false,
+            hosts: Vec::new(),
+        };
+        let (name, paper, changes) = ("one <flow>".into(), String::new(), Vec::new());
+        Report { about, series: vec![Series { name, paper, changes, runs, error: None, warnings: Vec::new() }] }
+    }
+
+    fn run(label: &str, goodput_mbit: Option<u64>) -> Run {
+        let flows = flows(goodput_mbit);
+        Run { label: label.into(), flows, beside: None, expected_bps: None, error: None, warnings: Vec::new() }
+    }
+
+    /// Bars of up to 1850 Mb/s have an axis to 2000, 190 units high.
+    #[test]
+    fn figure_and_table_say_the_same() {
+        let expected = Run { expected_bps: Some(1_000_000_000), ..run("reno", Some(500)) };
+        let html = report(vec![expected, run("scalable", Some(1850))]).to_html();
+        assert!(html.contains("height=\"47.50\"") && html.contains("y1=\"117.00\" y2=\"117.00\""), "{html}");
+        for cell in [">500.0<", ">1000.0<", ">1850.0<", "what the response function says", "one &lt;flow&gt;"] {
+            assert!(html.contains(cell), "{cell}: {html}");
+        }
+        assert!(!html.contains("the one beside it"));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said_and_two_flows_have_two_bars() {
+        let error = Some(Warning::new("refused", "nobody <there>", ""));
+        let failed = Run { error, ..run("vegas", None) };
+        let shared = Run { beside: Some(flows(Some(20))), ..run("reno", Some(70)) };
+        let html = report(vec![failed, shared]).to_html();
+        for said in ["nobody &lt;there&gt;", "1 warning</a> speaks", "the one beside it", ">20.0<"] {
+            assert!(html.contains(said), "{said}: {html}");
+        }
+        assert_eq!(html.matches("class=\"piece\"").count(), 3);
+    }
+}
