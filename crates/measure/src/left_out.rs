@@ -12,6 +12,7 @@
 //! the two counters in the very instant of a reading, one packet on one CPU.
 
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use longhaul_bpf::drops::Drops;
 use longhaul_kernel::tracepoint::{TracepointCounter, TracepointError};
@@ -22,7 +23,7 @@ const READINGS: usize = 32;
 /// Both counters of the drops of the machine.
 #[derive(Debug)]
 pub(crate) struct LeftOut {
-    passed: TracepointCounter,
+    passed: Arc<TracepointCounter>,
     before: Vec<Ahead>,
 }
 
@@ -60,14 +61,21 @@ impl LeftOut {
     ///
     /// # Errors
     /// Where the kernel or the user's rights do not allow it.
-    pub(crate) fn since_now(drops: &Drops) -> Result<Self, TracepointError> {
-        Self::where_filter(drops, &drops.counted_drops())
+    pub(crate) fn since_now(drops: &Drops) -> io::Result<Self> {
+        // One for all tests at once: it takes a descriptor for each CPU, and only how far it went on matters.
+        static SHARED: Mutex<Weak<TracepointCounter>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = match shared.upgrade() {
+            Some(passed) => passed,
+            None => Arc::new(counter(&drops.counted_drops()).map_err(io::Error::other)?),
+        };
+        *shared = Arc::downgrade(&passed);
+        drop(shared);
+        Self::beside(drops, passed)
     }
 
-    fn where_filter(drops: &Drops, filter: &str) -> Result<Self, TracepointError> {
-        let passed = TracepointCounter::open("skb", "kfree_skb", filter)?;
-        let before =
-            ahead(&passed, drops).map_err(|source| TracepointError::Number { name: "skb:kfree_skb".into(), source })?;
+    fn beside(drops: &Drops, passed: Arc<TracepointCounter>) -> io::Result<Self> {
+        let before = ahead(&passed, drops)?;
         Ok(Self { passed, before })
     }
 
@@ -79,6 +87,10 @@ impl LeftOut {
         let now = ahead(&self.passed, drops)?;
         Ok(now.iter().zip(&self.before).map(|(now, before)| now.more_than(*before)).fold(0, u64::saturating_add))
     }
+}
+
+fn counter(filter: &str) -> Result<TracepointCounter, TracepointError> {
+    TracepointCounter::open("skb", "kfree_skb", filter)
 }
 
 fn ahead(passed: &TracepointCounter, drops: &Drops) -> io::Result<Vec<Ahead>> {
@@ -117,7 +129,8 @@ mod tests {
             Ok(drops) => drops,
             Err(error) => return println!("skipped: {error}"),
         };
-        let (all, counted) = (LeftOut::where_filter(&drops, "").unwrap(), LeftOut::since_now(&drops).unwrap());
+        let (all, counted) =
+            (LeftOut::beside(&drops, Arc::new(counter("").unwrap())).unwrap(), LeftOut::since_now(&drops).unwrap());
         let runs = || drops.runs().unwrap().iter().sum::<u64>();
         let receiving = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sending = UdpSocket::bind("127.0.0.1:0").unwrap();
