@@ -62,6 +62,10 @@ impl Filter {
         match self.never {}
     }
 
+    pub fn sample_every(&self, _every: Option<u64>) -> Result<(), FilterError> {
+        match self.never {}
+    }
+
     pub fn follow(
         &self,
         _local: &[LocalNetwork],

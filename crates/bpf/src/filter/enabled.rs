@@ -242,6 +242,16 @@ impl Filter {
         update(&self.config, &0_u32.to_ne_bytes(), &words(&[flags, 0, every])).map(|()| true)
     }
 
+    /// From now on samples one rejected frame in so many; `None`: none.
+    ///
+    /// # Errors
+    /// As bpf(2) has them.
+    pub fn sample_every(&self, every: Option<u64>) -> Result<(), FilterError> {
+        let [flags, until, _] = self.read_config()?;
+        let flags = if every.is_some() { flags | SAMPLE } else { flags & !SAMPLE };
+        update(&self.config, &0_u32.to_ne_bytes(), &words(&[flags, until, every.unwrap_or_default()]))
+    }
+
     /// Tells it which addresses are local, as they were read after `generations` was; what it rejects by address is right until
     /// the kernel's generations differ. More than there is room for, and that family is not judged at all.
     ///
