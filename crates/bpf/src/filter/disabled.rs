@@ -46,7 +46,7 @@ impl Filter {
         match self.never {}
     }
 
-    pub fn program(&self) -> std::os::fd::BorrowedFd<'_> {
+    pub fn try_frame(&self, _frame: &[u8], _repeat: u32) -> Result<(bool, u32), FilterError> {
         match self.never {}
     }
 
@@ -79,7 +79,7 @@ impl Filter {
         match self.never {}
     }
 
-    pub fn samples(&mut self, _each: impl FnMut(FilterSample)) -> Result<(), FilterError> {
+    pub fn samples(&self) -> Result<Samples, FilterError> {
         match self.never {}
     }
 
@@ -92,6 +92,19 @@ impl Filter {
     }
 
     pub fn detach(self) -> Result<(), FilterError> {
+        match self.never {}
+    }
+}
+
+/// Heads of rejected frames. This build has none.
+#[derive(Debug)]
+pub struct Samples {
+    never: Infallible,
+}
+
+impl Samples {
+    /// Cannot be called.
+    pub fn drain(&mut self, _each: impl FnMut(FilterSample)) {
         match self.never {}
     }
 }

@@ -17,7 +17,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, Program, RingBuffer, RingBufferBui
 use longhaul_units::Nanos;
 
 use super::counters::COUNTERS_BYTES;
-use super::link::{XdpLink, attached, run};
+use super::link::{XdpLink, attached, run, run_over};
 use super::{
     Allow, FilterCounters, FilterError, FilterOptions, FilterSample, FilterSettings, Judgement, KEPT, LocalNetwork,
     MOST_ADDRESSES, MOST_NETWORKS, Mode, PROGRAM_NAME, RoutingGenerations,
@@ -65,12 +65,14 @@ pub struct Filter {
     samples: MapHandle,
     /// Keeps the program while it is being attached, and lets it be run.
     program: OwnedFd,
-    ring: Option<(RingBuffer<'static>, Arc<Mutex<Vec<FilterSample>>>)>,
 }
 
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Filter").field("ifindex", &self.ifindex).field("program_id", &self.program_id).finish_non_exhaustive()
+        f.debug_struct("Filter")
+            .field("ifindex", &self.ifindex)
+            .field("program_id", &self.program_id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -104,8 +106,12 @@ impl Filter {
         let owned = program.try_clone_to_owned().map_err(|source| plain_step("hold the program", source))?;
         let (link, mode, not_native) = match before {
             Ok(before) => {
-                before.link.replace(program, before.program.as_fd()).map_err(|source| plain_step("replace the program", source))?;
-                let link = XdpLink::of_program(program_id(program)?).map_err(|source| plain_step("hold the link", source))?;
+                before
+                    .link
+                    .replace(program, before.program.as_fd())
+                    .map_err(|source| plain_step("replace the program", source))?;
+                let link =
+                    XdpLink::of_program(program_id(program)?).map_err(|source| plain_step("hold the link", source))?;
                 (link, before.mode, before.not_native)
             }
             Err(_) => create(program, ifindex, options.mode)?,
@@ -124,7 +130,6 @@ impl Filter {
             local_prefixes: hold(&maps.local_prefixes)?,
             samples: hold(&maps.samples)?,
             program: owned,
-            ring: None,
         })
     }
 
@@ -169,7 +174,6 @@ impl Filter {
             local_prefixes: take("local_prefixes")?,
             samples: take("samples")?,
             program: Program::fd_from_id(id).map_err(|error| step("hold the program", &error))?,
-            ring: None,
         })
     }
 
@@ -193,9 +197,16 @@ impl Filter {
         attached(self.ifindex).ok().flatten().is_some_and(|attached| attached.program_id == self.program_id)
     }
 
-    /// The program, to be run for tests and measurements (`BPF_PROG_TEST_RUN`).
-    pub fn program(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.program.as_fd()
+    /// Has the kernel run the program over `frame`, `repeat` times, as if it came in by the interface (`BPF_PROG_TEST_RUN`), and
+    /// count it; whether it would be dropped, and the nanoseconds that one time takes. In the network namespace of the interface.
+    ///
+    /// # Errors
+    /// Where the frame is shorter than an Ethernet header or longer than a page.
+    pub fn try_frame(&self, frame: &[u8], repeat: u32) -> Result<(bool, u32), FilterError> {
+        const XDP_DROP: u32 = 1;
+        let ran = run_over(self.program.as_fd(), self.ifindex, frame, repeat);
+        let (verdict, ns) = ran.map_err(|source| plain_step("run the program", source))?;
+        Ok((verdict == XDP_DROP, ns))
     }
 
     /// How it filters.
@@ -219,7 +230,8 @@ impl Filter {
     /// As bpf(2) has them.
     pub fn followed(&self) -> Result<(Judgement, RoutingGenerations), FilterError> {
         let bytes = lookup(&self.followed)?;
-        let word = |at: usize| bytes.get(at..at + 4).map_or(0, |four| u32::from_ne_bytes(four.try_into().unwrap_or_default()));
+        let word =
+            |at: usize| bytes.get(at..at + 4).map_or(0, |four| u32::from_ne_bytes(four.try_into().unwrap_or_default()));
         let flags = u64::from(word(0));
         let judgement = Judgement {
             ipv4: flags & JUDGE_IPV4 != 0,
@@ -278,7 +290,8 @@ impl Filter {
         judgement.ipv6 &= fits_v6;
         judgement.solicitations &= fits_v6;
         // What is new first: until all is told the generations differ, and nothing is rejected by address.
-        let changes = [(fits_v4, &self.local_v4, &v4), (fits_v6, &self.local_v6, &v6), (fits, &self.local_prefixes, &wide)];
+        let changes =
+            [(fits_v4, &self.local_v4, &v4), (fits_v6, &self.local_v6, &v6), (fits, &self.local_prefixes, &wide)];
         for (_, map, wanted) in changes.into_iter().filter(|(fits, ..)| *fits) {
             let there: BTreeSet<Vec<u8>> = map.keys().collect();
             for key in there.difference(wanted) {
@@ -310,22 +323,14 @@ impl Filter {
         Ok(FilterCounters::sum(cpus.iter().map(|cpu| &cpu[..COUNTERS_BYTES.min(cpu.len())])))
     }
 
-    /// Calls `each` for the samples that wait. One process at a time may.
+    /// Where rejected frames come from, while [`FilterSettings::sample_every`] is set. One at a time may be read.
     ///
     /// # Errors
-    /// As mmap(2) has them, the first time.
-    pub fn samples(&mut self, mut each: impl FnMut(FilterSample)) -> Result<(), FilterError> {
-        if self.ring.is_none() {
-            let inbox = Arc::new(Mutex::new(Vec::new()));
-            let ring = ring_into(&self.samples, Arc::clone(&inbox)).map_err(|error| step("map the sample ring", &error))?;
-            self.ring = Some((ring, inbox));
-        }
-        if let Some((ring, inbox)) = &self.ring {
-            while ring.consume_raw_n(256) > 0 {
-                inbox.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(&mut each);
-            }
-        }
-        Ok(())
+    /// As mmap(2) has them.
+    pub fn samples(&self) -> Result<Samples, FilterError> {
+        let inbox = Arc::new(Mutex::new(Vec::new()));
+        let ring = ring_into(&self.samples, Arc::clone(&inbox)).map_err(|error| step("map the sample ring", &error))?;
+        Ok(Samples { ring, inbox })
     }
 
     /// Has it stay when this process ends, until [`Self::detach`], the next boot, or the end of its interface.
@@ -376,6 +381,28 @@ impl Filter {
             *word = u64::from_ne_bytes(*bytes);
         }
         Ok(all)
+    }
+}
+
+/// Heads of rejected frames as they come.
+pub struct Samples {
+    ring: RingBuffer<'static>,
+    /// Filled by the ring's callback.
+    inbox: Arc<Mutex<Vec<FilterSample>>>,
+}
+
+impl fmt::Debug for Samples {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Samples")
+    }
+}
+
+impl Samples {
+    /// Calls `each` for those that wait, in the order in which they came. Never waits.
+    pub fn drain(&mut self, mut each: impl FnMut(FilterSample)) {
+        while self.ring.consume_raw_n(256) > 0 {
+            self.inbox.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(&mut each);
+        }
     }
 }
 
@@ -510,9 +537,9 @@ fn path_of(ifindex: u32) -> Result<PathBuf, FilterError> {
 /// Files of filters whose interface is gone: the kernel took the program off, and the file keeps the rest.
 fn remove_stale() {
     for entry in fs::read_dir(KEPT).into_iter().flatten().flatten() {
-        let gone = libbpf_rs::Link::open(entry.path()).and_then(|link| link.info()).is_ok_and(|info| {
-            matches!(info.info, libbpf_rs::query::LinkTypeInfo::Xdp(xdp) if xdp.ifindex == 0)
-        });
+        let gone = libbpf_rs::Link::open(entry.path())
+            .and_then(|link| link.info())
+            .is_ok_and(|info| matches!(info.info, libbpf_rs::query::LinkTypeInfo::Xdp(xdp) if xdp.ifindex == 0));
         if gone {
             let _ = fs::remove_file(entry.path());
         }

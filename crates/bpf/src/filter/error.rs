@@ -11,7 +11,9 @@ pub enum FilterError {
     #[error(transparent)]
     Bpf(#[from] BpfError),
     /// XDP programs cannot look at the interface.
-    #[error("this kernel lets no XDP program look at its interface (bpf_cast_to_kern_ctx): it takes Linux 6.2 or newer")]
+    #[error(
+        "this kernel lets no XDP program look at its interface (bpf_cast_to_kern_ctx): it takes Linux 6.2 or newer"
+    )]
     NoKernelContext,
     /// Somebody else's program is there.
     #[error(

@@ -29,9 +29,9 @@ use longhaul_units::Nanos;
 pub use class::{Cast, Class, SizeRange};
 pub use counters::{FilterCounters, Tally, Verdicts};
 #[cfg(not(bpf_programs))]
-pub use disabled::{Filter, Generations};
+pub use disabled::{Filter, Generations, Samples};
 #[cfg(bpf_programs)]
-pub use enabled::{Filter, Generations};
+pub use enabled::{Filter, Generations, Samples};
 pub use error::FilterError;
 pub use reason::Reason;
 pub use sample::{FilterSample, SAMPLE_HEAD_BYTES};

@@ -45,8 +45,7 @@ mod tests {
         bytes[12..14].copy_from_slice(&2_u16.to_ne_bytes());
         bytes[14] = Reason::PortClosed as u8;
         bytes[16..18].copy_from_slice(&[0xab, 0xcd]);
-        let sample =
-            FilterSample { at_ns: 7, frame_bytes: 60, reason: Reason::PortClosed, head: vec![0xab, 0xcd] };
+        let sample = FilterSample { at_ns: 7, frame_bytes: 60, reason: Reason::PortClosed, head: vec![0xab, 0xcd] };
         assert_eq!(FilterSample::parse(&bytes), Some(sample));
         bytes[14] = 200;
         assert_eq!(FilterSample::parse(&bytes), None);

@@ -78,8 +78,11 @@ pub(crate) fn failure(name: &str, error: &FilterError) -> Failure {
                 .remedy(format!("longhaul filter attach {name}"));
         }
         FilterError::Refused { native, generic, .. } => {
-            return Failure::new("not_attached", format!("{name} takes no XDP program: native: {native}; generic: {generic}"))
-                .remedy("a smaller MTU, or LRO off (`ethtool -K … lro off`), may let it");
+            return Failure::new(
+                "not_attached",
+                format!("{name} takes no XDP program: native: {native}; generic: {generic}"),
+            )
+            .remedy("a smaller MTU, or LRO off (`ethtool -K … lro off`), may let it");
         }
         FilterError::NoBpfFs => "no_bpf_fs",
         FilterError::Keep { .. } => "not_kept",

@@ -169,12 +169,14 @@ pub(crate) fn follow(args: FollowArgs) -> Outcome {
 /// Follows the host until it is over, then prints what was counted.
 fn stay(
     name: &str,
-    mut filter: Filter,
+    filter: Filter,
     mut following: Following,
     stop: Stop,
     staying: &Staying,
-    mut sample: Option<SampleFile>,
+    sample: Option<SampleFile>,
 ) -> Outcome {
+    let samples = sample.as_ref().map(|_| filter.samples()).transpose().map_err(|error| failure(name, &error))?;
+    let mut sampling = sample.zip(samples);
     let end = staying.time.map_or(Nanos::MAX, |time| monotonic().saturating_add(time));
     while stop.requested().is_none() && monotonic() < end {
         if !filter.is_attached() {
@@ -182,20 +184,24 @@ fn stay(
             break;
         }
         following.tell(&filter).map_err(|error| not_followed(name, &error))?;
-        if let Some(file) = &mut sample {
-            file.take(&mut filter).map_err(|error| error.remedy("make room; the filter goes with this process"))?;
+        if let Some((file, samples)) = &mut sampling {
+            file.take(samples).map_err(|error| error.remedy("make room; the filter goes with this process"))?;
         }
         let now = monotonic();
         // A signal interrupts no wait that begins after it, so it is short.
         following.wait(end.min(now.saturating_add(Following::LOOK))).map_err(|error| Failure::new("wait", error))?;
     }
-    if let Some(mut file) = sample {
-        file.take(&mut filter)?;
+    if let Some((mut file, mut samples)) = sampling {
+        file.take(&mut samples)?;
         file.finish()?;
     }
     let (mut netlink, link) = interface(name)?;
     let last = report(&mut netlink, &link, &filter)?;
-    if staying.json { last.print_json() } else { last.print_text() }
+    if staying.json {
+        last.print_json()
+    } else {
+        last.print_text()
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -28,7 +28,8 @@ pub(crate) fn text(status: &Status) -> String {
             Cast::ALL.iter().flat_map(move |cast| {
                 let verdicts = counters.protocol(*class, *cast);
                 [("accepted", verdicts.accepted), ("rejected", verdicts.rejected)].map(|(verdict, tally)| {
-                    let labels = format!("protocol=\"{}\",cast=\"{}\",verdict=\"{verdict}\"", class.name(), cast.name());
+                    let labels =
+                        format!("protocol=\"{}\",cast=\"{}\",verdict=\"{verdict}\"", class.name(), cast.name());
                     (labels, pick(tally))
                 })
             })
@@ -43,7 +44,10 @@ pub(crate) fn text(status: &Status) -> String {
             let most = range.most_bytes.map_or("+Inf".to_owned(), |most| most.to_string());
             let verdicts = counters.size(index);
             [("accepted", verdicts.accepted), ("rejected", verdicts.rejected)].map(|(verdict, tally)| {
-                (format!("least_bytes=\"{}\",most_bytes=\"{most}\",verdict=\"{verdict}\"", range.least_bytes), pick(tally))
+                (
+                    format!("least_bytes=\"{}\",most_bytes=\"{most}\",verdict=\"{verdict}\"", range.least_bytes),
+                    pick(tally),
+                )
             })
         });
         family(

@@ -4,19 +4,17 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use longhaul_bpf::filter::{Filter, SAMPLE_HEAD_BYTES};
+use longhaul_bpf::filter::{SAMPLE_HEAD_BYTES, Samples};
 use longhaul_kernel::clock::{RealtimeOffset, realtime_offset};
 use longhaul_trace::pcapng::{Interface, Writer};
 use longhaul_trace::record::{Direction, LinkType, Record};
 use longhaul_units::Nanos;
 
-use super::filter::failure;
 use crate::output::Failure;
 
 /// A file that samples are written to.
 pub(crate) struct SampleFile {
     path: PathBuf,
-    interface: String,
     writer: Writer<BufWriter<File>>,
     clock: RealtimeOffset,
 }
@@ -29,30 +27,28 @@ impl SampleFile {
         described.name = Some(interface.into());
         described.snap_len = SAMPLE_HEAD_BYTES as u32;
         let writer = Writer::new(BufWriter::new(file), "longhaul filter", &[described]).map_err(failed)?;
-        Ok(Self { path: path.into(), interface: interface.into(), writer, clock: realtime_offset() })
+        Ok(Self { path: path.into(), writer, clock: realtime_offset() })
     }
 
     /// Writes what waits.
-    pub(crate) fn take(&mut self, filter: &mut Filter) -> Result<(), Failure> {
+    pub(crate) fn take(&mut self, samples: &mut Samples) -> Result<(), Failure> {
         let mut written = Ok(());
-        filter
-            .samples(|sample| {
-                if written.is_err() {
-                    return;
-                }
-                let record = Record {
-                    at_ns: self.clock.realtime_of(Nanos(sample.at_ns)).0 as i64,
-                    interface: 0,
-                    direction: Direction::Inbound,
-                    link: LinkType::Ethernet,
-                    frame_len: sample.frame_bytes,
-                    gso_segs: 0,
-                    gso_size: 0,
-                    head: &sample.head,
-                };
-                written = self.writer.write(&record, sample.reason.name());
-            })
-            .map_err(|error| failure(&self.interface, &error))?;
+        samples.drain(|sample| {
+            if written.is_err() {
+                return;
+            }
+            let record = Record {
+                at_ns: self.clock.realtime_of(Nanos(sample.at_ns)).0 as i64,
+                interface: 0,
+                direction: Direction::Inbound,
+                link: LinkType::Ethernet,
+                frame_len: sample.frame_bytes,
+                gso_segs: 0,
+                gso_size: 0,
+                head: &sample.head,
+            };
+            written = self.writer.write(&record, sample.reason.name());
+        });
         written.map_err(|error| not_written(&self.path, &error))
     }
 

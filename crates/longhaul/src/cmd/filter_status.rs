@@ -50,7 +50,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let Some(every) = args.watch else {
-        if args.json { first.print_json() } else { first.print_text() }
+        if args.json {
+            first.print_json()
+        } else {
+            first.print_text()
+        }
         return Ok(ExitCode::SUCCESS);
     };
     if every < Nanos::from_millis(10) {
@@ -162,7 +166,13 @@ pub(crate) fn report(netlink: &mut Netlink, link: &Link, filter: &Filter) -> Res
 impl Report {
     pub(crate) fn print_json(&self) {
         let parameters = json!({ "interface": self.result.interface });
-        print_json(&Envelope::new(SCHEMA, self.started_at.clone(), parameters, self.result.json(), self.warnings.clone()));
+        print_json(&Envelope::new(
+            SCHEMA,
+            self.started_at.clone(),
+            parameters,
+            self.result.json(),
+            self.warnings.clone(),
+        ));
     }
 
     pub(crate) fn print_text(&self) {

@@ -65,7 +65,11 @@ pub(crate) fn text(status: &Status, before: Option<(&FilterCounters, Nanos)>) ->
     for cast in Cast::ALL {
         let _ = writeln!(text, "{}", verdicts(cast.name(), counters.cast(cast), whole));
     }
-    let _ = writeln!(text, "\n{:<16} {:>13} {:>7} {:>13} {:>13}", "bytes on the wire", "frames", "%", "accepted", "rejected");
+    let _ = writeln!(
+        text,
+        "\n{:<16} {:>13} {:>7} {:>13} {:>13}",
+        "bytes on the wire", "frames", "%", "accepted", "rejected"
+    );
     for (index, range) in SizeRange::ALL.iter().enumerate() {
         let name = match range.most_bytes {
             Some(most) => format!("{}–{most}", range.least_bytes),

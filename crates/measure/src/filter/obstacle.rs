@@ -47,7 +47,9 @@ impl Obstacle {
             Self::Shared { names } => {
                 format!("{} on {interface}: frames for them are judged by MAC address alone", names.join(", "))
             }
-            Self::Forwarding { families } => format!("{interface} forwards {families}: packets for others may be meant to pass"),
+            Self::Forwarding { families } => {
+                format!("{interface} forwards {families}: packets for others may be meant to pass")
+            }
             Self::Promiscuous => format!("{interface} is promiscuous: somebody there reads frames that are for others"),
         }
     }
