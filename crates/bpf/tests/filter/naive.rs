@@ -46,13 +46,16 @@ fn ipv4(bytes: &[u8]) -> (Class, Result<Payload<'_>, CutOff>) {
     (class, Ok(Payload::Ip { destination, protocol, fragment, transport }))
 }
 
-fn ipv6(bytes: &[u8]) -> (Class, Result<Payload<'_>, CutOff>) {
+/// `offset` is that of `bytes` in the frame: extension headers that begin behind its first 1024 bytes are not followed.
+fn ipv6(bytes: &[u8], offset: usize) -> (Class, Result<Payload<'_>, CutOff>) {
     let cut = (Class::Ipv6Other, Err(CutOff));
     let Some(header) = bytes.first_chunk::<40>().filter(|header| header[0] >> 4 == 6) else { return cut };
     let destination = Ipv6Addr::from(*header.last_chunk::<16>().unwrap()).into();
     let (mut next, mut at, mut fragment, mut extensions) = (header[6], 40, false, 0);
     while [0, 43, 44, 51, 60].contains(&next) && !fragment {
-        let Some(extension) = bytes.get(at..at + 8).filter(|_| extensions < 6) else { return cut };
+        let Some(extension) = bytes.get(at..at + 8).filter(|_| extensions < 6 && offset + at <= 1024) else {
+            return cut;
+        };
         extensions += 1;
         at += match next {
             44 => 8,
@@ -109,7 +112,7 @@ fn take(frame: &[u8]) -> Taken<'_> {
     let rest = &frame[at..];
     let (class, payload) = match kind {
         0x0800 => ipv4(rest),
-        0x86dd => ipv6(rest),
+        0x86dd => ipv6(rest, at),
         0x0806 => (Class::Arp, Ok(Payload::Arp(rest))),
         0x8137 | 0x8138 => (Class::Ipx, Ok(Payload::Else)),
         0x809b | 0x80f3 => (Class::Appletalk, Ok(Payload::Else)),
