@@ -345,3 +345,19 @@ fn watch() {
         assert_eq!(error["error"]["code"], code, "{error:#}");
     }
 }
+
+#[test]
+fn filter_status() {
+    if !capability::is_root_in_namespace() {
+        println!("skipped: run as root");
+        return;
+    }
+    let (ours, theirs) = (NetNamespace::create().unwrap(), NetNamespace::create().unwrap());
+    let end = |name, namespace| VethEnd { name, namespace: Some(namespace), mtu_bytes: None, mac: None };
+    let mut netlink = ours.enter(Netlink::open).unwrap().unwrap();
+    netlink.create_veth(&end("lhs0", &ours), &end("lhs1", &theirs)).unwrap();
+    let arguments = ["filter", "attach", "lhs0", "--json", "-t", "10ms"];
+    let output = ours.enter(|| longhaul(&arguments)).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_valid(&object(&output.stdout), "longhaul.filter.status/1");
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * For tests: programs that drop the UDP datagrams to one port and let all else pass.
+ * For tests: programs that drop the UDP datagrams to one port and let all else pass; and those that do nothing else than drop or pass,
+ * as others' programs and to compare costs with.
  */
 #include "kernel.h"
 
@@ -39,6 +40,18 @@ int tc_drop(struct __sk_buff *skb)
 	if (bpf_skb_load_bytes(skb, 0, frame, sizeof(frame)) || frame[12] != 8 || frame[23] != IPPROTO_UDP)
 		return TC_ACT_OK;
 	return (frame[36] << 8 | frame[37]) == port ? TC_ACT_SHOT : TC_ACT_OK;
+}
+
+SEC("xdp")
+int bare_pass(struct xdp_md *context)
+{
+	return XDP_PASS;
+}
+
+SEC("xdp")
+int bare_drop(struct xdp_md *context)
+{
+	return XDP_DROP;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -7,10 +7,12 @@
 
 mod addressing;
 mod links;
+mod local;
 mod veth;
 
 pub use addressing::{Address, Neighbour, NeighbourState, Route};
 pub use links::{Link, LinkStats};
+pub use local::Changes;
 pub use veth::VethEnd;
 
 use std::io;

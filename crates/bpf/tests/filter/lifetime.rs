@@ -1,0 +1,220 @@
+//! Attached, replaced, kept, detached, over: nothing of it stays that should not.
+
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use libbpf_rs::query::{LinkInfoIter, ProgInfoIter};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Xdp, XdpFlags};
+use longhaul_bpf::filter::{Filter, FilterError, FilterOptions, Mode, Reason};
+use longhaul_kernel::clock::monotonic;
+use longhaul_units::Nanos;
+
+use crate::cable::{Cable, counted};
+use crate::frames::*;
+use crate::skeleton::HooksSkelBuilder;
+
+fn exists(program: u32) -> bool {
+    ProgInfoIter::default().any(|one| one.id == program) || LinkInfoIter::default().any(|one| one.prog_id == program)
+}
+
+/// Waits until the kernel has let go: it frees programs after a grace period.
+fn gone(program: u32) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while exists(program) {
+        assert!(Instant::now() < deadline, "program {program} is still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn foreign() -> Vec<u8> {
+    ipv4(OTHER_MAC, OTHER_IP, 17, 0, &udp(9, 20))
+}
+
+#[test]
+fn it_goes_with_its_owner_unless_kept() {
+    let Some(cable) = Cable::lay() else { return };
+    let open = || cable.inside(|| Filter::open(cable.ifindex));
+    assert!(matches!(open(), Err(FilterError::NotThere { .. })));
+    let filter = cable.filter(&FilterOptions::default());
+    let id = filter.program_id();
+    assert_eq!(open().unwrap().program_id(), id, "anybody may open it");
+    drop(filter);
+    gone(id);
+
+    let filter = cable.filter(&FilterOptions { enforce: true, ..FilterOptions::default() });
+    if let Err(error) = cable.inside(|| filter.keep()) {
+        return println!("skipped: {error}");
+    }
+    let id = filter.program_id();
+    drop(filter);
+    let again = open().unwrap();
+    assert!(again.program_id() == id && cable.inside(|| again.is_kept()));
+    cable.send(&foreign(), 3);
+    assert_eq!(counted(&again, 3).dropped_packets, 3);
+    cable.inside(|| again.detach()).unwrap();
+    gone(id);
+    assert!(matches!(open(), Err(FilterError::NotThere { .. })));
+    let left = std::fs::read_dir(longhaul_bpf::filter::KEPT).into_iter().flatten().flatten().count();
+    assert_eq!(left, 0, "files in {}", longhaul_bpf::filter::KEPT);
+}
+
+#[test]
+fn a_detached_filter_of_another_process_is_off() {
+    let Some(cable) = Cable::lay() else { return };
+    let held = cable.filter(&FilterOptions { enforce: true, ..FilterOptions::default() });
+    cable.inside(|| Filter::open(cable.ifindex).unwrap().detach()).unwrap();
+    assert!(!cable.inside(|| held.is_attached()));
+    cable.send(&foreign(), 1);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(held.counters().unwrap().total().all().packets, 0);
+}
+
+#[test]
+fn one_takes_the_place_of_another_and_leaves_no_gap() {
+    let Some(cable) = Cable::lay() else { return };
+    let options = FilterOptions { enforce: true, ..FilterOptions::default() };
+    let mut filter = cable.filter(&options);
+    // Each frame is for somebody else: one that any of the filters does not see would reach the stack.
+    let stop = AtomicBool::new(false);
+    let (sent, seen) = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let mut sent = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                // The cable is full now and then.
+                sent += (0..16).filter(|_| cable.peer.send(&[0; 10], &[&foreign()]).is_ok()).count() as u64;
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            sent
+        });
+        let mut seen = 0;
+        for _ in 0..20 {
+            let old = std::mem::replace(&mut filter, cable.filter(&options));
+            // Who was replaced still counts frames that are just passing it.
+            std::thread::sleep(Duration::from_millis(20));
+            seen += old.counters().unwrap().dropped_packets;
+        }
+        stop.store(true, Ordering::Relaxed);
+        let sent = sender.join().unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        (sent, seen + filter.counters().unwrap().dropped_packets)
+    });
+    assert!(sent > 1000, "{sent}");
+    assert_eq!(seen, sent, "dropped by one filter or another");
+}
+
+#[test]
+fn the_time_to_enforce_ends_by_itself() {
+    let Some(cable) = Cable::lay() else { return };
+    let until = monotonic() + Nanos::from_millis(400);
+    let options = FilterOptions { enforce: true, enforce_until: Some(until), ..FilterOptions::default() };
+    let filter = cable.filter(&options);
+    cable.send(&foreign(), 2);
+    assert_eq!(counted(&filter, 2).dropped_packets, 2);
+    assert!(filter.settings().unwrap().drops_at(monotonic()));
+    // Some ticks later than that, by the kernel's coarse clock.
+    std::thread::sleep(Duration::from_millis(500));
+    cable.send(&foreign(), 2);
+    let counters = counted(&filter, 4);
+    assert_eq!((counters.dropped_packets, counters.reason(Reason::ForeignUnicast).packets), (2, 4), "it counts on");
+    assert!(!filter.confirm(monotonic()).unwrap(), "too late");
+
+    let until = Some(monotonic() + Nanos::from_millis(400));
+    let filter = cable.filter(&FilterOptions { enforce_until: until, ..options });
+    assert!(filter.confirm(monotonic()).unwrap());
+    std::thread::sleep(Duration::from_millis(500));
+    cable.send(&foreign(), 2);
+    assert_eq!(counted(&filter, 2).dropped_packets, 2, "confirmed");
+}
+
+#[test]
+fn other_programs_stay() {
+    let Some(cable) = Cable::lay() else { return };
+    let mut object = MaybeUninit::uninit();
+    let skeleton = HooksSkelBuilder::default().open(&mut object).unwrap().load().unwrap();
+    let other = Xdp::new(skeleton.progs.bare_pass.as_fd());
+    cable.inside(|| other.attach(cable.ifindex as i32, XdpFlags::DRV_MODE)).unwrap();
+    let error = cable.inside(|| Filter::attach(cable.ifindex, &FilterOptions::default())).unwrap_err();
+    assert!(matches!(&error, FilterError::OtherProgram { name, .. } if name == "bare_pass"), "{error}");
+    cable.inside(|| other.detach(cable.ifindex as i32, XdpFlags::DRV_MODE)).unwrap();
+    cable.filter(&FilterOptions::default());
+}
+
+/// 1,000 times with `LONGHAUL_FILTER_CYCLES=1000`.
+#[test]
+fn coming_and_going_under_traffic_leaks_nothing() {
+    let Some(cable) = Cable::lay() else { return };
+    let cycles = std::env::var("LONGHAUL_FILTER_CYCLES").map_or(50, |text| text.parse().unwrap());
+    let stop = AtomicBool::new(false);
+    let programs = || ProgInfoIter::default().filter(|one| one.name == "longhaul_filter").map(|one| one.id);
+    let mut ours = Vec::new();
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                for _ in 0..32 {
+                    let _ = cable.peer.send(&[0; 10], &[&foreign()]);
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        // Once, so that what is opened lazily is there.
+        drop(cable.filter(&FilterOptions::default()));
+        let before = descriptors();
+        for cycle in 0..cycles {
+            let mode = if cycle % 2 == 0 { Mode::Native } else { Mode::Generic };
+            let filter = cable.filter(&FilterOptions { enforce: true, mode: Some(mode), ..FilterOptions::default() });
+            ours.push(filter.program_id());
+            if cycle % 3 == 0 { cable.inside(|| filter.detach()).unwrap() } else { drop(filter) }
+        }
+        stop.store(true, Ordering::Relaxed);
+        traffic.join().unwrap();
+        // Other tests of this process open and close theirs meanwhile.
+        assert!(descriptors() < before + 100, "{before} descriptors before, {} after", descriptors());
+    });
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while programs().any(|id| ours.contains(&id)) {
+        assert!(Instant::now() < deadline, "programs are still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    println!("{cycles} times");
+}
+
+#[test]
+fn two_interfaces_have_one_each() {
+    let (Some(one), Some(two)) = (Cable::lay(), Cable::lay()) else { return };
+    let first = one.filter(&FilterOptions { enforce: true, ..FilterOptions::default() });
+    let second = two.filter(&FilterOptions::default());
+    one.send(&foreign(), 5);
+    two.send(&foreign(), 3);
+    assert_eq!(counted(&first, 5).dropped_packets, 5);
+    assert_eq!(counted(&second, 3).dropped_packets, 0);
+    drop(first);
+    two.send(&foreign(), 1);
+    counted(&second, 4);
+}
+
+#[test]
+fn samples_show_what_is_rejected() {
+    let Some(cable) = Cable::lay() else { return };
+    let filter = cable.filter(&FilterOptions { sample_every: Some(2), ..FilterOptions::default() });
+    let long = ipv4(OTHER_MAC, OTHER_IP, 17, 0, &udp(9, 1000));
+    for _ in 0..2 {
+        cable.send(&foreign(), 2);
+        cable.send(&long, 2);
+        cable.send(&ipv4(OUR_MAC, OUR_IP, 17, 0, &udp(9, 20)), 2);
+    }
+    counted(&filter, 12);
+    let mut seen = Vec::new();
+    filter.samples().unwrap().drain(|sample| seen.push(sample));
+    // A CPU counts by itself which is one in two.
+    assert!((4..=8).contains(&seen.len()), "{}", seen.len());
+    for sample in seen {
+        let sent = if sample.frame_bytes as usize == long.len() { &long } else { &foreign() };
+        assert_eq!((sample.frame_bytes as usize, sample.reason), (sent.len(), Reason::ForeignUnicast));
+        assert_eq!(sample.head, sent[..sent.len().min(256)]);
+        assert!(sample.at_ns <= monotonic().0);
+    }
+}

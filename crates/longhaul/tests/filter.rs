@@ -1,0 +1,340 @@
+//! `longhaul filter` as a user meets it: a host on a cable, followed while it changes under load, a controller that is killed, hosts
+//! that must not be filtered.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::object;
+use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::link::{Address, Netlink, VethEnd};
+use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::packet::{PacketOptions, PacketSocket};
+use longhaul_units::Nanos;
+use serde_json::Value;
+
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 2);
+const THEIRS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
+const THEIR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
+
+/// Two hosts with a cable between them; the filter is for the first.
+struct Hosts {
+    ours: NetNamespace,
+    theirs: NetNamespace,
+    index: u32,
+    their_index: u32,
+}
+
+impl Hosts {
+    /// `None` where that cannot be, and says why.
+    fn new() -> Option<Self> {
+        if !is_root_in_namespace() {
+            println!("skipped: run as root");
+            return None;
+        }
+        let (ours, theirs) = (NetNamespace::create().unwrap(), NetNamespace::create().unwrap());
+        let end = |name, namespace, mac| VethEnd { name, namespace: Some(namespace), mtu_bytes: None, mac: Some(mac) };
+        let mut near = ours.enter(Netlink::open).unwrap().unwrap();
+        let mut far = theirs.enter(Netlink::open).unwrap().unwrap();
+        near.create_veth(&end("lf0", &ours, OUR_MAC), &end("lf1", &theirs, THEIR_MAC)).unwrap();
+        let (index, their_index) = (near.index_of("lf0").unwrap(), far.index_of("lf1").unwrap());
+        for (netlink, ifindex, ip) in [(&mut near, index, OURS), (&mut far, their_index, THEIRS)] {
+            netlink.set_up(ifindex, true).unwrap();
+            netlink.add_address(&Address { ifindex, ip: ip.into(), prefix_bits: 16 }).unwrap();
+        }
+        let deadline = monotonic() + Nanos::from_secs(5);
+        assert!(
+            near.wait_until_ready(index, deadline).unwrap() && far.wait_until_ready(their_index, deadline).unwrap()
+        );
+        Some(Self { ours, theirs, index, their_index })
+    }
+
+    /// The binary on the host that is filtered.
+    fn longhaul(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = self.longhaul(arguments);
+        self.ours.enter(|| command.output()).unwrap().unwrap()
+    }
+
+    fn program(&self, words: &str) -> Output {
+        let mut words = words.split(' ');
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words);
+        self.ours.enter(|| command.output()).unwrap().unwrap()
+    }
+
+    fn ip(&self, words: &str) {
+        let output = self.program(&format!("ip {words}"));
+        assert!(output.status.success(), "ip {words}: {output:?}");
+    }
+
+    /// A filter in a process of its own, attached.
+    fn attach(&self, arguments: &[&str]) -> Attached {
+        let mut command = self.longhaul(&[&["filter", "attach", "lf0"][..], arguments].concat());
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = self.ours.enter(|| command.spawn()).unwrap().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let said = lines.next().unwrap().unwrap();
+        assert!(said.contains("native XDP"), "{said}");
+        Attached(child)
+    }
+
+    fn status(&self) -> Value {
+        let output = self.run(&["filter", "status", "lf0", "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        object(&output.stdout)["result"].clone()
+    }
+
+    /// Sends frames for somebody else until told to stop; how many went, and how many the cable did not take.
+    fn flood(&self, stop: &AtomicBool) -> (u64, u64) {
+        let options = PacketOptions { promiscuous: false, ..PacketOptions::default() };
+        let socket = self.theirs.enter(|| PacketSocket::open(self.their_index, &options)).unwrap().unwrap();
+        let frame = [&[2, 9, 9, 9, 9, 9][..], &THEIR_MAC, &[8, 0], &[0x45; 46]].concat();
+        let (mut sent, mut refused) = (0, 0);
+        while !stop.load(Ordering::Relaxed) {
+            for _ in 0..16 {
+                match socket.send(&[0; 10], &[&frame]) {
+                    Ok(()) => sent += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+            // Leaves the other of two CPUs to those who count.
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        (sent, refused)
+    }
+}
+
+struct Attached(Child);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Addresses, groups and listeners come while frames for others flood the host: every packet that is sent after the call that made it
+/// ours arrives.
+#[test]
+fn changes_under_load_lose_nothing_of_ours() {
+    let Some(hosts) = Hosts::new() else { return };
+    // The other host says nothing by itself.
+    hosts.theirs.enter(|| longhaul_kernel::sysctl::write("net.ipv6.conf.lf1.disable_ipv6", "1")).unwrap().unwrap();
+    let _filter = hosts.attach(&["--enforce", "--ports", "listening"]);
+    let cable_dropped =
+        |netlink: &mut Netlink| netlink.link_by_index(hosts.their_index).unwrap().stats.unwrap().tx_dropped;
+    let mut netlink = hosts.ours.enter(Netlink::open).unwrap().unwrap();
+    let mut their_netlink = hosts.theirs.enter(Netlink::open).unwrap().unwrap();
+    let sender = hosts.theirs.enter(|| UdpSocket::bind((THEIRS, 0))).unwrap().unwrap();
+    sender.set_multicast_loop_v4(false).unwrap();
+    let stop = AtomicBool::new(false);
+    let before = cable_dropped(&mut their_netlink);
+    let ((flooded, refused), rounds, lost) = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| hosts.flood(&stop));
+        let (mut rounds, mut lost) = (0, 0);
+        for round in 0..30_u8 {
+            // A fresh address, a fresh socket at a fresh port, a fresh group: each is used at once.
+            let ip = Ipv4Addr::new(10, 96, 1, round);
+            their_netlink.add_permanent_neighbour(hosts.their_index, IpAddr::V4(ip), OUR_MAC).unwrap();
+            netlink.add_address(&Address { ifindex: hosts.index, ip: ip.into(), prefix_bits: 16 }).unwrap();
+            let socket = hosts.ours.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))).unwrap().unwrap();
+            let group = Ipv4Addr::new(239, 9, 9, round);
+            socket.join_multicast_v4(&group, &OURS).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            let port = socket.local_addr().unwrap().port();
+            for number in 0..50_u8 {
+                let to = if number % 2 == 0 { ip } else { group };
+                sender.send_to(&[round, number], (to, port)).unwrap();
+            }
+            let mut bytes = [0; 16];
+            lost += (0..50).take_while(|_| socket.recv(&mut bytes).is_ok()).count().abs_diff(50) as u64;
+            drop(socket);
+            hosts.ip(&format!("address del {ip}/16 dev lf0"));
+            rounds += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+        (flood.join().unwrap(), rounds, lost)
+    });
+    let rejected = || hosts.status()["total"]["rejected"]["packets"].as_u64().unwrap();
+    until("all to be counted", || rejected() >= flooded);
+    assert_eq!(rejected(), flooded, "something of ours was rejected: {:#}", hosts.status());
+    // A cable whose ring is full is no filter.
+    let cable = cable_dropped(&mut their_netlink) - before - refused;
+    assert!(lost <= cable, "{lost} of ours are lost, {cable} by the cable");
+    println!("{rounds} rounds of 50, {lost} lost, {cable} by the cable; {flooded} for others dropped");
+    // And within 100 ms it knows what is gone.
+    until("the filter to follow", || hosts.status()["addresses_current"] == true);
+}
+
+#[test]
+fn neighbours_are_found_again_after_both_caches_are_flushed() {
+    let Some(hosts) = Hosts::new() else { return };
+    hosts.ip("address add fd96::2/64 dev lf0 nodad");
+    let mut far = hosts.theirs.enter(Netlink::open).unwrap().unwrap();
+    far.add_address(&Address { ifindex: hosts.their_index, ip: "fd96::1".parse().unwrap(), prefix_bits: 64 }).unwrap();
+    let _filter = hosts.attach(&["--enforce"]);
+    for _ in 0..3 {
+        for namespace in [&hosts.ours, &hosts.theirs] {
+            let flushed =
+                namespace.enter(|| Command::new("ip").args(["neigh", "flush", "all"]).output()).unwrap().unwrap();
+            assert!(flushed.status.success(), "{flushed:?}");
+        }
+        for (namespace, to) in [
+            (&hosts.theirs, "fd96::2"),
+            (&hosts.ours, "fd96::1"),
+            (&hosts.theirs, "10.96.0.2"),
+            (&hosts.ours, "10.96.0.1"),
+        ] {
+            let mut ping = Command::new("ping");
+            ping.args(["-c", "1", "-W", "2", to]);
+            let output = namespace.enter(|| ping.output()).unwrap().unwrap();
+            assert!(output.status.success(), "ping {to}: {output:?} {:#}", hosts.status());
+        }
+    }
+}
+
+#[test]
+fn a_killed_controller_takes_its_filter_with_it() {
+    let Some(hosts) = Hosts::new() else { return };
+    let mut attached = hosts.attach(&["--enforce"]);
+    assert_eq!(hosts.status()["enforces"], true);
+    attached.0.kill().unwrap();
+    attached.0.wait().unwrap();
+    until("the filter to go", || hosts.run(&["filter", "status", "lf0"]).status.code() == Some(1));
+}
+
+#[test]
+fn a_pinned_one_returns_to_counting_by_itself_and_leaves_no_trace() {
+    let Some(hosts) = Hosts::new() else { return };
+    let output = hosts.run(&["filter", "attach", "lf0", "--pin", "--for", "1500ms"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if said.contains("/sys/fs/bpf is no BPF file system") {
+        return println!("skipped: {said}");
+    }
+    assert!(output.status.success(), "{said}");
+    let status = hosts.status();
+    assert!(status["enforces"] == true && status["kept"] == true && status["reverts_in_ns"].is_u64(), "{status:#}");
+    until("it to return to counting", || hosts.status()["enforces"] == false);
+    let late = hosts.run(&["filter", "confirm", "lf0"]);
+    assert_eq!(late.status.code(), Some(1), "{late:?}");
+    // Another takes its place, and is confirmed in time.
+    assert!(hosts.run(&["filter", "attach", "lf0", "--pin", "--for", "30s"]).status.success());
+    assert!(hosts.run(&["filter", "confirm", "lf0"]).status.success());
+    let status = hosts.status();
+    assert!(status["enforces"] == true && status["reverts_in_ns"].is_null(), "{status:#}");
+    // Nobody follows: after a change it passes what it cannot know.
+    assert_eq!(status["addresses_current"], true);
+    hosts.ip("address add 10.96.7.7/16 dev lf0");
+    assert_eq!(hosts.status()["addresses_current"], false);
+    assert!(hosts.run(&["filter", "detach", "lf0"]).status.success());
+    assert_eq!(hosts.run(&["filter", "status", "lf0"]).status.code(), Some(1));
+}
+
+/// Each is refused in a line that says why, and done with --force.
+#[test]
+fn what_would_break_is_refused() {
+    for (setup, code) in [
+        ("link add lbr type bridge; link set lf0 master lbr", "part_of"),
+        ("link add lmv link lf0 type macvlan mode bridge", "shared"),
+        ("link set lf0 promisc on", "promiscuous"),
+        ("", "forwarding"),
+    ] {
+        let Some(hosts) = Hosts::new() else { return };
+        let mut possible = true;
+        for words in setup.split("; ").filter(|words| !words.is_empty()) {
+            let output = hosts.program(&format!("ip {words}"));
+            if !output.status.success() {
+                println!("skipped: ip {words}: {}", String::from_utf8_lossy(&output.stderr).trim());
+                possible = false;
+            }
+        }
+        if !possible {
+            continue;
+        }
+        if setup.is_empty() {
+            let key = "net/ipv4/conf/lf0/forwarding";
+            hosts.ours.enter(|| longhaul_kernel::sysctl::write(key, "1")).unwrap().unwrap();
+        }
+        let output = hosts.run(&["filter", "attach", "lf0", "--enforce", "--json", "-t", "10ms"]);
+        assert_eq!(output.status.code(), Some(1), "{code}: {output:?}");
+        assert_eq!(object(&output.stdout)["error"]["code"], code);
+        let counting = hosts.run(&["filter", "attach", "lf0", "--json", "-t", "10ms"]);
+        assert!(counting.status.success(), "{code}: {counting:?}");
+        let warnings = object(&counting.stdout)["warnings"].clone();
+        assert_eq!(warnings[0]["code"], code, "{warnings:#}");
+        let forced = hosts.run(&["filter", "attach", "lf0", "--enforce", "--force", "--json", "-t", "10ms"]);
+        assert!(forced.status.success(), "{code}: {forced:?}");
+        let judges = object(&forced.stdout)["result"]["judges"]["ipv4_addresses"].clone();
+        assert_eq!(judges, code != "forwarding");
+    }
+}
+
+#[test]
+fn what_is_rejected_can_be_seen_and_scraped() {
+    let Some(hosts) = Hosts::new() else { return };
+    let file =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rejected-{}.pcapng", std::process::id()));
+    let _filter = hosts.attach(&["--sample", file.to_str().unwrap(), "-t", "3s"]);
+    let stop = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| hosts.flood(&stop));
+        std::thread::sleep(Duration::from_millis(20));
+        stop.store(true, Ordering::Relaxed);
+        flood.join().unwrap().0
+    });
+    until("all to be counted", || hosts.status()["total"]["rejected"]["packets"].as_u64() >= Some(sent));
+    let scraped = hosts.run(&["filter", "status", "lf0", "--prometheus"]);
+    let text = String::from_utf8(scraped.stdout).unwrap();
+    let row = "longhaul_filter_reason_packets_total{interface=\"lf0\",reason=\"foreign_unicast\",verdict=\"rejected\"}";
+    assert!(text.lines().any(|line| line == format!("{row} {sent}")), "{sent}: {text}");
+    until("the process to end", || hosts.run(&["filter", "status", "lf0"]).status.code() == Some(1));
+    let read = Command::new("tshark")
+        .args(["-r", file.to_str().unwrap(), "-T", "fields", "-e", "eth.dst", "-e", "frame.comment"])
+        .output();
+    match read {
+        Err(error) => println!("skipped: tshark: {error}"),
+        Ok(read) => {
+            let text = String::from_utf8(read.stdout).unwrap();
+            let foreign = text.lines().filter(|line| *line == "02:09:09:09:09:09\tforeign_unicast").count();
+            assert!(foreign > 0 && foreign as u64 <= sent, "{foreign} of {sent}: {text}");
+        }
+    }
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn what_is_wrong_is_said_in_a_line() {
+    let Some(hosts) = Hosts::new() else { return };
+    for (arguments, exit, code) in [
+        (&["status", "lf0"][..], 1, "no_filter"),
+        (&["detach", "lf0"], 1, "no_filter"),
+        (&["status", "none0"], 1, "no_interface"),
+        (&["attach", "lf0", "--allow", "10.0.0.0/40"], 2, "usage"),
+        (&["attach", "lf0", "--pin", "-t", "1s"], 2, "usage"),
+    ] {
+        let output = hosts.run(&[&["filter"], arguments, &["--json"]].concat());
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), text.lines().count()), (Some(exit), 1), "{text}");
+        assert_eq!(object(&output.stdout)["error"]["code"], code, "{text}");
+    }
+}
