@@ -57,8 +57,9 @@ mod programs {
     use libbpf_cargo::SkeletonBuilder;
 
     /// Folder of the source, name of the skeleton.
-    const PROGRAMS: [(&str, &str); 4] = [
+    const PROGRAMS: [(&str, &str); 5] = [
         ("src/drops", "drops"),
+        ("src/mix", "mix"),
         ("src/tcp_loss", "tcp_loss"),
         ("src/tcp_owner", "tcp_owner"),
         ("tests/hooks", "hooks"),
