@@ -123,10 +123,9 @@ impl LiveFrames {
         Ok(LiveState {
             made: word(0),
             sequence: word(1),
-            refused: word(2),
-            broken: word(3),
-            last_error: (word(4) as i64).unsigned_abs() as i32,
-            sent: (0..self.templates).map(|number| word(5 + number)).collect(),
+            broken: word(2),
+            last_error: (word(3) as i64).unsigned_abs() as i32,
+            sent: (0..self.templates).map(|number| word(4 + number)).collect(),
         })
     }
 }

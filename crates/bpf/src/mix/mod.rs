@@ -33,7 +33,7 @@ pub struct LiveTemplate<'a> {
 /// What to make frames of.
 #[derive(Debug, Clone, Copy)]
 pub struct LiveOptions<'a> {
-    /// Through which interface of the calling thread's network namespace.
+    /// Through which interface of the calling thread's network namespace; 0: through none, to know what making frames costs.
     pub ifindex: u32,
     /// At most [`MAX_TEMPLATES`].
     pub templates: &'a [LiveTemplate<'a>],
@@ -52,12 +52,10 @@ pub struct LiveState {
     pub made: u64,
     /// Of the stream among them; the next one has this sequence.
     pub sequence: u64,
-    /// That the interface did not take.
-    pub refused: u64,
     /// That could not be made, which none should.
     pub broken: u64,
     /// What the driver said of those refused, as an errno; 0 where it said nothing.
     pub last_error: i32,
-    /// That the interface took, by template.
+    /// That the interface took, by template; of the rest of those made it took none.
     pub sent: Vec<u64>,
 }

@@ -14,6 +14,8 @@ pub(crate) mod lab;
 pub(crate) mod lab_run;
 pub(crate) mod lab_run_text;
 pub(crate) mod man;
+pub(crate) mod mix;
+pub(crate) mod mix_text;
 pub(crate) mod paths;
 pub(crate) mod saved;
 pub(crate) mod serve;
