@@ -24,7 +24,9 @@ const CHECKSUM_AT: usize = 40;
 /// Makes and sends the frames of a mix. Nothing of it stays when it is dropped.
 pub struct LiveFrames {
     // First, so that nothing counts any more when the maps go.
-    _link: Link,
+    _counting: Link,
+    /// See [`LiveOptions::anchor`].
+    _anchored: Option<Link>,
     program: OwnedFd,
     state: MapHandle,
     /// What each frame is before the program writes over it.
@@ -85,12 +87,23 @@ impl LiveFrames {
         let program = skeleton.progs.make_frame.as_fd().try_clone_to_owned();
         let program =
             program.map_err(|source| BpfError::Step { program: PROGRAM, step: "hold the program", source })?;
-        let link = skeleton
+        let counting = skeleton
             .progs
             .on_xmit
             .attach()
             .map_err(|error| step("attach the tracepoint xdp:xdp_devmap_xmit", error))?;
-        Ok(Self { _link: link, program, state, longest: vec![0; longest], templates: count })
+        let anchored = (options.anchor)
+            .map(|ifindex| skeleton.progs.make_frame.attach_xdp(ifindex as i32))
+            .transpose()
+            .map_err(|error| step("attach it to an interface of its own", error))?;
+        Ok(Self {
+            _counting: counting,
+            _anchored: anchored,
+            program,
+            state,
+            longest: vec![0; longest],
+            templates: count,
+        })
     }
 
     /// Makes and sends `frames` frames in one go. A signal may end it earlier: [`LiveFrames::state`] knows how many there were.

@@ -35,6 +35,10 @@ pub struct LiveTemplate<'a> {
 pub struct LiveOptions<'a> {
     /// Through which interface of the calling thread's network namespace; 0: through none, to know what making frames costs.
     pub ifindex: u32,
+    /// An interface of the calling thread's namespace that the program is attached to, besides; it is to carry nothing. A program that is
+    /// attached nowhere is put into the kernel's XDP dispatcher for each run and taken out after it, and either waits for all CPUs to
+    /// pass a quiet state: some 25 ms a run.
+    pub anchor: Option<u32>,
     /// At most [`MAX_TEMPLATES`].
     pub templates: &'a [LiveTemplate<'a>],
     /// As many columns of an alias table: threshold and other choice.

@@ -5,6 +5,8 @@ use std::io;
 use longhaul_bpf::BpfError;
 use longhaul_bpf::mix::{LiveFrames, LiveOptions, LiveState, LiveTemplate};
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::link::{LinkError, Netlink, VethEnd};
+use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_kernel::packet::{OpenError, OutgoingFrame, PacketSocket, Refusal, SendError, VNET_HEADER_BYTES};
 use longhaul_kernel::wait::writable_until;
 use longhaul_mix::{Numbering, Plan};
@@ -44,6 +46,12 @@ pub enum EngineError {
          which `ethtool -K IF gro on` turns on there"
     )]
     NotTaken(String),
+    /// There is no namespace for the program to be anchored in.
+    #[error("{0}")]
+    Namespace(#[from] NamespaceError),
+    /// There is no interface there.
+    #[error("{0}")]
+    Link(#[from] LinkError),
     /// There is no packet socket.
     #[error("{0}")]
     Socket(#[from] OpenError),
@@ -59,8 +67,17 @@ pub(super) struct Counts {
 
 #[derive(Debug)]
 pub(super) enum Engine {
-    Live { frames: LiveFrames, made: u64 },
-    Socket { socket: PacketSocket, counts: Counts, numbered: Vec<Vec<u8>> },
+    Live {
+        frames: LiveFrames,
+        made: u64,
+        /// With the interface that the program is anchored to.
+        _apart: NetNamespace,
+    },
+    Socket {
+        socket: PacketSocket,
+        counts: Counts,
+        numbered: Vec<Vec<u8>>,
+    },
 }
 
 impl Engine {
@@ -103,7 +120,7 @@ impl Engine {
     /// Sends the next `frames` frames, or fewer where a signal comes.
     pub(super) fn send(&mut self, plan: &Plan, frames: u32) -> io::Result<()> {
         match self {
-            Self::Live { frames: live, made } => match live.run(frames) {
+            Self::Live { frames: live, made, .. } => match live.run(frames) {
                 Ok(()) => {
                     *made += u64::from(frames);
                     Ok(())
@@ -132,14 +149,16 @@ fn live(ifindex: u32, plan: &Plan) -> Result<Engine, EngineError> {
         .map(|template| LiveTemplate { bytes: &template.bytes, numbered: template.numbered })
         .collect();
     let columns: Vec<(u32, u32)> = plan.alias.entries().iter().map(|entry| (entry.threshold, entry.other)).collect();
+    let (apart, anchor) = anchor()?;
     let options = LiveOptions {
         ifindex,
+        anchor: Some(anchor),
         templates: &templates,
         columns: &columns,
         seed: plan.seed,
         cookie: plan.target.map_or(0, |target| target.cookie.0),
     };
-    let frames = LiveFrames::load(&options)?;
+    let frames = apart.enter(|| LiveFrames::load(&options))??;
     // Nothing less than a frame tells whether frames are taken.
     frames.run(1).map_err(EngineError::NoLiveFrames)?;
     let state = frames.state().map_err(EngineError::NoLiveFrames)?;
@@ -150,7 +169,19 @@ fn live(ifindex: u32, plan: &Plan) -> Result<Engine, EngineError> {
         };
         return Err(EngineError::NotTaken(error));
     }
-    Ok(Engine::Live { frames, made: state.made })
+    Ok(Engine::Live { frames, made: state.made, _apart: apart })
+}
+
+/// A namespace with a veth pair that nobody uses, and one of its ends.
+fn anchor() -> Result<(NetNamespace, u32), EngineError> {
+    let apart = NetNamespace::create()?;
+    let end = |name| VethEnd { name, namespace: None, mtu_bytes: None, mac: None };
+    let index = apart.enter(|| {
+        let mut netlink = Netlink::open()?;
+        netlink.create_veth(&end("anchor"), &end("chain"))?;
+        netlink.index_of("anchor")
+    })??;
+    Ok((apart, index))
 }
 
 /// Sends the next `batch` frames in one system call, or in several where one is refused.
