@@ -3,7 +3,7 @@
 //! A program is a folder: `src/<name>/intf.h` (what kernel and user space tell each other), `src/<name>/main.bpf.c`, and the Rust
 //! beside them; `build.rs` compiles the C with clang. `src/kernel.h` has the few kernel types they read (CO-RE, so
 //! one object runs on many kernels). A program lives as long as the process that attached it holds it, and a killed process leaves
-//! none behind; only a congestion control that is asked to stay is pinned.
+//! none behind; only a congestion control or a filter that is asked to stay is pinned.
 //!
 //! Where the build had no clang the API is the same and says so: [`BpfError::NotBuilt`].
 //!
@@ -15,12 +15,14 @@
 //! | send frames that never were in a socket | [`mix`] |
 //! | see where TCP connections lose bytes, and what they send again | [`tcp_loss`] |
 //! | see which process opens and closes TCP connections | [`tcp_owner`] |
+//! | keep frames for others away from the stack | [`filter`] |
 //! | know beforehand whether it will work | [`support`] |
 //! | name an address of the kernel | [`symbols`] |
 
 pub mod congestion;
 pub mod drops;
 mod error;
+pub mod filter;
 pub mod mix;
 pub mod support;
 pub mod symbols;
@@ -38,6 +40,12 @@ mod skeleton {
     }
     pub(crate) mod mix {
         include!(concat!(env!("OUT_DIR"), "/mix.skel.rs"));
+    }
+    pub(crate) mod filter {
+        include!(concat!(env!("OUT_DIR"), "/filter.skel.rs"));
+    }
+    pub(crate) mod filter_generation {
+        include!(concat!(env!("OUT_DIR"), "/filter_generation.skel.rs"));
     }
     pub(crate) mod tcp_loss {
         include!(concat!(env!("OUT_DIR"), "/tcp_loss.skel.rs"));

@@ -35,6 +35,8 @@ enum Command {
     Cc(cmd::cc::Args),
     /// Watch TCP connections of other programs: how fast, what limits them
     Watch(cmd::watch::Args),
+    /// Keep frames that are for others away from the stack; see what arrives
+    Filter(cmd::filter::Args),
     /// Show a saved result as the test printed it
     Show(cmd::show::Args),
     /// Answer tests from others
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Tcp(args) => cmd::tcp::run(args),
         Command::Cc(args) => cmd::cc::run(args),
         Command::Watch(args) => cmd::watch::run(args),
+        Command::Filter(args) => cmd::filter::run(args),
         Command::Show(args) => cmd::show::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Host(args) => cmd::host::run(args),

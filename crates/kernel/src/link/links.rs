@@ -36,6 +36,8 @@ pub struct Link {
     pub peer: Option<u32>,
     /// This namespace's own number for the namespace of the peer; `None` where that is the same one.
     pub peer_namespace: Option<i32>,
+    /// The index of the bridge, bond, team or VRF that it is a part of.
+    pub master: Option<u32>,
     /// Free text that somebody attached.
     pub alias: Option<String>,
     /// The largest super-packet that it is sent, IPv6 (and IPv4, on kernels that do not say that apart).
@@ -234,6 +236,7 @@ fn describe(answer: RouteNetlinkMessage) -> Option<Link> {
             LinkAttribute::Mtu(bytes) => link.mtu_bytes = bytes,
             LinkAttribute::Address(bytes) => link.mac = bytes.try_into().ok(),
             LinkAttribute::Link(index) => link.peer = Some(index),
+            LinkAttribute::Controller(index) => link.master = Some(index),
             LinkAttribute::LinkNetNsId(id) => link.peer_namespace = Some(id),
             LinkAttribute::IfAlias(alias) => link.alias = Some(alias),
             LinkAttribute::GsoMaxSize(bytes) => link.gso_max_bytes = Some(bytes),

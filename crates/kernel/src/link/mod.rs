@@ -8,11 +8,13 @@
 mod addressing;
 mod default_route;
 mod links;
+mod local;
 mod veth;
 
 pub use addressing::{Address, Neighbour, NeighbourState, Route};
 pub use default_route::holds_default_route;
 pub use links::{Link, LinkStats};
+pub use local::Changes;
 pub use veth::VethEnd;
 
 use std::io;

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the kernel itself knows of the interface that a frame came in by, read where the kernel has it: there is no moment in
+ * which a changed address or a fresh join is not seen, and nobody has to tell the program.
+ *
+ * The way to it is bpf_cast_to_kern_ctx (Linux 6.2). Lists are walked under RCU, as the kernel walks them: an entry that was
+ * there before the walk began and is there after it ended is seen.
+ */
+#ifndef LONGHAUL_FILTER_DEVICE_H
+#define LONGHAUL_FILTER_DEVICE_H
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct list_head {
+	struct list_head *next;
+};
+
+struct netdev_hw_addr {
+	struct list_head list;
+	unsigned char addr[32];
+};
+
+struct netdev_hw_addr_list {
+	struct list_head list;
+	int count;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct netns_ipv4 {
+	atomic_t rt_genid;
+};
+
+struct netns_ipv6 {
+	atomic_t fib6_sernum;
+};
+
+struct net___filter {
+	struct netns_ipv4 ipv4;
+	struct netns_ipv6 ipv6;
+};
+
+typedef struct {
+	struct net___filter *net;
+} possible_net_t___filter;
+
+struct net_device___filter {
+	unsigned int flags;
+	const unsigned char *dev_addr;
+	struct netdev_hw_addr_list uc;
+	struct netdev_hw_addr_list mc;
+	void *rx_handler;
+	possible_net_t___filter nd_net;
+	struct {
+		struct list_head upper;
+	} adj_list;
+};
+
+struct xdp_rxq_info {
+	struct net_device___filter *dev;
+};
+
+struct xdp_buff {
+	struct xdp_rxq_info *rxq;
+};
+
+#pragma clang attribute pop
+
+/* <linux/bpf.h>: user-space ABI; the kernel turns these fields into its own. */
+struct xdp_md {
+	__u32 data;
+	__u32 data_end;
+	__u32 data_meta;
+	__u32 ingress_ifindex;
+	__u32 rx_queue_index;
+	__u32 egress_ifindex;
+};
+
+extern void *bpf_cast_to_kern_ctx(void *context) __ksym;
+extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym;
+
+/* <linux/if.h> */
+#define IFF_ALLMULTI 0x200
+
+/* More entries than that in a list are not walked; what might be among them passes. */
+#define MOST_ADDRESSES 128
+
+enum listed { NOT_LISTED, IS_LISTED, TOO_MANY };
+
+/* The six bytes as they lie in memory. */
+static __always_inline __u64 mac_at(const void *bytes)
+{
+	return *(const __u64 *)bytes & 0xffffffffffffULL;
+}
+
+static __always_inline struct netdev_hw_addr *hardware_address(const void *at)
+{
+	return bpf_rdonly_cast(at, bpf_core_type_id_kernel(struct netdev_hw_addr));
+}
+
+static __always_inline __u64 own_mac(struct net_device___filter *dev)
+{
+	/* dev_addr points to bytes, which the verifier would not follow; so say what they lie in. */
+	const void *bytes = dev->dev_addr;
+	struct netdev_hw_addr *address =
+		hardware_address(bytes - bpf_core_field_offset(struct netdev_hw_addr, addr));
+
+	return mac_at(address->addr);
+}
+
+static __always_inline enum listed is_listed(struct netdev_hw_addr_list *list, __u64 mac)
+{
+	struct list_head *end = &list->list, *at;
+	int number;
+
+	at = list->list.next;
+	for (number = 0; number < MOST_ADDRESSES; number++) {
+		struct netdev_hw_addr *address;
+
+		if (at == end)
+			return NOT_LISTED;
+		address = hardware_address(at);
+		if (mac_at(address->addr) == mac)
+			return IS_LISTED;
+		at = address->list.next;
+	}
+	return TOO_MANY;
+}
+
+/* VLAN interfaces, macvlan, ipvlan, VRF, bridges, bonds: some may lie in other namespaces, with addresses of their own. */
+static __always_inline bool has_uppers(struct net_device___filter *dev)
+{
+	return dev->adj_list.upper.next != &dev->adj_list.upper;
+}
+
+/*
+ * Numbers that change with every change to a routing table, local addresses included: they are routes of the table `local`, by
+ * which the kernel decides what is for itself.
+ */
+static __always_inline __u32 ipv4_generation(struct net_device___filter *dev)
+{
+	return dev->nd_net.net->ipv4.rt_genid.counter;
+}
+
+static __always_inline __u32 ipv6_generation(struct net_device___filter *dev)
+{
+	return dev->nd_net.net->ipv6.fib6_sernum.counter;
+}
+
+static __always_inline struct net_device___filter *device_of(struct xdp_md *context)
+{
+	struct xdp_buff *buffer = bpf_cast_to_kern_ctx(context);
+
+	return buffer->rxq->dev;
+}
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What main.bpf.c and its user tell each other. Numbers are in the host's byte order where nothing else is said.
+ */
+#ifndef LONGHAUL_FILTER_INTF_H
+#define LONGHAUL_FILTER_INTF_H
+
+/* What a frame carries; class.rs has the same order. */
+enum filter_class {
+	CLASS_IPV4_TCP,
+	CLASS_IPV4_UDP,
+	CLASS_IPV4_ICMP,
+	CLASS_IPV4_IGMP,
+	CLASS_IPV4_OTHER,
+	CLASS_IPV6_TCP,
+	CLASS_IPV6_UDP,
+	CLASS_IPV6_ICMP,
+	CLASS_IPV6_OTHER,
+	CLASS_ARP,
+	CLASS_IPX,
+	CLASS_NETBEUI,
+	CLASS_STP,
+	CLASS_CDP,
+	CLASS_VTP,
+	CLASS_EDP,
+	CLASS_LLDP,
+	CLASS_APPLETALK,
+	CLASS_OTHER,
+	CLASSES,
+};
+
+/* Whom a frame is sent to, by its destination MAC address. */
+enum filter_cast {
+	UNICAST,
+	MULTICAST,
+	BROADCAST,
+	CASTS,
+};
+
+/* Frames by their length on the wire, FCS included (RFC 2819, etherStatsPkts64Octets and on). */
+enum { SIZES = 7 };
+
+/* Why a frame passes or not; reason.rs has the same order, docs/filter.md what each means. */
+enum filter_reason {
+	OUR_UNICAST,
+	SECONDARY_UNICAST,
+	ARP_FOR_US,
+	ARP_ANNOUNCEMENT,
+	ARP_PROBE,
+	NEIGHBOUR_DISCOVERY,
+	BROADCAST_UNJUDGED,
+	MULTICAST_JOINED,
+	MULTICAST_ALL,
+	GROUP_MANAGEMENT,
+	DHCP,
+	LINK_DISCOVERY,
+	EAPOL,
+	PTP,
+	SLOW_PROTOCOL,
+	FRAGMENT,
+	LISTENING,
+	CONNECTED,
+	ALLOWED,
+	TRUNCATED,
+	DOUBTFUL,
+	HANDED_OVER,
+	ACCEPTED_REASONS,
+	FOREIGN_UNICAST = ACCEPTED_REASONS,
+	ARP_FOR_OTHERS,
+	SOLICITATION_FOR_OTHERS,
+	MULTICAST_NOT_JOINED,
+	VLAN_NOT_OURS,
+	ADDRESS_NOT_OURS,
+	PORT_CLOSED,
+	REASONS,
+};
+
+/* Bits of filter_config.flags: what the user wants. */
+enum {
+	ENFORCE = 1, /* drop what is rejected */
+	FORCED = 2, /* judge although a bridge, bond or macvlan has the interface */
+	SAMPLE = 4, /* send rejected frames to the ring */
+	JUDGE_PORTS = 8,
+	ALLOWS_NETWORKS = 16, /* allowed_nets has entries */
+	ALLOWS_PORTS = 32, /* allowed_ports has entries */
+};
+
+/* Written when it is attached, and when it is confirmed. */
+struct filter_config {
+	__u64 flags;
+	/* CLOCK_MONOTONIC: from then on it counts and drops nothing; 0: never. The program itself looks, so nobody has to live. */
+	__u64 enforce_until_ns;
+	/* One rejected frame in so many goes to the ring. */
+	__u64 sample_every;
+};
+
+/* Bits of filter_followed.flags: what can be judged by what is known. */
+enum {
+	JUDGE_IPV4 = 1, /* addresses and ports */
+	JUDGE_IPV6 = 2,
+	JUDGE_ARP = 4,
+	JUDGE_SOLICITATIONS = 8,
+	WIDE_LOCAL = 16, /* local_prefixes has entries */
+};
+
+/* Written by whoever follows the host. */
+struct filter_followed {
+	/* First: the kernel copies from the front, so new flags come with old generations, with which nothing is certain. */
+	__u64 flags;
+	/* What the kernel's routing generations were before the local addresses were read. */
+	__u32 ipv4_generation;
+	__u32 ipv6_generation;
+};
+
+struct tally {
+	__u64 packets;
+	__u64 bytes; /* without FCS */
+};
+
+/* One a CPU. */
+struct filter_counters {
+	struct tally protocol[CLASSES][CASTS][2]; /* 0: accepted, 1: rejected */
+	struct tally size[SIZES][2];
+	struct tally reason[REASONS];
+	__u64 dropped; /* of the rejected: those that were dropped, as it enforced */
+	__u64 samples_lost; /* for which the ring had no room */
+	__u64 samples_seen; /* rejected while samples were asked for */
+};
+
+struct network_key {
+	__u32 prefix_bits;
+	__u8 address[16]; /* IPv4 as ::ffff:a.b.c.d */
+};
+
+#define SAMPLE_BYTES 256
+
+struct filter_sample {
+	__u64 at_ns; /* CLOCK_MONOTONIC */
+	__u32 frame_bytes; /* without FCS */
+	__u16 head_bytes;
+	__u8 reason;
+	__u8 class;
+	__u8 head[SAMPLE_BYTES];
+};
+
+_Static_assert(sizeof(struct filter_counters) == 16 * (2 * CLASSES * CASTS + 2 * SIZES + REASONS) + 24, "counters.rs has the same");
+_Static_assert(sizeof(struct filter_sample) == 16 + SAMPLE_BYTES, "sample.rs has the same");
+_Static_assert(CLASSES == 19 && ACCEPTED_REASONS == 22 && REASONS == 29, "class.rs and reason.rs have the same");
+
+#endif

@@ -1,0 +1,129 @@
+//! The link that holds an XDP program at an interface, and the file that keeps it: what libbpf-rs does not offer.
+//!
+//! Source: bpf(2), `tools/lib/bpf/bpf.h`, `tools/lib/bpf/libbpf.h`.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
+
+use super::Mode;
+
+/// `BPF_F_REPLACE` of <linux/bpf.h>.
+const REPLACE: u32 = 4;
+
+/// Holds a program at an interface until its last descriptor is closed.
+#[derive(Debug)]
+pub(super) struct XdpLink {
+    fd: OwnedFd,
+}
+
+impl XdpLink {
+    /// Attaches `program` to link `ifindex` of the calling thread's network namespace; where another is, that is an error.
+    pub(super) fn create(program: BorrowedFd<'_>, ifindex: u32, mode: Mode) -> io::Result<Self> {
+        let flags = match mode {
+            Mode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
+            Mode::Generic => libbpf_sys::XDP_FLAGS_SKB_MODE,
+        };
+        let options = libbpf_sys::bpf_link_create_opts {
+            sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+            flags,
+            ..Default::default()
+        };
+        // SAFETY: the options live through the call and say their size; the kernel checks the rest.
+        let fd = unsafe {
+            libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, libbpf_sys::BPF_XDP, &raw const options)
+        };
+        Self::owned(fd)
+    }
+
+    /// The link through which the program with number `program_id` is attached.
+    pub(super) fn of_program(program_id: u32) -> io::Result<Self> {
+        let found = LinkInfoIter::default()
+            .find(|link| link.prog_id == program_id && matches!(link.info, LinkTypeInfo::Xdp(_)))
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it was attached without a link"))?;
+        // SAFETY: takes a number; a new descriptor comes back, or an error.
+        Self::owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(found.id) })
+    }
+
+    /// Puts `new` in the place of `old` between two frames.
+    pub(super) fn replace(&self, new: BorrowedFd<'_>, old: BorrowedFd<'_>) -> io::Result<()> {
+        let options = libbpf_sys::bpf_link_update_opts {
+            sz: size_of::<libbpf_sys::bpf_link_update_opts>() as libbpf_sys::size_t,
+            flags: REPLACE,
+            old_prog_fd: old.as_raw_fd() as u32,
+            ..Default::default()
+        };
+        // SAFETY: the options live through the call and say their size; the descriptors are open.
+        done(unsafe { libbpf_sys::bpf_link_update(self.fd.as_raw_fd(), new.as_raw_fd(), &raw const options) })
+    }
+
+    /// Takes the program off its interface, whoever else holds the link.
+    pub(super) fn detach(&self) -> io::Result<()> {
+        // SAFETY: takes an open descriptor.
+        done(unsafe { libbpf_sys::bpf_link_detach(self.fd.as_raw_fd()) })
+    }
+
+    /// Keeps it by a file in a BPF file system.
+    pub(super) fn pin(&self, path: &Path) -> io::Result<()> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        // SAFETY: the path ends with a zero and lives through the call.
+        done(unsafe { libbpf_sys::bpf_obj_pin(self.fd.as_raw_fd(), path.as_ptr()) })
+    }
+
+    fn owned(fd: i32) -> io::Result<Self> {
+        if fd < 0 {
+            return Err(io::Error::from_raw_os_error(-fd));
+        }
+        // SAFETY: the kernel just gave this descriptor, and nobody else has it.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+}
+
+/// What is attached to an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Attached {
+    pub(super) program_id: u32,
+    pub(super) mode: Mode,
+}
+
+/// The XDP program at link `ifindex` of the calling thread's network namespace. One in hardware counts as native.
+pub(super) fn attached(ifindex: u32) -> io::Result<Option<Attached>> {
+    let mut options = libbpf_sys::bpf_xdp_query_opts {
+        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: the options live through the call and say their size.
+    done(unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &raw mut options) })?;
+    let native = if options.hw_prog_id > 0 { options.hw_prog_id } else { options.drv_prog_id };
+    Ok(match (native, options.skb_prog_id) {
+        (0, 0) => None,
+        (0, program_id) => Some(Attached { program_id, mode: Mode::Generic }),
+        (program_id, _) => Some(Attached { program_id, mode: Mode::Native }),
+    })
+}
+
+/// What running the XDP program `program` over a frame of zeros returns.
+pub(super) fn run(program: BorrowedFd<'_>) -> io::Result<u32> {
+    let frame = [0_u8; 64];
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        ..Default::default()
+    };
+    // SAFETY: options and frame live through the call and say their sizes; there is no place for anything to be written to.
+    done(unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &raw mut options) })?;
+    Ok(options.retval)
+}
+
+/// libbpf gives an error's number, negative.
+fn done(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}

@@ -1,0 +1,67 @@
+//! Rejected frames in a file: pcapng, with the reason as each packet's comment.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use longhaul_bpf::filter::{Filter, SAMPLE_HEAD_BYTES};
+use longhaul_kernel::clock::{RealtimeOffset, realtime_offset};
+use longhaul_trace::pcapng::{Interface, Writer};
+use longhaul_trace::record::{Direction, LinkType, Record};
+use longhaul_units::Nanos;
+
+use super::filter::failure;
+use crate::output::Failure;
+
+/// A file that samples are written to.
+pub(crate) struct SampleFile {
+    path: PathBuf,
+    interface: String,
+    writer: Writer<BufWriter<File>>,
+    clock: RealtimeOffset,
+}
+
+impl SampleFile {
+    pub(crate) fn create(path: &Path, interface: &str) -> Result<Self, Failure> {
+        let failed = |error| not_written(path, &error);
+        let file = File::create(path).map_err(failed)?;
+        let mut described = Interface::default();
+        described.name = Some(interface.into());
+        described.snap_len = SAMPLE_HEAD_BYTES as u32;
+        let writer = Writer::new(BufWriter::new(file), "longhaul filter", &[described]).map_err(failed)?;
+        Ok(Self { path: path.into(), interface: interface.into(), writer, clock: realtime_offset() })
+    }
+
+    /// Writes what waits.
+    pub(crate) fn take(&mut self, filter: &mut Filter) -> Result<(), Failure> {
+        let mut written = Ok(());
+        filter
+            .samples(|sample| {
+                if written.is_err() {
+                    return;
+                }
+                let record = Record {
+                    at_ns: self.clock.realtime_of(Nanos(sample.at_ns)).0 as i64,
+                    interface: 0,
+                    direction: Direction::Inbound,
+                    link: LinkType::Ethernet,
+                    frame_len: sample.frame_bytes,
+                    gso_segs: 0,
+                    gso_size: 0,
+                    head: &sample.head,
+                };
+                written = self.writer.write(&record, sample.reason.name());
+            })
+            .map_err(|error| failure(&self.interface, &error))?;
+        written.map_err(|error| not_written(&self.path, &error))
+    }
+
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        let Self { path, writer, .. } = self;
+        writer.into_inner().flush().map_err(|error| not_written(&path, &error))
+    }
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new("sample_not_written", format!("--sample {}: {error}", path.display()))
+}
