@@ -11,8 +11,15 @@ use common::{printed, root};
 use serde_json::Value;
 
 /// Crates that know no operating system: their time is an argument.
-const PURE: [&str; 6] =
-    ["longhaul-units", "longhaul-wire", "longhaul-path", "longhaul-session", "longhaul-congestion", "longhaul-trace"];
+const PURE: [&str; 7] = [
+    "longhaul-units",
+    "longhaul-wire",
+    "longhaul-path",
+    "longhaul-session",
+    "longhaul-congestion",
+    "longhaul-trace",
+    "longhaul-mix",
+];
 /// Crates that know one.
 const IMPURE: [&str; 6] =
     ["longhaul-kernel", "longhaul-bpf", "longhaul-emulator", "longhaul-measure", "longhaul-lab", "longhaul"];

@@ -135,13 +135,27 @@ struct ClassText {
 }
 
 impl MixSpec {
+    /// The mix that comes with longhaul under that name.
+    ///
+    /// # Errors
+    /// Where there is none, naming those that there are.
+    pub fn preset(name: &str) -> Result<Self, MixError> {
+        match KNOWN.iter().find(|(known, _)| *known == name) {
+            Some((name, text)) => Self::parse(text).map_err(|error| error.in_file(name)),
+            None => {
+                let known = KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+                Err(MixError::new(format!("`{}` does not come with longhaul; use one of {known}", name.escape_debug())))
+            }
+        }
+    }
+
     /// The mix that comes with longhaul under that name, else the file there.
     ///
     /// # Errors
     /// Where it is neither, or the file is refused.
     pub fn load(name_or_file: &str) -> Result<Self, MixError> {
-        if let Some((name, text)) = KNOWN.iter().find(|(name, _)| *name == name_or_file) {
-            return Self::parse(text).map_err(|error| error.in_file(name));
+        if KNOWN.iter().any(|(name, _)| *name == name_or_file) {
+            return Self::preset(name_or_file);
         }
         let text = read_bounded(Path::new(name_or_file)).map_err(|error| {
             let known = KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
