@@ -224,3 +224,8 @@ fn end_report() {
 fn key_file() {
     run("key_file", None, targets::key_file);
 }
+
+#[test]
+fn mix_file() {
+    run("mix_file", Some("mixes"), targets::mix_file);
+}

@@ -3,5 +3,6 @@
 
 mod bars;
 mod colour;
+pub mod mix;
 mod page;
 pub mod udp_loss;

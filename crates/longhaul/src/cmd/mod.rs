@@ -19,6 +19,7 @@ pub(crate) mod host;
 pub(crate) mod key;
 pub(crate) mod lab;
 pub(crate) mod lab_run;
+pub(crate) mod lab_run_mix;
 pub(crate) mod lab_run_text;
 pub(crate) mod man;
 pub(crate) mod mix;
