@@ -2,8 +2,9 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use common::{longhaul, object};
 use longhaul_kernel::capability;
@@ -11,6 +12,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::ethtool;
 use longhaul_kernel::link::{Address, Netlink, Route, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::process::{Process, Signal};
 use longhaul_measure::mix::StreamReceiver;
 use longhaul_units::Nanos;
 use longhaul_units::statistics::chi_square;
@@ -128,6 +130,28 @@ fn time_and_rate_are_held() {
     assert!((1_900..=2_002).contains(&sent) && (950_000_000..1_050_000_000).contains(&ns), "{whole:#}");
     let stream: u64 = whole["result"]["sent_bytes"].as_u64().unwrap();
     assert_eq!(stream, 300 * sent, "every frame has the size");
+}
+
+#[test]
+fn ctrl_c_prints_what_was_sent() {
+    let Some(cable) = Cable::new(true) else { return };
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.args(["mix", "-i", "lan", "--json", "--target", TARGET, "--pps", "0", "--interval", "100ms"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut running = cable.client.enter(start).unwrap();
+    // It is under way once it says how far it is.
+    let mut lines = BufReader::new(running.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("frames/s ")));
+    Process::open(running.id()).unwrap().unwrap().signal(Signal::INT).unwrap();
+    let rest = std::thread::spawn(move || lines.count());
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let whole = object(&output.stdout);
+    assert_eq!(whole["result"]["interrupted"], true);
+    assert!(whole["result"]["sent_packets"].as_u64() > Some(1_000), "{whole:#}");
+    rest.join().unwrap();
 }
 
 /// A far end without NAPI takes no XDP frames: a packet socket sends them, and the result says so.

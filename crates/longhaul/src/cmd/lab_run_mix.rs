@@ -196,8 +196,9 @@ fn send(rig: &Rig, series: &MixSeries, rate: BitRate, time: Nanos, stop: Stop) -
     let plan = Plan::new(series.mix.clone(), SEED, Some(target))?;
     let packets_per_second = Some(rate.0 as f64 / (8.0 * (plan.mean_bytes() + PREAMBLE_AND_GAP_BYTES)));
     let amount = MixAmount { packets_per_second, time: Some(time), packets: None };
+    let ifindex = rig.client_index;
     let result = rig.client.enter(|| -> Result<MixResult, Error> {
-        Ok(Mixer::open(rig.client_index, plan, None)?.run(&amount, Some(stop), None, |_| {})?)
+        Ok(Mixer::open(ifindex, plan, None)?.run(&amount, Some(stop), None, |_| {})?)
     })??;
     Ok(result)
 }
