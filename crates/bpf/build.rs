@@ -57,10 +57,11 @@ mod programs {
     use libbpf_cargo::SkeletonBuilder;
 
     /// Folder of the source, name of the skeleton.
-    const PROGRAMS: [(&str, &str); 6] = [
+    const PROGRAMS: [(&str, &str); 7] = [
         ("src/drops", "drops"),
         ("src/filter", "filter"),
         ("src/filter/generation", "filter_generation"),
+        ("src/mix", "mix"),
         ("src/tcp_loss", "tcp_loss"),
         ("src/tcp_owner", "tcp_owner"),
         ("tests/hooks", "hooks"),

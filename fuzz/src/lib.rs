@@ -10,6 +10,8 @@ use std::sync::LazyLock;
 
 use longhaul_lab::control::Request;
 use longhaul_lab::experiment::Experiment;
+use longhaul_lab::mix_experiment::MixExperiment;
+use longhaul_mix::{MOST_TEMPLATES, MixSpec, Plan, Target};
 use longhaul_path::law::Table;
 use longhaul_path::spec::{Change, PathSpec, no_files};
 use longhaul_report::saved::{Saved, on_one_line};
@@ -23,6 +25,7 @@ use longhaul_session::result::{Setting, UdpResult};
 use longhaul_session::secure::Key;
 use longhaul_session::tcp::{Series, TcpResult};
 use longhaul_units::Nanos;
+use longhaul_wire::probe::Cookie;
 use longhaul_wire::{PieceHeader, Segmenter, VnetHeader, vnet};
 
 /// A path file. One that is accepted reads back from what [`PathSpec::to_toml`] writes of it.
@@ -147,6 +150,9 @@ pub fn experiment(input: &[u8]) {
         }
         Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{error}"),
     }
+    if let Err(error) = MixExperiment::parse(text) {
+        assert_eq!(error.to_string().lines().count(), 1, "{error}");
+    }
 }
 /// What came over the control channel: messages with their lengths. One that is accepted reads back from what is written of it;
 /// none of them has either end of a test send in bulk, as nothing was proven.
@@ -239,4 +245,25 @@ pub fn saved_result(input: &[u8]) {
         Ok(read) => assert_eq!((read.text(), read.warnings), (shown, saved.warnings)),
         Err(error) => panic!("{error}\n{line}"),
     }
+}
+
+/// A mix. One that is accepted can be sent: its frames are of Ethernet's sizes.
+pub fn mix_file(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let spec = match MixSpec::parse(text) {
+        Ok(spec) => spec,
+        Err(error) => return assert_eq!(error.to_string().lines().count(), 1, "{error}"),
+    };
+    let target = Target {
+        mac: [2, 0, 0, 0, 0, 2],
+        address: [192, 0, 2, 2],
+        port: 5210,
+        source: [192, 0, 2, 1],
+        source_port: 5210,
+        cookie: Cookie(0),
+    };
+    let plan = Plan::new(spec, 1, Some(target)).expect("there is a target");
+    assert!((1..=MOST_TEMPLATES).contains(&plan.templates.len()));
+    assert!(plan.templates.iter().all(|template| (60..=1514).contains(&template.bytes.len())));
+    assert!((0..1000).all(|number| plan.choice(number) < plan.templates.len()));
 }

@@ -12,6 +12,7 @@
 //! | see which packets of a test the kernel drops, why and where | [`drops`] |
 //! | name the place of a drop in the words of a result | [`drops::place`] |
 //! | have a congestion control that the kernel lacks | [`congestion`] |
+//! | send frames that never were in a socket | [`mix`] |
 //! | see where TCP connections lose bytes, and what they send again | [`tcp_loss`] |
 //! | see which process opens and closes TCP connections | [`tcp_owner`] |
 //! | keep frames for others away from the stack | [`filter`] |
@@ -22,6 +23,7 @@ pub mod congestion;
 pub mod drops;
 mod error;
 pub mod filter;
+pub mod mix;
 pub mod support;
 pub mod symbols;
 pub mod tcp_loss;
@@ -35,6 +37,9 @@ pub use error::BpfError;
 mod skeleton {
     pub(crate) mod drops {
         include!(concat!(env!("OUT_DIR"), "/drops.skel.rs"));
+    }
+    pub(crate) mod mix {
+        include!(concat!(env!("OUT_DIR"), "/mix.skel.rs"));
     }
     pub(crate) mod filter {
         include!(concat!(env!("OUT_DIR"), "/filter.skel.rs"));

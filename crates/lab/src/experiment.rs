@@ -105,11 +105,22 @@ impl ExperimentError {
         Self { place: String::new(), message: message.chars().filter(|c| !c.is_control()).take(500).collect() }
     }
 
-    fn at(key: impl fmt::Display, why: impl fmt::Display) -> Self {
+    pub(crate) fn at(key: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self::new(format!("{key}: {why}"))
     }
 
-    fn in_file(mut self, file: &str) -> Self {
+    /// What the reader of TOML says of `text`, and where.
+    pub(crate) fn of_toml(error: &toml::de::Error, text: &str) -> Self {
+        let mut refused = Self::new(error.message());
+        if let Some(span) = error.span() {
+            let before = text.get(..span.start).unwrap_or(text);
+            let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+            refused.place = format!("{}:{column}:", before.matches('\n').count() + 1);
+        }
+        refused
+    }
+
+    pub(crate) fn in_file(mut self, file: &str) -> Self {
         self.place = format!("{}:{} ", file.escape_debug(), self.place);
         self
     }
@@ -179,7 +190,7 @@ impl Experiment {
             return Self::parse(text, Path::new("")).map_err(|error| error.in_file(name));
         }
         let file = Path::new(name_or_file);
-        let text = read_bounded(file).map_err(|error| {
+        let text = read_text(file).map_err(|error| {
             let known = KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
             ExperimentError::new(format!("{error}; give a file, or one of {known}")).in_file(name_or_file)
         })?;
@@ -191,15 +202,7 @@ impl Experiment {
     /// # Errors
     /// Where the text is no TOML, lacks a key or has one that is none, or has a value that is not allowed.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
-        let written: Text = toml::from_str(text).map_err(|error| {
-            let mut refused = ExperimentError::new(error.message());
-            if let Some(span) = error.span() {
-                let before = text.get(..span.start).unwrap_or(text);
-                let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-                refused.place = format!("{}:{column}:", before.matches('\n').count() + 1);
-            }
-            refused
-        })?;
+        let written: Text = toml::from_str(text).map_err(|error| ExperimentError::of_toml(&error, text))?;
         check_name("title", &written.title)?;
         let (udp, tcp) = (written.udp.len(), written.tcp.len());
         if udp > 0 && tcp > 0 {
@@ -276,7 +279,7 @@ fn unlike<'a>(key: &str, names: impl Iterator<Item = &'a String>) -> Result<(), 
     }
 }
 
-fn check_name(key: &str, name: &str) -> Result<(), ExperimentError> {
+pub(crate) fn check_name(key: &str, name: &str) -> Result<(), ExperimentError> {
     let letters = name.chars().count();
     if name.trim().is_empty() || letters > NAME_LETTERS_MOST || name.chars().any(char::is_control) {
         return Err(ExperimentError::at(key, format!("1 to {NAME_LETTERS_MOST} letters in a line")));
@@ -307,7 +310,7 @@ fn load_path(name_or_file: &str, folder: &Path) -> Result<PathSpec, ExperimentEr
     PathSpec::load(&folder.join(name_or_file)).map_err(|error| ExperimentError::at("path", error))
 }
 
-fn read_bounded(path: &Path) -> io::Result<String> {
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     // Looked at before it is opened: opening a FIFO waits for its writer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));

@@ -47,6 +47,8 @@ enum Command {
     Key(cmd::key::Args),
     /// Put an emulated path between two interfaces
     Emulate(cmd::emulate::Args),
+    /// Send what a network carries: frames of many kinds, most of them for others
+    Mix(cmd::mix::Args),
     /// Run programs on hosts of this machine with an emulated path between them
     Lab(cmd::lab::Args),
     /// Show the paths that are known by name
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Host(args) => cmd::host::run(args),
         Command::Key(args) => cmd::key::run(args),
         Command::Emulate(args) => cmd::emulate::run(args),
+        Command::Mix(args) => cmd::mix::run(args),
         Command::Lab(args) => cmd::lab::run(args),
         Command::Paths(args) => cmd::paths::run(args),
         Command::Completion(args) => cmd::completion::run(args),

@@ -11,7 +11,7 @@ use common::{printed, root};
 use serde_json::Value;
 
 /// Crates that know no operating system: their time is an argument.
-const PURE: [&str; 7] = [
+const PURE: [&str; 8] = [
     "longhaul-units",
     "longhaul-wire",
     "longhaul-path",
@@ -19,6 +19,7 @@ const PURE: [&str; 7] = [
     "longhaul-congestion",
     "longhaul-trace",
     "longhaul-report",
+    "longhaul-mix",
 ];
 /// Crates that know one.
 const IMPURE: [&str; 6] =

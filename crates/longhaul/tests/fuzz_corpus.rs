@@ -234,3 +234,8 @@ fn key_file() {
 fn saved_result() {
     run("saved_result", None, targets::saved_result);
 }
+
+#[test]
+fn mix_file() {
+    run("mix_file", Some("mixes"), targets::mix_file);
+}

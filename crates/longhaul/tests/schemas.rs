@@ -139,6 +139,61 @@ fn lab_run() {
 }
 
 #[test]
+fn lab_run_of_a_mix() {
+    if !capability::is_root_in_namespace() {
+        println!("skipped: sending a mix takes root");
+        return;
+    }
+    let experiment = root().join("crates/longhaul/tests/one-mix.toml");
+    let output = longhaul(&["lab", "run", experiment.to_str().unwrap(), "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let whole = object(&output.stdout);
+    assert_valid(&whole, "longhaul.lab.run.mix/1");
+    for series in whole["result"]["series"].as_array().unwrap() {
+        let run = &series["runs"][0];
+        assert_eq!(run["stream_received_packets"], run["stream_sent_packets"], "{series:#}");
+        assert!(
+            run["stream_sent_packets"].as_u64() > Some(0) && run["tcp_goodput_bps"].as_u64() > Some(0),
+            "{series:#}"
+        );
+    }
+}
+
+#[test]
+fn mix() {
+    if !capability::is_root_in_namespace() {
+        println!("skipped: sending a mix takes root");
+        return;
+    }
+    let apart = NetNamespace::create().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        apart
+            .enter(|| command.args(["mix", "-i", "left", "--json", "-k", "100"]).args(arguments).output())
+            .unwrap()
+            .unwrap()
+    };
+    let end = |name| VethEnd { name, namespace: None, mtu_bytes: None, mac: None };
+    let up = || -> Result<(), LinkError> {
+        let mut netlink = Netlink::open()?;
+        netlink.create_veth(&end("left"), &end("right"))?;
+        for name in ["left", "right"] {
+            let index = netlink.index_of(name)?;
+            netlink.set_up(index, true)?;
+        }
+        Ok(())
+    };
+    apart.enter(up).unwrap().unwrap();
+    let target = ["--target", "192.0.2.2", "--target-mac", "02:00:00:00:00:02", "--pps", "0"];
+    assert_valid(&object(&run(&target).stdout), "longhaul.mix/1");
+    assert_valid(
+        &object(&run(&[&target[..], &["--size", "64", "-t", "1s", "--engine", "packet"]].concat()).stdout),
+        "longhaul.mix/1",
+    );
+    assert_valid(&object(&run(&["--target", "192.0.2.2"]).stdout), "longhaul.error/1");
+}
+
+#[test]
 fn host() {
     assert_valid(&object(&longhaul(&["host", "--json"]).stdout), "longhaul.host/1");
     let one = object(&longhaul(&["host", "--json", "-i", "lo"]).stdout);

@@ -3,7 +3,7 @@
 //! [`longhaul_session`] decides what happens; here are the clock, the sockets and the threads that do it. A test has a driver,
 //! which owns the session and waits for events, a thread that reads the control connection, and one thread a stream that sends
 //! or receives. [`client::run`] makes one, [`server::Server`] answers. [`watch`] looks at connections that
-//! others make, and [`filter`] keeps frames for others away, without a session.
+//! others make, [`filter`] keeps frames for others away, and [`mix`] sends what a network carries besides, all without a session.
 
 mod binding;
 pub mod client;
@@ -14,6 +14,7 @@ mod driver;
 mod drops;
 pub mod filter;
 mod left_out;
+pub mod mix;
 pub mod pacer;
 mod receiving;
 mod sending;

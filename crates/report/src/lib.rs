@@ -4,6 +4,7 @@
 mod about;
 mod bars;
 mod colour;
+pub mod mix;
 mod page;
 pub mod saved;
 pub mod tcp_goodput;

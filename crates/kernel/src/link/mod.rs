@@ -6,11 +6,13 @@
 //! Source: rtnetlink(7), netlink(7), `Documentation/userspace-api/netlink/intro.rst`.
 
 mod addressing;
+mod default_route;
 mod links;
 mod local;
 mod veth;
 
 pub use addressing::{Address, Neighbour, NeighbourState, Route};
+pub use default_route::holds_default_route;
 pub use links::{Link, LinkStats};
 pub use local::Changes;
 pub use veth::VethEnd;

@@ -102,6 +102,17 @@ impl PacketSocket {
         Ok(socket)
     }
 
+    /// Opens a socket that sends by link `ifindex` and receives nothing.
+    ///
+    /// # Errors
+    /// Any [`OpenError`].
+    pub fn open_to_send(ifindex: u32) -> Result<Self, OpenError> {
+        let options = PacketOptions { receive_buffer_bytes: 0, promiscuous: false, ..PacketOptions::default() };
+        let socket = Self::open_unbound(ifindex, &options)?;
+        socket.bind_to(0)?;
+        Ok(socket)
+    }
+
     /// Protocol 0 receives nothing, so that no frame arrives before all options are set; [`bind`](Self::bind) starts it.
     pub(crate) fn open_unbound(ifindex: u32, options: &PacketOptions) -> Result<Self, OpenError> {
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -148,10 +159,15 @@ impl PacketSocket {
 
     /// Starts receiving.
     pub(crate) fn bind(&self) -> Result<(), OpenError> {
+        self.bind_to((libc::ETH_P_ALL as u16).to_be())
+    }
+
+    /// Binds to the link for frames of `protocol`, in network order; 0 is none.
+    fn bind_to(&self, protocol: u16) -> Result<(), OpenError> {
         // SAFETY: sockaddr_ll is plain integers, for which zero is a value.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_protocol = protocol;
         address.sll_ifindex = self.ifindex as c_int;
         // SAFETY: the address lives through the call and its size is given.
         let result = unsafe {

@@ -11,6 +11,7 @@ use longhaul_kernel::capability;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::experiment::{Experiment, UdpSeries};
+use longhaul_lab::mix_experiment::MixExperiment;
 use longhaul_lab::{Lab, LabError, LabSpec};
 use longhaul_measure::client::{self, Target};
 use longhaul_measure::server::{ServeOptions, Server};
@@ -23,7 +24,7 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
 use super::engine_args::EngineArgs;
-use super::{lab_run_tcp, lab_run_text as text};
+use super::{lab_run_mix, lab_run_tcp, lab_run_text as text};
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
 
 /// Run an experiment: labs, tests in them, a table, a report
@@ -36,7 +37,7 @@ use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_t
 
 docs/experiments.md tells what a file of your own may say.")]
 pub(crate) struct Args {
-    /// An experiment that comes with longhaul (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness), or a file
+    /// An experiment that comes with longhaul (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness, nima), or a file
     experiment: String,
     /// Write result.json and report.html into this folder
     #[arg(short, long, value_name = "FOLDER")]
@@ -49,6 +50,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    if let Some(experiment) = MixExperiment::load(&args.experiment).map_err(Failure::usage)? {
+        return run_mix(&args, &experiment);
+    }
     let experiment = Experiment::load(&args.experiment).map_err(Failure::usage)?;
     let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     if let Some(folder) = &args.output {
@@ -142,6 +146,57 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let Some(folder) = &args.output {
         say(&format!("\nreport: {}", folder.join("report.html").display()));
     }
+    Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// An experiment without a path: two hosts and a cable.
+fn run_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
+    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    if let Some(folder) = &args.output {
+        fs::create_dir_all(folder).map_err(|error| not_written(folder, error))?;
+    }
+    let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
+    let say = |line: &str| if args.json { eprintln!("{line}") } else { print_text(&format!("{line}\n")) };
+    say(&experiment.title);
+    let report = lab_run_mix::run(experiment, stop, &say);
+    let interrupted = stop.requested().is_some();
+    if let (true, Some(error)) = (
+        !interrupted && report.series.iter().all(|series| series.runs.is_empty()),
+        report.series.iter().find_map(|series| series.error.as_ref()),
+    ) {
+        return Err(Failure::new("not_measured", error).remedy("run as root, if you do not"));
+    }
+    let warnings = report.series.iter().filter_map(|series| {
+        let error = series.error.as_ref()?;
+        Some(longhaul_emulator::Warning {
+            code: "not_measured".into(),
+            message: format!("{}: {error}", series.name),
+            remedy: String::new(),
+        })
+    });
+    let warnings: Vec<_> = warnings.collect();
+    let parameters = json!({
+        "title": experiment.title,
+        "source": experiment.source,
+        "note": experiment.note,
+        "mix": experiment.mix.name,
+        "time_ns": experiment.time.0,
+        "rates_bps": experiment.rates.iter().map(|rate| rate.0).collect::<Vec<_>>(),
+    });
+    let result = json!({ "interrupted": interrupted, "series": report.series });
+    let envelope = Envelope::new("longhaul.lab.run.mix/1", started_at, parameters, result, warnings);
+    if let Some(folder) = &args.output {
+        let object = serde_json::to_string(&envelope).map_err(|error| Failure::new("json", error))?;
+        for (name, contents) in [("result.json", object + "\n"), ("report.html", report.to_html())] {
+            let file = folder.join(name);
+            fs::write(&file, contents).map_err(|error| not_written(&file, error))?;
+        }
+        say(&format!("\nreport: {}", folder.join("report.html").display()));
+    }
+    if args.json {
+        print_json(&envelope);
+    }
+    print_warnings(&envelope.warnings);
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 

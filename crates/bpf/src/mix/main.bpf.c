@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Makes the frames of a mix. Run with BPF_PROG_RUN and BPF_F_TEST_XDP_LIVE_FRAMES (Linux 5.18) it gets a frame each time, of which
+ * the page was that of an earlier one: it writes a template over it, numbers those of the stream, and redirects it to the interface.
+ *
+ * What the driver took is told by the tracepoint xdp:xdp_devmap_xmit, for up to 16 frames at once and in their order: the first
+ * `sent` are on their way, the others dropped. So frames wait in `pending` for it, and each class is counted exactly.
+ */
+#include "types.h"
+
+/* <linux/bpf.h>, user-space ABI. */
+enum { BPF_MAP_TYPE_ARRAY = 2 };
+enum { XDP_ABORTED = 0, XDP_DROP = 1 };
+
+struct xdp_md {
+	__u32 data;
+	__u32 data_end;
+	__u32 data_meta;
+	__u32 ingress_ifindex;
+	__u32 rx_queue_index;
+	__u32 egress_ifindex;
+};
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+
+#include "mix/intf.h"
+
+/* Frames that wait for the tracepoint: one bulk of the kernel's (DEV_MAP_BULK_SIZE, 16), the next one's first, and room. */
+#define PENDING 64
+/* A probe header (crates/wire/src/probe.rs) behind Ethernet, IPv4 and UDP. */
+#define PROBE_AT 42
+#define CHECKSUM_AT 40
+
+const volatile __u64 seed;
+const volatile __u32 templates_count = 1;
+/* 0: frames are made and dropped, which tells what making them costs. */
+const volatile __u32 ifindex;
+const volatile __u32 cookie;
+/* The process that has this program run: tracepoints tell of others' frames, too. */
+const volatile __u32 process;
+/* What each frame is before the program changes it. */
+const volatile __u32 longest;
+
+/* Frames made so far, those of the stream among them, and by template what became of them. */
+struct {
+	__u64 made;
+	__u64 sequence;
+	__u64 broken;
+	__s64 last_error;
+	__u64 sent[MAX_TEMPLATES];
+} state = {};
+
+__u32 pending_head = 0;
+__u32 pending_tail = 0;
+__u32 pending[PENDING] = {};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_TEMPLATES);
+	__type(key, __u32);
+	__type(value, struct column);
+} columns SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_TEMPLATES);
+	__type(key, __u32);
+	__type(value, struct template);
+} templates SEC(".maps");
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct net_device {
+	int ifindex;
+};
+
+#pragma clang attribute pop
+
+/* As crates/mix/src/draw.rs has it. */
+static __always_inline __u64 random(__u64 number)
+{
+	__u64 z = seed + (number + 1) * 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ (z >> 31);
+}
+
+struct probe {
+	__be32 cookie;
+	__be16 sequence_high;
+	__be32 sequence_low;
+	__be32 sent_high;
+	__be32 sent_low;
+} __attribute__((packed));
+
+static __always_inline __u32 words(__u32 value)
+{
+	return (value >> 16) + (value & 0xffff);
+}
+
+static __always_inline int number(struct xdp_md *ctx, __u16 checksum)
+{
+	__u64 now = bpf_ktime_get_ns(), sequence = state.sequence++;
+	struct probe probe = {
+		.cookie = bpf_htonl(cookie),
+		.sequence_high = bpf_htons(sequence >> 32),
+		.sequence_low = bpf_htonl(sequence),
+		.sent_high = bpf_htonl(now >> 32),
+		.sent_low = bpf_htonl(now),
+	};
+	/* RFC 1624, Eq. 3; the template has zeros where the header is. */
+	__u32 sum = (__u16)~checksum;
+	__be16 field;
+
+	sum += words(cookie) + (__u16)(sequence >> 32) + words(sequence) + words(now >> 32) + words(now);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = ~sum & 0xffff;
+	field = bpf_htons(sum ? sum : 0xffff);
+	return bpf_xdp_store_bytes(ctx, PROBE_AT, &probe, sizeof(probe)) ||
+	       bpf_xdp_store_bytes(ctx, CHECKSUM_AT, &field, sizeof(field));
+}
+
+SEC("xdp")
+int make_frame(struct xdp_md *ctx)
+{
+	__u64 bits = random(state.made);
+	__u32 choice = ((bits >> 32) * templates_count) >> 32;
+	struct column *column = bpf_map_lookup_elem(&columns, &choice);
+	struct template *template;
+	__u32 length;
+
+	state.made++;
+	if (!column)
+		goto broken;
+	if ((__u32)bits >= column->threshold)
+		choice = column->other;
+	template = bpf_map_lookup_elem(&templates, &choice);
+	if (!template)
+		goto broken;
+	length = template->length;
+	if (length == 0 || length > MAX_FRAME)
+		goto broken;
+	if (bpf_xdp_adjust_tail(ctx, (int)length - (int)longest))
+		goto broken;
+	if (bpf_xdp_store_bytes(ctx, 0, template->bytes, length))
+		goto broken;
+	if (template->numbered && number(ctx, template->checksum))
+		goto broken;
+	/* Full only where the kernel refuses frames before a driver sees them, as of an interface that is down. */
+	if (pending_tail - pending_head >= PENDING)
+		pending_head = pending_tail;
+	pending[pending_tail & (PENDING - 1)] = choice;
+	pending_tail++;
+	return ifindex ? bpf_redirect(ifindex, 0) : XDP_DROP;
+broken:
+	state.broken++;
+	return XDP_ABORTED;
+}
+
+/* TP_PROTO(const struct net_device *from_dev, const struct net_device *to_dev, int sent, int drops, int err) */
+SEC("tp_btf/xdp_devmap_xmit")
+int on_xmit(__u64 *ctx)
+{
+	struct net_device *to = (struct net_device *)ctx[1];
+	int sent = ctx[2], drops = ctx[3], error = ctx[4];
+	int at;
+
+	if (bpf_get_current_pid_tgid() >> 32 != process || BPF_CORE_READ(to, ifindex) != ifindex)
+		return 0;
+	for (at = 0; at < PENDING && at < sent + drops; at++) {
+		__u32 choice = pending[pending_head & (PENDING - 1)] & (MAX_TEMPLATES - 1);
+
+		if (pending_head == pending_tail)
+			break;
+		pending_head++;
+		if (at < sent)
+			state.sent[choice]++;
+	}
+	if (drops && error)
+		state.last_error = error;
+	return 0;
+}
+
+/* The tracepoint is for GPL-compatible programs. */
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,79 @@
+//! A mix as people read it.
+
+use longhaul_measure::mix::{EngineKind, MixAmount, MixProgress, MixResult};
+use longhaul_units::Nanos;
+
+/// What is going to happen.
+pub(crate) fn heading(mix: &str, link: &str, engine: EngineKind, amount: &MixAmount, seed: u64) -> String {
+    let how = match engine {
+        EngineKind::LiveFrames => "as from a driver (XDP live frames)",
+        EngineKind::PacketSocket => "by a packet socket",
+    };
+    let rate = amount.packets_per_second.map_or("as fast as it goes".to_owned(), |rate| format!("{rate:.0} frames/s"));
+    format!("longhaul: mix {mix} by {link} {how}, {rate}, seed {seed}; Ctrl-C ends")
+}
+
+pub(crate) fn mac(bytes: [u8; 6]) -> String {
+    bytes.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// Lines as it goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    elapsed_ns: u64,
+    packets: u64,
+    bytes: u64,
+}
+
+impl Live {
+    /// What was sent since the last line.
+    pub(crate) fn line(&mut self, now: &MixProgress) -> String {
+        let seconds = now.elapsed_ns.saturating_sub(self.elapsed_ns).max(1) as f64 / 1e9;
+        let (packets, bytes) = (now.sent_packets - self.packets, now.sent_bytes - self.bytes);
+        (self.elapsed_ns, self.packets, self.bytes) = (now.elapsed_ns, now.sent_packets, now.sent_bytes);
+        let refused =
+            if now.refused_packets > 0 { format!(", {} refused so far", now.refused_packets) } else { String::new() };
+        format!(
+            "{:>7.1} s {:>10.0} frames/s {:>9.1} Mb/s{refused}",
+            now.elapsed_ns as f64 / 1e9,
+            packets as f64 / seconds,
+            bytes as f64 * 8.0 / seconds / 1e6
+        )
+    }
+}
+
+/// What was sent.
+pub(crate) fn report(result: &MixResult) -> String {
+    let mut text = format!(
+        "{} frames in {}: {:.0} frames/s, {:.1} Mb/s of frames, {:.1} Mb/s of a wire{}\n\n{:<24} {:>8} {:>12} {:>8} {:>12}\n",
+        result.sent_packets,
+        Nanos(result.duration_ns),
+        result.packets_per_second,
+        result.l2_rate_bps as f64 / 1e6,
+        result.l1_rate_bps as f64 / 1e6,
+        if result.refused_packets > 0 { format!("; {} refused", result.refused_packets) } else { String::new() },
+        "class",
+        "weight %",
+        "frames",
+        "%",
+        "bytes"
+    );
+    for class in &result.classes {
+        text += &format!(
+            "{:<24} {:>8.2} {:>12} {:>8.2} {:>12}\n",
+            class.name.chars().take(24).collect::<String>(),
+            100.0 * class.share,
+            class.sent_packets,
+            100.0 * class.sent_packets as f64 / result.sent_packets.max(1) as f64,
+            class.sent_bytes
+        );
+    }
+    if let Some(stream) = &result.stream {
+        text += &format!(
+            "\nstream: {} datagrams sent, numbered 0 to {}\n",
+            stream.sent_packets,
+            stream.numbered_packets.saturating_sub(1)
+        );
+    }
+    text
+}

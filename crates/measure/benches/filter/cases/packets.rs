@@ -1,0 +1,95 @@
+//! What a frame costs that is dropped, and one that is not.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{CPU, JUNK, mix};
+use crate::Result;
+use crate::args::Plan;
+use crate::child::Endpoint;
+use crate::endpoint::{Role, Sent};
+use crate::measure::{Sample, Variant, in_turns};
+use crate::receiver::{Receiver, clear};
+use crate::report::{Row, Target};
+use crate::rig::{Cable, SERVER};
+
+/// Nanoseconds of the CPU for each frame of `mix`: the time that passes while nothing else is done, less that for making it.
+fn net_ns(receiver: Receiver, mix: &str, seconds: f64) -> Result<Sample> {
+    let (cable, filter) = receiver.raise()?;
+    // A port where nobody reads: what comes is received and dropped there, and answered by nobody.
+    let socket = cable.server.enter(|| UdpSocket::bind((SERVER, 5210)))??;
+    let make = Role::Make { mix: mix.to_owned(), frames: 4 << 20 };
+    let made: Sent = Endpoint::start(&[CPU], &cable.client, &make)?.result(Duration::from_secs(10))?;
+    let rx = || -> Result<u64> { received(&cable) };
+    let before = rx()?;
+    let role = Role::Send { mix: mix.to_owned(), packets_per_second: None, seconds };
+    let sent: Sent = Endpoint::start(&[CPU], &cable.client, &role)?.result(Duration::from_secs_f64(seconds))?;
+    let arrived = rx()? - before;
+    clear(receiver, &cable);
+    drop(socket);
+    let (all, making) = (sent.ns / sent.packets as f64, made.ns / made.packets as f64);
+    let dropped = filter.map(|filter| filter.counters().map(|counters| format!("{counters:?}").len())).transpose()?;
+    let detail = json!({
+        "frames_per_second": sent.packets as f64 * 1e9 / sent.ns,
+        "ns_each": all,
+        "making_ns_each": making,
+        "sent": sent.packets,
+        "refused": sent.refused,
+        "arrived": arrived,
+        "counters": dropped,
+    });
+    Ok(Sample::plain(all - making, detail))
+}
+
+/// Packets that the server's interface received.
+pub(super) fn received(cable: &Cable) -> Result<u64> {
+    let index = cable.server_index;
+    let link = cable.server.enter(|| longhaul_kernel::link::Netlink::open()?.link_by_index(index))??;
+    Ok(link.stats.map_or(0, |stats| stats.rx_packets))
+}
+
+/// The same as frames a second of the CPU.
+fn each_second(samples: &[Sample]) -> Vec<Sample> {
+    samples.iter().map(|sample| Sample { value: 1e9 / sample.value, ..sample.clone() }).collect()
+}
+
+/// Frames that are not for the host, 64 bytes each.
+pub(crate) fn reject(plan: &Plan) -> Result<Vec<Row>> {
+    let seconds = plan.seconds(1.0, 0.5);
+    let junk = mix(64, &JUNK);
+    let mut receivers = vec![Receiver::Filter, Receiver::Plain, Receiver::Nftables];
+    match Receiver::XdpFilter.raise() {
+        Ok((cable, _)) => {
+            clear(Receiver::XdpFilter, &cable);
+            receivers.push(Receiver::XdpFilter);
+        }
+        Err(error) => eprintln!("  no reference: {error}"),
+    }
+    let variants: Vec<_> =
+        receivers.iter().map(|receiver| Variant::new(receiver.name(), || net_ns(*receiver, &junk, seconds))).collect();
+    let samples = in_turns(plan, plan.rounds, &variants)?;
+    let ours = each_second(&samples[0]);
+    let limits = [(Receiver::Plain, 3.0), (Receiver::Nftables, 1.5), (Receiver::XdpFilter, 0.95)];
+    let rows = limits.into_iter().filter_map(|(receiver, limit)| {
+        let at = receivers.iter().position(|one| *one == receiver)?;
+        let theirs = each_second(&samples[at]);
+        let name = format!("beside {}", receiver.name());
+        Some(Row::new(name, "frames/CPU s", &ours).beside(&theirs).against(Target::RatioAtLeast(limit)))
+    });
+    Ok(rows.collect())
+}
+
+/// Datagrams for the host, 64 bytes each, to a socket.
+pub(crate) fn accept(plan: &Plan) -> Result<Vec<Row>> {
+    let seconds = plan.seconds(1.0, 0.5);
+    let ours = mix(64, &[("stream", 1.0)]);
+    let measured = |receiver: Receiver| net_ns(receiver, &ours, seconds);
+    let variants = [
+        Variant::new("filter", || measured(Receiver::Filter)),
+        Variant::new("XDP_PASS", || measured(Receiver::XdpPass)),
+    ];
+    let samples = in_turns(plan, plan.rounds, &variants)?;
+    Ok(vec![Row::new("64 B, to a socket", "ns", &samples[0]).beside(&samples[1]).against(Target::RatioBelow(1.05))])
+}

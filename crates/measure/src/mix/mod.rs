@@ -1,0 +1,282 @@
+//! Sending a mix of frames by an interface, at a rate, each counted.
+//!
+//! [`Mixer::open`] chooses how: XDP live frames, which arrive on a veth as from a NIC's driver and are several times as fast, or a
+//! packet socket where the kernel, the interface or its far end cannot do that. Both send the same frames in the same order.
+
+mod engine;
+mod receiver;
+
+use std::io;
+
+use longhaul_kernel::clock::{monotonic, thread_cpu_time};
+use longhaul_kernel::signals::Stop;
+use longhaul_kernel::wait::readable_until;
+use longhaul_mix::{FCS_BYTES, Plan};
+use longhaul_session::result::Warning;
+use longhaul_units::Nanos;
+use serde::Serialize;
+
+use engine::Engine;
+pub use engine::{EngineError, EngineKind};
+pub use receiver::{StreamReceiver, StreamReceiverError};
+
+use crate::pacer::{Pace, Pacer};
+
+/// What a call may take where no rate is asked for: Ctrl-C and the end of the time wait as long.
+const CALL: Nanos = Nanos::from_millis(4);
+/// Frames of a call, at least and at most.
+const CALL_FRAMES: std::ops::RangeInclusive<u32> = 64..=1 << 16;
+/// Frames that go together at most where a rate is asked for: a quarter of a veth's ring.
+const PACED_FRAMES: u32 = 64;
+/// Ethernet's preamble, start and gap: what a frame with its FCS takes on a wire besides (IEEE 802.3 §3.1.1, §4.4.2).
+const PREAMBLE_AND_GAP_BYTES: u64 = 20;
+/// A rate that is missed by more is said.
+const RATE_TOLERANCE: f64 = 0.02;
+
+/// How much to send, and how fast.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MixAmount {
+    /// Frames a second; `None`: as fast as it goes.
+    pub packets_per_second: Option<f64>,
+    /// How long; `None`: no bound.
+    pub time: Option<Nanos>,
+    /// How many frames; `None`: no bound.
+    pub packets: Option<u64>,
+}
+
+/// Sends the frames of a plan.
+#[derive(Debug)]
+pub struct Mixer {
+    plan: Plan,
+    engine: Engine,
+    /// Why it is not the faster engine.
+    note: Option<String>,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MixProgress {
+    /// Since the first frame.
+    pub elapsed_ns: u64,
+    /// Frames that the interface took.
+    pub sent_packets: u64,
+    /// Their bytes, FCS included.
+    pub sent_bytes: u64,
+    /// Frames that it did not take.
+    pub refused_packets: u64,
+}
+
+/// What was sent.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MixResult {
+    /// How frames were sent.
+    pub engine: EngineKind,
+    /// Why not faster.
+    pub engine_note: Option<String>,
+    /// From before the first frame to behind the last one.
+    pub duration_ns: u64,
+    /// CPU time of the sending thread: on a veth with what the far end's softirq did in it.
+    pub cpu_ns: u64,
+    /// Frames that the interface took.
+    pub sent_packets: u64,
+    /// Their bytes, FCS included.
+    pub sent_bytes: u64,
+    /// Frames that it did not take: of a veth, because the far end's ring was full or has none.
+    pub refused_packets: u64,
+    /// Frames a second.
+    pub packets_per_second: f64,
+    /// Bits a second, of frames with their FCS.
+    pub l2_rate_bps: u64,
+    /// The same with preamble and gap: what it would take of a wire.
+    pub l1_rate_bps: u64,
+    /// Each class of the mix.
+    pub classes: Vec<ClassResult>,
+    /// The numbered stream; `None` where the mix has none.
+    pub stream: Option<StreamResult>,
+}
+
+/// What was sent of a class.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ClassResult {
+    /// Its name in the mix.
+    pub name: String,
+    /// What its frames are.
+    pub kind: &'static str,
+    /// The share that it has by its weight, 0 to 1.
+    pub share: f64,
+    /// Frames that the interface took.
+    pub sent_packets: u64,
+    /// Their bytes, FCS included.
+    pub sent_bytes: u64,
+}
+
+/// What was sent of the numbered stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct StreamResult {
+    /// Datagrams that the interface took.
+    pub sent_packets: u64,
+    /// Datagrams that were numbered, from 0 on: those that the interface refused, too.
+    pub numbered_packets: u64,
+}
+
+impl Mixer {
+    /// Gets ready to send `plan` by the interface `ifindex` of the calling thread's network namespace, by the engine `asked`, or by the
+    /// faster one that works. Finding out which one that is sends no frame that is not of the plan.
+    ///
+    /// # Errors
+    /// [`EngineError`], of the one that was asked for or of the last one that was tried.
+    pub fn open(ifindex: u32, plan: Plan, asked: Option<EngineKind>) -> Result<Self, EngineError> {
+        let (engine, note) = match asked {
+            Some(kind) => (Engine::open(kind, ifindex, &plan)?, None),
+            None => match Engine::open(EngineKind::LiveFrames, ifindex, &plan) {
+                Ok(engine) => (engine, None),
+                Err(error) => (Engine::open(EngineKind::PacketSocket, ifindex, &plan)?, Some(error.to_string())),
+            },
+        };
+        Ok(Self { plan, engine, note })
+    }
+
+    /// How frames are sent.
+    pub fn engine(&self) -> EngineKind {
+        self.engine.kind()
+    }
+
+    /// Sends until `amount` or `stop` ends it. Calls `report` each `interval`, if there is one.
+    ///
+    /// # Errors
+    /// Where the interface goes away.
+    pub fn run(
+        &mut self,
+        amount: &MixAmount,
+        stop: Option<Stop>,
+        interval: Option<Nanos>,
+        mut report: impl FnMut(&MixProgress),
+    ) -> io::Result<MixResult> {
+        let (start, cpu) = (monotonic(), thread_cpu_time());
+        let end = amount.time.map_or(Nanos::MAX, |time| start.saturating_add(time));
+        let most = amount.packets.unwrap_or(u64::MAX);
+        let gap_ps = amount.packets_per_second.map_or(0, |rate| (1e12 / rate.max(1e-3)).max(1.0) as u64);
+        let mut pacer = Pacer::with_gap(start, gap_ps, 1, PACED_FRAMES);
+        let mut call_frames = *CALL_FRAMES.start();
+        let mut due = interval.map_or(Nanos::MAX, |interval| start.saturating_add(interval));
+        let mut last = start;
+        let stopped = || stop.is_some_and(|stop| stop.requested().is_some());
+        while !stopped() && self.engine.made() < most {
+            let now = monotonic();
+            if now >= due {
+                report(&self.progress(now.saturating_sub(start))?);
+                due = due.saturating_add(interval.unwrap_or(Nanos::MAX));
+            }
+            if now >= end {
+                break;
+            }
+            let frames = match pacer.poll(now) {
+                Pace::Wait(until) => {
+                    let until = until.min(end).min(due);
+                    match stop {
+                        Some(stop) => _ = readable_until(stop, Some(until))?,
+                        None => longhaul_kernel::wait::sleep_until(until),
+                    }
+                    continue;
+                }
+                Pace::Send(_) if gap_ps == 0 => call_frames,
+                Pace::Send(frames) => frames,
+            };
+            let frames = u64::from(frames).min(most - self.engine.made()) as u32;
+            self.engine.send(&self.plan, frames)?;
+            last = monotonic();
+            let cost = last.saturating_sub(now);
+            pacer.learn(cost);
+            if gap_ps == 0 {
+                let fitting = f64::from(frames) * CALL.0 as f64 / cost.0.max(1) as f64;
+                call_frames =
+                    (fitting.min(2.0 * f64::from(frames)) as u32).clamp(*CALL_FRAMES.start(), *CALL_FRAMES.end());
+            }
+        }
+        let duration = last.saturating_sub(start);
+        self.result(duration, thread_cpu_time().saturating_sub(cpu))
+    }
+
+    fn progress(&self, elapsed: Nanos) -> io::Result<MixProgress> {
+        let counts = self.engine.counts()?;
+        let (sent_packets, sent_bytes) = self.sum(&counts.sent, |_| true);
+        let refused_packets = counts.made - sent_packets;
+        Ok(MixProgress { elapsed_ns: elapsed.0, sent_packets, sent_bytes, refused_packets })
+    }
+
+    /// Frames and bytes of the templates that `chosen` says, by their numbers.
+    fn sum(&self, sent: &[u64], chosen: impl Fn(usize) -> bool) -> (u64, u64) {
+        let templates = self.plan.templates.iter().zip(sent).enumerate().filter(|(number, _)| chosen(*number));
+        templates.fold((0, 0), |(packets, bytes), (_, (template, sent))| {
+            (packets + sent, bytes + sent * (template.bytes.len() as u64 + u64::from(FCS_BYTES)))
+        })
+    }
+
+    fn result(&self, duration: Nanos, cpu: Nanos) -> io::Result<MixResult> {
+        let counts = self.engine.counts()?;
+        let (sent_packets, sent_bytes) = self.sum(&counts.sent, |_| true);
+        let spec = &self.plan.spec;
+        let classes = spec.classes.iter().enumerate().map(|(number, class)| {
+            let (packets, bytes) = self.sum(&counts.sent, |at| self.plan.templates[at].class == number);
+            ClassResult {
+                name: class.name.clone(),
+                kind: class.kind.name(),
+                share: spec.share(number),
+                sent_packets: packets,
+                sent_bytes: bytes,
+            }
+        });
+        let seconds = duration.as_secs_f64();
+        let rate = |bytes: u64| if seconds > 0.0 { (bytes as f64 * 8.0 / seconds) as u64 } else { 0 };
+        Ok(MixResult {
+            engine: self.engine.kind(),
+            engine_note: self.note.clone(),
+            duration_ns: duration.0,
+            cpu_ns: cpu.0,
+            sent_packets,
+            sent_bytes,
+            refused_packets: counts.made - sent_packets,
+            packets_per_second: if seconds > 0.0 { sent_packets as f64 / seconds } else { 0.0 },
+            l2_rate_bps: rate(sent_bytes),
+            l1_rate_bps: rate(sent_bytes + PREAMBLE_AND_GAP_BYTES * sent_packets),
+            classes: classes.collect(),
+            stream: spec.has_stream().then(|| StreamResult {
+                sent_packets: self.sum(&counts.sent, |at| self.plan.templates[at].numbered).0,
+                numbered_packets: counts.sequence,
+            }),
+        })
+    }
+}
+
+impl MixResult {
+    /// What speaks against taking it for what `amount` asked.
+    pub fn warnings(&self, amount: &MixAmount) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        if let Some(note) = &self.engine_note {
+            warnings.push(Warning::new(
+                "packet_socket_used",
+                format!("frames go by a packet socket, as finished skbs, and so no filter saves a receiver their cost: {note}"),
+                "",
+            ));
+        }
+        if self.refused_packets > 0 {
+            let all = self.refused_packets + self.sent_packets;
+            warnings.push(Warning::new(
+                "frames_refused",
+                format!("the interface did not take {} of {all} frames", self.refused_packets),
+                "ask for less; at a veth's far end the ring was full",
+            ));
+        }
+        if let Some(asked) = amount.packets_per_second
+            && self.packets_per_second < asked * (1.0 - RATE_TOLERANCE)
+            && self.duration_ns > 100_000_000
+        {
+            warnings.push(Warning::new(
+                "rate_not_achieved",
+                format!("{:.0} frames a second were asked for, {:.0} were sent", asked, self.packets_per_second),
+                "ask for less, or give sender and receiver a CPU each",
+            ));
+        }
+        warnings
+    }
+}

@@ -1,0 +1,101 @@
+//! Who counts the numbered stream of a mix at its target.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::udp::{ReceiveSlots, ReceiverOptions, TimestampMode, UdpOpenError, UdpReceiver};
+use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, StreamReceived};
+use longhaul_units::Nanos;
+use longhaul_wire::probe::{Cookie, Probe};
+
+/// Packets that one call takes.
+const SLOTS: usize = 256;
+/// The longest datagram of a mix.
+const SLOT_BYTES: usize = 2048;
+/// Between two looks whether it is over.
+const LOOK: Nanos = Nanos::from_millis(20);
+
+/// Why nothing is received.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamReceiverError {
+    /// There is no socket.
+    #[error("{0}")]
+    Open(#[from] UdpOpenError),
+    /// There is no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// Receiving broke.
+    #[error("receiving: {0}")]
+    Receive(String),
+}
+
+/// Receives the stream and accounts for each number once, until it is finished.
+#[derive(Debug)]
+pub struct StreamReceiver {
+    stop: Arc<AtomicBool>,
+    received: Arc<AtomicU64>,
+    local: SocketAddr,
+    thread: JoinHandle<Result<SequenceTracker, StreamReceiverError>>,
+}
+
+impl StreamReceiver {
+    /// Receives at `local` of the calling thread's network namespace what has `cookie`, with a buffer of so many bytes, from when it
+    /// returns on.
+    ///
+    /// # Errors
+    /// [`StreamReceiverError::Open`], [`StreamReceiverError::Thread`].
+    pub fn start(local: SocketAddr, cookie: Cookie, buffer_bytes: usize) -> Result<Self, StreamReceiverError> {
+        let options =
+            ReceiverOptions { receive_buffer_bytes: Some(buffer_bytes), gro: false, timestamps: TimestampMode::App };
+        let socket = UdpReceiver::bind(local, &options)?;
+        let (stop, received): (Arc<AtomicBool>, Arc<AtomicU64>) = Default::default();
+        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&received));
+        let local = socket.local_address();
+        let work = move || {
+            let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, false);
+            let mut tracker = SequenceTracker::new(MAX_SEQUENCES, false);
+            loop {
+                // Read before the last look at the socket.
+                let stopping = stopped.load(Ordering::Relaxed);
+                let taken = socket
+                    .receive_until(&mut slots, monotonic().saturating_add(LOOK))
+                    .map_err(|error| StreamReceiverError::Receive(error.to_string()))?;
+                for datagram in slots.datagrams().take(taken) {
+                    if let Some(probe) = Probe::parse(datagram.bytes).filter(|probe| probe.cookie == cookie) {
+                        tracker.receive(probe.sequence, datagram.stamp, Nanos(probe.sent_ns));
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                if stopping && taken == 0 {
+                    return Ok(tracker);
+                }
+            }
+        };
+        let thread = Builder::new().name("mix stream".into()).spawn(work).map_err(StreamReceiverError::Thread)?;
+        Ok(Self { stop, received, local, thread })
+    }
+
+    /// Where it receives.
+    pub fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Datagrams so far, duplicates among them.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Takes what waits in the socket, and says what became of the `numbered_packets` first numbers.
+    ///
+    /// # Errors
+    /// [`StreamReceiverError::Receive`].
+    pub fn finish(self, numbered_packets: u64) -> Result<StreamReceived, StreamReceiverError> {
+        self.stop.store(true, Ordering::Relaxed);
+        let tracker = self.thread.join().map_err(|_| StreamReceiverError::Receive("the thread panicked".into()))??;
+        Ok(tracker.finish(numbered_packets))
+    }
+}

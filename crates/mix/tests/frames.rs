@@ -1,0 +1,132 @@
+//! Wireshark is the judge: it names each kind of frame as what it is, and finds nothing wrong with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use longhaul_mix::{Kind, MixSpec, Numbering, Plan, Target, Template};
+use longhaul_wire::probe::{Cookie, Probe};
+
+const TARGET: Target = Target {
+    mac: [2, 0, 0, 0, 0, 2],
+    address: [10, 0, 0, 2],
+    port: 5210,
+    source: [10, 0, 0, 1],
+    source_port: 40_000,
+    cookie: Cookie(0x1234_5600),
+};
+
+/// What `frame.protocols` of a kind's frames is, one of these, without `data` at the end: the shortest have none.
+fn expected(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "stream" | "udp" | "broadcast" | "multicast" => &["eth:ethertype:ip:udp"],
+        "tcp" => &["eth:ethertype:ip:tcp"],
+        "icmp" => &["eth:ethertype:ip:icmp"],
+        "arp" => &["eth:ethertype:arp"],
+        "igmp" => &["eth:ethertype:ip:igmp:igmp"],
+        "ipx" => &["eth:ethertype:ipx", "eth:ipx", "eth:llc:ipx"],
+        "ipx-ethernet-ii" => &["eth:ethertype:ipx"],
+        "ipx-raw" => &["eth:ipx"],
+        "ipx-llc" | "ipx-snap" => &["eth:llc:ipx"],
+        "netbeui" => &["eth:llc:netbios"],
+        "stp" => &["eth:llc:stp"],
+        "cdp" => &["eth:llc:cdp"],
+        "vtp" => &["eth:llc:vtp"],
+        "lldp" => &["eth:ethertype:lldp"],
+        "appletalk" => &["eth:llc:ddp:nbp"],
+        "ipv6" => &["eth:ethertype:ipv6:udp", "eth:ethertype:ipv6:tcp", "eth:ethertype:ipv6:icmpv6"],
+        "neighbour-solicitation" => &["eth:ethertype:ipv6:icmpv6"],
+        "vlan" => &["eth:ethertype:vlan:ethertype:ip:udp"],
+        "qinq" => &["eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ip:udp"],
+        other => panic!("{other} is not judged"),
+    }
+}
+
+/// A capture file of `frames` (pcap, link type Ethernet).
+fn pcap(frames: &[Vec<u8>]) -> PathBuf {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    for frame in frames {
+        for word in [0, 0, frame.len() as u32, frame.len() as u32] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend(frame);
+    }
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("frames-{}.pcap", std::process::id()));
+    fs::write(&file, bytes).unwrap();
+    file
+}
+
+/// For each frame: its protocols, what is malformed, what an expert says, the states of its checksums. `None` without tshark.
+fn judge(frames: &[Vec<u8>]) -> Option<Vec<Vec<String>>> {
+    let file = pcap(frames);
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(&file).args(["-T", "fields", "-E", "separator=|", "-n"]);
+    // Streams of one segment each: nothing to put together, and no port that names a protocol.
+    for option in ["ip.check_checksum:TRUE", "udp.check_checksum:TRUE", "tcp.check_checksum:TRUE", "eth.fcs:Never"] {
+        command.args(["-o", option]);
+    }
+    for field in [
+        "frame.protocols",
+        "_ws.malformed",
+        "_ws.expert.message",
+        "ip.checksum.status",
+        "udp.checksum.status",
+        "tcp.checksum.status",
+        "icmp.checksum.status",
+        "icmpv6.checksum.status",
+        "igmp.checksum.status",
+        "cdp.checksum.status",
+    ] {
+        command.args(["-e", field]);
+    }
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            println!("skipped: tshark: {error}");
+            return None;
+        }
+    };
+    fs::remove_file(&file).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    Some(text.lines().map(|line| line.split('|').map(str::to_owned).collect()).collect())
+}
+
+#[test]
+fn every_kind_is_what_its_name_says_and_well_formed() {
+    let mut wrong = Vec::new();
+    for size in ["size = 64", "size = 300", "size = 1518", "sizes = [{ from = 64, to = 1518, weight = 1 }]"] {
+        let mut text = format!("name = \"all\"\n{size}\n");
+        for (_, kind) in Kind::ALL {
+            text += &format!("[[class]]\nkind = \"{kind}\"\nweight = 1\n");
+        }
+        let plan = Plan::new(MixSpec::parse(&text).unwrap(), 4711, Some(TARGET)).unwrap();
+        let number = |(sequence, template): (u64, &Template)| {
+            let mut frame = template.bytes.clone();
+            if template.numbered {
+                Numbering::write(&mut frame, &Probe { cookie: TARGET.cookie, sequence, sent_ns: 99 });
+            }
+            frame
+        };
+        let frames: Vec<Vec<u8>> = (0..).zip(&plan.templates).map(number).collect();
+        assert_eq!(frames.len(), 8 * Kind::ALL.len());
+        let Some(verdicts) = judge(&frames) else { return };
+        assert_eq!(verdicts.len(), frames.len());
+        for ((verdict, frame), template) in verdicts.iter().zip(&frames).zip(&plan.templates) {
+            let kind = plan.spec.classes[template.class].kind.name();
+            let [protocols, malformed, expert, checksums @ ..] = &verdict[..] else { panic!("{verdict:?}") };
+            let protocols = protocols.trim_end_matches(":data").trim_end_matches(":discard");
+            // That nobody answers a ping is no fault of it.
+            let said = expert.replace("No response seen to ICMP request", "").replace(',', "");
+            // 1 is good, none where there is no such header.
+            let good = checksums.iter().all(|state| state.is_empty() || state == "1");
+            if !expected(kind).contains(&protocols) || !malformed.is_empty() || !said.is_empty() || !good {
+                wrong.push(format!("{kind}, {size}: {verdict:?} {:02x?}", &frame[..frame.len().min(80)]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
