@@ -35,6 +35,10 @@ enum Command {
     Cc(cmd::cc::Args),
     /// Watch TCP connections of other programs: how fast, what limits them
     Watch(cmd::watch::Args),
+    /// Tell what each flow of a capture did, and what limits it
+    Analyze(cmd::analyze::Args),
+    /// Compare two captures: what the path between them did, or whether they behave alike
+    Compare(cmd::compare::Args),
     /// Show a saved result as the test printed it
     Show(cmd::show::Args),
     /// Answer tests from others
@@ -65,6 +69,8 @@ fn main() -> ExitCode {
         Command::Tcp(args) => cmd::tcp::run(args),
         Command::Cc(args) => cmd::cc::run(args),
         Command::Watch(args) => cmd::watch::run(args),
+        Command::Analyze(args) => cmd::analyze::run(args),
+        Command::Compare(args) => cmd::compare::run(args),
         Command::Show(args) => cmd::show::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Host(args) => cmd::host::run(args),

@@ -224,3 +224,13 @@ fn end_report() {
 fn key_file() {
     run("key_file", None, targets::key_file);
 }
+
+#[test]
+fn capture() {
+    run("capture", None, targets::capture);
+}
+
+#[test]
+fn dissected() {
+    run("dissected", None, targets::dissected);
+}

@@ -4,7 +4,9 @@
 //! of [`Record`]s (bytes as captured) or of [`Packet`]s (fields already decoded, which is what a header log keeps).
 
 mod bytes;
+
 pub mod capture_file;
+pub mod compare;
 pub mod dissect;
 pub mod flow;
 mod input;

@@ -39,7 +39,7 @@ impl Intervals {
     }
 
     #[inline]
-    fn add(&mut self, interval_ns: i64) {
+    pub(crate) fn add(&mut self, interval_ns: i64) {
         let count = &mut self.0[Self::bin(interval_ns)];
         *count = count.saturating_add(1);
     }

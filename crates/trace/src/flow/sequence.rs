@@ -67,6 +67,7 @@ impl Seen {
         self.next.saturating_add_signed(ahead.into())
     }
 
+    #[cfg(test)]
     pub(super) fn holes(&self) -> &[Hole] {
         &self.holes
     }

@@ -186,6 +186,9 @@ pub struct TcpSummary {
     pub limits: Option<Limits>,
 }
 
+/// Lengths of loss runs that are told apart.
+pub const LOSS_RUN_LENGTHS: usize = 16;
+
 /// UDP with longhaul's probe header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ProbeSummary {
@@ -201,6 +204,8 @@ pub struct ProbeSummary {
     pub lost_packets: u64,
     /// Runs of missing numbers.
     pub loss_runs: u64,
+    /// How many of these runs have one packet, two, and so on; the last counts all that are longer.
+    pub loss_run_lengths: [u32; LOSS_RUN_LENGTHS],
     /// Packets that came again.
     pub duplicate_packets: u64,
     /// Packets with a lower number than one before (RFC 4737).

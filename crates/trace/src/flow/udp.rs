@@ -7,7 +7,7 @@ use longhaul_wire::probe::Probe;
 
 use crate::flow::half::paced;
 use crate::flow::pace::{Millisecond, Pace};
-use crate::flow::summary::{DirectionSummary, ProbeSummary};
+use crate::flow::summary::{DirectionSummary, LOSS_RUN_LENGTHS, ProbeSummary};
 use crate::packet::Packet;
 
 /// Numbers that are told from duplicates, below the highest: some 40 ms of small packets at 100 Gb/s and 3 s at 1 Gb/s.
@@ -36,6 +36,8 @@ struct Probes {
     packets: u64,
     /// Behind the highest in a row: no number below is missing that was not counted.
     settled: u64,
+    /// Missing numbers in a row right below it.
+    run: usize,
 }
 
 impl Probes {
@@ -51,6 +53,7 @@ impl Probes {
             seen: vec![0; 64],
             packets: 0,
             settled: probe.sequence,
+            run: 0,
         }
     }
 
@@ -74,6 +77,10 @@ impl Probes {
             if !came {
                 self.found.lost_packets += 1;
                 self.found.loss_runs += u64::from(before);
+                self.run += 1;
+            } else if self.run > 0 {
+                self.found.loss_run_lengths[self.run.min(LOSS_RUN_LENGTHS) - 1] += 1;
+                self.run = 0;
             }
             self.settled += 1;
         }
@@ -227,7 +234,7 @@ mod tests {
         let found = take_all(&[5, 6, 9, 8, 8, 12, 4]);
         assert_eq!((found.unique_packets, found.lost_packets, found.loss_runs), (6, 3, 2));
         assert_eq!((found.duplicate_packets, found.reordered_packets), (1, 2));
-        assert_eq!((found.first_sequence, found.last_sequence), (4, 12));
+        assert_eq!((found.first_sequence, found.last_sequence, &found.loss_run_lengths[..2]), (4, 12, &[1, 1][..]));
     }
 
     proptest! {
