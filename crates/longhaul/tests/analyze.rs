@@ -128,8 +128,9 @@ fn json(arguments: &[&str]) -> Value {
 /// All packets that the forward hop lost, by the emulator's word.
 fn lost_by_the_emulator(lab: &TestLab) -> u64 {
     let status = json(&["lab", "status", "--name", &lab.name, "--json"]);
-    let text = status["result"]["hops"].as_array().expect("hops").iter();
-    text.map(|hop| hop["forward"]["lost_packets"].as_u64().or(hop["lost_packets"].as_u64()).unwrap_or(0)).sum()
+    let hops = status["result"]["hops"].as_array().unwrap();
+    let of = |hop: &Value, why: &str| hop[why]["packets"].as_u64().unwrap();
+    hops.iter().map(|hop| of(hop, "dropped_loss") + of(hop, "dropped_queue")).sum()
 }
 
 fn sequences(runs: &Value) -> BTreeSet<u64> {
