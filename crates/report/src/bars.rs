@@ -34,7 +34,7 @@ impl Bar {
 }
 
 /// The least of 1, 2, 2.5 and 5 times a power of ten that makes at most five steps up to `highest`: the step of an axis.
-fn step(highest: f64) -> f64 {
+pub(crate) fn step(highest: f64) -> f64 {
     let rough = (highest / 5.0).max(1e-6);
     let power = 10_f64.powf(rough.log10().floor());
     [1.0, 2.0, 2.5, 5.0, 10.0]

@@ -9,10 +9,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use longhaul_emulator::Warning;
+use longhaul_report::capture::Report;
 use longhaul_trace::flow::{Millisecond, Totals};
 use longhaul_trace::{FlowOptions, FlowSummary, Flows, Sink};
 use serde::Serialize;
 
+use super::analyze_figures::Figures;
 use super::analyze_series::SeriesFile;
 use super::analyze_text;
 use super::saved::Folder;
@@ -30,6 +32,7 @@ Example:
   longhaul analyze monday.pcapng
   longhaul analyze --port 443 --top 5 captures/     # all captures in a folder, merged by time
   longhaul analyze --flow 10.0.0.1 --json trace.pcap.zst
+  longhaul analyze --html monday.html monday.pcap   # rate, sequence, in flight, round trip, intervals over time
   longhaul analyze -o series monday.pcap            # every millisecond of every flow, as Parquet
 
 Reads pcap and pcapng, as they are or packed by gzip or zstd. docs/analyze-results.md tells what each number means.";
@@ -53,6 +56,9 @@ pub(crate) struct Args {
     /// Write the result and a row for each millisecond of each flow into this folder
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Draw the largest flows over time into this file, a page for a browser. The captures are read twice
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -158,6 +164,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let Some(folder) = &folder {
         folder.save(&envelope)?;
     }
+    if let Some(file) = &args.html {
+        draw(&args, file, &envelope.started_at, &envelope.result, text.clone())?;
+    }
     if args.json {
         print_json(&envelope);
     } else {
@@ -165,6 +174,22 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     print_warnings(&envelope.warnings);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the captures again and draws the largest flows.
+fn draw(args: &Args, file: &Path, at: &str, result: &AnalyzeResult, text: String) -> Result<(), Failure> {
+    let filter = Filter { ends: args.flow.clone(), port: args.port };
+    let mut trace = Trace::open(&args.paths, filter)?;
+    let mut flows = Flows::new(FlowOptions::default(), Figures::of(&result.flows));
+    pass(&mut trace, |packet| flows.packet(packet))?;
+    let report = Report {
+        title: trace.paths().join(", "),
+        started_at: at.to_owned(),
+        longhaul: env!("CARGO_PKG_VERSION").to_owned(),
+        flows: flows.finish().0.flows(),
+        text,
+    };
+    std::fs::write(file, report.html()).map_err(|error| unwritable(file, &error))
 }
 
 /// Hands all packets to `each`, and shows on a terminal how far it came.

@@ -1,6 +1,7 @@
 //! One file a command: its arguments, and a `run` that reads like the recipe.
 
 pub(crate) mod analyze;
+pub(crate) mod analyze_figures;
 pub(crate) mod analyze_series;
 pub(crate) mod analyze_text;
 pub(crate) mod cc;
