@@ -217,6 +217,22 @@ fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
     }
     against_tcptrace(&b);
     against_tshark(&b);
+    in_a_browser(&a, &folder);
+}
+
+/// The page's script runs under the page's own policy and paints every cell; lines have points.
+fn in_a_browser(capture: &str, folder: &Folder) {
+    if missing("chromium") {
+        return;
+    }
+    let page = folder.file("page.html");
+    printed(&["analyze", "--html", &page, capture]);
+    let profile = format!("--user-data-dir={}", folder.file("profile"));
+    let arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", &profile, "--dump-dom", &page];
+    let output = Command::new("timeout").arg("60").arg("chromium").args(arguments).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("data-painted=\""), "no script ran: {shown}");
+    assert!(!shown.contains("data-painted=\"0\"") && shown.contains("<polyline"), "nothing is drawn");
 }
 
 /// Counts of each direction, summed up, as tcptrace has them.

@@ -234,7 +234,7 @@ impl Half {
             now.in_flight_bytes = Some(now.in_flight_bytes.unwrap_or(0).max(in_flight));
         }
         if let (true, Some(rtt_ns)) = (sent.answered, sent.path_rtt_ns) {
-            let short = tcp.payload_len % mss != 0;
+            let short = !tcp.payload_len.is_multiple_of(mss);
             let mss = mss.into();
             ample.limits.data(Sliced { at_ns: sent.at_ns, payload, again, short, in_flight, window, mss, rtt_ns });
         }

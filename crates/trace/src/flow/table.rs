@@ -5,9 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::flow::Sink;
 use crate::flow::fragments::Fragments;
-use crate::flow::pace::Millisecond;
 use crate::flow::summary::{FlowSummary, Totals, socket};
-use crate::flow::tcp::{Brought, Connection};
+use crate::flow::tcp::{Brought, Connection, Ended};
 use crate::flow::udp::UdpHalf;
 use crate::packet::{Packet, Transport};
 
@@ -57,6 +56,7 @@ fn key(src: IpAddr, src_port: u16, dst: IpAddr, dst_port: u16, protocol: u64) ->
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all flows are TCP, and each flow has a place of its own")]
 enum Kind {
     Tcp(Connection),
     Udp([UdpHalf; 2]),
@@ -341,7 +341,7 @@ impl<S: Sink> Flows<S> {
 }
 
 #[inline]
-fn hand_out<S: Sink>(sink: &mut S, flow: u64, ended: [Option<(i64, Millisecond)>; 2]) {
+fn hand_out<S: Sink>(sink: &mut S, flow: u64, ended: Ended) {
     let [forward, backward] = ended;
     if let Some((at_ns, row)) = forward {
         sink.millisecond(flow, true, at_ns, row);

@@ -24,11 +24,13 @@ pub(super) struct Connection {
     pub(super) reset: bool,
 }
 
+/// Milliseconds that ended, by direction: when they began.
+pub(super) type Ended = [Option<(i64, Millisecond)>; 2];
+
 /// What a packet brought that is drawn over time.
 #[derive(Debug, Default)]
 pub(super) struct Brought {
-    /// Milliseconds that ended, by direction.
-    pub(super) ended: [Option<(i64, Millisecond)>; 2],
+    pub(super) ended: Ended,
     /// The interval since the data packet before of the same direction.
     pub(super) interval_ns: Option<i64>,
 }
@@ -141,11 +143,7 @@ impl Connection {
     }
 
     /// The two directions' summaries, and the milliseconds that had not ended.
-    pub(super) fn finish(
-        &mut self,
-        end_ns: i64,
-        idle: bool,
-    ) -> (ConnectionSummary, [DirectionSummary; 2], [Option<(i64, Millisecond)>; 2]) {
+    pub(super) fn finish(&mut self, end_ns: i64, idle: bool) -> (ConnectionSummary, [DirectionSummary; 2], Ended) {
         let connection = ConnectionSummary {
             opened: self.opened,
             end: match () {
