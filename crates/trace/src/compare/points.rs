@@ -12,6 +12,8 @@ use crate::packet::{Packet, Transport};
 
 /// Runs of lost packets that are listed.
 const MOST_RUNS: usize = 10_000;
+/// Differences of stamps that tell which way a flow goes.
+const MOST_SAMPLED: usize = 4_096;
 
 /// How captures are matched.
 #[derive(Debug, Clone, Copy, Default)]
@@ -246,7 +248,8 @@ pub fn match_points(a: &Reading, b: &Reading, options: MatchOptions) -> Result<C
     }
     let mut paths: Vec<(Path, u32)> = numbers.into_iter().collect();
     paths.sort_by_key(|(_, number)| *number);
-    let ways = ways(&a, &b, &of, paths.len());
+    let paths: Vec<Path> = paths.into_iter().map(|(path, _)| path).collect();
+    let ways = ways(&a, &b, &of, &paths);
     let differences = |way| -> Vec<(i64, i64)> {
         let pairs = a.seen.iter().zip(&of).filter(|(seen, _)| ways[seen.path as usize] == Some(way));
         pairs.filter_map(|(seen, of)| Some((seen.at_ns, b.seen[(*of)? as usize].at_ns - seen.at_ns))).collect()
@@ -272,7 +275,7 @@ pub fn match_points(a: &Reading, b: &Reading, options: MatchOptions) -> Result<C
         between(Direction::BToA, (&b, &back), (&a, &of), &ways, &reached, &clock),
     ];
     Ok(Compared {
-        paths: paths.into_iter().map(|(path, _)| path).collect(),
+        paths,
         clock,
         by_identification,
         directions: directions.into_iter().filter(|between| between.sent_packets > 0).collect(),
@@ -281,34 +284,36 @@ pub fn match_points(a: &Reading, b: &Reading, options: MatchOptions) -> Result<C
 }
 
 /// Which way each direction of flow goes. Of a flow's two directions the one with the greater difference of stamps goes from A to B,
-/// as it has the delay added and the other subtracted; where there is one alone, the sign tells, if the clocks are near.
-fn ways(a: &Point, b: &Point, of: &[Option<u32>], paths: usize) -> Vec<Option<Direction>> {
-    let mut differences: Vec<Vec<i64>> = vec![Vec::new(); paths];
+/// as it has the delay added and the other subtracted. Where there is one alone, it goes with those that it is nearer to, and where
+/// there are none, the sign tells, if the clocks are near.
+fn ways(a: &Point, b: &Point, of: &[Option<u32>], paths: &[Path]) -> Vec<Option<Direction>> {
+    let mut differences: Vec<Vec<i64>> = vec![Vec::new(); paths.len()];
     for (seen, of) in a.seen.iter().zip(of) {
         let sampled = &mut differences[seen.path as usize];
-        if let Some(of) = of.filter(|_| sampled.len() < 4_096) {
+        if let Some(of) = of.filter(|_| sampled.len() < MOST_SAMPLED) {
             sampled.push(b.seen[of as usize].at_ns - seen.at_ns);
         }
     }
-    let medians: Vec<Option<i64>> = differences
-        .into_iter()
-        .map(|mut all| {
-            all.sort_unstable();
-            all.get(all.len() / 2).copied()
-        })
-        .collect();
-    let (least, most) = medians.iter().flatten().fold((i64::MAX, i64::MIN), |(l, m), d| (l.min(*d), m.max(*d)));
-    medians
-        .iter()
-        .map(|median| {
-            let median = (*median)?;
-            // Two groups, as far apart as the round trip between the points; one group where all go the same way.
-            let one_way = least.signum() == most.signum()
-                && most.abs_diff(least) * 2 < most.unsigned_abs().max(least.unsigned_abs());
-            let forward = if one_way { median >= 0 } else { median.abs_diff(most) <= median.abs_diff(least) };
-            Some(if forward { Direction::AToB } else { Direction::BToA })
-        })
-        .collect()
+    let median = |mut all: Vec<i64>| {
+        all.sort_unstable();
+        all.get(all.len() / 2).copied()
+    };
+    let medians: HashMap<Path, i64> =
+        paths.iter().zip(differences).filter_map(|(path, all)| Some((*path, median(all)?))).collect();
+    let reverse = |path: &Path| Path { src: path.dst, dst: path.src, protocol: path.protocol };
+    let paired = || paths.iter().filter_map(|path| Some((*medians.get(path)?, *medians.get(&reverse(path))?)));
+    let forward = median(paired().map(|(one, other)| one.max(other)).collect());
+    let backward = median(paired().map(|(one, other)| one.min(other)).collect());
+    let way = |path: &Path| {
+        let own = *medians.get(path)?;
+        let forward = match (medians.get(&reverse(path)), forward, backward) {
+            (Some(other), ..) => own > *other,
+            (None, Some(forward), Some(backward)) => own.abs_diff(forward) <= own.abs_diff(backward),
+            _ => own >= 0,
+        };
+        Some(if forward { Direction::AToB } else { Direction::BToA })
+    };
+    paths.iter().map(way).collect()
 }
 
 type WithPartners<'a> = (&'a Point, &'a [Option<u32>]);
