@@ -234,9 +234,10 @@ pub fn capture(input: &[u8]) {
         assert!(record.head.len() <= record.frame_len as usize, "{record:?}");
         flows.packet(&dissect(&record));
         packets += 1;
-        let described = [longhaul_trace::pcapng::Interface { link: record.link, ..Default::default() }];
+        let mut described = longhaul_trace::pcapng::Interface::default();
+        described.link = record.link;
         let record = Record { interface: 0, at_ns: record.at_ns.max(0), ..record };
-        let mut writer = longhaul_trace::pcapng::Writer::new(Vec::new(), "", &described).expect("memory");
+        let mut writer = longhaul_trace::pcapng::Writer::new(Vec::new(), "", &[described]).expect("memory");
         writer.write(&record, "").expect("memory");
         let written = writer.into_inner();
         let mut again = CaptureReader::new(&written[..]).expect("a capture was written");
