@@ -201,7 +201,7 @@ pub(crate) fn pass(trace: &mut Trace, mut each: impl FnMut(&longhaul_trace::Pack
     trace.for_each(|packet| {
         each(packet);
         packets += 1;
-        if shown && packets % PROGRESS_PACKETS == 0 && last.elapsed() > PROGRESS_EVERY {
+        if shown && packets.is_multiple_of(PROGRESS_PACKETS) && last.elapsed() > PROGRESS_EVERY {
             last = Instant::now();
             eprint!("\r{:3.0} %  {packets} packets ", share.read() * 100.0);
         }
