@@ -27,6 +27,7 @@ bench: deps
 	cargo bench -p longhaul-lab --bench path
 	cargo bench -p longhaul-measure --bench udp
 	cargo bench -p longhaul-measure --bench filter
+	cargo bench -p longhaul-trace --bench analyze
 
 # A minute of mutated input for each parser; CONTRIBUTING.md has the way with cargo-fuzz.
 fuzz:

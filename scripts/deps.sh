@@ -7,6 +7,7 @@ packages=(
     clang llvm libelf-dev zlib1g-dev       # to build BPF programs and what loads them
     iproute2 iputils-ping iperf3 ethtool   # the demo and the tests run these in labs
     tcpdump tshark                         # judges of what the emulator sends
+    tcptrace                               # a judge of what analyze tells of TCP
     user-mode-linux                        # a kernel with every congestion control as a module: a judge of ours
     curl python3 procps util-linux         # a web server and who reads from it, for tests; sysctl, setpriv
     nftables                               # a place where packets are dropped, for tests
@@ -15,7 +16,7 @@ packages=(
     chromium                               # a test looks at reports in it
 )
 # What says that a package is there where there is no dpkg.
-commands=(make cc pkg-config clang llvm-strip ip ping iperf3 ethtool tcpdump tshark jq chromium curl python3 sysctl setpriv)
+commands=(make cc pkg-config clang llvm-strip ip ping iperf3 ethtool tcpdump tshark tcptrace jq chromium curl python3 sysctl setpriv)
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     missing=()

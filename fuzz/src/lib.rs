@@ -24,6 +24,7 @@ use longhaul_session::report::EndReport;
 use longhaul_session::result::{Setting, UdpResult};
 use longhaul_session::secure::Key;
 use longhaul_session::tcp::{Series, TcpResult};
+use longhaul_trace::{CaptureReader, FlowOptions, Flows, LinkType, Record, dissect};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;
 use longhaul_wire::{PieceHeader, Segmenter, VnetHeader, vnet};
@@ -266,4 +267,45 @@ pub fn mix_file(input: &[u8]) {
     assert!((1..=MOST_TEMPLATES).contains(&plan.templates.len()));
     assert!(plan.templates.iter().all(|template| (60..=1514).contains(&template.bytes.len())));
     assert!((0..1000).all(|number| plan.choice(number) < plan.templates.len()));
+}
+
+/// A capture, pcap or pcapng. Heads are no longer than their frames, and what is written of them as pcapng reads back.
+pub fn capture(input: &[u8]) {
+    let Ok(mut reader) = CaptureReader::new(input) else { return };
+    let mut flows = Flows::new(FlowOptions::default(), Vec::new());
+    let mut packets = 0;
+    while let Ok(Some(record)) = reader.next() {
+        assert!(record.head.len() <= record.frame_len as usize, "{record:?}");
+        flows.packet(&dissect(&record));
+        packets += 1;
+        let mut described = longhaul_trace::pcapng::Interface::default();
+        described.link = record.link;
+        let record = Record { interface: 0, at_ns: record.at_ns.max(0), ..record };
+        let mut writer = longhaul_trace::pcapng::Writer::new(Vec::new(), "", &[described]).expect("memory");
+        writer.write(&record, "").expect("memory");
+        let written = writer.into_inner();
+        let mut again = CaptureReader::new(&written[..]).expect("a capture was written");
+        assert_eq!(again.next().expect("a whole one"), Some(record));
+    }
+    let (_, totals) = flows.finish();
+    assert_eq!(totals.packets, packets);
+}
+
+/// A byte that picks the link type, and a head. Clipped anywhere it has no other addresses and ports than whole.
+pub fn dissected(input: &[u8]) {
+    let Some((kind, head)) = input.split_first() else { return };
+    let link = [LinkType::Ethernet, LinkType::RawIp, LinkType::LinuxCooked, LinkType::LinuxCooked2];
+    let link = link[usize::from(*kind) % link.len()];
+    let at = |head| {
+        let frame_len = input.len() as u32;
+        let direction = longhaul_trace::Direction::Unknown;
+        dissect(&Record { at_ns: 0, interface: 0, direction, link, frame_len, gso_segs: 0, gso_size: 0, head })
+    };
+    let whole = at(head);
+    for clip in 0..head.len().min(128) {
+        let clipped = at(&head[..clip]);
+        if let (Some(some), Some(all)) = (clipped.ip, whole.ip) {
+            assert_eq!((some.src, some.dst), (all.src, all.dst));
+        }
+    }
 }

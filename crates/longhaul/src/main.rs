@@ -37,6 +37,10 @@ enum Command {
     Watch(cmd::watch::Args),
     /// Keep frames that are for others away from the stack; see what arrives
     Filter(cmd::filter::Args),
+    /// Tell what each flow of a capture did, and what limits it
+    Analyze(cmd::analyze::Args),
+    /// Compare two captures: what the path between them did, or whether they behave alike
+    Compare(cmd::compare::Args),
     /// Show a saved result as the test printed it
     Show(cmd::show::Args),
     /// Answer tests from others
@@ -70,6 +74,8 @@ fn main() -> ExitCode {
         Command::Cc(args) => cmd::cc::run(args),
         Command::Watch(args) => cmd::watch::run(args),
         Command::Filter(args) => cmd::filter::run(args),
+        Command::Analyze(args) => cmd::analyze::run(args),
+        Command::Compare(args) => cmd::compare::run(args),
         Command::Show(args) => cmd::show::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Host(args) => cmd::host::run(args),

@@ -239,3 +239,13 @@ fn saved_result() {
 fn mix_file() {
     run("mix_file", Some("mixes"), targets::mix_file);
 }
+
+#[test]
+fn capture() {
+    run("capture", None, targets::capture);
+}
+
+#[test]
+fn dissected() {
+    run("dissected", None, targets::dissected);
+}

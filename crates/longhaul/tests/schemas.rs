@@ -416,3 +416,15 @@ fn filter_status() {
     assert!(output.status.success(), "{output:?}");
     assert_valid(&object(&output.stdout), "longhaul.filter.status/1");
 }
+
+/// A probe and a TCP segment: one packet of either kind, at two points and as two runs.
+#[test]
+fn analyze_and_compare() {
+    let file = root().join("fuzz/corpus/capture/nanoseconds");
+    let file = file.to_str().unwrap();
+    let analysed = object(&longhaul(&["analyze", "--json", file]).stdout);
+    assert_valid(&analysed, "longhaul.analyze/1");
+    assert!(analysed["result"]["flows"].as_array().unwrap().len() >= 2, "{analysed:#}");
+    assert_valid(&object(&longhaul(&["compare", "--json", file, file]).stdout), "longhaul.compare/1");
+    assert_valid(&object(&longhaul(&["compare", "--behaviour", "--json", file, file]).stdout), "longhaul.compare/1");
+}

@@ -1,9 +1,12 @@
-//! Results as people read them: as text on a terminal, and as one HTML file with plots as SVG, tables, no script, nothing from
+//! Results as people read them: as text on a terminal, and as one HTML file with plots as SVG, tables, nothing from
 //! elsewhere, so that it opens anywhere and still does in ten years.
+//! No script, but for the one that lets a surface be zoomed.
 
 mod about;
 mod bars;
+pub mod capture;
 mod colour;
+mod lines;
 pub mod mix;
 mod page;
 pub mod saved;

@@ -4,9 +4,13 @@
 //! of [`Record`]s (bytes as captured) or of [`Packet`]s (fields already decoded, which is what a header log keeps).
 
 mod bytes;
+
 pub mod capture_file;
+pub mod compare;
 pub mod dissect;
+pub mod flow;
 mod input;
+pub mod limits;
 pub mod packet;
 pub mod pcap;
 pub mod pcapng;
@@ -16,5 +20,6 @@ mod samples;
 
 pub use capture_file::CaptureReader;
 pub use dissect::dissect;
+pub use flow::{FlowOptions, FlowSummary, Flows, Sink};
 pub use packet::{Ip, Options, Packet, Tcp, Transport};
 pub use record::{Direction, LinkType, Record};

@@ -254,7 +254,7 @@ impl<R: Read> Reader<R> {
                 };
             }
             let len = self.order.u32(header, 4);
-            if len < 12 || len % 4 != 0 {
+            if len < 12 || !len.is_multiple_of(4) {
                 return damaged("a block with a length that cannot be");
             }
             if !matches!(kind, SECTION | INTERFACE | OBSOLETE_PACKET | SIMPLE_PACKET | STATISTICS | ENHANCED_PACKET) {

@@ -1,11 +1,17 @@
 //! One file a command: its arguments, and a `run` that reads like the recipe.
 
+pub(crate) mod analyze;
+pub(crate) mod analyze_figures;
+pub(crate) mod analyze_series;
+pub(crate) mod analyze_text;
 pub(crate) mod cc;
 pub(crate) mod cc_list;
 pub(crate) mod cc_load;
 pub(crate) mod cc_measured;
 pub(crate) mod cc_show;
 pub(crate) mod cc_table;
+pub(crate) mod compare;
+pub(crate) mod compare_text;
 pub(crate) mod completion;
 pub(crate) mod emulate;
 pub(crate) mod engine_args;
@@ -34,6 +40,7 @@ pub(crate) mod status;
 pub(crate) mod tcp;
 pub(crate) mod tcp_live;
 pub(crate) mod tcp_samples;
+pub(crate) mod trace_source;
 pub(crate) mod udp;
 pub(crate) mod udp_live;
 pub(crate) mod udp_losses;

@@ -78,7 +78,7 @@ fn super_packets_beyond_64_kb_have_the_frames_length() {
     let frame = samples::ethernet(&[], IPV6, &ip);
     assert_eq!(tcp_of(&dissect(&record(&frame, 14 + 60 + 150_000, LinkType::Ethernet))).payload_len, 150_000);
 
-    let jumbo = [&[6, 0, 0xc2, 4, 0, 2, 0x49, 0xf0 + 0][..], &samples::tcp(0x10, &[], 10)].concat();
+    let jumbo = [&[6, 0, 0xc2, 4, 0, 2, 0x49, 0xf0][..], &samples::tcp(0x10, &[], 10)].concat();
     let mut ip = samples::ipv6(0, &jumbo);
     ip[4..6].fill(0);
     let frame = samples::ethernet(&[], IPV6, &ip);

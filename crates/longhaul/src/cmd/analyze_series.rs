@@ -1,0 +1,112 @@
+//! What each flow did over time as a Parquet file: a row for each millisecond of a direction in which something went by.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use longhaul_trace::flow::Millisecond;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::data_type::{BoolType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+/// Rows that are compressed together.
+const ROW_GROUP: usize = 65_536;
+
+/// docs/analyze-results.md tells what the columns mean.
+const COLUMNS: &str = "message series {
+    required int64 flow (integer(64, false));
+    required boolean forward;
+    required int64 at_ns (timestamp(nanos, true));
+    required int64 payload_bytes;
+    required int64 packets;
+    required int64 retransmitted_bytes;
+    required int64 sequence;
+    optional int64 in_flight_bytes;
+    optional int64 acknowledged;
+    optional int64 window_bytes;
+    optional int64 rtt_ns;
+}";
+
+/// The file, and rows that were not written yet.
+pub(crate) struct SeriesFile {
+    writer: SerializedFileWriter<File>,
+    rows: Vec<(u64, bool, i64, Millisecond)>,
+    /// The first that went wrong: there is nobody to tell before the end.
+    error: Option<ParquetError>,
+}
+
+impl SeriesFile {
+    pub(crate) fn new(file: File) -> Result<Self, ParquetError> {
+        let compression = Compression::ZSTD(ZstdLevel::default());
+        let properties = WriterProperties::builder().set_compression(compression).build();
+        let schema = Arc::new(parse_message_type(COLUMNS)?);
+        let writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
+        Ok(Self { writer, rows: Vec::with_capacity(ROW_GROUP), error: None })
+    }
+
+    pub(crate) fn push(&mut self, flow: u64, forward: bool, at_ns: i64, row: Millisecond) {
+        self.rows.push((flow, forward, at_ns, row));
+        if self.rows.len() == ROW_GROUP
+            && let Err(error) = self.write()
+        {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    fn write(&mut self) -> Result<(), ParquetError> {
+        let rows = std::mem::take(&mut self.rows);
+        let mut group = self.writer.next_row_group()?;
+        type Required = fn(&(u64, bool, i64, Millisecond)) -> i64;
+        type Optional = fn(&Millisecond) -> Option<i64>;
+        let optional: [Optional; 4] = [
+            |row| row.in_flight_bytes.map(|bytes| bytes as i64),
+            |row| row.acknowledged.map(|bytes| bytes as i64),
+            |row| row.window_bytes.map(|bytes| bytes as i64),
+            |row| row.rtt_ns,
+        ];
+        let required: [Option<Required>; 7] = [
+            Some(|row| row.0 as i64),
+            None,
+            Some(|row| row.2),
+            Some(|row| row.3.payload_bytes as i64),
+            Some(|row| row.3.packets.into()),
+            Some(|row| row.3.retransmitted_bytes as i64),
+            Some(|row| row.3.sequence as i64),
+        ];
+        for of in required {
+            let Some(mut column) = group.next_column()? else { continue };
+            match of {
+                Some(of) => {
+                    let values: Vec<i64> = rows.iter().map(of).collect();
+                    column.typed::<Int64Type>().write_batch(&values, None, None)?;
+                }
+                None => {
+                    let values: Vec<bool> = rows.iter().map(|row| row.1).collect();
+                    column.typed::<BoolType>().write_batch(&values, None, None)?;
+                }
+            }
+            column.close()?;
+        }
+        for of in optional {
+            let Some(mut column) = group.next_column()? else { continue };
+            let values: Vec<i64> = rows.iter().filter_map(|row| of(&row.3)).collect();
+            let there: Vec<i16> = rows.iter().map(|row| of(&row.3).is_some().into()).collect();
+            column.typed::<Int64Type>().write_batch(&values, Some(&there), None)?;
+            column.close()?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    pub(crate) fn finish(mut self) -> Result<(), ParquetError> {
+        if !self.rows.is_empty() {
+            self.write()?;
+        }
+        match self.error {
+            Some(error) => Err(error),
+            None => self.writer.close().map(drop),
+        }
+    }
+}

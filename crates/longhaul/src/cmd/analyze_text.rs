@@ -1,0 +1,131 @@
+//! What `longhaul analyze` prints for people.
+
+use std::fmt::Write;
+
+use longhaul_trace::flow::DirectionSummary;
+
+use super::analyze::AnalyzeResult;
+
+/// Shares below this are not named.
+const NAMED_SHARE: f64 = 0.05;
+
+/// A line of what the capture holds, then a few lines a flow.
+pub(crate) fn report(result: &AnalyzeResult) -> String {
+    let totals = &result.totals;
+    let took_ns = totals.last_ns.unwrap_or(0) - totals.first_ns.unwrap_or(0);
+    let mut text = format!("{} packets in {}, {} flows", totals.packets, time(took_ns as f64), result.flows_total);
+    let shown = result.flows.len() as u64;
+    // Writing to a string cannot fail.
+    if shown < result.flows_total {
+        let _ = write!(text, ", the {shown} with the most bytes");
+    }
+    text.push('\n');
+    for flow in &result.flows {
+        let state = flow.connection.map_or(String::new(), |connection| {
+            let handshake = connection.handshake_rtt_ns.map(|rtt| format!(", handshake {}", time(rtt as f64)));
+            format!(" ({}{})", connection.end, handshake.unwrap_or_default())
+        });
+        let _ = writeln!(
+            text,
+            "\n{} {} - {}, {}{state}",
+            flow.protocol,
+            flow.client,
+            flow.server,
+            time((flow.last_ns - flow.first_ns) as f64)
+        );
+        for (arrow, direction) in [("->", &flow.forward), ("<-", &flow.backward)] {
+            if direction.packets > 0 {
+                direction_lines(&mut text, arrow, direction);
+            }
+        }
+    }
+    text
+}
+
+fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary) {
+    let wire = if direction.wire_packets > direction.packets {
+        format!(" ({} on the wire)", direction.wire_packets)
+    } else {
+        String::new()
+    };
+    let _ = write!(text, "  {arrow} {} packets{wire}", direction.packets);
+    if direction.payload_bytes == 0 {
+        text.push_str(", no data\n");
+        return;
+    }
+    let _ = write!(text, ", {} bytes, {}", direction.payload_bytes, rate(direction.payload_rate_bps));
+    if direction.peak_1s_bps > 0 {
+        let _ = write!(text, ", at most {} in 1 s", rate(direction.peak_1s_bps));
+    }
+    let _ = writeln!(text, ", {} in 1 ms", rate(direction.peak_1ms_bps));
+    if let Some(tcp) = &direction.tcp {
+        let mut parts = Vec::new();
+        let mut part = |count: u64, what: &str| {
+            if count > 0 {
+                parts.push(format!("{count} {what}"));
+            }
+        };
+        part(tcp.retransmitted_packets, "sent again");
+        part(tcp.fast_retransmissions, "of them fast");
+        part(tcp.timeout_retransmissions, "by timeout");
+        part(tcp.spurious_by_dsack.max(tcp.spurious_by_timestamp), "needlessly");
+        part(tcp.out_of_order_packets, "out of order");
+        part(tcp.duplicate_packets, "twice");
+        part(tcp.missing_bytes, "bytes never seen");
+        part(tcp.duplicate_acks, "duplicate ACKs");
+        part(tcp.zero_window_acks, "zero windows");
+        if !parts.is_empty() {
+            let _ = writeln!(text, "     {}", parts.join(", "));
+        }
+        let mut parts = Vec::new();
+        if let Some(rtt) = tcp.rtt.or(tcp.timestamp_rtt) {
+            let spread = [rtt.min_ns as f64, rtt.mean_ns, rtt.max_ns as f64].map(time).join("/");
+            parts.push(format!("RTT from here min/mean/max {spread}"));
+        }
+        if let Some(bytes) = tcp.max_in_flight_bytes {
+            parts.push(format!("at most {bytes} bytes in flight"));
+        }
+        if !parts.is_empty() {
+            let _ = writeln!(text, "     {}", parts.join(", "));
+        }
+        if let Some(limits) = &tcp.limits {
+            let named = limits.limited_by.largest_first();
+            let named = named.iter().filter(|(_, share)| *share >= NAMED_SHARE);
+            let named: Vec<_> = named.map(|(name, share)| format!("{name} {:.0} %", share * 100.0)).collect();
+            let _ = writeln!(text, "     limited by {}", named.join(", ").replace('_', " "));
+        }
+    }
+    if let Some(probe) = &direction.probe {
+        let sent = probe.last_sequence - probe.first_sequence + 1;
+        let _ = writeln!(
+            text,
+            "     longhaul's probes: {} of {sent} lost ({:.4} %) in {} runs, {} out of order, {} twice",
+            probe.lost_packets,
+            probe.lost_packets as f64 * 100.0 / sent as f64,
+            probe.loss_runs,
+            probe.reordered_packets,
+            probe.duplicate_packets
+        );
+    }
+}
+
+pub(crate) fn time(ns: f64) -> String {
+    let ns = ns.max(0.0);
+    let (value, unit) = match ns {
+        _ if ns < 1e3 => return format!("{ns:.0} ns"),
+        _ if ns < 1e6 => (ns / 1e3, "us"),
+        _ if ns < 1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    format!("{value:.3} {unit}")
+}
+
+fn rate(bps: u64) -> String {
+    let (value, unit) = match bps {
+        0..1_000 => return format!("{bps} bit/s"),
+        1_000..1_000_000 => (bps as f64 / 1e3, "kbit/s"),
+        1_000_000..1_000_000_000 => (bps as f64 / 1e6, "Mbit/s"),
+        _ => (bps as f64 / 1e9, "Gbit/s"),
+    };
+    format!("{value:.2} {unit}")
+}

@@ -1,0 +1,312 @@
+//! `longhaul compare`.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use longhaul_emulator::Warning;
+use longhaul_trace::compare::behaviour::{Thinned, Verdict, verdict};
+use longhaul_trace::compare::clocks::ClockFit;
+use longhaul_trace::compare::{Between, Compared, MatchOptions, Reached, Reading, match_points};
+use longhaul_trace::flow::{Intervals, Millisecond};
+use longhaul_trace::{FlowOptions, FlowSummary, Flows, Sink};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::data_type::{DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use serde::Serialize;
+
+use super::analyze::pass;
+use super::compare_text;
+use super::saved::Folder;
+use super::trace_source::{End, Filter, Trace};
+use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+
+pub(crate) const COMPARE_SCHEMA: &str = "longhaul.compare/1";
+/// Rows that are compressed together.
+const ROW_GROUP: usize = 65_536;
+
+const EXAMPLES: &str = "\
+Example:
+  longhaul compare sender.pcap receiver.pcap                # what the path between them did
+  longhaul compare --same-clock -o delays left.pcap right.pcap
+  longhaul compare --behaviour real.pcap emulated.pcap      # two runs: do they behave alike?
+
+Packets are known again by their heads, clipped or not, as super-packets or as segments. docs/compare-results.md tells what each
+number means.";
+
+/// Compare two captures: what the path between them did, or whether they behave alike
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The one point, or the one run
+    #[arg(value_name = "A")]
+    a: PathBuf,
+    /// The other
+    #[arg(value_name = "B")]
+    b: PathBuf,
+    /// Captures of different runs: test whether they behave alike
+    #[arg(long)]
+    behaviour: bool,
+    /// The time stamps of both are of one clock: no offset is estimated
+    #[arg(long, conflicts_with = "behaviour")]
+    same_clock: bool,
+    /// Only packets of this end, or between these two
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_delimiter = ',', num_args = 1..=2)]
+    flow: Vec<End>,
+    /// Only packets from or to this port
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    port: u16,
+    /// Write the result and the delay of each packet into this folder
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// What was asked.
+#[derive(Debug, Serialize)]
+pub(crate) struct CompareParameters {
+    a: String,
+    b: String,
+    behaviour: bool,
+    same_clock: bool,
+    flow: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+}
+
+/// What came out.
+#[derive(Debug, Serialize)]
+pub(crate) struct CompareResult {
+    /// Of two points; absent of two runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) points: Option<Points>,
+    /// Of two runs; absent of two points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) behaviour: Option<Verdict>,
+}
+
+/// The same packets at two points.
+#[derive(Debug, Serialize)]
+pub(crate) struct Points {
+    pub(crate) clock: ClockFit,
+    pub(crate) by_identification: bool,
+    pub(crate) paths: Vec<PathText>,
+    pub(crate) directions: Vec<Shown>,
+}
+
+/// A direction of a flow.
+#[derive(Debug, Serialize)]
+pub(crate) struct PathText {
+    pub(crate) protocol: &'static str,
+    pub(crate) src: String,
+    pub(crate) dst: String,
+}
+
+/// A direction between the points, with its intervals side by side.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shown {
+    #[serde(flatten)]
+    pub(crate) between: Between,
+    pub(crate) intervals: Vec<IntervalBin>,
+}
+
+/// Intervals of data packets from `from_ns` to the next bin's: at the first point and the second.
+#[derive(Debug, Serialize)]
+pub(crate) struct IntervalBin {
+    from_ns: f64,
+    first: u32,
+    second: u32,
+}
+
+/// Samples of a run.
+#[derive(Default)]
+struct Run {
+    intervals: [Thinned; 2],
+    rtt: [Thinned; 2],
+    rate: [Thinned; 2],
+    loss_runs: Thinned,
+    flows: u64,
+}
+
+impl Sink for Run {
+    fn flow(&mut self, summary: FlowSummary) {
+        self.flows += 1;
+        for direction in [&summary.forward, &summary.backward] {
+            for (length, count) in (1..).zip(direction.probe.iter().flat_map(|probe| probe.loss_run_lengths)) {
+                (0..count).for_each(|_| self.loss_runs.push(f64::from(length)));
+            }
+        }
+    }
+
+    fn interval(&mut self, _: u64, forward: bool, _: i64, interval_ns: i64) {
+        self.intervals[usize::from(!forward)].push(interval_ns as f64);
+    }
+
+    fn millisecond(&mut self, _: u64, forward: bool, _: i64, row: Millisecond) {
+        let way = usize::from(!forward);
+        if row.payload_bytes > 0 {
+            self.rate[way].push(row.payload_bytes as f64 * 8e3);
+        }
+        if let Some(rtt_ns) = row.rtt_ns {
+            self.rtt[way].push(rtt_ns as f64);
+        }
+    }
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let started_at = jiff::Timestamp::now().to_string();
+    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    let filter = Filter { ends: args.flow.clone(), port: args.port };
+    let open = |path: &PathBuf| Trace::open(std::slice::from_ref(path), filter.clone());
+    let (mut a, mut b) = (open(&args.a)?, open(&args.b)?);
+    let result = if args.behaviour { behave(&mut a, &mut b)? } else { lay_over(&args, &mut a, &mut b)? };
+    let warnings = warnings([&a, &b], &result);
+    let parameters = CompareParameters {
+        a: args.a.display().to_string(),
+        b: args.b.display().to_string(),
+        behaviour: args.behaviour,
+        same_clock: args.same_clock,
+        flow: args.flow.iter().map(End::to_string).collect(),
+        port: Some(args.port).filter(|port| *port > 0),
+    };
+    let text = compare_text::report(&result);
+    let envelope = Envelope::new(COMPARE_SCHEMA, started_at, parameters, result, warnings);
+    if let Some(folder) = &folder {
+        folder.save(&envelope)?;
+    }
+    if args.json {
+        print_json(&envelope);
+    } else {
+        print_text(&text);
+    }
+    print_warnings(&envelope.warnings);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn behave(a: &mut Trace, b: &mut Trace) -> Result<CompareResult, Failure> {
+    let read = |trace: &mut Trace| -> Result<Run, Failure> {
+        let mut flows = Flows::new(FlowOptions::default(), Run::default());
+        pass(trace, |packet| flows.packet(packet))?;
+        Ok(flows.finish().0)
+    };
+    let (a, b) = (read(a)?, read(b)?);
+    let verdict = verdict(&[
+        ("interval_forward_ns", &a.intervals[0], &b.intervals[0]),
+        ("interval_backward_ns", &a.intervals[1], &b.intervals[1]),
+        ("rtt_forward_ns", &a.rtt[0], &b.rtt[0]),
+        ("rtt_backward_ns", &a.rtt[1], &b.rtt[1]),
+        ("rate_1ms_forward_bps", &a.rate[0], &b.rate[0]),
+        ("rate_1ms_backward_bps", &a.rate[1], &b.rate[1]),
+        ("loss_run_packets", &a.loss_runs, &b.loss_runs),
+    ]);
+    Ok(CompareResult { points: None, behaviour: Some(verdict) })
+}
+
+fn lay_over(args: &Args, a: &mut Trace, b: &mut Trace) -> Result<CompareResult, Failure> {
+    let read = |trace: &mut Trace| -> Result<Reading, Failure> {
+        let mut reading = Reading::default();
+        pass(trace, |packet| reading.packet(packet))?;
+        Ok(reading)
+    };
+    let (a, b) = (read(a)?, read(b)?);
+    let compared = match_points(&a, &b, MatchOptions { same_clock: args.same_clock }).map_err(|error| {
+        Failure::new("nothing_in_common", error)
+            .remedy("of two different runs, ask with --behaviour whether they are alike")
+    })?;
+    if let Some(folder) = &args.output {
+        let path = folder.join("delays.parquet");
+        let failed = |error: String| Failure::new("unwritable", format!("{}: {error}", path.display()));
+        let file = File::create(&path).map_err(|error| failed(error.to_string()))?;
+        write_delays(file, &compared.reached).map_err(|error| failed(error.to_string()))?;
+    }
+    let Compared { paths, clock, by_identification, directions, .. } = compared;
+    let paths = paths.iter().map(|path| PathText {
+        protocol: if path.protocol == 6 { "tcp" } else { "udp" },
+        src: std::net::SocketAddr::from(path.src).to_string(),
+        dst: std::net::SocketAddr::from(path.dst).to_string(),
+    });
+    let directions = directions.into_iter().map(|between| Shown { intervals: bins(&between.intervals), between });
+    let points = Points { clock, by_identification, paths: paths.collect(), directions: directions.collect() };
+    Ok(CompareResult { points: Some(points), behaviour: None })
+}
+
+/// Bins that either point has anything in.
+fn bins([first, second]: &[Intervals; 2]) -> Vec<IntervalBin> {
+    let both = first.0.iter().zip(second.0.iter()).enumerate().filter(|(_, (first, second))| **first + **second > 0);
+    both.map(|(index, (first, second))| IntervalBin {
+        from_ns: Intervals::lower_ns(index),
+        first: *first,
+        second: *second,
+    })
+    .collect()
+}
+
+/// A row for each packet that passed both points.
+fn write_delays(file: File, reached: &[Reached]) -> Result<(), ParquetError> {
+    let schema = "message delays {
+        required int64 path;
+        required int64 sequence;
+        required int64 a_ns (timestamp(nanos, true));
+        required int64 b_ns (timestamp(nanos, true));
+        required double delay_ns;
+    }";
+    let compression = Compression::ZSTD(ZstdLevel::default());
+    let properties = WriterProperties::builder().set_compression(compression).build();
+    let mut writer = SerializedFileWriter::new(file, Arc::new(parse_message_type(schema)?), Arc::new(properties))?;
+    for rows in reached.chunks(ROW_GROUP) {
+        let mut group = writer.next_row_group()?;
+        let of: [fn(&Reached) -> i64; 4] =
+            [|row| row.path.into(), |row| row.sequence as i64, |row| row.a_ns, |row| row.b_ns];
+        for of in of {
+            let Some(mut column) = group.next_column()? else { continue };
+            let values: Vec<i64> = rows.iter().map(of).collect();
+            column.typed::<Int64Type>().write_batch(&values, None, None)?;
+            column.close()?;
+        }
+        if let Some(mut column) = group.next_column()? {
+            let values: Vec<f64> = rows.iter().map(|row| row.delay_ns).collect();
+            column.typed::<DoubleType>().write_batch(&values, None, None)?;
+            column.close()?;
+        }
+        group.close()?;
+    }
+    writer.close().map(drop)
+}
+
+fn warnings(traces: [&Trace; 2], result: &CompareResult) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let mut warn = |code: &str, message: String, remedy: &str| {
+        warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+    };
+    for trace in traces {
+        for file in trace.cut_files() {
+            warn("capture_cut", format!("{file} ends within a packet: what is whole was read"), "");
+        }
+        let dropped = trace.dropped_packets();
+        if dropped > 0 {
+            let paths = trace.paths().join(", ");
+            let message =
+                format!("{paths}: the capture lost {dropped} packets by its own account: they look lost on the path");
+            warn("capture_dropped", message, "capture heads only, with a larger buffer");
+        }
+    }
+    if let Some(points) = &result.points {
+        if points.clock.corrected && points.clock.offset_error_ns.is_none() {
+            let message = "packets of one direction alone passed both points: the shortest delay is taken as 0".into();
+            warn("offset_unknown", message, "capture both directions, or say --same-clock");
+        }
+        let shifted =
+            points.directions.iter().filter_map(|shown| shown.between.delay).any(|delay| delay.min_ns < -1_000.0);
+        if shifted {
+            let message = "packets arrive before they were sent: the clocks differ".into();
+            warn("clocks_differ", message, "leave --same-clock away");
+        }
+    }
+    warnings
+}

@@ -1,0 +1,95 @@
+//! What `longhaul compare` prints for people.
+
+use std::fmt::Write;
+
+use longhaul_trace::compare::Direction;
+use longhaul_trace::compare::behaviour::Verdict;
+
+use super::analyze_text::time;
+use super::compare::{CompareResult, Points};
+
+/// Runs of lost packets that are printed; JSON has them all.
+const PRINTED_RUNS: usize = 20;
+
+pub(crate) fn report(result: &CompareResult) -> String {
+    let mut text = String::new();
+    if let Some(points) = &result.points {
+        points_lines(&mut text, points);
+    }
+    if let Some(behaviour) = &result.behaviour {
+        text += match behaviour.alike {
+            Some(true) => "The two behave alike as far as the tests can tell.\n",
+            Some(false) => "The two do not behave alike.\n",
+            None => "There is too little in them to tell whether they behave alike.\n",
+        };
+        tests(&mut text, behaviour);
+    }
+    text
+}
+
+// Writing to a string cannot fail.
+fn points_lines(text: &mut String, points: &Points) {
+    let clock = &points.clock;
+    if clock.corrected {
+        let error = clock.offset_error_ns.map_or("not known".into(), time);
+        let _ = writeln!(
+            text,
+            "B's clock is {}{} ahead of A's (error at most {error}), and gains {:.3} us a second",
+            if clock.offset_ns < 0.0 { "-" } else { "" },
+            time(clock.offset_ns.abs()),
+            clock.drift_ppb / 1e3
+        );
+    } else {
+        text.push_str("Both stamps are taken as of one clock\n");
+    }
+    for shown in &points.directions {
+        let between = &shown.between;
+        let way = if between.direction == Direction::AToB { "A to B" } else { "B to A" };
+        let share = between.lost_packets as f64 * 100.0 / between.sent_packets.max(1) as f64;
+        let _ = writeln!(
+            text,
+            "\n{way}: {} of {} packets lost ({share:.4} %), {} out of order, {} seen at the second point alone",
+            between.lost_packets, between.sent_packets, between.reordered_packets, between.unknown_packets
+        );
+        if let Some(delay) = &between.delay {
+            let [min, p50, p99, max, stddev] =
+                [delay.min_ns, delay.p50_ns, delay.p99_ns, delay.max_ns, delay.stddev_ns].map(time);
+            let _ = writeln!(text, "  delay min {min}, median {p50}, 99 % {p99}, max {max}, stddev {stddev}");
+        }
+        for run in between.lost.iter().take(PRINTED_RUNS) {
+            let path = &points.paths[run.path as usize];
+            let many = if run.packets > 1 { format!(" to {}", run.last_sequence) } else { String::new() };
+            let _ = writeln!(
+                text,
+                "  lost {} of {} {} - {}: {}{many}",
+                run.packets, path.protocol, path.src, path.dst, run.first_sequence
+            );
+        }
+        if between.lost.len() > PRINTED_RUNS {
+            let _ = writeln!(text, "  and {} runs more", between.lost.len() - PRINTED_RUNS);
+        }
+        match between.spacing.alike {
+            Some(true) => text.push_str("  packets keep their spacing\n"),
+            Some(false) => text.push_str("  the path changes the packets' spacing\n"),
+            None => {}
+        }
+        tests(text, &between.spacing);
+    }
+}
+
+fn tests(text: &mut String, verdict: &Verdict) {
+    for test in &verdict.tests {
+        let value = |value: f64| if test.of.ends_with("_ns") { time(value) } else { format!("{value:.0}") };
+        let _ = writeln!(
+            text,
+            "  {}: median {} and {}, 99 % {} and {}; distance {:.3}, p = {:.2e}",
+            test.of.trim_end_matches("_ns").trim_end_matches("_bps").replace('_', " "),
+            value(test.medians[0]),
+            value(test.medians[1]),
+            value(test.p99[0]),
+            value(test.p99[1]),
+            test.distance,
+            test.kolmogorov_smirnov_p
+        );
+    }
+}

@@ -1,0 +1,329 @@
+//! `longhaul analyze` and `compare` on captures of lab traffic: the emulator's own losses are the truth, `tcptrace` and `tshark` are
+//! the judges.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{TestLab, longhaul, object, printed};
+use serde_json::Value;
+
+/// 5 ms there and 2 ms back; the forward hop loses each 100th packet.
+const LOSSY: &str = "
+name = 'lossy'
+[[forward]]
+rate = '1Gbit'
+queue = '64MiB'
+delay = '5ms'
+loss = { every = 100 }
+[[backward]]
+delay = '2ms'
+";
+const FORWARD_NS: f64 = 5e6;
+/// How near the delay is to be found.
+const DELAY_ERROR_NS: f64 = 20_000.0;
+
+/// Sends numbered probes, 1 ms apart in pairs.
+const SENDER: &str = "
+import socket, struct, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for n in range(1050):
+    s.sendto(struct.pack('>IHIQ', 77, 0, n, time.time_ns()) + bytes(200), (sys.argv[1], 9000))
+    time.sleep(0.0005)
+";
+
+fn missing(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    let missing = !found.is_ok_and(|status| status.success());
+    if missing {
+        println!("skipped: there is no {program}");
+    }
+    missing
+}
+
+/// A folder that goes with this value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("longhaul-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < end, "waited for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A program on a host.
+fn on(lab: &TestLab, host: &str, command: &[&str]) -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    program.args(["lab", "exec", "--name", &lab.name, host, "--"]).args(command);
+    program
+}
+
+/// tcpdump on a host, both ways, 96 bytes of each packet.
+struct Capture {
+    child: Child,
+    file: String,
+}
+
+impl Capture {
+    fn start(lab: &TestLab, host: &str, folder: &Folder) -> Self {
+        let (file, said) = (folder.file(&format!("{host}.pcap")), folder.file(&format!("{host}.said")));
+        let options = ["tcpdump", "-i", "eth0", "-j", "host", "--time-stamp-precision=nano", "-s", "96", "-B", "65536"];
+        let command = [&options[..], &["-Z", "root", "--immediate-mode", "-U", "-w", &file, "ip"]].concat();
+        let stderr = fs::File::create(&said).unwrap();
+        let child = on(lab, host, &command).stderr(stderr).spawn().unwrap();
+        until("tcpdump", || fs::read_to_string(&said).unwrap().contains("listening on"));
+        Self { child, file }
+    }
+
+    /// Ends it when nothing has been written for a while.
+    fn finish(mut self) -> String {
+        let mut last = (0, Instant::now());
+        until("the capture to be written", || {
+            let len = fs::metadata(&self.file).map_or(0, |metadata| metadata.len());
+            if len != last.0 {
+                last = (len, Instant::now());
+            }
+            last.1.elapsed() > Duration::from_millis(500)
+        });
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        self.child.wait().unwrap();
+        self.file.clone()
+    }
+}
+
+fn lossy_lab(name: &str, folder: &Folder) -> Option<TestLab> {
+    let path = folder.file("lossy.toml");
+    fs::write(&path, LOSSY).unwrap();
+    TestLab::up(name, &path)
+}
+
+fn json(arguments: &[&str]) -> Value {
+    object(printed(arguments).as_bytes())
+}
+
+/// All packets that the forward hop lost, by the emulator's word.
+fn lost_by_the_emulator(lab: &TestLab) -> u64 {
+    let status = json(&["lab", "status", "--name", &lab.name, "--json"]);
+    let hops = status["result"]["hops"].as_array().unwrap();
+    let of = |hop: &Value, why: &str| hop[why]["packets"].as_u64().unwrap();
+    hops.iter().map(|hop| of(hop, "dropped_loss") + of(hop, "dropped_queue")).sum()
+}
+
+fn sequences(runs: &Value) -> BTreeSet<u64> {
+    let runs = runs.as_array().unwrap().iter();
+    runs.flat_map(|run| run["first_sequence"].as_u64().unwrap()..=run["last_sequence"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn compare_finds_the_emulators_delay_and_each_lost_probe() {
+    if missing("tcpdump") || missing("python3") {
+        return;
+    }
+    let folder = Folder::new("compare-udp");
+    let Some(lab) = lossy_lab("compare-udp", &folder) else { return };
+    let captures = ["client", "server"].map(|host| Capture::start(&lab, host, &folder));
+    let server = on(&lab, "client", &["getent", "ahostsv4", "server"]).output().unwrap();
+    let address = String::from_utf8(server.stdout).unwrap().split_whitespace().next().unwrap().to_owned();
+    assert!(on(&lab, "client", &["python3", "-c", SENDER, &address]).status().unwrap().success());
+    let [a, b] = captures.map(Capture::finish);
+
+    let compared = json(&["compare", "--same-clock", "--port", "9000", "--json", &a, &b]);
+    let forward = &compared["result"]["points"]["directions"][0];
+    assert_eq!((forward["direction"].as_str(), forward["sent_packets"].as_u64()), (Some("a_to_b"), Some(1050)));
+    let lost = sequences(&forward["lost"]);
+    // Each 100th that passes the hop; what else passes moves the phase.
+    assert_eq!(lost.len(), 10, "{lost:?}");
+    let found: Vec<u64> = lost.iter().copied().collect();
+    assert!(found.windows(2).all(|pair| (95..=100).contains(&(pair[1] - pair[0]))), "{lost:?}");
+    let delay = &forward["delay"];
+    println!("delay {delay}");
+    let error = delay["min_ns"].as_f64().unwrap() - FORWARD_NS;
+    assert!((0.0..DELAY_ERROR_NS).contains(&error), "{delay}");
+
+    // The receiver's capture alone tells the same numbers.
+    let alone = json(&["analyze", "--port", "9000", "--json", &b]);
+    let probe = &alone["result"]["flows"][0]["forward"]["probe"];
+    assert_eq!((probe["lost_packets"].as_u64(), probe["loss_runs"].as_u64()), (Some(10), Some(10)), "{probe}");
+    assert_eq!((probe["unique_packets"].as_u64(), probe["cookie"].as_u64()), (Some(1040), Some(77)));
+
+    // A run is like itself, and not like one of another spacing.
+    let same = json(&["compare", "--behaviour", "--json", &a, &a]);
+    assert_eq!(same["result"]["behaviour"]["alike"], true, "{same}");
+}
+
+/// TCP with super-packets, of which the emulator takes single wire packets.
+#[test]
+fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
+    if missing("tcpdump") || missing("iperf3") {
+        return;
+    }
+    let folder = Folder::new("compare-tcp");
+    let Some(lab) = lossy_lab("compare-tcp", &folder) else { return };
+    let captures = ["client", "server"].map(|host| Capture::start(&lab, host, &folder));
+    let mut server = on(&lab, "server", &["iperf3", "-s", "-1"]).stdout(Stdio::null()).spawn().unwrap();
+    // Asked without a packet: a connection that is refused would be in the captures.
+    let listens = || on(&lab, "server", &["sh", "-c", "ss -ltn | grep -q :5201"]).status().unwrap().success();
+    until("iperf3 to listen", listens);
+    assert!(on(&lab, "client", &["iperf3", "-c", "server", "-n", "3M"]).output().unwrap().status.success());
+    server.wait().unwrap();
+    let [a, b] = captures.map(Capture::finish);
+    let lost = lost_by_the_emulator(&lab);
+    assert!(lost > 10, "{lost}");
+
+    let compared = json(&["compare", "--same-clock", "--json", &a, &b]);
+    let directions = compared["result"]["points"]["directions"].as_array().unwrap();
+    let forward = &directions[0];
+    assert_eq!(forward["lost_packets"], lost, "{:#}", compared["result"]["points"]["directions"]);
+    assert_eq!((directions[1]["lost_packets"].as_u64(), forward["unknown_packets"].as_u64()), (Some(0), Some(0)));
+
+    let analysed = json(&["analyze", "--json", &a]);
+    let flows = analysed["result"]["flows"].as_array().unwrap();
+    let again = |of: &str| -> u64 {
+        flows
+            .iter()
+            .map(|flow| flow["forward"]["tcp"][of].as_u64().unwrap() + flow["backward"]["tcp"][of].as_u64().unwrap())
+            .sum()
+    };
+    let found = again("retransmitted_wire_packets");
+    println!("{lost} lost, {found} sent again, {} needlessly", again("spurious_by_dsack"));
+    // Lost acknowledgments and SYNs need not be sent again; what was sent needlessly came twice.
+    assert!(found + 3 >= lost && found <= lost + again("spurious_by_dsack") + 3, "{found} of {lost}");
+    // At the receiver what was lost is a hole, filled by what the sender sent again: none of it is reordering.
+    let received = json(&["analyze", "--json", &b]);
+    for flow in received["result"]["flows"].as_array().unwrap() {
+        assert_eq!(flow["forward"]["tcp"]["out_of_order_packets"], 0, "{flow:#}");
+        assert!(flow["connection"]["opened"] == true && flow["connection"]["end"] != "open", "{flow:#}");
+    }
+    against_tcptrace(&b);
+    against_tshark(&b);
+    in_a_browser(&a, &folder);
+}
+
+/// The page's script runs under the page's own policy and paints every cell; lines have points.
+fn in_a_browser(capture: &str, folder: &Folder) {
+    if missing("chromium") {
+        return;
+    }
+    let page = folder.file("page.html");
+    printed(&["analyze", "--html", &page, capture]);
+    let profile = format!("--user-data-dir={}", folder.file("profile"));
+    let address = format!("file://{page}");
+    let arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", &profile, "--dump-dom", &address];
+    let output = Command::new("timeout").arg("60").arg("chromium").args(arguments).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("data-painted=\""), "no script ran: {shown}");
+    assert!(!shown.contains("data-painted=\"0\"") && shown.contains("<polyline"), "nothing is drawn");
+}
+
+/// Counts of each direction, summed up, as tcptrace has them.
+fn against_tcptrace(file: &str) {
+    if missing("tcptrace") {
+        return;
+    }
+    let output = Command::new("tcptrace").args(["-l", "-n", "--csv", file]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let of_table = text.lines().skip_while(|line| !line.contains("total_packets_a2b"));
+    let mut rows = of_table.map(|line| line.split(',').map(str::trim).collect::<Vec<_>>());
+    let names = rows.next().expect("a table");
+    let rows: Vec<_> = rows.filter(|row| row.len() > 50).collect();
+    let sum = |name: &str| -> u64 {
+        let columns: Vec<usize> = (0..names.len())
+            .filter(|at| names[*at].strip_suffix("_a2b").or(names[*at].strip_suffix("_b2a")) == Some(name))
+            .collect();
+        assert_eq!(columns.len(), 2, "{name}: {names:?}");
+        rows.iter().flat_map(|row| columns.iter().map(|at| row[*at].parse::<u64>().unwrap())).sum()
+    };
+    let ours = json(&["analyze", "--top", "0", "--json", file]);
+    let flows = ours["result"]["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), rows.len(), "connections");
+    let total = |of: &dyn Fn(&Value) -> u64| -> u64 {
+        flows.iter().map(|flow| of(&flow["forward"]) + of(&flow["backward"])).sum()
+    };
+    for (theirs, ours) in [
+        ("total_packets", total(&|way| way["packets"].as_u64().unwrap())),
+        ("actual_data_pkts", total(&|way| way["data_packets"].as_u64().unwrap())),
+        ("actual_data_bytes", total(&|way| way["payload_bytes"].as_u64().unwrap())),
+        ("unique_bytes_sent", total(&|way| way["unique_bytes"].as_u64().unwrap())),
+        ("rexmt_data_bytes", total(&|way| way["tcp"]["retransmitted_bytes"].as_u64().unwrap())),
+    ] {
+        assert_eq!(sum(theirs), ours, "{theirs} of {file}");
+    }
+}
+
+/// Wireshark's count of duplicate acknowledgments and zero windows.
+fn against_tshark(file: &str) {
+    if missing("tshark") {
+        return;
+    }
+    let count = |filter: &str| -> u64 {
+        let output = Command::new("tshark")
+            .args(["-r", file, "-Y", filter, "-T", "fields", "-e", "frame.number"])
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).lines().count() as u64
+    };
+    let ours = json(&["analyze", "--top", "0", "--json", file]);
+    let flows = ours["result"]["flows"].as_array().unwrap();
+    let total = |of: &str| -> u64 {
+        flows
+            .iter()
+            .map(|flow| flow["forward"]["tcp"][of].as_u64().unwrap() + flow["backward"]["tcp"][of].as_u64().unwrap())
+            .sum()
+    };
+    // Wireshark leaves out those whose window moved, though they have SACK blocks.
+    let (theirs, sacked) = (count("tcp.analysis.duplicate_ack"), total("sack_acks"));
+    let own = total("duplicate_acks");
+    assert!(theirs <= own && own <= theirs + sacked, "duplicate acknowledgments: {own}, Wireshark {theirs}");
+    assert_eq!(total("zero_window_acks"), count("tcp.analysis.zero_window"), "zero windows");
+}
+
+#[test]
+fn captures_are_read_packed_and_what_is_none_is_said() {
+    let folder = Folder::new("analyze-files");
+    let (plain, packed, folder_of) = (folder.file("one.pcap"), folder.file("two.pcap.gz"), folder.0.to_str().unwrap());
+    let mut bytes = b"\x4d\x3c\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\x60\0\0\0\x01\0\0\0".to_vec();
+    bytes.extend_from_slice(&[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 60, 0, 0, 0, 7, 7, 7]);
+    fs::write(&plain, &bytes).unwrap();
+    fs::copy(&plain, folder.file("two.pcap")).unwrap();
+    assert!(Command::new("gzip").arg(folder.file("two.pcap")).status().unwrap().success());
+    assert!(Path::new(&packed).exists());
+    let both = json(&["analyze", "--json", folder_of]);
+    let totals = &both["result"]["totals"];
+    assert_eq!(
+        (totals["packets"].as_u64(), totals["not_ip_packets"].as_u64(), totals["frame_bytes"].as_u64()),
+        (Some(2), Some(2), Some(120))
+    );
+    assert_eq!(totals["first_ns"], 1_000_000_002_i64);
+
+    let none = folder.file("none.txt");
+    fs::write(&none, "GIF89a, not a capture").unwrap();
+    let output = longhaul(&["analyze", "--json", &none]);
+    assert_eq!((output.status.code(), object(&output.stdout)["error"]["code"].as_str()), (Some(1), Some("no_capture")));
+    let nothing = longhaul(&["compare", &plain, &packed]);
+    assert_eq!(nothing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("--behaviour"), "{nothing:?}");
+}

@@ -1,0 +1,181 @@
+//! Flows of a capture over time: TAPEE's figures 5–7 (rate), 10 and 11 (intervals) for any capture.
+//!
+//! Lines are SVG. The surface of interval × time × count is a canvas that a small script draws, so that one can zoom into it; the
+//! page's security policy lets that script run and no other.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::lines::{Line, panel};
+use crate::page::{escape, page};
+
+/// The script, and its SHA-256 in base64: `openssl dgst -sha256 -binary heat.js | base64`.
+const SCRIPT: &str = include_str!("heat.js");
+const SCRIPT_HASH: &str = "JxQ/omCrZ+5srtM0Z6uC0slViwUUYEGIwKRA3UWdEG8=";
+
+/// What is to be reported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// What was captured.
+    pub title: String,
+    /// When it was analysed, RFC 3339.
+    pub started_at: String,
+    /// The version of longhaul.
+    pub longhaul: String,
+    /// The flows that are drawn.
+    pub flows: Vec<Flow>,
+    /// What `longhaul analyze` prints.
+    pub text: String,
+}
+
+/// One direction of a flow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    /// From where to where.
+    pub name: String,
+    /// Over time, at most some thousand.
+    pub points: Vec<Point>,
+    /// Intervals between data packets over time.
+    pub heat: Heat,
+}
+
+/// A stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Point {
+    /// Its beginning, seconds from the flow's.
+    pub at_s: f64,
+    /// The fullest millisecond in it, bits a second.
+    pub rate_1ms_bps: f64,
+    /// The moving average over the second that ends with it.
+    pub rate_1s_bps: f64,
+    /// The highest byte sent.
+    pub sequence: Option<f64>,
+    /// The highest byte acknowledged.
+    pub acknowledged: Option<f64>,
+    /// The most bytes in flight.
+    pub in_flight_bytes: Option<f64>,
+    /// The last round trip.
+    pub rtt_ns: Option<f64>,
+}
+
+/// Counts of intervals, in bins of a quarter of an octave, by columns of time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Heat {
+    /// How many columns.
+    pub columns: usize,
+    /// How long one is.
+    pub column_s: f64,
+    /// The lowest bin that has any.
+    pub lowest: usize,
+    /// The highest.
+    pub highest: usize,
+    /// Column, bin, count.
+    pub cells: Vec<(usize, usize, u32)>,
+}
+
+impl Report {
+    /// The page.
+    pub fn html(&self) -> String {
+        let mut body = format!(
+            "<h1>{}</h1>\n<p class=\"quiet\">longhaul {}, {}</p>\n",
+            escape(&self.title),
+            escape(&self.longhaul),
+            escape(&self.started_at)
+        );
+        for (number, flow) in self.flows.iter().enumerate() {
+            flow.write(&mut body, number);
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(body, "<h2>All that was found</h2>\n<pre>{}</pre>", escape(&self.text));
+        let _ = writeln!(body, "<script>{SCRIPT}</script>");
+        let policy = format!("style-src 'unsafe-inline'; script-src 'sha256-{SCRIPT_HASH}'\"");
+        page(&self.title, &body).replacen("style-src 'unsafe-inline'\"", &policy, 1)
+    }
+}
+
+impl Flow {
+    fn write(&self, body: &mut String, number: usize) {
+        let line = |name: &'static str, colour: &'static str, of: &dyn Fn(&Point) -> Option<f64>| Line {
+            name,
+            colour,
+            points: self.points.iter().filter_map(|point| Some((point.at_s, of(point)?))).collect(),
+        };
+        let some = |value: f64| Some(value);
+        let figures = [
+            panel(
+                "Rate",
+                &[
+                    line("fullest millisecond", "#56b4e9", &|point| some(point.rate_1ms_bps / 1e6)),
+                    line("average over 1 s", "#d55e00", &|point| some(point.rate_1s_bps / 1e6)),
+                ],
+                "payload, Mbit/s",
+            ),
+            panel(
+                "Sequence and acknowledgment",
+                &[
+                    line("sent", "#0072b2", &|point| point.sequence.map(|bytes| bytes / 1e6)),
+                    line("acknowledged", "#e69f00", &|point| point.acknowledged.map(|bytes| bytes / 1e6)),
+                ],
+                "from the first byte, MB",
+            ),
+            panel(
+                "In flight, as seen here",
+                &[line("bytes in flight", "#009e73", &|point| point.in_flight_bytes.map(|bytes| bytes / 1e6))],
+                "MB",
+            ),
+            panel(
+                "Round trip from here to the receiver",
+                &[line("round trip", "#cc79a7", &|point| point.rtt_ns.map(|ns| ns / 1e6))],
+                "ms",
+            ),
+        ];
+        // Writing to a string cannot fail.
+        let _ = writeln!(body, "<h2>{}</h2>\n<div class=\"panels\">", escape(&self.name));
+        for figure in figures.into_iter().flatten() {
+            let _ = writeln!(body, "<figure>{figure}</figure>");
+        }
+        let _ = writeln!(body, "</div>");
+        if self.heat.cells.is_empty() {
+            return;
+        }
+        // Numbers alone: nothing in it ends the script element.
+        let data = serde_json::to_string(&self.heat).unwrap_or_default();
+        let _ = writeln!(
+            body,
+            "<figure><h3>Intervals between data packets over time</h3>\n\
+             <canvas class=\"heat\" width=\"1100\" height=\"420\" style=\"width: 100%\" data-source=\"heat-{number}\"></canvas>\n\
+             <figcaption>How many, from blue to yellow, on a logarithmic scale. The wheel zooms (with Shift: time alone), a drag moves, \
+             a double click shows all.</figcaption></figure>\n\
+             <script type=\"application/json\" id=\"heat-{number}\">{data}</script>"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_its_figures_and_no_markup_from_outside() {
+        let point = |n: u32| Point {
+            at_s: f64::from(n) / 1e3,
+            rate_1ms_bps: 1e9,
+            rate_1s_bps: 5e8,
+            sequence: Some(f64::from(n) * 1e5),
+            ..Point::default()
+        };
+        let flow = Flow {
+            name: "<img src=x>".into(),
+            points: (0..100).map(point).collect(),
+            heat: Heat { columns: 10, column_s: 0.01, lowest: 40, highest: 41, cells: vec![(3, 40, 7)] },
+        };
+        let (title, text) = ("a < b".to_owned(), "1 & 2".to_owned());
+        let report = Report { title, started_at: "now".into(), longhaul: "1".into(), flows: vec![flow], text };
+        let html = report.html();
+        assert!(!html.contains("<img") && html.contains("a &lt; b") && html.contains("1 &amp; 2"));
+        assert!(html.contains("\"cells\":[[3,40,7]]") && html.contains(&format!("script-src 'sha256-{SCRIPT_HASH}'")));
+        // Rate and sequence are drawn; in flight and round trip have no points.
+        assert_eq!(html.matches("<svg").count(), 2, "{html}");
+    }
+}

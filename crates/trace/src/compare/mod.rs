@@ -1,0 +1,16 @@
+//! Two captures compared.
+//!
+//! [`match_points`]: the same packets at two points of a path. Packets are known again by their heads ([`identity`]), the clocks
+//! are laid over each other ([`clocks`]), and what remains is what the path did: delay, loss, order.
+//!
+//! [`behaviour`]: captures of different runs, or two points of one: do they behave alike, by statistical test? It is TAPEE's
+//! question of a real path and a pseudo one.
+
+pub mod behaviour;
+pub mod clocks;
+pub mod identity;
+mod points;
+
+pub use points::{
+    Between, CompareError, Compared, Delay, Direction, LostRun, MatchOptions, Reached, Reading, match_points,
+};

@@ -1,0 +1,137 @@
+use std::net::IpAddr;
+
+use longhaul_wire::probe::{Cookie, Probe};
+
+use super::*;
+use crate::packet::{Ip, Options, Tcp};
+use crate::record;
+
+const MS: i64 = 1_000_000;
+
+/// From host 1 to host 2 or back.
+fn packet(at_ns: i64, forward: bool, id: u32, payload: u32, transport: Transport) -> Packet {
+    let hosts = if forward { [1, 2] } else { [2, 1] };
+    let [src, dst] = hosts.map(|host| IpAddr::from([10, 0, 0, host]));
+    let (len, ttl, traffic_class) = (40 + payload, 64, 0);
+    let (fragment_offset, more_fragments) = (0, false);
+    let ip = Ip { src, dst, protocol: 6, ttl, traffic_class, id: Some(id), len, fragment_offset, more_fragments };
+    Packet {
+        at_ns,
+        interface: 0,
+        direction: record::Direction::Unknown,
+        frame_len: 54 + payload,
+        frame_cap_len: 54,
+        gso_segs: 0,
+        gso_size: 0,
+        eth_src: [0; 6],
+        eth_dst: [0; 6],
+        eth_type: 0x0800,
+        vlan: [None; 2],
+        ip: Some(ip),
+        transport,
+    }
+}
+
+fn tcp(at_ns: i64, forward: bool, id: u32, seq: u32, ack: u32, payload_len: u32) -> Packet {
+    let (src_port, dst_port) = if forward { (1000, 2000) } else { (2000, 1000) };
+    let options = Options::default();
+    let header = Tcp { src_port, dst_port, seq, ack, flags: 16, window: 9, payload_len, options };
+    packet(at_ns, forward, id, payload_len, Transport::Tcp(header))
+}
+
+fn probe(at_ns: i64, sequence: u64) -> Packet {
+    let probe = Some(Probe { cookie: Cookie(1), sequence, sent_ns: 0 });
+    packet(at_ns, true, 0, 100, Transport::Udp { src_port: 1, dst_port: 2, payload_len: 100, probe })
+}
+
+fn reading(packets: impl IntoIterator<Item = Packet>) -> Reading {
+    let mut reading = Reading::default();
+    packets.into_iter().for_each(|packet| reading.packet(&packet));
+    reading
+}
+
+/// Data there in 10 ms and acknowledgments back in 20 ms; B's clock is a second ahead. The offset is right to half of the round trip,
+/// and delays of both directions together are the round trip, whatever the clocks.
+#[test]
+fn clocks_apart_are_laid_over_each_other() {
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for n in 0..200_u32 {
+        let at_ns = i64::from(n) * MS;
+        a.push(tcp(at_ns, true, n + 1, n * 100, 1, 100));
+        b.push(tcp(at_ns + 1_010 * MS, true, n + 1, n * 100, 1, 100));
+        b.push(tcp(at_ns + 1_010 * MS + 1, false, n + 500, 1, n * 100 + 100, 0));
+        a.push(tcp(at_ns + 30 * MS + 1, false, n + 500, 1, n * 100 + 100, 0));
+    }
+    a.sort_by_key(|packet| packet.at_ns);
+    let compared = match_points(&reading(a), &reading(b), MatchOptions::default()).unwrap();
+    let clock = compared.clock;
+    assert!(
+        (clock.offset_ns - 995e6).abs() < 10.0 && (clock.offset_error_ns.unwrap() - 15e6).abs() < 10.0,
+        "{clock:?}"
+    );
+    assert!(clock.drift_ppb.abs() < 1.0);
+    let [forward, backward] = compared.directions.as_slice() else { panic!() };
+    assert_eq!((forward.direction, backward.direction), (Direction::AToB, Direction::BToA));
+    let sum = forward.delay.unwrap().p50_ns + backward.delay.unwrap().p50_ns;
+    assert!((sum - 30e6).abs() < 10.0, "{sum}");
+    assert_eq!((forward.lost_packets, backward.lost_packets, forward.reached_packets), (0, 0, 200));
+}
+
+/// Loss by name, order, and what never was at the first point.
+#[test]
+fn probes_that_were_lost_are_named() {
+    let a = (0..100).map(|n| probe(n * MS, n as u64));
+    let order = (0..100).filter(|n| ![10, 11, 12, 50].contains(n)).map(|n| {
+        if n == 20 {
+            21
+        } else if n == 21 {
+            20
+        } else {
+            n
+        }
+    });
+    let b = order.zip((0..).map(|n| 5 * MS + n * MS)).map(|(n, at_ns)| probe(at_ns, n));
+    let compared = match_points(&reading(a), &reading(b), MatchOptions { same_clock: true }).unwrap();
+    let [forward] = compared.directions.as_slice() else { panic!() };
+    assert_eq!((forward.sent_packets, forward.lost_packets, forward.reordered_packets), (100, 4, 1));
+    let runs: Vec<_> = forward.lost.iter().map(|run| (run.first_sequence, run.last_sequence, run.packets)).collect();
+    assert_eq!(runs, [(10, 12, 3), (50, 50, 1)]);
+}
+
+/// A super-packet at A, its segments at B without the third, which is sent again.
+#[test]
+fn a_super_packet_matches_its_segments() {
+    for by_gso_size in [true, false] {
+        let mut big = tcp(0, true, 7, 5_000, 1, 4_500);
+        if by_gso_size {
+            (big.gso_size, big.gso_segs) = (1_000, 5);
+        }
+        let a = [big, tcp(50 * MS, true, 12, 7_000, 1, 1_000), tcp(60 * MS, true, 13, 9_500, 1, 1_000)];
+        let segment =
+            |n: u32| tcp(MS * 5 + i64::from(n), true, 7 + n, 5_000 + n * 1_000, 1, 1_000.min(4_500 - n * 1_000));
+        let b = [0, 1, 3, 4]
+            .map(segment)
+            .into_iter()
+            .chain([tcp(55 * MS, true, 12, 7_000, 1, 1_000), tcp(65 * MS, true, 13, 9_500, 1, 1_000)]);
+        let compared = match_points(&reading(a), &reading(b), MatchOptions { same_clock: true }).unwrap();
+        let [forward] = compared.directions.as_slice() else { panic!() };
+        assert_eq!((forward.sent_packets, forward.reached_packets, forward.lost_packets), (7, 6, 1), "{by_gso_size}");
+        assert_eq!((forward.lost[0].first_sequence, forward.lost[0].payload_bytes), (7_000, 1_000));
+        assert!((forward.delay.unwrap().max_ns - 5.0 * MS as f64).abs() < 10.0);
+    }
+}
+
+/// A router that writes IP identifications anew: the rest still tells.
+#[test]
+fn new_identifications_do_not_hinder() {
+    let a = (0..50).map(|n| tcp(i64::from(n) * MS, true, n + 1, n * 100, 1, 100));
+    let b = (0..50).map(|n| tcp(i64::from(n) * MS + 9, true, n + 9_000, n * 100, 1, 100));
+    let compared = match_points(&reading(a), &reading(b), MatchOptions { same_clock: true }).unwrap();
+    assert_eq!((compared.by_identification, compared.reached.len()), (false, 50));
+}
+
+#[test]
+fn what_has_nothing_in_common_is_said() {
+    let found = match_points(&reading([probe(0, 1)]), &reading([probe(0, 2)]), MatchOptions::default());
+    assert_eq!(found, Err(CompareError::NothingInCommon));
+}

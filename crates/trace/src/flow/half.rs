@@ -1,0 +1,455 @@
+//! One direction's data of a TCP connection, and what comes back for it.
+//!
+//! A segment below the highest byte is one of three things, and no fixed time tells which, as round trips reach from 1 µs to
+//! 1 s. The evidence, the strongest first:
+//!
+//! 1. **IP identification**, where the sender counts it up (Linux does for each connection): a lower one than the last was sent
+//!    before, so it was overtaken, or is a copy; a higher one was sent again.
+//! 2. **TSval** (RFC 7323): older than that of the packet which left the hole, it was overtaken; younger, it was sent again.
+//! 3. **Time and loss signals**: no sender can know of a loss before a duplicate acknowledgment or SACK has come back, so what
+//!    comes within a round trip from here to the receiver was overtaken. After that it was sent again if such a signal has passed,
+//!    or if two round trips have.
+//! 4. Without any round trip, as with one direction alone: sent again if three packets passed since (RFC 5681 §3.2).
+
+use longhaul_wire::tcp::flag;
+
+use crate::flow::pace::Pace;
+use crate::flow::round_trip::{RoundTrips, Samples};
+use crate::flow::sequence::{Covered, Hole, Seen};
+use crate::flow::summary::{IntervalQuantiles, RttSummary, TcpSummary};
+use crate::limits::{LimitFinder, Seen as Sliced};
+use crate::packet::Tcp;
+
+/// How often in a row an IP identification must have counted up before it is evidence.
+const STEADY_IDS: u8 = 8;
+/// Further apart, two identifications say nothing about order.
+const NEAR_IDS: i16 = 2_048;
+
+/// A direction of data. Small: a capture has a million of these open at once.
+#[derive(Debug, Default)]
+pub(super) struct Half {
+    pub(super) packets: u64,
+    pub(super) wire_packets: u64,
+    pub(super) frame_bytes: u64,
+    pub(super) data_packets: u64,
+    pub(super) payload_bytes: u64,
+    pub(super) unique_bytes: u64,
+    pub(super) first_data_ns: i64,
+    pub(super) last_data_ns: i64,
+    pub(super) seen: Seen,
+    /// The SYN's number.
+    pub(super) initial_sequence: Option<u32>,
+    pub(super) fin: bool,
+    /// What the receiver of this data announced in its SYN.
+    pub(super) mss: Option<u16>,
+    pub(super) window_scale: Option<u8>,
+    /// Whether both SYNs were seen, so that no scale means none.
+    pub(super) scale_known: bool,
+    /// Highest acknowledgment of this data; 0 before one.
+    pub(super) acked: u64,
+    last_ack_ns: i64,
+    /// Scaled if the scale is known.
+    window: u64,
+    raw_window: u16,
+    duplicate_acks: u32,
+    sacked: u64,
+    zero_since: Option<i64>,
+    ids: Identifications,
+    /// TSval of the last packet of this direction.
+    last_ts_val: Option<u32>,
+    /// Retransmissions below this belong to a timeout.
+    timeout_until: u64,
+    /// A retransmission whose acknowledgment may tell that it was needless: its end and TSval.
+    eifel: Option<(u64, u32)>,
+    in_flight_sum: f64,
+    pub(super) trips: RoundTrips,
+    pub(super) counted: Counted,
+    pub(super) ample: Option<Box<Ample>>,
+}
+
+/// What is kept of a direction once it has carried data.
+#[derive(Debug, Default)]
+pub(super) struct Ample {
+    pub(super) pace: Pace,
+    limits: LimitFinder,
+}
+
+/// Events of one direction; [`TcpSummary`] says what each is.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    retransmitted_packets: u64,
+    retransmitted_wire_packets: u64,
+    retransmitted_bytes: u64,
+    fast: u64,
+    timeout: u64,
+    unseen: u64,
+    dsack: u64,
+    spurious_by_timestamp: u64,
+    out_of_order: u64,
+    duplicates: u64,
+    keep_alives: u64,
+    duplicate_acks: u64,
+    sack_acks: u64,
+    zero_window_acks: u64,
+    zero_window_ns: i64,
+    window_full: u64,
+    windows: Option<(u64, u64)>,
+    max_in_flight: u64,
+}
+
+/// What a packet's IP identification says of when it was sent.
+#[derive(Debug, Default, Clone, Copy)]
+struct Identifications {
+    highest: u16,
+    steady: u8,
+}
+
+impl Identifications {
+    /// Takes in that of a packet which stands for `segments`: how far beyond the highest it is, where that is evidence.
+    #[inline]
+    fn take(&mut self, id: Option<u32>, segments: u32) -> Option<i16> {
+        let id = u16::try_from(id.filter(|id| *id != 0)?).ok()?;
+        let ahead = id.wrapping_sub(self.highest) as i16;
+        let last = id.wrapping_add(segments.saturating_sub(1) as u16);
+        let known = self.steady >= STEADY_IDS && ahead.unsigned_abs() < NEAR_IDS as u16;
+        if (1..64).contains(&ahead) {
+            self.steady = (self.steady + 1).min(2 * STEADY_IDS);
+            self.highest = last;
+        } else if ahead > 0 || !known {
+            self.steady = self.steady.saturating_sub(STEADY_IDS);
+            self.highest = last;
+        }
+        known.then_some(ahead)
+    }
+}
+
+/// Why a segment lies below the highest byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Late {
+    Overtaken,
+    Copy,
+    SentAgain,
+}
+
+/// A packet of the direction, beside its TCP header.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    pub(super) at_ns: i64,
+    pub(super) frame_len: u32,
+    pub(super) id: Option<u32>,
+    /// Wire packets, as far as known.
+    pub(super) segments: u32,
+    /// SYN and FIN take a number each.
+    pub(super) numbers: u32,
+    /// The whole path's round trip, as far as known.
+    pub(super) path_rtt_ns: Option<i64>,
+    /// Whether acknowledgments are seen.
+    pub(super) answered: bool,
+}
+
+impl Half {
+    /// Bytes of a full segment, as far as the handshake tells.
+    pub(super) fn segment_bytes(&self) -> Option<u32> {
+        let options = if self.last_ts_val.is_some() { 12 } else { 0 };
+        self.mss.map(|mss| u32::from(mss).saturating_sub(options).max(1))
+    }
+
+    /// A packet of this direction. The interval since the data packet before, where it carries data.
+    #[inline]
+    pub(super) fn sent(&mut self, tcp: &Tcp, sent: Sent) -> Option<i64> {
+        self.packets += 1;
+        self.wire_packets += u64::from(sent.segments);
+        self.frame_bytes += u64::from(sent.frame_len);
+        let ahead = self.ids.take(sent.id, sent.segments);
+        let ts_val = tcp.options.timestamps.map(|(val, _)| val);
+        if let Some(val) = ts_val {
+            self.trips.stamped(val, sent.at_ns);
+            self.last_ts_val = Some(val);
+        }
+        if self.seen.is_empty() {
+            self.seen.begin(tcp.seq);
+        }
+        let start = self.seen.unwrap(tcp.seq);
+        if tcp.payload_len <= 1 && sent.numbers == 0 && start + 1 == self.seen.next && self.acked == self.seen.next {
+            self.counted.keep_alives += 1;
+            return None;
+        }
+        let numbers = u64::from(tcp.payload_len) + u64::from(sent.numbers);
+        if numbers == 0 {
+            return None;
+        }
+        if self.data_packets == 0 && self.initial_sequence.is_none() && start > self.seen.next {
+            // What was in flight when the capture began is not missing from it.
+            self.seen.skip_to(start);
+        }
+        let end = start + numbers;
+        let made = (sent.at_ns, ts_val, self.data_packets);
+        let covered = self.seen.take(start, end, || Hole {
+            start: 0,
+            end: 0,
+            at_ns: made.0,
+            ts_val: made.1,
+            data_packets: made.2,
+        });
+        let mut again = false;
+        if covered.beyond == numbers {
+            self.trips.sent(end, sent.at_ns);
+            if self.ample.is_some() && end == self.acked + self.window && self.window_known() {
+                self.counted.window_full += 1;
+            }
+        } else {
+            again = self.late(tcp, start, end, &covered, sent, ahead);
+        }
+        if tcp.payload_len == 0 {
+            return None;
+        }
+        self.data(tcp, &sent, &covered, again)
+    }
+
+    #[inline]
+    fn data(&mut self, tcp: &Tcp, sent: &Sent, covered: &Covered, again: bool) -> Option<i64> {
+        let payload = u64::from(tcp.payload_len);
+        if self.data_packets == 0 {
+            self.first_data_ns = sent.at_ns;
+        }
+        self.data_packets += 1;
+        self.payload_bytes += payload;
+        self.unique_bytes += payload.saturating_sub(covered.again);
+        self.last_data_ns = self.last_data_ns.max(sent.at_ns);
+        let in_flight = if self.acked > 0 { self.seen.next - self.acked.min(self.seen.next) } else { 0 };
+        self.counted.max_in_flight = self.counted.max_in_flight.max(in_flight);
+        self.in_flight_sum += in_flight as f64;
+        let mss = self.segment_bytes().unwrap_or(1_448);
+        let window = self.window_known().then_some(self.window);
+        let (acked, first, next) = (self.acked, self.seen.first, self.seen.next);
+        let min_rtt_ns = sent.path_rtt_ns.or(self.trips.min_ns());
+        let ample = self.ample.get_or_insert_default();
+        let interval = ample.pace.add(sent.at_ns, payload, min_rtt_ns);
+        let now = &mut ample.pace.now;
+        now.sequence = next - first;
+        if again {
+            now.retransmitted_bytes += payload;
+        }
+        if acked > 0 {
+            now.in_flight_bytes = Some(now.in_flight_bytes.unwrap_or(0).max(in_flight));
+        }
+        if let (true, Some(rtt_ns)) = (sent.answered, sent.path_rtt_ns) {
+            let short = !tcp.payload_len.is_multiple_of(mss);
+            let mss = mss.into();
+            ample.limits.data(Sliced { at_ns: sent.at_ns, payload, again, short, in_flight, window, mss, rtt_ns });
+        }
+        interval
+    }
+
+    /// A segment with something below the highest byte: whether it was sent again.
+    #[cold]
+    fn late(&mut self, tcp: &Tcp, start: u64, end: u64, covered: &Covered, sent: Sent, ahead: Option<i16>) -> bool {
+        self.trips.disturbed(self.seen.next);
+        let ts_val = tcp.options.timestamps.map(|(val, _)| val);
+        let late = match covered.hole.filter(|_| covered.again == 0) {
+            Some(hole) => self.fills(&hole, ts_val, &sent, ahead),
+            // A sender that counts does not give one number twice.
+            None if ahead.is_some_and(|ahead| ahead <= 0) => Late::Copy,
+            None => Late::SentAgain,
+        };
+        match late {
+            Late::Overtaken => self.counted.out_of_order += 1,
+            Late::Copy => self.counted.duplicates += 1,
+            Late::SentAgain => self.count_again(tcp, start, end, covered, &sent, ts_val),
+        }
+        late == Late::SentAgain
+    }
+
+    fn fills(&self, hole: &Hole, ts_val: Option<u32>, sent: &Sent, ahead: Option<i16>) -> Late {
+        if let Some(ahead) = ahead {
+            return if ahead <= 0 { Late::Overtaken } else { Late::SentAgain };
+        }
+        if let Some(age) = ts_val.zip(hole.ts_val).map(|(own, makers)| own.wrapping_sub(makers) as i32)
+            && age != 0
+        {
+            return if age < 0 { Late::Overtaken } else { Late::SentAgain };
+        }
+        let waited_ns = sent.at_ns - hole.at_ns;
+        let signal = self.duplicate_acks > 0 || self.sacked >= hole.end;
+        let later_packets = self.data_packets - hole.data_packets;
+        let again = match self.trips.min_ns() {
+            Some(rtt_ns) if sent.answered => waited_ns >= rtt_ns && (signal || waited_ns >= 2 * rtt_ns),
+            _ => later_packets > 3,
+        };
+        if again { Late::SentAgain } else { Late::Overtaken }
+    }
+
+    fn count_again(&mut self, tcp: &Tcp, start: u64, end: u64, covered: &Covered, sent: &Sent, ts_val: Option<u32>) {
+        let payload = u64::from(tcp.payload_len);
+        self.counted.retransmitted_packets += 1;
+        self.counted.retransmitted_bytes += covered.again.min(payload);
+        self.counted.retransmitted_wire_packets += u64::from(sent.segments);
+        self.counted.unseen += u64::from(covered.again == 0);
+        if sent.answered {
+            let rtt_ns = sent.path_rtt_ns.unwrap_or(0);
+            let silent_ns = sent.at_ns - self.last_data_ns;
+            let since_ack_ns = sent.at_ns - self.last_ack_ns;
+            let signal = self.duplicate_acks >= 3 || self.sacked >= end;
+            let timer = !signal || (silent_ns > rtt_ns + rtt_ns / 2 && since_ack_ns > rtt_ns / 2);
+            if timer && start >= self.timeout_until {
+                self.timeout_until = self.seen.next;
+            }
+            if timer || start < self.timeout_until {
+                self.counted.timeout += 1;
+            } else {
+                self.counted.fast += 1;
+            }
+        }
+        if self.eifel.is_none_or(|(pending, _)| pending <= self.acked) {
+            self.eifel = ts_val.map(|val| (start + 1, val));
+        }
+    }
+
+    fn window_known(&self) -> bool {
+        self.scale_known && self.acked > 0
+    }
+
+    /// A packet of the other direction that acknowledges. The round-trip sample, if it makes one.
+    #[inline]
+    pub(super) fn acknowledged(&mut self, tcp: &Tcp, at_ns: i64, pure: bool, path_rtt_ns: Option<i64>) -> Option<i64> {
+        if self.seen.is_empty() {
+            // Of data that is not captured the acknowledgments alone tell how far it came.
+            self.seen.begin(tcp.ack);
+        }
+        let acked = self.seen.unwrap(tcp.ack);
+        if let Some((_, ts_ecr)) = tcp.options.timestamps {
+            self.trips.echoed(ts_ecr, at_ns);
+        }
+        // RFC 7323 §2.2: the window of a SYN is never scaled.
+        let scaled = self.scale_known && tcp.flags & u16::from(flag::SYN) == 0;
+        let scale = self.window_scale.filter(|_| scaled).unwrap_or(0);
+        let window = u64::from(tcp.window) << scale;
+        let options = &tcp.options;
+        if options.sack_blocks > 0 {
+            self.sack(tcp, acked);
+        }
+        let mut sample = None;
+        if acked > self.acked {
+            self.seen.acknowledged(acked, at_ns - path_rtt_ns.unwrap_or(0));
+            sample = self.trips.acknowledged(acked, at_ns);
+            if let Some((end, val)) = self.eifel.filter(|(end, _)| *end <= acked) {
+                // RFC 3522 §3.2 (5): the echo is of a packet sent before.
+                let before = options.timestamps.is_some_and(|(_, ecr)| (ecr.wrapping_sub(val) as i32) < 0);
+                self.counted.spurious_by_timestamp += u64::from(before && end > self.acked);
+                self.eifel = None;
+            }
+            self.acked = acked;
+            self.duplicate_acks = 0;
+        } else if pure
+            && acked == self.acked
+            && self.seen.next > acked
+            && (tcp.window == self.raw_window || options.sack_blocks > 0)
+        {
+            self.duplicate_acks += 1;
+            self.counted.duplicate_acks += 1;
+        }
+        self.last_ack_ns = at_ns;
+        if acked >= self.acked {
+            self.window_is(window, tcp.window, at_ns);
+        }
+        if let Some(ample) = &mut self.ample {
+            let now = &mut ample.pace.now;
+            now.acknowledged = Some(self.acked.saturating_sub(self.seen.first));
+            now.window_bytes = self.scale_known.then_some(window);
+            now.rtt_ns = sample.or(now.rtt_ns);
+        }
+        sample
+    }
+
+    #[inline]
+    fn window_is(&mut self, window: u64, raw: u16, at_ns: i64) {
+        self.window = window;
+        self.raw_window = raw;
+        if raw == 0 {
+            self.counted.zero_window_acks += 1;
+            self.zero_since.get_or_insert(at_ns);
+        } else if let Some(since) = self.zero_since.take() {
+            self.counted.zero_window_ns += at_ns - since;
+        }
+        if self.scale_known {
+            let (least, most) = self.counted.windows.unwrap_or((u64::MAX, 0));
+            self.counted.windows = Some((least.min(window), most.max(window)));
+        }
+    }
+
+    #[cold]
+    fn sack(&mut self, tcp: &Tcp, acked: u64) {
+        self.counted.sack_acks += 1;
+        let blocks = &tcp.options.sack[..usize::from(tcp.options.sack_blocks).min(4)];
+        let edges = |block: &(u32, u32)| (self.seen.unwrap(block.0), self.seen.unwrap(block.1));
+        let Some((left, right)) = blocks.first().map(edges) else { return };
+        let inside_second = blocks.get(1).map(edges).is_some_and(|(low, high)| low <= left && right <= high);
+        let dsack = right <= acked || inside_second;
+        let highest = blocks.iter().map(|block| edges(block).1).filter(|edge| *edge > acked).max();
+        self.counted.dsack += u64::from(dsack);
+        self.sacked = self.sacked.max(highest.unwrap_or(0));
+    }
+
+    /// The millisecond that went on and what the summary has of TCP.
+    pub(super) fn finish(&mut self, end_ns: i64) -> Box<TcpSummary> {
+        if let Some(since) = self.zero_since.take() {
+            self.counted.zero_window_ns += end_ns - since;
+        }
+        let mss = self.segment_bytes().unwrap_or(1_448);
+        let counted = &self.counted;
+        let known = self.acked > 0 && self.data_packets > 0;
+        Box::new(TcpSummary {
+            mss_bytes: self.mss,
+            window_scale: self.window_scale,
+            retransmitted_packets: counted.retransmitted_packets,
+            retransmitted_wire_packets: counted.retransmitted_wire_packets,
+            retransmitted_bytes: counted.retransmitted_bytes,
+            fast_retransmissions: counted.fast,
+            timeout_retransmissions: counted.timeout,
+            retransmissions_of_unseen: counted.unseen,
+            dsack_blocks: counted.dsack,
+            spurious_by_dsack: counted.dsack.min(counted.retransmitted_wire_packets),
+            spurious_by_timestamp: counted.spurious_by_timestamp,
+            out_of_order_packets: counted.out_of_order,
+            duplicate_packets: counted.duplicates,
+            missing_bytes: self.seen.missing(),
+            keep_alives: counted.keep_alives,
+            duplicate_acks: counted.duplicate_acks,
+            sack_acks: counted.sack_acks,
+            zero_window_acks: counted.zero_window_acks,
+            zero_window_ns: counted.zero_window_ns,
+            window_full: counted.window_full,
+            min_window_bytes: counted.windows.map(|(least, _)| least),
+            max_window_bytes: counted.windows.map(|(_, most)| most),
+            max_in_flight_bytes: known.then_some(counted.max_in_flight),
+            mean_in_flight_bytes: known.then(|| self.in_flight_sum / self.data_packets as f64),
+            rtt: rtt(&self.trips.by_sequence),
+            timestamp_rtt: rtt(&self.trips.by_timestamp),
+            limits: self.ample.as_mut().and_then(|ample| ample.limits.finish(mss.into())),
+        })
+    }
+}
+
+fn rtt(samples: &Samples) -> Option<RttSummary> {
+    (samples.count > 0).then(|| RttSummary {
+        samples: samples.count,
+        min_ns: samples.min_ns,
+        mean_ns: samples.mean_ns(),
+        max_ns: samples.max_ns,
+        stddev_ns: samples.stddev_ns(),
+    })
+}
+
+/// A direction's part that TCP and UDP share.
+pub(super) fn paced(pace: Pace, payload: u64, data_ns: i64) -> crate::flow::DirectionSummary {
+    crate::flow::DirectionSummary {
+        payload_rate_bps: if data_ns > 0 { (payload as f64 * 8e9 / data_ns as f64) as u64 } else { 0 },
+        peak_1ms_bps: pace.peak_ms_bytes * 8_000,
+        peak_1s_bps: if data_ns >= 1_000_000_000 { pace.peak_second_bytes * 8 } else { 0 },
+        longest_silence_ns: pace.longest_silence_ns,
+        bursts: pace.bursts,
+        interval_quantiles_ns: IntervalQuantiles::of(&pace.intervals),
+        intervals: pace.intervals,
+        ..crate::flow::DirectionSummary::default()
+    }
+}

@@ -1,0 +1,45 @@
+//! The flows of a capture: packets in, what each flow was out.
+//!
+//! [`Flows`] takes packets in the order of their times. Flows that ended, or that were silent for long, are summed up, handed to
+//! the [`Sink`] and forgotten, so memory follows the flows that are open and not the capture's length. Series over time go to the
+//! sink as they come.
+
+mod fragments;
+mod half;
+pub mod pace;
+mod round_trip;
+mod sequence;
+pub mod summary;
+mod table;
+mod tcp;
+mod udp;
+
+pub use pace::{Intervals, Millisecond};
+pub use summary::{DirectionSummary, FlowSummary, TcpSummary, Totals};
+pub use table::{FlowOptions, Flows};
+
+/// Who takes what becomes known.
+pub trait Sink {
+    /// A flow ended, or the capture did.
+    fn flow(&mut self, summary: FlowSummary);
+
+    /// A millisecond of a flow's direction in which something went by is over. `at_ns` is its beginning.
+    fn millisecond(&mut self, flow: u64, forward: bool, at_ns: i64, row: Millisecond) {
+        let _ = (flow, forward, at_ns, row);
+    }
+
+    /// A data packet went by, `interval_ns` after the one before of its direction.
+    fn interval(&mut self, flow: u64, forward: bool, at_ns: i64, interval_ns: i64) {
+        let _ = (flow, forward, at_ns, interval_ns);
+    }
+}
+
+/// Summaries in a list.
+impl Sink for Vec<FlowSummary> {
+    fn flow(&mut self, summary: FlowSummary) {
+        self.push(summary);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! How packets of one direction follow each other: rates, intervals, bursts, silence.
+
+use serde::Serialize;
+
+const MILLISECOND_NS: i64 = 1_000_000;
+const TENTH_NS: i64 = 100_000_000;
+const TENTHS: usize = 10;
+
+/// Counts of intervals in bins of a quarter of an octave: bin *i* from 2^(i/4) ns on; the first has 0 as well, the last all
+/// from 2^39 ns (9 min) on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intervals(pub Box<[u32; INTERVAL_BINS]>);
+
+/// Bins of [`Intervals`].
+pub const INTERVAL_BINS: usize = 40 * 4;
+
+impl Default for Intervals {
+    fn default() -> Self {
+        Self(Box::new([0; INTERVAL_BINS]))
+    }
+}
+
+impl Intervals {
+    /// The bin of an interval.
+    #[inline]
+    pub fn bin(interval_ns: i64) -> usize {
+        let value = interval_ns.max(1) as u64;
+        let octave = value.ilog2();
+        // Thresholds of 2^(1/4), 2^(2/4), 2^(3/4) in 1/65536.
+        let mantissa = if octave >= 16 { value >> (octave - 16) } else { value << (16 - octave) } as u32;
+        let quarter =
+            usize::from(mantissa >= 77_936) + usize::from(mantissa >= 92_682) + usize::from(mantissa >= 110_218);
+        (octave as usize * 4 + quarter).min(INTERVAL_BINS - 1)
+    }
+
+    /// Where bin `index` begins, nanoseconds.
+    pub fn lower_ns(index: usize) -> f64 {
+        (index as f64 / 4.0).exp2()
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, interval_ns: i64) {
+        let count = &mut self.0[Self::bin(interval_ns)];
+        *count = count.saturating_add(1);
+    }
+}
+
+/// Bursts: data packets that follow each other at intervals shorter than a quarter of the shortest round trip; where none is known,
+/// shorter than eight mean intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Bursts {
+    /// How many, of two packets and more.
+    pub count: u64,
+    /// Packets of the longest.
+    pub max_packets: u64,
+    /// Payload bytes of the largest.
+    pub max_bytes: u64,
+    /// Mean payload bytes.
+    pub mean_bytes: f64,
+    /// The highest rate in one of eight packets or more, payload bits a second; 0 without such.
+    pub max_rate_bps: u64,
+}
+
+/// A burst that goes on.
+#[derive(Debug, Default)]
+struct Burst {
+    packets: u64,
+    bytes: u64,
+    first_bytes: u64,
+    start_ns: i64,
+    total_bytes: u64,
+}
+
+/// One millisecond of one direction: what is drawn over time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Millisecond {
+    /// Payload bytes that went by.
+    pub payload_bytes: u64,
+    /// Packets as captured that carried them.
+    pub packets: u32,
+    /// Payload bytes in packets that were sent again.
+    pub retransmitted_bytes: u64,
+    /// The most bytes in flight; `None` where acknowledgments are not seen.
+    pub in_flight_bytes: Option<u64>,
+    /// The highest byte's number from the first that was seen, at the end of the millisecond.
+    pub sequence: u64,
+    /// The number up to which all is acknowledged, at the end of the millisecond.
+    pub acknowledged: Option<u64>,
+    /// The receive window beyond that.
+    pub window_bytes: Option<u64>,
+    /// The last round-trip sample from here to the receiver.
+    pub rtt_ns: Option<i64>,
+}
+
+/// Rates and intervals of one direction's data.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    pub(super) bin: i64,
+    pub(super) now: Millisecond,
+    tenth: i64,
+    tenths: [u64; TENTHS],
+    window_bytes: u64,
+    tenths_passed: u64,
+    pub(super) peak_ms_bytes: u64,
+    pub(super) peak_second_bytes: u64,
+    pub(super) last_ns: Option<i64>,
+    pub(super) intervals: Intervals,
+    interval_count: u64,
+    interval_sum_ns: f64,
+    burst: Burst,
+    pub(super) bursts: Bursts,
+    pub(super) longest_silence_ns: i64,
+}
+
+impl Pace {
+    /// Before anything of `at_ns` is added: whether a millisecond ended, and which.
+    #[inline]
+    pub(super) fn advance(&mut self, at_ns: i64) -> Option<(i64, Millisecond)> {
+        let bin = at_ns.div_euclid(MILLISECOND_NS);
+        if bin == self.bin {
+            return None;
+        }
+        self.next_bin(bin)
+    }
+
+    #[inline]
+    fn next_bin(&mut self, bin: i64) -> Option<(i64, Millisecond)> {
+        let ended = (self.bin, self.now);
+        let had = self.now.packets > 0 || self.now.acknowledged.is_some() || self.now.rtt_ns.is_some();
+        self.peak_ms_bytes = self.peak_ms_bytes.max(self.now.payload_bytes);
+        self.bin = bin;
+        self.now = Millisecond { sequence: ended.1.sequence, ..Millisecond::default() };
+        had.then_some((ended.0 * MILLISECOND_NS, ended.1))
+    }
+
+    /// What is left at the end.
+    pub(super) fn finish(&mut self) -> Option<(i64, Millisecond)> {
+        self.roll_tenths(i64::MAX);
+        self.end_burst(self.last_ns.unwrap_or(0));
+        self.next_bin(i64::MAX)
+    }
+
+    /// A data packet; the interval since the one before. `gap_ns` ends a burst.
+    #[inline]
+    pub(super) fn add(&mut self, at_ns: i64, payload: u64, min_rtt_ns: Option<i64>) -> Option<i64> {
+        self.now.payload_bytes += payload;
+        self.now.packets += 1;
+        self.roll_tenths(at_ns.div_euclid(TENTH_NS));
+        self.window_bytes += payload;
+        self.tenths[self.tenth.rem_euclid(TENTHS as i64) as usize] += payload;
+        let interval = self.last_ns.map(|last| (at_ns - last).max(0));
+        if let Some(interval) = interval {
+            self.intervals.add(interval);
+            self.longest_silence_ns = self.longest_silence_ns.max(interval);
+            let limit = match min_rtt_ns {
+                Some(rtt) => rtt as f64 / 4.0,
+                None if self.interval_count == 0 => f64::INFINITY,
+                None => 8.0 * self.interval_sum_ns / self.interval_count as f64,
+            };
+            self.interval_count += 1;
+            self.interval_sum_ns += interval as f64;
+            if interval as f64 >= limit {
+                self.end_burst(self.last_ns.unwrap_or(at_ns));
+            }
+        }
+        if self.burst.packets == 0 {
+            self.burst.start_ns = at_ns;
+            self.burst.first_bytes = payload;
+        }
+        self.burst.packets += 1;
+        self.burst.bytes += payload;
+        self.last_ns = Some(at_ns);
+        interval
+    }
+
+    fn end_burst(&mut self, end_ns: i64) {
+        let burst = std::mem::take(&mut self.burst);
+        self.burst.total_bytes = burst.total_bytes;
+        if burst.packets < 2 {
+            return;
+        }
+        self.bursts.count += 1;
+        self.burst.total_bytes += burst.bytes;
+        self.bursts.mean_bytes = self.burst.total_bytes as f64 / self.bursts.count as f64;
+        self.bursts.max_packets = self.bursts.max_packets.max(burst.packets);
+        self.bursts.max_bytes = self.bursts.max_bytes.max(burst.bytes);
+        let took_ns = end_ns - burst.start_ns;
+        if burst.packets >= 8 && took_ns > 0 {
+            let bits = (burst.bytes - burst.first_bytes) as f64 * 8.0;
+            self.bursts.max_rate_bps = self.bursts.max_rate_bps.max((bits * 1e9 / took_ns as f64) as u64);
+        }
+    }
+
+    /// The moving sum of ten tenths of a second.
+    #[inline]
+    fn roll_tenths(&mut self, tenth: i64) {
+        if tenth != self.tenth {
+            self.roll_tenths_to(tenth);
+        }
+    }
+
+    fn roll_tenths_to(&mut self, tenth: i64) {
+        if self.tenths_passed == 0 && self.window_bytes == 0 {
+            self.tenth = tenth;
+            self.tenths_passed = 1;
+            return;
+        }
+        let steps = tenth.saturating_sub(self.tenth).clamp(0, TENTHS as i64 + 1);
+        for step in 1..=steps {
+            self.peak_second_bytes = self.peak_second_bytes.max(self.window_bytes);
+            let slot = &mut self.tenths[(self.tenth.saturating_add(step)).rem_euclid(TENTHS as i64) as usize];
+            self.window_bytes -= *slot;
+            *slot = 0;
+        }
+        self.tenth = self.tenth.max(tenth);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_of_intervals_are_quarters_of_octaves() {
+        assert_eq!([0, 1, 2, 1024, i64::MAX].map(Intervals::bin), [0, 0, 4, 40, INTERVAL_BINS - 1]);
+        for index in 8..INTERVAL_BINS - 1 {
+            let lower = Intervals::lower_ns(index);
+            assert_eq!(Intervals::bin((lower * 1.002 + 0.99) as i64), index, "{index}");
+        }
+    }
+
+    /// 1,000 bytes each 10 ms for 3 s: 100,000 bytes in any second, 1,000 in a millisecond.
+    #[test]
+    fn moving_averages() {
+        let mut pace = Pace::default();
+        for step in 0..300 {
+            let at_ns = 5_000_000_000 + step * 10 * MILLISECOND_NS;
+            pace.advance(at_ns);
+            pace.add(at_ns, 1_000, Some(8 * MILLISECOND_NS));
+        }
+        pace.finish();
+        assert_eq!((pace.peak_ms_bytes, pace.peak_second_bytes), (1_000, 100_000));
+        assert_eq!(pace.bursts.count, 0, "10 ms is more than a quarter of the round trip");
+    }
+
+    /// Ten packets of 1,000 bytes 1 µs apart, each 100 ms: 9,000 bytes in 9 µs are 8 Gb/s.
+    #[test]
+    fn bursts_have_length_and_rate() {
+        let mut pace = Pace::default();
+        for burst in 0..5 {
+            for packet in 0..10 {
+                pace.add(burst * TENTH_NS + packet * 1_000, 1_000, Some(MILLISECOND_NS));
+            }
+        }
+        pace.finish();
+        let expected =
+            Bursts { count: 5, max_packets: 10, max_bytes: 10_000, mean_bytes: 10_000.0, max_rate_bps: 8_000_000_000 };
+        assert_eq!(pace.bursts, expected);
+    }
+}

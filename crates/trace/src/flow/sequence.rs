@@ -1,0 +1,194 @@
+//! Which bytes of one direction's sequence space went by, in 64 bits, and where holes are.
+
+/// Holes that are kept apart at most; beyond, the oldest counts as never seen. A window with a hole at every second packet of
+/// 512 still fits.
+const MOST_HOLES: usize = 256;
+
+/// Bytes that have not gone by, while later ones have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hole {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// When the packet behind it went by.
+    pub(super) at_ns: i64,
+    /// That packet's TSval.
+    pub(super) ts_val: Option<u32>,
+    /// How many data packets had gone by then.
+    pub(super) data_packets: u64,
+}
+
+/// What a segment brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Covered {
+    /// Bytes beyond all before.
+    pub(super) beyond: u64,
+    /// Bytes in holes.
+    pub(super) filled: u64,
+    /// Bytes that had gone by already.
+    pub(super) again: u64,
+    /// The hole that it filled, whole or in part; the first of several.
+    pub(super) hole: Option<Hole>,
+}
+
+/// The part of sequence space that has gone by.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Behind the highest byte that was seen; 0 before the first.
+    pub(super) next: u64,
+    /// The first byte that was seen.
+    pub(super) first: u64,
+    /// Bytes that never went by.
+    pub(super) never: u64,
+    /// In the order of sequence, none empty, none touching.
+    holes: Vec<Hole>,
+}
+
+impl Seen {
+    pub(super) fn is_empty(&self) -> bool {
+        self.next == 0
+    }
+
+    /// Begins at `sequence`.
+    pub(super) fn begin(&mut self, sequence: u32) {
+        // One turn ahead, so that what is below the first byte is still above 0.
+        self.next = (1 << 32) + u64::from(sequence);
+        self.first = self.next;
+    }
+
+    /// Begins at `start` instead.
+    pub(super) fn skip_to(&mut self, start: u64) {
+        (self.first, self.next) = (start, start);
+    }
+
+    /// The 64-bit number that is nearest to what was seen last.
+    #[inline]
+    pub(super) fn unwrap(&self, sequence: u32) -> u64 {
+        let ahead = sequence.wrapping_sub(self.next as u32) as i32;
+        self.next.saturating_add_signed(ahead.into())
+    }
+
+    #[cfg(test)]
+    pub(super) fn holes(&self) -> &[Hole] {
+        &self.holes
+    }
+
+    /// Takes in the bytes from `start` to `end`; `maker` says when, for a hole that is left before them.
+    #[inline]
+    pub(super) fn take(&mut self, start: u64, end: u64, maker: impl FnOnce() -> Hole) -> Covered {
+        if start == self.next {
+            self.next = end;
+            return Covered { beyond: end - start, ..Covered::default() };
+        }
+        if start > self.next {
+            if self.holes.len() >= MOST_HOLES {
+                let oldest = self.holes.remove(0);
+                self.never += oldest.end - oldest.start;
+            }
+            self.holes.push(Hole { start: self.next, end: start, ..maker() });
+            self.next = end;
+            return Covered { beyond: end - start, ..Covered::default() };
+        }
+        self.take_again(start, end)
+    }
+
+    #[cold]
+    fn take_again(&mut self, start: u64, end: u64) -> Covered {
+        let mut covered = Covered { beyond: end.saturating_sub(self.next), ..Covered::default() };
+        let below = end.min(self.next);
+        let from = self.holes.partition_point(|hole| hole.end <= start);
+        let mut at = from;
+        while let Some(hole) = self.holes.get(at).copied().filter(|hole| hole.start < below) {
+            covered.hole.get_or_insert(hole);
+            let (cut_start, cut_end) = (hole.start.max(start), hole.end.min(below));
+            covered.filled += cut_end - cut_start;
+            let left = Hole { end: cut_start, ..hole };
+            let right = Hole { start: cut_end, ..hole };
+            match (left.start < left.end, right.start < right.end) {
+                (true, true) => {
+                    self.holes[at] = left;
+                    self.holes.insert(at + 1, right);
+                    break;
+                }
+                (true, false) => {
+                    self.holes[at] = left;
+                    at += 1;
+                }
+                (false, true) => {
+                    self.holes[at] = right;
+                    break;
+                }
+                (false, false) => drop(self.holes.remove(at)),
+            }
+        }
+        // What lies before the first byte that was seen went by before the capture began, or came late.
+        covered.again = (below - start).saturating_sub(covered.filled);
+        self.next = self.next.max(end);
+        covered
+    }
+
+    /// The receiver has all below `acked`: what was not seen beyond the highest byte never will be, and holes below it that are
+    /// older than `before_ns` neither.
+    #[inline]
+    pub(super) fn acknowledged(&mut self, acked: u64, before_ns: i64) {
+        if acked > self.next {
+            self.never += acked - self.next;
+            self.next = acked;
+        }
+        if !self.holes.is_empty() {
+            let never = &mut self.never;
+            self.holes.retain(|hole| {
+                let gone = hole.end <= acked && hole.at_ns < before_ns;
+                *never += if gone { hole.end - hole.start } else { 0 };
+                !gone
+            });
+        }
+    }
+
+    /// All bytes that never went by, with those in holes that are still open.
+    pub(super) fn missing(&self) -> u64 {
+        self.never + self.holes.iter().map(|hole| hole.end - hole.start).sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hole() -> Hole {
+        Hole { start: 0, end: 0, at_ns: 0, ts_val: None, data_packets: 0 }
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut seen = Seen::default();
+        seen.begin(u32::MAX - 9);
+        let start = seen.unwrap(u32::MAX - 9);
+        assert_eq!(seen.take(start, start + 20, hole).beyond, 20);
+        assert_eq!(seen.unwrap(10), start + 20);
+        assert_eq!(seen.unwrap(u32::MAX - 9), start);
+    }
+
+    proptest! {
+        /// As many bytes are new, and as many missing, as a set of all bytes says.
+        #[test]
+        fn counts_as_a_set_of_bytes_does(segments in prop::collection::vec((0_u64..300, 1_u64..40), 1..60)) {
+            let mut seen = Seen::default();
+            seen.begin(0);
+            let base = seen.next;
+            let mut bytes = std::collections::BTreeSet::new();
+            for (start, len) in segments {
+                let before = bytes.len() as u64;
+                bytes.extend(start..start + len);
+                let new = bytes.len() as u64 - before;
+                let covered = seen.take(base + start, base + start + len, hole);
+                prop_assert_eq!(covered.beyond + covered.filled, new);
+                prop_assert_eq!(covered.again, len - new);
+                let highest = bytes.last().map_or(0, |last| last + 1);
+                prop_assert_eq!(seen.missing(), highest - bytes.len() as u64);
+                prop_assert!(seen.holes().windows(2).all(|pair| pair[0].end < pair[1].start));
+            }
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! Conversations made by hand, one rule each.
+
+use std::net::IpAddr;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::packet::{Ip, Options, Packet, Tcp, Transport};
+use crate::record::Direction;
+
+const MS: i64 = 1_000_000;
+const SYN: u16 = 2;
+const ACK: u16 = 16;
+const FIN: u16 = 1;
+const RST: u16 = 4;
+const MSS: u32 = 1_000;
+
+/// Makes packets between 10.0.0.1:1000 (forward) and 10.0.0.2:2000.
+#[derive(Clone)]
+struct Talk {
+    flows: Vec<Packet>,
+    ports: (u16, u16),
+    stamps: bool,
+    ids: bool,
+    next_id: [u32; 2],
+}
+
+impl Talk {
+    fn new() -> Self {
+        Self { flows: Vec::new(), ports: (1000, 2000), stamps: false, ids: false, next_id: [100, 9000] }
+    }
+
+    /// A packet at `at_ns`. Time stamps, where on, are the time in milliseconds.
+    fn say(&mut self, at_ns: i64, forward: bool, flags: u16, seq: u32, ack: u32, payload_len: u32) -> &mut Packet {
+        let address = |host: u8| IpAddr::from([10, 0, 0, host]);
+        let (src, dst) = if forward { (1, 2) } else { (2, 1) };
+        let ports = if forward { self.ports } else { (self.ports.1, self.ports.0) };
+        let id = &mut self.next_id[usize::from(!forward)];
+        *id += 1;
+        let options = Options { timestamps: self.stamps.then_some(((at_ns / MS) as u32, 0)), ..Options::default() };
+        let (src_port, dst_port) = ports;
+        self.flows.push(Packet {
+            at_ns,
+            interface: 0,
+            direction: Direction::Unknown,
+            frame_len: 54 + payload_len,
+            frame_cap_len: 54,
+            gso_segs: 0,
+            gso_size: 0,
+            eth_src: [0; 6],
+            eth_dst: [0; 6],
+            eth_type: 0x0800,
+            vlan: [None; 2],
+            ip: Some(Ip {
+                src: address(src),
+                dst: address(dst),
+                protocol: 6,
+                ttl: 64,
+                traffic_class: 0,
+                id: Some(if self.ids { *id & 0xffff } else { 0 }),
+                len: 40 + payload_len,
+                fragment_offset: 0,
+                more_fragments: false,
+            }),
+            transport: Transport::Tcp(Tcp { src_port, dst_port, seq, ack, flags, window: 1000, payload_len, options }),
+        });
+        self.flows.last_mut().unwrap()
+    }
+
+    /// A handshake that takes 2 ms to the server and 8 ms to the client; data follows from `start + 10 ms` on, from 1 in
+    /// either direction.
+    fn handshake(&mut self, start: i64) {
+        let offer = Options { mss: Some(MSS as u16), window_scale: Some(7), ..Options::default() };
+        options(self.say(start, true, SYN, 0, 0, 0), |own| *own = offer);
+        options(self.say(start + 2 * MS, false, SYN | ACK, 0, 1, 0), |own| *own = offer);
+        self.say(start + 10 * MS, true, ACK, 1, 1, 0);
+    }
+
+    fn run(&self) -> Vec<FlowSummary> {
+        self.run_with(|_| ())
+    }
+
+    fn run_with(&self, mut change: impl FnMut(&mut Packet)) -> Vec<FlowSummary> {
+        let mut flows = Flows::new(FlowOptions::default(), Vec::new());
+        for packet in &self.flows {
+            let mut packet = *packet;
+            change(&mut packet);
+            flows.packet(&packet);
+        }
+        flows.finish().0
+    }
+
+    fn one(&self) -> FlowSummary {
+        let mut all = self.run();
+        assert_eq!(all.len(), 1, "{all:#?}");
+        all.remove(0)
+    }
+}
+
+fn options(packet: &mut Packet, change: impl FnOnce(&mut Options)) {
+    let Transport::Tcp(tcp) = &mut packet.transport else { panic!() };
+    change(&mut tcp.options);
+}
+
+fn forward(flow: &FlowSummary) -> &TcpSummary {
+    flow.forward.tcp.as_ref().unwrap()
+}
+
+/// Sequence number of the `n`th segment.
+fn seq(n: u32) -> u32 {
+    1 + n * MSS
+}
+
+#[test]
+fn a_whole_connection() {
+    let mut talk = Talk::new();
+    talk.handshake(0);
+    for n in 0..10 {
+        talk.say((20 + i64::from(n)) * MS, true, ACK, seq(n), 1, MSS);
+        talk.say((22 + i64::from(n)) * MS, false, ACK, 1, seq(n + 1), 0);
+    }
+    talk.flows.sort_by_key(|packet| packet.at_ns);
+    talk.say(40 * MS, true, FIN | ACK, seq(10), 1, 0);
+    talk.say(42 * MS, false, FIN | ACK, 1, seq(10) + 1, 0);
+    talk.say(50 * MS, true, ACK, seq(10) + 1, 2, 0);
+    let flow = talk.one();
+    let connection = flow.connection.unwrap();
+    assert_eq!((connection.opened, connection.end), (true, "fin"));
+    assert_eq!((connection.handshake_rtt_ns, connection.handshake_server_ns), (Some(10 * MS), Some(2 * MS)));
+    assert_eq!((flow.client.to_string(), flow.server.to_string()), ("10.0.0.1:1000".into(), "10.0.0.2:2000".into()));
+    assert_eq!((flow.forward.packets, flow.forward.data_packets, flow.backward.packets), (14, 10, 12));
+    assert_eq!((flow.forward.payload_bytes, flow.forward.unique_bytes), (10_000, 10_000));
+    let tcp = forward(&flow);
+    assert_eq!((tcp.retransmitted_packets, tcp.out_of_order_packets, tcp.missing_bytes), (0, 0, 0));
+    assert_eq!(
+        (tcp.max_in_flight_bytes, tcp.max_window_bytes, tcp.mss_bytes),
+        (Some(2_000), Some(128_000), Some(1_000))
+    );
+    let rtt = tcp.rtt.unwrap();
+    assert_eq!((rtt.min_ns, rtt.max_ns, rtt.samples), (2 * MS, 2 * MS, 12));
+    assert_eq!(flow.forward.payload_rate_bps, 10_000 * 8 * 1000 / 9);
+}
+
+/// Segment 3 is lost behind the capture point; three duplicate acknowledgments bring it again.
+#[test]
+fn a_fast_retransmission() {
+    let mut talk = Talk::new();
+    talk.handshake(0);
+    for n in 0..8 {
+        talk.say(20 * MS + i64::from(n) * 1_000, true, ACK, seq(n), 1, MSS);
+    }
+    for n in 1..=3 {
+        talk.say(22 * MS + i64::from(n) * 1_000, false, ACK, 1, seq(n), 0);
+    }
+    for n in 4..8 {
+        talk.say(22 * MS + i64::from(n) * 1_000, false, ACK, 1, seq(3), 0);
+    }
+    talk.say(30 * MS, true, ACK, seq(3), 1, MSS);
+    talk.say(32 * MS, false, ACK, 1, seq(8), 0);
+    let flow = talk.one();
+    let tcp = forward(&flow);
+    assert_eq!((tcp.retransmitted_packets, tcp.fast_retransmissions, tcp.timeout_retransmissions), (1, 1, 0));
+    assert_eq!((tcp.duplicate_acks, tcp.retransmitted_bytes, tcp.retransmissions_of_unseen), (4, 1_000, 0));
+    assert_eq!((flow.forward.unique_bytes, flow.forward.payload_bytes), (8_000, 9_000));
+    // Neither the one that was sent again nor those that waited for it are timed (Karn); SYN and three segments are.
+    assert_eq!(tcp.rtt.unwrap().max_ns, 2 * MS + 1_000);
+}
+
+/// The last segment is lost; only silence brings it again.
+#[test]
+fn a_timeout_retransmission() {
+    let mut talk = Talk::new();
+    talk.handshake(0);
+    talk.say(20 * MS, true, ACK, seq(0), 1, MSS);
+    talk.say(220 * MS, true, ACK, seq(0), 1, MSS);
+    talk.say(222 * MS, false, ACK, 1, seq(1), 0);
+    let flow = talk.one();
+    let tcp = forward(&flow);
+    assert_eq!((tcp.retransmitted_packets, tcp.fast_retransmissions, tcp.timeout_retransmissions), (1, 0, 1));
+}
+
+/// Lost before the capture point: a hole, that is filled a round trip later after duplicate acknowledgments, or at once.
+/// The rule holds from microseconds to seconds.
+#[test]
+fn what_fills_a_hole_is_told_by_the_flows_own_round_trip() {
+    for scale in [1, 1_000, 100_000] {
+        for (late, expected) in [(true, (1, 0)), (false, (0, 1))] {
+            let mut talk = Talk::new();
+            talk.handshake(0);
+            for n in [0, 1, 3, 4, 5] {
+                talk.say(20 * MS + i64::from(n) * 1_000, true, ACK, seq(n), 1, MSS);
+            }
+            if !late {
+                talk.say(20 * MS + 5_500, true, ACK, seq(2), 1, MSS);
+            }
+            talk.say(22 * MS + 1_000, false, ACK, 1, seq(2), 0);
+            for n in 3..6 {
+                talk.say(22 * MS + i64::from(n) * 1_000, false, ACK, 1, seq(2), 0);
+            }
+            if late {
+                talk.say(30 * MS + 3_000, true, ACK, seq(2), 1, MSS);
+            }
+            talk.say(33 * MS, false, ACK, 1, seq(6), 0);
+            // Time in units from 10 ns to 1 ms: round trips of 100 µs, of 100 ns and of 10 s.
+            let flow = talk.run_with(|packet| packet.at_ns = packet.at_ns / 100_000 * scale).remove(0);
+            let tcp = forward(&flow);
+            assert_eq!((tcp.retransmitted_packets, tcp.out_of_order_packets), expected, "{scale} {late}");
+            assert_eq!((tcp.retransmissions_of_unseen, tcp.missing_bytes), (expected.0, 0));
+        }
+    }
+}
+
+/// Against the time rules: what comes within a round trip was sent again by its identification or its time stamp, what comes
+/// after was overtaken.
+#[test]
+fn identification_and_time_stamps_overrule_time() {
+    for by_id in [true, false] {
+        for overtaken in [true, false] {
+            let mut talk = Talk::new();
+            (talk.ids, talk.stamps) = (by_id, !by_id);
+            talk.handshake(0);
+            for n in 0..20 {
+                talk.say((20 + i64::from(n)) * MS, true, ACK, seq(n), 1, MSS);
+            }
+            talk.flows.sort_by_key(|packet| packet.at_ns);
+            let index = talk.flows.len() - 4;
+            let mut late = talk.flows.remove(index);
+            if !overtaken {
+                late.ip.as_mut().unwrap().id = Some(123);
+                options(&mut late, |own| own.timestamps = own.timestamps.map(|(val, ecr)| (val + 9, ecr)));
+            }
+            late.at_ns = if overtaken { 200 * MS } else { 39 * MS + 1_000 };
+            talk.flows.push(late);
+            if overtaken {
+                for n in 0..4 {
+                    let mut ack = talk.clone();
+                    let ack = ack.say(60 * MS + n, false, ACK, 1, seq(16), 0);
+                    let at = talk.flows.len() - 1;
+                    talk.flows.insert(at, *ack);
+                }
+            }
+            let flow = talk.one();
+            let tcp = forward(&flow);
+            let found = (tcp.retransmitted_packets, tcp.out_of_order_packets);
+            assert_eq!(found, if overtaken { (0, 1) } else { (1, 0) }, "{by_id} {overtaken}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_is_no_retransmission() {
+    let mut talk = Talk::new();
+    talk.ids = true;
+    talk.handshake(0);
+    for n in 0..20 {
+        talk.say((20 + i64::from(n)) * MS, true, ACK, seq(n), 1, MSS);
+    }
+    let mut copy = talk.flows[20];
+    copy.at_ns = 40 * MS;
+    talk.flows.push(copy);
+    let flow = talk.one();
+    assert_eq!((forward(&flow).duplicate_packets, forward(&flow).retransmitted_packets), (1, 0));
+}
+
+/// RFC 3522: the acknowledgment of a retransmission echoes the original's stamp. RFC 2883: a block below it says the same.
+#[test]
+fn needless_retransmissions() {
+    let mut talk = Talk::new();
+    talk.stamps = true;
+    talk.handshake(0);
+    talk.say(20 * MS, true, ACK, seq(0), 1, MSS);
+    talk.say(220 * MS, true, ACK, seq(0), 1, MSS);
+    options(talk.say(230 * MS, false, ACK, 1, seq(1), 0), |own| own.timestamps = Some((230, 20)));
+    options(talk.say(232 * MS, false, ACK, 1, seq(1), 0), |own| {
+        own.timestamps = Some((232, 220));
+        (own.sack[0], own.sack_blocks) = ((seq(0), seq(1)), 1);
+    });
+    let flow = talk.one();
+    let tcp = forward(&flow);
+    assert_eq!((tcp.spurious_by_timestamp, tcp.dsack_blocks, tcp.spurious_by_dsack, tcp.sack_acks), (1, 1, 1, 1));
+}
+
+#[test]
+fn windows_that_close_and_fill() {
+    let mut talk = Talk::new();
+    talk.handshake(0);
+    talk.say(11 * MS, false, ACK, 1, 1, 0);
+    for n in 0..128 {
+        talk.say(20 * MS + i64::from(n), true, ACK, seq(n), 1, MSS);
+    }
+    let window = |packet: &mut Packet, bytes| {
+        let Transport::Tcp(tcp) = &mut packet.transport else { panic!() };
+        tcp.window = bytes;
+    };
+    window(talk.say(30 * MS, false, ACK, 1, seq(128), 0), 0);
+    talk.say(40 * MS, true, ACK, seq(128) - 1, 1, 0);
+    window(talk.say(50 * MS, false, ACK, 1, seq(128), 0), 1000);
+    let flow = talk.one();
+    let tcp = forward(&flow);
+    assert_eq!((tcp.window_full, tcp.zero_window_acks, tcp.zero_window_ns, tcp.keep_alives), (1, 1, 20 * MS, 1));
+    assert_eq!((tcp.min_window_bytes, tcp.max_window_bytes), (Some(0), Some(128_000)));
+}
+
+#[test]
+fn ports_that_are_used_again_are_another_connection() {
+    let mut talk = Talk::new();
+    talk.handshake(0);
+    talk.say(20 * MS, true, ACK, seq(0), 1, MSS);
+    talk.say(30 * MS, false, RST | ACK, 1, seq(1), 0);
+    let second = talk.flows.clone();
+    talk.flows.extend(second.into_iter().map(|mut packet| {
+        packet.at_ns += 100 * MS;
+        let Transport::Tcp(tcp) = &mut packet.transport else { panic!() };
+        let (own, other) = if tcp.src_port == 1000 { (7_000_000, 900) } else { (900, 7_000_000) };
+        tcp.seq = tcp.seq.wrapping_add(own);
+        tcp.ack = tcp.ack.wrapping_add(other);
+        packet
+    }));
+    let flows = talk.run();
+    assert_eq!(flows.len(), 2);
+    for flow in &flows {
+        assert_eq!((flow.forward.unique_bytes, flow.connection.unwrap().end), (1_000, "reset"));
+        assert_eq!((forward(flow).missing_bytes, forward(flow).retransmitted_packets), (0, 0));
+    }
+    // The same SYN again is no other connection.
+    let mut talk = Talk::new();
+    talk.say(0, true, SYN, 0, 0, 0);
+    talk.say(1_000 * MS, true, SYN, 0, 0, 0);
+    assert_eq!(forward(&talk.one()).retransmitted_packets, 1);
+}
+
+/// Numbers wrap in the middle, the capture begins after the handshake, and one direction is missing.
+#[test]
+fn one_direction_in_mid_flow_over_the_wrap() {
+    let mut talk = Talk::new();
+    for n in 0..100_u32 {
+        let seq = (u32::MAX - 50_000).wrapping_add(n * MSS);
+        talk.say(i64::from(n) * MS, true, ACK, seq, 1, MSS);
+        if n == 60 {
+            talk.say(i64::from(n) * MS + 5, true, ACK, seq, 1, MSS);
+        }
+    }
+    let flow = talk.one();
+    let tcp = forward(&flow);
+    assert_eq!((flow.forward.unique_bytes, tcp.retransmitted_packets, tcp.missing_bytes), (100_000, 1, 0));
+    assert_eq!((tcp.rtt, tcp.limits, tcp.fast_retransmissions), (None, None, 0));
+    assert!(!flow.connection.unwrap().opened);
+}
+
+#[test]
+fn acknowledgments_alone_tell_how_much_passed_elsewhere() {
+    let mut talk = Talk::new();
+    for n in 0..100_u32 {
+        talk.say(i64::from(n) * MS, false, ACK, 1, seq(n), 0);
+    }
+    // Who was seen first counts as client.
+    assert_eq!(talk.one().backward.tcp.unwrap().missing_bytes, 99_000);
+}
+
+#[test]
+fn a_super_packet_is_one_packet_and_many_on_the_wire() {
+    let mut talk = Talk::new();
+    talk.handshake(0);
+    let big = talk.say(20 * MS, true, ACK, seq(0), 1, 45 * MSS);
+    (big.gso_segs, big.gso_size) = (45, MSS as u16);
+    talk.say(21 * MS, true, ACK, seq(45), 1, 10 * MSS);
+    let flow = talk.one();
+    assert_eq!((flow.forward.packets, flow.forward.wire_packets, flow.forward.data_packets), (4, 57, 2));
+}
+
+#[test]
+fn fragments_make_one_datagram() {
+    let mut talk = Talk::new();
+    let mut whole = *talk.say(0, true, ACK, 1, 1, 2_980);
+    talk.flows.clear();
+    let Transport::Tcp(tcp) = &mut whole.transport else { panic!() };
+    tcp.payload_len = 1_460;
+    let ip = whole.ip.as_mut().unwrap();
+    (ip.len, ip.more_fragments, ip.id) = (1_500, true, Some(9));
+    let mut last = whole;
+    last.transport = Transport::Other;
+    let ip = last.ip.as_mut().unwrap();
+    (ip.len, ip.more_fragments, ip.fragment_offset) = (1_540, false, 1_480);
+    for order in [[whole, last], [last, whole]] {
+        talk.flows = order.to_vec();
+        assert_eq!(talk.one().forward.payload_bytes, 2_980);
+    }
+}
+
+/// A connection a packet: what ended is forgotten as time goes on.
+#[test]
+fn memory_follows_open_flows() {
+    let mut flows = Flows::new(FlowOptions::default(), Vec::new());
+    let mut most = 0;
+    for n in 0..20_000_u32 {
+        let mut talk = Talk::new();
+        talk.ports = ((n % 60_000) as u16 + 1, (n / 60_000) as u16 + 1);
+        talk.say(i64::from(n) * MS, true, SYN, 0, 0, 0);
+        talk.say(i64::from(n) * MS, false, RST | ACK, 0, 1, 0);
+        talk.flows.iter().for_each(|packet| flows.packet(packet));
+        most = most.max(flows.open_flows());
+    }
+    assert!(most <= 2_002, "{most} open at once");
+    assert_eq!(flows.finish().0.len(), 20_000);
+}
+
+proptest! {
+    /// Any packets, in any order and number: totals are consistent and nothing panics.
+    #[test]
+    fn totals_are_consistent(packets in prop::collection::vec(
+        (0_i64..50, any::<bool>(), 0_u16..32, 0_u32..20, 0_u32..20, 0_u32..4, any::<bool>(), 0_u32..3), 0..200), offset: u32) {
+        let mut talk = Talk::new();
+        let mut at_ns = 0;
+        for (later, forward, flags, seq, ack, payload, stamps, sack) in packets {
+            at_ns += later * 100_000;
+            talk.stamps = stamps;
+            let packet = talk.say(at_ns, forward, flags, offset.wrapping_add(seq * 500), offset.wrapping_add(ack * 500), payload * 500);
+            options(packet, |own| {
+                own.sack_blocks = sack as u8;
+                own.sack = [(offset.wrapping_add(seq * 700), offset.wrapping_add(ack * 900)); 4];
+            });
+        }
+        let flows = talk.run();
+        let packets: u64 = flows.iter().map(|flow| flow.forward.packets + flow.backward.packets).sum();
+        prop_assert_eq!(packets, talk.flows.len() as u64);
+        for direction in flows.iter().flat_map(|flow| [&flow.forward, &flow.backward]) {
+            let tcp = direction.tcp.as_ref().unwrap();
+            prop_assert!(direction.unique_bytes <= direction.payload_bytes);
+            prop_assert!(direction.wire_packets >= direction.packets && direction.data_packets <= direction.packets);
+            prop_assert!(tcp.fast_retransmissions + tcp.timeout_retransmissions <= tcp.retransmitted_packets);
+            prop_assert!(tcp.retransmitted_packets + tcp.out_of_order_packets + tcp.duplicate_packets <= direction.packets);
+            prop_assert!(direction.payload_bytes - direction.unique_bytes >= tcp.retransmitted_bytes);
+        }
+    }
+}
