@@ -3,8 +3,18 @@
 //! Pure: bytes in, numbers out. Who captures is `longhaul-kernel`; who opens files is the binary. A capture is a stream
 //! of [`Record`]s (bytes as captured) or of [`Packet`]s (fields already decoded, which is what a header log keeps).
 
+mod bytes;
+pub mod capture_file;
+pub mod dissect;
+mod input;
 pub mod packet;
+pub mod pcap;
+pub mod pcapng;
 pub mod record;
+#[cfg(test)]
+mod samples;
 
+pub use capture_file::CaptureReader;
+pub use dissect::dissect;
 pub use packet::{Ip, Options, Packet, Tcp, Transport};
 pub use record::{Direction, LinkType, Record};

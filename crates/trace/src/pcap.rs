@@ -1,0 +1,224 @@
+//! pcap files (draft-ietf-opsawg-pcap), microseconds and nanoseconds, in either byte order.
+//!
+//! ```text
+//! file:    magic 4 │ version 2+2 │ reserved 4+4 │ snap length 4 │ FCS 4 bits, link type 28 bits     then records
+//! record:  seconds 4 │ fraction 4 │ captured length 4 │ original length 4 │ captured bytes
+//! ```
+//! The magic is 0xa1b2c3d4 where fractions are microseconds and 0xa1b23c4d where nanoseconds; read in the wrong order it tells
+//! that all is in the other order. A file that ends within a record was cut off: what is whole is read, and
+//! [`Reader::is_cut`] says so.
+
+use std::io::{self, Read, Write};
+
+use crate::bytes::Order;
+use crate::input::Input;
+use crate::record::{Direction, LinkType, Record};
+
+/// Captured bytes of one packet that are taken at most: BIG TCP's super-packets have 512 KB (`GSO_MAX_SIZE`).
+pub(crate) const MOST_CAPTURED: u32 = 1 << 20;
+
+const HEADER_LEN: usize = 24;
+const RECORD_LEN: usize = 16;
+const MICROSECONDS: u32 = 0xa1b2_c3d4;
+const NANOSECONDS: u32 = 0xa1b2_3c4d;
+/// With eight bytes more a record: interface, protocol, packet type, which no one documented.
+const KUZNETZOV: u32 = 0xa1b2_cd34;
+
+/// Why a pcap or pcapng file cannot be read on.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The system says why.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It begins with something else.
+    #[error("neither pcap nor pcapng: it begins with {0:02x?}")]
+    NotACapture(Vec<u8>),
+    /// A length or number in it cannot be.
+    #[error("damaged at byte {at}: {what}")]
+    Damaged {
+        /// Where, in bytes from its beginning, uncompressed.
+        at: u64,
+        /// What cannot be.
+        what: &'static str,
+    },
+}
+
+/// Reads a pcap file, record by record.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: Input<R>,
+    order: Order,
+    fraction_ns: u32,
+    record_len: usize,
+    link: LinkType,
+    snap_len: u32,
+    fcs_len: u32,
+    cut: bool,
+}
+
+impl<R: Read> Reader<R> {
+    /// A reader at the beginning of `stream`, which need not be buffered.
+    ///
+    /// # Errors
+    /// Where it cannot be read or is no pcap file.
+    pub fn new(stream: R) -> Result<Self, ReadError> {
+        Self::over(Input::new(stream))
+    }
+
+    pub(crate) fn over(mut input: Input<R>) -> Result<Self, ReadError> {
+        let header = input.at_least(HEADER_LEN)?;
+        let (order, magic) = match Order::Little.u32(header, 0) {
+            magic @ (MICROSECONDS | NANOSECONDS | KUZNETZOV) => (Order::Little, magic),
+            other => (Order::Big, other.swap_bytes()),
+        };
+        if header.len() < HEADER_LEN || !matches!(magic, MICROSECONDS | NANOSECONDS | KUZNETZOV) {
+            return Err(ReadError::NotACapture(header[..header.len().min(4)].to_vec()));
+        }
+        let (snap_len, link) = (order.u32(header, 16), order.u32(header, 20));
+        input.take(HEADER_LEN);
+        Ok(Self {
+            input,
+            order,
+            fraction_ns: if magic == NANOSECONDS { 1 } else { 1_000 },
+            record_len: if magic == KUZNETZOV { RECORD_LEN + 8 } else { RECORD_LEN },
+            link: LinkType::from_number(link as u16),
+            snap_len,
+            // Bit 26: the bits above tell the FCS's length, in units of 16 bits.
+            fcs_len: if link & 1 << 26 != 0 { (link >> 28) * 2 } else { 0 },
+            cut: false,
+        })
+    }
+
+    /// What all of its packets begin with.
+    pub fn link(&self) -> LinkType {
+        self.link
+    }
+
+    /// Bytes of a packet that were captured at most, as the file says.
+    pub fn snap_len(&self) -> u32 {
+        self.snap_len
+    }
+
+    /// Whether the file ended within a record.
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Bytes of the file that were read.
+    pub fn consumed_bytes(&self) -> u64 {
+        self.input.consumed()
+    }
+
+    /// The next packet's head; `None` at the end.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or a length in it cannot be.
+    // Not an iterator: what it gives is borrowed from it.
+    #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Record<'_>>, ReadError> {
+        let at = self.input.consumed();
+        let (order, record_len) = (self.order, self.record_len);
+        let header = self.input.at_least(record_len)?;
+        if header.len() < record_len {
+            self.cut |= !header.is_empty();
+            return Ok(None);
+        }
+        let (seconds, fraction) = (order.u32(header, 0), order.u32(header, 4));
+        let (captured, original) = (order.u32(header, 8), order.u32(header, 12));
+        if captured > MOST_CAPTURED {
+            return Err(ReadError::Damaged { at, what: "a packet of more than a megabyte" });
+        }
+        let whole = record_len + captured as usize;
+        if self.input.at_least(whole)?.len() < whole {
+            self.cut = true;
+            return Ok(None);
+        }
+        let head = &self.input.take(whole)[record_len..];
+        let frame_len = original.saturating_sub(self.fcs_len).max(captured.saturating_sub(self.fcs_len));
+        Ok(Some(Record {
+            at_ns: i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * i64::from(self.fraction_ns),
+            interface: 0,
+            direction: Direction::Unknown,
+            link: self.link,
+            frame_len,
+            gso_segs: 0,
+            gso_size: 0,
+            head: &head[..head.len().min(frame_len as usize)],
+        }))
+    }
+}
+
+/// Writes a pcap file with nanoseconds, little-endian.
+///
+/// What pcap has no place for is not written: interface, direction, what a super-packet stands for. pcapng has.
+#[derive(Debug)]
+pub struct Writer<W> {
+    stream: W,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a file. `snap_len` is the number of bytes of a packet that were captured at most. `stream` should be buffered.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn new(mut stream: W, link: LinkType, snap_len: u32) -> io::Result<Self> {
+        let mut header = [0; HEADER_LEN];
+        header[..4].copy_from_slice(&NANOSECONDS.to_le_bytes());
+        header[4..6].copy_from_slice(&2_u16.to_le_bytes());
+        header[6..8].copy_from_slice(&4_u16.to_le_bytes());
+        header[16..20].copy_from_slice(&snap_len.to_le_bytes());
+        header[20..24].copy_from_slice(&u32::from(link.number()).to_le_bytes());
+        stream.write_all(&header)?;
+        Ok(Self { stream })
+    }
+
+    /// Writes a packet's head. The format has times from 1970 to 2106; others become the nearest of them.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn write(&mut self, record: &Record<'_>) -> io::Result<()> {
+        let at_ns = record.at_ns.clamp(0, i64::from(u32::MAX) * 1_000_000_000 + 999_999_999);
+        let captured = record.head.len().min(MOST_CAPTURED as usize);
+        let mut header = [0; RECORD_LEN];
+        header[..4].copy_from_slice(&((at_ns / 1_000_000_000) as u32).to_le_bytes());
+        header[4..8].copy_from_slice(&((at_ns % 1_000_000_000) as u32).to_le_bytes());
+        header[8..12].copy_from_slice(&(captured as u32).to_le_bytes());
+        header[12..16].copy_from_slice(&record.frame_len.max(captured as u32).to_le_bytes());
+        self.stream.write_all(&header)?;
+        self.stream.write_all(&record.head[..captured])
+    }
+
+    /// What was written to, unflushed.
+    pub fn into_inner(self) -> W {
+        self.stream
+    }
+}
+
+impl LinkType {
+    /// By the number that pcap and pcapng have for it.
+    pub fn from_number(number: u16) -> Self {
+        match number {
+            1 => Self::Ethernet,
+            // LINKTYPE_RAW, what DLT_RAW is on some systems, LINKTYPE_IPV4, LINKTYPE_IPV6.
+            101 | 12 | 14 | 228 | 229 => Self::RawIp,
+            113 => Self::LinuxCooked,
+            276 => Self::LinuxCooked2,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The number that pcap and pcapng have for it.
+    pub fn number(self) -> u16 {
+        match self {
+            Self::Ethernet => 1,
+            Self::RawIp => 101,
+            Self::LinuxCooked => 113,
+            Self::LinuxCooked2 => 276,
+            Self::Other(number) => number,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
