@@ -35,6 +35,10 @@ enum Command {
     Cc(cmd::cc::Args),
     /// Watch TCP connections of other programs: how fast, what limits them
     Watch(cmd::watch::Args),
+    /// Record the heads of packets at the rate of the wire, and account for every one
+    Capture(cmd::capture::Args),
+    /// Turn captures into header logs (Parquet), pcap and pcapng, and back
+    Convert(cmd::convert::Args),
     /// Show a saved result as the test printed it
     Show(cmd::show::Args),
     /// Answer tests from others
@@ -65,6 +69,8 @@ fn main() -> ExitCode {
         Command::Tcp(args) => cmd::tcp::run(args),
         Command::Cc(args) => cmd::cc::run(args),
         Command::Watch(args) => cmd::watch::run(args),
+        Command::Capture(args) => cmd::capture::run(args),
+        Command::Convert(args) => cmd::convert::run(args),
         Command::Show(args) => cmd::show::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Host(args) => cmd::host::run(args),

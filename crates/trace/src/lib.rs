@@ -7,12 +7,14 @@ mod bytes;
 pub mod capture_file;
 pub mod dissect;
 mod input;
+pub mod ledger;
 pub mod packet;
 pub mod pcap;
 pub mod pcapng;
 pub mod record;
 #[cfg(test)]
 mod samples;
+pub mod spool;
 
 pub use capture_file::CaptureReader;
 pub use dissect::dissect;

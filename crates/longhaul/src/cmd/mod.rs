@@ -1,11 +1,14 @@
 //! One file a command: its arguments, and a `run` that reads like the recipe.
 
+pub(crate) mod capture;
+pub(crate) mod capture_filter;
 pub(crate) mod cc;
 pub(crate) mod cc_list;
 pub(crate) mod cc_load;
 pub(crate) mod cc_show;
 pub(crate) mod cc_table;
 pub(crate) mod completion;
+pub(crate) mod convert;
 pub(crate) mod emulate;
 pub(crate) mod engine_args;
 pub(crate) mod host;

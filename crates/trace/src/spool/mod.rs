@@ -26,7 +26,7 @@ mod merge;
 
 pub use decode::{Block, BlockReader, Packets, SpoolError};
 pub use encode::{PacketBlock, control_block, tick_block};
-pub use merge::{Merged, RecordBuffer};
+pub use merge::RecordBuffer;
 
 use serde::{Deserialize, Serialize};
 
