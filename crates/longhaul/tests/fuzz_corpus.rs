@@ -224,3 +224,13 @@ fn end_report() {
 fn key_file() {
     run("key_file", None, targets::key_file);
 }
+
+#[test]
+fn spool() {
+    run("spool", None, targets::spool);
+}
+
+#[test]
+fn header_log() {
+    run("header_log", None, targets::header_log);
+}

@@ -6,6 +6,7 @@
 mod bytes;
 pub mod capture_file;
 pub mod dissect;
+pub mod header_log;
 mod input;
 pub mod ledger;
 pub mod packet;

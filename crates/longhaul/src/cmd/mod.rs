@@ -27,6 +27,8 @@ pub(crate) mod tcp_live;
 pub(crate) mod tcp_samples;
 pub(crate) mod tcp_saved;
 pub(crate) mod tcp_text;
+pub(crate) mod trace_input;
+pub(crate) mod trace_output;
 pub(crate) mod udp;
 pub(crate) mod udp_live;
 pub(crate) mod udp_saved;

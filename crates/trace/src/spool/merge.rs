@@ -22,12 +22,17 @@ struct Waiting {
     link: LinkType,
 }
 
-/// Packets that wait until no older one can come.
+/// Packets that wait until no older one can come: [`push`](Self::push) them, [`settle`](Self::settle) by a tick, then take what
+/// [`current`](Self::current) shows.
 #[derive(Debug, Default)]
 pub struct RecordBuffer {
     waiting: Vec<Waiting>,
     heads: Vec<u8>,
-    /// The latest that was handed out.
+    /// The first that was not taken.
+    at: usize,
+    /// Those before are in order, and nothing older can come.
+    settled: usize,
+    /// The latest that was taken.
     out_ns: Option<i64>,
     late: u64,
     capacity: Option<usize>,
@@ -57,59 +62,61 @@ impl RecordBuffer {
 
     /// Whether so many wait that some should go.
     pub fn is_full(&self) -> bool {
-        self.waiting.len() >= self.capacity.unwrap_or(MOST_WAITING)
+        self.waiting() >= self.capacity.unwrap_or(MOST_WAITING)
     }
 
-    /// Hands out what is older than `watermark_ns`, in order; where too many wait, the older half of the rest as well.
-    ///
-    /// # Errors
-    /// What `take` returns.
-    pub fn release<E>(&mut self, watermark_ns: i64, take: impl FnMut(&Record<'_>) -> Result<(), E>) -> Result<(), E> {
-        self.waiting.sort_by_key(|record| record.at_ns);
-        let mut count = self.waiting.partition_point(|record| record.at_ns < watermark_ns);
-        if self.is_full() && count < self.waiting.len() / 2 {
-            count = self.waiting.len() / 2;
-        }
-        self.hand_out(count, take)
-    }
-
-    /// Hands out all.
-    ///
-    /// # Errors
-    /// What `take` returns.
-    pub fn finish<E>(&mut self, take: impl FnMut(&Record<'_>) -> Result<(), E>) -> Result<(), E> {
-        self.waiting.sort_by_key(|record| record.at_ns);
-        self.hand_out(self.waiting.len(), take)
-    }
-
-    fn hand_out<E>(&mut self, count: usize, mut take: impl FnMut(&Record<'_>) -> Result<(), E>) -> Result<(), E> {
-        for record in &self.waiting[..count] {
-            if self.out_ns.is_some_and(|out| record.at_ns < out) {
-                self.late += 1;
-            } else {
-                self.out_ns = Some(record.at_ns);
-            }
-            take(&Record {
-                at_ns: record.at_ns,
-                interface: record.interface,
-                direction: record.direction,
-                link: record.link,
-                frame_len: record.frame_len,
-                gso_segs: record.gso_segs,
-                gso_size: record.gso_size,
-                head: &self.heads[record.head_at..record.head_at + record.head_len as usize],
-            })?;
-        }
-        self.waiting.drain(..count);
+    /// Puts in order what is older than `watermark_ns`, to be taken; where too many wait, the older half of them as well.
+    pub fn settle(&mut self, watermark_ns: i64) {
         self.compact();
-        Ok(())
+        self.waiting.sort_by_key(|record| record.at_ns);
+        self.settled = self.waiting.partition_point(|record| record.at_ns < watermark_ns);
+        if self.is_full() {
+            self.settled = self.settled.max(self.waiting.len() / 2);
+        }
     }
 
-    /// Moves the heads that are still needed to the front.
+    /// No further packet comes: all can be taken.
+    pub fn settle_all(&mut self) {
+        self.compact();
+        self.waiting.sort_by_key(|record| record.at_ns);
+        self.settled = self.waiting.len();
+    }
+
+    /// The next packet in order; `None` where none is settled.
+    #[inline]
+    pub fn current(&self) -> Option<Record<'_>> {
+        let record = self.waiting[..self.settled].get(self.at)?;
+        Some(Record {
+            at_ns: record.at_ns,
+            interface: record.interface,
+            direction: record.direction,
+            link: record.link,
+            frame_len: record.frame_len,
+            gso_segs: record.gso_segs,
+            gso_size: record.gso_size,
+            head: &self.heads[record.head_at..record.head_at + record.head_len as usize],
+        })
+    }
+
+    /// Goes on to the one after [`current`](Self::current).
+    #[inline]
+    pub fn advance(&mut self) {
+        let Some(record) = self.waiting[..self.settled].get(self.at) else { return };
+        if self.out_ns.is_some_and(|out| record.at_ns < out) {
+            self.late += 1;
+        } else {
+            self.out_ns = Some(record.at_ns);
+        }
+        self.at += 1;
+    }
+
+    /// Forgets what was taken, and moves the heads that are still needed to the front.
     fn compact(&mut self) {
+        self.waiting.drain(..self.at);
+        (self.at, self.settled) = (0, 0);
         let first = self.waiting.iter().map(|record| record.head_at).min().unwrap_or(self.heads.len());
         // What one late head keeps is kept until the next time.
-        if first > self.heads.len() / 2 {
+        if first >= self.heads.len() / 2 {
             self.heads.drain(..first);
             for record in &mut self.waiting {
                 record.head_at -= first;
@@ -130,6 +137,6 @@ impl RecordBuffer {
 
     /// Packets that wait.
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() - self.at
     }
 }

@@ -92,15 +92,19 @@ fn packets_come_out_in_order_of_time() {
         buffer.push(&record(at, 0, &[at as u8; 20]));
     }
     let mut out = Vec::new();
-    let mut take = |record: &Record<'_>| {
-        assert_eq!(record.head, [record.at_ns as u8; 20]);
-        out.push(record.at_ns);
-        Ok::<(), ()>(())
+    let mut take = |buffer: &mut RecordBuffer| {
+        while let Some(record) = buffer.current() {
+            assert_eq!(record.head, [record.at_ns as u8; 20]);
+            out.push(record.at_ns);
+            buffer.advance();
+        }
     };
-    buffer.release(9, &mut take).unwrap();
+    buffer.settle(9);
+    take(&mut buffer);
     buffer.push(&record(10, 0, &[10; 20]));
     buffer.push(&record(4, 0, &[4; 20]));
-    buffer.finish(&mut take).unwrap();
+    buffer.settle_all();
+    take(&mut buffer);
     assert_eq!(out, [3, 4, 5, 4, 9, 10, 12]);
     assert_eq!(buffer.late_packets(), 1);
 }
@@ -112,7 +116,11 @@ fn memory_is_bounded_where_no_tick_comes() {
     for at in 0..10_000 {
         buffer.push(&record(at, 0, &[1; 60]));
         if buffer.is_full() {
-            buffer.release(i64::MIN, |_| { out += 1; Ok::<(), ()>(()) }).unwrap();
+            buffer.settle(i64::MIN);
+            while buffer.current().is_some() {
+                buffer.advance();
+                out += 1;
+            }
         }
         assert!(buffer.waiting() <= 100 && buffer.heads_bytes() <= 200 * 60);
     }
