@@ -23,6 +23,7 @@ check:
 bench: deps
 	cargo bench -p longhaul-lab --bench path
 	cargo bench -p longhaul-measure --bench udp
+	cargo bench -p longhaul --bench capture
 
 # A minute of mutated input for each parser; CONTRIBUTING.md has the way with cargo-fuzz.
 fuzz:

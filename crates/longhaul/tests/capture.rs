@@ -332,7 +332,8 @@ fn two_interfaces_merge_in_order_and_tags_stay() {
             (left, right)
         })
         .unwrap();
-    let sockets = host.namespace.enter(|| [left, right].map(|at| PacketSocket::open(at, &PacketOptions::default()).unwrap()));
+    let sockets =
+        host.namespace.enter(|| [left, right].map(|at| PacketSocket::open(at, &PacketOptions::default()).unwrap()));
     let sockets = sockets.unwrap();
     sleep(Duration::from_millis(100));
     let capture = host.capture(&["-i", "va,vb", "--filter", "ether proto 0x88b5 or vlan"]);
@@ -366,9 +367,9 @@ fn two_interfaces_merge_in_order_and_tags_stay() {
 fn super_packets_are_marked() {
     let Some(host) = Host::new("super") else { return };
     let capture = host.capture(&["-i", "lo", "--flow", &format!("127.0.0.1:{PORT}-127.0.0.1:7071")]);
-    let sockets = host.namespace.enter(|| {
-        (UdpSocket::bind(("127.0.0.1", PORT)).unwrap(), UdpSocket::bind(("127.0.0.1", 7071)).unwrap())
-    });
+    let sockets = host
+        .namespace
+        .enter(|| (UdpSocket::bind(("127.0.0.1", PORT)).unwrap(), UdpSocket::bind(("127.0.0.1", 7071)).unwrap()));
     let (near, far) = sockets.unwrap();
     near.connect(far.local_addr().unwrap()).unwrap();
     nix::sys::socket::setsockopt(&near, nix::sys::socket::sockopt::UdpGsoSegment, &1000).unwrap();
@@ -398,7 +399,9 @@ fn it_ends_by_itself() {
     // Another capture does not mix with it.
     let again: Output = host
         .namespace
-        .enter(|| Command::new(LONGHAUL).args(["capture", "-i", "lo", "-t", "1", "-o", &host.path("spool")]).output().unwrap())
+        .enter(|| {
+            Command::new(LONGHAUL).args(["capture", "-i", "lo", "-t", "1", "-o", &host.path("spool")]).output().unwrap()
+        })
         .unwrap();
     assert!(String::from_utf8_lossy(&again.stderr).contains("holds a capture already"), "{again:?}");
 }

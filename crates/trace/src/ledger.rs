@@ -91,9 +91,12 @@ impl Ledger {
         *count = count.saturating_add(gap.packets);
         let full = self.gaps.len() >= MAX_GAPS;
         // The last of its kind is near the end: few places and interfaces take turns.
-        let last = self.gaps.iter_mut().rev().take(64).find(|known| {
-            known.place == gap.place && known.interface == gap.interface
-        });
+        let last = self
+            .gaps
+            .iter_mut()
+            .rev()
+            .take(64)
+            .find(|known| known.place == gap.place && known.interface == gap.interface);
         match last {
             Some(last) if full || gap.from_ns.saturating_sub(last.to_ns) <= joining_ns => {
                 last.from_ns = last.from_ns.min(gap.from_ns);

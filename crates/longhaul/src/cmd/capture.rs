@@ -27,7 +27,9 @@ const GAPS_SHOWN: usize = 10;
 /// Writes a spool: a folder of files that each are whole up to where they were cut, whatever happens. `longhaul convert` makes a
 /// header log (Parquet) or pcap of it. Takes Ctrl-C to end. SIGUSR1 marks a moment.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  longhaul capture -i eth0 -o trace --keep 100G && longhaul convert trace trace.parquet")]
+#[command(
+    after_help = "Example:\n  longhaul capture -i eth0 -o trace --keep 100G && longhaul convert trace trace.parquet"
+)]
 pub(crate) struct Args {
     /// Interface, or several
     #[arg(short, long, value_name = "IF", required = true, value_delimiter = ',', num_args = 1..)]
@@ -129,7 +131,10 @@ impl Args {
         }
         let (filter, filter_text) = self.filter.compile(snap_bytes)?;
         if let Some(keep) = self.keep.filter(|keep| keep.0 < 2 * self.roll_bytes.0) {
-            return Err(Failure::usage(format!("--keep {keep}: two files of --roll-bytes {} at least", self.roll_bytes)));
+            return Err(Failure::usage(format!(
+                "--keep {keep}: two files of --roll-bytes {} at least",
+                self.roll_bytes
+            )));
         }
         let mut interfaces = self.interface.clone();
         interfaces.sort();
@@ -263,7 +268,8 @@ fn warnings(captured: &Captured) -> Vec<Warning> {
         warn("unaccounted", message, "report this as an error of longhaul");
     }
     if captured.super_packets > 0 {
-        let message = format!("{} of the packets are super-packets, which were never on a wire", captured.super_packets);
+        let message =
+            format!("{} of the packets are super-packets, which were never on a wire", captured.super_packets);
         warn("super_packets", message, "turn offloads off (ethtool -K IF gro off tso off) to see wire packets");
     }
     warnings

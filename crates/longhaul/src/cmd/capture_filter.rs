@@ -45,7 +45,8 @@ fn ends(flow: &str) -> Result<(SocketAddr, SocketAddr), Failure> {
             .remedy("for example --flow 10.0.0.1:5001-10.0.0.2:443")
     };
     let (a, b) = flow.split_once('-').ok_or_else(wrong)?;
-    let (a, b): (SocketAddr, SocketAddr) = (a.trim().parse().map_err(|_| wrong())?, b.trim().parse().map_err(|_| wrong())?);
+    let (a, b): (SocketAddr, SocketAddr) =
+        (a.trim().parse().map_err(|_| wrong())?, b.trim().parse().map_err(|_| wrong())?);
     if a.is_ipv4() != b.is_ipv4() {
         return Err(Failure::usage(format!("--flow {flow}: one end is IPv4, the other IPv6")));
     }
@@ -55,10 +56,11 @@ fn ends(flow: &str) -> Result<(SocketAddr, SocketAddr), Failure> {
 /// Has tcpdump compile `expression` for Ethernet. The kernel takes the outer VLAN tag out before the filter sees a frame: an
 /// expression with `vlan` therefore matches the inner tag.
 fn by_tcpdump(expression: &str, snap_bytes: u32) -> Result<SocketFilter, Failure> {
-    let output = Command::new("tcpdump").args(["-y", "EN10MB", "-ddd", "--", expression]).output().map_err(|error| {
-        Failure::new("no_compiler", format!("--filter: cannot run tcpdump, which compiles expressions: {error}"))
-            .remedy("install tcpdump, or use --port or --flow")
-    })?;
+    let output =
+        Command::new("tcpdump").args(["-y", "EN10MB", "-ddd", "--", expression]).output().map_err(|error| {
+            Failure::new("no_compiler", format!("--filter: cannot run tcpdump, which compiles expressions: {error}"))
+                .remedy("install tcpdump, or use --port or --flow")
+        })?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let said = said.lines().rfind(|line| !line.starts_with("Warning")).unwrap_or("it says nothing");

@@ -18,7 +18,9 @@ use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_wa
 /// Reads spools of `longhaul capture`, header logs, pcap and pcapng (also compressed by gzip or zstd), several merged by time. The
 /// output's name says what it is to be: .parquet, .pcap, .pcapng, the latter two with .gz or .zst behind.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  longhaul convert trace trace.parquet\n  longhaul convert a.pcap.gz b.pcapng both.pcapng.zst")]
+#[command(
+    after_help = "Example:\n  longhaul convert trace trace.parquet\n  longhaul convert a.pcap.gz b.pcapng both.pcapng.zst"
+)]
 pub(crate) struct Args {
     /// Folders and files to read, then the file to write
     #[arg(value_name = "FILE", required = true, num_args = 2..)]
@@ -36,7 +38,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
-    let Some((to, from)) = args.files.split_last() else { return Err(Failure::usage("name files to read and one to write")) };
+    let Some((to, from)) = args.files.split_last() else {
+        return Err(Failure::usage("name files to read and one to write"));
+    };
     if args.keep_heads && form_of(to)? != Form::Parquet {
         return Err(Failure::usage("--keep-heads: only a header log leaves them out"));
     }
@@ -77,7 +81,11 @@ fn warnings(told: &Told) -> Vec<Warning> {
         warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
     };
     if told.was_cut {
-        warn("was_cut", "a file was not closed: its capture was killed or still runs".into(), "up to a second is missing");
+        warn(
+            "was_cut",
+            "a file was not closed: its capture was killed or still runs".into(),
+            "up to a second is missing",
+        );
     }
     if told.ledger.dropped() > 0 {
         let message = format!("the capture dropped {} of {} packets", told.ledger.dropped(), told.ledger.seen_packets);

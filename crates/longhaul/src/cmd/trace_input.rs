@@ -79,7 +79,13 @@ impl Input {
             let reader = HeaderLogReader::new(file)
                 .map_err(|error| Failure::new("not_read", format!("{}: {error}", path.display())))?;
             let about = reader.about().unwrap_or_default();
-            told = Told { meta: about.meta, ledger: about.ledger, marks: about.marks, was_cut: about.was_cut, late_packets: 0 };
+            told = Told {
+                meta: about.meta,
+                ledger: about.ledger,
+                marks: about.marks,
+                was_cut: about.was_cut,
+                late_packets: 0,
+            };
             Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0 }
         } else {
             let file = File::open(path).map_err(failed)?;
@@ -89,8 +95,9 @@ impl Input {
                 _ => Box::new(file),
             };
             let reader = CaptureReader::new(stream).map_err(|error| {
-                Failure::new("not_read", format!("{}: {error}", path.display()))
-                    .remedy("name a spool, a header log, or a pcap or pcapng file, which may be compressed by gzip or zstd")
+                Failure::new("not_read", format!("{}: {error}", path.display())).remedy(
+                    "name a spool, a header log, or a pcap or pcapng file, which may be compressed by gzip or zstd",
+                )
             })?;
             Source::Capture { reader: Box::new(reader), head: Vec::new(), current: None, read: 0 }
         };
@@ -188,7 +195,8 @@ impl Input {
 
     /// Reads on until there is a packet, or no more.
     fn fill(&mut self) -> Result<(), Failure> {
-        let damaged = |error: &dyn std::fmt::Display| Failure::new("not_read", format!("{}: {error}", self.path.display()));
+        let damaged =
+            |error: &dyn std::fmt::Display| Failure::new("not_read", format!("{}: {error}", self.path.display()));
         match &mut self.source {
             Source::Spool { files, file, buffer } => {
                 fill_from_spool(files, file, buffer, &mut self.told).map_err(|error| damaged(&error))
@@ -311,7 +319,8 @@ impl Inputs {
     /// Hands out every packet in order of time, its interface counted over all inputs.
     pub(crate) fn for_each(&mut self, mut take: impl FnMut(Item<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         loop {
-            let oldest = self.inputs.iter().enumerate().filter_map(|(nth, input)| Some((input.current()?.at_ns(), nth)));
+            let oldest =
+                self.inputs.iter().enumerate().filter_map(|(nth, input)| Some((input.current()?.at_ns(), nth)));
             let Some((_, nth)) = oldest.min() else { return Ok(()) };
             let input = &mut self.inputs[nth];
             let first = input.first_interface;

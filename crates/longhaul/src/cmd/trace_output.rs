@@ -88,8 +88,9 @@ fn by_name(path: &Path) -> Result<(Form, Packing), Failure> {
         Some("pcapng") => Form::Pcapng,
         _ => {
             let message = format!("{}: what shall it be? its name does not say", path.display());
-            return Err(Failure::usage(message)
-                .remedy("end it with .parquet (a header log), .pcap or .pcapng, the latter two with .gz or .zst behind"));
+            return Err(Failure::usage(message).remedy(
+                "end it with .parquet (a header log), .pcap or .pcapng, the latter two with .gz or .zst behind",
+            ));
         }
     };
     Ok((form, packing))
@@ -126,11 +127,12 @@ impl Output {
         };
         let link = interfaces.first().map_or(LinkType::Ethernet, |interface| interface.link);
         let writer = match form {
-            Form::Parquet => {
-                Writer::HeaderLog(Box::new(HeaderLogWriter::new(file, options).map_err(|error| not_written(path, &error))?))
-            }
+            Form::Parquet => Writer::HeaderLog(Box::new(
+                HeaderLogWriter::new(file, options).map_err(|error| not_written(path, &error))?,
+            )),
             Form::Pcap => {
-                let writer = stream(file).and_then(|stream| pcap::Writer::new(stream, link, SNAP_BYTES)).map_err(failed)?;
+                let writer =
+                    stream(file).and_then(|stream| pcap::Writer::new(stream, link, SNAP_BYTES)).map_err(failed)?;
                 Writer::Pcap { writer, link }
             }
             Form::Pcapng => {
@@ -165,13 +167,19 @@ impl Output {
                 return writer.write(packet, &[]).map_err(|error| not_written(path, &error));
             }
             (_, Item::Packet(_)) => {
-                return Err(Failure::new("no_heads", "the header log has fields, but no captured bytes to make a pcap of")
-                    .remedy("convert the spool itself, or make the header log with --keep-heads"));
+                return Err(Failure::new(
+                    "no_heads",
+                    "the header log has fields, but no captured bytes to make a pcap of",
+                )
+                .remedy("convert the spool itself, or make the header log with --keep-heads"));
             }
             (Writer::Pcap { writer, link }, Item::Record(record)) => {
                 if record.link != *link {
-                    return Err(Failure::new("link_types", "pcap has one link type a file, and these packets have several")
-                        .remedy("write a .pcapng"));
+                    return Err(Failure::new(
+                        "link_types",
+                        "pcap has one link type a file, and these packets have several",
+                    )
+                    .remedy("write a .pcapng"));
                 }
                 writer.write(&record)
             }

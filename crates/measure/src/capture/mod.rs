@@ -89,7 +89,9 @@ pub enum CaptureError {
         source: OpenError,
     },
     /// Its frames begin with something else than Ethernet or IP.
-    #[error("interface {name}: its frames begin with something that is neither Ethernet nor IP (ARPHRD {hardware_type})")]
+    #[error(
+        "interface {name}: its frames begin with something that is neither Ethernet nor IP (ARPHRD {hardware_type})"
+    )]
     LinkType {
         /// Its name.
         name: String,
@@ -246,8 +248,7 @@ impl Running {
             bytes_most: spec.bytes_most,
             snap_bytes: spec.snap_bytes as usize,
         };
-        let writer =
-            Writer { from_reader, give_back, sink: Sink { spool, forwards }, counters: counters.clone() };
+        let writer = Writer { from_reader, give_back, sink: Sink { spool, forwards }, counters: counters.clone() };
         let thread = |name: &str| Builder::new().name(name.into());
         let writer = thread("capture-write").spawn(move || writer.run()).map_err(CaptureError::Start)?;
         let reader = thread("capture-read").spawn(move || reader.run()).map_err(CaptureError::Start)?;

@@ -122,7 +122,6 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
         self.places[At::Head as usize].is_some()
     }
 
-
     /// Puts the next packets into `packets`, in place of what is there; none at the end.
     ///
     /// # Errors
@@ -328,11 +327,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
                 flags: flags[nth] as u16,
                 window: windows[nth] as u16,
                 payload_len: lens[nth] as u32,
-                options: Options {
-                    sack_permitted: permitted[nth],
-                    clipped: clipped[nth],
-                    ..Options::default()
-                },
+                options: Options { sack_permitted: permitted[nth], clipped: clipped[nth], ..Options::default() },
             });
         }
         self.options(packets, Class::Mss, At::TcpMss, At::TcpMss, |options, mss, _| options.mss = Some(mss as u16));
@@ -378,7 +373,8 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
                 probe: None,
             };
         }
-        let probes = self.ints(At::ProbeCookie).iter().zip(self.longs(At::ProbeSequence)).zip(self.longs(At::ProbeSent));
+        let probes =
+            self.ints(At::ProbeCookie).iter().zip(self.longs(At::ProbeSequence)).zip(self.longs(At::ProbeSent));
         for (packet, ((cookie, sequence), sent)) in rows_of(packets, &self.levels[Class::Probe as usize]).zip(probes) {
             if let Transport::Udp { probe, .. } = &mut packet.transport {
                 let cookie = Cookie(*cookie as u32);
@@ -415,11 +411,15 @@ impl Data {
         self.clear();
         let wrong = HeaderLogError::Column("of another kind than the schema says");
         match (self, reader) {
-            (Self::Ints(values), ColumnReader::Int32ColumnReader(reader)) => fill::<Int32Type>(reader, rows, levels, values),
+            (Self::Ints(values), ColumnReader::Int32ColumnReader(reader)) => {
+                fill::<Int32Type>(reader, rows, levels, values)
+            }
             (Self::Longs(values), ColumnReader::Int64ColumnReader(reader)) => {
                 fill::<Int64Type>(reader, rows, levels, values)
             }
-            (Self::Bools(values), ColumnReader::BoolColumnReader(reader)) => fill::<BoolType>(reader, rows, levels, values),
+            (Self::Bools(values), ColumnReader::BoolColumnReader(reader)) => {
+                fill::<BoolType>(reader, rows, levels, values)
+            }
             (Self::Texts(values), ColumnReader::ByteArrayColumnReader(reader)) => {
                 fill::<ByteArrayType>(reader, rows, levels, values)
             }

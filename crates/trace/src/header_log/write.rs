@@ -197,7 +197,11 @@ impl<W: Write + Send> HeaderLogWriter<W> {
         }
         let options = tcp.map(|tcp| &tcp.options);
         self.optional(Class::Mss, At::TcpMss, options.and_then(|options| options.mss).map(u32::from));
-        self.optional(Class::WindowScale, At::TcpWscale, options.and_then(|options| options.window_scale).map(u32::from));
+        self.optional(
+            Class::WindowScale,
+            At::TcpWscale,
+            options.and_then(|options| options.window_scale).map(u32::from),
+        );
         let stamps = options.and_then(|options| options.timestamps);
         self.pair(Class::Timestamps, At::TcpTsval, At::TcpTsecr, stamps);
         let sacks = [
@@ -207,7 +211,8 @@ impl<W: Write + Send> HeaderLogWriter<W> {
             (Class::Sack3, At::SackLe3, At::SackRe3),
         ];
         for (nth, (class, left, right)) in sacks.into_iter().enumerate() {
-            let block = options.filter(|options| nth < usize::from(options.sack_blocks)).map(|options| options.sack[nth]);
+            let block =
+                options.filter(|options| nth < usize::from(options.sack_blocks)).map(|options| options.sack[nth]);
             self.pair(class, left, right, block);
         }
         let (is_udp, probe) = match &packet.transport {
