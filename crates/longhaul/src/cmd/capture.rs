@@ -89,7 +89,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let (stop, nudge) = (Stop::install().map_err(signals)?, Nudge::install().map_err(signals)?);
     let started_at = jiff::Timestamp::now().to_string();
     let began = monotonic();
-    let running = Running::start(&spec, Vec::new()).map_err(not_started)?;
+    let running = Running::start(&spec).map_err(not_started)?;
     let end = args.time.map_or(Nanos::MAX, |time| began.saturating_add(time));
     eprintln!("longhaul: capturing on {} into {}; Ctrl-C ends", args.interface.join(", "), args.output.display());
 
@@ -156,12 +156,12 @@ impl Args {
             nic_stamps: self.clock == ClockOf::Nic,
             packets_most: self.packets,
             bytes_most: self.bytes.map(|bytes| bytes.0),
-            spool: Some(SpoolSpec {
+            spool: SpoolSpec {
                 folder: self.output.clone(),
                 roll_bytes: self.roll_bytes,
                 roll_time: self.roll_time,
                 keep_bytes: self.keep,
-            }),
+            },
             captured_by: concat!("longhaul ", env!("CARGO_PKG_VERSION")).into(),
             host: longhaul_kernel::sysctl::read("kernel.hostname").unwrap_or_default(),
         })
@@ -259,9 +259,6 @@ fn warnings(captured: &Captured) -> Vec<Warning> {
     if let Some(error) = &captured.disk_error {
         let packets = dropped(Place::Disk);
         warn("disk", format!("{error}; {packets} packets were not written"), "make room, or use --keep");
-    }
-    for error in &captured.link_errors {
-        warn("log_link", error.clone(), "");
     }
     if captured.ledger.unaccounted_packets() != 0 {
         let message = format!("{} packets are not accounted for", captured.ledger.unaccounted_packets());

@@ -27,10 +27,9 @@ use longhaul_trace::spool::{Interface, Mark, Meta, PacketBlock};
 use longhaul_units::Nanos;
 
 use reading::{Reader, Watched};
-use writing::{Sink, Writer};
+use writing::Writer;
 
 pub use files::SpoolSpec;
-pub use writing::Forward;
 
 /// A block is handed on when it is this long; the kernel takes as long over a few large writes as over many small ones, and what
 /// a kill loses is bounded by time, not by this.
@@ -61,8 +60,8 @@ pub struct CaptureSpec {
     pub packets_most: Option<u64>,
     /// End after this many bytes of frames.
     pub bytes_most: Option<u64>,
-    /// Into files.
-    pub spool: Option<SpoolSpec>,
+    /// The files.
+    pub spool: SpoolSpec,
     /// What names the program in the files.
     pub captured_by: String,
     /// The host's name.
@@ -187,8 +186,6 @@ pub struct Captured {
     pub cpu: Nanos,
     /// What the disk said last, where something could not be written.
     pub disk_error: Option<String>,
-    /// What became of each logging host, if something went wrong.
-    pub link_errors: Vec<String>,
 }
 
 /// A capture that runs.
@@ -209,7 +206,7 @@ impl Running {
     ///
     /// # Errors
     /// Any [`CaptureError`].
-    pub fn start(spec: &CaptureSpec, forwards: Vec<Box<dyn Forward>>) -> Result<Self, CaptureError> {
+    pub fn start(spec: &CaptureSpec) -> Result<Self, CaptureError> {
         let started_ns = realtime().0 as i64;
         let counters = Arc::new(Counters::default());
         let mut stamps = Vec::new();
@@ -224,7 +221,7 @@ impl Running {
             filter: spec.filter_text.clone(),
             interfaces,
         };
-        let spool = spec.spool.as_ref().map(|spool| files::SpoolFiles::create(spool, &meta)).transpose()?;
+        let spool = files::SpoolFiles::create(&spec.spool, &meta)?;
 
         let blocks = (spec.waiting_bytes / BLOCK_BYTES).max(rings.len() + 2);
         let (to_writer, from_reader) = sync_channel(blocks + 1024);
@@ -248,7 +245,7 @@ impl Running {
             bytes_most: spec.bytes_most,
             snap_bytes: spec.snap_bytes as usize,
         };
-        let writer = Writer { from_reader, give_back, sink: Sink { spool, forwards }, counters: counters.clone() };
+        let writer = Writer { from_reader, give_back, spool, counters: counters.clone() };
         let thread = |name: &str| Builder::new().name(name.into());
         let writer = thread("capture-write").spawn(move || writer.run()).map_err(CaptureError::Start)?;
         let reader = thread("capture-read").spawn(move || reader.run()).map_err(CaptureError::Start)?;
@@ -300,7 +297,6 @@ impl Running {
             written_bytes: load(&self.counters.written_bytes),
             cpu: Nanos(load(&self.counters.cpu_ns)),
             disk_error: written.disk_error,
-            link_errors: written.link_errors,
         }
     }
 }

@@ -1,6 +1,5 @@
-//! The writing thread: blocks into files and to logging hosts.
+//! The writing thread: blocks into files.
 
-use std::fmt::Debug;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,27 +21,6 @@ const RETRY_EVERY: Nanos = Nanos::from_millis(250);
 /// Drops of blocks that follow each other are one gap.
 const JOINED_NS: i64 = 1_000_000_000;
 
-/// Someone who is sent a capture's heads, too.
-pub trait Forward: Debug + Send {
-    /// A block of packets. Packets that could not be sent are dropped and counted by the one who forwards.
-    fn packets(&mut self, block: &PacketBlock);
-    /// Something that belongs to the account.
-    fn ledger(&mut self, part: &Ledger);
-    /// No later packet is older than this.
-    fn tick(&mut self, watermark_ns: i64);
-    /// A moment was marked.
-    fn mark(&mut self, mark: Mark);
-    /// The capture has ended: what went wrong, if anything, and what was not sent.
-    fn finish(&mut self) -> (Ledger, Option<String>);
-}
-
-/// Where blocks go.
-#[derive(Debug)]
-pub(super) struct Sink {
-    pub(super) spool: Option<SpoolFiles>,
-    pub(super) forwards: Vec<Box<dyn Forward>>,
-}
-
 /// What the writing thread leaves.
 #[derive(Debug, Default)]
 pub(super) struct Written {
@@ -51,13 +29,12 @@ pub(super) struct Written {
     pub(super) files: Vec<PathBuf>,
     pub(super) files_removed: u64,
     pub(super) disk_error: Option<String>,
-    pub(super) link_errors: Vec<String>,
 }
 
 pub(super) struct Writer {
     pub(super) from_reader: Receiver<ToWriter>,
     pub(super) give_back: SyncSender<PacketBlock>,
-    pub(super) sink: Sink,
+    pub(super) spool: SpoolFiles,
     pub(super) counters: Arc<Counters>,
 }
 
@@ -81,33 +58,22 @@ impl Writer {
         while let Ok(message) = self.from_reader.recv() {
             match message {
                 ToWriter::Block(mut block) => {
-                    for forward in &mut self.sink.forwards {
-                        forward.packets(&block);
-                    }
                     self.write_block(&mut block, &mut disk);
                     block.reset(0);
                     // There is room for all; a reader that has ended needs none.
                     let _ = self.give_back.try_send(block);
                 }
-                ToWriter::Ledger(part) => {
-                    self.sink.forwards.iter_mut().for_each(|forward| forward.ledger(&part));
-                    disk.waiting.add(&part);
-                }
-                ToWriter::Mark(mark) => {
-                    self.sink.forwards.iter_mut().for_each(|forward| forward.mark(mark));
-                    disk.marks.push(mark);
-                }
+                ToWriter::Ledger(part) => disk.waiting.add(&part),
+                ToWriter::Mark(mark) => disk.marks.push(mark),
                 ToWriter::Tick(watermark_ns) => {
-                    self.sink.forwards.iter_mut().for_each(|forward| forward.tick(watermark_ns));
-                    if let Some(spool) = &mut self.sink.spool {
-                        let mut blocks = tick_block(watermark_ns);
-                        blocks.extend(disk.words());
-                        self.counters.note(disk.write(spool, &blocks), &mut disk);
-                    }
+                    let mut blocks = tick_block(watermark_ns);
+                    blocks.extend(disk.words());
+                    let written = disk.write(&mut self.spool, &blocks);
+                    self.counters.note(written, &mut disk);
                 }
             }
-            if let (Some(spool), true) = (&self.sink.spool, monotonic().saturating_sub(synced) >= SYNC_EVERY) {
-                if let Err(error) = spool.sync() {
+            if monotonic().saturating_sub(synced) >= SYNC_EVERY {
+                if let Err(error) = self.spool.sync() {
                     disk.error = Some(error.to_string());
                 }
                 synced = monotonic();
@@ -118,18 +84,13 @@ impl Writer {
 
     fn write_block(&mut self, block: &mut PacketBlock, disk: &mut Disk) {
         let packets = u64::from(block.packets());
-        let Some(spool) = &mut self.sink.spool else {
-            // Those who forward count what they drop.
-            Counters::add(&self.counters.written_packets, packets);
-            return;
-        };
         let (first_ns, last_ns) = block.span_ns();
         let interface = block.interface();
         let bytes = block.finish();
         let mut outcome = Err(None);
         if disk.is_worth_trying() {
             // The account of what a file holds stands in that file.
-            outcome = disk.roll(spool, bytes.len()).and_then(|()| spool.append(bytes)).map_err(Some);
+            outcome = disk.roll(&mut self.spool, bytes.len()).and_then(|()| self.spool.append(bytes)).map_err(Some);
         }
         match outcome {
             Ok(()) => {
@@ -158,24 +119,16 @@ impl Writer {
 
     fn finish(mut self, mut disk: Disk) -> Written {
         let mut written = Written::default();
-        if let Some(spool) = &mut self.sink.spool {
-            let words = disk.words();
-            let mut ending = spool.append(&words);
-            if ending.is_err() && spool.free_reserve() {
-                ending = spool.append(&words);
-            }
-            let ended = ending.and_then(|()| spool.close());
-            if let Err(error) = ended {
-                disk.error = Some(format!("{error}; the ledger's last part is not in the file"));
-            }
-            spool.free_reserve();
-            (written.files, written.files_removed) = spool.files();
+        let words = disk.words();
+        let mut ending = self.spool.append(&words);
+        if ending.is_err() && self.spool.free_reserve() {
+            ending = self.spool.append(&words);
         }
-        for forward in &mut self.sink.forwards {
-            let (ledger, error) = forward.finish();
-            written.ledger.add(&ledger);
-            written.link_errors.extend(error);
+        if let Err(error) = ending.and_then(|()| self.spool.close()) {
+            disk.error = Some(format!("{error}; the ledger's last part is not in the file"));
         }
+        self.spool.free_reserve();
+        (written.files, written.files_removed) = self.spool.files();
         written.ledger.add(&disk.own);
         written.disk_error = disk.error;
         Counters::add(&self.counters.cpu_ns, thread_cpu_time().0);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
-use parquet::file::metadata::{KeyValue, SortingColumn};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
@@ -80,8 +80,7 @@ impl<W: Write + Send> HeaderLogWriter<W> {
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
             .set_write_batch_size(8192)
-            .set_created_by(concat!("longhaul ", env!("CARGO_PKG_VERSION")).into())
-            .set_sorting_columns(Some(vec![SortingColumn { column_idx: 0, descending: false, nulls_first: false }]));
+            .set_created_by(concat!("longhaul ", env!("CARGO_PKG_VERSION")).into());
         for column in COLUMNS.iter().filter(|column| column.delta) {
             let path = ColumnPath::from(column.name);
             properties = properties
