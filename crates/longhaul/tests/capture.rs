@@ -5,7 +5,6 @@ mod common;
 use std::fs::{self, File};
 use std::io::Read;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -89,7 +88,8 @@ impl Host {
     fn convert(&self, from: &[&str], to: &str, options: &[&str]) -> Value {
         let from: Vec<String> = from.iter().map(|name| self.path(name)).collect();
         let from: Vec<&str> = from.iter().map(String::as_str).collect();
-        let output = longhaul(&[&["convert", "-J"][..], options, &from, &[&self.path(to)]].concat());
+        let to = self.path(to);
+        let output = longhaul(&[&["convert", "-J"][..], options, &from[..], &[to.as_str()]].concat());
         assert!(output.status.success(), "{output:?}");
         object(&output.stdout)
     }
@@ -214,7 +214,7 @@ fn the_ledger_is_exact_when_the_ring_overruns() {
     sleep(Duration::from_millis(200));
     let result = capture.finish();
     let (seen, written) = (count(&result, "seen_packets"), count(&result, "written_packets"));
-    let dropped = count(&result["result"]["dropped_by_place"].clone().into_result(), "kernel_ring");
+    let dropped = result["result"]["dropped_by_place"]["kernel_ring"].as_u64().unwrap();
     assert_eq!(seen, 62_000, "{result}");
     assert!(dropped > 10_000 && written + dropped == seen, "{result}");
     let gaps = result["result"]["gaps"].as_array().unwrap();
@@ -225,18 +225,7 @@ fn the_ledger_is_exact_when_the_ring_overruns() {
     assert_eq!(packets.len() as u64, written);
     assert_eq!(about.ledger.dropped_packets.get(&Place::KernelRing), Some(&dropped));
     assert_eq!(about.ledger.unaccounted_packets(), 0);
-    // What is there lies outside of the gaps, but for their edges.
-    assert!(!about.ledger.gaps.is_empty());
-}
-
-trait IntoResult {
-    fn into_result(self) -> Value;
-}
-
-impl IntoResult for Value {
-    fn into_result(self) -> Value {
-        serde_json::json!({ "result": self })
-    }
+    assert_eq!(about.ledger.gaps.iter().map(|gap| gap.packets).sum::<u64>(), dropped);
 }
 
 #[test]
@@ -265,7 +254,7 @@ fn a_full_disk_is_counted_and_said() {
          code=$?; cp {spool}/*.spool {folder}; exit $code",
         folder = host.folder.display()
     );
-    let capture = host.start(Command::new("unshare").args(["-m", "--propagation", "private", "sh", "-c", &script]));
+    let mut capture = host.start(Command::new("unshare").args(["-m", "--propagation", "private", "sh", "-c", &script]));
     for _ in 0..40 {
         host.send(2000);
         sleep(Duration::from_millis(5));
@@ -274,7 +263,6 @@ fn a_full_disk_is_counted_and_said() {
     let child = fs::read_to_string(format!("/proc/{0}/task/{0}/children", capture.0.id())).unwrap();
     let child = child.split_whitespace().next().expect("the shell runs the capture").to_owned();
     assert!(Command::new("kill").args(["-INT", &child]).status().unwrap().success());
-    let mut capture = capture;
     let mut text = Vec::new();
     capture.0.stdout.take().unwrap().read_to_end(&mut text).unwrap();
     assert_eq!(capture.0.wait().unwrap().code(), Some(130));
@@ -296,8 +284,8 @@ fn a_full_disk_is_counted_and_said() {
 #[test]
 fn the_oldest_files_go() {
     let Some(host) = Host::new("keep") else { return };
-    let options = ["-i", "lo", "--port", &PORT.to_string(), "--roll-bytes", "1M", "--keep", "3M"];
-    let capture = host.capture(&options);
+    let port = PORT.to_string();
+    let capture = host.capture(&["-i", "lo", "--port", &port, "--roll-bytes", "1M", "--keep", "3M"]);
     for _ in 0..20 {
         host.send(5000);
         sleep(Duration::from_millis(20));
@@ -376,7 +364,6 @@ fn super_packets_are_marked() {
     // Ten wire packets in one, the last of them short.
     near.send(&[1; 9_500]).unwrap();
     near.send(&[1; 700]).unwrap();
-    assert!(near.as_raw_fd() >= 0);
     sleep(Duration::from_millis(200));
     let result = capture.finish();
     assert_eq!((count(&result, "written_packets"), count(&result, "super_packets")), (2, 1), "{result}");
