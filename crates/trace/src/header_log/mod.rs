@@ -50,6 +50,9 @@ pub enum HeaderLogError {
     /// Columns that belong together do not have their values in the same rows.
     #[error("the header log is damaged: column `{0}` does not have as many values as it should")]
     Length(&'static str),
+    /// What Parquet says of itself cannot be: the library that reads it gave up in the middle.
+    #[error("the header log is damaged: it cannot be read on")]
+    Damaged,
     /// An address is none.
     #[error("the header log is damaged: column `{0}` holds something that is no address")]
     Address(&'static str),

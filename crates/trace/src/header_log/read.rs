@@ -1,6 +1,7 @@
 //! Columns to packets.
 
 use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use longhaul_wire::probe::{Cookie, Probe};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -39,6 +40,8 @@ pub struct HeaderLogReader<R: ChunkReader + 'static> {
     spare_levels: Vec<i16>,
     addresses: Remembered<IpAddr>,
     macs: Remembered<[u8; 6]>,
+    /// An error came: what the columns' readers hold is of no use any more.
+    failed: bool,
 }
 
 impl<R: ChunkReader + 'static> std::fmt::Debug for HeaderLogReader<R> {
@@ -53,7 +56,19 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
     /// # Errors
     /// Where it is none.
     pub fn new(input: R) -> Result<Self, HeaderLogError> {
-        let file = SerializedFileReader::new(input)?;
+        let length = input.len();
+        let file = guarded(|| Ok(SerializedFileReader::new(input)?))?;
+        for group in file.metadata().row_groups() {
+            let inside = group.columns().iter().all(|chunk| {
+                let starts = [Some(chunk.data_page_offset()), chunk.dictionary_page_offset()];
+                let start = starts.into_iter().flatten().min().unwrap_or(-1);
+                let end = u64::try_from(start).ok().zip(u64::try_from(chunk.compressed_size()).ok());
+                end.is_some_and(|(start, bytes)| start.saturating_add(bytes) <= length)
+            });
+            if !inside || group.num_rows() < 0 {
+                return Err(HeaderLogError::Damaged);
+            }
+        }
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let mut places = Vec::new();
         for column in COLUMNS {
@@ -89,6 +104,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
             spare_levels: Vec::new(),
             addresses: Remembered::default(),
             macs: Remembered::default(),
+            failed: false,
         })
     }
 
@@ -128,11 +144,15 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
     /// Where the file is damaged.
     pub fn next_batch(&mut self, packets: &mut Vec<Packet>) -> Result<(), HeaderLogError> {
         packets.clear();
-        let rows = self.load()?;
-        if rows > 0 {
-            self.assemble(rows, packets)?;
+        if self.failed {
+            return Err(HeaderLogError::Damaged);
         }
-        Ok(())
+        let read = guarded(|| {
+            let rows = self.load()?;
+            if rows > 0 { self.assemble(rows, packets) } else { Ok(()) }
+        });
+        self.failed = read.is_err();
+        read
     }
 
     /// The same with captured heads, one for each packet: empty where none was kept.
@@ -383,6 +403,12 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
         }
         Ok(())
     }
+}
+
+/// Runs `work`, in which the Parquet library may panic where a file was made to deceive it (its decoders trust what the file says of
+/// itself). What `work` changes must not be used after an error.
+fn guarded<T>(work: impl FnOnce() -> Result<T, HeaderLogError>) -> Result<T, HeaderLogError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(HeaderLogError::Damaged))
 }
 
 /// The packets whose level says that a column of the class has a value for them.
