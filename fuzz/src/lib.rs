@@ -24,6 +24,9 @@ use longhaul_session::report::EndReport;
 use longhaul_session::result::{Setting, UdpResult};
 use longhaul_session::secure::Key;
 use longhaul_session::tcp::{Series, TcpResult};
+use longhaul_trace::header_log::HeaderLogReader;
+use longhaul_trace::ledger::Ledger;
+use longhaul_trace::spool::{BlockReader, Kind, Packets};
 use longhaul_trace::{CaptureReader, FlowOptions, Flows, LinkType, Record, dissect};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;
@@ -220,6 +223,43 @@ pub fn end_report(input: &[u8]) {
     for samples in tcp.streams.iter().filter_map(|stream| stream.samples.as_deref()) {
         if let Ok(series) = Series::from_text(samples, 10_000) {
             assert!(series.samples().len() <= 10_000);
+        }
+    }
+}
+
+/// A file of a spool. Every packet of a whole block can be looked into.
+pub fn spool(input: &[u8]) {
+    let mut reader = BlockReader::new(input);
+    while let Ok(Some(block)) = reader.next_block() {
+        if block.kind == Kind::Ledger
+            && let Ok(part) = block.json::<Ledger>()
+        {
+            let mut whole = part.clone();
+            whole.add(&part);
+            let _ = whole.unaccounted_packets();
+        }
+        let mut packets = block.packets(LinkType::Ethernet);
+        while let Ok(Some(record)) = packets.next() {
+            assert_eq!(dissect(&record).at_ns, record.at_ns);
+        }
+    }
+    assert!(reader.whole_bytes() <= input.len() as u64);
+    // Mutations seldom have a good checksum: the packets of a block without it.
+    let mut packets = Packets::of_body(input, 1000, 0, 0, LinkType::Ethernet);
+    while let Ok(Some(record)) = packets.next() {
+        assert!(record.head.len() <= input.len());
+    }
+}
+
+/// A header log.
+pub fn header_log(input: &[u8]) {
+    let Ok(mut reader) = HeaderLogReader::new(bytes::Bytes::copy_from_slice(input)) else { return };
+    let _ = reader.about();
+    let mut packets = Vec::new();
+    // A few bytes may claim any number of equal rows.
+    for _ in 0..64 {
+        if reader.next_batch(&mut packets).is_err() || packets.is_empty() {
+            return;
         }
     }
 }

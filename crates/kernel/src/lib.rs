@@ -6,6 +6,7 @@
 //! |---|---|
 //! | read clocks, relate packet stamps to them | [`clock`] |
 //! | receive and send Ethernet frames | [`packet`], [`packet_ring`] |
+//! | capture the heads of frames, and say of which | [`capture_ring`], [`socket_filter`] |
 //! | send and receive UDP for tests | [`udp`] |
 //! | open TCP sockets, pace them, choose their congestion control, send without a copy | [`tcp`] |
 //! | read what the kernel knows of a TCP connection | [`tcp_info`] |
@@ -30,6 +31,7 @@
 #![allow(unsafe_code)]
 
 pub mod capability;
+pub mod capture_ring;
 pub mod clock;
 pub mod congestion_control;
 pub mod counters;
@@ -50,6 +52,7 @@ pub mod rps;
 pub mod schedule;
 pub mod signals;
 pub mod sock_diag;
+pub mod socket_filter;
 pub mod sysctl;
 pub mod tcp;
 pub mod tcp_info;

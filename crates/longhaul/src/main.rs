@@ -35,6 +35,10 @@ enum Command {
     Cc(cmd::cc::Args),
     /// Watch TCP connections of other programs: how fast, what limits them
     Watch(cmd::watch::Args),
+    /// Record the heads of packets at the rate of the wire, and account for every one
+    Capture(cmd::capture::Args),
+    /// Turn captures into header logs (Parquet), pcap and pcapng, and back
+    Convert(cmd::convert::Args),
     /// Keep frames that are for others away from the stack; see what arrives
     Filter(cmd::filter::Args),
     /// Tell what each flow of a capture did, and what limits it
@@ -73,6 +77,8 @@ fn main() -> ExitCode {
         Command::Tcp(args) => cmd::tcp::run(args),
         Command::Cc(args) => cmd::cc::run(args),
         Command::Watch(args) => cmd::watch::run(args),
+        Command::Capture(args) => cmd::capture::run(args),
+        Command::Convert(args) => cmd::convert::run(args),
         Command::Filter(args) => cmd::filter::run(args),
         Command::Analyze(args) => cmd::analyze::run(args),
         Command::Compare(args) => cmd::compare::run(args),

@@ -249,3 +249,13 @@ fn capture() {
 fn dissected() {
     run("dissected", None, targets::dissected);
 }
+
+#[test]
+fn spool() {
+    run("spool", None, targets::spool);
+}
+
+#[test]
+fn header_log() {
+    run("header_log", None, targets::header_log);
+}

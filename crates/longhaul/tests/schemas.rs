@@ -428,3 +428,23 @@ fn analyze_and_compare() {
     assert_valid(&object(&longhaul(&["compare", "--json", file, file]).stdout), "longhaul.compare/1");
     assert_valid(&object(&longhaul(&["compare", "--behaviour", "--json", file, file]).stdout), "longhaul.compare/1");
 }
+
+#[test]
+fn capture_and_convert() {
+    if !capability::is_root_in_namespace() {
+        println!("skipped: capturing takes root");
+        return;
+    }
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capture-{}", std::process::id()));
+    let (spool, log) = (folder.join("spool"), folder.join("log.parquet"));
+    let (spool, log) = (spool.to_str().unwrap(), log.to_str().unwrap());
+    let captured = object(&longhaul(&["capture", "-J", "-i", "lo", "-t", "200ms", "-o", spool]).stdout);
+    assert_valid(&captured, "longhaul.capture/1");
+    let mut bad = captured.clone();
+    bad["result"]["dropped_by_place"].as_object_mut().unwrap().remove("nic");
+    assert!(!problems(&bad).is_empty(), "{bad:#}");
+    assert_valid(&object(&longhaul(&["convert", "-J", spool, log]).stdout), "longhaul.convert/1");
+    let error = object(&longhaul(&["convert", "-J", "/nonexistent", log]).stdout);
+    assert_valid(&error, "longhaul.error/1");
+    fs::remove_dir_all(&folder).unwrap();
+}

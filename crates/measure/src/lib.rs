@@ -3,9 +3,11 @@
 //! [`longhaul_session`] decides what happens; here are the clock, the sockets and the threads that do it. A test has a driver,
 //! which owns the session and waits for events, a thread that reads the control connection, and one thread a stream that sends
 //! or receives. [`client::run`] makes one, [`server::Server`] answers. [`watch`] looks at connections that
-//! others make, [`filter`] keeps frames for others away, and [`mix`] sends what a network carries besides, all without a session.
+//! others make, [`capture`] records the heads of packets, [`filter`] keeps frames for others away, and [`mix`] sends what a network
+//! carries besides, all without a session.
 
 mod binding;
+pub mod capture;
 pub mod client;
 mod counters;
 mod cpu_use;

@@ -9,7 +9,9 @@ pub mod capture_file;
 pub mod compare;
 pub mod dissect;
 pub mod flow;
+pub mod header_log;
 mod input;
+pub mod ledger;
 pub mod limits;
 pub mod packet;
 pub mod pcap;
@@ -17,6 +19,7 @@ pub mod pcapng;
 pub mod record;
 #[cfg(test)]
 mod samples;
+pub mod spool;
 
 pub use capture_file::CaptureReader;
 pub use dissect::dissect;

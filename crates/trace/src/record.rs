@@ -1,7 +1,10 @@
 //! One packet's head as it was captured.
 
+use serde::{Deserialize, Serialize};
+
 /// What the captured bytes begin with, by the numbers of the pcap formats (draft-ietf-opsawg-pcaplinktype).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LinkType {
     /// LINKTYPE_ETHERNET, 1.
     #[default]

@@ -99,13 +99,30 @@ pub fn complete(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
 }
 
 /// CRC32c (Castagnoli) of `bytes`, as SCTP computes it; it goes into the packet in little-endian order.
+///
+/// Eight bytes at a time, with a table for each of them (Kounavis and Berry 2005, "slicing by 8"): one at a time takes five times as
+/// long, which counts where all of a capture passes.
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, &byte| CRC32C[usize::from(crc as u8 ^ byte)] ^ (crc >> 8))
+    let mut crc = !0_u32;
+    let mut eights = bytes.chunks_exact(8);
+    for eight in &mut eights {
+        let [a, b, c, d, e, f, g, h] = *eight else { unreachable!("chunks of eight") };
+        let low = crc ^ u32::from_le_bytes([a, b, c, d]);
+        crc = CRC32C[7][usize::from(low as u8)]
+            ^ CRC32C[6][usize::from((low >> 8) as u8)]
+            ^ CRC32C[5][usize::from((low >> 16) as u8)]
+            ^ CRC32C[4][usize::from((low >> 24) as u8)]
+            ^ CRC32C[3][usize::from(e)]
+            ^ CRC32C[2][usize::from(f)]
+            ^ CRC32C[1][usize::from(g)]
+            ^ CRC32C[0][usize::from(h)];
+    }
+    !eights.remainder().iter().fold(crc, |crc, &byte| CRC32C[0][usize::from(crc as u8 ^ byte)] ^ (crc >> 8))
 }
 
-/// The remainders of every byte by the polynomial 0x1edc6f41, bits reversed.
-const CRC32C: [u32; 256] = {
-    let mut table = [0; 256];
+/// The remainders of every byte by the polynomial 0x1edc6f41, bits reversed, with 0 to 7 zero bytes behind.
+const CRC32C: [[u32; 256]; 8] = {
+    let mut table = [[0; 256]; 8];
     let mut byte = 0;
     while byte < 256 {
         let mut crc = byte as u32;
@@ -114,8 +131,18 @@ const CRC32C: [u32; 256] = {
             crc = if crc & 1 == 1 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 };
             bit += 1;
         }
-        table[byte] = crc;
+        table[0][byte] = crc;
         byte += 1;
+    }
+    let mut behind = 1;
+    while behind < 8 {
+        let mut byte = 0;
+        while byte < 256 {
+            let before: u32 = table[behind - 1][byte];
+            table[behind][byte] = table[0][(before & 0xff) as usize] ^ (before >> 8);
+            byte += 1;
+        }
+        behind += 1;
     }
     table
 };

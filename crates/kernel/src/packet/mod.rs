@@ -183,13 +183,22 @@ impl PacketSocket {
 
     /// Whether the link was deleted or moved to another namespace: nothing will ever arrive here again.
     pub fn link_is_gone(&self) -> bool {
+        // af_packet.c puts −1 there when the link goes.
+        self.address().is_some_and(|address| address.sll_ifindex < 0)
+    }
+
+    /// What the link is (`ARPHRD_…`); 0 where it is not bound to one.
+    pub(crate) fn hardware_type(&self) -> u16 {
+        self.address().map_or(0, |address| address.sll_hatype)
+    }
+
+    fn address(&self) -> Option<libc::sockaddr_ll> {
         // SAFETY: sockaddr_ll is plain integers, for which zero is a value.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         // SAFETY: the kernel writes at most `length` bytes into `address`.
         let result = unsafe { libc::getsockname(self.fd.as_raw_fd(), (&raw mut address).cast(), &mut length) };
-        // af_packet.c puts −1 there when the link goes.
-        result == 0 && address.sll_ifindex < 0
+        (result == 0).then_some(address)
     }
 
     /// Frames (super-packets count once) that arrived and were dropped because the receive buffer was full, since the

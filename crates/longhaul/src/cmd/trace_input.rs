@@ -1,0 +1,365 @@
+//! Captures to read, of any form, as one stream in order of time: spools, header logs, pcap and pcapng, the latter two compressed or not.
+
+use std::fs::{self, File};
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use longhaul_trace::header_log::HeaderLogReader;
+use longhaul_trace::ledger::{Gap, Ledger, Place};
+use longhaul_trace::spool::{BlockReader, EXTENSION, Interface, Kind, Mark, Meta, RecordBuffer};
+use longhaul_trace::{CaptureReader, LinkType, Packet, Record};
+
+use crate::output::Failure;
+
+/// Packets of a header log, and their heads where it keeps them.
+type Rows = (Vec<Packet>, Vec<parquet::data_type::ByteArray>);
+
+/// A packet, as far as its file has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Item<'a> {
+    /// As captured.
+    Record(Record<'a>),
+    /// Fields alone.
+    Packet(&'a Packet),
+}
+
+impl Item<'_> {
+    /// When it passed.
+    fn at_ns(&self) -> i64 {
+        match self {
+            Self::Record(record) => record.at_ns,
+            Self::Packet(packet) => packet.at_ns,
+        }
+    }
+}
+
+/// What is known of what was read; whole once all was.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told {
+    pub(crate) meta: Meta,
+    pub(crate) ledger: Ledger,
+    pub(crate) marks: Vec<Mark>,
+    /// A file ends without having been closed.
+    pub(crate) was_cut: bool,
+    /// Packets that came after a later one.
+    pub(crate) late_packets: u64,
+}
+
+/// One capture.
+pub(crate) struct Input {
+    path: PathBuf,
+    source: Source,
+    told: Told,
+    /// What its interfaces' numbers are moved by.
+    pub(crate) first_interface: u16,
+}
+
+enum Source {
+    Spool { files: std::vec::IntoIter<PathBuf>, file: Option<BlockReader<BufReader<File>>>, buffer: RecordBuffer },
+    Capture { reader: Box<CaptureReader<Box<dyn Read>>>, head: Vec<u8>, current: Option<Record<'static>>, read: u64 },
+    HeaderLog { reader: Box<HeaderLogReader<File>>, rows: Rows, at: usize },
+}
+
+impl Input {
+    /// Opens the capture at `path`, a folder or a file, and reads its first packet.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::new("not_read", format!("{}: {error}", path.display()));
+        let is_folder = fs::metadata(path).map_err(failed)?.is_dir();
+        let mut first = [0; 4];
+        if !is_folder {
+            File::open(path).and_then(|file| file.take(4).read(&mut first)).map_err(failed)?;
+        }
+        let mut told = Told::default();
+        let source = if is_folder || first == longhaul_trace::spool::MAGIC {
+            let files = if is_folder { spool_files(path)? } else { vec![path.to_owned()] };
+            Source::Spool { files: files.into_iter(), file: None, buffer: RecordBuffer::default() }
+        } else if &first == b"PAR1" {
+            let file = File::open(path).map_err(failed)?;
+            let reader = HeaderLogReader::new(file)
+                .map_err(|error| Failure::new("not_read", format!("{}: {error}", path.display())))?;
+            let about = reader.about().unwrap_or_default();
+            told = Told {
+                meta: about.meta,
+                ledger: about.ledger,
+                marks: about.marks,
+                was_cut: about.was_cut,
+                late_packets: 0,
+            };
+            Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0 }
+        } else {
+            let file = File::open(path).map_err(failed)?;
+            let stream: Box<dyn Read> = match first {
+                [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::new(file))),
+                [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(file).map_err(failed)?),
+                _ => Box::new(file),
+            };
+            let reader = CaptureReader::new(stream).map_err(|error| {
+                Failure::new("not_read", format!("{}: {error}", path.display())).remedy(
+                    "name a spool, a header log, or a pcap or pcapng file, which may be compressed by gzip or zstd",
+                )
+            })?;
+            Source::Capture { reader: Box::new(reader), head: Vec::new(), current: None, read: 0 }
+        };
+        let mut input = Self { path: path.to_owned(), source, told, first_interface: 0 };
+        input.fill()?;
+        Ok(input)
+    }
+
+    /// The interfaces that are known so far.
+    pub(crate) fn interfaces(&self) -> Vec<Interface> {
+        let Source::Capture { reader, current, .. } = &self.source else { return self.told.meta.interfaces.clone() };
+        let known = reader.interfaces().iter().enumerate().map(|(nth, interface)| Interface {
+            name: interface.name.clone().unwrap_or_else(|| format!("{nth}")),
+            link: interface.link,
+            mtu_bytes: 0,
+            clock: "of the file".into(),
+        });
+        let mut known: Vec<Interface> = known.collect();
+        if known.is_empty() {
+            let link = match reader.as_ref() {
+                CaptureReader::Pcap(reader) => reader.link(),
+                CaptureReader::Pcapng(_) => current.map_or(LinkType::Ethernet, |record| record.link),
+            };
+            known.push(Interface { name: "0".into(), link, mtu_bytes: 0, clock: "of the file".into() });
+        }
+        known
+    }
+
+    /// What it tells of itself, so far as it was read.
+    pub(crate) fn told(&self) -> Told {
+        let mut told = self.told.clone();
+        match &self.source {
+            Source::Spool { buffer, .. } => told.late_packets = buffer.late_packets(),
+            Source::Capture { reader, read, .. } => {
+                told.was_cut = reader.is_cut();
+                told.meta.interfaces = self.interfaces();
+                let packets = reader.dropped_packets();
+                told.ledger = Ledger { seen_packets: read + packets, written_packets: *read, ..Ledger::default() };
+                if packets > 0 {
+                    // The file says how many, not when.
+                    told.ledger.dropped_packets.insert(Place::KernelRing, packets);
+                }
+            }
+            Source::HeaderLog { .. } => {}
+        }
+        told
+    }
+
+    /// The packet whose turn it is; `None` behind the last.
+    pub(crate) fn current(&self) -> Option<Item<'_>> {
+        match &self.source {
+            Source::Spool { buffer, .. } => buffer.current().map(Item::Record),
+            Source::Capture { head, current, .. } => {
+                let record: &Record<'_> = current.as_ref()?;
+                Some(Item::Record(Record { head, ..*record }))
+            }
+            Source::HeaderLog { rows, at, reader } => {
+                let packet = rows.0.get(*at)?;
+                let head = rows.1.get(*at).filter(|_| reader.has_heads());
+                let Some(head) = head else { return Some(Item::Packet(packet)) };
+                let link = self.told.meta.interfaces.get(usize::from(packet.interface)).map(|interface| interface.link);
+                Some(Item::Record(Record {
+                    at_ns: packet.at_ns,
+                    interface: packet.interface,
+                    direction: packet.direction,
+                    link: link.unwrap_or_default(),
+                    frame_len: packet.frame_len,
+                    gso_segs: packet.gso_segs,
+                    gso_size: packet.gso_size,
+                    head: head.data(),
+                }))
+            }
+        }
+    }
+
+    /// Goes on to the next packet.
+    pub(crate) fn advance(&mut self) -> Result<(), Failure> {
+        match &mut self.source {
+            Source::Spool { buffer, .. } => {
+                buffer.advance();
+                if buffer.current().is_some() {
+                    return Ok(());
+                }
+            }
+            Source::Capture { current, .. } => *current = None,
+            Source::HeaderLog { at, rows, .. } => {
+                *at += 1;
+                if *at < rows.0.len() {
+                    return Ok(());
+                }
+            }
+        }
+        self.fill()
+    }
+
+    /// Reads on until there is a packet, or no more.
+    fn fill(&mut self) -> Result<(), Failure> {
+        let damaged =
+            |error: &dyn std::fmt::Display| Failure::new("not_read", format!("{}: {error}", self.path.display()));
+        match &mut self.source {
+            Source::Spool { files, file, buffer } => {
+                fill_from_spool(files, file, buffer, &mut self.told).map_err(|error| damaged(&error))
+            }
+            Source::Capture { reader, head, current, read } => {
+                if let Some(record) = reader.next().map_err(|error| damaged(&error))? {
+                    head.clear();
+                    head.extend_from_slice(record.head);
+                    *current = Some(Record { head: &[], ..record });
+                    *read += 1;
+                }
+                Ok(())
+            }
+            Source::HeaderLog { reader, rows, at } => {
+                *at = 0;
+                let filled = if reader.has_heads() {
+                    reader.next_batch_with_heads(&mut rows.0, &mut rows.1)
+                } else {
+                    reader.next_batch(&mut rows.0)
+                };
+                filled.map_err(|error| damaged(&error))
+            }
+        }
+    }
+}
+
+/// Reads blocks until packets are settled.
+fn fill_from_spool(
+    files: &mut std::vec::IntoIter<PathBuf>,
+    file: &mut Option<BlockReader<BufReader<File>>>,
+    buffer: &mut RecordBuffer,
+    told: &mut Told,
+) -> Result<(), longhaul_trace::spool::SpoolError> {
+    loop {
+        let Some(reader) = file else {
+            match files.next() {
+                Some(path) => {
+                    *file = Some(BlockReader::new(BufReader::with_capacity(1 << 20, File::open(path)?)));
+                    continue;
+                }
+                None => {
+                    buffer.settle_all();
+                    return Ok(());
+                }
+            }
+        };
+        let Some(block) = reader.next_block()? else {
+            told.was_cut |= reader.was_cut();
+            *file = None;
+            continue;
+        };
+        match block.kind {
+            Kind::Meta => {
+                let meta: Meta = block.json()?;
+                if told.meta.interfaces.is_empty() {
+                    told.meta = meta;
+                }
+            }
+            Kind::Packets => {
+                let interface = told.meta.interfaces.get(usize::from(block.interface));
+                let mut packets = block.packets(interface.map(|interface| interface.link).unwrap_or_default());
+                while let Some(record) = packets.next()? {
+                    buffer.push(&record);
+                    told.ledger.written_packets += 1;
+                }
+                if buffer.is_full() {
+                    buffer.settle(i64::MIN);
+                }
+            }
+            Kind::Ledger => told.ledger.add(&block.json()?),
+            Kind::Mark => told.marks.push(block.json()?),
+            Kind::Tick => buffer.settle(block.first_ns),
+            Kind::End => {}
+        }
+        if buffer.current().is_some() {
+            return Ok(());
+        }
+    }
+}
+
+fn spool_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error: std::io::Error| Failure::new("not_read", format!("{}: {error}", folder.display()));
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|end| end == EXTENSION) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(Failure::new("not_read", format!("{}: no file in it ends with .{EXTENSION}", folder.display()))
+            .remedy("name a folder that `longhaul capture` wrote"));
+    }
+    Ok(files)
+}
+
+/// Several captures as one.
+pub(crate) struct Inputs {
+    inputs: Vec<Input>,
+}
+
+impl Inputs {
+    /// Opens all, whose interfaces then count on from one to the next.
+    pub(crate) fn open(paths: &[PathBuf]) -> Result<Self, Failure> {
+        let mut inputs = paths.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
+        let mut first: u16 = 0;
+        for input in &mut inputs {
+            input.first_interface = first;
+            first = first.saturating_add(input.interfaces().len().max(1) as u16);
+        }
+        Ok(Self { inputs })
+    }
+
+    /// All interfaces that are known so far.
+    pub(crate) fn interfaces(&self) -> Vec<Interface> {
+        self.inputs.iter().flat_map(Input::interfaces).collect()
+    }
+
+    /// Hands out every packet in order of time, its interface counted over all inputs.
+    pub(crate) fn for_each(&mut self, mut take: impl FnMut(Item<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+        loop {
+            let oldest =
+                self.inputs.iter().enumerate().filter_map(|(nth, input)| Some((input.current()?.at_ns(), nth)));
+            let Some((_, nth)) = oldest.min() else { return Ok(()) };
+            let input = &mut self.inputs[nth];
+            let first = input.first_interface;
+            match input.current() {
+                Some(Item::Record(record)) => {
+                    take(Item::Record(Record { interface: record.interface.saturating_add(first), ..record }))?;
+                }
+                Some(Item::Packet(packet)) => {
+                    let packet = Packet { interface: packet.interface.saturating_add(first), ..*packet };
+                    take(Item::Packet(&packet))?;
+                }
+                None => {}
+            }
+            input.advance()?;
+        }
+    }
+
+    /// What all tell together.
+    pub(crate) fn told(&self) -> Told {
+        let mut all = Told::default();
+        for (nth, input) in self.inputs.iter().enumerate() {
+            let mut told = input.told();
+            let first = input.first_interface;
+            for gap in &mut told.ledger.gaps {
+                *gap = Gap { interface: gap.interface.map(|interface| interface.saturating_add(first)), ..*gap };
+            }
+            all.ledger.add(&told.ledger);
+            all.marks.extend(told.marks);
+            all.was_cut |= told.was_cut;
+            all.late_packets += told.late_packets;
+            if nth == 0 {
+                all.meta = told.meta;
+            } else {
+                all.meta.interfaces.extend(told.meta.interfaces);
+                all.meta.started_ns = all.meta.started_ns.min(told.meta.started_ns);
+                all.meta.snap_bytes = all.meta.snap_bytes.max(told.meta.snap_bytes);
+            }
+        }
+        all.marks.sort_by_key(|mark| mark.at_ns);
+        all
+    }
+}

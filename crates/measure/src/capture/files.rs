@@ -1,0 +1,162 @@
+//! The files of a spool: opened one after the other, closed whole, removed oldest first.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_trace::spool::{EXTENSION, Kind, Meta, control_block};
+use longhaul_units::{Bytes, Nanos};
+
+use super::CaptureError;
+
+/// Room that is kept for the last words of a capture whose disk is full: some ledgers.
+const RESERVE_BYTES: usize = 256 << 10;
+/// What keeps that room.
+const RESERVE: &str = ".reserve";
+
+/// Where to write, and how much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpoolSpec {
+    /// The folder; made where it is missing.
+    pub folder: PathBuf,
+    /// A file is closed and the next begun at this length.
+    pub roll_bytes: Bytes,
+    /// Or at this age.
+    pub roll_time: Option<Nanos>,
+    /// The oldest files go when all together are longer.
+    pub keep_bytes: Option<Bytes>,
+}
+
+/// The files of one capture, written by one thread.
+#[derive(Debug)]
+pub(super) struct SpoolFiles {
+    spec: SpoolSpec,
+    meta: Meta,
+    file: File,
+    path: PathBuf,
+    /// Of whole blocks: what lies behind is the rest of a write that failed.
+    bytes: u64,
+    opened: Nanos,
+    closed: VecDeque<(PathBuf, u64)>,
+    removed: u64,
+    reserve: Option<PathBuf>,
+}
+
+impl SpoolFiles {
+    /// Makes the folder and its first file.
+    pub(super) fn create(spec: &SpoolSpec, meta: &Meta) -> Result<Self, CaptureError> {
+        let failed = |source| CaptureError::Folder { folder: spec.folder.clone(), source };
+        fs::create_dir_all(&spec.folder).map_err(failed)?;
+        let mut entries = fs::read_dir(&spec.folder).map_err(failed)?;
+        if entries.any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == EXTENSION))) {
+            return Err(CaptureError::Occupied(spec.folder.clone()));
+        }
+        let reserve = spec.folder.join(RESERVE);
+        // Without it the last ledger of a full disk may be missing; the capture says it all the same.
+        let reserve = fs::write(&reserve, vec![1; RESERVE_BYTES]).is_ok().then_some(reserve);
+        let (path, file) = open(&spec.folder, meta.file).map_err(failed)?;
+        let mut files = Self {
+            spec: spec.clone(),
+            meta: meta.clone(),
+            file,
+            path,
+            bytes: 0,
+            opened: monotonic(),
+            closed: VecDeque::new(),
+            removed: 0,
+            reserve,
+        };
+        files.describe().map_err(failed)?;
+        Ok(files)
+    }
+
+    fn describe(&mut self) -> io::Result<()> {
+        let block = control_block(Kind::Meta, self.meta.started_ns, &self.meta);
+        self.append(&block)
+    }
+
+    /// Appends whole blocks. After an error the file ends where it did.
+    pub(super) fn append(&mut self, blocks: &[u8]) -> io::Result<()> {
+        match self.file.write_all(blocks) {
+            Ok(()) => {
+                self.bytes += blocks.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                let cut = self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
+                cut.and(Err(error))
+            }
+        }
+    }
+
+    /// Gives up the room that was kept; whether there was some.
+    pub(super) fn free_reserve(&mut self) -> bool {
+        self.reserve.take().is_some_and(|path| fs::remove_file(path).is_ok())
+    }
+
+    /// Whether it is time for the next file, before so many bytes more.
+    pub(super) fn roll_is_due(&self, coming_bytes: usize) -> bool {
+        let old = self.spec.roll_time.is_some_and(|time| monotonic().saturating_sub(self.opened) >= time);
+        old || self.bytes + coming_bytes as u64 > self.spec.roll_bytes.0
+    }
+
+    /// Closes the file and begins the next.
+    pub(super) fn roll(&mut self) -> io::Result<()> {
+        let meta = Meta { file: self.meta.file + 1, ..self.meta.clone() };
+        let described = control_block(Kind::Meta, meta.started_ns, &meta);
+        let (path, mut file) = open(&self.spec.folder, meta.file)?;
+        // Where there is no room for the next file this one goes on.
+        if let Err(error) = file.write_all(&described).and_then(|()| self.close()) {
+            let _ = fs::remove_file(path);
+            return Err(error);
+        }
+        self.closed.push_back((std::mem::replace(&mut self.path, path), self.bytes));
+        (self.file, self.bytes, self.opened, self.meta) = (file, described.len() as u64, monotonic(), meta);
+        self.remove_oldest();
+        Ok(())
+    }
+
+    /// Says that the file is whole, and has the disk say so too.
+    pub(super) fn close(&mut self) -> io::Result<()> {
+        let end = control_block(Kind::End, self.meta.started_ns, &());
+        self.append(&end)?;
+        self.file.sync_data()
+    }
+
+    fn remove_oldest(&mut self) {
+        let Some(keep) = self.spec.keep_bytes else { return };
+        let mut all: u64 = self.closed.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.spec.roll_bytes.0;
+        while all > keep.0
+            && let Some((path, bytes)) = self.closed.pop_front()
+        {
+            // One that somebody else has removed is gone as well.
+            let _ = fs::remove_file(path);
+            all -= bytes;
+            self.removed += 1;
+        }
+    }
+
+    /// Has the disk take what was written.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Files that are there, oldest first, and how many were removed.
+    pub(super) fn files(&self) -> (Vec<PathBuf>, u64) {
+        let closed = self.closed.iter().map(|(path, _)| path.clone());
+        (closed.chain([self.path.clone()]).collect(), self.removed)
+    }
+}
+
+fn open(folder: &Path, number: u32) -> io::Result<(PathBuf, File)> {
+    let path = folder.join(format!("{number:08}.{EXTENSION}"));
+    let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+    Ok((path, file))
+}
+
+/// Whether `error` says that there is no room.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+}

@@ -1,0 +1,343 @@
+//! Capturing packet heads: one thread that empties the kernel's rings, one that writes.
+//!
+//! The reading thread does nothing but pack heads into blocks (`reading.rs`); checksums, files and the disk's moods are the
+//! writing thread's (`writing.rs`). Between them is a fixed number of blocks: where the disk does not keep up, packets stay in the
+//! ring, and what the kernel then drops is entered into the ledger as dropped by the writer.
+
+mod files;
+mod reading;
+mod writing;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{Builder, JoinHandle};
+
+use longhaul_kernel::capture_ring::{CaptureOptions, CaptureRing};
+use longhaul_kernel::clock::realtime;
+use longhaul_kernel::link::{LinkError, Netlink};
+use longhaul_kernel::packet::OpenError;
+use longhaul_kernel::socket_filter::SocketFilter;
+use longhaul_kernel::udp::{NicStamps, nic_stamps_support};
+use longhaul_trace::LinkType;
+use longhaul_trace::ledger::{Ledger, Place};
+use longhaul_trace::spool::{Interface, Mark, Meta, PacketBlock};
+use longhaul_units::Nanos;
+
+use reading::{Reader, Watched};
+use writing::Writer;
+
+pub use files::SpoolSpec;
+
+/// A block is handed on when it is this long; the kernel takes as long over a few large writes as over many small ones, and what
+/// a kill loses is bounded by time, not by this.
+const BLOCK_BYTES: usize = 256 << 10;
+/// A block that is not full is handed over by the kernel after this long.
+const KERNEL_BLOCK_TIMEOUT_MS: u32 = 20;
+
+/// What to capture, and until when.
+#[derive(Debug, Clone)]
+pub struct CaptureSpec {
+    /// Names of interfaces in the calling thread's network namespace.
+    pub interfaces: Vec<String>,
+    /// Bytes of each frame.
+    pub snap_bytes: u32,
+    /// Which frames; must keep `snap_bytes`.
+    pub filter: SocketFilter,
+    /// The same in the user's words, for the files.
+    pub filter_text: String,
+    /// Memory of each interface's ring.
+    pub ring_bytes: usize,
+    /// Memory of blocks that wait for the writing thread.
+    pub waiting_bytes: usize,
+    /// See frames for other hosts too.
+    pub promiscuous: bool,
+    /// Stamps of the NIC where it has them.
+    pub nic_stamps: bool,
+    /// End after this many packets.
+    pub packets_most: Option<u64>,
+    /// End after this many bytes of frames.
+    pub bytes_most: Option<u64>,
+    /// The files.
+    pub spool: SpoolSpec,
+    /// What names the program in the files.
+    pub captured_by: String,
+    /// The host's name.
+    pub host: String,
+}
+
+/// Why a capture does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// There is no such interface.
+    #[error("interface {name}: {source}")]
+    Link {
+        /// Its name.
+        name: String,
+        /// What the kernel said.
+        source: LinkError,
+    },
+    /// Its frames cannot be had.
+    #[error("interface {name}: {source}")]
+    Open {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: OpenError,
+    },
+    /// Its frames begin with something else than Ethernet or IP.
+    #[error(
+        "interface {name}: its frames begin with something that is neither Ethernet nor IP (ARPHRD {hardware_type})"
+    )]
+    LinkType {
+        /// Its name.
+        name: String,
+        /// `ARPHRD_…`.
+        hardware_type: u16,
+    },
+    /// The folder cannot be written.
+    #[error("folder {folder}: {source}")]
+    Folder {
+        /// Which.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder holds another capture.
+    #[error("folder {0} holds a capture already")]
+    Occupied(PathBuf),
+    /// No thread, no descriptor.
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+}
+
+/// What a capture has done so far; readable while it runs.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Packets taken out of the rings.
+    pub read_packets: AtomicU64,
+    /// Bytes that their frames had.
+    pub frame_bytes: AtomicU64,
+    /// Super-packets among them.
+    pub super_packets: AtomicU64,
+    /// Packets written.
+    pub written_packets: AtomicU64,
+    /// Bytes written.
+    pub written_bytes: AtomicU64,
+    /// By place.
+    pub dropped: [AtomicU64; Place::ALL.len()],
+    /// The disk is full at the moment.
+    pub disk_full: AtomicBool,
+    /// CPU time of the reading and the writing thread, once they have ended.
+    pub cpu_ns: AtomicU64,
+}
+
+impl Counters {
+    fn add(counter: &AtomicU64, amount: u64) {
+        counter.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    fn dropped_at(&self, place: Place, packets: u64) {
+        let at = Place::ALL.iter().position(|known| *known == place).unwrap_or(0);
+        Self::add(&self.dropped[at], packets);
+    }
+
+    /// Packets dropped so far, in all places.
+    pub fn dropped_packets(&self) -> u64 {
+        self.dropped.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// What the reading thread hands to the writing one.
+#[derive(Debug)]
+enum ToWriter {
+    Block(PacketBlock),
+    /// No later packet is older than this.
+    Tick(i64),
+    /// Since the one before, but for what the writer does itself.
+    Ledger(Ledger),
+    Mark(Mark),
+}
+
+/// What came of a capture.
+#[derive(Debug)]
+pub struct Captured {
+    /// The whole account.
+    pub ledger: Ledger,
+    /// What it was.
+    pub meta: Meta,
+    /// Files that are there, oldest first.
+    pub files: Vec<PathBuf>,
+    /// Files that `keep` removed.
+    pub files_removed: u64,
+    /// Moments that were marked.
+    pub marks: Vec<Mark>,
+    /// Packets read, super-packets among them.
+    pub read_packets: u64,
+    /// Bytes of their frames.
+    pub frame_bytes: u64,
+    /// Super-packets.
+    pub super_packets: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// CPU time of both threads.
+    pub cpu: Nanos,
+    /// What the disk said last, where something could not be written.
+    pub disk_error: Option<String>,
+}
+
+/// A capture that runs.
+#[derive(Debug)]
+pub struct Running {
+    meta: Meta,
+    counters: Arc<Counters>,
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicBool>,
+    marks: Arc<Mutex<Vec<Mark>>>,
+    reader: JoinHandle<Ledger>,
+    writer: JoinHandle<writing::Written>,
+    _stamps: Vec<NicStamps>,
+}
+
+impl Running {
+    /// Opens the rings and starts. Packets are seen from then on.
+    ///
+    /// # Errors
+    /// Any [`CaptureError`].
+    pub fn start(spec: &CaptureSpec) -> Result<Self, CaptureError> {
+        let started_ns = realtime().0 as i64;
+        let counters = Arc::new(Counters::default());
+        let mut stamps = Vec::new();
+        let opened = open_rings(spec, &mut stamps)?;
+        let (rings, interfaces): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
+        let meta = Meta {
+            captured_by: spec.captured_by.clone(),
+            host: spec.host.clone(),
+            started_ns,
+            file: 1,
+            snap_bytes: spec.snap_bytes,
+            filter: spec.filter_text.clone(),
+            interfaces,
+        };
+        let spool = files::SpoolFiles::create(&spec.spool, &meta)?;
+
+        let blocks = (spec.waiting_bytes / BLOCK_BYTES).max(rings.len() + 2);
+        let (to_writer, from_reader) = sync_channel(blocks + 1024);
+        let (give_back, empty) = sync_channel(blocks);
+        for _ in 0..blocks {
+            // There is room for all.
+            let _ = give_back.try_send(PacketBlock::with_capacity(BLOCK_BYTES + (64 << 10)));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let done = Arc::new(AtomicBool::new(false));
+        let marks = Arc::new(Mutex::new(Vec::new()));
+        let reader = Reader {
+            rings,
+            empty,
+            to_writer,
+            counters: counters.clone(),
+            stop: stop.clone(),
+            done: done.clone(),
+            marks: marks.clone(),
+            packets_most: spec.packets_most,
+            bytes_most: spec.bytes_most,
+            snap_bytes: spec.snap_bytes as usize,
+        };
+        let writer = Writer { from_reader, give_back, spool, counters: counters.clone() };
+        let thread = |name: &str| Builder::new().name(name.into());
+        let writer = thread("capture-write").spawn(move || writer.run()).map_err(CaptureError::Start)?;
+        let reader = thread("capture-read").spawn(move || reader.run()).map_err(CaptureError::Start)?;
+        Ok(Self { meta, counters, stop, done, marks, reader, writer, _stamps: stamps })
+    }
+
+    /// What it is.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Marks this moment; which mark it is.
+    pub fn mark(&self) -> Mark {
+        let mut marks = self.marks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mark = Mark { number: marks.len() as u64 + 1, at_ns: realtime().0 as i64 };
+        marks.push(mark);
+        mark
+    }
+
+    /// Whether it has ended by itself: the packets or bytes that were asked for are there, or all interfaces are gone.
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// Ends it, writes what waits, and says what came of it.
+    pub fn stop(self) -> Captured {
+        self.stop.store(true, Ordering::Release);
+        // A thread of ours that panicked leaves nothing to tell but what the counters say.
+        let mut ledger = self.reader.join().unwrap_or_default();
+        let written = self.writer.join().unwrap_or_default();
+        ledger.add(&written.ledger);
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ledger.written_packets = load(&self.counters.written_packets);
+        let marks = self.marks.lock().map(|marks| marks.clone()).unwrap_or_default();
+        Captured {
+            ledger,
+            meta: self.meta,
+            files: written.files,
+            files_removed: written.files_removed,
+            marks,
+            read_packets: load(&self.counters.read_packets),
+            frame_bytes: load(&self.counters.frame_bytes),
+            super_packets: load(&self.counters.super_packets),
+            written_bytes: load(&self.counters.written_bytes),
+            cpu: Nanos(load(&self.counters.cpu_ns)),
+            disk_error: written.disk_error,
+        }
+    }
+}
+
+fn open_rings(spec: &CaptureSpec, stamps: &mut Vec<NicStamps>) -> Result<Vec<(Watched, Interface)>, CaptureError> {
+    let link_error = |name: &str| {
+        let name = name.to_owned();
+        move |source| CaptureError::Link { name, source }
+    };
+    let mut netlink = Netlink::open().map_err(link_error(spec.interfaces.first().map_or("", String::as_str)))?;
+    let mut opened = Vec::new();
+    for name in &spec.interfaces {
+        let link = netlink.link_by_name(name).map_err(link_error(name))?;
+        let nic = if spec.nic_stamps { NicStamps::enable(name).ok() } else { None };
+        let options = CaptureOptions {
+            ring_bytes: spec.ring_bytes,
+            block_timeout_ms: KERNEL_BLOCK_TIMEOUT_MS,
+            filter: spec.filter.clone(),
+            promiscuous: spec.promiscuous,
+            nic_stamps: nic.is_some(),
+        };
+        let ring = CaptureRing::open(link.index, &options)
+            .map_err(|source| CaptureError::Open { name: name.clone(), source })?;
+        let link_type = match ring.hardware_type() {
+            1 | 772 => LinkType::Ethernet,
+            65_534 => LinkType::RawIp,
+            hardware_type => return Err(CaptureError::LinkType { name: name.clone(), hardware_type }),
+        };
+        let clock = match (&nic, nic_stamps_support(name)) {
+            (Some(_), Ok(support)) => match support.clock_index {
+                Some(index) => format!("received: NIC ptp{index}; sent: kernel CLOCK_REALTIME"),
+                None => "received: NIC; sent: kernel CLOCK_REALTIME".into(),
+            },
+            _ => "kernel CLOCK_REALTIME".into(),
+        };
+        stamps.extend(nic);
+        let interface = Interface { name: name.clone(), link: link_type, mtu_bytes: link.mtu_bytes, clock };
+        opened.push((Watched::new(ring, opened.len() as u16, link_type, link.index), interface));
+    }
+    Ok(opened)
+}
+
+type ToWriterSender = SyncSender<ToWriter>;
+type Empty = Receiver<PacketBlock>;

@@ -1,0 +1,386 @@
+//! The reading thread: out of the rings, into blocks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use longhaul_kernel::capture_ring::{CaptureRing, Head, RingStatistics};
+use longhaul_kernel::clock::{monotonic, realtime, thread_cpu_time};
+use longhaul_kernel::link::Netlink;
+use longhaul_kernel::wait::{Interest, Poller};
+use longhaul_trace::ledger::{Gap, Ledger, Place};
+use longhaul_trace::spool::{Mark, PacketBlock};
+use longhaul_trace::{Direction, LinkType, Record};
+use longhaul_units::Nanos;
+use longhaul_wire::{Shape, VnetHeader};
+
+use super::{BLOCK_BYTES, Counters, Empty, KERNEL_BLOCK_TIMEOUT_MS, ToWriter, ToWriterSender};
+
+/// How often the kernel's count of drops is read: the precision of a gap's ends.
+const STATISTICS_EVERY: Nanos = Nanos::from_millis(10);
+/// How often blocks that are not full are handed on. With [`super::files`]' syncs a power cut loses less than a second.
+const FLUSH_EVERY: Nanos = Nanos::from_millis(200);
+/// How often the NIC's own counters are read.
+const NIC_EVERY: Nanos = Nanos::from_secs(1);
+/// How long the thread sleeps at most.
+const SLEEP_MOST: Nanos = Nanos::from_millis(50);
+/// A stamp is taken before its packet finds a place in the ring; other CPUs' packets overtake it meanwhile.
+const STAMP_SLACK_NS: i64 = 5_000_000;
+/// What a block that the kernel still fills may hold back.
+const HELD_BACK_NS: i64 = 3 * KERNEL_BLOCK_TIMEOUT_MS as i64 * 1_000_000;
+/// A tick that comes at least after so many bytes bounds what a reader has to keep.
+const TICK_EVERY_BYTES: usize = 8 << 20;
+/// Drops within this are one gap.
+const JOINED_NS: i64 = 25_000_000;
+/// Headers of a super-packet that cannot be read: Ethernet, IPv4, TCP.
+const USUAL_HEADER_BYTES: u32 = 54;
+/// Wait for the last packets no longer than this.
+const DRAIN_MOST: Nanos = Nanos::from_secs(2);
+
+/// A ring, and what is known of its interface.
+#[derive(Debug)]
+pub(super) struct Watched {
+    ring: CaptureRing,
+    interface: u16,
+    link: LinkType,
+    ifindex: u32,
+    block: Option<PacketBlock>,
+    statistics: RingStatistics,
+    /// Drops lie between this and the next reading.
+    looked_ns: i64,
+    /// No later packet is older than this.
+    complete_ns: i64,
+    read: u64,
+    nic_missed: Option<u64>,
+    gone: bool,
+}
+
+impl Watched {
+    pub(super) fn new(ring: CaptureRing, interface: u16, link: LinkType, ifindex: u32) -> Self {
+        let now_ns = realtime().0 as i64;
+        Self {
+            ring,
+            interface,
+            link,
+            ifindex,
+            block: None,
+            statistics: RingStatistics::default(),
+            looked_ns: now_ns,
+            complete_ns: now_ns - HELD_BACK_NS,
+            read: 0,
+            nic_missed: None,
+            gone: false,
+        }
+    }
+}
+
+pub(super) struct Reader {
+    pub(super) rings: Vec<Watched>,
+    pub(super) empty: Empty,
+    pub(super) to_writer: ToWriterSender,
+    pub(super) counters: Arc<Counters>,
+    pub(super) stop: Arc<AtomicBool>,
+    pub(super) done: Arc<AtomicBool>,
+    pub(super) marks: Arc<Mutex<Vec<Mark>>>,
+    pub(super) packets_most: Option<u64>,
+    pub(super) bytes_most: Option<u64>,
+    pub(super) snap_bytes: usize,
+}
+
+/// What happens now and then.
+struct Due {
+    statistics: Nanos,
+    flush: Nanos,
+    nic: Nanos,
+    unticked_bytes: usize,
+    marks_sent: usize,
+}
+
+impl Reader {
+    /// Runs to the end; the whole ledger but for what the writer adds.
+    pub(super) fn run(mut self) -> Ledger {
+        let mut whole = Ledger::default();
+        let mut part = Ledger::default();
+        let now = monotonic();
+        let mut due = Due {
+            statistics: now + STATISTICS_EVERY,
+            flush: now + FLUSH_EVERY,
+            nic: now,
+            unticked_bytes: 0,
+            marks_sent: 0,
+        };
+        let mut netlink = Netlink::open().ok();
+        // Without it the thread looks often instead.
+        let poller = Poller::new().ok();
+        for (key, watched) in self.rings.iter().enumerate() {
+            if let Some(poller) = &poller {
+                let _ = poller.add(&watched.ring, key as u64, Interest::Readable);
+            }
+        }
+        let mut stalled = false;
+        let mut read_packets = 0;
+        let mut frame_bytes = 0;
+        while !self.stop.load(Ordering::Acquire) && !self.is_enough(read_packets, frame_bytes) {
+            let mut found = false;
+            for at in 0..self.rings.len() {
+                let most = self.packets_most.unwrap_or(u64::MAX).saturating_sub(read_packets);
+                let bytes_most = self.bytes_most.unwrap_or(u64::MAX).saturating_sub(frame_bytes);
+                let taken = self.take_block(at, most, bytes_most, &mut stalled);
+                if let Some((packets, bytes)) = taken {
+                    (read_packets, frame_bytes) = (read_packets + packets, frame_bytes + bytes);
+                    found = true;
+                    due.unticked_bytes += packets as usize * self.snap_bytes;
+                }
+            }
+            let now = monotonic();
+            if now >= due.statistics {
+                due.statistics = now + STATISTICS_EVERY;
+                self.look_at_statistics(&mut part, &mut stalled);
+            }
+            if now >= due.nic {
+                due.nic = now + NIC_EVERY;
+                if let Some(netlink) = &mut netlink {
+                    self.look_at_nics(netlink, &mut part);
+                }
+                if self.rings.iter().all(|watched| watched.gone) {
+                    break;
+                }
+            }
+            if now >= due.flush || due.unticked_bytes > TICK_EVERY_BYTES {
+                due.flush = now + FLUSH_EVERY;
+                due.unticked_bytes = 0;
+                self.flush(&mut whole, &mut part, &mut due.marks_sent);
+            }
+            if !found {
+                let until = Some(due.statistics.max(monotonic() + STATISTICS_EVERY).min(monotonic() + SLEEP_MOST));
+                match &poller {
+                    Some(poller) => drop(poller.wait(until)),
+                    None => std::thread::sleep(Duration::from_millis(1)),
+                }
+            }
+        }
+        self.done.store(true, Ordering::Release);
+        let discarded = self.drain(read_packets, frame_bytes, &mut stalled);
+        self.look_at_statistics(&mut part, &mut stalled);
+        if let Some(netlink) = &mut netlink {
+            self.look_at_nics(netlink, &mut part);
+        }
+        whole.add(&part);
+        // What came after the last packet that was asked for is no part of the capture.
+        part.seen_packets = part.seen_packets.saturating_sub(discarded);
+        whole.seen_packets = whole.seen_packets.saturating_sub(discarded);
+        let mut last = Ledger::default();
+        self.flush(&mut last, &mut part, &mut due.marks_sent);
+        Counters::add(&self.counters.cpu_ns, thread_cpu_time().0);
+        whole
+    }
+
+    fn is_enough(&self, packets: u64, bytes: u64) -> bool {
+        self.packets_most.is_some_and(|most| packets >= most) || self.bytes_most.is_some_and(|most| bytes >= most)
+    }
+
+    /// Reads what is left once nothing new comes. How many packets were too many.
+    fn drain(&mut self, mut packets: u64, mut bytes: u64, stalled: &mut bool) -> u64 {
+        for watched in &self.rings {
+            let _ = watched.ring.stop();
+        }
+        let deadline = monotonic() + DRAIN_MOST;
+        let mut quiet_since = monotonic();
+        loop {
+            let mut found = false;
+            for at in 0..self.rings.len() {
+                if self.is_enough(packets, bytes) {
+                    let watched = &mut self.rings[at];
+                    while let Some(block) = watched.ring.next_block() {
+                        found = true;
+                        watched.read += u64::from(block.packets());
+                    }
+                } else {
+                    let most = self.packets_most.unwrap_or(u64::MAX).saturating_sub(packets);
+                    let bytes_most = self.bytes_most.unwrap_or(u64::MAX).saturating_sub(bytes);
+                    while let Some((more, more_bytes)) = self.take_block(at, most, bytes_most, stalled) {
+                        (packets, bytes) = (packets + more, bytes + more_bytes);
+                        found = true;
+                        if self.is_enough(packets, bytes) {
+                            break;
+                        }
+                    }
+                }
+            }
+            let now = monotonic();
+            if found {
+                quiet_since = now;
+            }
+            // The kernel's own count says whether all that it took in has come.
+            let complete = self.rings.iter_mut().all(|watched| {
+                let counted = watched.ring.statistics();
+                watched.gone || counted.seen - counted.dropped.min(counted.seen) <= watched.read
+            });
+            let quiet = now.saturating_sub(quiet_since) >= Nanos(HELD_BACK_NS as u64);
+            if (complete && quiet) || now >= deadline {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let read: u64 = self.rings.iter().map(|watched| watched.read).sum();
+        read.saturating_sub(packets)
+    }
+
+    /// Takes the next block of the kernel's from ring `at`: how many packets and bytes of frames, `None` where none waits.
+    fn take_block(&mut self, at: usize, packets_most: u64, bytes_most: u64, stalled: &mut bool) -> Option<(u64, u64)> {
+        let Self { rings, empty, to_writer, counters, snap_bytes, .. } = self;
+        let Watched { ring, interface, link, block: own, read, complete_ns, .. } = &mut rings[at];
+        // Before the look, so that what comes in between is later.
+        let looked_ns = realtime().0 as i64;
+        let Some(mut block) = ring.next_block() else {
+            *complete_ns = (*complete_ns).max(looked_ns - HELD_BACK_NS);
+            return None;
+        };
+        *read += u64::from(block.packets());
+        let (mut packets, mut bytes, mut supers) = (0, 0, 0);
+        while packets < packets_most && bytes < bytes_most {
+            let Some(head) = block.next() else { break };
+            let filling = match own {
+                Some(filling) if filling.len() < BLOCK_BYTES => filling,
+                _ => {
+                    if let Some(full) = own.take() {
+                        // The channel has room for every block that there is.
+                        let _ = to_writer.send(ToWriter::Block(full));
+                    }
+                    own.insert(next_empty(empty, *interface, stalled)?)
+                }
+            };
+            let is_super = push(filling, *interface, *link, *snap_bytes, &head);
+            *complete_ns = head.stamp_ns;
+            packets += 1;
+            bytes += u64::from(head.frame_bytes);
+            supers += u64::from(is_super);
+        }
+        Counters::add(&counters.read_packets, packets);
+        Counters::add(&counters.frame_bytes, bytes);
+        Counters::add(&counters.super_packets, supers);
+        Some((packets, bytes))
+    }
+
+    fn look_at_statistics(&mut self, part: &mut Ledger, stalled: &mut bool) {
+        for watched in &mut self.rings {
+            let now_ns = realtime().0 as i64;
+            let counted = watched.ring.statistics();
+            let before = std::mem::replace(&mut watched.statistics, counted);
+            let dropped = counted.dropped - before.dropped;
+            part.seen_packets += counted.seen - before.seen;
+            if dropped > 0 {
+                let place = if *stalled { Place::Writer } else { Place::KernelRing };
+                self.counters.dropped_at(place, dropped);
+                let interface = Some(watched.interface);
+                let gap = Gap { place, interface, from_ns: watched.looked_ns, to_ns: now_ns, packets: dropped };
+                part.drop_packets(gap, JOINED_NS);
+            }
+            watched.looked_ns = now_ns;
+        }
+        *stalled = false;
+    }
+
+    /// What the NICs dropped before the kernel saw it, of any packets: a filter does not apply there.
+    fn look_at_nics(&mut self, netlink: &mut Netlink, part: &mut Ledger) {
+        for watched in &mut self.rings {
+            watched.gone = watched.ring.socket().link_is_gone();
+            let stats = netlink.link_by_index(watched.ifindex).ok().and_then(|link| link.stats);
+            let Some(stats) = stats else { continue };
+            let missed = stats.rx_missed_errors + stats.rx_fifo_errors;
+            let before = watched.nic_missed.replace(missed).unwrap_or(missed);
+            let packets = missed.saturating_sub(before);
+            if packets > 0 {
+                let to_ns = realtime().0 as i64;
+                let from_ns = to_ns - NIC_EVERY.0 as i64;
+                self.counters.dropped_at(Place::Nic, packets);
+                part.seen_packets += packets;
+                let interface = Some(watched.interface);
+                part.drop_packets(Gap { place: Place::Nic, interface, from_ns, to_ns, packets }, JOINED_NS);
+            }
+        }
+    }
+
+    /// Hands on all that there is.
+    fn flush(&mut self, whole: &mut Ledger, part: &mut Ledger, marks_sent: &mut usize) {
+        for watched in &mut self.rings {
+            if let Some(block) = watched.block.take_if(|block| !block.is_empty()) {
+                let _ = self.to_writer.send(ToWriter::Block(block));
+            }
+        }
+        let marks = self.marks.lock().map(|marks| marks[*marks_sent..].to_vec()).unwrap_or_default();
+        *marks_sent += marks.len();
+        for mark in marks {
+            let _ = self.to_writer.send(ToWriter::Mark(mark));
+        }
+        if !part.is_empty() {
+            whole.add(part);
+            let _ = self.to_writer.send(ToWriter::Ledger(part.take()));
+        }
+        let watermark_ns = self.rings.iter().map(|watched| watched.complete_ns).min().unwrap_or(0) - STAMP_SLACK_NS;
+        let _ = self.to_writer.send(ToWriter::Tick(watermark_ns));
+    }
+}
+
+/// An empty block, waiting for one where all are with the writer; `None` where the writer is gone.
+fn next_empty(empty: &Empty, interface: u16, stalled: &mut bool) -> Option<PacketBlock> {
+    let mut block = match empty.try_recv() {
+        Ok(block) => block,
+        Err(_) => {
+            *stalled = true;
+            loop {
+                match empty.recv_timeout(Duration::from_millis(100)) {
+                    Ok(block) => break block,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                }
+            }
+        }
+    };
+    block.reset(interface);
+    Some(block)
+}
+
+/// Appends a head as a record; whether it is a super-packet.
+#[inline]
+fn push(block: &mut PacketBlock, interface: u16, link: LinkType, snap_bytes: usize, head: &Head<'_>) -> bool {
+    let (gso_segs, gso_size) = if head.vnet[1] == 0 { (1, 0) } else { super_packet(head) };
+    let mut record = Record {
+        at_ns: head.stamp_ns,
+        interface,
+        direction: if head.outgoing { Direction::Outbound } else { Direction::Inbound },
+        link,
+        frame_len: head.frame_bytes,
+        gso_segs,
+        gso_size,
+        head: head.bytes,
+    };
+    match head.vlan {
+        Some(tag) if head.bytes.len() >= 12 => {
+            record.frame_len += 4;
+            let [a, b] = tag.tpid.to_be_bytes();
+            let [c, d] = tag.tci.to_be_bytes();
+            let rest = &head.bytes[12..head.bytes.len().min(snap_bytes.saturating_sub(4)).max(12)];
+            block.push_head(&record, &[&head.bytes[..12], &[a, b, c, d], rest]);
+        }
+        _ => block.push(&record),
+    }
+    gso_segs != 1
+}
+
+/// How many wire packets a super-packet stands for, and the payload of each.
+#[cold]
+fn super_packet(head: &Head<'_>) -> (u16, u16) {
+    let vnet = VnetHeader::parse(head.vnet);
+    let size = vnet.gso_size;
+    if size == 0 {
+        return (1, 0);
+    }
+    let segments = match Shape::parse(head.bytes, head.frame_bytes as usize, &vnet) {
+        Ok(shape) => shape.segments,
+        // Its headers were clipped away, or are of a kind that is not known.
+        Err(_) => head.frame_bytes.saturating_sub(USUAL_HEADER_BYTES).div_ceil(size.into()).max(1),
+    };
+    (u16::try_from(segments).unwrap_or(u16::MAX), size)
+}

@@ -1,0 +1,192 @@
+//! The writing thread: blocks into files.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use longhaul_kernel::clock::{monotonic, realtime, thread_cpu_time};
+use longhaul_trace::ledger::{Gap, Ledger, Place};
+use longhaul_trace::spool::{Kind, Mark, PacketBlock, control_block, tick_block};
+use longhaul_units::Nanos;
+
+use super::files::{SpoolFiles, is_full};
+use super::{Counters, ToWriter};
+
+/// What was written is on the disk after this, and what was flushed before ([`super::reading`]) was 0.2 s old at most.
+const SYNC_EVERY: Nanos = Nanos::from_millis(600);
+/// A disk that is full is tried again this often.
+const RETRY_EVERY: Nanos = Nanos::from_millis(250);
+/// Drops of blocks that follow each other are one gap.
+const JOINED_NS: i64 = 1_000_000_000;
+
+/// What the writing thread leaves.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// Of what it dropped itself.
+    pub(super) ledger: Ledger,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) files_removed: u64,
+    pub(super) disk_error: Option<String>,
+}
+
+pub(super) struct Writer {
+    pub(super) from_reader: Receiver<ToWriter>,
+    pub(super) give_back: SyncSender<PacketBlock>,
+    pub(super) spool: SpoolFiles,
+    pub(super) counters: Arc<Counters>,
+}
+
+/// The state of the disk, and of the account that waits for it.
+#[derive(Debug, Default)]
+struct Disk {
+    /// Since when nothing can be written, and when to try again.
+    full: Option<Nanos>,
+    /// What no file has yet.
+    waiting: Ledger,
+    marks: Vec<Mark>,
+    error: Option<String>,
+    own: Ledger,
+}
+
+impl Writer {
+    /// Runs until the reading thread has ended.
+    pub(super) fn run(mut self) -> Written {
+        let mut disk = Disk::default();
+        let mut synced = monotonic();
+        while let Ok(message) = self.from_reader.recv() {
+            match message {
+                ToWriter::Block(mut block) => {
+                    self.write_block(&mut block, &mut disk);
+                    block.reset(0);
+                    // There is room for all; a reader that has ended needs none.
+                    let _ = self.give_back.try_send(block);
+                }
+                ToWriter::Ledger(part) => disk.waiting.add(&part),
+                ToWriter::Mark(mark) => disk.marks.push(mark),
+                ToWriter::Tick(watermark_ns) => {
+                    let mut blocks = tick_block(watermark_ns);
+                    blocks.extend(disk.words());
+                    let written = disk.write(&mut self.spool, &blocks);
+                    self.counters.note(written, &mut disk);
+                }
+            }
+            if monotonic().saturating_sub(synced) >= SYNC_EVERY {
+                if let Err(error) = self.spool.sync() {
+                    disk.error = Some(error.to_string());
+                }
+                synced = monotonic();
+            }
+        }
+        self.finish(disk)
+    }
+
+    fn write_block(&mut self, block: &mut PacketBlock, disk: &mut Disk) {
+        let packets = u64::from(block.packets());
+        let (first_ns, last_ns) = block.span_ns();
+        let interface = block.interface();
+        let bytes = block.finish();
+        let mut outcome = Err(None);
+        if disk.is_worth_trying() {
+            // The account of what a file holds stands in that file.
+            outcome = disk.roll(&mut self.spool, bytes.len()).and_then(|()| self.spool.append(bytes)).map_err(Some);
+        }
+        match outcome {
+            Ok(()) => {
+                disk.full = None;
+                self.counters.disk_full.store(false, Ordering::Relaxed);
+                Counters::add(&self.counters.written_packets, packets);
+                Counters::add(&self.counters.written_bytes, bytes.len() as u64);
+            }
+            Err(error) => {
+                let gap = Gap {
+                    place: Place::Disk,
+                    interface: Some(interface),
+                    from_ns: first_ns.min(last_ns),
+                    to_ns: last_ns,
+                    packets,
+                };
+                disk.waiting.drop_packets(gap, JOINED_NS);
+                disk.own.drop_packets(gap, JOINED_NS);
+                self.counters.dropped_at(Place::Disk, packets);
+                if let Some(error) = error {
+                    self.counters.note(Err(error), disk);
+                }
+            }
+        }
+    }
+
+    fn finish(mut self, mut disk: Disk) -> Written {
+        let mut written = Written::default();
+        let words = disk.words();
+        let mut ending = self.spool.append(&words);
+        if ending.is_err() && self.spool.free_reserve() {
+            ending = self.spool.append(&words);
+        }
+        if let Err(error) = ending.and_then(|()| self.spool.close()) {
+            disk.error = Some(format!("{error}; the ledger's last part is not in the file"));
+        }
+        self.spool.free_reserve();
+        (written.files, written.files_removed) = self.spool.files();
+        written.ledger.add(&disk.own);
+        written.disk_error = disk.error;
+        Counters::add(&self.counters.cpu_ns, thread_cpu_time().0);
+        written
+    }
+}
+
+impl Counters {
+    /// Takes note of what came of a write that holds no packets, or of one that failed.
+    fn note(&self, outcome: io::Result<()>, disk: &mut Disk) {
+        match outcome {
+            Ok(()) => {}
+            Err(error) => {
+                if disk.full.is_none() {
+                    let kind = if is_full(&error) { "the disk is full" } else { "the disk cannot be written" };
+                    disk.error = Some(format!("{kind}: {error}"));
+                }
+                disk.full = Some(monotonic() + RETRY_EVERY);
+                self.disk_full.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Disk {
+    fn is_worth_trying(&self) -> bool {
+        self.full.is_none_or(|again| monotonic() >= again)
+    }
+
+    /// Blocks of the account and the marks that wait; empty where there are none.
+    fn words(&self) -> Vec<u8> {
+        let at_ns = realtime().0 as i64;
+        let mut blocks = Vec::new();
+        if !self.waiting.is_empty() {
+            blocks.extend(control_block(Kind::Ledger, at_ns, &self.waiting));
+        }
+        for mark in &self.marks {
+            blocks.extend(control_block(Kind::Mark, mark.at_ns, mark));
+        }
+        blocks
+    }
+
+    fn roll(&mut self, spool: &mut SpoolFiles, coming_bytes: usize) -> io::Result<()> {
+        if !spool.roll_is_due(coming_bytes) {
+            return Ok(());
+        }
+        let words = self.words();
+        self.write(spool, &words)?;
+        spool.roll()
+    }
+
+    fn write(&mut self, spool: &mut SpoolFiles, blocks: &[u8]) -> io::Result<()> {
+        if !self.is_worth_trying() {
+            return Ok(());
+        }
+        spool.append(blocks)?;
+        self.waiting = Ledger::default();
+        self.marks.clear();
+        Ok(())
+    }
+}

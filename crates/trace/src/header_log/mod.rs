@@ -1,0 +1,62 @@
+//! The header log: one row a packet, in Parquet, as docs/header-log.md describes it.
+//!
+//! [`HeaderLogWriter`] turns [`Packet`](crate::Packet)s into columns, [`HeaderLogReader`] turns them back, in batches. What the capture
+//! was, its ledger and its marks stand in the file's key-value metadata as [`About`].
+
+mod columns;
+mod read;
+mod write;
+
+pub use read::HeaderLogReader;
+pub use write::{HeaderLogWriter, WriterOptions};
+
+use parquet::errors::ParquetError;
+use serde::{Deserialize, Serialize};
+
+use crate::ledger::Ledger;
+use crate::spool::{Mark, Meta};
+
+/// The key of [`About`] in a file's metadata.
+pub const ABOUT_KEY: &str = "longhaul.header_log";
+/// What [`About::schema`] says.
+pub const SCHEMA: &str = "longhaul.header_log/1";
+
+/// What a header log says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct About {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What the capture was.
+    pub meta: Meta,
+    /// Its account.
+    pub ledger: Ledger,
+    /// Moments that were marked.
+    pub marks: Vec<Mark>,
+    /// Whether every row is as old as the one before or later.
+    pub sorted: bool,
+    /// The capture was cut off (a kill, a power cut): the account of its last second is missing.
+    pub was_cut: bool,
+}
+
+/// Why a header log cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum HeaderLogError {
+    /// It is no Parquet, or cannot be written.
+    #[error("header log: {0}")]
+    Parquet(#[from] ParquetError),
+    /// A column is missing or of another kind.
+    #[error("this Parquet file is no header log: it has no column `{0}` of the right kind")]
+    Column(&'static str),
+    /// Columns that belong together do not have their values in the same rows.
+    #[error("the header log is damaged: column `{0}` does not have as many values as it should")]
+    Length(&'static str),
+    /// What Parquet says of itself cannot be: the library that reads it gave up in the middle.
+    #[error("the header log is damaged: it cannot be read on")]
+    Damaged,
+    /// An address is none.
+    #[error("the header log is damaged: column `{0}` holds something that is no address")]
+    Address(&'static str),
+}
+
+#[cfg(test)]
+mod tests;

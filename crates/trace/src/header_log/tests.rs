@@ -1,0 +1,165 @@
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use longhaul_wire::probe::{Cookie, Probe};
+use parquet::file::reader::ChunkReader;
+use proptest::prelude::*;
+
+use super::*;
+use crate::packet::{Ip, Options, Packet, Tcp, Transport};
+use crate::record::Direction;
+
+/// What `packets` become when they are written and read.
+fn there_and_back(packets: &[Packet], about: &About) -> (Vec<Packet>, Option<About>) {
+    let mut writer = HeaderLogWriter::new(Vec::new(), WriterOptions::default()).unwrap();
+    for packet in packets {
+        writer.write(packet, &[]).unwrap();
+    }
+    let bytes = writer.finish(about).unwrap();
+    read(bytes::Bytes::from(bytes))
+}
+
+fn read(input: impl ChunkReader + 'static) -> (Vec<Packet>, Option<About>) {
+    let mut reader = HeaderLogReader::new(input).unwrap();
+    let (mut all, mut batch) = (Vec::new(), Vec::new());
+    loop {
+        reader.next_batch(&mut batch).unwrap();
+        if batch.is_empty() {
+            break;
+        }
+        all.extend_from_slice(&batch);
+    }
+    assert_eq!(all.len() as u64, reader.packets());
+    (all, reader.about())
+}
+
+fn any_ip() -> impl Strategy<Value = Ip> {
+    let pair = prop_oneof![
+        any::<(u32, u32)>().prop_map(|(a, b)| (Ipv4Addr::from(a).into(), Ipv4Addr::from(b).into())),
+        any::<(u128, u128)>().prop_map(|(a, b)| (Ipv6Addr::from(a).into(), Ipv6Addr::from(b).into())),
+    ];
+    (pair, any::<(u8, u8, u8, Option<u32>, u32, u32, bool)>()).prop_map(|((src, dst), rest)| Ip {
+        src,
+        dst,
+        protocol: rest.0,
+        ttl: rest.1,
+        traffic_class: rest.2,
+        id: rest.3,
+        len: rest.4,
+        fragment_offset: rest.5,
+        more_fragments: rest.6,
+    })
+}
+
+fn any_transport() -> impl Strategy<Value = Transport> {
+    let options = any::<(Option<u16>, Option<u8>, bool, Option<(u32, u32)>, [(u32, u32); 4], u8, bool)>();
+    let tcp = (any::<(u16, u16, u32, u32, u16, u16, u32)>(), options).prop_map(|(header, options)| {
+        let blocks = options.5 % 5;
+        let mut sack = options.4;
+        sack[usize::from(blocks)..].fill((0, 0));
+        Transport::Tcp(Tcp {
+            src_port: header.0,
+            dst_port: header.1,
+            seq: header.2,
+            ack: header.3,
+            flags: header.4,
+            window: header.5,
+            payload_len: header.6,
+            options: Options {
+                mss: options.0,
+                window_scale: options.1,
+                sack_permitted: options.2,
+                timestamps: options.3,
+                sack,
+                sack_blocks: blocks,
+                clipped: options.6,
+            },
+        })
+    });
+    let udp = any::<(u16, u16, u32, Option<(u32, u64, u64)>)>().prop_map(|(src_port, dst_port, payload_len, probe)| {
+        let probe = probe.map(|(cookie, sequence, sent_ns)| Probe { cookie: Cookie(cookie), sequence, sent_ns });
+        Transport::Udp { src_port, dst_port, payload_len, probe }
+    });
+    prop_oneof![Just(Transport::Other), tcp, udp]
+}
+
+prop_compose! {
+    fn any_packet()(
+        frame in any::<(i64, u16, u8, u32, u32, u16, u16)>(),
+        link in any::<([u8; 6], [u8; 6], u16, [Option<u16>; 2])>(),
+        ip in prop::option::of(any_ip()),
+        transport in any_transport(),
+    ) -> Packet {
+        Packet {
+            at_ns: frame.0,
+            interface: frame.1,
+            direction: [Direction::Unknown, Direction::Inbound, Direction::Outbound][usize::from(frame.2 % 3)],
+            frame_len: frame.3,
+            frame_cap_len: frame.4,
+            gso_segs: frame.5,
+            gso_size: frame.6,
+            eth_src: link.0,
+            eth_dst: link.1,
+            eth_type: link.2,
+            vlan: link.3,
+            ip,
+            transport,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn packets_read_back(packets in prop::collection::vec(any_packet(), 0..300)) {
+        let (read, _) = there_and_back(&packets, &About::default());
+        prop_assert_eq!(read, packets);
+    }
+}
+
+#[test]
+fn what_a_log_says_of_itself_reads_back() {
+    let mut about = About { was_cut: true, ..About::default() };
+    about.ledger.seen_packets = 7;
+    about.marks.push(Mark { number: 1, at_ns: 5 });
+    let (_, read) = there_and_back(&[], &about);
+    assert_eq!(read, Some(About { schema: SCHEMA.into(), sorted: true, ..about }));
+}
+
+/// More rows than a batch and a group hold, whose columns are null in one group and not in the next.
+#[test]
+fn groups_and_batches_join() {
+    let packet = |at: u32| {
+        let ip = Ip {
+            src: Ipv4Addr::from(0x0a00_0000 + at % 3).into(),
+            dst: Ipv4Addr::LOCALHOST.into(),
+            protocol: 17,
+            ttl: 64,
+            traffic_class: 0,
+            id: Some(at),
+            len: 100,
+            fragment_offset: 0,
+            more_fragments: false,
+        };
+        let late = at > 140_000;
+        Packet {
+            at_ns: i64::from(at),
+            interface: 0,
+            direction: Direction::Outbound,
+            frame_len: 114,
+            frame_cap_len: 96,
+            gso_segs: 1,
+            gso_size: 0,
+            eth_src: [2, 0, 0, 0, 0, 1],
+            eth_dst: [2, 0, 0, 0, 0, 2],
+            eth_type: 0x800,
+            vlan: [late.then_some(7), None],
+            ip: Some(ip),
+            transport: Transport::Udp { src_port: 1, dst_port: 2, payload_len: 72, probe: None },
+        }
+    };
+    let packets: Vec<Packet> = (0..300_000).map(packet).collect();
+    let (read, about) = there_and_back(&packets, &About::default());
+    assert!(read == packets);
+    assert!(about.unwrap().sorted);
+}

@@ -1,0 +1,172 @@
+//! Blocks to bytes.
+
+use longhaul_wire::checksum::crc32c;
+use serde::Serialize;
+
+use super::{HEADER_BYTES, Kind, MAGIC, MAX_HEAD_BYTES, VERSION};
+use crate::record::{Direction, Record};
+
+/// Where the checksum stands.
+const CRC_AT: usize = 32;
+
+/// A block of one interface's packets, being filled.
+#[derive(Debug, Clone, Default)]
+pub struct PacketBlock {
+    bytes: Vec<u8>,
+    interface: u16,
+    count: u32,
+    first_ns: i64,
+    last_ns: i64,
+    /// What the next packet's time counts from.
+    before_ns: i64,
+}
+
+impl PacketBlock {
+    /// An empty block with room for `bytes`.
+    pub fn with_capacity(bytes: usize) -> Self {
+        let mut block = Self { bytes: Vec::with_capacity(bytes), ..Self::default() };
+        block.reset(0);
+        block
+    }
+
+    /// Empties it for packets of `interface`, keeping its memory.
+    pub fn reset(&mut self, interface: u16) {
+        self.bytes.clear();
+        self.bytes.resize(HEADER_BYTES, 0);
+        *self = Self { bytes: std::mem::take(&mut self.bytes), interface, ..Self::default() };
+    }
+
+    /// Appends a packet, whose interface must be the block's. A head beyond [`MAX_HEAD_BYTES`] is cut.
+    pub fn push(&mut self, record: &Record<'_>) {
+        debug_assert_eq!(record.interface, self.interface);
+        self.push_head(record, &[record.head]);
+    }
+
+    /// The same, with the head in pieces instead of `record.head`.
+    pub fn push_head(&mut self, record: &Record<'_>, head: &[&[u8]]) {
+        if self.count == 0 {
+            (self.first_ns, self.last_ns, self.before_ns) = (record.at_ns, record.at_ns, record.at_ns);
+        }
+        self.count += 1;
+        self.last_ns = self.last_ns.max(record.at_ns);
+        let since = record.at_ns.wrapping_sub(self.before_ns);
+        self.before_ns = record.at_ns;
+        let direction = match record.direction {
+            Direction::Unknown => 0,
+            Direction::Inbound => 1,
+            Direction::Outbound => 2,
+        };
+        let is_super = record.gso_segs != 1 || record.gso_size != 0;
+        self.bytes.push(direction | u8::from(is_super) << 2);
+        put_varint(&mut self.bytes, (since << 1 ^ since >> 63) as u64);
+        put_varint(&mut self.bytes, record.frame_len.into());
+        if is_super {
+            put_varint(&mut self.bytes, record.gso_segs.into());
+            put_varint(&mut self.bytes, record.gso_size.into());
+        }
+        let length = head.iter().map(|piece| piece.len()).sum::<usize>().min(MAX_HEAD_BYTES);
+        put_varint(&mut self.bytes, length as u64);
+        let mut left = length;
+        for piece in head {
+            let piece = &piece[..piece.len().min(left)];
+            self.bytes.extend_from_slice(piece);
+            left -= piece.len();
+        }
+    }
+
+    /// Packets in it.
+    pub fn packets(&self) -> u32 {
+        self.count
+    }
+
+    /// The interface whose packets it holds.
+    pub fn interface(&self) -> u16 {
+        self.interface
+    }
+
+    /// The first packet's stamp and the latest in it; zeros while it is empty.
+    pub fn span_ns(&self) -> (i64, i64) {
+        (self.first_ns, self.last_ns)
+    }
+
+    /// Bytes so far, the header among them.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether no packet is in it.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The block as it is written. Costs a pass over its bytes: for the writing thread.
+    pub fn finish(&mut self) -> &[u8] {
+        let header = Header {
+            kind: Kind::Packets,
+            interface: self.interface,
+            count: self.count,
+            first_ns: self.first_ns,
+            last_ns: self.last_ns,
+        };
+        seal(&mut self.bytes, &header);
+        &self.bytes
+    }
+
+    /// What stands behind the header: the packets alone.
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[HEADER_BYTES..]
+    }
+}
+
+struct Header {
+    kind: Kind,
+    interface: u16,
+    count: u32,
+    first_ns: i64,
+    last_ns: i64,
+}
+
+/// Fills in the header of `bytes`, whose first [`HEADER_BYTES`] are its place.
+fn seal(bytes: &mut [u8], header: &Header) {
+    let length = (bytes.len() - HEADER_BYTES) as u32;
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4] = VERSION;
+    bytes[5] = header.kind.number();
+    bytes[6..8].copy_from_slice(&header.interface.to_le_bytes());
+    bytes[8..12].copy_from_slice(&length.to_le_bytes());
+    bytes[12..16].copy_from_slice(&header.count.to_le_bytes());
+    bytes[16..24].copy_from_slice(&header.first_ns.to_le_bytes());
+    bytes[24..32].copy_from_slice(&header.last_ns.to_le_bytes());
+    bytes[CRC_AT..HEADER_BYTES].fill(0);
+    let crc = crc32c(bytes);
+    bytes[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// A block that holds `value` as JSON: [`Kind::Meta`], [`Kind::Ledger`], [`Kind::Mark`], [`Kind::End`].
+pub fn control_block(kind: Kind, at_ns: i64, value: &impl Serialize) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    // Our own types serialize.
+    serde_json::to_writer(&mut bytes, value).expect("plain data");
+    seal(&mut bytes, &Header { kind, interface: 0, count: 0, first_ns: at_ns, last_ns: at_ns });
+    bytes
+}
+
+/// A block that says that no later packet is older than `watermark_ns`.
+pub fn tick_block(watermark_ns: i64) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    seal(
+        &mut bytes,
+        &Header { kind: Kind::Tick, interface: 0, count: 0, first_ns: watermark_ns, last_ns: watermark_ns },
+    );
+    bytes
+}
+
+/// LEB128: seven bits a byte, the lowest first.
+#[inline]
+fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}

@@ -1,0 +1,170 @@
+use std::io::Cursor;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::record::{Direction, Record};
+
+fn record(at_ns: i64, interface: u16, head: &[u8]) -> Record<'_> {
+    Record {
+        at_ns,
+        interface,
+        direction: Direction::Inbound,
+        link: LinkType::Ethernet,
+        frame_len: head.len() as u32 + 7,
+        gso_segs: 1,
+        gso_size: 0,
+        head,
+    }
+}
+
+/// A file of a meta block, two blocks of packets, a mark, and an end.
+fn file() -> Vec<u8> {
+    let mut bytes = control_block(Kind::Meta, 5, &Meta { snap_bytes: 96, ..Meta::default() });
+    for first in [100, 200] {
+        let mut block = PacketBlock::with_capacity(4096);
+        block.reset(3);
+        for at in 0..10 {
+            block.push(&record(first + at, 3, &[at as u8; 60]));
+        }
+        bytes.extend_from_slice(block.finish());
+        bytes.extend_from_slice(&tick_block(first + 5));
+    }
+    bytes.extend(control_block(Kind::Mark, 7, &Mark { number: 1, at_ns: 7 }));
+    bytes.extend(control_block(Kind::End, 300, &()));
+    bytes
+}
+
+/// Stamps of all packets, and whether the file was cut.
+fn read(bytes: &[u8]) -> (Vec<i64>, bool) {
+    let mut reader = BlockReader::new(Cursor::new(bytes));
+    let mut stamps = Vec::new();
+    while let Some(block) = reader.next_block().unwrap() {
+        if block.kind == Kind::Packets {
+            let mut packets = block.packets(LinkType::Ethernet);
+            while let Some(packet) = packets.next().unwrap() {
+                stamps.push(packet.at_ns);
+            }
+        }
+    }
+    (stamps, reader.was_cut())
+}
+
+#[test]
+fn a_file_reads_back() {
+    let (stamps, cut) = read(&file());
+    assert_eq!(stamps, (100..110).chain(200..210).collect::<Vec<_>>());
+    assert!(!cut);
+}
+
+/// Wherever a writer was killed, what it had written whole is read, and that it was cut is told.
+#[test]
+fn a_torn_tail_is_cut_off() {
+    let whole = file();
+    let first = {
+        let (block, length) = Block::parse(&whole).unwrap();
+        assert_eq!(block.kind, Kind::Meta);
+        length
+    };
+    for length in first..whole.len() {
+        let (stamps, cut) = read(&whole[..length]);
+        assert!(cut, "{length}");
+        assert!([0, 10, 20].contains(&stamps.len()), "{length}: {}", stamps.len());
+    }
+}
+
+#[test]
+fn damage_is_noticed() {
+    let whole = file();
+    let (_, first) = Block::parse(&whole).unwrap();
+    for at in first..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x10;
+        assert!(read(&damaged).1, "{at}");
+    }
+    assert!(matches!(BlockReader::new(Cursor::new(b"not a spool")).next_block(), Err(SpoolError::NotASpool)));
+}
+
+#[test]
+fn packets_come_out_in_order_of_time() {
+    let mut buffer = RecordBuffer::default();
+    for at in [5, 3, 9, 4, 12] {
+        buffer.push(&record(at, 0, &[at as u8; 20]));
+    }
+    let mut out = Vec::new();
+    let mut take = |buffer: &mut RecordBuffer| {
+        while let Some(record) = buffer.current() {
+            assert_eq!(record.head, [record.at_ns as u8; 20]);
+            out.push(record.at_ns);
+            buffer.advance();
+        }
+    };
+    buffer.settle(9);
+    take(&mut buffer);
+    buffer.push(&record(10, 0, &[10; 20]));
+    buffer.push(&record(4, 0, &[4; 20]));
+    buffer.settle_all();
+    take(&mut buffer);
+    assert_eq!(out, [3, 4, 5, 4, 9, 10, 12]);
+    assert_eq!(buffer.late_packets(), 1);
+}
+
+#[test]
+fn memory_is_bounded_where_no_tick_comes() {
+    let mut buffer = RecordBuffer::with_most(100);
+    let mut out = 0;
+    for at in 0..10_000 {
+        buffer.push(&record(at, 0, &[1; 60]));
+        if buffer.is_full() {
+            buffer.settle(i64::MIN);
+            while buffer.current().is_some() {
+                buffer.advance();
+                out += 1;
+            }
+        }
+        assert!(buffer.waiting() <= 100 && buffer.heads_bytes() <= 200 * 60);
+    }
+    assert!(out > 9_800);
+}
+
+proptest! {
+    #[test]
+    fn packets_read_back(
+        packets in prop::collection::vec(
+            (any::<i64>(), 0..3_u8, any::<u32>(), any::<u16>(), any::<u16>(), prop::collection::vec(any::<u8>(), 0..200)),
+            1..50,
+        ),
+    ) {
+        let records: Vec<Record<'_>> = packets.iter().map(|(at_ns, direction, frame_len, gso_segs, gso_size, head)| Record {
+            at_ns: *at_ns,
+            interface: 9,
+            direction: [Direction::Unknown, Direction::Inbound, Direction::Outbound][usize::from(*direction)],
+            link: LinkType::Ethernet,
+            frame_len: *frame_len,
+            gso_segs: *gso_segs,
+            gso_size: *gso_size,
+            head,
+        }).collect();
+        let mut block = PacketBlock::with_capacity(100);
+        block.reset(9);
+        for record in &records {
+            block.push(record);
+        }
+        let (block, _) = Block::parse(block.finish()).unwrap();
+        let mut read = block.packets(LinkType::Ethernet);
+        for record in &records {
+            prop_assert_eq!(read.next().unwrap(), Some(*record));
+        }
+        prop_assert_eq!(read.next().unwrap(), None);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), count in 0..40_u32) {
+        let mut packets = Packets::of_body(&bytes, count, 0, 0, LinkType::Ethernet);
+        for _ in 0..=count {
+            if packets.next().is_err() {
+                break;
+            }
+        }
+    }
+}
