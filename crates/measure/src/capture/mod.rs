@@ -5,13 +5,14 @@
 //! ring, and what the kernel then drops is entered into the ledger as dropped by the writer.
 
 mod files;
+mod pool;
 mod reading;
 mod writing;
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
@@ -26,6 +27,7 @@ use longhaul_trace::ledger::{Ledger, Place};
 use longhaul_trace::spool::{Interface, Mark, Meta, PacketBlock};
 use longhaul_units::Nanos;
 
+use pool::Pool;
 use reading::{Reader, Watched};
 use writing::Writer;
 
@@ -225,17 +227,13 @@ impl Running {
 
         let blocks = (spec.waiting_bytes / BLOCK_BYTES).max(rings.len() + 2);
         let (to_writer, from_reader) = sync_channel(blocks + 1024);
-        let (give_back, empty) = sync_channel(blocks);
-        for _ in 0..blocks {
-            // There is room for all.
-            let _ = give_back.try_send(PacketBlock::with_capacity(BLOCK_BYTES + (64 << 10)));
-        }
+        let pool = Arc::new(Pool::new(blocks, BLOCK_BYTES + (64 << 10)));
         let stop = Arc::new(AtomicBool::new(false));
         let done = Arc::new(AtomicBool::new(false));
         let marks = Arc::new(Mutex::new(Vec::new()));
         let reader = Reader {
             rings,
-            empty,
+            pool: pool.clone(),
             to_writer,
             counters: counters.clone(),
             stop: stop.clone(),
@@ -245,7 +243,7 @@ impl Running {
             bytes_most: spec.bytes_most,
             snap_bytes: spec.snap_bytes as usize,
         };
-        let writer = Writer { from_reader, give_back, spool, counters: counters.clone() };
+        let writer = Writer { from_reader, pool, spool, counters: counters.clone() };
         let thread = |name: &str| Builder::new().name(name.into());
         let writer = thread("capture-write").spawn(move || writer.run()).map_err(CaptureError::Start)?;
         let reader = thread("capture-read").spawn(move || reader.run()).map_err(CaptureError::Start)?;
@@ -340,4 +338,3 @@ fn open_rings(spec: &CaptureSpec, stamps: &mut Vec<NicStamps>) -> Result<Vec<(Wa
 }
 
 type ToWriterSender = SyncSender<ToWriter>;
-type Empty = Receiver<PacketBlock>;

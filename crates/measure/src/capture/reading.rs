@@ -1,7 +1,6 @@
 //! The reading thread: out of the rings, into blocks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +14,8 @@ use longhaul_trace::{Direction, LinkType, Record};
 use longhaul_units::Nanos;
 use longhaul_wire::{Shape, VnetHeader};
 
-use super::{BLOCK_BYTES, Counters, Empty, KERNEL_BLOCK_TIMEOUT_MS, ToWriter, ToWriterSender};
+use super::pool::Pool;
+use super::{BLOCK_BYTES, Counters, KERNEL_BLOCK_TIMEOUT_MS, ToWriter, ToWriterSender};
 
 /// How often the kernel's count of drops is read: the precision of a gap's ends.
 const STATISTICS_EVERY: Nanos = Nanos::from_millis(10);
@@ -77,7 +77,7 @@ impl Watched {
 
 pub(super) struct Reader {
     pub(super) rings: Vec<Watched>,
-    pub(super) empty: Empty,
+    pub(super) pool: Arc<Pool>,
     pub(super) to_writer: ToWriterSender,
     pub(super) counters: Arc<Counters>,
     pub(super) stop: Arc<AtomicBool>,
@@ -229,7 +229,7 @@ impl Reader {
 
     /// Takes the next block of the kernel's from ring `at`: how many packets and bytes of frames, `None` where none waits.
     fn take_block(&mut self, at: usize, packets_most: u64, bytes_most: u64, stalled: &mut bool) -> Option<(u64, u64)> {
-        let Self { rings, empty, to_writer, counters, snap_bytes, .. } = self;
+        let Self { rings, pool, to_writer, counters, snap_bytes, .. } = self;
         let Watched { ring, interface, link, block: own, read, complete_ns, .. } = &mut rings[at];
         // Before the look, so that what comes in between is later.
         let looked_ns = realtime().0 as i64;
@@ -248,7 +248,7 @@ impl Reader {
                         // The channel has room for every block that there is.
                         let _ = to_writer.send(ToWriter::Block(full));
                     }
-                    own.insert(next_empty(empty, *interface, stalled)?)
+                    own.insert(next_empty(pool, *interface, stalled)?)
                 }
             };
             let is_super = push(filling, *interface, *link, *snap_bytes, &head);
@@ -324,18 +324,12 @@ impl Reader {
 }
 
 /// An empty block, waiting for one where all are with the writer; `None` where the writer is gone.
-fn next_empty(empty: &Empty, interface: u16, stalled: &mut bool) -> Option<PacketBlock> {
-    let mut block = match empty.try_recv() {
-        Ok(block) => block,
-        Err(_) => {
+fn next_empty(pool: &Pool, interface: u16, stalled: &mut bool) -> Option<PacketBlock> {
+    let mut block = match pool.take() {
+        Some(block) => block,
+        None => {
             *stalled = true;
-            loop {
-                match empty.recv_timeout(Duration::from_millis(100)) {
-                    Ok(block) => break block,
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => return None,
-                }
-            }
+            pool.wait()?
         }
     };
     block.reset(interface);

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::Receiver;
 
 use longhaul_kernel::clock::{monotonic, realtime, thread_cpu_time};
 use longhaul_trace::ledger::{Gap, Ledger, Place};
@@ -12,6 +12,7 @@ use longhaul_trace::spool::{Kind, Mark, PacketBlock, control_block, tick_block};
 use longhaul_units::Nanos;
 
 use super::files::{SpoolFiles, is_full};
+use super::pool::Pool;
 use super::{Counters, ToWriter};
 
 /// What was written is on the disk after this, and what was flushed before ([`super::reading`]) was 0.2 s old at most.
@@ -33,9 +34,16 @@ pub(super) struct Written {
 
 pub(super) struct Writer {
     pub(super) from_reader: Receiver<ToWriter>,
-    pub(super) give_back: SyncSender<PacketBlock>,
+    pub(super) pool: Arc<Pool>,
     pub(super) spool: SpoolFiles,
     pub(super) counters: Arc<Counters>,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // However it ends: who waits for a block must not wait for ever.
+        self.pool.close();
+    }
 }
 
 /// The state of the disk, and of the account that waits for it.
@@ -60,8 +68,7 @@ impl Writer {
                 ToWriter::Block(mut block) => {
                     self.write_block(&mut block, &mut disk);
                     block.reset(0);
-                    // There is room for all; a reader that has ended needs none.
-                    let _ = self.give_back.try_send(block);
+                    self.pool.put(block);
                 }
                 ToWriter::Ledger(part) => disk.waiting.add(&part),
                 ToWriter::Mark(mark) => disk.marks.push(mark),

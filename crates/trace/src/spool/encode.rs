@@ -6,6 +6,8 @@ use serde::Serialize;
 use super::{HEADER_BYTES, Kind, MAGIC, MAX_HEAD_BYTES, VERSION};
 use crate::record::{Direction, Record};
 
+/// Flags, and varints of 64, 32, 16, 16 and 16 bits.
+const FIELD_BYTES_MOST: usize = 1 + 10 + 5 + 3 + 3 + 3;
 /// Where the checksum stands.
 const CRC_AT: usize = 32;
 
@@ -57,15 +59,18 @@ impl PacketBlock {
             Direction::Outbound => 2,
         };
         let is_super = record.gso_segs != 1 || record.gso_size != 0;
-        self.bytes.push(direction | u8::from(is_super) << 2);
-        put_varint(&mut self.bytes, (since << 1 ^ since >> 63) as u64);
-        put_varint(&mut self.bytes, record.frame_len.into());
-        if is_super {
-            put_varint(&mut self.bytes, record.gso_segs.into());
-            put_varint(&mut self.bytes, record.gso_size.into());
-        }
         let length = head.iter().map(|piece| piece.len()).sum::<usize>().min(MAX_HEAD_BYTES);
-        put_varint(&mut self.bytes, length as u64);
+        // Put together aside and appended once: every append looks whether there is room.
+        let mut fields = [0; FIELD_BYTES_MOST];
+        fields[0] = direction | u8::from(is_super) << 2;
+        let mut at = put_varint(&mut fields, 1, (since << 1 ^ since >> 63) as u64);
+        at = put_varint(&mut fields, at, record.frame_len.into());
+        if is_super {
+            at = put_varint(&mut fields, at, record.gso_segs.into());
+            at = put_varint(&mut fields, at, record.gso_size.into());
+        }
+        at = put_varint(&mut fields, at, length as u64);
+        self.bytes.extend_from_slice(&fields[..at]);
         let mut left = length;
         for piece in head {
             let piece = &piece[..piece.len().min(left)];
@@ -161,12 +166,13 @@ pub fn tick_block(watermark_ns: i64) -> Vec<u8> {
     bytes
 }
 
-/// LEB128: seven bits a byte, the lowest first.
+/// Writes `value` at `at` as LEB128, seven bits a byte, the lowest first; gives the place behind it.
 #[inline]
-fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+fn put_varint(bytes: &mut [u8; FIELD_BYTES_MOST], mut at: usize, mut value: u64) -> usize {
     while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
+        bytes[at] = value as u8 | 0x80;
+        (at, value) = (at + 1, value >> 7);
     }
-    bytes.push(value as u8);
+    bytes[at] = value as u8;
+    at + 1
 }

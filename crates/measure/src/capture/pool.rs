@@ -1,0 +1,62 @@
+//! Blocks that are empty, the last used first: one that is still in the cache is filled for less than one that is not.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use longhaul_trace::spool::PacketBlock;
+
+/// How often one who waits looks whether the writer still lives.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A fixed number of blocks, lent to the reading thread and given back by the writing one.
+#[derive(Debug)]
+pub(super) struct Pool {
+    empty: Mutex<Vec<PacketBlock>>,
+    given_back: Condvar,
+    closed: AtomicBool,
+}
+
+impl Pool {
+    /// `count` blocks with room for `bytes` each; memory is taken when it is first used.
+    pub(super) fn new(count: usize, bytes: usize) -> Self {
+        let empty = (0..count).map(|_| PacketBlock::with_capacity(bytes)).collect();
+        Self { empty: Mutex::new(empty), given_back: Condvar::new(), closed: AtomicBool::new(false) }
+    }
+
+    /// A block, if one is empty.
+    pub(super) fn take(&self) -> Option<PacketBlock> {
+        self.lock().pop()
+    }
+
+    /// A block, once one is given back; `None` once the writer has ended.
+    pub(super) fn wait(&self) -> Option<PacketBlock> {
+        let mut empty = self.lock();
+        loop {
+            if let Some(block) = empty.pop() {
+                return Some(block);
+            }
+            if self.closed.load(Ordering::Acquire) {
+                return None;
+            }
+            let waited = self.given_back.wait_timeout(empty, LOOK_EVERY);
+            empty = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Gives a block back.
+    pub(super) fn put(&self, block: PacketBlock) {
+        self.lock().push(block);
+        self.given_back.notify_one();
+    }
+
+    /// No block comes back any more.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.given_back.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<PacketBlock>> {
+        self.empty.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
