@@ -188,7 +188,7 @@ fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
     // Asked without a packet: a connection that is refused would be in the captures.
     let listens = || on(&lab, "server", &["sh", "-c", "ss -ltn | grep -q :5201"]).status().unwrap().success();
     until("iperf3 to listen", listens);
-    assert!(on(&lab, "client", &["iperf3", "-c", "server", "-n", "3M"]).output().unwrap().status.success());
+    assert!(on(&lab, "client", &["iperf3", "-4", "-c", "server", "-n", "3M"]).output().unwrap().status.success());
     server.wait().unwrap();
     let [a, b] = captures.map(Capture::finish);
     let lost = lost_by_the_emulator(&lab);
