@@ -24,6 +24,8 @@ loss = { every = 100 }
 delay = '2ms'
 ";
 const FORWARD_NS: f64 = 5e6;
+/// Payload of a full segment with time stamps.
+const SEGMENT_BYTES: u64 = 1_448;
 /// How near the delay is to be found.
 const DELAY_ERROR_NS: f64 = 20_000.0;
 
@@ -175,6 +177,12 @@ fn compare_finds_the_emulators_delay_and_each_lost_probe() {
     assert_eq!(same["result"]["behaviour"]["alike"], true, "{same}");
 }
 
+/// A number of all flows in both directions.
+fn total(analysed: &Value, of: &str) -> u64 {
+    let flows = analysed["result"]["flows"].as_array().unwrap().iter();
+    flows.flat_map(|flow| [&flow["forward"], &flow["backward"]]).map(|way| way["tcp"][of].as_u64().unwrap()).sum()
+}
+
 /// TCP with super-packets, of which the emulator takes single wire packets.
 #[test]
 fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
@@ -188,7 +196,7 @@ fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
     // Asked without a packet: a connection that is refused would be in the captures.
     let listens = || on(&lab, "server", &["sh", "-c", "ss -ltn | grep -q :5201"]).status().unwrap().success();
     until("iperf3 to listen", listens);
-    assert!(on(&lab, "client", &["iperf3", "-c", "server", "-n", "3M"]).output().unwrap().status.success());
+    assert!(on(&lab, "client", &["iperf3", "-4", "-c", "server", "-n", "3M"]).output().unwrap().status.success());
     server.wait().unwrap();
     let [a, b] = captures.map(Capture::finish);
     let lost = lost_by_the_emulator(&lab);
@@ -200,22 +208,17 @@ fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
     assert_eq!(forward["lost_packets"], lost, "{:#}", compared["result"]["points"]["directions"]);
     assert_eq!((directions[1]["lost_packets"].as_u64(), forward["unknown_packets"].as_u64()), (Some(0), Some(0)));
 
-    let analysed = json(&["analyze", "--json", &a]);
-    let flows = analysed["result"]["flows"].as_array().unwrap();
-    let again = |of: &str| -> u64 {
-        flows
-            .iter()
-            .map(|flow| flow["forward"]["tcp"][of].as_u64().unwrap() + flow["backward"]["tcp"][of].as_u64().unwrap())
-            .sum()
-    };
-    let found = again("retransmitted_wire_packets");
-    println!("{lost} lost, {found} sent again, {} needlessly", again("spurious_by_dsack"));
-    // Lost acknowledgments and SYNs need not be sent again; what was sent needlessly came twice.
-    assert!(found + 3 >= lost && found <= lost + again("spurious_by_dsack") + 3, "{found} of {lost}");
+    let [sent, received] = [&a, &b].map(|file| json(&["analyze", "--json", file]));
+    let (again, needless) = (total(&sent, "retransmitted_wire_packets"), total(&sent, "spurious_by_dsack"));
+    // iperf3 resets its connection at the end, so that some are not sent again.
+    let never = total(&received, "missing_bytes").div_ceil(SEGMENT_BYTES);
+    println!("{lost} lost: {again} sent again, {needless} of them needlessly, {never} never");
+    // A lost acknowledgment needs no other.
+    assert!(again + never + 2 >= lost && again + never <= lost + needless, "{again} and {never} of {lost}");
     // At the receiver what was lost is a hole, filled by what the sender sent again: none of it is reordering.
-    let received = json(&["analyze", "--json", &b]);
+    assert_eq!(total(&received, "out_of_order_packets"), 0, "{received:#}");
+    assert!((1..=again).contains(&total(&received, "retransmissions_of_unseen")), "{received:#}");
     for flow in received["result"]["flows"].as_array().unwrap() {
-        assert_eq!(flow["forward"]["tcp"]["out_of_order_packets"], 0, "{flow:#}");
         assert!(flow["connection"]["opened"] == true && flow["connection"]["end"] != "open", "{flow:#}");
     }
     against_tcptrace(&b);
@@ -260,15 +263,15 @@ fn against_tcptrace(file: &str) {
     let ours = json(&["analyze", "--top", "0", "--json", file]);
     let flows = ours["result"]["flows"].as_array().unwrap();
     assert_eq!(flows.len(), rows.len(), "connections");
-    let total = |of: &dyn Fn(&Value) -> u64| -> u64 {
+    let summed = |of: &dyn Fn(&Value) -> u64| -> u64 {
         flows.iter().map(|flow| of(&flow["forward"]) + of(&flow["backward"])).sum()
     };
     for (theirs, ours) in [
-        ("total_packets", total(&|way| way["packets"].as_u64().unwrap())),
-        ("actual_data_pkts", total(&|way| way["data_packets"].as_u64().unwrap())),
-        ("actual_data_bytes", total(&|way| way["payload_bytes"].as_u64().unwrap())),
-        ("unique_bytes_sent", total(&|way| way["unique_bytes"].as_u64().unwrap())),
-        ("rexmt_data_bytes", total(&|way| way["tcp"]["retransmitted_bytes"].as_u64().unwrap())),
+        ("total_packets", summed(&|way| way["packets"].as_u64().unwrap())),
+        ("actual_data_pkts", summed(&|way| way["data_packets"].as_u64().unwrap())),
+        ("actual_data_bytes", summed(&|way| way["payload_bytes"].as_u64().unwrap())),
+        ("unique_bytes_sent", summed(&|way| way["unique_bytes"].as_u64().unwrap())),
+        ("rexmt_data_bytes", summed(&|way| way["tcp"]["retransmitted_bytes"].as_u64().unwrap())),
     ] {
         assert_eq!(sum(theirs), ours, "{theirs} of {file}");
     }
@@ -287,18 +290,11 @@ fn against_tshark(file: &str) {
         String::from_utf8_lossy(&output.stdout).lines().count() as u64
     };
     let ours = json(&["analyze", "--top", "0", "--json", file]);
-    let flows = ours["result"]["flows"].as_array().unwrap();
-    let total = |of: &str| -> u64 {
-        flows
-            .iter()
-            .map(|flow| flow["forward"]["tcp"][of].as_u64().unwrap() + flow["backward"]["tcp"][of].as_u64().unwrap())
-            .sum()
-    };
     // Wireshark leaves out those whose window moved, though they have SACK blocks.
-    let (theirs, sacked) = (count("tcp.analysis.duplicate_ack"), total("sack_acks"));
-    let own = total("duplicate_acks");
+    let (theirs, sacked) = (count("tcp.analysis.duplicate_ack"), total(&ours, "sack_acks"));
+    let own = total(&ours, "duplicate_acks");
     assert!(theirs <= own && own <= theirs + sacked, "duplicate acknowledgments: {own}, Wireshark {theirs}");
-    assert_eq!(total("zero_window_acks"), count("tcp.analysis.zero_window"), "zero windows");
+    assert_eq!(total(&ours, "zero_window_acks"), count("tcp.analysis.zero_window"), "zero windows");
 }
 
 #[test]

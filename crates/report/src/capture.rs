@@ -89,8 +89,8 @@ impl Report {
         // Writing to a string cannot fail.
         let _ = writeln!(body, "<h2>All that was found</h2>\n<pre>{}</pre>", escape(&self.text));
         let _ = writeln!(body, "<script>{SCRIPT}</script>");
-        let policy = format!("style-src 'unsafe-inline'; script-src 'sha256-{SCRIPT_HASH}'\"");
-        page(&self.title, &body).replacen("style-src 'unsafe-inline'\"", &policy, 1)
+        let policy = format!("default-src 'none'; script-src 'sha256-{SCRIPT_HASH}';");
+        page(&self.title, &body).replacen("default-src 'none';", &policy, 1)
     }
 }
 
