@@ -67,7 +67,7 @@ fn every_command_has_a_man_page() {
 fn wrong_usage_is_said_in_a_line() {
     for (arguments, named) in [
         (&["nonsense"][..], "nonsense"),
-        (&[], "emulate, lab,"),
+        (&[], "emulate, mix, lab,"),
         (&["lab"], "longhaul lab: which command? use one of up, exec, shell, set, run, status, list, down ("),
         (&["paths", "show", "nlr-smal"], "nlr-small"),
         (&["lab", "up", "lan", "--mtu", "9"], "--mtu"),
