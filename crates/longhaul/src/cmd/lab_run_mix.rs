@@ -150,7 +150,7 @@ fn nftables() -> Result<(), Error> {
          ether daddr ff:ff:ff:ff:ff:ff ether type arp arp daddr ip {SERVER} accept; \
          ether daddr ff:ff:ff:ff:ff:ff ether type arp drop; \
          ether daddr ff:ff:ff:ff:ff:ff accept; \
-         ether daddr {{ 01:00:5e:00:00:01, 33:33:00:00:00:01, 33:33:ff:00:00:02 }} accept; }} }}"
+         ether daddr {{ 01:00:5e:00:00:01, 33:33:00:00:00:01, 33:33:ff:00:00:02 }} accept; }}; }}"
     );
     let output = Command::new("nft").arg(rules).output().map_err(|error| format!("nft: {error}; install nftables"))?;
     if output.status.success() { Ok(()) } else { Err(Error::from(String::from_utf8_lossy(&output.stderr).trim())) }

@@ -79,7 +79,7 @@ impl Receiver {
                          ether daddr ff:ff:ff:ff:ff:ff ether type arp arp daddr ip {SERVER} accept; \
                          ether daddr ff:ff:ff:ff:ff:ff ether type arp drop; \
                          ether daddr ff:ff:ff:ff:ff:ff accept; \
-                         ether daddr {{ 01:00:5e:00:00:01, 33:33:00:00:00:01, 33:33:ff:00:00:02 }} accept; }} }}"
+                         ether daddr {{ 01:00:5e:00:00:01, 33:33:00:00:00:01, 33:33:ff:00:00:02 }} accept; }}; }}"
                     );
                     run(Command::new("nft").arg(rules)).map(|()| None)
                 }
