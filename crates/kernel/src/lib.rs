@@ -24,7 +24,6 @@
 //! | find and end processes, read what they use | [`process`], [`procfs`] |
 //! | know which process has which socket | [`process_sockets`] |
 //! | talk to a process by name, leaving no file | [`unix`] |
-//! | count how often the kernel passed a tracepoint | [`tracepoint`] |
 //! | know beforehand whether it will be allowed | [`capability`] |
 
 #![allow(unsafe_code)]
@@ -53,7 +52,6 @@ pub mod sock_diag;
 pub mod sysctl;
 pub mod tcp;
 pub mod tcp_info;
-pub mod tracepoint;
 pub mod udp;
 pub mod unix;
 pub mod user_namespace;

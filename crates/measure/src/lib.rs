@@ -12,7 +12,6 @@ mod cpu_use;
 mod data;
 mod driver;
 mod drops;
-mod left_out;
 pub mod pacer;
 mod receiving;
 mod sending;
