@@ -25,7 +25,6 @@
 //! | find and end processes, read what they use | [`process`], [`procfs`] |
 //! | know which process has which socket | [`process_sockets`] |
 //! | talk to a process by name, leaving no file | [`unix`] |
-//! | count how often the kernel passed a tracepoint | [`tracepoint`] |
 //! | know beforehand whether it will be allowed | [`capability`] |
 
 #![allow(unsafe_code)]
@@ -56,7 +55,6 @@ pub mod socket_filter;
 pub mod sysctl;
 pub mod tcp;
 pub mod tcp_info;
-pub mod tracepoint;
 pub mod udp;
 pub mod unix;
 pub mod user_namespace;

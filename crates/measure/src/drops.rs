@@ -15,8 +15,6 @@ use longhaul_kernel::namespace::NetNamespace;
 use longhaul_session::locate::{Evidence, Location, Total, TotalScope};
 use longhaul_wire::probe::Cookie;
 
-use crate::left_out::LeftOut;
-
 /// How often events are read.
 const READ_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -69,8 +67,6 @@ impl Watch {
         let drops = Drops::attach(flows, &DropOptions { namespace_cookie, ..DropOptions::default() })?;
         let stop: Arc<AtomicBool> = Arc::default();
         let watch = Watching {
-            // Without it what the kernel itself counts of programs left out has to do.
-            left_out: LeftOut::since_now(&drops).ok(),
             drops,
             // Without names of functions most reasons still say enough.
             symbols: Symbols::read().ok(),
@@ -99,7 +95,6 @@ impl Drop for Watch {
 
 struct Watching {
     drops: Drops,
-    left_out: Option<LeftOut>,
     symbols: Option<Symbols>,
     namespace: Option<u64>,
     backward_is_ours: bool,
@@ -157,8 +152,7 @@ impl Watching {
             direction.totals.push(Total { location, reason, packets: unrecorded.packets, scope: TotalScope::Test });
         }
         let lost = self.drops.lost()?;
-        let left_out = self.left_out.as_ref().map_or(Ok(0), |left_out| left_out.most(&self.drops))?;
-        let runs = lost.skipped_runs.max(left_out).saturating_mul(self.unit_packets_most);
+        let runs = lost.skipped_runs.saturating_mul(self.unit_packets_most);
         seen.doubtful_packets = runs.saturating_add(lost.packets).saturating_add(lost.unread_packets);
         Ok(())
     }

@@ -15,7 +15,6 @@ mod data;
 mod driver;
 mod drops;
 pub mod filter;
-mod left_out;
 pub mod mix;
 pub mod pacer;
 mod receiving;

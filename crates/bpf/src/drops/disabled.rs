@@ -47,19 +47,6 @@ impl Drops {
     ///
     /// # Errors
     /// None.
-    pub fn runs(&self) -> std::io::Result<Vec<u64>> {
-        match self.never {}
-    }
-
-    /// Cannot be called.
-    pub fn counted_drops(&self) -> String {
-        match self.never {}
-    }
-
-    /// Cannot be called.
-    ///
-    /// # Errors
-    /// None.
     pub fn unrecorded(&self) -> std::io::Result<Vec<Unrecorded>> {
         match self.never {}
     }

@@ -31,7 +31,6 @@ pub struct Drops {
     events: MapHandle,
     counters: MapHandle,
     unrecorded: MapHandle,
-    runs: MapHandle,
     ring: RingBuffer<'static>,
     /// Filled by the ring's callback: length and bytes of each event.
     inbox: Arc<Mutex<Vec<u8>>>,
@@ -52,7 +51,6 @@ struct Attached {
     events: MapHandle,
     counters: MapHandle,
     unrecorded: MapHandle,
-    runs: MapHandle,
 }
 
 impl Drops {
@@ -76,22 +74,20 @@ impl Drops {
 
         // Kernels before 6.12 know bpf_dynptr_from_skb but refuse it here; only trying tells.
         let mut paged_payload = options.paged_payload;
-        let reasons = types.drop_reasons();
-        // No reason has this number.
-        let full_sockets = reasons.number("SOCKET_RCVBUFF").unwrap_or(u32::MAX);
-        let attached = match load(flows, options, receiving_socket, full_sockets, paged_payload) {
+        let attached = match load(flows, options, receiving_socket, paged_payload) {
             Err(BpfError::Load { .. }) if paged_payload => {
                 paged_payload = false;
-                load(flows, options, receiving_socket, full_sockets, false)?
+                load(flows, options, receiving_socket, false)?
             }
             other => other?,
         };
         let inbox = Arc::new(Mutex::new(Vec::new()));
         let ring =
             ring_into(&attached.events, Arc::clone(&inbox)).map_err(|error| step("map the event ring", error))?;
-        let Attached { link, events, counters, unrecorded, runs } = attached;
+        let Attached { link, events, counters, unrecorded } = attached;
+        let reasons = types.drop_reasons();
         let ring_bytes = options.ring_bytes;
-        Ok(Self { link, events, counters, unrecorded, runs, ring, inbox, ring_bytes, reasons, paged_payload })
+        Ok(Self { link, events, counters, unrecorded, ring, inbox, ring_bytes, reasons, paged_payload })
     }
 
     /// What [`DropEvent::reason`] means.
@@ -166,27 +162,6 @@ impl Drops {
         Ok(Lost { packets: word(0), unread_packets: word(1), skipped_runs })
     }
 
-    /// How often the program ran on each CPU that may be there, by its number, for drops of the machine that
-    /// [`Self::counted_drops`] describes.
-    ///
-    /// # Errors
-    /// As bpf(2) has them.
-    pub fn runs(&self) -> io::Result<Vec<u64>> {
-        let each = self.runs.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| io_error(&error))?;
-        let number = |bytes: &Vec<u8>| bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        Ok(each.iter().flatten().map(number).collect())
-    }
-
-    /// What [`Self::runs`] counts, as a filter of the tracepoint `skb:kfree_skb`: IP packets, less those that a socket had no room for,
-    /// as it counts them by itself.
-    pub fn counted_drops(&self) -> String {
-        let ip = "(protocol == 0x800 || protocol == 0x86dd)";
-        match self.reasons.number("SOCKET_RCVBUFF") {
-            Some(full) => format!("{ip} && reason != {full}"),
-            None => ip.into(),
-        }
-    }
-
     /// Drops for which the ring had no room, since this was attached.
     ///
     /// # Errors
@@ -201,13 +176,7 @@ impl Drops {
     }
 }
 
-fn load(
-    flows: &[Flow],
-    options: &DropOptions,
-    receiving_socket: bool,
-    full_sockets: u32,
-    dynptr: bool,
-) -> Result<Attached, BpfError> {
+fn load(flows: &[Flow], options: &DropOptions, receiving_socket: bool, dynptr: bool) -> Result<Attached, BpfError> {
     let mut object = MaybeUninit::uninit();
     let (loaded, log) = with_log(|| {
         let mut open = DropsSkelBuilder::default().open(&mut object)?;
@@ -215,7 +184,6 @@ fn load(
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.has_receiving_socket = receiving_socket;
             constants.has_dynptr = dynptr;
-            constants.reason_of_full_sockets = full_sockets;
             constants.wake_bytes = options.ring_bytes / 4;
             constants.only_namespace = options.namespace_cookie.unwrap_or(0);
             for flow in flows {
@@ -234,9 +202,9 @@ fn load(
     }
     let handle = |map| MapHandle::try_from(map).map_err(|error| step("hold a map", error));
     let (events, counters) = (handle(&skeleton.maps.events)?, handle(&skeleton.maps.bss)?);
-    let (unrecorded, runs) = (handle(&skeleton.maps.unrecorded)?, handle(&skeleton.maps.runs)?);
+    let unrecorded = handle(&skeleton.maps.unrecorded)?;
     let link = skeleton.progs.on_drop.attach().map_err(|error| step("attach the tracepoint skb:kfree_skb", error))?;
-    Ok(Attached { link, events, counters, unrecorded, runs })
+    Ok(Attached { link, events, counters, unrecorded })
 }
 
 /// Reads `struct unrecorded_key` and `struct unrecorded`.

@@ -39,9 +39,6 @@ const volatile bool has_receiving_socket;
 /* bpf_dynptr_from_skb may be called here (6.12 on). Without it payload outside the linear part cannot be read. */
 const volatile bool has_dynptr;
 
-/* The reason of drops that sockets count by themselves. */
-const volatile __u32 reason_of_full_sockets;
-
 /* A sleeping reader is woken from so many bytes in the ring on. */
 const volatile __u32 wake_bytes;
 
@@ -82,18 +79,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct drop_event);
 } scratch SEC(".maps");
-
-/*
- * How often this program ran on each CPU for an IP packet that no socket counts as dropped, whosever it was. Beside what perf
- * counts of the same at the same tracepoint it tells how often the kernel left the program out, which the kernel itself does not
- * count in every case.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} runs SEC(".maps");
 
 extern int bpf_dynptr_from_skb(struct sk_buff *skb, __u64 flags, struct bpf_dynptr *dynptr) __ksym __weak;
 
@@ -283,12 +268,6 @@ int on_drop(__u64 *ctx)
 	if (!ipv6 && protocol != bpf_htons(ETH_P_IP))
 		return 0;
 
-	__u32 zero = 0;
-	__u64 *ran = bpf_map_lookup_elem(&runs, &zero);
-
-	if (ran && (__u32)ctx[2] != reason_of_full_sockets)
-		*ran += 1;
-
 	struct walk walk;
 	struct view *view = &walk.view;
 	__u32 network = skb->network_header;
@@ -325,6 +304,7 @@ int on_drop(__u64 *ctx)
 	if (!bpf_map_lookup_elem(&flows, &flow))
 		return 0;
 
+	__u32 zero = 0;
 	struct drop_event *event = bpf_map_lookup_elem(&scratch, &zero);
 
 	if (!event)

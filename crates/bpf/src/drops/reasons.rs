@@ -17,12 +17,6 @@ impl ReasonNames {
         Self { names: values.map(|(name, value)| (value, short(name))).collect() }
     }
 
-    /// The number of a reason by its name without the prefix; `None` where the kernel has none of that name.
-    #[cfg_attr(not(bpf_programs), allow(dead_code))]
-    pub(crate) fn number(&self, name: &str) -> Option<u32> {
-        self.names.iter().find_map(|(number, known)| (known == name).then_some(*number))
-    }
-
     /// The name of `reason` without its prefix, such as `SOCKET_RCVBUFF`; its number where the kernel core has no name for it. A
     /// subsystem (mac80211, Open vSwitch) has reasons of its own, with its number in the upper 16 bits.
     pub fn name(&self, reason: u32) -> Cow<'_, str> {
@@ -43,7 +37,6 @@ mod tests {
         let names = ReasonNames::of([("SKB_CONSUMED", 1), ("SKB_DROP_REASON_SOCKET_RCVBUFF", 6)].into_iter());
         assert_eq!(names.name(6), "SOCKET_RCVBUFF");
         assert_eq!(names.name(1), "SKB_CONSUMED");
-        assert_eq!((names.number("SOCKET_RCVBUFF"), names.number("XDP")), (Some(6), None));
         assert_eq!(names.name(7), "REASON_7");
         assert_eq!(names.name(3 << 16 | 9), "SUBSYSTEM_3_REASON_9");
     }

@@ -183,7 +183,15 @@ fn nobody_answers_for_the_address() {
     let (Some((result, _)), Some(left)) = (outcome, left) else { return };
     let missing = &(0..6_000).collect::<BTreeSet<u64>>() - &left.sequences();
     assert!(missing.len() > 100, "{}", missing.len());
-    assert_lost(&result, Location::SenderStack, &missing);
+    // What waited for the neighbour comes at once, and may be more than a busy receiver's small buffer takes.
+    let refused = result.lost_packets - missing.len() as u64;
+    if refused == 0 {
+        return assert_lost(&result, Location::SenderStack, &missing);
+    }
+    assert!(refused < 100, "{:?}", reasons(&result));
+    let places = [(Location::SenderStack, missing.len() as u64), (Location::ReceiverSocketBuffer, refused)];
+    assert_eq!(lost_at(&result), places, "{:?}", reasons(&result));
+    assert!(sequences(&result).into_values().flatten().collect::<BTreeSet<u64>>().is_superset(&missing));
 }
 
 #[test]
