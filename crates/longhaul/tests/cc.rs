@@ -87,9 +87,8 @@ fn an_ordinary_user_selects_it_in_a_lab() {
     assert!(lines.any(|line| line.unwrap().contains("listening")), "iperf3 -s");
     let controls: Vec<_> = Algorithm::ALL
         .into_iter()
-        // Small letters are other tests'.
-        .zip('A'..)
-        .map(|(algorithm, letter)| Loaded::new(algorithm.name(), own_name(&letter.to_string())))
+        .zip('a'..)
+        .map(|(algorithm, letter)| Loaded::new(algorithm.name(), own_name(&format!("x{letter}"))))
         .collect();
     for (loss, bytes) in [("none", 8 << 20), ("every(50)", 1 << 20)] {
         assert!(longhaul(&["lab", "set", "--name", &lab.name, &format!("forward.loss={loss}")]).status.success());

@@ -22,7 +22,7 @@ fn schema(name: &str) -> Value {
 fn problems(object: &Value) -> Vec<String> {
     let name = object["schema"].as_str().expect("an object says its schema").replace('/', "-");
     let mut registry = Registry::new();
-    for part in ["longhaul.parts-1", "longhaul.host-1", "longhaul.udp-1"] {
+    for part in ["longhaul.parts-1", "longhaul.host-1", "longhaul.udp-1", "longhaul.tcp-1"] {
         let part = schema(part);
         let id = part["$id"].as_str().unwrap().to_owned();
         registry = registry.add(id, part).unwrap();

@@ -31,7 +31,7 @@ use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_t
 ///
 /// Each series of the experiment gets a lab of its own, which ends with it, or with this command however it ends.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+#[command(after_help = "Example:
   longhaul lab run nlr-udp-loss -o results && xdg-open results/report.html
   longhaul lab run datatag-loss --realtime 50       # Reno, HighSpeed, Scalable at one loss in 30,000
 

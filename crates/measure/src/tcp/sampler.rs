@@ -24,6 +24,9 @@ use crate::driver::SenderNow;
 /// Bytes of samples, as text, that one end hands the other at most: half of the longest report.
 const TEXT_MOST: usize = 32 << 20;
 
+/// What may lie unsent before the first sample: what goes at 1 Gb/s in a sample's 10 ms.
+const FIRST_UNSENT_BYTES: u32 = 1 << 20;
+
 /// Samples the flows that it is given, from its start until it is finished.
 #[derive(Debug)]
 pub(super) struct Sampler {
@@ -71,6 +74,8 @@ pub(super) struct Sampled {
 
 impl Sampled {
     pub(super) fn new(flow: &Flow, congestion: Congestion) -> Self {
+        // Before there is a sample a writer may have filled the buffer.
+        let limited = flow.sends && set_unsent_limit(flow.socket(), FIRST_UNSENT_BYTES).is_ok();
         Self {
             id: flow.id,
             sends: flow.sends,
@@ -80,7 +85,7 @@ impl Sampled {
             report: TcpStreamReport::default(),
             summary: FlowSummary::default(),
             series: None,
-            unsent_bytes: u32::MAX,
+            unsent_bytes: if limited { FIRST_UNSENT_BYTES } else { u32::MAX },
             over: false,
             omitting: false,
         }
@@ -128,10 +133,8 @@ impl Sampled {
     /// Keeps what lies unsent to what goes in a while, so that a test ends near its time.
     fn bound_unsent(&mut self, info: &TcpInfo) {
         let Some(bytes) = unsent_limit_bytes(info) else { return };
-        // The first comes before the buffer is full. Then one that nothing comes near needs no system call, and a flow that may write
-        // more needs it at once.
-        let unlimited = self.unsent_bytes == u32::MAX;
-        let lower = bytes < self.unsent_bytes && (unlimited || info.value(fields::NOTSENT_BYTES) > bytes.into());
+        // A limit that nothing comes near needs no system call, and a flow that may write more needs it at once.
+        let lower = bytes < self.unsent_bytes && info.value(fields::NOTSENT_BYTES) > bytes.into();
         let wider = bytes > self.unsent_bytes.saturating_add(self.unsent_bytes / 3);
         if lower || wider {
             self.unsent_bytes = bytes;
