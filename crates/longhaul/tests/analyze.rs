@@ -318,7 +318,7 @@ fn captures_are_read_packed_and_what_is_none_is_said() {
     let none = folder.file("none.txt");
     fs::write(&none, "GIF89a, not a capture").unwrap();
     let output = longhaul(&["analyze", "--json", &none]);
-    assert_eq!((output.status.code(), object(&output.stdout)["error"]["code"].as_str()), (Some(1), Some("no_capture")));
+    assert_eq!((output.status.code(), object(&output.stdout)["error"]["code"].as_str()), (Some(1), Some("not_read")));
     let nothing = longhaul(&["compare", &plain, &packed]);
     assert_eq!(nothing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("--behaviour"), "{nothing:?}");

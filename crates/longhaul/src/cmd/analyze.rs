@@ -35,7 +35,8 @@ Example:
   longhaul analyze --html monday.html monday.pcap   # rate, sequence, in flight, round trip, intervals over time
   longhaul analyze -o series monday.pcap            # every millisecond of every flow, as Parquet
 
-Reads pcap and pcapng, as they are or packed by gzip or zstd. docs/analyze-results.md tells what each number means.";
+Reads what `longhaul capture` and `longhaul convert` write, pcap and pcapng, also packed by gzip or zstd.
+docs/analyze-results.md tells what each number means.";
 
 /// What each flow of a capture did: retransmissions, order, round trips, bursts, what limits it
 #[derive(Debug, clap::Args)]
@@ -197,15 +198,14 @@ pub(crate) fn pass(trace: &mut Trace, mut each: impl FnMut(&longhaul_trace::Pack
     let shown = std::io::stderr().is_terminal();
     let mut last = Instant::now();
     let mut packets = 0_u64;
-    let share = trace.progress();
+    let so_far = trace.so_far();
     trace.for_each(|packet| {
         each(packet);
         packets += 1;
         if shown && packets.is_multiple_of(PROGRESS_PACKETS) && last.elapsed() > PROGRESS_EVERY {
             last = Instant::now();
-            eprint!("\r{:3.0} %  {packets} packets ", share.read() * 100.0);
+            eprint!("\r{:3.0} %  {packets} packets ", so_far.share() * 100.0);
         }
-        true
     })?;
     if shown && packets > PROGRESS_PACKETS {
         eprint!("\r{:40}\r", "");
@@ -224,18 +224,10 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 fn warnings(trace: &Trace, result: &AnalyzeResult) -> Vec<Warning> {
-    let mut warnings = Vec::new();
+    let mut warnings = trace.warnings("like holes");
     let mut warn = |code: &str, message: String, remedy: &str| {
         warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
     };
-    for file in trace.cut_files() {
-        warn("capture_cut", format!("{file} ends within a packet: what is whole was read"), "");
-    }
-    let dropped = trace.dropped_packets();
-    if dropped > 0 {
-        let message = format!("the capture lost {dropped} packets by its own account: they look like holes");
-        warn("capture_dropped", message, "capture heads only, with a larger buffer");
-    }
     let steps = result.totals.time_steps_back;
     if steps > 0 {
         let message = format!("{steps} packets have an earlier time than the one before");

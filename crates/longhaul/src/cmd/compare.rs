@@ -280,22 +280,10 @@ fn write_delays(file: File, reached: &[Reached]) -> Result<(), ParquetError> {
 }
 
 fn warnings(traces: [&Trace; 2], result: &CompareResult) -> Vec<Warning> {
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<Warning> = traces.iter().flat_map(|trace| trace.warnings("lost on the path")).collect();
     let mut warn = |code: &str, message: String, remedy: &str| {
         warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
     };
-    for trace in traces {
-        for file in trace.cut_files() {
-            warn("capture_cut", format!("{file} ends within a packet: what is whole was read"), "");
-        }
-        let dropped = trace.dropped_packets();
-        if dropped > 0 {
-            let paths = trace.paths().join(", ");
-            let message =
-                format!("{paths}: the capture lost {dropped} packets by its own account: they look lost on the path");
-            warn("capture_dropped", message, "capture heads only, with a larger buffer");
-        }
-    }
     if let Some(points) = &result.points {
         if points.clock.corrected && points.clock.offset_error_ns.is_none() {
             let message = "packets of one direction alone passed both points: the shortest delay is taken as 0".into();

@@ -45,7 +45,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Err(Failure::usage("--keep-heads: only a header log leaves them out"));
     }
     let began = monotonic();
-    let mut inputs = Inputs::open(from)?;
+    let mut inputs = Inputs::open(from, true)?;
     let options = WriterOptions { heads: args.keep_heads, zstd_level: args.level };
     let mut output = Output::create(to, &inputs.interfaces(), options)?;
     let mut packets = 0_u64;

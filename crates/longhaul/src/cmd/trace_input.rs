@@ -1,16 +1,23 @@
 //! Captures to read, of any form, as one stream in order of time: spools, header logs, pcap and pcapng, the latter two compressed or not.
 
 use std::fs::{self, File};
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
 use longhaul_trace::header_log::HeaderLogReader;
 use longhaul_trace::ledger::{Gap, Ledger, Place};
 use longhaul_trace::spool::{BlockReader, EXTENSION, Interface, Kind, Mark, Meta, RecordBuffer};
-use longhaul_trace::{CaptureReader, LinkType, Packet, Record};
+use longhaul_trace::{CaptureReader, LinkType, Packet, Record, dissect};
 
 use crate::output::Failure;
+
+/// What is read at once from a file.
+const FILE_CHUNK: usize = 1 << 20;
+/// What files in a folder end with if they are captures, before an ending of compression.
+const ENDINGS: [&str; 5] = ["pcap", "pcapng", "cap", "ntar", "parquet"];
 
 /// Packets of a header log, and their heads where it keeps them.
 type Rows = (Vec<Packet>, Vec<parquet::data_type::ByteArray>);
@@ -25,6 +32,14 @@ pub(crate) enum Item<'a> {
 }
 
 impl Item<'_> {
+    /// Its fields.
+    fn packet(&self) -> Packet {
+        match self {
+            Self::Record(record) => dissect(record),
+            Self::Packet(packet) => **packet,
+        }
+    }
+
     /// When it passed.
     fn at_ns(&self) -> i64 {
         match self {
@@ -46,6 +61,40 @@ pub(crate) struct Told {
     pub(crate) late_packets: u64,
 }
 
+/// How much of all files was read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReadSoFar {
+    read_bytes: Arc<AtomicU64>,
+    total_bytes: u64,
+}
+
+impl ReadSoFar {
+    /// The share of the files that was read, 0…1.
+    pub(crate) fn share(&self) -> f64 {
+        self.read_bytes.load(Ordering::Relaxed) as f64 / self.total_bytes.max(1) as f64
+    }
+
+    fn open(&mut self, path: &Path) -> io::Result<Counted> {
+        let file = File::open(path)?;
+        self.total_bytes += file.metadata()?.len();
+        Ok(Counted { file, read_bytes: self.read_bytes.clone() })
+    }
+}
+
+/// A file that counts what is read of it.
+struct Counted {
+    file: File,
+    read_bytes: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(into)?;
+        self.read_bytes.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
 /// One capture.
 pub(crate) struct Input {
     path: PathBuf,
@@ -56,15 +105,16 @@ pub(crate) struct Input {
 }
 
 enum Source {
-    Spool { files: std::vec::IntoIter<PathBuf>, file: Option<BlockReader<BufReader<File>>>, buffer: RecordBuffer },
+    Spool { files: std::vec::IntoIter<Counted>, file: Option<BlockReader<BufReader<Counted>>>, buffer: RecordBuffer },
     Capture { reader: Box<CaptureReader<Box<dyn Read>>>, head: Vec<u8>, current: Option<Record<'static>>, read: u64 },
-    HeaderLog { reader: Box<HeaderLogReader<File>>, rows: Rows, at: usize },
+    HeaderLog { reader: Box<HeaderLogReader<File>>, rows: Rows, at: usize, file: Counted },
 }
 
 impl Input {
-    /// Opens the capture at `path`, a folder or a file, and reads its first packet.
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| Failure::new("not_read", format!("{}: {error}", path.display()));
+    /// Opens the capture at `path`, the folder of a spool or a file, and reads its first packet. Heads that a header log keeps
+    /// are read where `with_heads` asks for them.
+    fn open(path: &Path, with_heads: bool, so_far: &mut ReadSoFar) -> Result<Self, Failure> {
+        let failed = |error: io::Error| unread(path, &error);
         let is_folder = fs::metadata(path).map_err(failed)?.is_dir();
         let mut first = [0; 4];
         if !is_folder {
@@ -72,12 +122,17 @@ impl Input {
         }
         let mut told = Told::default();
         let source = if is_folder || first == longhaul_trace::spool::MAGIC {
-            let files = if is_folder { spool_files(path)? } else { vec![path.to_owned()] };
+            let files = if is_folder { files_in(path, is_spool)? } else { vec![path.to_owned()] };
+            let files = files.iter().map(|path| so_far.open(path)).collect::<io::Result<Vec<_>>>().map_err(failed)?;
             Source::Spool { files: files.into_iter(), file: None, buffer: RecordBuffer::default() }
         } else if &first == b"PAR1" {
-            let file = File::open(path).map_err(failed)?;
-            let reader = HeaderLogReader::new(file)
-                .map_err(|error| Failure::new("not_read", format!("{}: {error}", path.display())))?;
+            let file = so_far.open(path).map_err(failed)?;
+            let mut reader = File::open(path)
+                .map_err(failed)
+                .and_then(|file| HeaderLogReader::new(file).map_err(|error| unread(path, &error)))?;
+            if !with_heads {
+                reader = reader.without_heads();
+            }
             let about = reader.about().unwrap_or_default();
             told = Told {
                 meta: about.meta,
@@ -86,16 +141,16 @@ impl Input {
                 was_cut: about.was_cut,
                 late_packets: 0,
             };
-            Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0 }
+            Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0, file }
         } else {
-            let file = File::open(path).map_err(failed)?;
+            let file = so_far.open(path).map_err(failed)?;
             let stream: Box<dyn Read> = match first {
-                [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::new(file))),
+                [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::with_capacity(FILE_CHUNK, file))),
                 [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(file).map_err(failed)?),
                 _ => Box::new(file),
             };
             let reader = CaptureReader::new(stream).map_err(|error| {
-                Failure::new("not_read", format!("{}: {error}", path.display())).remedy(
+                unread(path, &error).remedy(
                     "name a spool, a header log, or a pcap or pcapng file, which may be compressed by gzip or zstd",
                 )
             })?;
@@ -104,6 +159,26 @@ impl Input {
         let mut input = Self { path: path.to_owned(), source, told, first_interface: 0 };
         input.fill()?;
         Ok(input)
+    }
+
+    /// Hands the packet whose turn it is and all behind it to `each`. No head is copied on the way.
+    fn for_each_packet(&mut self, each: &mut impl FnMut(&Packet)) -> Result<(), Failure> {
+        while let Some(item) = self.current() {
+            match item {
+                Item::Record(record) => each(&dissect(&record)),
+                Item::Packet(packet) => each(packet),
+            }
+            if let Source::Capture { reader, current, read, .. } = &mut self.source {
+                *current = None;
+                while let Some(record) = reader.next().map_err(|error| unread(&self.path, &error))? {
+                    *read += 1;
+                    each(&dissect(&record));
+                }
+                return Ok(());
+            }
+            self.advance()?;
+        }
+        Ok(())
     }
 
     /// The interfaces that are known so far.
@@ -154,7 +229,7 @@ impl Input {
                 let record: &Record<'_> = current.as_ref()?;
                 Some(Item::Record(Record { head, ..*record }))
             }
-            Source::HeaderLog { rows, at, reader } => {
+            Source::HeaderLog { rows, at, reader, .. } => {
                 let packet = rows.0.get(*at)?;
                 let head = rows.1.get(*at).filter(|_| reader.has_heads());
                 let Some(head) = head else { return Some(Item::Packet(packet)) };
@@ -195,8 +270,7 @@ impl Input {
 
     /// Reads on until there is a packet, or no more.
     fn fill(&mut self) -> Result<(), Failure> {
-        let damaged =
-            |error: &dyn std::fmt::Display| Failure::new("not_read", format!("{}: {error}", self.path.display()));
+        let damaged = |error: &dyn std::fmt::Display| unread(&self.path, error);
         match &mut self.source {
             Source::Spool { files, file, buffer } => {
                 fill_from_spool(files, file, buffer, &mut self.told).map_err(|error| damaged(&error))
@@ -210,31 +284,40 @@ impl Input {
                 }
                 Ok(())
             }
-            Source::HeaderLog { reader, rows, at } => {
+            Source::HeaderLog { reader, rows, at, file } => {
                 *at = 0;
                 let filled = if reader.has_heads() {
                     reader.next_batch_with_heads(&mut rows.0, &mut rows.1)
                 } else {
                     reader.next_batch(&mut rows.0)
                 };
-                filled.map_err(|error| damaged(&error))
+                filled.map_err(|error| damaged(&error))?;
+                // Parquet is not read from its beginning to its end: its rows tell how far it came.
+                let len = file.file.metadata().map_or(0, |metadata| metadata.len());
+                let share = rows.0.len() as f64 / reader.packets().max(1) as f64;
+                file.read_bytes.fetch_add((len as f64 * share) as u64, Ordering::Relaxed);
+                Ok(())
             }
         }
     }
 }
 
+fn unread(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::new("not_read", format!("{}: {why}", path.display()))
+}
+
 /// Reads blocks until packets are settled.
 fn fill_from_spool(
-    files: &mut std::vec::IntoIter<PathBuf>,
-    file: &mut Option<BlockReader<BufReader<File>>>,
+    files: &mut std::vec::IntoIter<Counted>,
+    file: &mut Option<BlockReader<BufReader<Counted>>>,
     buffer: &mut RecordBuffer,
     told: &mut Told,
 ) -> Result<(), longhaul_trace::spool::SpoolError> {
     loop {
         let Some(reader) = file else {
             match files.next() {
-                Some(path) => {
-                    *file = Some(BlockReader::new(BufReader::with_capacity(1 << 20, File::open(path)?)));
+                Some(next) => {
+                    *file = Some(BlockReader::new(BufReader::with_capacity(FILE_CHUNK, next)));
                     continue;
                 }
                 None => {
@@ -277,38 +360,87 @@ fn fill_from_spool(
     }
 }
 
-fn spool_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let failed = |error: std::io::Error| Failure::new("not_read", format!("{}: {error}", folder.display()));
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|end| end == EXTENSION) {
-            files.push(path);
-        }
-    }
+fn is_spool(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == EXTENSION)
+}
+
+fn is_capture(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    // Rolled files have a number behind their ending: trace.pcap1.
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    ENDINGS.iter().any(|ending| name.ends_with(&format!(".{ending}")))
+}
+
+/// The files in `folder` that `are` of a kind, by name.
+fn files_in(folder: &Path, are: fn(&Path) -> bool) -> Result<Vec<PathBuf>, Failure> {
+    let entries = fs::read_dir(folder).map_err(|error| unread(folder, &error))?;
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|path| are(path) && path.is_file());
     files.sort();
-    if files.is_empty() {
-        return Err(Failure::new("not_read", format!("{}: no file in it ends with .{EXTENSION}", folder.display()))
-            .remedy("name a folder that `longhaul capture` wrote"));
-    }
     Ok(files)
+}
+
+/// A spool's folder is one capture; of another folder, each file that looks like one is.
+fn captures(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if !path.is_dir() || !files_in(path, is_spool)?.is_empty() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let found = files_in(path, is_capture)?;
+    if found.is_empty() {
+        return Err(unread(path, &"there is no capture in this folder")
+            .remedy("name a folder that `longhaul capture` wrote, or the files themselves"));
+    }
+    Ok(found)
 }
 
 /// Several captures as one.
 pub(crate) struct Inputs {
     inputs: Vec<Input>,
+    so_far: ReadSoFar,
 }
 
 impl Inputs {
-    /// Opens all, whose interfaces then count on from one to the next.
-    pub(crate) fn open(paths: &[PathBuf]) -> Result<Self, Failure> {
-        let mut inputs = paths.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
+    /// Opens all, whose interfaces then count on from one to the next. `with_heads`: see [`Item::Record`].
+    pub(crate) fn open(paths: &[PathBuf], with_heads: bool) -> Result<Self, Failure> {
+        let mut so_far = ReadSoFar::default();
+        let mut inputs = Vec::new();
         let mut first: u16 = 0;
-        for input in &mut inputs {
-            input.first_interface = first;
-            first = first.saturating_add(input.interfaces().len().max(1) as u16);
+        for path in paths {
+            for path in captures(path)? {
+                let mut input = Input::open(&path, with_heads, &mut so_far)?;
+                input.first_interface = first;
+                first = first.saturating_add(input.interfaces().len().max(1) as u16);
+                inputs.push(input);
+            }
         }
-        Ok(Self { inputs })
+        Ok(Self { inputs, so_far })
+    }
+
+    /// How far reading came, while it goes on.
+    pub(crate) fn so_far(&self) -> &ReadSoFar {
+        &self.so_far
+    }
+
+    /// What is read, each as it was found.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.inputs.iter().map(|input| input.path.as_path())
+    }
+
+    /// Hands out the fields of every packet in order of time.
+    pub(crate) fn for_each_packet(&mut self, mut each: impl FnMut(&Packet)) -> Result<(), Failure> {
+        if let [one] = self.inputs.as_mut_slice() {
+            return one.for_each_packet(&mut each);
+        }
+        self.for_each(|item| {
+            each(&item.packet());
+            Ok(())
+        })
+    }
+
+    /// Those that end without having been closed, or within a packet.
+    pub(crate) fn cut(&self) -> impl Iterator<Item = &Path> {
+        self.inputs.iter().filter(|input| input.told().was_cut).map(|input| input.path.as_path())
     }
 
     /// All interfaces that are known so far.

@@ -1,53 +1,16 @@
-//! Packets out of captured files, whatever their format and compression, several of them in the order of time.
+//! Packets of captures that a user asked for, in order of time, and what is to be said of the captures.
 
-use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
 
-use longhaul_trace::pcap::ReadError;
-use longhaul_trace::{CaptureReader, Packet, dissect};
+use longhaul_emulator::Warning;
+use longhaul_trace::Packet;
 
+use super::trace_input::{Inputs, ReadSoFar};
 use crate::output::Failure;
 
-/// What is read at once from a file.
-const FILE_CHUNK: usize = 1 << 20;
-/// What a folder's files end with if they are captures, before an ending of compression.
-const ENDINGS: [&str; 4] = ["pcap", "pcapng", "cap", "ntar"];
-
-/// Counts what is read, for the progress that is shown.
-struct Counted<R> {
-    inner: R,
-    bytes: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(into)?;
-        self.bytes.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
-    }
-}
-
-/// What packets are read from.
-enum Source {
-    /// pcap or pcapng.
-    Capture(Box<CaptureReader<Box<dyn Read>>>),
-}
-
-struct Opened {
-    path: PathBuf,
-    source: Source,
-    /// The packet that comes next, where several files are merged.
-    next: Option<Packet>,
-}
-
-/// Captured files, read as one stream of packets.
+/// Captures, read as one stream of packets.
 pub(crate) struct Trace {
-    files: Vec<Opened>,
-    total_bytes: u64,
-    read_bytes: Arc<AtomicU64>,
+    inputs: Inputs,
     only: Filter,
 }
 
@@ -131,139 +94,56 @@ impl Filter {
 impl Trace {
     /// Opens files, and those captures that lie in folders.
     pub(crate) fn open(paths: &[PathBuf], only: Filter) -> Result<Self, Failure> {
-        let read_bytes = Arc::new(AtomicU64::new(0));
-        let mut files = Vec::new();
-        let mut total_bytes = 0;
-        for path in paths {
-            let all = if path.is_dir() { captures_in(path)? } else { vec![path.clone()] };
-            for path in all {
-                let file = File::open(&path).map_err(|error| unreadable(&path, &error))?;
-                total_bytes += file.metadata().map_or(0, |metadata| metadata.len());
-                let counted = Counted { inner: file, bytes: read_bytes.clone() };
-                let stream = uncompressed(counted).map_err(|error| unreadable(&path, &error))?;
-                let reader = CaptureReader::new(stream).map_err(|error| broken(&path, &error))?;
-                files.push(Opened { path, source: Source::Capture(Box::new(reader)), next: None });
-            }
-        }
-        Ok(Self { files, total_bytes, read_bytes, only })
+        Ok(Self { inputs: Inputs::open(paths, false)?, only })
     }
 
     /// How far reading came, while it goes on.
-    pub(crate) fn progress(&self) -> Progress {
-        Progress { read_bytes: self.read_bytes.clone(), total_bytes: self.total_bytes }
+    pub(crate) fn so_far(&self) -> ReadSoFar {
+        self.inputs.so_far().clone()
     }
 
-    /// Files, as they were opened.
+    /// Captures, as they were opened.
     pub(crate) fn paths(&self) -> Vec<String> {
-        self.files.iter().map(|file| file.path.display().to_string()).collect()
+        self.inputs.paths().map(|path| path.display().to_string()).collect()
     }
 
-    /// Hands every packet that counts to `each`, in the order of times across files; `each` says whether to go on.
-    pub(crate) fn for_each(&mut self, mut each: impl FnMut(&Packet) -> bool) -> Result<(), Failure> {
-        let all = self.only.takes_all();
-        if let [file] = self.files.as_mut_slice() {
-            let Source::Capture(reader) = &mut file.source;
-            while let Some(record) = reader.next().map_err(|error| broken(&file.path, &error))? {
-                let packet = dissect(&record);
-                if (all || self.only.takes(&packet)) && !each(&packet) {
-                    return Ok(());
-                }
+    /// Hands every packet that counts to `each`.
+    pub(crate) fn for_each(&mut self, mut each: impl FnMut(&Packet)) -> Result<(), Failure> {
+        if self.only.takes_all() {
+            return self.inputs.for_each_packet(each);
+        }
+        let only = &self.only;
+        self.inputs.for_each_packet(|packet| {
+            if only.takes(packet) {
+                each(packet);
             }
-            return Ok(());
+        })
+    }
+
+    /// What to know of the captures, once they were read; `they_look` says what packets are taken for that were not captured.
+    pub(crate) fn warnings(&self, they_look: &str) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let mut warn = |code: &str, message: String, remedy: &str| {
+            warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+        };
+        for path in self.inputs.cut() {
+            warn("capture_cut", format!("{} ends within a packet: what is whole was read", path.display()), "");
         }
-        for file in &mut self.files {
-            file.advance()?;
-        }
-        loop {
-            let earliest = self.files.iter_mut().filter(|file| file.next.is_some());
-            let Some(file) = earliest.min_by_key(|file| file.next.map(|packet| packet.at_ns)) else { return Ok(()) };
-            if let Some(packet) = file.next.take()
-                && (all || self.only.takes(&packet))
-                && !each(&packet)
-            {
-                return Ok(());
+        let told = self.inputs.told();
+        let (dropped, gaps) = (told.ledger.dropped(), &told.ledger.gaps);
+        if dropped > 0 {
+            let paths = self.paths().join(", ");
+            let mut message = format!("{paths}: lost {dropped} packets by its own account: they look {they_look}");
+            if let (Some(first), Some(last)) = (gaps.first(), gaps.last()) {
+                let at =
+                    |ns: i64| jiff::Timestamp::from_nanosecond(ns.into()).map_or(ns.to_string(), |at| at.to_string());
+                message += &format!(", in {} gaps from {} to {}", gaps.len(), at(first.from_ns), at(last.to_ns));
             }
-            file.advance()?;
+            warn("capture_dropped", message, "capture heads only, with a larger buffer");
         }
+        if told.late_packets > 0 {
+            warn("capture_not_sorted", format!("{} packets stand after later ones", told.late_packets), "");
+        }
+        warnings
     }
-
-    /// Files that end within a packet.
-    pub(crate) fn cut_files(&self) -> Vec<String> {
-        let cut = self.files.iter().filter(|file| {
-            let Source::Capture(reader) = &file.source;
-            reader.is_cut()
-        });
-        cut.map(|file| file.path.display().to_string()).collect()
-    }
-
-    /// Packets that the captures lost by their own account.
-    pub(crate) fn dropped_packets(&self) -> u64 {
-        let dropped = self.files.iter().map(|file| {
-            let Source::Capture(reader) = &file.source;
-            reader.dropped_packets()
-        });
-        dropped.sum()
-    }
-}
-
-/// How far reading came.
-pub(crate) struct Progress {
-    read_bytes: Arc<AtomicU64>,
-    total_bytes: u64,
-}
-
-impl Progress {
-    /// The share of the files that was read, 0…1.
-    pub(crate) fn read(&self) -> f64 {
-        self.read_bytes.load(Ordering::Relaxed) as f64 / self.total_bytes.max(1) as f64
-    }
-}
-
-impl Opened {
-    fn advance(&mut self) -> Result<(), Failure> {
-        let Source::Capture(reader) = &mut self.source;
-        let record = reader.next().map_err(|error| broken(&self.path, &error))?;
-        self.next = record.map(|record| dissect(&record));
-        Ok(())
-    }
-}
-
-/// What `file` holds, unpacked if it is gzip or Zstandard.
-fn uncompressed(file: Counted<File>) -> io::Result<Box<dyn Read>> {
-    let mut buffered = BufReader::with_capacity(FILE_CHUNK, file);
-    let start = io::BufRead::fill_buf(&mut buffered)?;
-    Ok(match start {
-        [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(buffered)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::stream::read::Decoder::with_buffer(buffered)?),
-        _ => Box::new(buffered),
-    })
-}
-
-fn captures_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let entries = fs::read_dir(folder).map_err(|error| unreadable(folder, &error))?;
-    let mut found: Vec<PathBuf> =
-        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_capture(path)).collect();
-    found.sort();
-    if found.is_empty() {
-        let message = format!("{}: there is no capture in this folder", folder.display());
-        return Err(Failure::new("no_capture", message).remedy("name the files themselves"));
-    }
-    Ok(found)
-}
-
-fn is_capture(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
-    // Rolled files have a number behind their ending: trace.pcap1.
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    path.is_file() && ENDINGS.iter().any(|ending| name.ends_with(&format!(".{ending}")))
-}
-
-fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new("unreadable", format!("{}: {error}", path.display()))
-}
-
-fn broken(path: &Path, error: &ReadError) -> Failure {
-    let failure = Failure::new("no_capture", format!("{}: {error}", path.display()));
-    failure.remedy("longhaul reads pcap and pcapng, as they are or packed by gzip or zstd")
 }
