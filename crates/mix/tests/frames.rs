@@ -119,8 +119,13 @@ fn every_kind_is_what_its_name_says_and_well_formed() {
             let kind = plan.spec.classes[template.class].kind.name();
             let [protocols, malformed, expert, checksums @ ..] = &verdict[..] else { panic!("{verdict:?}") };
             let protocols = protocols.trim_end_matches(":data").trim_end_matches(":discard");
-            // That nobody answers a ping is no fault of it.
-            let said = expert.replace("No response seen to ICMP request", "").replace(',', "");
+            // That nobody answers a ping is no fault of it, nor that a short frame is padded, which tshark is not sure of.
+            let said = (expert.replace("No response seen to ICMP request", ""))
+                .replace(
+                    "Didn't find padding of zeros, and an undecoded trailer exists. There may be padding of non-zeros.",
+                    "",
+                )
+                .replace(',', "");
             // 1 is good, none where there is no such header.
             let good = checksums.iter().all(|state| state.is_empty() || state == "1");
             if !expected(kind).contains(&protocols) || !malformed.is_empty() || !said.is_empty() || !good {
