@@ -35,7 +35,7 @@ impl Random {
 
     /// Below `bound`, which is at least 1; even but for one part in 2³².
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
-        ((self.next() >> 32) * u64::from(bound) >> 32) as u32
+        (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
     }
 
     pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
@@ -92,7 +92,7 @@ impl Alias {
 #[inline]
 pub fn draw(alias: &Alias, seed: u64, number: u64) -> usize {
     let bits = random(seed, number);
-    let column = ((bits >> 32) * alias.entries.len() as u64 >> 32) as usize;
+    let column = (((bits >> 32) * alias.entries.len() as u64) >> 32) as usize;
     let entry = alias.entries[column];
     if (bits as u32) < entry.threshold { column } else { entry.other as usize }
 }

@@ -39,9 +39,9 @@ pub(crate) fn frame(kind: Kind, variant: usize, bytes: usize, random: &mut Rando
         Kind::Lldp => link::lldp(random),
         Kind::Ipx(Framing::Any) => {
             let framing = Framing::EACH[variant % Framing::EACH.len()];
-            novell::ipx(framing, variant / Framing::EACH.len() % 2 == 0, bytes, random)
+            novell::ipx(framing, (variant / Framing::EACH.len()).is_multiple_of(2), bytes, random)
         }
-        Kind::Ipx(framing) => novell::ipx(framing, variant % 2 == 0, bytes, random),
+        Kind::Ipx(framing) => novell::ipx(framing, variant.is_multiple_of(2), bytes, random),
         Kind::Netbeui => novell::netbeui(random),
         Kind::AppleTalk => novell::appletalk(random),
     };
