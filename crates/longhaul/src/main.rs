@@ -18,7 +18,9 @@ use crate::output::Failure;
     version,
     max_term_width = 100,
     disable_help_subcommand = true,
-    arg_required_else_help = false
+    arg_required_else_help = false,
+    // As clap has it, without its own two options: all commands are to fit a screen.
+    help_template = "{about}\n\n{usage-heading} {usage}    (longhaul COMMAND --help has the rest)\n\nCommands:\n{subcommands}"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -39,12 +41,20 @@ enum Command {
     Capture(cmd::capture::Args),
     /// Turn captures into header logs (Parquet), pcap and pcapng, and back
     Convert(cmd::convert::Args),
-    /// Keep frames that are for others away from the stack; see what arrives
-    Filter(cmd::filter::Args),
     /// Tell what each flow of a capture did, and what limits it
     Analyze(cmd::analyze::Args),
     /// Compare two captures: what the path between them did, or whether they behave alike
     Compare(cmd::compare::Args),
+    /// Keep frames that are for others away from the stack; see what arrives
+    Filter(cmd::filter::Args),
+    /// Send what a network carries: frames of many kinds, most of them for others
+    Mix(cmd::mix::Args),
+    /// Run programs on hosts of this machine with an emulated path between them
+    Lab(cmd::lab::Args),
+    /// Put an emulated path between two interfaces
+    Emulate(cmd::emulate::Args),
+    /// Show the paths that are known by name
+    Paths(cmd::paths::Args),
     /// Show a saved result as the test printed it
     Show(cmd::show::Args),
     /// Answer tests from others
@@ -53,14 +63,6 @@ enum Command {
     Host(cmd::host::Args),
     /// Make keys for tests beyond this machine
     Key(cmd::key::Args),
-    /// Put an emulated path between two interfaces
-    Emulate(cmd::emulate::Args),
-    /// Send what a network carries: frames of many kinds, most of them for others
-    Mix(cmd::mix::Args),
-    /// Run programs on hosts of this machine with an emulated path between them
-    Lab(cmd::lab::Args),
-    /// Show the paths that are known by name
-    Paths(cmd::paths::Args),
     /// Print shell completions
     Completion(cmd::completion::Args),
     /// Write man pages

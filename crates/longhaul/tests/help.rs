@@ -67,7 +67,7 @@ fn every_command_has_a_man_page() {
 fn wrong_usage_is_said_in_a_line() {
     for (arguments, named) in [
         (&["nonsense"][..], "nonsense"),
-        (&[], "emulate, mix, lab,"),
+        (&[], "longhaul: which command? use one of udp, tcp,"),
         (&["lab"], "longhaul lab: which command? use one of up, exec, shell, set, run, status, list, down ("),
         (&["key"], "longhaul key: which command? use one of new ("),
         (&["udp", "::1", "--key", "/no/such/key"], "longhaul key new FILE"),

@@ -114,7 +114,7 @@ mod tests {
     use crate::spec::Direction;
     use longhaul_units::{BitRate, Nanos};
 
-    /// The papers' figures (`SEEDS.md`), RTT and bottleneck.
+    /// The papers' figures, and those of the two paths that are of none: RTT and bottleneck.
     #[test]
     fn presets_have_the_figures_of_their_papers() {
         let figures = [
@@ -127,6 +127,7 @@ mod tests {
             ("tokyo", 500_000_000, 9_280),
             ("amsterdam-sandiego", 184_000_071, 10_000),
             ("lan", 100_000, 10_000),
+            ("two-clients", 10_000_000, 100),
         ];
         assert_eq!(figures.map(|(name, ..)| name).to_vec(), list().iter().map(|p| p.name).collect::<Vec<_>>());
         for (name, rtt_ns, mbit) in figures {
