@@ -101,7 +101,10 @@ fn missing_command(asked: &str) -> Failure {
     let command = asked.split(' ').skip(1).try_fold(&top, |command, word| command.find_subcommand(word));
     let shown = command.into_iter().flat_map(clap::Command::get_subcommands).filter(|command| !command.is_hide_set());
     let names: Vec<_> = shown.map(clap::Command::get_name).collect();
-    Failure::usage(format!("{asked}: which command? use one of {}", names.join(", ")))
+    // What refuses is named before every line.
+    let asked_below = asked.strip_prefix("longhaul").unwrap_or(asked).trim_start();
+    let whom = if asked_below.is_empty() { String::new() } else { format!("{asked}: ") };
+    Failure::usage(format!("{whom}which command? use one of {}", names.join(", ")))
         .remedy(format!("see {asked} --help"))
 }
 

@@ -18,7 +18,7 @@ use longhaul_kernel::packet::{PacketOptions, PacketSocket};
 use longhaul_trace::header_log::{About, HeaderLogReader};
 use longhaul_trace::ledger::Place;
 use longhaul_trace::{CaptureReader, Direction, Packet, Transport};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 /// A port that nobody else uses.
@@ -92,6 +92,10 @@ impl Host {
         let output = longhaul(&[&["convert", "-J"][..], options, &from[..], &[to.as_str()]].concat());
         assert!(output.status.success(), "{output:?}");
         object(&output.stdout)
+    }
+
+    fn analyse(&self, name: &str) -> Value {
+        object(&longhaul(&["analyze", "--json", &self.path(name)]).stdout)
     }
 
     /// The numbers of the datagrams in a pcap or pcapng file.
@@ -197,6 +201,17 @@ fn every_packet_is_there_once_and_in_order() {
     let refused = longhaul(&["convert", &host.path("bare.parquet"), &host.path("no.pcap")]);
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--keep-heads"));
     assert!(!Path::new(&host.path("no.pcap")).exists() && !Path::new(&host.path("no.pcap.part")).exists());
+
+    // In whatever form it is read, analysis finds the same.
+    let found = host.analyse("spool")["result"].clone();
+    assert_eq!(
+        (&found["totals"]["packets"], found["flows"].as_array().map(Vec::len)),
+        (&json!(5000), Some(1)),
+        "{found}"
+    );
+    for name in ["t.parquet", "bare.parquet", "t.pcap", "t.pcapng.zst"] {
+        assert_eq!(host.analyse(name)["result"], found, "{name}");
+    }
 }
 
 /// The capture is stopped while more packets pass than its ring holds: the ledger has every one, and says when.
@@ -226,6 +241,11 @@ fn the_ledger_is_exact_when_the_ring_overruns() {
     assert_eq!(about.ledger.dropped_packets.get(&Place::KernelRing), Some(&dropped));
     assert_eq!(about.ledger.unaccounted_packets(), 0);
     assert_eq!(about.ledger.gaps.iter().map(|gap| gap.packets).sum::<u64>(), dropped);
+
+    let analysed = host.analyse("t.parquet");
+    let warning = analysed["warnings"].as_array().unwrap().iter().find(|warning| warning["code"] == "capture_dropped");
+    let message = warning.expect("analysis knows of the gaps")["message"].as_str().unwrap();
+    assert!(message.contains(&format!("lost {dropped} packets")) && message.contains("gaps from 20"), "{message}");
 }
 
 #[test]

@@ -141,6 +141,7 @@ fn sampling_says_what_it_took() {
     let end = run(&lab, asked);
     let result = result(&end, false);
     let cost = result.sampling_sender;
-    assert!((4_000..20_000).contains(&cost.samples), "{cost:?}");
+    // 8,000 and what the end takes, fewer where the machine lets the thread wait; the default interval would make 1,000.
+    assert!((1_500..20_000).contains(&cost.samples), "{cost:?}");
     assert!(cost.cpu_time_ns > 0 && cost.cpu_time_ns < cost.elapsed_ns, "{cost:?}");
 }

@@ -19,7 +19,7 @@ use crate::report::{Row, Target};
 
 const PORT: u16 = 5210;
 /// What the slowest hop carries, in frames: a window that leaves at the speed of memory overflows any queue that there is.
-const PACE_BPS: u64 = 11_800_000_000;
+const PACE_BPS: u64 = 11_200_000_000;
 const PATH: &str = "name = 'bench'\n[[both]]\nrate = '12Gbit'\nqueue = '256MiB'\ndelay = '250ms'";
 /// A rise of the window to its full size; what it takes of memory is there for the flow that counts.
 const WARM_UP_SECONDS: f64 = 15.0;
@@ -28,7 +28,7 @@ const WARM_UP_SECONDS: f64 = 15.0;
 /// its host as it is touched, and stands still for that, which a path of 11 Gb/s does not forgive.
 fn flow(congestion_control: &str, ipv6: bool, omit: f64, seconds: f64) -> Result<Sample> {
     let lab = Lab::up(
-        LabSpec { name: "bench".into(), cpus: vec![1], realtime: Some(50), ..LabSpec::default() },
+        LabSpec { name: "bench".into(), realtime: Some(50), ..LabSpec::default() },
         PathSpec::parse(PATH, &no_files)?,
     )?;
     let warm = test(&lab, congestion_control, ipv6, 0.0, WARM_UP_SECONDS)?;
