@@ -1,5 +1,5 @@
 # What people and continuous integration run. Plain `cargo build` and `cargo test -p <crate>` work too.
-.PHONY: build deps demo test check bench fuzz
+.PHONY: build deps demo test test-alone check bench fuzz
 
 build:
 	cargo build --release
@@ -11,10 +11,13 @@ deps:
 demo: deps build
 	@scripts/demo.sh
 
-# Tests that need root or a feature of the kernel say `skipped: why` where it is missing. The last ones change what is one for the
-# machine (a sysctl) for some seconds, and put it back: alone.
+# Tests that need root or a feature of the kernel say `skipped: why` where it is missing.
 test: deps
 	cargo test --workspace --no-fail-fast
+	@$(MAKE) --no-print-directory test-alone
+
+# These change what is one for the machine (a sysctl) for some seconds, and put it back: nothing may run beside them.
+test-alone:
 	cargo test -p longhaul-bpf --test linux -- --ignored --test-threads=1 a_full_backlog
 	cargo test -p longhaul-measure --test udp -- --ignored --test-threads=1 a_full_backlog
 

@@ -237,7 +237,11 @@ fn a_pinned_one_returns_to_counting_by_itself_and_leaves_no_trace() {
     until("it to return to counting", || hosts.status()["enforces"] == false);
     let late = hosts.run(&["filter", "confirm", "lf0"]);
     assert_eq!(late.status.code(), Some(1), "{late:?}");
-    // Another takes its place, and is confirmed in time.
+    // Another takes its place, and is confirmed in time. An address that is still looked for on the link would change routes later.
+    until("addresses to be settled", || {
+        let tentative = || Command::new("ip").args(["-6", "address", "show", "tentative"]).output().unwrap();
+        hosts.ours.enter(tentative).unwrap().stdout.is_empty()
+    });
     assert!(hosts.run(&["filter", "attach", "lf0", "--pin", "--for", "30s"]).status.success());
     assert!(hosts.run(&["filter", "confirm", "lf0"]).status.success());
     let status = hosts.status();

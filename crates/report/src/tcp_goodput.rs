@@ -16,7 +16,7 @@ use crate::page::{escape, page};
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 260.0;
 /// Of the bars' ground: left, top, right, bottom.
-const EDGES: [f64; 4] = [52.0, 22.0, 396.0, 212.0];
+const EDGES: [f64; 4] = [60.0, 22.0, 396.0, 212.0];
 /// Blue and orange of Okabe and Ito (`colour.rs`).
 const OWN: &str = "#0072b2";
 const BESIDE: &str = "#e69f00";
