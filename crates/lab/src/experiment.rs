@@ -17,8 +17,6 @@
 mod tcp;
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Component, Path};
 
 use longhaul_path::preset;
@@ -30,7 +28,7 @@ use serde::Deserialize;
 pub use tcp::{TcpFlows, TcpSeries, TcpTest};
 
 /// A file that is longer is none.
-const FILE_BYTES_MOST: u64 = 1 << 20;
+pub(crate) const FILE_BYTES_MOST: u64 = 1 << 20;
 /// Series of an experiment, and rates of a series, at most: together the tests of a night.
 const SERIES_MOST: usize = 64;
 const RATES_MOST: usize = 64;
@@ -190,7 +188,7 @@ impl Experiment {
             return Self::parse(text, Path::new("")).map_err(|error| error.in_file(name));
         }
         let file = Path::new(name_or_file);
-        let text = read_text(file).map_err(|error| {
+        let text = longhaul_units::read_text(file, FILE_BYTES_MOST).map_err(|error| {
             let known = KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
             ExperimentError::new(format!("{error}; give a file, or one of {known}")).in_file(name_or_file)
         })?;
@@ -308,19 +306,6 @@ fn load_path(name_or_file: &str, folder: &Path) -> Result<PathSpec, ExperimentEr
         return Err(ExperimentError::at("path", format!("`{}`: {why}", name_or_file.escape_debug())));
     }
     PathSpec::load(&folder.join(name_or_file)).map_err(|error| ExperimentError::at("path", error))
-}
-
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    // Looked at before it is opened: opening a FIFO waits for its writer.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(FILE_BYTES_MOST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MOST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("longer than {FILE_BYTES_MOST} bytes")));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

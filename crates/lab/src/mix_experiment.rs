@@ -16,7 +16,7 @@ use longhaul_mix::MixSpec;
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{ExperimentError, check_name, read_text};
+use crate::experiment::{ExperimentError, FILE_BYTES_MOST, check_name};
 
 const SERIES_MOST: usize = 64;
 const RATES_MOST: usize = 64;
@@ -36,6 +36,17 @@ pub enum ReceiverKind {
     Filter,
     /// nftables at netdev ingress with the rules of the paper's algorithm.
     Nftables,
+}
+
+impl ReceiverKind {
+    /// As an experiment says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Filter => "filter",
+            Self::Nftables => "nftables",
+        }
+    }
 }
 
 /// An experiment about a receiver under a mix.
@@ -104,7 +115,7 @@ impl MixExperiment {
     pub fn load(name_or_file: &str) -> Result<Option<Self>, ExperimentError> {
         let text = match KNOWN.iter().find(|(name, _)| *name == name_or_file) {
             Some((_, text)) => (*text).to_owned(),
-            None => match read_text(Path::new(name_or_file)) {
+            None => match longhaul_units::read_text(Path::new(name_or_file), FILE_BYTES_MOST) {
                 Ok(text) => text,
                 // Whoever reads it as another kind says what is the matter.
                 Err(_) => return Ok(None),

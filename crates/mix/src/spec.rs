@@ -12,8 +12,6 @@
 //! ```
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -157,7 +155,7 @@ impl MixSpec {
         if KNOWN.iter().any(|(name, _)| *name == name_or_file) {
             return Self::preset(name_or_file);
         }
-        let text = read_bounded(Path::new(name_or_file)).map_err(|error| {
+        let text = longhaul_units::read_text(Path::new(name_or_file), FILE_BYTES_MOST).map_err(|error| {
             let known = KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
             MixError::new(format!("{error}; give a file, or one of {known}")).in_file(name_or_file)
         })?;
@@ -264,19 +262,6 @@ fn check_name(key: &str, name: &str) -> Result<(), MixError> {
         return Err(MixError::at(key, format!("1 to {NAME_LETTERS_MOST} letters in a line")));
     }
     Ok(())
-}
-
-fn read_bounded(path: &Path) -> io::Result<String> {
-    // Looked at before it is opened: opening a FIFO waits for its writer.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(FILE_BYTES_MOST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MOST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("longer than {FILE_BYTES_MOST} bytes")));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use longhaul_session::locate::Location;
 
+use crate::axis::{grid, height, short, step};
 use crate::colour::fill;
 use crate::page::escape;
 
@@ -33,27 +34,6 @@ impl Bar {
     }
 }
 
-/// The least of 1, 2, 2.5 and 5 times a power of ten that makes at most five steps up to `highest`: the step of an axis.
-pub(crate) fn step(highest: f64) -> f64 {
-    let rough = (highest / 5.0).max(1e-6);
-    let power = 10_f64.powf(rough.log10().floor());
-    [1.0, 2.0, 2.5, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|step| *step >= rough * 0.999_999)
-        .unwrap_or(rough)
-}
-
-/// A number with two digits that count, as short as that allows.
-pub(crate) fn short(value: f64) -> String {
-    if value == 0.0 {
-        return "0".into();
-    }
-    let digits = (1 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
-    let text = format!("{value:.digits$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
 /// The panel, with an axis from 0 to at least `highest` percent. `x_title` and `y_title` stand at the axes.
 pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_title: &str) -> String {
     let [left, top, right, bottom] = EDGES;
@@ -61,7 +41,7 @@ pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_ti
     let highest = if highest > 0.0 { highest * HEADROOM } else { 1.0 };
     let step = step(highest);
     let steps = (highest / step).ceil();
-    let y = |percent: f64| bottom - (bottom - top) * (percent / (step * steps)).min(1.0);
+    let y = |percent: f64| height(EDGES, step, steps, percent);
     let mut svg = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(
@@ -69,19 +49,7 @@ pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_ti
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{}</title>",
         escape(title)
     );
-    for tick in 0..=steps as u32 {
-        let value = step * f64::from(tick);
-        let class = if tick == 0 { "axis" } else { "grid" };
-        let _ = writeln!(
-            svg,
-            "<line class=\"{class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>\
-             <text x=\"{1}\" y=\"{2:.1}\" text-anchor=\"end\">{3}</text>",
-            y(value),
-            left - 6.0,
-            y(value) + 4.5,
-            short(value)
-        );
-    }
+    grid(&mut svg, EDGES, step, steps, short);
     let room = (right - left) / bars.len().max(1) as f64;
     let wide = room * BAR_SHARE;
     // Labels that would run into each other are left out by turns; the table has them all.

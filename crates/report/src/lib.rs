@@ -3,6 +3,7 @@
 //! No script, but for the one that lets a surface be zoomed.
 
 mod about;
+mod axis;
 mod bars;
 pub mod capture;
 mod colour;

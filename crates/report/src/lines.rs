@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::bars::{short, step};
+use crate::axis::{grid, height, short, step};
 use crate::page::escape;
 
 const WIDTH: f64 = 520.0;
@@ -25,27 +25,15 @@ pub(crate) fn panel(title: &str, lines: &[Line], y_title: &str) -> Option<String
     let start = all().map(|(x, _)| *x).reduce(f64::min)?;
     let end = all().map(|(x, _)| *x).reduce(f64::max)?.max(start + 1e-9);
     let highest = all().map(|(_, y)| *y).fold(0.0, f64::max);
-    let [left, top, right, bottom] = EDGES;
+    let [left, _, right, bottom] = EDGES;
     let step = step(if highest > 0.0 { highest } else { 1.0 });
     let steps = (highest / step).ceil().max(1.0);
     let x = |value: f64| left + (right - left) * (value - start) / (end - start);
-    let y = |value: f64| bottom - (bottom - top) * (value / (step * steps)).clamp(0.0, 1.0);
+    let y = |value: f64| height(EDGES, step, steps, value);
     let mut svg =
         format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{}</title>\n", escape(title));
+    grid(&mut svg, EDGES, step, steps, tick_label);
     // Writing to a string cannot fail.
-    for tick in 0..=steps as u32 {
-        let value = step * f64::from(tick);
-        let class = if tick == 0 { "axis" } else { "grid" };
-        let _ = writeln!(
-            svg,
-            "<line class=\"{class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>\
-             <text x=\"{1}\" y=\"{2:.1}\" text-anchor=\"end\">{3}</text>",
-            y(value),
-            left - 6.0,
-            y(value) + 4.5,
-            tick_label(value)
-        );
-    }
     for tick in 0..=4 {
         let value = start + (end - start) * f64::from(tick) / 4.0;
         let anchor = if tick == 4 { "end" } else { "middle" };

@@ -191,7 +191,7 @@ fn panel(title: &str, series: &[&Series], of: fn(&Run) -> f64) -> String {
              <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             left - 6.0,
             at + 4.0,
-            crate::bars::short(value)
+            crate::axis::short(value)
         );
     }
     for (one, (colour, dashes)) in series.iter().zip(LINES.iter().cycle()) {

@@ -10,7 +10,7 @@ use longhaul_units::{Bytes, Nanos};
 use serde::Serialize;
 
 use crate::about::{About, spaced, warnings};
-use crate::bars::{short, step};
+use crate::axis::{grid, height, short, step};
 use crate::page::{escape, page};
 
 const WIDTH: f64 = 400.0;
@@ -279,25 +279,12 @@ fn panel(series: &Series, highest: f64) -> String {
     let highest = if highest > 0.0 { highest * 1.08 } else { 1.0 };
     let step = step(highest);
     let steps = (highest / step).ceil();
-    let y = |mbit: f64| bottom - (bottom - top) * (mbit / (step * steps)).min(1.0);
+    let y = |mbit: f64| height(EDGES, step, steps, mbit);
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{}</title>\n",
         escape(&series.name)
     );
-    for tick in 0..=steps as u32 {
-        let value = step * f64::from(tick);
-        let class = if tick == 0 { "axis" } else { "grid" };
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            svg,
-            "<line class=\"{class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>\
-             <text x=\"{1}\" y=\"{2:.1}\" text-anchor=\"end\">{3}</text>",
-            y(value),
-            left - 6.0,
-            y(value) + 4.5,
-            short(value)
-        );
-    }
+    grid(&mut svg, EDGES, step, steps, short);
     let room = (right - left) / series.runs.len().max(1) as f64;
     for (number, run) in series.runs.iter().enumerate() {
         let middle = left + room * (number as f64 + 0.5);

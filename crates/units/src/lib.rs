@@ -1,4 +1,4 @@
-//! Time, rate and size as types, with the text forms that people type and read.
+//! Time, rate and size as types, with the text forms that people type and read; and files of such text, read with a bound.
 //!
 //! Nothing here reads a clock: a [`Nanos`] is an instant only because its owner says from which origin it counts.
 
@@ -7,10 +7,12 @@ mod quantity;
 mod rate;
 mod size;
 pub mod statistics;
+mod text_file;
 mod time;
 
 pub use histogram::{Quantiles, TimeHistogram};
 pub use quantity::QuantityError;
 pub use rate::{BitRate, LAYER1_OVERHEAD_BYTES};
 pub use size::Bytes;
+pub use text_file::read_text;
 pub use time::Nanos;

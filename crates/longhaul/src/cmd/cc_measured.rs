@@ -4,8 +4,6 @@
 //! several packets at a time, have fewer losses than that; then the functions are judged at too high a loss.
 
 use std::fmt::Write;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use longhaul_congestion::aimd::Model;
@@ -64,13 +62,7 @@ impl Point {
 /// The flows in a result of `longhaul tcp` or `longhaul lab run`, or in the folder that has one.
 pub(crate) fn read(path: &Path) -> Result<Vec<Point>, String> {
     let file = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
-    // Opening a FIFO would wait for its writer.
-    if !std::fs::metadata(&file).map_err(|error| error.to_string())?.is_file() {
-        return Err("not a regular file".into());
-    }
-    let mut text = String::new();
-    let opened = File::open(&file).map_err(|error| error.to_string())?;
-    opened.take(FILE_BYTES_MOST).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    let text = longhaul_units::read_text(&file, FILE_BYTES_MOST).map_err(|error| error.to_string())?;
     let json: Value = serde_json::from_str(&text).map_err(|error| format!("no JSON: {error}"))?;
     let wanted = "give what `longhaul tcp --json` or `longhaul lab run --json` printed";
     let schema = json["schema"].as_str().unwrap_or_default();

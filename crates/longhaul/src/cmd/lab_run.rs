@@ -283,16 +283,19 @@ fn run_series(
         say(&text::row(&run));
         done.runs.push(run);
     }
+    let status;
+    (done.warnings, status) = end(lab, spec);
+    (done, status)
+}
+
+/// Takes the lab of a series down: what speaks against trusting it, and where it stood.
+pub(crate) fn end(lab: Lab, spec: &LabSpec) -> (Vec<Warning>, Option<Status>) {
     match lab.down() {
         Ok(status) => {
             let doubts = status.warnings(spec.lateness_bound);
-            done.warnings = doubts.into_iter().map(|w| Warning::new(&w.code, w.message, w.remedy)).collect();
-            (done, Some(status))
+            (doubts.into_iter().map(|w| Warning::new(&w.code, w.message, w.remedy)).collect(), Some(status))
         }
-        Err(error) => {
-            done.warnings.push(lab_failed(error));
-            (done, None)
-        }
+        Err(error) => (vec![lab_failed(error)], None),
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn run(experiment: &MixExperiment, stop: Stop, say: &impl Fn(&str)) -
         let mut done = Series {
             name: series.name.clone(),
             paper: series.paper.clone(),
-            receiver: series.receiver_name().to_owned(),
+            receiver: series.receiver.name().to_owned(),
             frame_bytes: series.frame_bytes,
             runs: Vec::new(),
             error: None,
@@ -91,21 +91,6 @@ pub(crate) fn run(experiment: &MixExperiment, stop: Stop, say: &impl Fn(&str)) -
         report.series.push(done);
     }
     report
-}
-
-/// What a series' receiver is called.
-trait Named {
-    fn receiver_name(&self) -> &'static str;
-}
-
-impl Named for MixSeries {
-    fn receiver_name(&self) -> &'static str {
-        match self.receiver {
-            ReceiverKind::Plain => "plain",
-            ReceiverKind::Filter => "filter",
-            ReceiverKind::Nftables => "nftables",
-        }
-    }
 }
 
 fn raise(receiver: ReceiverKind) -> Result<Rig, Error> {

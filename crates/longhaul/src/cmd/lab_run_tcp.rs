@@ -15,7 +15,7 @@ use longhaul_session::tcp::TcpResult;
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
-use super::lab_run::{lab_failed, test};
+use super::lab_run::{end, lab_failed, test};
 
 /// Raises a lab and makes the tests of `series` in it; those that were made where `stop` came before the last. `hosts` gets
 /// client and server as they were first seen.
@@ -50,17 +50,9 @@ pub(crate) fn run_series(
         say(&row(&run));
         done.runs.push(run);
     }
-    match lab.down() {
-        Ok(status) => {
-            let doubts = status.warnings(spec.lateness_bound);
-            done.warnings = doubts.into_iter().map(|w| Warning::new(&w.code, w.message, w.remedy)).collect();
-            (done, Some(status))
-        }
-        Err(error) => {
-            done.warnings.push(lab_failed(error));
-            (done, None)
-        }
-    }
+    let status;
+    (done.warnings, status) = end(lab, spec);
+    (done, status)
 }
 
 /// One test, and what shares its path.

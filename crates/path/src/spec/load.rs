@@ -1,8 +1,9 @@
 //! Path files on disk.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Component, Path};
+
+use longhaul_units::read_text;
 
 use super::{PathSpec, SpecError};
 
@@ -18,7 +19,7 @@ impl PathSpec {
     /// Where it cannot be read, is longer than 1 MiB, or as [`PathSpec::parse`] says, each with the file's name.
     pub fn load(path: &Path) -> Result<Self, SpecError> {
         let shown = path.display().to_string();
-        let text = read_bounded(path, FILE_BYTES_MAX).map_err(|error| {
+        let text = read_text(path, FILE_BYTES_MAX).map_err(|error| {
             let message = super::error::one_line(&error.to_string(), 400);
             SpecError { message, ..SpecError::default() }.in_file(&shown)
         })?;
@@ -48,18 +49,5 @@ fn read_beside(folder: &Path, name: &str) -> io::Result<String> {
         let message = "name a file in the folder of the path file or below it";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    read_bounded(&folder.join(name), LIST_BYTES_MAX)
-}
-
-fn read_bounded(path: &Path, most: u64) -> io::Result<String> {
-    // Looked at before it is opened: opening a FIFO waits for its writer.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    let mut text = String::new();
-    let length = File::open(path)?.take(most + 1).read_to_string(&mut text)? as u64;
-    if length > most {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("longer than {most} bytes")));
-    }
-    Ok(text)
+    read_text(&folder.join(name), LIST_BYTES_MAX)
 }

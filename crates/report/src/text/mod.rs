@@ -6,6 +6,8 @@ pub mod watch;
 
 use longhaul_units::BitRate;
 
+use crate::saved::Directions;
+
 /// A time with three digits, as times are compared by eye.
 pub fn short(ns: u64) -> String {
     let (value, unit) = match ns {
@@ -26,6 +28,15 @@ pub fn rate(rate: BitRate) -> String {
         1_000_000..1_000_000_000 => format!("{:.1} Mbit", bps / 1e6),
         _ => format!("{:.3} Gbit", bps / 1e9),
     }
+}
+
+/// The result of each direction, as `one` has it of a direction's name and result. `client_sends` names the only one.
+fn each_direction<R>(results: &Directions<R>, client_sends: bool, one: impl Fn(&str, &R) -> String) -> String {
+    let text = match results {
+        Directions::One(result) => one(if client_sends { "forward" } else { "backward" }, result),
+        Directions::Both { forward, backward } => one("forward", forward) + "\n" + &one("backward", backward),
+    };
+    visible(&text)
 }
 
 /// Without what moves a terminal's cursor or does worse: a saved result may say anything, a program's name, too.

@@ -8,7 +8,7 @@ use longhaul_session::result::SocketBuffer;
 use longhaul_session::tcp::{LimitedBy, TcpResult, TcpStreamResult};
 use longhaul_units::{BitRate, Bytes};
 
-use super::{rate, short, visible};
+use super::{each_direction, rate, short};
 use crate::saved::Directions;
 
 /// Characters of a line.
@@ -22,16 +22,7 @@ const LEAST_SHARE: f64 = 0.005;
 
 /// The result of each direction.
 pub fn report(parameters: &TcpParameters, results: &Directions<TcpResult>) -> String {
-    let text = match results {
-        Directions::One(result) => {
-            let name = if parameters.direction.client_sends() { "forward" } else { "backward" };
-            one(name, parameters, result)
-        }
-        Directions::Both { forward, backward } => {
-            one("forward", parameters, forward) + "\n" + &one("backward", parameters, backward)
-        }
-    };
-    visible(&text)
+    each_direction(results, parameters.direction.client_sends(), |name, result| one(name, parameters, result))
 }
 
 fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {

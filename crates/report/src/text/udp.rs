@@ -7,7 +7,7 @@ use longhaul_session::locate::{Location, LocationMethod};
 use longhaul_session::result::{LossReason, SocketBuffer, UdpResult};
 use longhaul_units::{BitRate, Bytes};
 
-use super::{rate, short, visible};
+use super::{each_direction, rate, short};
 use crate::saved::Directions;
 
 /// Characters of a line.
@@ -19,16 +19,7 @@ const REASONS: usize = 3;
 
 /// The result of each direction.
 pub fn report(parameters: &UdpParameters, results: &Directions<UdpResult>) -> String {
-    let text = match results {
-        Directions::One(result) => {
-            let name = if parameters.direction.client_sends() { "forward" } else { "backward" };
-            one(name, parameters, result)
-        }
-        Directions::Both { forward, backward } => {
-            one("forward", parameters, forward) + "\n" + &one("backward", parameters, backward)
-        }
-    };
-    visible(&text)
+    each_direction(results, parameters.direction.client_sends(), |name, result| one(name, parameters, result))
 }
 
 /// The rate, the loss, how it was sent, and a bar for each location that lost something with what is behind it.
