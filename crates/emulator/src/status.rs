@@ -39,6 +39,10 @@ pub struct Status {
 pub struct OwnFault {
     /// The kernel's receive buffer was full, so these were never seen (frames; a super-packet is one).
     pub receive_overflow_frames: u64,
+    /// Dropped between a host's interface and its port, whose ring or whose CPU's backlog was full, so these were never seen (frames).
+    /// Known in labs only, as the host's interface counts them (`tx_dropped`).
+    #[serde(default)]
+    pub port_ring_full_frames: u64,
     /// The payload memory was full (frames).
     pub memory_full_frames: u64,
     /// The frame was longer than the emulator takes (frames).
@@ -50,7 +54,11 @@ pub struct OwnFault {
 impl OwnFault {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.receive_overflow_frames + self.memory_full_frames + self.oversized_frames + self.send_error_packets
+        self.receive_overflow_frames
+            + self.port_ring_full_frames
+            + self.memory_full_frames
+            + self.oversized_frames
+            + self.send_error_packets
     }
 }
 
@@ -137,10 +145,11 @@ impl Status {
             );
         }
         let own = self.own_fault;
-        if own.receive_overflow_frames > 0 {
+        let overrun = own.receive_overflow_frames + own.port_ring_full_frames;
+        if overrun > 0 {
             warn(
                 "emulator_overrun",
-                format!("{} frames came faster than the emulator took them", own.receive_overflow_frames),
+                format!("{overrun} frames came faster than the emulator took them"),
                 "give the emulator a CPU of its own (--cpu), or less traffic",
             );
         }

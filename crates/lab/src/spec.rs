@@ -64,6 +64,11 @@ impl LabSpec {
         }
     }
 
+    /// Whether single packets that belong together are put together at the ports (GRO), as they are cheaper to move as one.
+    pub(crate) fn gathers(&self) -> bool {
+        !self.offload && !self.wire
+    }
+
     /// CPUs for the hosts where the emulator has some of its own: all others. Empty: any.
     pub fn host_cpus(&self) -> Vec<usize> {
         if self.cpus.is_empty() {

@@ -17,7 +17,7 @@ const NEWEST: f64 = 1.0 / 16.0;
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Send so many packets, in one call.
+    /// Send so many packets: in one call, or a burst that is longer than that.
     Send(u32),
     /// Nothing before this time.
     Wait(Nanos),
@@ -33,7 +33,7 @@ pub struct Pacer {
     origin: Nanos,
     /// Packets that always go together.
     burst: u32,
-    /// Packets that one call takes at most.
+    /// Packets that go together at most.
     batch_most: u32,
     /// Mean cost of a call in nanoseconds: of any, and of each packet in it.
     call_ns: f64,
@@ -42,7 +42,7 @@ pub struct Pacer {
 
 impl Pacer {
     /// From `start` on, `rate_bps` of packets of `bytes` each, counted at the layer that the caller means; `None`: no limit.
-    /// `burst` packets always go together, and at most `batch_most` in one call; both at least 1.
+    /// `burst` packets always go together; beyond that at most `batch_most`, which is what one call takes. Both at least 1.
     pub fn with_rate(start: Nanos, rate_bps: Option<u64>, bytes: u32, burst: u32, batch_most: u32) -> Self {
         let gap =
             |rate: u64| (u128::from(bytes) * 8_000_000_000_000 / u128::from(rate.max(1))).min(u128::from(u64::MAX));

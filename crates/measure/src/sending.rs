@@ -75,11 +75,7 @@ pub(crate) fn send_stream(
             }
             Pace::Send(count) => u64::from(count).min(total - sequence) as usize,
         };
-        for (i, datagram) in batch.datagrams_mut().take(count).enumerate() {
-            // A payload is at least as long as the header: the parameters were checked.
-            let _ = Probe { cookie, sequence: sequence + i as u64, sent_ns: now.0 }.emit(datagram);
-        }
-        let taken = send_batch(socket, &mut batch, count, parameters.wire, sequence, &mut out);
+        let taken = send_burst(socket, &mut batch, count, cookie, parameters.wire, sequence, &mut out);
         if taken > 0 {
             out.spacing.record(now, taken as u32);
             sequence += taken as u64;
@@ -93,6 +89,34 @@ pub(crate) fn send_stream(
     out.sent = StreamSent { sent_packets: sequence, first_sent_ns: first.0, last_sent_ns: last.0, sent_bytes: 0 };
     out.given_up = pacer.given_up();
     out
+}
+
+/// Sends `count` packets back to back, in as many calls as they take; the first has number `sequence`. Returns how many are
+/// gone, sent or dropped.
+fn send_burst(
+    socket: &UdpSender,
+    batch: &mut SendBatch,
+    count: usize,
+    cookie: Cookie,
+    wire: bool,
+    sequence: u64,
+    out: &mut StreamOut,
+) -> usize {
+    let mut gone = 0;
+    while gone < count && out.failure.is_none() {
+        let part = (count - gone).min(batch.datagrams());
+        let (first, now) = (sequence + gone as u64, monotonic());
+        for (i, datagram) in batch.datagrams_mut().take(part).enumerate() {
+            // A payload is at least as long as the header: the parameters were checked.
+            let _ = Probe { cookie, sequence: first + i as u64, sent_ns: now.0 }.emit(datagram);
+        }
+        let taken = send_batch(socket, batch, part, wire, first, out);
+        gone += taken;
+        if taken < part {
+            break;
+        }
+    }
+    gone
 }
 
 /// Sends the first `count` datagrams, of which the first has number `sequence`. Returns how many are gone, sent or dropped.

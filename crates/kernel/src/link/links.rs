@@ -1,7 +1,9 @@
 //! Links: what they are, and changing them.
 
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State, Stats64};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
 use longhaul_units::Nanos;
 
@@ -111,6 +113,19 @@ impl Netlink {
     /// [`LinkError::NoSuchLink`].
     pub fn link_by_index(&mut self, index: u32) -> Result<Link, LinkError> {
         self.link(message_for(index), &format!("look at link {index}"))
+    }
+
+    /// Gives the link a queue of its own, first in, first out (pfifo, of as many packets as its `txqueuelen` says), in the place of what is
+    /// at its root. A link of memory alone, such as a veth, has none by itself and drops what its far end has no room for.
+    ///
+    /// # Errors
+    /// [`LinkError::Denied`], [`LinkError::NoSuchLink`].
+    pub fn set_root_queue(&mut self, index: u32) -> Result<(), LinkError> {
+        let mut message = TcMessage::with_index(index as i32);
+        message.header.parent = TcHandle::ROOT;
+        message.attributes.push(TcAttribute::Kind("pfifo".into()));
+        let action = format!("give link {index} a queue");
+        self.request(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_REPLACE, &action)
     }
 
     /// The index of the link named `name`.

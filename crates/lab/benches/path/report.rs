@@ -102,6 +102,7 @@ fn together(samples: &[Sample]) -> Option<EmulatorFigures> {
         own_fault: all.iter().map(|f| f.own_fault).sum(),
         own_fault_kinds: OwnFault {
             receive_overflow_frames: all.iter().map(|f| f.own_fault_kinds.receive_overflow_frames).sum(),
+            port_ring_full_frames: all.iter().map(|f| f.own_fault_kinds.port_ring_full_frames).sum(),
             memory_full_frames: all.iter().map(|f| f.own_fault_kinds.memory_full_frames).sum(),
             oversized_frames: all.iter().map(|f| f.own_fault_kinds.oversized_frames).sum(),
             send_error_packets: all.iter().map(|f| f.own_fault_kinds.send_error_packets).sum(),

@@ -23,8 +23,9 @@ pub(crate) fn text(status: &Status) -> String {
     let own = status.own_fault;
     let _ = writeln!(
         text,
-        "own faults: {} receive overflow, {} memory full, {} too long, {} send errors; receiver's ring full: {}",
+        "own faults: {} receive overflow, {} port ring full, {} memory full, {} too long, {} send errors; receiver's ring full: {}",
         own.receive_overflow_frames,
+        own.port_ring_full_frames,
         own.memory_full_frames,
         own.oversized_frames,
         own.send_error_packets,

@@ -1,6 +1,7 @@
 //! Each place of loss on the real kernel, in bytes.
 
-use longhaul_lab::Lab;
+use longhaul_lab::{Lab, LabSpec};
+use longhaul_path::spec::{PathSpec, no_files};
 use longhaul_session::control::{Collect, TcpParameters};
 use longhaul_session::locate::LocationMethod;
 use longhaul_session::tcp::TcpResult;
@@ -120,4 +121,54 @@ fn a_good_path_loses_nothing_and_off_says_nothing() {
         let result = result(&run(&lab, TcpParameters { collect, ..bytes(4_000_000) }), false);
         assert_eq!(places(&result), [""; 0], "{collect:?}: {:?}", result.loss_bytes_by_location);
     }
+}
+
+/// Every other packet of a window is lost, so what arrives lies in the receiver's memory singly, each in a buffer many times as long as its
+/// payload: more than the socket may hold.
+#[test]
+fn small_packets_out_of_order_that_fill_the_receiver_are_tcp_pruning() {
+    if !able() {
+        return;
+    }
+    let path = format!("{PATH}[[forward]]\nname = 'wan'\nloss = {{ list = [{}] }}\n", every_other(1_501..2_101));
+    let lab = tcp_lab("pruning", &path);
+    let asked = TcpParameters { mss_bytes: Some(88), window_bytes: Some(64 << 10), ..bytes(400_000) };
+    let result = result(&run(&lab, asked), false);
+    let (loss, memory) = (result.loss_bytes_by_location, result.receiver_memory);
+    assert!(memory.prune_attempts > 0 && memory.pruned_packets > 0, "{memory:?}");
+    assert!(loss.tcp_pruning > 0, "{loss:?} {:?}", result.loss_reasons);
+    assert_eq!((loss.rcv_rxloss, loss.snd_rxloss, loss.rcv_txloss), (0, 0, 0), "{loss:?}");
+    let reason = result.loss_reasons.iter().find(|reason| reason.location == "tcp_pruning").unwrap();
+    assert!(reason.packets >= memory.pruned_packets, "{reason:?} {memory:?}");
+    // What was put together to take less memory was not lost.
+    assert!(memory.collapsed_packets > 0, "{memory:?}");
+}
+
+fn every_other(numbers: std::ops::Range<u32>) -> String {
+    numbers.step_by(2).map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Hosts without offloads send each of many small packets by itself, and a port's ring has 256 places: a sender waits for one. Where it may
+/// not, the ring's drops are the emulator's own faults and not the path's.
+#[test]
+fn a_burst_beyond_a_ports_ring_waits_or_is_counted() {
+    if !able() {
+        return;
+    }
+    let path = PathSpec::parse("[[both]]\ndelay = '5ms'\n", &no_files).unwrap();
+    let spec = LabSpec { name: "tcp-port-ring".into(), offload: false, ..LabSpec::default() };
+    let lab = Lab::up(spec, path).unwrap();
+    let asked = || TcpParameters { mss_bytes: Some(88), window_bytes: Some(1 << 20), ..bytes(4_000_000) };
+    let waited = result(&run(&lab, asked()), false);
+    let own = || lab.status().unwrap().own_fault;
+    assert_eq!((waited.loss_bytes_by_location.snd_txloss, own().total()), (0, 0), "{:?}", own());
+
+    if !on(&lab, "client", "tc qdisc replace dev eth0 root noqueue") {
+        return;
+    }
+    let dropped = result(&run(&lab, asked()), false);
+    let at_the_ring: u64 =
+        dropped.loss_reasons.iter().filter(|reason| reason.location == "snd_txloss").map(|reason| reason.packets).sum();
+    assert!(at_the_ring > 0, "{:?}", dropped.loss_reasons);
+    assert_eq!(own().port_ring_full_frames, at_the_ring, "{:?}", own());
 }

@@ -1,6 +1,6 @@
 //! What can be asked of a flow.
 
-use longhaul_session::control::{CongestionStep, TcpParameters, WindowAuto};
+use longhaul_session::control::{Affinity, CongestionStep, TcpParameters, WindowAuto};
 use longhaul_session::tcp::Series;
 
 use crate::hosts::{able, run, serve, test};
@@ -115,4 +115,32 @@ fn multipath_carries_all_bytes_or_is_said_to_be_missing() {
             assert!(error.message.contains("CONFIG_MPTCP") && error.remedy.contains("--mptcp"), "{error:?}");
         }
     }
+}
+
+/// On which CPUs the thread of this process called `name` may run.
+fn cpus_of(name: &str) -> Option<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?.flatten().map(|task| task.path());
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let task = tasks.into_iter().find(|task| read(task.join("comm")).trim() == name)?;
+    let status = read(task.join("status"));
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(|list| list.trim().to_owned())
+}
+
+#[test]
+fn threads_of_either_end_run_where_they_are_told() {
+    if !able() {
+        return;
+    }
+    let cpus = longhaul_kernel::schedule::allowed_cpus().unwrap();
+    let (first, last) = (cpus[0] as u16, cpus[cpus.len() - 1] as u16);
+    let lab = tcp_lab("affinity", PATH);
+    let affinity = Affinity { sender_cpus: vec![last], receiver_cpus: vec![first], ..Affinity::default() };
+    // No other test of this process has a seventh flow, whose threads have that number in their names.
+    let asked = TcpParameters { streams: 7, affinity, interval_ns: Some(200_000_000), ..millis(700) };
+    let (address, server) = serve(&lab, lab.host("server").unwrap().plan.ipv4.into(), None);
+    let mut seen = Vec::new();
+    test(&lab, address, asked, |_| seen.push((cpus_of("send 6"), cpus_of("receive 6")))).unwrap();
+    server.join().unwrap();
+    let wanted = (Some(last.to_string()), Some(first.to_string()));
+    assert!(seen.contains(&wanted), "{seen:?}, {wanted:?} wanted");
 }

@@ -213,3 +213,27 @@ fn without_the_key_there_is_no_test() {
         server.join().unwrap();
     }
 }
+
+/// A burst may be longer than what one call sends.
+#[test]
+fn long_bursts_leave_whole() {
+    if !able() {
+        return;
+    }
+    for wire in [true, false] {
+        let lab = lab("[[both]]\ndelay = '1ms'\n");
+        let capture = Capture::leaving(&lab, "client");
+        let asked = UdpParameters {
+            wire,
+            burst_packets: 400,
+            pace: Pace::RateBps(40_000_000),
+            sockbuf_bytes: Some(4 << 20),
+            ..parameters(2_000)
+        };
+        let end = run(&lab, asked);
+        assert_eq!(capture.sequences(), (0..2_000).collect(), "wire: {wire}");
+        let result = result(&end, false);
+        assert_eq!((result.sent_packets, result.lost_packets), (2_000, 0), "wire: {wire}");
+        assert_eq!(result.spacing.batch_packets.p50, 400, "wire: {wire}");
+    }
+}
