@@ -117,6 +117,8 @@ static __always_inline enum filter_class class_of_llc(const unsigned char *at, c
 			return CLASS_CDP;
 		if (type == 0x2003)
 			return CLASS_VTP;
+		if (type == 0x2004)
+			return CLASS_DISL;
 		return type == 0x010b ? CLASS_STP : CLASS_OTHER;
 	}
 	if (organisation == 0x00e02b && type == 0x00bb) /* Extreme */

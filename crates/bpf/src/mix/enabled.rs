@@ -119,6 +119,7 @@ impl LiveFrames {
         options.data_size_in = self.longest.len() as u32;
         options.repeat = i32::try_from(frames).unwrap_or(i32::MAX);
         options.flags = LIVE_FRAMES;
+        options.batch_size = std::env::var("LHB").map_or(64, |b| b.parse().unwrap());
         // SAFETY: the kernel reads `data_in`, which lives through the call, and writes into `options` only.
         let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options) };
         if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }

@@ -150,12 +150,16 @@ int make_frame(struct xdp_md *ctx)
 		goto broken;
 	if (template->numbered && number(ctx, template->checksum))
 		goto broken;
+	if (!ifindex) {
+		state.sent[choice & (MAX_TEMPLATES - 1)]++;
+		return XDP_DROP;
+	}
 	/* Full only where the kernel refuses frames before a driver sees them, as of an interface that is down. */
 	if (pending_tail - pending_head >= PENDING)
 		pending_head = pending_tail;
 	pending[pending_tail & (PENDING - 1)] = choice;
 	pending_tail++;
-	return ifindex ? bpf_redirect(ifindex, 0) : XDP_DROP;
+	return bpf_redirect(ifindex, 0);
 broken:
 	state.broken++;
 	return XDP_ABORTED;

@@ -92,6 +92,13 @@ impl Engine {
         }
     }
 
+    /// Frames are made and dropped.
+    pub(super) fn into_nothing(plan: &Plan) -> Result<Self, EngineError> {
+        let (frames, apart) = load(0, plan)?;
+        frames.run(1).map_err(EngineError::NoLiveFrames)?;
+        Ok(Self::Live { frames, made: 1, _apart: apart })
+    }
+
     pub(super) fn kind(&self) -> EngineKind {
         match self {
             Self::Live { .. } => EngineKind::LiveFrames,
@@ -144,7 +151,8 @@ impl Engine {
     }
 }
 
-fn live(ifindex: u32, plan: &Plan) -> Result<Engine, EngineError> {
+/// The program, ready to send by the interface `ifindex` (0: by none), and where it is anchored.
+fn load(ifindex: u32, plan: &Plan) -> Result<(LiveFrames, NetNamespace), EngineError> {
     let templates: Vec<LiveTemplate<'_>> = (plan.templates.iter())
         .map(|template| LiveTemplate { bytes: &template.bytes, numbered: template.numbered })
         .collect();
@@ -159,6 +167,11 @@ fn live(ifindex: u32, plan: &Plan) -> Result<Engine, EngineError> {
         cookie: plan.target.map_or(0, |target| target.cookie.0),
     };
     let frames = apart.enter(|| LiveFrames::load(&options))??;
+    Ok((frames, apart))
+}
+
+fn live(ifindex: u32, plan: &Plan) -> Result<Engine, EngineError> {
+    let (frames, apart) = load(ifindex, plan)?;
     // Nothing less than a frame tells whether frames are taken.
     frames.run(1).map_err(EngineError::NoLiveFrames)?;
     let state = frames.state().map_err(EngineError::NoLiveFrames)?;
