@@ -188,8 +188,8 @@ fn what_is_wrong_is_said_in_a_line() {
     for (arguments, exit, said) in [
         (&["-i", "lo", "--mix", file][..], 2, ".toml:5:1: unknown field `wait`"),
         (&["-i", "lo", "--mix", "nimo"], 2, "give a file, or one of nima"),
-        (&["-i", "lo"], 2, "mix nima has a numbered stream: --target IP[:PORT] says for whom"),
-        (&["-i", "lo", "--target", "nobody"], 2, "--target nobody: an IPv4 address"),
+        (&["-i", "lo"], 2, "mix nima has frames for a target: --target IP[:PORT] says for whom"),
+        (&["-i", "lo", "--target", "nobody"], 2, "--target nobody: an IP address of a host"),
         (
             &["-i", "lo", "--target", "10.0.0.2", "--target-mac", "01:00:5e:00:00:01"],
             2,

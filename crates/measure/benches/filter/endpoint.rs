@@ -59,9 +59,9 @@ fn run_mixer(mut mixer: Mixer, packets_per_second: Option<f64>, seconds: f64) ->
 fn plan(mix: &str) -> Result<Plan> {
     let target = Target {
         mac: [2, 0, 0, 0, 0, 2],
-        address: SERVER.octets(),
+        address: SERVER.into(),
         port: 5210,
-        source: [10, 98, 0, 1],
+        source: [10, 98, 0, 1].into(),
         source_port: 5210,
         cookie: Cookie(0x6d69_7800),
     };
