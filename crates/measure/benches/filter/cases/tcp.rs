@@ -24,7 +24,7 @@ use crate::rig::{Cable, SERVER};
 const WRITE_BYTES: usize = 128 << 10;
 const READ_BYTES: usize = 64;
 /// Rates of the mix that are tried, frames a second: the first that costs the flow half without a filter is taken.
-const RATES: [f64; 6] = [300e3, 450e3, 600e3, 800e3, 1000e3, 1200e3];
+const RATES: [f64; 10] = [300e3, 400e3, 450e3, 500e3, 550e3, 600e3, 700e3, 800e3, 1000e3, 1200e3];
 
 /// Goodput in Gb/s of a TCP flow to the server, while so many frames a second are made beside it, and sent to the server or dropped
 /// where they are made.
@@ -47,7 +47,7 @@ fn flow(receiver: Receiver, sends: bool, rate: f64, seconds: f64) -> Result<Samp
         }
     }
     in_sysfs(&cable.client, &format!("echo {} > /sys/class/net/cable/queues/rx-0/rps_cpus", 1 << CPU))?;
-    let (mix, packets_per_second, time) = (mix(300, &JUNK), Some(rate), seconds + 1.0);
+    let (mix, packets_per_second, time) = (mix(64, &JUNK), Some(rate), seconds + 1.0);
     let role = if sends {
         Role::Send { mix, packets_per_second, seconds: time }
     } else {
