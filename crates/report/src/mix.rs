@@ -146,7 +146,6 @@ impl Report {
         body += &self.received(&sizes);
         for (title, of) in [
             ("TCP goodput beside the mix, Gb/s", (|run| run.tcp_goodput_bps as f64 / 1e9) as fn(&Run) -> f64),
-            ("CPU time a frame, ns", |run| run.sender_ns_per_packet),
             ("Stream received, % of what was sent", |run| {
                 100.0 * run.stream_received_packets as f64 / run.stream_sent_packets.max(1) as f64
             }),
@@ -180,7 +179,16 @@ impl Report {
             });
             text += &crate::mix_plot::decades(&format!("{size} bytes"), &ours.chain(papers).collect::<Vec<_>>());
         }
-        text += "</div>\n<table><thead><tr><th>Most frames/s</th>";
+        text += "</div>\n<h2>CPU time a frame, ns</h2>\n<div class=\"panels\">\n";
+        for size in sizes {
+            let of = |series: &Series| {
+                let points = series.runs.iter().map(|run| (run.rate_bps as f64, run.sender_ns_per_packet));
+                (series.receiver.clone(), points.collect::<Vec<_>>())
+            };
+            let lines = self.series.iter().filter(|series| series.frame_bytes == *size).map(of);
+            text += &crate::mix_plot::decades(&format!("{size} bytes"), &lines.collect::<Vec<_>>());
+        }
+        text += "</div>\n<h2>The most that it takes</h2>\n<table><thead><tr><th>Frames/s</th>";
         const COLUMNS: [&str; 6] = [
             "Paper",
             "Paper: beside plain",

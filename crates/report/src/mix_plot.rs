@@ -14,25 +14,16 @@ const LINES: [(&str, &str); 5] =
 
 /// One line a series, over the rates.
 pub(crate) fn panel(title: &str, series: &[&Series], of: fn(&Run) -> f64) -> String {
-    let [left, top, right, bottom] = EDGES;
+    let [left, _, right, _] = EDGES;
     let runs = || series.iter().flat_map(|series| &series.runs);
     let most_rate = runs().map(|run| run.rate_bps as f64).fold(1.0, f64::max);
-    let most = runs().map(of).fold(1e-9, f64::max) * 1.05;
+    let most = runs().map(of).fold(1e-9, f64::max);
+    let step = crate::axis::step(most);
+    let steps = (most / step - 1e-6).ceil().max(1.0);
     let x = |run: &Run| left + (right - left) * run.rate_bps as f64 / most_rate;
-    let y = |value: f64| bottom - (bottom - top) * value / most;
+    let y = |value: f64| crate::axis::height(EDGES, step, steps, value);
     let mut svg = start(title);
-    for step in 0..=4 {
-        let value = most * f64::from(step) / 4.0;
-        let at = y(value);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            left - 6.0,
-            at + 4.0,
-            crate::axis::short(value)
-        );
-    }
+    crate::axis::grid(&mut svg, EDGES, step, steps, crate::axis::short);
     for (one, (colour, dashes)) in series.iter().zip(LINES.iter().cycle()) {
         let points: Vec<String> = one.runs.iter().map(|run| format!("{:.1},{:.1}", x(run), y(of(run)))).collect();
         let _ = write!(

@@ -28,8 +28,8 @@ const CALL: Nanos = Nanos::from_millis(4);
 const CALL_FRAMES: std::ops::RangeInclusive<u32> = 64..=1 << 16;
 /// Calls a second at most where a rate is asked for: a call of BPF_PROG_RUN takes some 50 µs besides its frames.
 const PACED_CALLS: f64 = 4000.0;
-/// Frames that go together at most then: a veth's ring, which its far end empties meanwhile. More, and what comes beside them is lost.
-const PACED_FRAMES: u32 = 256;
+/// Frames that go together at most then: half of a veth's ring. With more, what others send beside them is lost.
+const PACED_FRAMES: u32 = 128;
 /// Ethernet's preamble, start and gap: what a frame with its FCS takes on a wire besides (IEEE 802.3 §3.1.1, §4.4.2).
 const PREAMBLE_AND_GAP_BYTES: u64 = 20;
 /// A rate that is missed by more is said.
