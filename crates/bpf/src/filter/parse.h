@@ -211,12 +211,9 @@ static __always_inline void parse_ipv6(struct parsed *p, const unsigned char *da
 		p->class = CLASS_IPV6_ICMP;
 }
 
-/* `false` where not even the Ethernet header is there. */
-static __always_inline bool parse(struct parsed *p, const unsigned char *data, const unsigned char *end)
+/* Nothing is known but whom a frame is sent to. */
+static __always_inline void begin(struct parsed *p, const unsigned char *data)
 {
-	__u32 at = ETHERNET_BYTES, type;
-	int tag;
-
 	p->class = CLASS_OTHER;
 	p->cast = UNICAST;
 	p->network = NETWORK_OTHER;
@@ -225,10 +222,19 @@ static __always_inline bool parse(struct parsed *p, const unsigned char *data, c
 	p->transport_at = 0;
 	p->protocol = PROTOCOL_UNKNOWN;
 	p->tagged = p->fragment = p->truncated = false;
-	if (data + ETHERNET_BYTES > end)
-		return false;
 	if (data[0] & 1)
 		p->cast = (data[0] & data[1] & data[2] & data[3] & data[4] & data[5]) == 0xff ? BROADCAST : MULTICAST;
+}
+
+/* `false` where not even the Ethernet header is there. */
+static __always_inline bool parse(struct parsed *p, const unsigned char *data, const unsigned char *end)
+{
+	__u32 at = ETHERNET_BYTES, type;
+	int tag;
+
+	if (data + ETHERNET_BYTES > end)
+		return false;
+	begin(p, data);
 	type = be16(data + 12);
 #pragma unroll
 	for (tag = 0; tag < 2; tag++) {
