@@ -75,6 +75,8 @@ pub struct MixSeries {
     pub name: String,
     /// What the source has there.
     pub paper: String,
+    /// What the source's receiver took: rate on a wire, frames a second.
+    pub paper_received: Vec<(BitRate, f64)>,
     /// What the receiver does about frames.
     pub receiver: ReceiverKind,
     /// The mix with frames of one size.
@@ -103,6 +105,8 @@ struct SeriesText {
     name: String,
     #[serde(default)]
     paper: String,
+    #[serde(default)]
+    paper_received: Vec<(BitRate, f64)>,
     receiver: ReceiverKind,
     size: u16,
 }
@@ -157,10 +161,17 @@ impl MixExperiment {
             if series.iter().any(|other| other.name == one.name) {
                 return Err(ExperimentError::at(at("name"), format!("`{}` is another's name already", one.name)));
             }
+            if one.paper_received.len() > RATES_MOST
+                || one.paper_received.iter().any(|(_, taken)| !taken.is_finite() || *taken < 0.0)
+            {
+                let allowed = format!("at most {RATES_MOST} of [rate, frames a second]");
+                return Err(ExperimentError::at(at("paper_received"), allowed));
+            }
             let sized = mix.clone().with_size(one.size).map_err(|error| ExperimentError::at(at("size"), error))?;
             series.push(MixSeries {
                 name: one.name,
                 paper: one.paper,
+                paper_received: one.paper_received,
                 receiver: one.receiver,
                 mix: sized,
                 frame_bytes: one.size,
@@ -179,6 +190,9 @@ mod tests {
     fn nima_has_the_papers_rates_and_sizes() {
         let nima = MixExperiment::load("nima").unwrap().unwrap();
         assert_eq!((nima.rates.len(), nima.series.len()), (8, 9));
+        // Figure 7, 64 bytes: with the filter four times what figure 5 has without.
+        let most = |name: &str| nima.series.iter().find(|one| one.name == name).unwrap().paper_received[7].1;
+        assert_eq!((most("64 bytes, without a filter"), most("64 bytes, filter")), (12_000.0, 48_000.0));
         assert!(MixExperiment::load("nlr-udp-loss").unwrap().is_none());
     }
 
@@ -192,6 +206,7 @@ mod tests {
             ("\"nima\"", "\"nimo\"", "mix: `nimo` does not come with longhaul; use one of nima"),
             ("\"1M\"", "", "rates: 0 of them, 1 to 64"),
             ("\"1M\"", "\"0\"", "rates: 0bit: more than 0"),
+            ("size = 64", "size = 64\npaper_received = [[\"1M\", -1.0]]", "series[0].paper_received: at most 64"),
             ("100ms", "99ms", "time: 99ms: 100ms to"),
         ] {
             let error = MixExperiment::parse(&good.replacen(from, to, 1)).unwrap_err().to_string();

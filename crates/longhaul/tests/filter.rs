@@ -10,11 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::object;
+use longhaul_bpf::filter::{Filter, FilterOptions};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::{Address, Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::packet::{PacketOptions, PacketSocket};
+use longhaul_measure::filter::Following;
 use longhaul_units::Nanos;
 use serde_json::Value;
 
@@ -213,6 +215,110 @@ fn neighbours_are_found_again_after_both_caches_are_flushed() {
     }
 }
 
+/// Each neighbour is asked again and again, as after hours: reachable, stale, probed.
+#[test]
+fn neighbours_age_and_are_probed() {
+    let Some(hosts) = Hosts::new() else { return };
+    hosts.ip("address add fd96::2/64 dev lf0 nodad");
+    let mut far = hosts.theirs.enter(Netlink::open).unwrap().unwrap();
+    far.add_address(&Address { ifindex: hosts.their_index, ip: "fd96::1".parse().unwrap(), prefix_bits: 64 }).unwrap();
+    for (namespace, link) in [(&hosts.ours, "lf0"), (&hosts.theirs, "lf1")] {
+        for (family, key, value) in [("ipv6", "base_reachable_time_ms", "100"), ("ipv6", "delay_first_probe_time", "1")]
+        {
+            let key = format!("net/{family}/neigh/{link}/{key}");
+            namespace.enter(|| longhaul_kernel::sysctl::write(&key, value)).unwrap().unwrap();
+        }
+    }
+    let _filter = hosts.attach(&["--enforce"]);
+    let mut ping = Command::new("ping");
+    ping.args(["-c", "16", "-i", "0.25", "-W", "1", "fd96::2"]);
+    let output = hosts.theirs.enter(|| ping.output()).unwrap().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains(" 0% packet loss"), "{text}");
+    let accepted = hosts.status()["accepted"].as_array().unwrap().clone();
+    let discovery = accepted.iter().find(|row| row["reason"] == "neighbour_discovery").unwrap();
+    // At least twice asked, and once answered.
+    assert!(discovery["frames"]["packets"].as_u64() >= Some(3), "{accepted:#?}");
+}
+
+/// More news than the kernel keeps: the filter knows all of it once it is told again, and hears what comes then.
+#[test]
+fn an_overrun_of_netlink_costs_nothing() {
+    let Some(hosts) = Hosts::new() else { return };
+    let options = FilterOptions { enforce: true, ..FilterOptions::default() };
+    let filter = hosts.ours.enter(|| Filter::attach(hosts.index, &options)).unwrap().unwrap();
+    let mut following = hosts.ours.enter(|| Following::begin("lf0")).unwrap().unwrap();
+    hosts.ours.enter(|| following.tell(&filter)).unwrap().unwrap();
+    let frame_to = |ip: Ipv4Addr| {
+        let header = [&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0][..], &THEIRS.octets(), &ip.octets()].concat();
+        [&OUR_MAC[..], &THEIR_MAC, &[8, 0], &header, &[0; 26]].concat()
+    };
+    let last = Ipv4Addr::new(10, 96, 200, 1);
+    let dropped = |ip| hosts.ours.enter(|| filter.try_frame(&frame_to(ip), 1)).unwrap().unwrap().0;
+    assert!(dropped(last), "it is nobody's yet");
+    let lines: String = (0..4000)
+        .map(|at| {
+            let (verb, ip) = (["add", "del"][at % 2], Ipv4Addr::new(10, 96, 100, 1 + (at / 2 % 200) as u8));
+            format!("address {verb} {ip}/16 dev lf0\n")
+        })
+        .chain([format!("address add {last}/16 dev lf0\n")])
+        .collect();
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("overrun-{}", std::process::id()));
+    std::fs::write(&file, lines).unwrap();
+    hosts.ip(&format!("-batch {}", file.display()));
+    std::fs::remove_file(file).unwrap();
+    // sk, Eth, Pid, Groups, Rmem, Wmem, Dump, Locks, Drops
+    let table = hosts.ours.enter(|| std::fs::read_to_string("/proc/thread-self/net/netlink")).unwrap().unwrap();
+    let drops: u64 = table.lines().skip(1).filter_map(|row| row.split_whitespace().nth(8)?.parse::<u64>().ok()).sum();
+    assert!(drops > 0, "nothing overran: {table}");
+    assert!(!dropped(last), "doubtful, as nobody told the filter");
+    let wait = |following: &Following| {
+        hosts.ours.enter(|| following.wait(monotonic() + Nanos::from_secs(5))).unwrap().unwrap()
+    };
+    assert!(wait(&following), "there is news");
+    assert!(hosts.ours.enter(|| following.tell(&filter)).unwrap().unwrap());
+    assert!(!dropped(last), "it is ours");
+    assert!(dropped(Ipv4Addr::new(10, 96, 100, 7)), "and that one went");
+    while hosts.ours.enter(|| following.wait(monotonic() + Nanos::from_millis(50))).unwrap().unwrap() {
+        hosts.ours.enter(|| following.tell(&filter)).unwrap().unwrap();
+    }
+    let fresh = Ipv4Addr::new(10, 96, 201, 1);
+    assert!(dropped(fresh));
+    hosts.ip(&format!("address add {fresh}/16 dev lf0"));
+    assert!(wait(&following), "it hears what comes after the overrun");
+    assert!(hosts.ours.enter(|| following.tell(&filter)).unwrap().unwrap());
+    assert!(!dropped(fresh));
+    println!("{drops} messages overran");
+}
+
+#[test]
+fn watching_shows_each_moment_and_ends_with_the_filter() {
+    let Some(hosts) = Hosts::new() else { return };
+    let attached = hosts.attach(&[]);
+    let mut command = hosts.longhaul(&["filter", "status", "lf0", "--watch", "50ms", "--json"]);
+    command.stdout(Stdio::piped());
+    let mut watching = hosts.ours.enter(|| command.spawn()).unwrap().unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut rejected = || {
+        let whole = object(lines.next()?.unwrap().as_bytes());
+        Some(whole["result"]["total"]["rejected"]["packets"].as_u64().unwrap())
+    };
+    let before = rejected().unwrap();
+    let socket =
+        hosts.theirs.enter(|| PacketSocket::open(hosts.their_index, &PacketOptions::default())).unwrap().unwrap();
+    let frame = [&[2, 9, 9, 9, 9, 9][..], &THEIR_MAC, &[8, 0], &[0x45; 46]].concat();
+    (0..5).for_each(|_| socket.send(&[0; 10], &[&frame]).unwrap());
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while rejected().unwrap() < before + 5 {
+        assert!(Instant::now() < deadline);
+    }
+    drop(attached);
+    while rejected().is_some() {
+        assert!(Instant::now() < deadline + Duration::from_secs(5), "it goes on without a filter");
+    }
+    assert!(watching.wait().unwrap().success());
+}
+
 #[test]
 fn a_killed_controller_takes_its_filter_with_it() {
     let Some(hosts) = Hosts::new() else { return };
@@ -311,6 +417,7 @@ fn what_is_rejected_can_be_seen_and_scraped() {
     let text = String::from_utf8(scraped.stdout).unwrap();
     let row = "longhaul_filter_reason_packets_total{interface=\"lf0\",reason=\"foreign_unicast\",verdict=\"rejected\"}";
     assert!(text.lines().any(|line| line == format!("{row} {sent}")), "{sent}: {text}");
+    is_exposition(&text);
     until("the process to end", || hosts.run(&["filter", "status", "lf0"]).status.code() == Some(1));
     let read = Command::new("tshark")
         .args(["-r", file.to_str().unwrap(), "-T", "fields", "-e", "eth.dst", "-e", "frame.comment"])
@@ -324,6 +431,42 @@ fn what_is_rejected_can_be_seen_and_scraped() {
         }
     }
     std::fs::remove_file(file).unwrap();
+}
+
+/// Prometheus, "Exposition formats", text format 0.0.4: a family is its HELP, its TYPE, then its samples, once; no sample twice.
+fn is_exposition(text: &str) {
+    let is_name = |name: &str| {
+        let mut letters = name.chars();
+        letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+            && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    };
+    let (mut families, mut samples) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+    let (mut described, mut family) = ("", "");
+    assert!(text.ends_with('\n'));
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            described = help.split_once(' ').unwrap().0;
+            continue;
+        }
+        if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert!(is_name(name) && name == described && families.insert(name), "{line}");
+            assert!(["counter", "gauge"].contains(&kind) && (kind == "counter") == name.ends_with("_total"), "{line}");
+            family = name;
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        value.parse::<u64>().unwrap_or_else(|_| panic!("{line}"));
+        assert!(samples.insert(series), "twice: {line}");
+        let (name, labels) = series.split_once('{').unwrap();
+        assert!(name == family, "{line} behind the type of {family}");
+        for label in labels.strip_suffix('}').unwrap().split(',') {
+            let (name, value) = label.split_once('=').unwrap();
+            let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+            assert!(is_name(name) && value.is_some_and(|value| !value.contains(['"', '\\'])), "{line}");
+        }
+    }
+    assert!(families.len() >= 9 && samples.len() > 300, "{} families, {} samples", families.len(), samples.len());
 }
 
 #[test]

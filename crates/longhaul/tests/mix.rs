@@ -3,16 +3,18 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::{Command, Output, Stdio};
 
 use common::{longhaul, object};
+use longhaul_bpf::filter::{Filter, FilterOptions, Reason};
 use longhaul_kernel::capability;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::ethtool;
 use longhaul_kernel::link::{Address, Netlink, Route, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_measure::filter::Following;
 use longhaul_measure::mix::StreamReceiver;
 use longhaul_units::Nanos;
 use longhaul_units::statistics::chi_square;
@@ -121,6 +123,65 @@ fn a_mix_is_what_was_asked_and_its_stream_arrives_whole() {
     assert_ne!(class_counts(&other), by_engine[0]);
 }
 
+/// The stream by IPv6, by both engines; and what asks for the target is for it: a filter there says so, and it answers.
+#[test]
+fn a_target_by_ipv6_and_questions_for_the_target() {
+    let Some(cable) = Cable::new(true) else { return };
+    let (own, target): (Ipv6Addr, Ipv6Addr) = ("fd97::1".parse().unwrap(), "fd97::2".parse().unwrap());
+    for (host, ip) in [(&cable.client, own), (&cable.server, target)] {
+        let ip = format!("{ip}/64");
+        let mut command = Command::new("ip");
+        command.args(["address", "add", &ip, "dev", "lan", "nodad"]);
+        assert!(host.enter(|| command.status()).unwrap().unwrap().success());
+    }
+    let index = cable.server.enter(|| Netlink::open().unwrap().index_of("lan").unwrap()).unwrap();
+    let filter =
+        cable.server.enter(|| Filter::attach(index, &FilterOptions { enforce: true, ..FilterOptions::default() }));
+    let filter = filter.unwrap().unwrap();
+    cable.server.enter(|| Following::begin("lan").unwrap().tell(&filter).unwrap()).unwrap();
+    let mac = ["--target-mac", "02:00:00:00:00:02"];
+    let mix = |name: &str, kinds: &[&str]| {
+        let file = std::env::temp_dir().join(format!("longhaul-mix-{name}-{}.toml", std::process::id()));
+        let classes: String = kinds.iter().map(|kind| format!("[[class]]\nkind = \"{kind}\"\nweight = 1\n")).collect();
+        std::fs::write(&file, format!("name = \"{name}\"\nsize = 100\n{classes}")).unwrap();
+        file
+    };
+    let six = mix("six", &["stream", "solicitation-for-target", "ipv6"]);
+    for engine in ["xdp", "packet"] {
+        let arguments =
+            ["--target", "[fd97::2]:5210", "--mix", six.to_str().unwrap(), "--seed", "7", "--engine", engine];
+        let run = |count: &[&str]| {
+            let output = cable.mix(&[&arguments[..], &mac, count].concat());
+            assert!(output.status.success(), "{output:?}");
+            object(&output.stdout)
+        };
+        let cookie = cookie(&run(&["-k", "1"]));
+        let at = SocketAddr::from((target, 5210));
+        let receiver = cable.server.enter(|| StreamReceiver::start(at, cookie, 64 << 20)).unwrap().unwrap();
+        let before = filter.counters().unwrap();
+        let whole = run(&["-k", "9000", "--pps", "30000"]);
+        assert_eq!(whole["parameters"]["target"]["source"], "fd97::1");
+        let counts = class_counts(&whole);
+        let numbered = whole["result"]["stream"]["numbered_packets"].as_u64().unwrap();
+        let received = receiver.finish(numbered).unwrap();
+        assert_eq!((received.counts.received_packets, received.counts.missing_packets), (numbered, 0), "{engine}");
+        let after = filter.counters().unwrap();
+        let moved = |reason| after.reason(reason).packets - before.reason(reason).packets;
+        assert!(moved(Reason::NeighbourDiscovery) >= counts[1], "{engine}: {counts:?}");
+        assert_eq!(moved(Reason::ForeignUnicast), counts[2], "{engine}");
+    }
+    let four = mix("four", &["arp-for-target", "arp"]);
+    let before = filter.counters().unwrap();
+    let whole = cable.mixed(&["--mix", four.to_str().unwrap(), "-k", "500", "--pps", "5000"]);
+    let (counts, after) = (class_counts(&whole), filter.counters().unwrap());
+    let moved = |reason| after.reason(reason).packets - before.reason(reason).packets;
+    assert_eq!([moved(Reason::ArpForUs), moved(Reason::ArpForOthers)], [counts[0], counts[1]]);
+    let refused = cable.mix(&[&["--target", "fd97::2", "--mix", four.to_str().unwrap(), "-k", "1"][..], &mac].concat());
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && text.contains("takes a target by IPv4"), "{text}");
+    [six, four].iter().for_each(|file| std::fs::remove_file(file).unwrap());
+}
+
 #[test]
 fn time_and_rate_are_held() {
     let Some(cable) = Cable::new(true) else { return };
@@ -188,8 +249,8 @@ fn what_is_wrong_is_said_in_a_line() {
     for (arguments, exit, said) in [
         (&["-i", "lo", "--mix", file][..], 2, ".toml:5:1: unknown field `wait`"),
         (&["-i", "lo", "--mix", "nimo"], 2, "give a file, or one of nima"),
-        (&["-i", "lo"], 2, "mix nima has a numbered stream: --target IP[:PORT] says for whom"),
-        (&["-i", "lo", "--target", "nobody"], 2, "--target nobody: an IPv4 address"),
+        (&["-i", "lo"], 2, "mix nima has frames for a target: --target IP[:PORT] says for whom"),
+        (&["-i", "lo", "--target", "nobody"], 2, "--target nobody: an IP address of a host"),
         (
             &["-i", "lo", "--target", "10.0.0.2", "--target-mac", "01:00:5e:00:00:01"],
             2,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// RFC 5180), and have locally administered MAC addresses that nobody has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Numbered UDP datagrams to the target: the traffic that a receiver wants, and counts.
+    /// Numbered UDP datagrams to the target, by IPv4 or IPv6 as its address is: the traffic that a receiver wants, and counts.
     Stream,
     /// IPv4 UDP to another host.
     Udp,
@@ -17,6 +17,8 @@ pub enum Kind {
     Icmp,
     /// ARP requests for another host's address, broadcast.
     Arp,
+    /// ARP requests for the target's own address, broadcast.
+    ArpForTarget,
     /// IPv4 UDP to 255.255.255.255.
     Broadcast,
     /// IPv4 UDP to a group of 239.192.0.0/14 (organisation-local, RFC 2365 §6.2).
@@ -33,6 +35,10 @@ pub enum Kind {
     Cdp,
     /// Cisco VLAN Trunking Protocol: summary advertisements.
     Vtp,
+    /// Cisco's Dynamic ISL, later Dynamic Trunking Protocol: shall this link be a trunk?
+    Disl,
+    /// Extreme Discovery Protocol.
+    Edp,
     /// Link Layer Discovery Protocol.
     Lldp,
     /// AppleTalk: name lookups, broadcast in the zone.
@@ -41,6 +47,8 @@ pub enum Kind {
     Ipv6,
     /// IPv6 neighbour solicitations for another host, to its solicited-node group.
     NeighbourSolicitation,
+    /// IPv6 neighbour solicitations for the target, to its solicited-node group.
+    SolicitationForTarget,
     /// IPv4 UDP to another host in a VLAN (802.1Q).
     Vlan,
     /// The same in two (802.1ad and 802.1Q).
@@ -69,12 +77,13 @@ impl Framing {
 
 impl Kind {
     /// All of them, with the names that a mix file has.
-    pub const ALL: [(Self, &'static str); 23] = [
+    pub const ALL: [(Self, &'static str); 27] = [
         (Self::Stream, "stream"),
         (Self::Udp, "udp"),
         (Self::Tcp, "tcp"),
         (Self::Icmp, "icmp"),
         (Self::Arp, "arp"),
+        (Self::ArpForTarget, "arp-for-target"),
         (Self::Broadcast, "broadcast"),
         (Self::Multicast, "multicast"),
         (Self::Igmp, "igmp"),
@@ -87,10 +96,13 @@ impl Kind {
         (Self::Stp, "stp"),
         (Self::Cdp, "cdp"),
         (Self::Vtp, "vtp"),
+        (Self::Disl, "disl"),
+        (Self::Edp, "edp"),
         (Self::Lldp, "lldp"),
         (Self::AppleTalk, "appletalk"),
         (Self::Ipv6, "ipv6"),
         (Self::NeighbourSolicitation, "neighbour-solicitation"),
+        (Self::SolicitationForTarget, "solicitation-for-target"),
         (Self::Vlan, "vlan"),
         (Self::Qinq, "qinq"),
     ];
@@ -98,6 +110,20 @@ impl Kind {
     /// Its name in a mix file.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+
+    /// Whether its frames are for a target, of which family where that matters: `Some(true)` of IPv4, `Some(false)` of IPv6.
+    pub(crate) fn target_family(self) -> Option<bool> {
+        match self {
+            Self::ArpForTarget => Some(true),
+            Self::SolicitationForTarget => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether its frames are for a target.
+    pub fn takes_target(self) -> bool {
+        self == Self::Stream || self.target_family().is_some()
     }
 
     /// Whether it carries data of any length. Others have a length of their own: where sizes are spread they keep it, and where all

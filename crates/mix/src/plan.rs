@@ -1,5 +1,7 @@
 //! A mix as bytes: its frames, and which one is the n-th.
 
+use std::net::IpAddr;
+
 use longhaul_wire::checksum::Sum;
 use longhaul_wire::probe::{Cookie, Probe};
 
@@ -19,12 +21,12 @@ const VARIANTS: usize = 8;
 pub struct Target {
     /// The receiver's MAC address, or that of the router before it.
     pub mac: [u8; 6],
-    /// The receiver's IPv4 address.
-    pub address: [u8; 4],
+    /// The receiver's address.
+    pub address: IpAddr,
     /// The receiver's UDP port.
     pub port: u16,
-    /// Whom the datagrams claim to be from.
-    pub source: [u8; 4],
+    /// Whom the datagrams claim to be from; of the same family.
+    pub source: IpAddr,
     /// Its port.
     pub source_port: u16,
     /// What the stream's probe headers have (`wire::probe`).
@@ -62,10 +64,18 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// Frames of a class are for somebody, and nobody was named.
-    #[error("class `{class}` is a numbered stream: it takes a target")]
+    #[error("class `{class}` is for a target, and there is none")]
     NoTarget {
         /// The class.
         class: String,
+    },
+    /// Frames of a class are for an address of the other family.
+    #[error("class `{class}` takes a target by {family}")]
+    OtherFamily {
+        /// The class.
+        class: String,
+        /// `IPv4` or `IPv6`.
+        family: &'static str,
     },
 }
 
@@ -73,12 +83,15 @@ impl Plan {
     /// The frames of `spec`. The same `seed` makes the same frames, in the same order.
     ///
     /// # Errors
-    /// [`PlanError::NoTarget`].
+    /// [`PlanError::NoTarget`], [`PlanError::OtherFamily`].
     pub fn new(spec: MixSpec, seed: u64, target: Option<Target>) -> Result<Self, PlanError> {
-        if let Some(class) = spec.classes.iter().find(|class| class.kind == Kind::Stream && class.weight > 0.0)
-            && target.is_none()
-        {
-            return Err(PlanError::NoTarget { class: class.name.clone() });
+        for class in spec.classes.iter().filter(|class| class.kind.takes_target() && class.weight > 0.0) {
+            let (name, Some(target)) = (class.name.clone(), target) else {
+                return Err(PlanError::NoTarget { class: class.name.clone() });
+            };
+            if let Some(ipv4) = class.kind.target_family().filter(|ipv4| *ipv4 != target.address.is_ipv4()) {
+                return Err(PlanError::OtherFamily { class: name, family: if ipv4 { "IPv4" } else { "IPv6" } });
+            }
         }
         let own = [Span { from: 0, to: 0, weight: 1.0 }];
         let mut templates = Vec::new();
@@ -139,25 +152,26 @@ fn size_in(span: &Span, variant: usize, variants: usize, random: &mut Random) ->
 pub struct Numbering;
 
 impl Numbering {
-    /// Where the probe header lies: behind Ethernet, IPv4 and UDP.
-    pub const PROBE_AT: usize = 42;
-    /// Where UDP's checksum lies.
-    pub const CHECKSUM_AT: usize = 40;
+    /// Where the probe header lies in a frame of the stream: behind Ethernet, IPv4 or IPv6, and UDP. UDP's checksum lies before it.
+    pub fn probe_at(frame: &[u8]) -> usize {
+        if frame.get(12..14) == Some(&[0x86, 0xdd]) { 62 } else { 42 }
+    }
 
     /// Writes the probe header into `frame`, a copy of a numbered template, and sets its checksum right (RFC 1624, Eq. 3).
     pub fn write(frame: &mut [u8], probe: &Probe) {
-        let Some(rest) = frame.get_mut(Self::PROBE_AT..) else { return };
+        let at = Self::probe_at(frame);
+        let Some(rest) = frame.get_mut(at..) else { return };
         if probe.emit(rest).is_none() {
             return;
         }
-        let header = &frame[Self::PROBE_AT..][..longhaul_wire::probe::HEADER_LEN];
-        let old = u16::from_be_bytes([frame[Self::CHECKSUM_AT], frame[Self::CHECKSUM_AT + 1]]);
+        let header = &frame[at..][..longhaul_wire::probe::HEADER_LEN];
+        let old = u16::from_be_bytes([frame[at - 2], frame[at - 1]]);
         // The template has zeros there: only what is new is added.
         let checksum = match Sum::ZERO.add_u16(!old).add_bytes(header).checksum() {
             0 => 0xffff,
             checksum => checksum,
         };
-        frame[Self::CHECKSUM_AT..][..2].copy_from_slice(&checksum.to_be_bytes());
+        frame[at - 2..at].copy_from_slice(&checksum.to_be_bytes());
     }
 }
 
@@ -171,9 +185,9 @@ mod tests {
     fn target() -> Target {
         Target {
             mac: [2, 0, 0, 0, 0, 2],
-            address: [10, 0, 0, 2],
+            address: [10, 0, 0, 2].into(),
             port: 5210,
-            source: [10, 0, 0, 1],
+            source: [10, 0, 0, 1].into(),
             source_port: 40_000,
             cookie: Cookie(0x1234_5600),
         }
@@ -220,7 +234,7 @@ mod tests {
                 let (class, bytes) = (&plan.spec.classes[template.class].name, template.bytes.len() + 4);
                 // 64 bytes do not hold all that these say.
                 let longer = size == 64
-                    && ["cdp", "vtp", "ipv6", "neighbour-solicitation", "netbeui", "appletalk", "lldp"]
+                    && ["cdp", "vtp", "ipv6", "neighbour-solicitation", "netbeui", "appletalk", "lldp", "disl", "edp"]
                         .contains(&&**class);
                 assert!(bytes == size.into() || longer && bytes < 130, "{class}: {bytes}");
             }
@@ -246,6 +260,12 @@ mod tests {
     #[test]
     fn a_stream_takes_a_target() {
         let error = Plan::new(MixSpec::load("nima").unwrap(), 1, None).unwrap_err();
-        assert_eq!(error.to_string(), "class `stream` is a numbered stream: it takes a target");
+        assert_eq!(error.to_string(), "class `stream` is for a target, and there is none");
+        let text = |kind| format!("name = \"a\"\nsize = 64\n[[class]]\nkind = \"{kind}\"\nweight = 1\n");
+        let spec = |kind| MixSpec::parse(&text(kind)).unwrap();
+        let error = Plan::new(spec("solicitation-for-target"), 1, Some(target())).unwrap_err();
+        assert_eq!(error.to_string(), "class `solicitation-for-target` takes a target by IPv6");
+        let plan = Plan::new(spec("arp-for-target"), 1, Some(target())).unwrap();
+        assert!(plan.templates.iter().all(|template| template.bytes[38..42] == [10, 0, 0, 2]));
     }
 }

@@ -218,6 +218,11 @@ impl MixSpec {
     }
 
     /// Whether some of the frames are for a target.
+    pub fn has_target(&self) -> bool {
+        self.classes.iter().any(|class| class.kind.takes_target() && class.weight > 0.0)
+    }
+
+    /// Whether some of the frames are numbered.
     pub fn has_stream(&self) -> bool {
         self.classes.iter().any(|class| class.kind == Kind::Stream && class.weight > 0.0)
     }
@@ -281,12 +286,12 @@ mod tests {
         for (kinds, percent) in [
             (&["stream"][..], 5.0),
             (&["udp", "tcp", "icmp"], 60.0),
-            (&["multicast"], 2.0),
+            (&["multicast", "igmp"], 2.0),
             (&["ipx"], 3.0),
             (&["netbeui"], 1.0),
             (&["arp"], 20.0),
             (&["broadcast"], 5.0),
-            (&["stp", "cdp", "vtp", "lldp", "appletalk", "ipv6", "neighbour-solicitation"], 4.0),
+            (&["stp", "cdp", "vtp", "disl", "edp", "lldp", "appletalk", "ipv6", "neighbour-solicitation"], 4.0),
         ] {
             assert!((share(kinds) - percent).abs() < 1e-9, "{kinds:?}: {}", share(kinds));
         }

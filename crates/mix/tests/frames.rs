@@ -1,6 +1,7 @@
 //! Wireshark is the judge: it names each kind of frame as what it is, and finds nothing wrong with it.
 
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,9 +10,9 @@ use longhaul_wire::probe::{Cookie, Probe};
 
 const TARGET: Target = Target {
     mac: [2, 0, 0, 0, 0, 2],
-    address: [10, 0, 0, 2],
+    address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
     port: 5210,
-    source: [10, 0, 0, 1],
+    source: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
     source_port: 40_000,
     cookie: Cookie(0x1234_5600),
 };
@@ -19,10 +20,11 @@ const TARGET: Target = Target {
 /// What `frame.protocols` of a kind's frames is, one of these, without `data` at the end: the shortest have none.
 fn expected(kind: &str) -> &'static [&'static str] {
     match kind {
-        "stream" | "udp" | "broadcast" | "multicast" => &["eth:ethertype:ip:udp"],
+        "stream" => &["eth:ethertype:ip:udp", "eth:ethertype:ipv6:udp"],
+        "udp" | "broadcast" | "multicast" => &["eth:ethertype:ip:udp"],
         "tcp" => &["eth:ethertype:ip:tcp"],
         "icmp" => &["eth:ethertype:ip:icmp"],
-        "arp" => &["eth:ethertype:arp"],
+        "arp" | "arp-for-target" => &["eth:ethertype:arp"],
         "igmp" => &["eth:ethertype:ip:igmp:igmp"],
         "ipx" => &["eth:ethertype:ipx", "eth:ipx", "eth:llc:ipx"],
         "ipx-ethernet-ii" => &["eth:ethertype:ipx"],
@@ -32,10 +34,12 @@ fn expected(kind: &str) -> &'static [&'static str] {
         "stp" => &["eth:llc:stp"],
         "cdp" => &["eth:llc:cdp"],
         "vtp" => &["eth:llc:vtp"],
+        "disl" => &["eth:llc:dtp"],
+        "edp" => &["eth:llc:edp"],
         "lldp" => &["eth:ethertype:lldp"],
         "appletalk" => &["eth:llc:ddp:nbp"],
         "ipv6" => &["eth:ethertype:ipv6:udp", "eth:ethertype:ipv6:tcp", "eth:ethertype:ipv6:icmpv6"],
-        "neighbour-solicitation" => &["eth:ethertype:ipv6:icmpv6"],
+        "neighbour-solicitation" | "solicitation-for-target" => &["eth:ethertype:ipv6:icmpv6"],
         "vlan" => &["eth:ethertype:vlan:ethertype:ip:udp"],
         "qinq" => &["eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ip:udp"],
         other => panic!("{other} is not judged"),
@@ -79,6 +83,7 @@ fn judge(frames: &[Vec<u8>]) -> Option<Vec<Vec<String>>> {
         "icmpv6.checksum.status",
         "igmp.checksum.status",
         "cdp.checksum.status",
+        "edp.checksum.status",
     ] {
         command.args(["-e", field]);
     }
@@ -98,12 +103,19 @@ fn judge(frames: &[Vec<u8>]) -> Option<Vec<Vec<String>>> {
 #[test]
 fn every_kind_is_what_its_name_says_and_well_formed() {
     let mut wrong = Vec::new();
-    for size in ["size = 64", "size = 300", "size = 1518", "sizes = [{ from = 64, to = 1518, weight = 1 }]"] {
+    let by_ipv6 = Target {
+        address: IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2)),
+        source: IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1)),
+        ..TARGET
+    };
+    let sizes = ["size = 64", "size = 300", "size = 1518", "sizes = [{ from = 64, to = 1518, weight = 1 }]"];
+    for (target, size) in [TARGET, by_ipv6].iter().flat_map(|target| sizes.map(|size| (target, size))) {
         let mut text = format!("name = \"all\"\n{size}\n");
-        for (_, kind) in Kind::ALL {
+        let other = if target.address.is_ipv4() { Kind::SolicitationForTarget } else { Kind::ArpForTarget };
+        for (_, kind) in Kind::ALL.iter().filter(|(kind, _)| *kind != other) {
             text += &format!("[[class]]\nkind = \"{kind}\"\nweight = 1\n");
         }
-        let plan = Plan::new(MixSpec::parse(&text).unwrap(), 4711, Some(TARGET)).unwrap();
+        let plan = Plan::new(MixSpec::parse(&text).unwrap(), 4711, Some(*target)).unwrap();
         let number = |(sequence, template): (u64, &Template)| {
             let mut frame = template.bytes.clone();
             if template.numbered {
@@ -112,7 +124,7 @@ fn every_kind_is_what_its_name_says_and_well_formed() {
             frame
         };
         let frames: Vec<Vec<u8>> = (0..).zip(&plan.templates).map(number).collect();
-        assert_eq!(frames.len(), 8 * Kind::ALL.len());
+        assert_eq!(frames.len(), 8 * (Kind::ALL.len() - 1));
         let Some(verdicts) = judge(&frames) else { return };
         assert_eq!(verdicts.len(), frames.len());
         for ((verdict, frame), template) in verdicts.iter().zip(&frames).zip(&plan.templates) {

@@ -9,6 +9,7 @@ pub mod capture;
 mod colour;
 mod lines;
 pub mod mix;
+mod mix_plot;
 mod page;
 pub mod saved;
 pub mod tcp_goodput;

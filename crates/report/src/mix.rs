@@ -6,12 +6,6 @@ use serde::Serialize;
 
 use crate::page::{escape, page};
 
-/// Of a panel and its ground: width, height; left, top, right, bottom.
-const SIZE: [f64; 2] = [400.0, 240.0];
-const EDGES: [f64; 4] = [52.0, 18.0, 390.0, 200.0];
-/// Colours that tell apart without colour vision (Okabe and Ito 2008), and dashes for print.
-const LINES: [(&str, &str); 4] = [("#d55e00", ""), ("#0072b2", "6 3"), ("#009e73", "2 3"), ("#cc79a7", "8 3 2 3")];
-
 /// An experiment's results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
@@ -38,10 +32,55 @@ pub struct Series {
     pub receiver: String,
     /// Of each frame, FCS included.
     pub frame_bytes: u16,
+    /// What the source's receiver took, by rate.
+    pub paper_received: Vec<PaperReceived>,
     /// By rate.
     pub runs: Vec<Run>,
+    /// As fast as it goes.
+    pub most: Option<Most>,
     /// Why it ended early.
     pub error: Option<String>,
+}
+
+/// A point of the source's figures.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PaperReceived {
+    /// On a wire (L1).
+    pub rate_bps: u64,
+    /// Frames a second that its receiver took.
+    pub packets_per_second: f64,
+}
+
+/// Frames sent as fast as they go.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Most {
+    /// Frames a second that the receiver's interface took.
+    pub sent_packets_per_second: f64,
+    /// Frames that it did not take.
+    pub refused_packets: u64,
+    /// CPU time of the sending thread a frame: with what the receiver's softirq does in it.
+    pub sender_ns_per_packet: f64,
+    /// What making a frame takes of that.
+    pub making_ns_per_packet: f64,
+}
+
+impl Most {
+    /// Frames a second that one CPU of the receiver takes.
+    pub fn packets_per_cpu_second(&self) -> f64 {
+        1e9 / (self.sender_ns_per_packet - self.making_ns_per_packet).max(1.0)
+    }
+
+    /// In a line of text.
+    pub fn row(&self) -> String {
+        format!(
+            "{:>10} {:>11.0} frames/s, {:.0} ns each, {:.0} of them for making it: {:.0} frames a CPU second",
+            "most",
+            self.sent_packets_per_second,
+            self.sender_ns_per_packet,
+            self.making_ns_per_packet,
+            self.packets_per_cpu_second()
+        )
+    }
 }
 
 /// One rate.
@@ -104,9 +143,9 @@ impl Report {
         }
         let mut sizes: Vec<u16> = self.series.iter().map(|series| series.frame_bytes).collect();
         sizes.dedup();
+        body += &self.received(&sizes);
         for (title, of) in [
             ("TCP goodput beside the mix, Gb/s", (|run| run.tcp_goodput_bps as f64 / 1e9) as fn(&Run) -> f64),
-            ("CPU time a frame, ns", |run| run.sender_ns_per_packet),
             ("Stream received, % of what was sent", |run| {
                 100.0 * run.stream_received_packets as f64 / run.stream_sent_packets.max(1) as f64
             }),
@@ -114,7 +153,7 @@ impl Report {
             let _ = write!(body, "<h2>{title}</h2>\n<div class=\"panels\">\n");
             for size in &sizes {
                 let lines: Vec<&Series> = self.series.iter().filter(|series| series.frame_bytes == *size).collect();
-                body += &panel(&format!("{size} bytes"), &lines, of);
+                body += &crate::mix_plot::panel(&format!("{size} bytes"), &lines, of);
             }
             body += "</div>\n";
         }
@@ -123,8 +162,73 @@ impl Report {
         page(&self.title, &body)
     }
 
+    /// What the receiver takes beside what the source's did: a panel a size, and the gain by the filter.
+    fn received(&self, sizes: &[u16]) -> String {
+        let mut text =
+            "<h2>Frames a second that the receiver takes, beside the paper's</h2>\n<div class=\"panels\">\n".to_owned();
+        for size in sizes {
+            let of = || self.series.iter().filter(|series| series.frame_bytes == *size);
+            let ours = of().map(|series| {
+                let points = series.runs.iter().map(|run| (run.rate_bps as f64, run.sent_packets_per_second));
+                (series.receiver.clone(), points.collect::<Vec<_>>())
+            });
+            let papers = of().filter(|series| !series.paper_received.is_empty()).map(|series| {
+                let points =
+                    series.paper_received.iter().map(|point| (point.rate_bps as f64, point.packets_per_second));
+                (format!("paper, {}", series.receiver), points.collect())
+            });
+            text += &crate::mix_plot::decades(&format!("{size} bytes"), &ours.chain(papers).collect::<Vec<_>>());
+        }
+        text += "</div>\n<h2>CPU time a frame, ns</h2>\n<div class=\"panels\">\n";
+        for size in sizes {
+            let of = |series: &Series| {
+                let points = series.runs.iter().map(|run| (run.rate_bps as f64, run.sender_ns_per_packet));
+                (series.receiver.clone(), points.collect::<Vec<_>>())
+            };
+            let lines = self.series.iter().filter(|series| series.frame_bytes == *size).map(of);
+            text += &crate::mix_plot::decades(&format!("{size} bytes"), &lines.collect::<Vec<_>>());
+        }
+        text += "</div>\n<h2>The most that it takes</h2>\n<table><thead><tr><th>Frames/s</th>";
+        const COLUMNS: [&str; 6] = [
+            "Paper",
+            "Paper: beside plain",
+            "Here, sent",
+            "Here, a CPU second",
+            "Here: beside plain",
+            "ns a frame, net",
+        ];
+        COLUMNS.iter().for_each(|column| text += &format!("<th>{column}</th>"));
+        text += "</tr></thead>\n<tbody>\n";
+        for series in &self.series {
+            let plain = self.series.iter().find(|one| one.frame_bytes == series.frame_bytes && one.receiver == "plain");
+            let papers =
+                |series: &Series| series.paper_received.iter().map(|point| point.packets_per_second).reduce(f64::max);
+            let times = |own: Option<f64>, plain: Option<f64>| {
+                own.zip(plain.filter(|plain| *plain > 0.0))
+                    .map_or(String::new(), |(own, plain)| format!("× {:.1}", own / plain))
+            };
+            let cpu = |series: &Series| series.most.map(|most| most.packets_per_cpu_second());
+            let shown = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.0}"));
+            let values = [
+                shown(papers(series)),
+                times(papers(series), plain.and_then(papers)),
+                shown(series.most.map(|most| most.sent_packets_per_second)),
+                shown(cpu(series)),
+                times(cpu(series), plain.and_then(cpu)),
+                shown(series.most.map(|most| most.sender_ns_per_packet - most.making_ns_per_packet)),
+            ];
+            let _ = write!(text, "<tr><th>{}</th>", escape(&series.name));
+            for (column, value) in COLUMNS.iter().zip(values) {
+                let _ = write!(text, "<td data-label=\"{column}\">{value}</td>");
+            }
+            text += "</tr>\n";
+        }
+        text + "</tbody></table>\n"
+    }
+
     fn table(&self) -> String {
-        const COLUMNS: [&str; 8] = [
+        const COLUMNS: [&str; 9] = [
+            "Paper, frames/s",
             "Frames/s",
             "For us",
             "Received",
@@ -142,11 +246,13 @@ impl Report {
             let error = series.error.as_ref().map_or(String::new(), |error| format!(" — {error}"));
             let _ = writeln!(
                 text,
-                "<tr class=\"series\"><th colspan=\"9\">{}</th></tr>",
+                "<tr class=\"series\"><th colspan=\"10\">{}</th></tr>",
                 escape(&format!("{}{paper}{error}", series.name))
             );
             for run in &series.runs {
+                let paper = series.paper_received.iter().find(|point| point.rate_bps == run.rate_bps);
                 let values = [
+                    paper.map_or(String::new(), |point| format!("{:.0}", point.packets_per_second)),
                     format!("{:.0}", run.sent_packets_per_second),
                     run.stream_sent_packets.to_string(),
                     run.stream_received_packets.to_string(),
@@ -165,60 +271,6 @@ impl Report {
         }
         text + "</tbody></table>\n"
     }
-}
-
-/// One line a series, over the rates.
-fn panel(title: &str, series: &[&Series], of: fn(&Run) -> f64) -> String {
-    let [left, top, right, bottom] = EDGES;
-    let runs = || series.iter().flat_map(|series| &series.runs);
-    let most_rate = runs().map(|run| run.rate_bps as f64).fold(1.0, f64::max);
-    let most = runs().map(of).fold(1e-9, f64::max) * 1.05;
-    let x = |run: &Run| left + (right - left) * run.rate_bps as f64 / most_rate;
-    let y = |value: f64| bottom - (bottom - top) * value / most;
-    let mut svg = format!(
-        "<figure><h3>{}</h3><svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">",
-        escape(title),
-        SIZE[0],
-        SIZE[1],
-        escape(title)
-    );
-    for step in 0..=4 {
-        let value = most * f64::from(step) / 4.0;
-        let at = y(value);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            left - 6.0,
-            at + 4.0,
-            crate::axis::short(value)
-        );
-    }
-    for (one, (colour, dashes)) in series.iter().zip(LINES.iter().cycle()) {
-        let points: Vec<String> = one.runs.iter().map(|run| format!("{:.1},{:.1}", x(run), y(of(run)))).collect();
-        let _ = write!(
-            svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dashes}\"/>",
-            points.join(" ")
-        );
-    }
-    let _ = write!(
-        svg,
-        "<text x=\"{left}\" y=\"{:.0}\">0</text><text x=\"{right}\" y=\"{:.0}\" text-anchor=\"end\">{:.0} Mb/s</text></svg>",
-        bottom + 18.0,
-        bottom + 18.0,
-        most_rate / 1e6
-    );
-    svg += "<ul class=\"legend\">";
-    for (one, (colour, dashes)) in series.iter().zip(LINES.iter().cycle()) {
-        let _ = write!(
-            svg,
-            "<li><svg viewBox=\"0 0 24 8\"><line x1=\"0\" x2=\"24\" y1=\"4\" y2=\"4\" stroke=\"{colour}\" stroke-width=\"4\" \
-             stroke-dasharray=\"{dashes}\"/></svg>{}</li>",
-            escape(&one.receiver)
-        );
-    }
-    svg + "</ul></figure>\n"
 }
 
 #[cfg(test)]
@@ -244,6 +296,13 @@ mod tests {
             paper: String::new(),
             receiver: "filter".into(),
             frame_bytes: 64,
+            paper_received: vec![PaperReceived { rate_bps: 10_000_000, packets_per_second: 15_000.0 }],
+            most: Some(Most {
+                sent_packets_per_second: 4e6,
+                refused_packets: 0,
+                sender_ns_per_packet: 250.0,
+                making_ns_per_packet: 110.0,
+            }),
             runs: vec![run],
             error: None,
         };
@@ -257,5 +316,7 @@ mod tests {
         let html = report.to_html();
         assert!(html.contains("&lt;b&gt;64&lt;/b&gt;") && !html.contains("<b>64"));
         assert!(html.contains("<polyline points=\"390.0,") && html.contains(">49<"), "{html}");
+        // 1e9 / (250 - 110)
+        assert!(html.contains(">15000<") && html.contains(">7142857<"), "{html}");
     }
 }

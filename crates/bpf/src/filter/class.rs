@@ -19,6 +19,7 @@ pub enum Class {
     Stp,
     Cdp,
     Vtp,
+    Disl,
     Edp,
     Lldp,
     Appletalk,
@@ -27,7 +28,7 @@ pub enum Class {
 
 impl Class {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Ipv4Tcp,
         Self::Ipv4Udp,
         Self::Ipv4Icmp,
@@ -43,6 +44,7 @@ impl Class {
         Self::Stp,
         Self::Cdp,
         Self::Vtp,
+        Self::Disl,
         Self::Edp,
         Self::Lldp,
         Self::Appletalk,
@@ -67,6 +69,7 @@ impl Class {
             Self::Stp => "stp",
             Self::Cdp => "cdp",
             Self::Vtp => "vtp",
+            Self::Disl => "disl",
             Self::Edp => "edp",
             Self::Lldp => "lldp",
             Self::Appletalk => "appletalk",
@@ -92,6 +95,7 @@ impl Class {
             Self::Stp => "Spanning Tree",
             Self::Cdp => "CDP",
             Self::Vtp => "Cisco VTP",
+            Self::Disl => "DISL",
             Self::Edp => "EDP",
             Self::Lldp => "LLDP",
             Self::Appletalk => "AppleTalk",

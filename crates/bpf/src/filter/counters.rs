@@ -6,7 +6,7 @@ use super::{Cast, Class, Reason, SizeRange};
 const TALLY_BYTES: usize = 16;
 const PROTOCOLS: usize = Class::ALL.len() * Cast::ALL.len() * 2;
 const SIZES: usize = SizeRange::ALL.len() * 2;
-/// Its size.
+/// Its size, but for what it keeps for itself at its end.
 pub(super) const COUNTERS_BYTES: usize = TALLY_BYTES * (PROTOCOLS + SIZES + Reason::ALL.len()) + 24;
 
 /// Frames and their bytes, without FCS.
@@ -120,10 +120,10 @@ mod tests {
         // ARP is class 9, broadcast cast 2, rejected 1: tally (9 * 3 + 2) * 2 + 1, words twice that.
         let tally = counters.protocol(Class::Arp, Cast::Broadcast).rejected;
         assert_eq!(tally, Tally { packets: 2 * 118, bytes: 2 * 119 });
-        assert_eq!(counters.size(0).accepted.packets, 2 * 2 * 114);
-        assert_eq!(counters.reason(Reason::OurUnicast).packets, 2 * 2 * 128);
-        assert_eq!(counters.reason(Reason::PortClosed).packets, 2 * 2 * 156);
-        assert_eq!((counters.dropped_packets, counters.lost_samples), (2 * 314, 2 * 315));
+        assert_eq!(counters.size(0).accepted.packets, 2 * 2 * 120);
+        assert_eq!(counters.reason(Reason::OurUnicast).packets, 2 * 2 * 134);
+        assert_eq!(counters.reason(Reason::PortClosed).packets, 2 * 2 * 162);
+        assert_eq!((counters.dropped_packets, counters.lost_samples), (2 * 326, 2 * 327));
         let sum = Class::ALL.iter().map(|class| counters.class(*class).all().packets).sum::<u64>();
         assert_eq!(counters.total().all().packets, sum);
     }

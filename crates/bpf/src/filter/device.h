@@ -64,6 +64,7 @@ struct xdp_rxq_info {
 
 struct xdp_buff {
 	struct xdp_rxq_info *rxq;
+	__u32 flags;
 };
 
 #pragma clang attribute pop
@@ -83,6 +84,8 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym;
 
 /* <linux/if.h> */
 #define IFF_ALLMULTI 0x200
+/* <net/xdp.h> */
+#define XDP_FLAGS_HAS_FRAGS 1
 
 /* More entries than that in a list are not walked; what might be among them passes. */
 #define MOST_ADDRESSES 128
@@ -147,6 +150,14 @@ static __always_inline __u32 ipv4_generation(struct net_device___filter *dev)
 static __always_inline __u32 ipv6_generation(struct net_device___filter *dev)
 {
 	return dev->nd_net.net->ipv6.fib6_sernum.counter;
+}
+
+/* Bytes of the frame. Asking the kernel is a call, which only frames of several pages need. */
+static __always_inline __u64 bytes_of(struct xdp_md *context)
+{
+	struct xdp_buff *buffer = bpf_cast_to_kern_ctx(context);
+
+	return buffer->flags & XDP_FLAGS_HAS_FRAGS ? bpf_xdp_get_buff_len(context) : context->data_end - context->data;
 }
 
 static __always_inline struct net_device___filter *device_of(struct xdp_md *context)

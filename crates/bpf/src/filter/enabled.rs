@@ -310,6 +310,11 @@ impl Filter {
         let mut value = words(&[flags]);
         value.extend(generations.ipv4.to_ne_bytes());
         value.extend(generations.ipv6.to_ne_bytes());
+        // What the CPUs found in the old tables is over.
+        let told = lookup(&self.followed)?
+            .get(16..24)
+            .map_or(0, |eight| u64::from_ne_bytes(eight.try_into().unwrap_or_default()));
+        value.extend((told + 1).to_ne_bytes());
         update(&self.followed, &0_u32.to_ne_bytes(), &value)
     }
 

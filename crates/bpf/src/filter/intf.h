@@ -22,6 +22,7 @@ enum filter_class {
 	CLASS_STP,
 	CLASS_CDP,
 	CLASS_VTP,
+	CLASS_DISL,
 	CLASS_EDP,
 	CLASS_LLDP,
 	CLASS_APPLETALK,
@@ -110,11 +111,22 @@ struct filter_followed {
 	/* What the kernel's routing generations were before the local addresses were read. */
 	__u32 ipv4_generation;
 	__u32 ipv6_generation;
+	/* Another each time that it is written, from 1 on: what a CPU keeps of local addresses is of one. */
+	__u64 told;
 };
 
 struct tally {
 	__u64 packets;
 	__u64 bytes; /* without FCS */
+};
+
+/* The addresses that were found to be local last, and by which `filter_followed.told`: mostly the next frame's as well. */
+struct filter_recent {
+	__u64 told_v4;
+	__u64 told_v6;
+	__u32 v6[4];
+	__be32 v4;
+	__u32 padding;
 };
 
 /* One a CPU. */
@@ -125,6 +137,7 @@ struct filter_counters {
 	__u64 dropped; /* of the rejected: those that were dropped, as it enforced */
 	__u64 samples_lost; /* for which the ring had no room */
 	__u64 samples_seen; /* rejected while samples were asked for */
+	struct filter_recent recent;
 };
 
 struct network_key {
@@ -143,8 +156,8 @@ struct filter_sample {
 	__u8 head[SAMPLE_BYTES];
 };
 
-_Static_assert(sizeof(struct filter_counters) == 16 * (2 * CLASSES * CASTS + 2 * SIZES + REASONS) + 24, "counters.rs has the same");
+_Static_assert(sizeof(struct filter_counters) == 16 * (2 * CLASSES * CASTS + 2 * SIZES + REASONS) + 24 + sizeof(struct filter_recent), "counters.rs has the same");
 _Static_assert(sizeof(struct filter_sample) == 16 + SAMPLE_BYTES, "sample.rs has the same");
-_Static_assert(CLASSES == 19 && ACCEPTED_REASONS == 22 && REASONS == 29, "class.rs and reason.rs have the same");
+_Static_assert(CLASSES == 20 && ACCEPTED_REASONS == 22 && REASONS == 29, "class.rs and reason.rs have the same");
 
 #endif

@@ -117,6 +117,8 @@ static __always_inline enum filter_class class_of_llc(const unsigned char *at, c
 			return CLASS_CDP;
 		if (type == 0x2003)
 			return CLASS_VTP;
+		if (type == 0x2004)
+			return CLASS_DISL;
 		return type == 0x010b ? CLASS_STP : CLASS_OTHER;
 	}
 	if (organisation == 0x00e02b && type == 0x00bb) /* Extreme */
@@ -209,12 +211,9 @@ static __always_inline void parse_ipv6(struct parsed *p, const unsigned char *da
 		p->class = CLASS_IPV6_ICMP;
 }
 
-/* `false` where not even the Ethernet header is there. */
-static __always_inline bool parse(struct parsed *p, const unsigned char *data, const unsigned char *end)
+/* Nothing is known but whom a frame is sent to. */
+static __always_inline void begin(struct parsed *p, const unsigned char *data)
 {
-	__u32 at = ETHERNET_BYTES, type;
-	int tag;
-
 	p->class = CLASS_OTHER;
 	p->cast = UNICAST;
 	p->network = NETWORK_OTHER;
@@ -223,10 +222,19 @@ static __always_inline bool parse(struct parsed *p, const unsigned char *data, c
 	p->transport_at = 0;
 	p->protocol = PROTOCOL_UNKNOWN;
 	p->tagged = p->fragment = p->truncated = false;
-	if (data + ETHERNET_BYTES > end)
-		return false;
 	if (data[0] & 1)
 		p->cast = (data[0] & data[1] & data[2] & data[3] & data[4] & data[5]) == 0xff ? BROADCAST : MULTICAST;
+}
+
+/* `false` where not even the Ethernet header is there. */
+static __always_inline bool parse(struct parsed *p, const unsigned char *data, const unsigned char *end)
+{
+	__u32 at = ETHERNET_BYTES, type;
+	int tag;
+
+	if (data + ETHERNET_BYTES > end)
+		return false;
+	begin(p, data);
 	type = be16(data + 12);
 #pragma unroll
 	for (tag = 0; tag < 2; tag++) {

@@ -18,8 +18,6 @@ const PROGRAM: &str = "mix";
 const TEMPLATE_BYTES: usize = 8 + MAX_FRAME_BYTES;
 /// `BPF_F_TEST_XDP_LIVE_FRAMES` of <linux/bpf.h>.
 const LIVE_FRAMES: u32 = 1 << 1;
-/// Where UDP's checksum lies in a numbered frame.
-const CHECKSUM_AT: usize = 40;
 
 /// Makes and sends the frames of a mix. Nothing of it stays when it is dropped.
 pub struct LiveFrames {
@@ -74,8 +72,8 @@ impl LiveFrames {
             let key = number.to_ne_bytes();
             let mut value = [0; TEMPLATE_BYTES];
             value[..2].copy_from_slice(&(template.bytes.len() as u16).to_ne_bytes());
-            value[2..4].copy_from_slice(&u16::from(template.numbered).to_ne_bytes());
-            if let (true, Some(&[high, low])) = (template.numbered, template.bytes.get(CHECKSUM_AT..CHECKSUM_AT + 2)) {
+            value[2..4].copy_from_slice(&(template.probe_at.unwrap_or(0) as u16).to_ne_bytes());
+            if let Some(&[high, low]) = template.probe_at.and_then(|at| template.bytes.get(at - 2..at)) {
                 value[4..6].copy_from_slice(&u16::from_be_bytes([high, low]).to_ne_bytes());
             }
             value[8..][..template.bytes.len()].copy_from_slice(template.bytes);

@@ -29,10 +29,6 @@ struct xdp_md {
 
 /* Frames that wait for the tracepoint: one bulk of the kernel's (DEV_MAP_BULK_SIZE, 16), the next one's first, and room. */
 #define PENDING 64
-/* A probe header (crates/wire/src/probe.rs) behind Ethernet, IPv4 and UDP. */
-#define PROBE_AT 42
-#define CHECKSUM_AT 40
-
 const volatile __u64 seed;
 const volatile __u32 templates_count = 1;
 /* 0: frames are made and dropped, which tells what making them costs. */
@@ -101,7 +97,8 @@ static __always_inline __u32 words(__u32 value)
 	return (value >> 16) + (value & 0xffff);
 }
 
-static __always_inline int number(struct xdp_md *ctx, __u16 checksum)
+/* A probe header (crates/wire/src/probe.rs), and UDP's checksum before it. */
+static __always_inline int number(struct xdp_md *ctx, __u32 probe_at, __u16 checksum)
 {
 	__u64 now = bpf_ktime_get_ns(), sequence = state.sequence++;
 	struct probe probe = {
@@ -120,8 +117,8 @@ static __always_inline int number(struct xdp_md *ctx, __u16 checksum)
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = ~sum & 0xffff;
 	field = bpf_htons(sum ? sum : 0xffff);
-	return bpf_xdp_store_bytes(ctx, PROBE_AT, &probe, sizeof(probe)) ||
-	       bpf_xdp_store_bytes(ctx, CHECKSUM_AT, &field, sizeof(field));
+	return bpf_xdp_store_bytes(ctx, probe_at, &probe, sizeof(probe)) ||
+	       bpf_xdp_store_bytes(ctx, probe_at - sizeof(field), &field, sizeof(field));
 }
 
 SEC("xdp")
@@ -148,14 +145,18 @@ int make_frame(struct xdp_md *ctx)
 		goto broken;
 	if (bpf_xdp_store_bytes(ctx, 0, template->bytes, length))
 		goto broken;
-	if (template->numbered && number(ctx, template->checksum))
+	if (template->probe_at && number(ctx, template->probe_at, template->checksum))
 		goto broken;
+	if (!ifindex) {
+		state.sent[choice & (MAX_TEMPLATES - 1)]++;
+		return XDP_DROP;
+	}
 	/* Full only where the kernel refuses frames before a driver sees them, as of an interface that is down. */
 	if (pending_tail - pending_head >= PENDING)
 		pending_head = pending_tail;
 	pending[pending_tail & (PENDING - 1)] = choice;
 	pending_tail++;
-	return ifindex ? bpf_redirect(ifindex, 0) : XDP_DROP;
+	return bpf_redirect(ifindex, 0);
 broken:
 	state.broken++;
 	return XDP_ABORTED;

@@ -26,8 +26,8 @@ pub const MAX_FRAME_BYTES: usize = 1528;
 pub struct LiveTemplate<'a> {
     /// At most [`MAX_FRAME_BYTES`].
     pub bytes: &'a [u8],
-    /// Whether a probe header goes into it, behind IPv4 and UDP; there zeros lie.
-    pub numbered: bool,
+    /// Where a probe header goes into it, behind UDP's; there zeros lie.
+    pub probe_at: Option<usize>,
 }
 
 /// What to make frames of.

@@ -253,6 +253,13 @@ fn rows() -> Vec<Row> {
             Reason::MulticastNotJoined,
         ),
         (
+            "DISL",
+            ieee([1, 0, 0x0c, 0xcc, 0xcc, 0xcc], &snap([0, 0, 0x0c], 0x2004)),
+            Class::Disl,
+            Multicast,
+            Reason::MulticastNotJoined,
+        ),
+        (
             "EDP",
             ieee([0, 0xe0, 0x2b, 0, 0, 0], &snap([0, 0xe0, 0x2b], 0x00bb)),
             Class::Edp,
@@ -450,6 +457,14 @@ fn changes_of_the_host_leave_no_gap() {
     cable.tell(&filter);
     assert_eq!(judged(&cable, &filter, &to_other), Reason::OurUnicast);
     assert_eq!(judged(&cable, &filter, &arp_other), Reason::ArpForUs);
+
+    // What was found to be ours is forgotten with the address.
+    let removed = std::process::Command::new("ip");
+    let mut removed = removed;
+    removed.args(["address", "del", &format!("{OTHER_IP}/24"), "dev", crate::cable::LINK]);
+    assert!(cable.inside(|| removed.status()).unwrap().success());
+    cable.tell(&filter);
+    assert_eq!(judged(&cable, &filter, &ipv4(OUR_MAC, OTHER_IP, 17, 0, &udp(9, 20))), Reason::AddressNotOurs);
 
     let to_other = ipv6(OUR_MAC, OTHER_IPV6, 17, &udp(9, 20));
     assert_eq!(judged(&cable, &filter, &to_other), Reason::AddressNotOurs);

@@ -83,6 +83,7 @@ fn llc(bytes: &[u8]) -> Class {
         [0xaa, 0xaa, _, rest @ ..] => match rest {
             [0, 0, 0x0c, 0x20, 0, ..] => Class::Cdp,
             [0, 0, 0x0c, 0x20, 3, ..] => Class::Vtp,
+            [0, 0, 0x0c, 0x20, 4, ..] => Class::Disl,
             [0, 0, 0x0c, 1, 0x0b, ..] => Class::Stp,
             [0, 0xe0, 0x2b, 0, 0xbb, ..] => Class::Edp,
             [8, 0, 7, 0x80, 0x9b, ..] | [0, 0, 0, 0x80, 0xf3, ..] => Class::Appletalk,

@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use longhaul_bpf::filter::{Cast, Class, Filter, FilterCounters, Generations, Reason, SizeRange, Tally, Verdicts};
+use longhaul_bpf::filter::{
+    Cast, Class, Filter, FilterCounters, FilterError, Generations, Reason, SizeRange, Tally, Verdicts,
+};
 use longhaul_emulator::Warning;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::{Link, Netlink};
@@ -61,6 +63,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Err(Failure::usage(format!("--watch {every}: 10ms or more")));
     }
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
+    // Who holds a filter keeps it, and it is to go with its own process.
+    let program_id = filter.program_id();
+    drop(filter);
     let mut next = first;
     let mut due = monotonic();
     let mut before: Option<FilterCounters> = None;
@@ -73,9 +78,16 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
         before = Some(next.result.counters.clone());
         due += every;
-        if readable_until(stop, Some(due)).map_err(|error| Failure::new("wait", error))? || !filter.is_attached() {
+        if readable_until(stop, Some(due)).map_err(|error| Failure::new("wait", error))? {
             return Ok(ExitCode::SUCCESS);
         }
+        let filter = match Filter::open(link.index) {
+            Ok(filter) if filter.program_id() == program_id => filter,
+            Ok(_) | Err(FilterError::NotThere { .. } | FilterError::OtherProgram { .. }) => {
+                return Ok(ExitCode::SUCCESS);
+            }
+            Err(error) => return Err(failure(name, &error)),
+        };
         next = report(&mut netlink, &link, &filter)?;
     }
 }

@@ -17,7 +17,7 @@ use longhaul_lab::mix_experiment::{MixExperiment, MixSeries, ReceiverKind};
 use longhaul_measure::filter::Following;
 use longhaul_measure::mix::{MixAmount, MixResult, Mixer, StreamReceiver};
 use longhaul_mix::{Plan, Target};
-use longhaul_report::mix::{Report, Run, Series};
+use longhaul_report::mix::{Most, PaperReceived, Report, Run, Series};
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::Cookie;
 
@@ -68,9 +68,13 @@ pub(crate) fn run(experiment: &MixExperiment, stop: Stop, say: &impl Fn(&str)) -
         let mut done = Series {
             name: series.name.clone(),
             paper: series.paper.clone(),
+            paper_received: (series.paper_received.iter())
+                .map(|(rate, taken)| PaperReceived { rate_bps: rate.0, packets_per_second: *taken })
+                .collect(),
             receiver: series.receiver.name().to_owned(),
             frame_bytes: series.frame_bytes,
             runs: Vec::new(),
+            most: None,
             error: None,
         };
         let ran = raise(series.receiver).and_then(|rig| {
@@ -81,6 +85,11 @@ pub(crate) fn run(experiment: &MixExperiment, stop: Stop, say: &impl Fn(&str)) -
                 let one = measure(&rig, series, *rate, experiment.time, stop)?;
                 say(&one.row());
                 done.runs.push(one);
+            }
+            if stop.requested().is_none() {
+                let most = most(&rig, series, experiment.time, stop)?;
+                say(&most.row());
+                done.most = Some(most);
             }
             Ok(())
         });
@@ -169,16 +178,37 @@ fn measure(rig: &Rig, series: &MixSeries, rate: BitRate, time: Nanos, stop: Stop
     })
 }
 
-fn send(rig: &Rig, series: &MixSeries, rate: BitRate, time: Nanos, stop: Stop) -> Result<MixResult, Error> {
+/// As fast as it goes, and what making the frames takes of that.
+fn most(rig: &Rig, series: &MixSeries, time: Nanos, stop: Stop) -> Result<Most, Error> {
+    let amount = MixAmount { packets_per_second: None, time: Some(time), packets: None };
+    let each = |result: &MixResult| result.cpu_ns as f64 / result.sent_packets.max(1) as f64;
+    let (plan, ifindex) = (plan(series)?, rig.client_index);
+    let made = Mixer::into_nothing(plan.clone())?.run(&amount, Some(stop), None, |_| {})?;
+    let sent = rig.client.enter(|| -> Result<MixResult, Error> {
+        Ok(Mixer::open(ifindex, plan, None)?.run(&amount, Some(stop), None, |_| {})?)
+    })??;
+    Ok(Most {
+        sent_packets_per_second: sent.packets_per_second,
+        refused_packets: sent.refused_packets,
+        sender_ns_per_packet: each(&sent),
+        making_ns_per_packet: each(&made),
+    })
+}
+
+fn plan(series: &MixSeries) -> Result<Plan, Error> {
     let target = Target {
         mac: SERVER_MAC,
-        address: SERVER.octets(),
+        address: SERVER.into(),
         port: PORT,
-        source: CLIENT.octets(),
+        source: CLIENT.into(),
         source_port: PORT,
         cookie: COOKIE,
     };
-    let plan = Plan::new(series.mix.clone(), SEED, Some(target))?;
+    Ok(Plan::new(series.mix.clone(), SEED, Some(target))?)
+}
+
+fn send(rig: &Rig, series: &MixSeries, rate: BitRate, time: Nanos, stop: Stop) -> Result<MixResult, Error> {
+    let plan = plan(series)?;
     let packets_per_second = Some(rate.0 as f64 / (8.0 * (plan.mean_bytes() + PREAMBLE_AND_GAP_BYTES)));
     let amount = MixAmount { packets_per_second, time: Some(time), packets: None };
     let ifindex = rig.client_index;

@@ -1,7 +1,7 @@
 //! `longhaul mix`.
 
 use std::io::IsTerminal;
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
 use longhaul_kernel::capability;
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// All frames of this many bytes, FCS included, 64 to 1518 [default: as the mix says]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=1518))]
     size: Option<u16>,
-    /// Who gets the numbered stream of the mix: an IPv4 address, and a UDP port if it is not 5210
+    /// Who gets the numbered stream of the mix: an IP address, and a UDP port if it is not 5210
     #[arg(long, value_name = "IP[:PORT]")]
     target: Option<String>,
     /// The target's MAC address, or that of the router before it [default: as the neighbour table has it]
@@ -131,9 +131,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let named = args.target.as_deref().map(address).transpose()?;
     let mac = args.target_mac.as_deref().map(parse_mac).transpose()?;
-    if spec.has_stream() && named.is_none() {
+    if spec.has_target() && named.is_none() {
         return Err(Failure::usage(format!(
-            "mix {} has a numbered stream: --target IP[:PORT] says for whom",
+            "mix {} has frames for a target: --target IP[:PORT] says for whom",
             spec.name
         )));
     }
@@ -187,10 +187,10 @@ pub(crate) fn run(args: Args) -> Outcome {
         packets: amount.packets,
         target: target.map(|target| {
             json!({
-                "address": Ipv4Addr::from(target.address),
+                "address": target.address,
                 "port": target.port,
                 "mac": text::mac(target.mac),
-                "source": Ipv4Addr::from(target.source),
+                "source": target.source,
                 "source_port": target.source_port,
                 "cookie": target.cookie.0,
             })
@@ -239,12 +239,15 @@ fn usable(netlink: &mut Netlink, args: &Args) -> Result<Link, Failure> {
     Ok(link)
 }
 
-/// `10.0.0.2` or `10.0.0.2:5210`.
-fn address(text: &str) -> Result<SocketAddrV4, Failure> {
-    let with_port = text.parse().or_else(|_| text.parse().map(|ip| SocketAddrV4::new(ip, DEFAULT_PORT)));
-    let good = with_port.ok().filter(|a: &SocketAddrV4| a.port() > 0 && !a.ip().is_unspecified());
+/// `10.0.0.2`, `10.0.0.2:5210`, `fd00::2` or `[fd00::2]:5210`.
+fn address(text: &str) -> Result<SocketAddr, Failure> {
+    let with_port = text.parse().or_else(|_| text.parse().map(|ip| SocketAddr::new(ip, DEFAULT_PORT)));
+    let good =
+        with_port.ok().filter(|a: &SocketAddr| a.port() > 0 && !a.ip().is_unspecified() && !a.ip().is_multicast());
     good.ok_or_else(|| {
-        Failure::usage(format!("--target {text}: an IPv4 address, and a port if wanted, such as 10.0.0.2:5210"))
+        Failure::usage(format!(
+            "--target {text}: an IP address of a host, and a port if wanted, such as 10.0.0.2:5210 or [fd00::2]:5210"
+        ))
     })
 }
 
@@ -259,7 +262,7 @@ fn parse_mac(text: &str) -> Result<[u8; 6], Failure> {
 fn target(
     netlink: &mut Netlink,
     link: &Link,
-    named: SocketAddrV4,
+    named: SocketAddr,
     mac: Option<[u8; 6]>,
     seed: u64,
 ) -> Result<Target, Failure> {
@@ -267,7 +270,7 @@ fn target(
         Some(mac) => mac,
         None => {
             let known = netlink.neighbours().map_err(|error| Failure::new("neighbours", error))?;
-            let one = known.iter().find(|n| n.ifindex == link.index && n.ip == IpAddr::V4(*named.ip()));
+            let one = known.iter().find(|n| n.ifindex == link.index && n.ip == named.ip());
             one.and_then(|neighbour| neighbour.mac).ok_or_else(|| {
                 Failure::new("no_mac", format!("the MAC address of {} by {} is not known", named.ip(), link.name))
                     .remedy("give --target-mac, or ping it first")
@@ -275,16 +278,23 @@ fn target(
         }
     };
     let addresses = netlink.addresses().map_err(|error| Failure::new("addresses", error))?;
-    let own = addresses.iter().filter(|address| address.ifindex == link.index).find_map(|address| match address.ip {
-        IpAddr::V4(ip) => Some(ip),
-        IpAddr::V6(_) => None,
-    });
+    // A link-local address would have routers drop what it sends elsewhere.
+    let fits = |ip: &IpAddr| match (ip, named.ip()) {
+        (IpAddr::V4(_), IpAddr::V4(_)) => true,
+        (IpAddr::V6(own), IpAddr::V6(other)) => own.is_unicast_link_local() == other.is_unicast_link_local(),
+        _ => false,
+    };
+    let own = addresses.iter().filter(|address| address.ifindex == link.index).map(|address| address.ip).find(fits);
+    // Without one of its own it is an address that is set aside for measuring (RFC 2544, RFC 5180).
+    let none: IpAddr = match named.ip() {
+        IpAddr::V4(_) => Ipv4Addr::new(198, 18, 0, 1).into(),
+        IpAddr::V6(_) => Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1).into(),
+    };
     Ok(Target {
         mac,
-        address: named.ip().octets(),
+        address: named.ip(),
         port: named.port(),
-        // Without one of its own it is an address that is set aside for measuring (RFC 2544).
-        source: own.unwrap_or(Ipv4Addr::new(198, 18, 0, 1)).octets(),
+        source: own.unwrap_or(none),
         source_port: DEFAULT_PORT,
         cookie: Cookie::new(((seed ^ COOKIE_SALT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32, false, 0),
     })

@@ -1,8 +1,5 @@
 //! This program as the sender of a mix.
 
-use std::time::Instant;
-
-use longhaul_bpf::mix::{LiveFrames, LiveOptions, LiveTemplate};
 use longhaul_kernel::link::Netlink;
 use longhaul_measure::mix::{EngineKind, MixAmount, Mixer};
 use longhaul_mix::{MixSpec, Plan, Target};
@@ -19,8 +16,8 @@ use crate::rig::SERVER;
 pub(crate) enum Role {
     /// Sends a mix by the cable.
     Send { mix: String, packets_per_second: Option<f64>, seconds: f64 },
-    /// Makes as many frames of it and drops them.
-    Make { mix: String, frames: u32 },
+    /// Makes its frames and drops them.
+    Make { mix: String, packets_per_second: Option<f64>, seconds: f64 },
 }
 
 /// What a sender knows in the end.
@@ -29,6 +26,8 @@ pub(crate) struct Sent {
     pub(crate) packets: u64,
     pub(crate) refused: u64,
     pub(crate) ns: f64,
+    /// CPU time of the sending thread, with the receiver's softirq in it.
+    pub(crate) cpu_ns: f64,
 }
 
 /// Does what `role` says and prints the result.
@@ -38,45 +37,31 @@ pub(crate) fn run(role: &Role) -> Result<()> {
     match role {
         Role::Send { mix, packets_per_second, seconds } => {
             let index = Netlink::open()?.index_of("cable")?;
-            let mut mixer = Mixer::open(index, plan(mix)?, Some(EngineKind::LiveFrames))?;
-            let time = Some(Nanos::from_secs_f64(*seconds));
-            let amount = MixAmount { packets_per_second: *packets_per_second, time, packets: None };
-            let result = mixer.run(&amount, None, None, |_| {})?;
-            answer(&Sent {
-                packets: result.sent_packets,
-                refused: result.refused_packets,
-                ns: result.duration_ns as f64,
-            })
+            run_mixer(Mixer::open(index, plan(mix)?, Some(EngineKind::LiveFrames))?, *packets_per_second, *seconds)
         }
-        Role::Make { mix, frames } => {
-            let plan = plan(mix)?;
-            let templates: Vec<_> = (plan.templates.iter())
-                .map(|template| LiveTemplate { bytes: &template.bytes, numbered: template.numbered })
-                .collect();
-            let columns: Vec<_> = plan.alias.entries().iter().map(|entry| (entry.threshold, entry.other)).collect();
-            let (ifindex, anchor) = (0, None);
-            let live = LiveFrames::load(&LiveOptions {
-                ifindex,
-                anchor,
-                templates: &templates,
-                columns: &columns,
-                seed: plan.seed,
-                cookie: 0,
-            })?;
-            live.run(1 << 16)?;
-            let begin = Instant::now();
-            live.run(*frames)?;
-            answer(&Sent { packets: u64::from(*frames), refused: 0, ns: begin.elapsed().as_nanos() as f64 })
+        Role::Make { mix, packets_per_second, seconds } => {
+            run_mixer(Mixer::into_nothing(plan(mix)?)?, *packets_per_second, *seconds)
         }
     }
+}
+
+fn run_mixer(mut mixer: Mixer, packets_per_second: Option<f64>, seconds: f64) -> Result<()> {
+    let time = Some(Nanos::from_secs_f64(seconds));
+    let result = mixer.run(&MixAmount { packets_per_second, time, packets: None }, None, None, |_| {})?;
+    answer(&Sent {
+        packets: result.sent_packets,
+        refused: result.refused_packets,
+        ns: result.duration_ns as f64,
+        cpu_ns: result.cpu_ns as f64,
+    })
 }
 
 fn plan(mix: &str) -> Result<Plan> {
     let target = Target {
         mac: [2, 0, 0, 0, 0, 2],
-        address: SERVER.octets(),
+        address: SERVER.into(),
         port: 5210,
-        source: [10, 98, 0, 1],
+        source: [10, 98, 0, 1].into(),
         source_port: 5210,
         cookie: Cookie(0x6d69_7800),
     };

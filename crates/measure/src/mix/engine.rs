@@ -18,6 +18,9 @@ use serde::Serialize;
 const BATCH: usize = longhaul_kernel::packet::BATCH_MOST;
 /// A full send buffer that does not drain so long belongs to a link that sends nothing.
 const PATIENCE: Nanos = Nanos::from_secs(2);
+/// How often a frame is tried where none is taken, and how long after another.
+const PROBES: usize = 20;
+const PROBE_GAP: Nanos = Nanos::from_millis(1);
 /// A frame that is part of the kernel's own headers only.
 const NO_OFFLOAD: [u8; VNET_HEADER_BYTES] = [0; VNET_HEADER_BYTES];
 
@@ -92,6 +95,13 @@ impl Engine {
         }
     }
 
+    /// Frames are made and dropped.
+    pub(super) fn into_nothing(plan: &Plan) -> Result<Self, EngineError> {
+        let (frames, apart) = load(0, plan)?;
+        frames.run(1).map_err(EngineError::NoLiveFrames)?;
+        Ok(Self::Live { frames, made: 1, _apart: apart })
+    }
+
     pub(super) fn kind(&self) -> EngineKind {
         match self {
             Self::Live { .. } => EngineKind::LiveFrames,
@@ -144,9 +154,13 @@ impl Engine {
     }
 }
 
-fn live(ifindex: u32, plan: &Plan) -> Result<Engine, EngineError> {
+/// The program, ready to send by the interface `ifindex` (0: by none), and where it is anchored.
+fn load(ifindex: u32, plan: &Plan) -> Result<(LiveFrames, NetNamespace), EngineError> {
     let templates: Vec<LiveTemplate<'_>> = (plan.templates.iter())
-        .map(|template| LiveTemplate { bytes: &template.bytes, numbered: template.numbered })
+        .map(|template| {
+            let probe_at = template.numbered.then(|| Numbering::probe_at(&template.bytes));
+            LiveTemplate { bytes: &template.bytes, probe_at }
+        })
         .collect();
     let columns: Vec<(u32, u32)> = plan.alias.entries().iter().map(|entry| (entry.threshold, entry.other)).collect();
     let (apart, anchor) = anchor()?;
@@ -159,10 +173,23 @@ fn live(ifindex: u32, plan: &Plan) -> Result<Engine, EngineError> {
         cookie: plan.target.map_or(0, |target| target.cookie.0),
     };
     let frames = apart.enter(|| LiveFrames::load(&options))??;
+    Ok((frames, apart))
+}
+
+fn live(ifindex: u32, plan: &Plan) -> Result<Engine, EngineError> {
+    let (frames, apart) = load(ifindex, plan)?;
     // Nothing less than a frame tells whether frames are taken.
-    frames.run(1).map_err(EngineError::NoLiveFrames)?;
-    let state = frames.state().map_err(EngineError::NoLiveFrames)?;
-    if state.made != state.sent.iter().sum::<u64>() {
+    let mut state = LiveState::default();
+    for _ in 0..PROBES {
+        frames.run(1).map_err(EngineError::NoLiveFrames)?;
+        state = frames.state().map_err(EngineError::NoLiveFrames)?;
+        // A ring that others fill refuses frames, too, and gives no error.
+        if state.sent.iter().any(|sent| *sent > 0) || state.last_error != 0 {
+            break;
+        }
+        longhaul_kernel::wait::sleep_until(monotonic().saturating_add(PROBE_GAP));
+    }
+    if state.sent.iter().all(|sent| *sent == 0) {
         let error = match state.last_error {
             0 => "no driver was asked".to_owned(),
             error => io::Error::from_raw_os_error(error).to_string(),

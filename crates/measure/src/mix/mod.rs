@@ -26,8 +26,10 @@ use crate::pacer::{Pace, Pacer};
 const CALL: Nanos = Nanos::from_millis(4);
 /// Frames of a call, at least and at most.
 const CALL_FRAMES: std::ops::RangeInclusive<u32> = 64..=1 << 16;
-/// Frames that go together at most where a rate is asked for: a quarter of a veth's ring.
-const PACED_FRAMES: u32 = 64;
+/// Calls a second at most where a rate is asked for: a call of BPF_PROG_RUN takes some 50 µs besides its frames.
+const PACED_CALLS: f64 = 4000.0;
+/// Frames that go together at most then: half of a veth's ring. With more, what others send beside them is lost.
+const PACED_FRAMES: u32 = 128;
 /// Ethernet's preamble, start and gap: what a frame with its FCS takes on a wire besides (IEEE 802.3 §3.1.1, §4.4.2).
 const PREAMBLE_AND_GAP_BYTES: u64 = 20;
 /// A rate that is missed by more is said.
@@ -136,6 +138,14 @@ impl Mixer {
         Ok(Self { plan, engine, note })
     }
 
+    /// Gets ready to make the frames of `plan` as live frames and to drop them: what making them costs.
+    ///
+    /// # Errors
+    /// [`EngineError`], where there are no live frames.
+    pub fn into_nothing(plan: Plan) -> Result<Self, EngineError> {
+        Ok(Self { engine: Engine::into_nothing(&plan)?, plan, note: None })
+    }
+
     /// How frames are sent.
     pub fn engine(&self) -> EngineKind {
         self.engine.kind()
@@ -156,7 +166,10 @@ impl Mixer {
         let end = amount.time.map_or(Nanos::MAX, |time| start.saturating_add(time));
         let most = amount.packets.unwrap_or(u64::MAX);
         let gap_ps = amount.packets_per_second.map_or(0, |rate| (1e12 / rate.max(1e-3)).max(1.0) as u64);
-        let mut pacer = Pacer::with_gap(start, gap_ps, 1, PACED_FRAMES);
+        let burst = amount
+            .packets_per_second
+            .map_or(1.0, |rate| (rate / PACED_CALLS).clamp(1.0, f64::from(PACED_FRAMES))) as u32;
+        let mut pacer = Pacer::with_gap(start, gap_ps, burst, PACED_FRAMES);
         let mut call_frames = *CALL_FRAMES.start();
         let mut due = interval.map_or(Nanos::MAX, |interval| start.saturating_add(interval));
         let mut last = start;

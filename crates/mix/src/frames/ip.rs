@@ -1,5 +1,7 @@
 //! IPv4 (RFC 791), IPv6 (RFC 8200) and what they carry: UDP, TCP, ICMP, IGMP.
 
+use std::net::IpAddr;
+
 use longhaul_wire::checksum::{Sum, pseudo_v4, pseudo_v6};
 use longhaul_wire::{probe, udp};
 
@@ -128,8 +130,8 @@ fn group_mac(group: [u8; 4]) -> [u8; 6] {
 
 /// The stream's datagram, its probe header all zero: numbers are written later.
 pub(super) fn stream(bytes: usize, random: &mut Random, target: &Target) -> Vec<u8> {
-    let data = room(bytes, 42).max(probe::HEADER_LEN);
-    let (from, to) = (target.source, target.address);
+    let headers = if target.address.is_ipv4() { 42 } else { 62 };
+    let data = room(bytes, headers).max(probe::HEADER_LEN);
     let length = (udp::HEADER_LEN + data) as u16;
     let mut segment = Writer(Vec::new())
         .u16(target.source_port)
@@ -138,10 +140,26 @@ pub(super) fn stream(bytes: usize, random: &mut Random, target: &Target) -> Vec<
         .u16(0)
         .zeros(probe::HEADER_LEN)
         .data(data - probe::HEADER_LEN);
-    let sum = pseudo_v4(from, to, UDP, u32::from(length)).add_bytes(&segment.0);
-    segment.set16(udp::CHECKSUM_OFFSET, not_zero(sum.checksum()));
-    let ip = header4(from, to, UDP, TTL, segment.len(), random);
-    Writer::to(target.mac, stranger(random)).u16(0x0800).put(&ip).put(&segment.0).0
+    let pseudo = match (target.source, target.address) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => pseudo_v4(from.octets(), to.octets(), UDP, u32::from(length)),
+        (from, to) => pseudo_v6(octets6(from), octets6(to), UDP, u32::from(length)),
+    };
+    segment.set16(udp::CHECKSUM_OFFSET, not_zero(pseudo.add_bytes(&segment.0).checksum()));
+    match (target.source, target.address) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let ip = header4(from.octets(), to.octets(), UDP, TTL, segment.len(), random);
+            Writer::to(target.mac, stranger(random)).u16(0x0800).put(&ip).put(&segment.0).0
+        }
+        (from, to) => packet6((target.mac, octets6(to)), octets6(from), UDP, TTL, &segment.0, random),
+    }
+}
+
+/// An address as IPv6 has it.
+fn octets6(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
 }
 
 pub(super) fn tcp(bytes: usize, random: &mut Random) -> Vec<u8> {
@@ -227,9 +245,10 @@ pub(super) fn icmp6(bytes: usize, random: &mut Random) -> Vec<u8> {
     packet6((mac, to), from, ICMP6, TTL, &message, random)
 }
 
-/// RFC 4861 §4.3, to the group of RFC 4291 §2.7.1.
-pub(super) fn neighbour_solicitation(random: &mut Random) -> Vec<u8> {
-    let (from, wanted) = (host6(random), host6(random));
+/// RFC 4861 §4.3, for `target` or another host, to the group of RFC 4291 §2.7.1.
+pub(super) fn neighbour_solicitation(random: &mut Random, target: Option<&Target>) -> Vec<u8> {
+    let (from, other) = (host6(random), host6(random));
+    let wanted = target.map_or(other, |target| octets6(target.address));
     let [.., a, b, c] = wanted;
     let group = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c];
     let own = stranger(random);

@@ -1,10 +1,13 @@
 //! What neighbours and switches say: ARP, spanning tree, CDP, VTP, LLDP.
 
+use std::net::IpAddr;
+
 use longhaul_wire::checksum::Sum;
 
 use super::ip::host;
 use super::{Writer, length_framed, snap, stranger};
 use crate::draw::Random;
+use crate::plan::Target;
 
 /// IEEE 802.1Q table 8-1: bridges.
 const BRIDGES: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
@@ -13,10 +16,17 @@ const NEAREST_BRIDGE: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0x0e];
 /// Cisco's group for CDP, VTP and others.
 const CISCO: [u8; 6] = [0x01, 0, 0x0c, 0xcc, 0xcc, 0xcc];
 const CISCO_OUI: [u8; 3] = [0, 0, 0x0c];
+/// Extreme's, for EDP: not a group by its bits.
+const EXTREME: [u8; 6] = [0, 0xe0, 0x2b, 0, 0, 0];
+const EXTREME_OUI: [u8; 3] = [0, 0xe0, 0x2b];
 
-/// RFC 826: who has an address, tell another.
-pub(super) fn arp(random: &mut Random) -> Vec<u8> {
-    let (own, from, wanted) = (stranger(random), host(random), host(random));
+/// RFC 826: who has an address, that of `target` or another host's, tell another.
+pub(super) fn arp(random: &mut Random, target: Option<&Target>) -> Vec<u8> {
+    let (own, from, other) = (stranger(random), host(random), host(random));
+    let wanted = match target.map(|target| target.address) {
+        Some(IpAddr::V4(address)) => address.octets(),
+        _ => other,
+    };
     Writer::to([0xff; 6], own).u16(0x0806).put(&[0, 1, 8, 0, 6, 4, 0, 1]).put(&own).put(&from).zeros(6).put(&wanted).0
 }
 
@@ -65,6 +75,32 @@ pub(super) fn vtp(random: &mut Random) -> Vec<u8> {
         .put(b"050101000000")
         .put(&random.bytes::<16>());
     length_framed(CISCO, stranger(random), &snap(CISCO_OUI, 0x2003, &message.0))
+}
+
+/// As Wireshark's `packet-dtp.c` reads it: the domain, whether to be a trunk, of which kind, and who asks.
+pub(super) fn disl(random: &mut Random) -> Vec<u8> {
+    let value = |writer: Writer, kind: u16, bytes: &[u8]| writer.u16(kind).u16(4 + bytes.len() as u16).put(bytes);
+    let own = stranger(random);
+    let mut message = Writer(vec![1]);
+    // Desirable; ISL.
+    for (kind, bytes) in [(1, &b"campus\0"[..]), (2, &[3]), (3, &[0x42]), (4, &own)] {
+        message = value(message, kind, bytes);
+    }
+    length_framed(CISCO, own, &snap(CISCO_OUI, 0x2004, &message.0))
+}
+
+/// As Wireshark's `packet-edp.c` reads it: the switch's name, and the end.
+pub(super) fn edp(random: &mut Random) -> Vec<u8> {
+    let own = stranger(random);
+    let name = format!("switch-{:05}\0", random.below(100_000));
+    let value =
+        |writer: Writer, kind: u8, bytes: &[u8]| writer.u8(0x99).u8(kind).u16(4 + bytes.len() as u16).put(bytes);
+    let mut message = Writer(vec![1, 0]).u16(0).u16(0).u16(random.next() as u16).u16(0).put(&own);
+    message = value(message, 1, name.as_bytes());
+    message = value(message, 0, &[]);
+    message.set16(2, message.len() as u16);
+    message.set16(4, Sum::ZERO.add_bytes(&message.0).checksum());
+    length_framed(EXTREME, own, &snap(EXTREME_OUI, 0x00bb, &message.0))
 }
 
 /// IEEE 802.1AB §8.5: chassis, port and time to live, which are mandatory, a name, the end.

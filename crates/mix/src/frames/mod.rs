@@ -13,7 +13,8 @@ use crate::plan::Target;
 /// The least frame without its FCS.
 pub(crate) const LEAST: usize = 60;
 
-/// A frame of `kind`, the `variant`th of its class, for as many as `bytes`. The target is needed for [`Kind::Stream`] alone.
+/// A frame of `kind`, the `variant`th of its class, for as many as `bytes`. What is for a target needs one
+/// of its family.
 pub(crate) fn frame(kind: Kind, variant: usize, bytes: usize, random: &mut Random, target: Option<&Target>) -> Vec<u8> {
     let bytes = bytes.max(LEAST);
     let mut frame = match kind {
@@ -29,10 +30,14 @@ pub(crate) fn frame(kind: Kind, variant: usize, bytes: usize, random: &mut Rando
             1 => ip::tcp6(bytes, random),
             _ => ip::icmp6(bytes, random),
         },
-        Kind::NeighbourSolicitation => ip::neighbour_solicitation(random),
+        Kind::NeighbourSolicitation => ip::neighbour_solicitation(random, None),
         Kind::Vlan => ip::vlan(bytes, random, false),
         Kind::Qinq => ip::vlan(bytes, random, true),
-        Kind::Arp => link::arp(random),
+        Kind::Arp => link::arp(random, None),
+        Kind::ArpForTarget => link::arp(random, target),
+        Kind::SolicitationForTarget => ip::neighbour_solicitation(random, target),
+        Kind::Disl => link::disl(random),
+        Kind::Edp => link::edp(random),
         Kind::Stp => link::stp(random),
         Kind::Cdp => link::cdp(random),
         Kind::Vtp => link::vtp(random),

@@ -16,6 +16,8 @@ pub(crate) const ALL: &[Case] = &[
 
 /// The CPU on which sender and receiver are.
 const CPU: usize = 0;
+/// Where a program is that reads.
+const OTHER_CPU: usize = 1;
 
 /// A mix of frames of `bytes` of these kinds.
 fn mix(bytes: u16, classes: &[(&str, f64)]) -> String {
