@@ -134,7 +134,7 @@ impl std::fmt::Debug for Wire {
 impl Wire {
     fn say(&mut self, message: &LinkMessage) -> Result<(), SessionError> {
         // Our own types serialize.
-        self.send(&Message::LogLink { message: serde_json::to_value(message).expect("plain data") })
+        self.send(&Message::LogLink { text: serde_json::to_string(message).expect("plain data") })
     }
 
     fn send(&mut self, message: &Message) -> Result<(), SessionError> {
@@ -163,8 +163,8 @@ impl Wire {
         loop {
             match self.control.channel.poll_message() {
                 None => return Ok(None),
-                Some(Message::LogLink { message }) => {
-                    let message = serde_json::from_value(message).map_err(|_| not_understood())?;
+                Some(Message::LogLink { text }) => {
+                    let message = serde_json::from_str(&text).map_err(|_| not_understood())?;
                     return Ok(Some(message));
                 }
                 Some(Message::Error(error)) => return Err(error.of_peer()),

@@ -52,7 +52,7 @@ const WAITING_BYTES: usize = 32 << 20;
 const SLOTS: usize = 32;
 const SLOT_BYTES: usize = 65_536;
 /// Drops that follow each other are one gap.
-const JOINED_NS: i64 = 1_000_000;
+const JOINED_NS: i64 = 100_000;
 /// Gaps that the last word tells; the others count without their times.
 const GAPS_TOLD: usize = 2_000;
 /// Folders of one name that are tried.
@@ -150,6 +150,8 @@ struct Session<'a> {
     marks: Vec<Mark>,
     refused_datagrams: u64,
     longest_bytes: u32,
+    /// Of the datagram at hand.
+    payload: Vec<u8>,
     began: Nanos,
     heard: Nanos,
     arrived: Nanos,
@@ -249,6 +251,7 @@ impl<'a> Session<'a> {
             marks: Vec::new(),
             refused_datagrams: 0,
             longest_bytes: 0,
+            payload: Vec::new(),
             began: now,
             heard: now,
             arrived: now,
@@ -307,15 +310,17 @@ impl<'a> Session<'a> {
     }
 
     fn take_datagram(&mut self, now: Nanos, datagram: &[u8], known: bool) {
-        let mut payload = Vec::new();
-        let opened = if known { self.keys.open(self.number, datagram, &mut payload) } else { None };
-        let Some(sequence) = opened else {
-            self.refused_datagrams += 1;
-            return;
-        };
+        let mut payload = std::mem::take(&mut self.payload);
+        match self.keys.open(self.number, datagram, &mut payload).filter(|_| known) {
+            Some(sequence) => self.take_payload(now, sequence, &payload, datagram.len() as u32),
+            None => self.refused_datagrams += 1,
+        }
+        self.payload = payload;
+    }
+
+    fn take_payload(&mut self, now: Nanos, sequence: u64, payload: &[u8], bytes: u32) {
         self.heard = now;
         if sequence >= FIRST_PROBE {
-            let bytes = datagram.len() as u32;
             if bytes > self.longest_bytes {
                 self.longest_bytes = bytes;
                 // A connection that is lost shows when it is read.
@@ -324,7 +329,7 @@ impl<'a> Session<'a> {
             return;
         }
         self.arrived = now;
-        if let Arrival::Heads(heads) = self.link.handle(now, sequence, &payload) {
+        if let Arrival::Heads(heads) = self.link.handle(now, sequence, payload) {
             let Self { blocks, pool, to_writer, own, ledger, counters, .. } = self;
             store(&heads, blocks, pool, to_writer, |gap| {
                 counters.dropped_at(gap.place, gap.packets);
@@ -369,7 +374,7 @@ impl<'a> Session<'a> {
 
     fn take_message(&mut self, message: Message) -> Option<End> {
         let message = match message {
-            Message::LogLink { message } => serde_json::from_value(message).ok(),
+            Message::LogLink { text } => serde_json::from_str(&text).ok(),
             Message::Alive => return None,
             Message::Error(error) => return Some(End::Vanished(error.of_peer().message)),
             Message::Goodbye => return Some(End::Vanished("it left without a last word".into())),
@@ -525,7 +530,7 @@ fn store(
 fn say(control: &mut Control, message: &LinkMessage) -> Result<(), SessionError> {
     let lost = |why: String| SessionError::new("control_lost", why, "");
     // Our own types serialize.
-    let message = Message::LogLink { message: serde_json::to_value(message).expect("plain data") };
+    let message = Message::LogLink { text: serde_json::to_string(message).expect("plain data") };
     control.channel.send(&message).map_err(|error| lost(error.to_string()))?;
     control.transmit().map_err(|error| lost(error.to_string()))
 }
@@ -535,8 +540,8 @@ fn wait_for_open(control: &mut Control, seat: &Seat) -> Result<Open, SessionErro
     let lost = |why: String| SessionError::new("control_lost", why, "");
     loop {
         match control.channel.poll_message() {
-            Some(Message::LogLink { message }) => {
-                return match serde_json::from_value(message) {
+            Some(Message::LogLink { text }) => {
+                return match serde_json::from_str(&text) {
                     Ok(LinkMessage::Open(open)) => Ok(*open),
                     _ => Err(SessionError::new("protocol", "what it says first is not what it captures", "")),
                 };

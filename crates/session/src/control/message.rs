@@ -73,8 +73,8 @@ pub enum Message {
     },
     /// Of a capture's log link, whose messages `longhaul-trace` knows.
     LogLink {
-        /// One of them.
-        message: serde_json::Value,
+        /// One of them, as JSON.
+        text: String,
     },
     /// I give up, and why.
     Error(SessionError),

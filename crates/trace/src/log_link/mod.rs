@@ -13,7 +13,7 @@
 //!
 //! `heads_before` counts the heads in all datagrams of the link before this one, `count` those in it, so that whoever receives a
 //! datagram knows how many heads were in those that are missing before it. `history` says of up to eight datagrams before it, the latest
-//! first, what was in them: `interface | count | first_ns | span` as varints, so that a gap has the times of what was lost. Where more are
+//! first, what was in them: `interface | count | first_ns - latest_ns | span` as varints, so that a gap has the times of what was lost. Where more are
 //! lost in a row, the gap's bounds are `floor_ns` of the last that came (no head in a later datagram is older) and `latest_ns` of the next
 //! (no head in an earlier one is later). The body is a spool's ([`crate::spool`]), its first packet at `first_ns`.
 //!

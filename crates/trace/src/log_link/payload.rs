@@ -69,7 +69,7 @@ impl<'a> Payload<'a> {
             let before = out.len();
             put_varint(out, span.interface.into());
             put_varint(out, span.count.into());
-            put_varint(out, zigzag(span.first_ns.wrapping_sub(first_ns)));
+            put_varint(out, zigzag(span.first_ns.wrapping_sub(latest_ns)));
             put_varint(out, span.last_ns.wrapping_sub(span.first_ns) as u64);
             if out.len() > PAYLOAD_HEADER_BYTES_MOST {
                 out.truncate(before);
@@ -85,7 +85,7 @@ impl<'a> Payload<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (fixed, mut rest) = bytes.split_first_chunk::<FIXED_BYTES>()?;
         let half = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
-        let first_ns = long(fixed, 24..32);
+        let (latest_ns, first_ns) = (long(fixed, 16..24), long(fixed, 24..32));
         let mut history = Vec::with_capacity(HISTORY_MOST);
         if usize::from(fixed[38]) > HISTORY_MOST || fixed[39] != 0 {
             return None;
@@ -94,7 +94,7 @@ impl<'a> Payload<'a> {
             let interface = u16::try_from(varint(&mut rest)?).ok()?;
             let count = u16::try_from(varint(&mut rest)?).ok()?;
             let since = varint(&mut rest)?;
-            let first_ns = first_ns.wrapping_add((since >> 1) as i64 ^ -((since & 1) as i64));
+            let first_ns = latest_ns.wrapping_add((since >> 1) as i64 ^ -((since & 1) as i64));
             let last_ns = first_ns.checked_add(i64::try_from(varint(&mut rest)?).ok()?)?;
             history.push(Span { interface, count, first_ns, last_ns });
         }
@@ -107,7 +107,7 @@ impl<'a> Payload<'a> {
         Some(Self {
             heads_before: long(fixed, 0..8) as u64,
             floor_ns: long(fixed, 8..16),
-            latest_ns: long(fixed, 16..24),
+            latest_ns,
             span,
             history,
             body,

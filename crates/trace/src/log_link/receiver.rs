@@ -13,7 +13,7 @@ const PATIENCE: Nanos = Nanos::from_secs(1);
 /// Datagrams that may wait for an earlier one; beyond it the missing are lost. Some 6 MB.
 const AHEAD_MOST: usize = 65_536;
 /// Losses within this are one gap.
-const JOINED_NS: i64 = 1_000_000;
+const JOINED_NS: i64 = 100_000;
 
 /// What came over a link, in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -46,7 +46,7 @@ impl LinkSender {
         let sequence = self.datagrams;
         self.datagrams += 1;
         self.heads += u64::from(heads.packets());
-        let (first_ns, last_ns) = heads.span_ns();
+        let (first_ns, last_ns) = if heads.is_empty() { (latest_ns, latest_ns) } else { heads.span_ns() };
         let span = Span { interface: heads.interface(), count: heads.packets() as u16, first_ns, last_ns };
         if !heads.is_empty() {
             self.latest_ns = Some(self.latest_ns.map_or(last_ns, |latest| latest.max(last_ns)));

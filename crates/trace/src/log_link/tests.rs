@@ -8,7 +8,7 @@ use longhaul_units::Nanos;
 
 const STARTED_NS: i64 = 1_700_000_000_000_000_000;
 /// From one head to the next.
-const STEP_NS: i64 = 500_000;
+const STEP_NS: i64 = 50_000;
 
 fn record(number: u64, interface: u16, head: &[u8]) -> Record<'_> {
     Record {
