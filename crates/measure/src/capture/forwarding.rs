@@ -98,7 +98,7 @@ impl Forwarder {
                     self.pass_on(ToWriter::Mark(mark));
                 }
                 Ok(ToWriter::Tick(watermark_ns)) => {
-                    self.deal(&mut packing, &mut own);
+                    self.deal(&mut packing, &mut own, false);
                     packing.floor.tick(watermark_ns);
                     self.send_empty(&mut packing);
                     self.pass_on(ToWriter::Tick(watermark_ns));
@@ -109,7 +109,7 @@ impl Forwarder {
             }
             self.hear();
         }
-        self.deal(&mut packing, &mut own);
+        self.deal(&mut packing, &mut own, false);
         // Of what the kernel says it saw and no block brought: the logging hosts' account is to show it as well.
         if let Some(missing) = seen.checked_sub(taken).filter(|missing| *missing > 0) {
             self.tell(LinkMessage::Part { ledger: Ledger { seen_packets: missing, ..Ledger::default() } });
@@ -142,7 +142,7 @@ impl Forwarder {
 
     fn forward(&mut self, block: &PacketBlock, packing: &mut Packing, own: &mut Ledger) {
         if packing.heads.interface() != block.interface() {
-            self.deal(packing, own);
+            self.deal(packing, own, true);
             packing.heads.reset(block.interface());
         }
         let first_ns = block.span_ns().0;
@@ -152,14 +152,14 @@ impl Forwarder {
         while let Ok(Some(packet)) = packets.next_raw() {
             let full = packing.heads.body().len() + packet.bytes_most() > packing.room_bytes;
             if full && !packing.heads.is_empty() {
-                self.deal(packing, own);
+                self.deal(packing, own, true);
             }
             packing.heads.push_raw(&packet);
         }
     }
 
-    /// Sends what is packed to the link whose turn it is.
-    fn deal(&mut self, packing: &mut Packing, own: &mut Ledger) {
+    /// Sends what is packed to the link whose turn it is. `more_follow`: see [`LogLink::send`].
+    fn deal(&mut self, packing: &mut Packing, own: &mut Ledger, more_follow: bool) {
         if packing.heads.is_empty() {
             return;
         }
@@ -168,7 +168,7 @@ impl Forwarder {
         let turn = (0..count).map(|more| (packing.next + more) % count).find(|at| self.links[*at].is_up());
         match turn {
             Some(at) => {
-                self.links[at].send(&packing.heads, packing.floor.floor_ns());
+                self.links[at].send(&packing.heads, packing.floor.floor_ns(), more_follow);
                 packing.next = (at + 1) % count;
                 packing.room_bytes = self.links[packing.next].room_bytes();
             }
@@ -184,6 +184,7 @@ impl Forwarder {
         packing.heads.reset(interface);
     }
 
+    /// Says that so far nothing is missing, or shows that something is; what waited to go together goes with it.
     fn send_empty(&mut self, packing: &mut Packing) {
         let now = monotonic();
         if now < packing.emptied.saturating_add(EMPTY_EVERY) {
@@ -192,7 +193,7 @@ impl Forwarder {
         packing.emptied = now;
         let floor_ns = packing.floor.floor_ns();
         for link in self.links.iter_mut().filter(|link| link.is_up()) {
-            link.send(&packing.heads, floor_ns);
+            link.send(&packing.heads, floor_ns, false);
         }
     }
 

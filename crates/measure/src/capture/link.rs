@@ -5,7 +5,7 @@ use std::sync::mpsc::Receiver;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::udp::{SenderOptions, UdpSendError, UdpSender};
+use longhaul_kernel::udp::{SenderOptions, UdpSendError, UdpSender, Unsent};
 use longhaul_session::control::limits::ALIVE_INTERVAL;
 use longhaul_session::control::{Message, SessionError};
 use longhaul_session::secure::{
@@ -115,8 +115,12 @@ pub(super) struct LogLink {
     error: Option<SessionError>,
     /// That was said.
     noticed: bool,
+    /// The way there takes no super-packets.
+    singly: bool,
     payload: Vec<u8>,
     datagram: Vec<u8>,
+    /// Datagrams that go together, all but the last of full length.
+    batch: Vec<u8>,
 }
 
 /// The control connection with what it needs to be read.
@@ -260,8 +264,10 @@ impl LogLink {
             closed: None,
             error: None,
             noticed: false,
+            singly: false,
             payload: Vec::new(),
             datagram: Vec::new(),
+            batch: Vec::new(),
         };
         link.datagram_bytes = link.prove(logging.datagram_bytes)?;
         Ok(link)
@@ -324,17 +330,56 @@ impl LogLink {
         self.error.is_none() && self.closed.is_none()
     }
 
-    /// Sends heads, which may be none.
-    pub(super) fn send(&mut self, heads: &PacketBlock, floor_ns: i64) {
+    /// Sends heads, which may be none. Where `more_follow` at once it is filled up to its full length and may wait for those, so that
+    /// one call of the kernel's takes many (`UDP_SEGMENT`).
+    pub(super) fn send(&mut self, heads: &PacketBlock, floor_ns: i64, more_follow: bool) {
         let sequence = self.numbers.payload(heads, floor_ns, &mut self.payload);
+        let full = self.datagram_bytes - DATAGRAM_OVERHEAD_BYTES;
+        let is_long = self.payload.len() > full;
+        if more_follow && !is_long {
+            self.payload.resize(full, 0);
+        }
         self.keys.seal(self.session, sequence, &self.payload, &mut self.datagram);
-        // Waiting until the kernel takes it keeps to the speed of this host's link. What it refuses the other end finds missing.
-        let sent = match self.socket.send(&self.datagram, true) {
-            // That was an earlier one's.
-            Err(UdpSendError::ConnectionRefused) => self.socket.send(&self.datagram, true),
-            sent => sent,
-        };
-        self.refused_datagrams += u64::from(sent.is_err());
+        if is_long {
+            // A head that is longer than what passes whole: by itself, in fragments.
+            self.transmit();
+            let datagram = std::mem::take(&mut self.datagram);
+            self.give(&datagram, datagram.len());
+            self.datagram = datagram;
+            return;
+        }
+        self.batch.extend_from_slice(&self.datagram);
+        if !more_follow || self.batch.len() / self.datagram_bytes >= self.socket.segments_most(self.datagram_bytes) {
+            self.transmit();
+        }
+    }
+
+    /// Sends what waits.
+    fn transmit(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        self.give(&batch, self.datagram_bytes);
+        self.batch = batch;
+        self.batch.clear();
+    }
+
+    /// Hands the kernel datagrams of `step` bytes, the last of which may be shorter. Waiting until it takes them keeps to the speed of
+    /// this host's link. What it refuses the other end finds missing.
+    fn give(&mut self, mut rest: &[u8], step: usize) {
+        let mut again = true;
+        while !rest.is_empty() {
+            let piece = if self.singly { rest.len().min(step) } else { rest.len() };
+            let sent = self.socket.send_segments(&rest[..piece], step, true);
+            match sent.unsent {
+                None => rest = &rest[(sent.datagrams * step).min(rest.len())..],
+                // That was an earlier one's.
+                Some(Unsent::Because(UdpSendError::ConnectionRefused)) if again => again = false,
+                Some(Unsent::Because(UdpSendError::NotSegmentable)) if !self.singly => self.singly = true,
+                Some(_) => {
+                    self.refused_datagrams += piece.div_ceil(step) as u64;
+                    rest = &rest[piece..];
+                }
+            }
+        }
     }
 
     /// Tells the other end.
@@ -407,6 +452,7 @@ impl LogLink {
 
     /// Says how much was sent. [`Self::close`] hears what became of it.
     pub(super) fn finish(&mut self, floor_ns: i64) {
+        self.transmit();
         if self.is_up() {
             let (datagrams, heads) = (self.numbers.datagrams(), self.numbers.heads());
             let latest_ns = self.numbers.latest_ns().unwrap_or(floor_ns);
