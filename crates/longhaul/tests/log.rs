@@ -290,6 +290,12 @@ fn two_logging_hosts_share_a_capture_and_read_as_one() {
     let analysed = object(&output.stdout);
     assert_eq!(analysed["result"]["totals"]["packets"].as_u64(), Some(written), "{analysed:#}");
     assert_eq!(analysed["result"]["flows"].as_array().unwrap().len(), 1, "{analysed:#}");
+    let warned = |analysed: &Value| {
+        analysed["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == "parts_missing")
+    };
+    assert!(!warned(&analysed), "{analysed:#}");
+    let half = object(&longhaul(&["analyze", "--json", &hosts.path("one")]).stdout);
+    assert!(warned(&half), "{half:#}");
 }
 
 #[test]

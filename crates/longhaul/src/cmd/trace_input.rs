@@ -1,5 +1,6 @@
 //! Captures to read, of any form, as one stream in order of time: spools, header logs, pcap and pcapng, the latter two compressed or not.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -59,6 +60,23 @@ pub(crate) struct Told {
     pub(crate) was_cut: bool,
     /// Packets that came after a later one.
     pub(crate) late_packets: u64,
+    /// Parts of captures that several logging hosts have, which are not among what is read.
+    pub(crate) missing_parts: usize,
+}
+
+impl Told {
+    /// Code, message and remedy, where parts of a capture are elsewhere.
+    pub(crate) fn missing_parts_warning(&self) -> Option<(&'static str, String, &'static str)> {
+        let message = match self.missing_parts {
+            0 => return None,
+            1 => "a capture went to several logging hosts, and one part of it is not read: its packets are missing"
+                .into(),
+            parts => format!(
+                "a capture went to several logging hosts, and {parts} parts of it are not read: their packets are missing"
+            ),
+        };
+        Some(("parts_missing", message, "name the folders of all its logging hosts"))
+    }
 }
 
 /// How much of all files was read.
@@ -142,6 +160,7 @@ impl Input {
                 marks: about.marks,
                 was_cut: about.was_cut,
                 late_packets: 0,
+                missing_parts: 0,
             };
             Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0, file }
         } else {
@@ -490,6 +509,17 @@ impl Inputs {
         }
     }
 
+    fn missing_parts(&self) -> usize {
+        let shares = self.inputs.iter().filter_map(|input| input.told.meta.share.as_ref());
+        let mut captures: BTreeMap<&str, (u16, BTreeSet<u16>)> = BTreeMap::new();
+        for share in shares {
+            let (parts, read) = captures.entry(&share.capture).or_default();
+            *parts = (*parts).max(share.parts);
+            read.insert(share.part);
+        }
+        captures.values().map(|(parts, read)| usize::from(*parts).saturating_sub(read.len())).sum()
+    }
+
     /// What all tell together.
     pub(crate) fn told(&self) -> Told {
         let mut all = Told::default();
@@ -509,11 +539,13 @@ impl Inputs {
                 if !input.is_further_part {
                     all.meta.interfaces.extend(told.meta.interfaces);
                 }
-                // It is of no one part any more.
-                all.meta.share = None;
                 all.meta.started_ns = all.meta.started_ns.min(told.meta.started_ns);
                 all.meta.snap_bytes = all.meta.snap_bytes.max(told.meta.snap_bytes);
             }
+        }
+        all.missing_parts = self.missing_parts();
+        if self.inputs.len() > 1 && all.missing_parts == 0 {
+            all.meta.share = None;
         }
         // Each part of a capture has all of its marks.
         all.marks.sort_by_key(|mark| (mark.at_ns, mark.number));

@@ -320,6 +320,16 @@ impl LogLink {
         &self.name
     }
 
+    /// The address that datagrams leave from.
+    pub(super) fn local_ip(&self) -> std::net::IpAddr {
+        self.socket.local_address().ip()
+    }
+
+    /// The port that they go to.
+    pub(super) fn port(&self) -> u16 {
+        self.socket.peer_address().port()
+    }
+
     /// Bytes that a body may have.
     pub(super) fn room_bytes(&self) -> usize {
         room_for_heads(self.datagram_bytes)

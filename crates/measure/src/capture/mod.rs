@@ -256,7 +256,7 @@ impl Running {
         let mut stamps = Vec::new();
         let mut opened = open_rings(spec, &mut stamps)?;
         let interfaces = opened.iter().map(|(_, interface)| interface.clone()).collect();
-        let mut meta = Meta {
+        let meta = Meta {
             captured_by: spec.captured_by.clone(),
             host: spec.host.clone(),
             started_ns,
@@ -271,7 +271,8 @@ impl Running {
             // Packets that pass while links are made are no part of the capture.
             drop(std::mem::take(&mut opened));
             stamps.clear();
-            links = open_links(&spec.logging, &mut meta)?;
+            links = open_links(&spec.logging, &meta)?;
+            notice_own_traffic(spec, &links, &counters);
             opened = open_rings(spec, &mut stamps)?;
         }
         let rings: Vec<_> = opened.into_iter().map(|(watched, _)| watched).collect();
@@ -384,8 +385,8 @@ impl Running {
     }
 }
 
-/// Links to all logging hosts, which from then on wait for heads; `meta` is told as each one's share.
-fn open_links(logging: &LogTargets, meta: &mut Meta) -> Result<Vec<LogLink>, CaptureError> {
+/// Links to all logging hosts, which from then on wait for heads; each is told `meta` and which part it gets.
+fn open_links(logging: &LogTargets, meta: &Meta) -> Result<Vec<LogLink>, CaptureError> {
     let failed = |name: &str| {
         let name = name.to_owned();
         move |source| CaptureError::Logger { name, source }
@@ -399,6 +400,22 @@ fn open_links(logging: &LogTargets, meta: &mut Meta) -> Result<Vec<LogLink>, Cap
         links.push(LogLink::open(target, &told, logging).map_err(failed(&target.name))?);
     }
     Ok(links)
+}
+
+/// Tells the user where a link's own datagrams are captured as well. What a filter leaves out is not known here: then it says nothing.
+fn notice_own_traffic(spec: &CaptureSpec, links: &[LogLink], counters: &Counters) {
+    let Some(mut netlink) = Netlink::open().ok().filter(|_| spec.filter_text.is_empty()) else { return };
+    let addresses = netlink.addresses().unwrap_or_default();
+    for link in links {
+        let index = addresses.iter().find(|address| address.ip == link.local_ip()).map(|address| address.ifindex);
+        let mut is_way = |name: &&String| netlink.link_by_name(name).is_ok_and(|found| Some(found.index) == index);
+        if let Some(interface) = spec.interfaces.iter().find(|name| is_way(name)) {
+            let (name, port) = (link.name(), link.port());
+            counters.notice(format!(
+                "what goes to {name} leaves by {interface} and is captured too: --filter 'not port {port}' leaves it out"
+            ));
+        }
+    }
 }
 
 fn open_rings(spec: &CaptureSpec, stamps: &mut Vec<NicStamps>) -> Result<Vec<(Watched, Interface)>, CaptureError> {
