@@ -26,6 +26,7 @@ use longhaul_session::secure::Key;
 use longhaul_session::tcp::{Series, TcpResult};
 use longhaul_trace::header_log::HeaderLogReader;
 use longhaul_trace::ledger::Ledger;
+use longhaul_trace::log_link::{Arrival, INTERFACES_MOST, LinkMessage, LinkReceiver};
 use longhaul_trace::spool::{BlockReader, Kind, Packets};
 use longhaul_trace::{CaptureReader, FlowOptions, Flows, LinkType, Record, dissect};
 use longhaul_units::Nanos;
@@ -249,6 +250,43 @@ pub fn spool(input: &[u8]) {
     while let Ok(Some(record)) = packets.next() {
         assert!(record.head.len() <= input.len());
     }
+}
+
+/// What comes over a log link: a message, or datagrams' payloads, each after its number (one byte) and its length (two, LE). Whatever they
+/// say, each head that came is seen once, and each that is missing is in a gap.
+pub fn log_link(input: &[u8]) {
+    if let Ok(message) = serde_json::from_slice::<LinkMessage>(input) {
+        let written = serde_json::to_string(&message).expect("messages can be written");
+        assert_eq!(serde_json::from_str::<LinkMessage>(&written).ok(), Some(message.clone()), "{written}");
+        if let LinkMessage::Open(open) = message
+            && let Ok(meta) = open.checked_meta()
+        {
+            assert!(!meta.host.contains(char::is_control) && meta.interfaces.len() <= INTERFACES_MOST);
+        }
+    }
+    let mut receiver = LinkReceiver::new(2, 0);
+    let (mut ledger, mut heads, mut now) = (Ledger::default(), 0, Nanos::ZERO);
+    let mut rest = input;
+    while let Some((&[sequence, low, high], behind)) = rest.split_first_chunk::<3>() {
+        let length = usize::from(u16::from_le_bytes([low, high])).min(behind.len());
+        let (payload, behind) = behind.split_at(length);
+        rest = behind;
+        now += Nanos::from_millis(100);
+        receiver.handle_timeout(now);
+        if let Arrival::Heads(payload) = receiver.handle(now, sequence.into(), payload) {
+            let mut packets = payload.packets();
+            while packets.next_raw().expect("it was looked over").is_some() {
+                heads += 1;
+            }
+        }
+        ledger.add(&receiver.take_part());
+    }
+    receiver.finish(Some((u8::MAX.into(), u64::MAX / 2, i64::MAX)));
+    ledger.add(&receiver.take_part());
+    let counts = receiver.counts();
+    assert_eq!((counts.heads, counts.lost_heads), (heads, ledger.dropped()));
+    assert_eq!(ledger.seen_packets, counts.heads + counts.lost_heads);
+    assert_eq!(ledger.gaps.iter().map(|gap| gap.packets).sum::<u64>(), counts.lost_heads);
 }
 
 /// A header log.

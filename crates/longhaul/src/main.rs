@@ -20,7 +20,8 @@ use crate::output::Failure;
     disable_help_subcommand = true,
     arg_required_else_help = false,
     // As clap has it, without its own two options: all commands are to fit a screen.
-    help_template = "{about}\n\n{usage-heading} {usage}    (longhaul COMMAND --help has the rest)\n\nCommands:\n{subcommands}"
+    help_template = "{about}\n\n{usage-heading} {usage}    (longhaul COMMAND --help has the rest)\n\nCommands:\n{subcommands}\n\
+        For your shell and `man`: longhaul completion SHELL, longhaul man FOLDER\n"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -39,6 +40,8 @@ enum Command {
     Watch(cmd::watch::Args),
     /// Record the heads of packets at the rate of the wire, and account for every one
     Capture(cmd::capture::Args),
+    /// Take the heads that captures on other hosts send here
+    Log(cmd::log::Args),
     /// Turn captures into header logs (Parquet), pcap and pcapng, and back
     Convert(cmd::convert::Args),
     /// Tell what each flow of a capture did, and what limits it
@@ -64,8 +67,10 @@ enum Command {
     /// Make keys for tests beyond this machine
     Key(cmd::key::Args),
     /// Print shell completions
+    #[command(hide = true)]
     Completion(cmd::completion::Args),
     /// Write man pages
+    #[command(hide = true)]
     Man(cmd::man::Args),
 }
 
@@ -80,6 +85,7 @@ fn main() -> ExitCode {
         Command::Cc(args) => cmd::cc::run(args),
         Command::Watch(args) => cmd::watch::run(args),
         Command::Capture(args) => cmd::capture::run(args),
+        Command::Log(args) => cmd::log::run(args),
         Command::Convert(args) => cmd::convert::run(args),
         Command::Filter(args) => cmd::filter::run(args),
         Command::Analyze(args) => cmd::analyze::run(args),

@@ -23,7 +23,7 @@ const INPUT_TIME_MOST: Duration = Duration::from_secs(10);
 const SEED_TIME_MOST: Duration = Duration::from_millis(20);
 
 /// Words that random bytes do not find by themselves.
-const WORDS: [&str; 62] = [
+const WORDS: [&str; 63] = [
     "[[both]]\n",
     "[[forward]]\n",
     "[[backward]]\n",
@@ -86,6 +86,7 @@ const WORDS: [&str; 62] = [
     "\\u001b[2J",
     "\"forward\":",
     "AAAA",
+    "\"link\":\"",
 ];
 
 /// xorshift64* (Vigna 2016): repeatable, and good enough to pick bytes with.
@@ -253,6 +254,11 @@ fn dissected() {
 #[test]
 fn spool() {
     run("spool", None, targets::spool);
+}
+
+#[test]
+fn log_link() {
+    run("log_link", None, targets::log_link);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 mod common;
 
 use std::fs;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use common::{TestLab, longhaul, object, root};
 use jsonschema::Registry;
@@ -446,5 +447,38 @@ fn capture_and_convert() {
     assert_valid(&object(&longhaul(&["convert", "-J", spool, log]).stdout), "longhaul.convert/1");
     let error = object(&longhaul(&["convert", "-J", "/nonexistent", log]).stdout);
     assert_valid(&error, "longhaul.error/1");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn capture_to_a_logging_host() {
+    if !capability::is_root_in_namespace() {
+        println!("skipped: capturing takes root");
+        return;
+    }
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("log-{}", std::process::id()));
+    let mut log = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["log", "-J", "-1", "-p", "0", "-o", folder.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut stderr = BufReader::new(log.stderr.take().unwrap());
+    stderr.read_line(&mut said).unwrap();
+    // "… at 127.0.0.1:PORT; Ctrl-C ends"
+    let to = said.split(" at ").last().unwrap().split(';').next().unwrap().to_owned();
+    let captured = object(&longhaul(&["capture", "-J", "-i", "lo", "-t", "300ms", "--to", &to]).stdout);
+    assert_valid(&captured, "longhaul.capture/1");
+    assert_eq!((&captured["parameters"]["output"], &captured["parameters"]["to"][0]), (&Value::Null, &json!(to)));
+    // It goes on to speak.
+    std::thread::spawn(move || drop(std::io::copy(&mut stderr, &mut std::io::sink())));
+    let logged = object(&log.wait_with_output().unwrap().stdout);
+    assert_valid(&logged, "longhaul.log/1");
+    let capture = &logged["result"]["captures"][0];
+    assert_eq!(capture["written_packets"], captured["result"]["written_packets"], "{logged:#}");
+    let mut bad = logged.clone();
+    bad["result"]["captures"][0]["end"] = json!("maybe");
+    assert!(!problems(&bad).is_empty(), "{bad:#}");
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -75,7 +75,8 @@ pub fn run(
     stop: Option<Stop>,
     live: impl FnMut(&Live),
 ) -> Result<TestEnd, SessionError> {
-    let stream = connect(target.address, stop)?;
+    let remedy = "start `longhaul serve` there, and open its port in the firewalls";
+    let stream = connect(target.address, stop, remedy)?;
     let mut parameters = parameters.into();
     size_window(&mut parameters, &stream);
     parameters
@@ -144,13 +145,17 @@ impl Drop for Signals {
 }
 
 /// Connects to `address`; a signal ends the attempt.
-fn connect(address: SocketAddr, stop: Option<Stop>) -> Result<TcpStream, SessionError> {
+pub(crate) fn connect(
+    address: SocketAddr,
+    stop: Option<Stop>,
+    remedy: &'static str,
+) -> Result<TcpStream, SessionError> {
     let (sender, connected) = channel();
     // It ends by itself, at the latest after the patience.
     let attempt = move || _ = sender.send(TcpStream::connect_timeout(&address, CONNECT_PATIENCE));
     let unreachable = |error: std::io::Error| {
         let message = format!("cannot connect to {address}: {error}");
-        SessionError::new("unreachable", message, "start `longhaul serve` there, and open its port in the firewalls")
+        SessionError::new("unreachable", message, remedy)
     };
     std::thread::Builder::new().name("connect".into()).spawn(attempt).map_err(unreachable)?;
     loop {

@@ -68,10 +68,10 @@ pub(crate) trait Session {
 /// The control connection: bytes of a thread's own reading, through the secure channel.
 pub(crate) struct Control {
     stream: TcpStream,
-    channel: Channel,
+    pub(crate) channel: Channel,
     /// Lets the reading thread go on: it reads no more than is dealt with, so that a peer cannot fill this end's memory.
     go_on: SyncSender<()>,
-    patience: Nanos,
+    pub(crate) patience: Nanos,
 }
 
 impl Control {
@@ -99,7 +99,7 @@ impl Control {
     }
 
     /// Deals with bytes that came.
-    fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
+    pub(crate) fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
         let taken = self.channel.handle_bytes(bytes);
         // One is waited for at a time, so there is room; a thread that has ended needs none.
         let _ = self.go_on.try_send(());
@@ -107,7 +107,7 @@ impl Control {
     }
 
     /// Writes what waits to be written, all of it within [`WRITE_PATIENCE`].
-    fn transmit(&mut self) -> std::io::Result<()> {
+    pub(crate) fn transmit(&mut self) -> std::io::Result<()> {
         let deadline = monotonic() + self.patience;
         while let Some(bytes) = self.channel.poll_transmit() {
             let mut rest = bytes.as_slice();

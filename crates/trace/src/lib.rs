@@ -13,6 +13,7 @@ pub mod header_log;
 mod input;
 pub mod ledger;
 pub mod limits;
+pub mod log_link;
 pub mod packet;
 pub mod pcap;
 pub mod pcapng;

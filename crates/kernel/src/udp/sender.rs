@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getpeername, getsockname, socket_with};
 
-use super::option::{set_bytes, set_int};
+use super::option::{read_words, set_bytes, set_int};
 use super::{
     BufferGrant, DATAGRAMS_MOST, ReceiverOptions, SendBatch, SocketMemory, UdpOpenError, UdpReceiver, UdpSendError,
 };
@@ -196,6 +196,19 @@ impl UdpSender {
     /// Any [`UdpSendError`].
     pub fn send(&self, datagram: &[u8], wait: bool) -> Result<(), UdpSendError> {
         self.send_message(datagram, None, wait)
+    }
+
+    /// The longest IP packet that passes to the peer whole, as far as the kernel knows: the interface's MTU, or less where a router
+    /// has said so (`IP_MTU`, `IPV6_MTU`).
+    ///
+    /// # Errors
+    /// Where there is no route any more.
+    pub fn path_mtu_bytes(&self) -> io::Result<u32> {
+        let (level, name) =
+            if self.peer.is_ipv4() { (libc::SOL_IP, libc::IP_MTU) } else { (libc::SOL_IPV6, libc::IPV6_MTU) };
+        let mut words = [0];
+        read_words(self.fd.as_fd(), level, name, &mut words)?;
+        Ok(words[0])
     }
 
     /// The socket's memory now.

@@ -33,6 +33,7 @@ fn numbered_datagrams_make_the_round_in_every_size() {
         return;
     }
     let pair = Pair::v4(SenderOptions::default(), roomy());
+    assert_eq!(pair.sender.path_mtu_bytes().unwrap(), 1500);
     for (bytes, singly) in [(18, false), (1448, false), (1472, false), (1472, true), (18, true), (3_000, true)] {
         counts_are_exact(&pair, bytes, singly);
     }
@@ -48,6 +49,7 @@ fn ipv6_too() {
         return;
     }
     let pair = Pair::over(cable, LEFT_IP6.into(), RIGHT_IP6.into(), SenderOptions::default(), roomy());
+    assert_eq!(pair.sender.path_mtu_bytes().unwrap(), 1500);
     for (bytes, singly) in [(18, false), (1428, false), (1452, false), (1452, true)] {
         counts_are_exact(&pair, bytes, singly);
     }

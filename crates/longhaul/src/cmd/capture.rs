@@ -1,42 +1,43 @@
 //! `longhaul capture`.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-use longhaul_emulator::Warning;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::{Nudge, Stop, StopSignal};
 use longhaul_kernel::wait::readable_until;
-use longhaul_measure::capture::{CaptureError, CaptureSpec, Captured, Counters, Running, SpoolSpec};
-use longhaul_trace::ledger::Place;
+use longhaul_measure::capture::{CaptureError, CaptureSpec, Counters, LogTargets, Running, SpoolSpec};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::json;
 
 use super::capture_filter::FilterArgs;
+use super::capture_text::{result, text, warnings};
+use super::capture_to::ToArgs;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
 
 /// How often a signal or the end is looked for.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
-/// Gaps that the text shows.
-const GAPS_SHOWN: usize = 10;
 
 /// Record the heads of packets at the rate of the wire, and account for every one
 ///
 /// Writes a spool: a folder of files that each are whole up to where they were cut, whatever happens. `longhaul convert` makes a
-/// header log (Parquet) or pcap of it. Takes Ctrl-C to end. SIGUSR1 marks a moment.
+/// header log (Parquet) or pcap of it. With --to heads go to hosts where `longhaul log` runs, with or without a spool here. Takes
+/// Ctrl-C to end. SIGUSR1 marks a moment.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  longhaul capture -i eth0 -o trace --keep 100G && longhaul convert trace trace.parquet"
+    after_help = "Example:\n  longhaul capture -i eth0 -o trace --keep 100G && longhaul convert trace trace.parquet\n  \
+        longhaul capture -i eth0 --to log1.example.net --to log2.example.net --key longhaul.key"
 )]
 pub(crate) struct Args {
     /// Interface, or several
     #[arg(short, long, value_name = "IF", required = true, value_delimiter = ',', num_args = 1..)]
     interface: Vec<String>,
     /// Folder for the spool; made where it is missing
-    #[arg(short, long, value_name = "DIR")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "DIR", required_unless_present = "to")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    to: ToArgs,
     /// Bytes of each frame, from its MAC addresses on; 0 for all
     #[arg(long, value_name = "BYTES", default_value_t = 96, value_parser = clap::value_parser!(u32).range(0..=65_535))]
     snap: u32,
@@ -84,14 +85,15 @@ enum ClockOf {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let spec = args.spec()?;
+    let mut spec = args.spec()?;
     let signals = |error| Failure::new("signals", error);
     let (stop, nudge) = (Stop::install().map_err(signals)?, Nudge::install().map_err(signals)?);
+    spec.logging = args.to.targets(Some(stop), spec.snap_bytes)?;
     let started_at = jiff::Timestamp::now().to_string();
     let began = monotonic();
     let running = Running::start(&spec).map_err(not_started)?;
     let end = args.time.map_or(Nanos::MAX, |time| began.saturating_add(time));
-    eprintln!("longhaul: capturing on {} into {}; Ctrl-C ends", args.interface.join(", "), args.output.display());
+    eprintln!("longhaul: capturing on {} into {}; Ctrl-C ends", args.interface.join(", "), args.destination());
 
     let mut live = Live::new(began, args.interval);
     while stop.requested().is_none() && !running.is_done() && monotonic() < end {
@@ -101,6 +103,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             eprintln!("longhaul: mark {}", running.mark().number);
         }
         live.print_if_due(running.counters());
+        say_notices(running.counters());
     }
     let captured = running.stop();
     let duration = monotonic().saturating_sub(began);
@@ -109,7 +112,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.json {
         let parameters = json!({
             "interfaces": args.interface, "snap_bytes": spec.snap_bytes, "filter": spec.filter_text,
-            "ring_bytes": spec.ring_bytes, "output": args.output,
+            "ring_bytes": spec.ring_bytes, "output": args.output, "to": args.to.to,
         });
         let result = result(&captured, duration);
         print_json(&Envelope::new("longhaul.capture/1", started_at, parameters, result, warnings.clone()));
@@ -124,6 +127,12 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 impl Args {
+    /// Where heads go, in words.
+    fn destination(&self) -> String {
+        let folder = self.output.iter().map(|folder| folder.display().to_string());
+        folder.chain(self.to.to.iter().map(|host| format!("logging host {host}"))).collect::<Vec<_>>().join(", ")
+    }
+
     fn spec(&self) -> Result<CaptureSpec, Failure> {
         let snap_bytes = if self.snap == 0 { 65_535 } else { self.snap };
         if snap_bytes < 14 {
@@ -156,15 +165,23 @@ impl Args {
             nic_stamps: self.clock == ClockOf::Nic,
             packets_most: self.packets,
             bytes_most: self.bytes.map(|bytes| bytes.0),
-            spool: SpoolSpec {
-                folder: self.output.clone(),
+            spool: self.output.clone().map(|folder| SpoolSpec {
+                folder,
                 roll_bytes: self.roll_bytes,
                 roll_time: self.roll_time,
                 keep_bytes: self.keep,
-            },
+            }),
+            logging: LogTargets::default(),
             captured_by: concat!("longhaul ", env!("CARGO_PKG_VERSION")).into(),
             host: longhaul_kernel::sysctl::read("kernel.hostname").unwrap_or_default(),
         })
+    }
+}
+
+/// What must be heard at once.
+fn say_notices(counters: &Counters) {
+    for notice in counters.take_notices() {
+        eprintln!("longhaul: {}", notice.replace(char::is_control, " "));
     }
 }
 
@@ -176,6 +193,11 @@ fn not_started(error: CaptureError) -> Failure {
         CaptureError::Folder { .. } => ("not_written", "name a folder that can be written with --output"),
         CaptureError::Occupied(_) => ("occupied", "name another folder with --output, or remove that one"),
         CaptureError::Start(_) => ("not_captured", ""),
+        CaptureError::Logger { source, .. } => {
+            let message = error.to_string();
+            let (code, remedy) = (source.code.clone(), source.remedy.clone());
+            return Failure::from_peer(code, message).remedy(remedy);
+        }
     };
     Failure::new(code, error).remedy(remedy)
 }
@@ -215,105 +237,4 @@ impl Live {
         );
         (self.printed, self.packets, self.bytes, self.dropped) = (now, packets, bytes, dropped);
     }
-}
-
-fn result(captured: &Captured, duration: Nanos) -> serde_json::Value {
-    let by_place: serde_json::Map<String, serde_json::Value> = Place::ALL
-        .iter()
-        .map(|place| (place.name().into(), captured.ledger.dropped_packets.get(place).copied().unwrap_or(0).into()))
-        .collect();
-    json!({
-        "duration_ns": duration.0,
-        "interfaces": captured.meta.interfaces,
-        "seen_packets": captured.ledger.seen_packets,
-        "written_packets": captured.ledger.written_packets,
-        "dropped_packets": captured.ledger.dropped(),
-        "dropped_by_place": by_place,
-        "unaccounted_packets": captured.ledger.unaccounted_packets(),
-        "gaps": captured.ledger.gaps,
-        "super_packets": captured.super_packets,
-        "frame_bytes": captured.frame_bytes,
-        "written_bytes": captured.written_bytes,
-        "files": captured.files,
-        "files_removed": captured.files_removed,
-        "marks": captured.marks,
-        "cpu_ns": captured.cpu.0,
-    })
-}
-
-fn warnings(captured: &Captured) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    let mut warn = |code: &str, message: String, remedy: &str| {
-        warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
-    };
-    let dropped = |place| captured.ledger.dropped_packets.get(&place).copied().unwrap_or(0);
-    for (place, remedy) in [
-        (Place::Nic, "give the NIC more descriptors (ethtool -G), or spread its queues"),
-        (Place::KernelRing, "give it a larger --ring, a smaller --snap, or a CPU of its own"),
-        (Place::Writer, "write to a faster disk"),
-    ] {
-        if dropped(place) > 0 {
-            warn("packets_dropped", format!("{} packets were dropped at {}", dropped(place), place.name()), remedy);
-        }
-    }
-    if let Some(error) = &captured.disk_error {
-        let packets = dropped(Place::Disk);
-        warn("disk", format!("{error}; {packets} packets were not written"), "make room, or use --keep");
-    }
-    if captured.ledger.unaccounted_packets() != 0 {
-        let message = format!("{} packets are not accounted for", captured.ledger.unaccounted_packets());
-        warn("unaccounted", message, "report this as an error of longhaul");
-    }
-    if captured.super_packets > 0 {
-        let message =
-            format!("{} of the packets are super-packets, which were never on a wire", captured.super_packets);
-        warn("super_packets", message, "turn offloads off (ethtool -K IF gro off tso off) to see wire packets");
-    }
-    warnings
-}
-
-fn text(captured: &Captured, duration: Nanos) -> String {
-    let ledger = &captured.ledger;
-    let seconds = duration.as_secs_f64().max(1e-9);
-    let mut text = format!(
-        "{} packets in {:.1} s ({:.0} a second), {} of frames\n\n  seen      {:>14}\n  written   {:>14}  {}\n",
-        captured.read_packets,
-        seconds,
-        captured.read_packets as f64 / seconds,
-        Bytes(captured.frame_bytes).rounded(),
-        ledger.seen_packets,
-        ledger.written_packets,
-        Bytes(captured.written_bytes).rounded(),
-    );
-    for place in Place::ALL {
-        let packets = ledger.dropped_packets.get(&place).copied().unwrap_or(0);
-        if packets > 0 {
-            text += &format!("  dropped   {packets:>14}  at {}\n", place.name());
-        }
-    }
-    let began_ns = captured.meta.started_ns;
-    let since = |at_ns: i64| (at_ns - began_ns) as f64 / 1e9;
-    for gap in ledger.gaps.iter().take(GAPS_SHOWN) {
-        text += &format!(
-            "  gap       {:>14}  at {}, from {:.3} to {:.3} s\n",
-            gap.packets,
-            gap.place.name(),
-            since(gap.from_ns),
-            since(gap.to_ns)
-        );
-    }
-    if ledger.gaps.len() > GAPS_SHOWN {
-        text += &format!("  … and {} gaps more\n", ledger.gaps.len() - GAPS_SHOWN);
-    }
-    for mark in &captured.marks {
-        text += &format!("  mark {}    at {:.3} s\n", mark.number, since(mark.at_ns));
-    }
-    let removed = match captured.files_removed {
-        0 => String::new(),
-        removed => format!(", {removed} older ones removed"),
-    };
-    if let Some(folder) = captured.files.first().and_then(|file| file.parent()) {
-        text += &format!("  {} files in {}{removed}\n", captured.files.len(), folder.display());
-    }
-    if std::io::stdout().is_terminal() { text } else { text.replace('…', "...") }
 }

@@ -91,6 +91,9 @@ fn warnings(told: &Told) -> Vec<Warning> {
         let message = format!("the capture dropped {} of {} packets", told.ledger.dropped(), told.ledger.seen_packets);
         warn("packets_dropped", message, "");
     }
+    if let Some((code, message, remedy)) = told.missing_parts_warning() {
+        warn(code, message, remedy);
+    }
     if told.late_packets > 0 {
         warn("not_sorted", format!("{} packets stand after later ones", told.late_packets), "sort by frame_time_ns");
     }

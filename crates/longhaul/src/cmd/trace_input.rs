@@ -1,5 +1,6 @@
 //! Captures to read, of any form, as one stream in order of time: spools, header logs, pcap and pcapng, the latter two compressed or not.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -59,6 +60,23 @@ pub(crate) struct Told {
     pub(crate) was_cut: bool,
     /// Packets that came after a later one.
     pub(crate) late_packets: u64,
+    /// Parts of captures that several logging hosts have, which are not among what is read.
+    pub(crate) missing_parts: usize,
+}
+
+impl Told {
+    /// Code, message and remedy, where parts of a capture are elsewhere.
+    pub(crate) fn missing_parts_warning(&self) -> Option<(&'static str, String, &'static str)> {
+        let message = match self.missing_parts {
+            0 => return None,
+            1 => "a capture went to several logging hosts, and one part of it is not read: its packets are missing"
+                .into(),
+            parts => format!(
+                "a capture went to several logging hosts, and {parts} parts of it are not read: their packets are missing"
+            ),
+        };
+        Some(("parts_missing", message, "name the folders of all its logging hosts"))
+    }
 }
 
 /// How much of all files was read.
@@ -102,6 +120,8 @@ pub(crate) struct Input {
     told: Told,
     /// What its interfaces' numbers are moved by.
     pub(crate) first_interface: u16,
+    /// It is another logging host's part of a capture before it, with the same interfaces.
+    is_further_part: bool,
 }
 
 enum Source {
@@ -140,6 +160,7 @@ impl Input {
                 marks: about.marks,
                 was_cut: about.was_cut,
                 late_packets: 0,
+                missing_parts: 0,
             };
             Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0, file }
         } else {
@@ -156,7 +177,7 @@ impl Input {
             })?;
             Source::Capture { reader: Box::new(reader), head: Vec::new(), current: None, read: 0 }
         };
-        let mut input = Self { path: path.to_owned(), source, told, first_interface: 0 };
+        let mut input = Self { path: path.to_owned(), source, told, first_interface: 0, is_further_part: false };
         input.fill()?;
         Ok(input)
     }
@@ -374,11 +395,16 @@ fn is_capture(path: &Path) -> bool {
 
 /// The files in `folder` that `are` of a kind, by name.
 fn files_in(folder: &Path, are: fn(&Path) -> bool) -> Result<Vec<PathBuf>, Failure> {
+    entries_in(folder, |path| are(path) && path.is_file())
+}
+
+/// What in `folder` is `wanted`, by name.
+fn entries_in(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(folder).map_err(|error| unread(folder, &error))?;
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|path| are(path) && path.is_file());
-    files.sort();
-    Ok(files)
+    let mut found: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    found.retain(|path| wanted(path));
+    found.sort();
+    Ok(found)
 }
 
 /// A spool's folder is one capture; of another folder, each file that looks like one is.
@@ -386,7 +412,13 @@ fn captures(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() || !files_in(path, is_spool)?.is_empty() {
         return Ok(vec![path.to_owned()]);
     }
-    let found = files_in(path, is_capture)?;
+    let mut found = files_in(path, is_capture)?;
+    // What `longhaul log` writes into: a folder of spools.
+    for folder in entries_in(path, Path::is_dir)? {
+        if !files_in(&folder, is_spool)?.is_empty() {
+            found.push(folder);
+        }
+    }
     if found.is_empty() {
         return Err(unread(path, &"there is no capture in this folder")
             .remedy("name a folder that `longhaul capture` wrote, or the files themselves"));
@@ -409,8 +441,15 @@ impl Inputs {
         for path in paths {
             for path in captures(path)? {
                 let mut input = Input::open(&path, with_heads, &mut so_far)?;
-                input.first_interface = first;
-                first = first.saturating_add(input.interfaces().len().max(1) as u16);
+                let of = |input: &Input| input.told.meta.share.as_ref().map(|share| share.capture.clone());
+                let capture = of(&input);
+                match inputs.iter().find(|known| capture.is_some() && of(known) == capture) {
+                    Some(known) => (input.first_interface, input.is_further_part) = (known.first_interface, true),
+                    None => {
+                        input.first_interface = first;
+                        first = first.saturating_add(input.interfaces().len().max(1) as u16);
+                    }
+                }
                 inputs.push(input);
             }
         }
@@ -445,7 +484,7 @@ impl Inputs {
 
     /// All interfaces that are known so far.
     pub(crate) fn interfaces(&self) -> Vec<Interface> {
-        self.inputs.iter().flat_map(Input::interfaces).collect()
+        self.inputs.iter().filter(|input| !input.is_further_part).flat_map(Input::interfaces).collect()
     }
 
     /// Hands out every packet in order of time, its interface counted over all inputs.
@@ -470,6 +509,17 @@ impl Inputs {
         }
     }
 
+    fn missing_parts(&self) -> usize {
+        let shares = self.inputs.iter().filter_map(|input| input.told.meta.share.as_ref());
+        let mut captures: BTreeMap<&str, (u16, BTreeSet<u16>)> = BTreeMap::new();
+        for share in shares {
+            let (parts, read) = captures.entry(&share.capture).or_default();
+            *parts = (*parts).max(share.parts);
+            read.insert(share.part);
+        }
+        captures.values().map(|(parts, read)| usize::from(*parts).saturating_sub(read.len())).sum()
+    }
+
     /// What all tell together.
     pub(crate) fn told(&self) -> Told {
         let mut all = Told::default();
@@ -486,12 +536,20 @@ impl Inputs {
             if nth == 0 {
                 all.meta = told.meta;
             } else {
-                all.meta.interfaces.extend(told.meta.interfaces);
+                if !input.is_further_part {
+                    all.meta.interfaces.extend(told.meta.interfaces);
+                }
                 all.meta.started_ns = all.meta.started_ns.min(told.meta.started_ns);
                 all.meta.snap_bytes = all.meta.snap_bytes.max(told.meta.snap_bytes);
             }
         }
-        all.marks.sort_by_key(|mark| mark.at_ns);
+        all.missing_parts = self.missing_parts();
+        if self.inputs.len() > 1 && all.missing_parts == 0 {
+            all.meta.share = None;
+        }
+        // Each part of a capture has all of its marks.
+        all.marks.sort_by_key(|mark| (mark.at_ns, mark.number));
+        all.marks.dedup();
         all
     }
 }

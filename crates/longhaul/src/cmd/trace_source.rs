@@ -141,6 +141,9 @@ impl Trace {
             }
             warn("capture_dropped", message, "capture heads only, with a larger buffer");
         }
+        if let Some((code, message, remedy)) = told.missing_parts_warning() {
+            warn(code, message, remedy);
+        }
         if told.late_packets > 0 {
             warn("capture_not_sorted", format!("{} packets stand after later ones", told.late_packets), "");
         }

@@ -3,8 +3,16 @@
 //! The reading thread does nothing but pack heads into blocks (`reading.rs`); checksums, files and the disk's moods are the
 //! writing thread's (`writing.rs`). Between them is a fixed number of blocks: where the disk does not keep up, packets stay in the
 //! ring, and what the kernel then drops is entered into the ledger as dropped by the writer.
+//!
+//! Where heads go to logging hosts a third thread stands between the two, or in the place of the second (`forwarding.rs`): it repacks heads
+//! into datagrams for its links (`link.rs`). The other end of a link is `logging.rs`, a listener, and `logging_session.rs`: datagrams into
+//! the same blocks for the same writing thread.
 
 mod files;
+mod forwarding;
+mod link;
+mod logging;
+mod logging_session;
 mod pool;
 mod reading;
 mod writing;
@@ -13,7 +21,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_kernel::capture_ring::{CaptureOptions, CaptureRing};
@@ -22,16 +30,24 @@ use longhaul_kernel::link::{LinkError, Netlink};
 use longhaul_kernel::packet::OpenError;
 use longhaul_kernel::socket_filter::SocketFilter;
 use longhaul_kernel::udp::{NicStamps, nic_stamps_support};
+use longhaul_session::control::SessionError;
 use longhaul_trace::LinkType;
 use longhaul_trace::ledger::{Ledger, Place};
-use longhaul_trace::spool::{Interface, Mark, Meta, PacketBlock};
+use longhaul_trace::spool::{Interface, Mark, Meta, PacketBlock, Share};
 use longhaul_units::Nanos;
 
+use forwarding::Forwarder;
+use link::LogLink;
 use pool::Pool;
 use reading::{Reader, Watched};
 use writing::Writer;
 
+use crate::driver::random;
+
 pub use files::SpoolSpec;
+pub use link::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LinkEnd, LogTarget, LogTargets, room_for_heads};
+pub use logging::{LogHost, LogOptions};
+pub use logging_session::{End, Logged};
 
 /// A block is handed on when it is this long; the kernel takes as long over a few large writes as over many small ones, and what
 /// a kill loses is bounded by time, not by this.
@@ -62,8 +78,10 @@ pub struct CaptureSpec {
     pub packets_most: Option<u64>,
     /// End after this many bytes of frames.
     pub bytes_most: Option<u64>,
-    /// The files.
-    pub spool: SpoolSpec,
+    /// The files; `None` where heads go to logging hosts alone.
+    pub spool: Option<SpoolSpec>,
+    /// Where heads go besides.
+    pub logging: LogTargets,
     /// What names the program in the files.
     pub captured_by: String,
     /// The host's name.
@@ -110,6 +128,14 @@ pub enum CaptureError {
     /// The folder holds another capture.
     #[error("folder {0} holds a capture already")]
     Occupied(PathBuf),
+    /// A logging host does not take the capture.
+    #[error("logging host {name}: {source}")]
+    Logger {
+        /// As the user names it.
+        name: String,
+        /// Why.
+        source: SessionError,
+    },
     /// No thread, no descriptor.
     #[error("cannot start: {0}")]
     Start(io::Error),
@@ -134,6 +160,8 @@ pub struct Counters {
     pub disk_full: AtomicBool,
     /// CPU time of the reading and the writing thread, once they have ended.
     pub cpu_ns: AtomicU64,
+    /// What the user should hear at once.
+    notices: Mutex<Vec<String>>,
 }
 
 impl Counters {
@@ -144,6 +172,15 @@ impl Counters {
     fn dropped_at(&self, place: Place, packets: u64) {
         let at = Place::ALL.iter().position(|known| *known == place).unwrap_or(0);
         Self::add(&self.dropped[at], packets);
+    }
+
+    fn notice(&self, text: String) {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// What the user should hear at once, since the last time.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Packets dropped so far, in all places.
@@ -161,6 +198,8 @@ enum ToWriter {
     /// Since the one before, but for what the writer does itself.
     Ledger(Ledger),
     Mark(Mark),
+    /// The capture ended elsewhere without its last word: the files must not say that they are whole.
+    Cut,
 }
 
 /// What came of a capture.
@@ -188,6 +227,8 @@ pub struct Captured {
     pub cpu: Nanos,
     /// What the disk said last, where something could not be written.
     pub disk_error: Option<String>,
+    /// What became of each link to a logging host.
+    pub loggers: Vec<LinkEnd>,
 }
 
 /// A capture that runs.
@@ -199,7 +240,8 @@ pub struct Running {
     done: Arc<AtomicBool>,
     marks: Arc<Mutex<Vec<Mark>>>,
     reader: JoinHandle<Ledger>,
-    writer: JoinHandle<writing::Written>,
+    writer: Option<JoinHandle<writing::Written>>,
+    forwarder: Option<JoinHandle<forwarding::Forwarded>>,
     _stamps: Vec<NicStamps>,
 }
 
@@ -212,8 +254,8 @@ impl Running {
         let started_ns = realtime().0 as i64;
         let counters = Arc::new(Counters::default());
         let mut stamps = Vec::new();
-        let opened = open_rings(spec, &mut stamps)?;
-        let (rings, interfaces): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
+        let mut opened = open_rings(spec, &mut stamps)?;
+        let interfaces = opened.iter().map(|(_, interface)| interface.clone()).collect();
         let meta = Meta {
             captured_by: spec.captured_by.clone(),
             host: spec.host.clone(),
@@ -222,11 +264,22 @@ impl Running {
             snap_bytes: spec.snap_bytes,
             filter: spec.filter_text.clone(),
             interfaces,
+            share: None,
         };
-        let spool = files::SpoolFiles::create(&spec.spool, &meta)?;
+        let mut links = Vec::new();
+        if !spec.logging.targets.is_empty() {
+            // Packets that pass while links are made are no part of the capture.
+            drop(std::mem::take(&mut opened));
+            stamps.clear();
+            links = open_links(&spec.logging, &meta)?;
+            notice_own_traffic(spec, &links, &counters);
+            opened = open_rings(spec, &mut stamps)?;
+        }
+        let rings: Vec<_> = opened.into_iter().map(|(watched, _)| watched).collect();
+        let spool = spec.spool.as_ref().map(|spool| files::SpoolFiles::create(spool, &meta)).transpose()?;
 
         let blocks = (spec.waiting_bytes / BLOCK_BYTES).max(rings.len() + 2);
-        let (to_writer, from_reader) = sync_channel(blocks + 1024);
+        let (to_next, from_reader) = sync_channel(blocks + 1024);
         let pool = Arc::new(Pool::new(blocks, BLOCK_BYTES + (64 << 10)));
         let stop = Arc::new(AtomicBool::new(false));
         let done = Arc::new(AtomicBool::new(false));
@@ -234,7 +287,7 @@ impl Running {
         let reader = Reader {
             rings,
             pool: pool.clone(),
-            to_writer,
+            to_writer: to_next,
             counters: counters.clone(),
             stop: stop.clone(),
             done: done.clone(),
@@ -243,11 +296,27 @@ impl Running {
             bytes_most: spec.bytes_most,
             snap_bytes: spec.snap_bytes as usize,
         };
-        let writer = Writer { from_reader, pool, spool, counters: counters.clone() };
         let thread = |name: &str| Builder::new().name(name.into());
-        let writer = thread("capture-write").spawn(move || writer.run()).map_err(CaptureError::Start)?;
+        let write = |from_reader, spool| {
+            let writer = Writer { from_reader, pool: pool.clone(), spool, counters: counters.clone() };
+            thread("capture-write").spawn(move || writer.run()).map_err(CaptureError::Start)
+        };
+        let (mut writer, mut forwarder) = (None, None);
+        if links.is_empty() {
+            writer = spool.map(|spool| write(from_reader, spool)).transpose()?;
+        } else {
+            let mut to_writer = None;
+            if let Some(spool) = spool {
+                let (to, from_forwarder) = sync_channel(blocks + 1024);
+                writer = Some(write(from_forwarder, spool)?);
+                to_writer = Some(to);
+            }
+            let (pool, counters, started_ns) = (pool.clone(), counters.clone(), meta.started_ns);
+            let forwarding = Forwarder { from_reader, to_writer, pool, counters, links, started_ns };
+            forwarder = Some(thread("capture-forward").spawn(move || forwarding.run()).map_err(CaptureError::Start)?);
+        }
         let reader = thread("capture-read").spawn(move || reader.run()).map_err(CaptureError::Start)?;
-        Ok(Self { meta, counters, stop, done, marks, reader, writer, _stamps: stamps })
+        Ok(Self { meta, counters, stop, done, marks, reader, writer, forwarder, _stamps: stamps })
     }
 
     /// What it is.
@@ -278,10 +347,26 @@ impl Running {
         self.stop.store(true, Ordering::Release);
         // A thread of ours that panicked leaves nothing to tell but what the counters say.
         let mut ledger = self.reader.join().unwrap_or_default();
-        let written = self.writer.join().unwrap_or_default();
-        ledger.add(&written.ledger);
+        let forwarded = self.forwarder.and_then(|thread| thread.join().ok()).unwrap_or_default();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        ledger.written_packets = load(&self.counters.written_packets);
+        let mut written_bytes = load(&self.counters.written_bytes);
+        let written = match self.writer {
+            Some(writer) => {
+                let written = writer.join().unwrap_or_default();
+                ledger.add(&written.ledger);
+                ledger.written_packets = load(&self.counters.written_packets);
+                written
+            }
+            // The files are those of the logging hosts.
+            None => {
+                ledger.add(&Ledger { seen_packets: 0, ..forwarded.ledger });
+                for link in &forwarded.links {
+                    ledger.add(&Ledger { seen_packets: 0, ..link.ledger.clone() });
+                    written_bytes += link.progress.written_bytes;
+                }
+                writing::Written::default()
+            }
+        };
         let marks = self.marks.lock().map(|marks| marks.clone()).unwrap_or_default();
         Captured {
             ledger,
@@ -292,9 +377,43 @@ impl Running {
             read_packets: load(&self.counters.read_packets),
             frame_bytes: load(&self.counters.frame_bytes),
             super_packets: load(&self.counters.super_packets),
-            written_bytes: load(&self.counters.written_bytes),
+            written_bytes,
             cpu: Nanos(load(&self.counters.cpu_ns)),
             disk_error: written.disk_error,
+            loggers: forwarded.links,
+        }
+    }
+}
+
+/// Links to all logging hosts, which from then on wait for heads; each is told `meta` and which part it gets.
+fn open_links(logging: &LogTargets, meta: &Meta) -> Result<Vec<LogLink>, CaptureError> {
+    let failed = |name: &str| {
+        let name = name.to_owned();
+        move |source| CaptureError::Logger { name, source }
+    };
+    let capture = random().map_err(failed("")).map(|bytes| format!("{:016x}", u64::from_ne_bytes(bytes)))?;
+    let parts = logging.targets.len() as u16;
+    let mut links = Vec::new();
+    for (part, target) in (1..).zip(&logging.targets) {
+        let share = Some(Share { capture: capture.clone(), part, parts });
+        let told = Meta { share, ..meta.clone() };
+        links.push(LogLink::open(target, &told, logging).map_err(failed(&target.name))?);
+    }
+    Ok(links)
+}
+
+/// Tells the user where a link's own datagrams are captured as well. What a filter leaves out is not known here: then it says nothing.
+fn notice_own_traffic(spec: &CaptureSpec, links: &[LogLink], counters: &Counters) {
+    let Some(mut netlink) = Netlink::open().ok().filter(|_| spec.filter_text.is_empty()) else { return };
+    let addresses = netlink.addresses().unwrap_or_default();
+    for link in links {
+        let index = addresses.iter().find(|address| address.ip == link.local_ip()).map(|address| address.ifindex);
+        let mut is_way = |name: &&String| netlink.link_by_name(name).is_ok_and(|found| Some(found.index) == index);
+        if let Some(interface) = spec.interfaces.iter().find(|name| is_way(name)) {
+            let (name, port) = (link.name(), link.port());
+            counters.notice(format!(
+                "what goes to {name} leaves by {interface} and is captured too: --filter 'not port {port}' leaves it out"
+            ));
         }
     }
 }

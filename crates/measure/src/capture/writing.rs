@@ -56,6 +56,8 @@ struct Disk {
     marks: Vec<Mark>,
     error: Option<String>,
     own: Ledger,
+    /// The capture ended without its last word: the file must not say that it is whole.
+    cut: bool,
 }
 
 impl Writer {
@@ -72,6 +74,7 @@ impl Writer {
                 }
                 ToWriter::Ledger(part) => disk.waiting.add(&part),
                 ToWriter::Mark(mark) => disk.marks.push(mark),
+                ToWriter::Cut => disk.cut = true,
                 ToWriter::Tick(watermark_ns) => {
                     let mut blocks = tick_block(watermark_ns);
                     blocks.extend(disk.words());
@@ -131,7 +134,8 @@ impl Writer {
         if ending.is_err() && self.spool.free_reserve() {
             ending = self.spool.append(&words);
         }
-        if let Err(error) = ending.and_then(|()| self.spool.close()) {
+        let close = |()| if disk.cut { self.spool.sync() } else { self.spool.close() };
+        if let Err(error) = ending.and_then(close) {
             disk.error = Some(format!("{error}; the ledger's last part is not in the file"));
         }
         self.spool.free_reserve();

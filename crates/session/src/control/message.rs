@@ -71,6 +71,11 @@ pub enum Message {
         /// Whether it is the last.
         last: bool,
     },
+    /// Of a capture's log link, whose messages `longhaul-trace` knows.
+    LogLink {
+        /// One of them, as JSON.
+        text: String,
+    },
     /// I give up, and why.
     Error(SessionError),
     /// All is said.
@@ -167,7 +172,7 @@ impl SessionError {
     }
 
     /// What a peer sent, fit to be shown: one line of bounded length without control characters.
-    pub(crate) fn of_peer(self) -> Self {
+    pub fn of_peer(self) -> Self {
         Self { code: shown(&self.code), message: shown(&self.message), remedy: shown(&self.remedy) }
     }
 }

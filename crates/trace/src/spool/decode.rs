@@ -90,6 +90,28 @@ fn body_bytes(header: &[u8; HEADER_BYTES]) -> Option<usize> {
     (header[..4] == MAGIC && header[4] == VERSION && length <= MAX_BODY_BYTES).then_some(length)
 }
 
+/// A packet as it stands in a body, but for its time, which depends on the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawPacket<'a> {
+    /// Nanoseconds since 1970.
+    pub at_ns: i64,
+    flags: u8,
+    /// From `frame_len` on.
+    tail: &'a [u8],
+}
+
+impl<'a> RawPacket<'a> {
+    /// Bytes that it takes in a body at most.
+    pub fn bytes_most(&self) -> usize {
+        // Flags, and a time of 64 bits.
+        1 + 10 + self.tail.len()
+    }
+
+    pub(super) fn parts(&self) -> (u8, &'a [u8]) {
+        (self.flags, self.tail)
+    }
+}
+
 /// The packets of a block.
 #[derive(Debug, Clone)]
 pub struct Packets<'a> {
@@ -118,6 +140,20 @@ impl<'a> Packets<'a> {
         self.left -= 1;
         let record = self.record().ok_or(SpoolError::Block("a packet in it is cut off"))?;
         Ok(Some(record))
+    }
+
+    /// The next packet as it stands in the body, looked over but not taken apart: for who packs it anew; `None` behind the last.
+    ///
+    /// # Errors
+    /// As of [`next`](Self::next).
+    pub fn next_raw(&mut self) -> Result<Option<RawPacket<'a>>, SpoolError> {
+        let flags = self.body.first().copied().unwrap_or(0);
+        let whole = self.body;
+        let Some(record) = self.next()? else { return Ok(None) };
+        let whole = &whole[..whole.len() - self.body.len()];
+        // Behind the flags and the time.
+        let since_bytes = 1 + whole[1..].iter().take_while(|byte| **byte & 0x80 != 0).count();
+        Ok(Some(RawPacket { at_ns: record.at_ns, flags, tail: &whole[1 + since_bytes..] }))
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 use longhaul_wire::checksum::crc32c;
 use serde::Serialize;
 
+use super::decode::RawPacket;
 use super::{HEADER_BYTES, Kind, MAGIC, MAX_HEAD_BYTES, VERSION};
 use crate::record::{Direction, Record};
 
@@ -77,6 +78,23 @@ impl PacketBlock {
             self.bytes.extend_from_slice(piece);
             left -= piece.len();
         }
+    }
+
+    /// Appends a packet out of another body.
+    pub fn push_raw(&mut self, packet: &RawPacket<'_>) {
+        if self.count == 0 {
+            (self.first_ns, self.last_ns, self.before_ns) = (packet.at_ns, packet.at_ns, packet.at_ns);
+        }
+        self.count += 1;
+        self.last_ns = self.last_ns.max(packet.at_ns);
+        let since = packet.at_ns.wrapping_sub(self.before_ns);
+        self.before_ns = packet.at_ns;
+        let (flags, tail) = packet.parts();
+        let mut fields = [0; FIELD_BYTES_MOST];
+        fields[0] = flags;
+        let at = put_varint(&mut fields, 1, (since << 1 ^ since >> 63) as u64);
+        self.bytes.extend_from_slice(&fields[..at]);
+        self.bytes.extend_from_slice(tail);
     }
 
     /// Packets in it.

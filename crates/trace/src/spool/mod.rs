@@ -24,7 +24,7 @@ mod decode;
 mod encode;
 mod merge;
 
-pub use decode::{Block, BlockReader, Packets, SpoolError};
+pub use decode::{Block, BlockReader, Packets, RawPacket, SpoolError};
 pub use encode::{PacketBlock, control_block, tick_block};
 pub use merge::RecordBuffer;
 
@@ -92,6 +92,20 @@ pub struct Meta {
     pub filter: String,
     /// What was captured on; a packet's `interface` counts from 0.
     pub interfaces: Vec<Interface>,
+    /// Of a capture that went to logging hosts: which part of it this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+}
+
+/// One logging host's part of a capture: the heads of some of its packets, whatever their flows.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Share {
+    /// What all parts of a capture have alike and no other capture has.
+    pub capture: String,
+    /// Which part, from 1.
+    pub part: u16,
+    /// How many there are.
+    pub parts: u16,
 }
 
 /// An interface of a capture.
