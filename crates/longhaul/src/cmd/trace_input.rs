@@ -352,7 +352,7 @@ fn fill_from_spool(
             Kind::Ledger => told.ledger.add(&block.json()?),
             Kind::Mark => told.marks.push(block.json()?),
             Kind::Tick => buffer.settle(block.first_ns),
-            Kind::End => {}
+            Kind::End | Kind::Pad => {}
         }
         if buffer.current().is_some() {
             return Ok(());

@@ -18,8 +18,10 @@ use std::thread::{Builder, JoinHandle};
 
 use longhaul_kernel::capture_ring::{CaptureOptions, CaptureRing};
 use longhaul_kernel::clock::realtime;
+use longhaul_kernel::host::receive_queues;
 use longhaul_kernel::link::{LinkError, Netlink};
 use longhaul_kernel::packet::OpenError;
+use longhaul_kernel::schedule::online_cpus;
 use longhaul_kernel::socket_filter::SocketFilter;
 use longhaul_kernel::udp::{NicStamps, nic_stamps_support};
 use longhaul_trace::LinkType;
@@ -33,11 +35,13 @@ use writing::Writer;
 
 pub use files::SpoolSpec;
 
-/// A block is handed on when it is this long; the kernel takes as long over a few large writes as over many small ones, and what
-/// a kill loses is bounded by time, not by this.
-const BLOCK_BYTES: usize = 256 << 10;
+/// A block is handed on when it is this long: what a write past the page cache costs beside its bytes is then little. What a kill loses
+/// is bounded by time, not by this.
+const BLOCK_BYTES: usize = 4 << 20;
 /// A block that is not full is handed over by the kernel after this long.
 const KERNEL_BLOCK_TIMEOUT_MS: u32 = 20;
+/// Rings that an interface has unasked, at most: beyond, memory for each is small.
+const RINGS_MOST_UNASKED: usize = 16;
 
 /// What to capture, and until when.
 #[derive(Debug, Clone)]
@@ -50,8 +54,10 @@ pub struct CaptureSpec {
     pub filter: SocketFilter,
     /// The same in the user's words, for the files.
     pub filter_text: String,
-    /// Memory of each interface's ring.
+    /// Memory of each interface's rings together.
     pub ring_bytes: usize,
+    /// Rings of each interface; `None`: as many as it has receive queues and this host CPUs.
+    pub rings: Option<usize>,
     /// Memory of blocks that wait for the writing thread.
     pub waiting_bytes: usize,
     /// See frames for other hosts too.
@@ -194,6 +200,7 @@ pub struct Captured {
 #[derive(Debug)]
 pub struct Running {
     meta: Meta,
+    rings: usize,
     counters: Arc<Counters>,
     stop: Arc<AtomicBool>,
     done: Arc<AtomicBool>,
@@ -212,8 +219,8 @@ impl Running {
         let started_ns = realtime().0 as i64;
         let counters = Arc::new(Counters::default());
         let mut stamps = Vec::new();
-        let opened = open_rings(spec, &mut stamps)?;
-        let (rings, interfaces): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
+        let (rings, interfaces) = open_rings(spec, &mut stamps)?;
+        let rings_count = rings.len();
         let meta = Meta {
             captured_by: spec.captured_by.clone(),
             host: spec.host.clone(),
@@ -247,12 +254,17 @@ impl Running {
         let thread = |name: &str| Builder::new().name(name.into());
         let writer = thread("capture-write").spawn(move || writer.run()).map_err(CaptureError::Start)?;
         let reader = thread("capture-read").spawn(move || reader.run()).map_err(CaptureError::Start)?;
-        Ok(Self { meta, counters, stop, done, marks, reader, writer, _stamps: stamps })
+        Ok(Self { meta, rings: rings_count, counters, stop, done, marks, reader, writer, _stamps: stamps })
     }
 
     /// What it is.
     pub fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    /// Rings of all interfaces together.
+    pub fn rings(&self) -> usize {
+        self.rings
     }
 
     /// What it has done so far.
@@ -299,26 +311,30 @@ impl Running {
     }
 }
 
-fn open_rings(spec: &CaptureSpec, stamps: &mut Vec<NicStamps>) -> Result<Vec<(Watched, Interface)>, CaptureError> {
+fn open_rings(
+    spec: &CaptureSpec,
+    stamps: &mut Vec<NicStamps>,
+) -> Result<(Vec<Watched>, Vec<Interface>), CaptureError> {
     let link_error = |name: &str| {
         let name = name.to_owned();
         move |source| CaptureError::Link { name, source }
     };
     let mut netlink = Netlink::open().map_err(link_error(spec.interfaces.first().map_or("", String::as_str)))?;
-    let mut opened = Vec::new();
+    let (mut opened, mut interfaces) = (Vec::new(), Vec::new());
     for name in &spec.interfaces {
         let link = netlink.link_by_name(name).map_err(link_error(name))?;
         let nic = if spec.nic_stamps { NicStamps::enable(name).ok() } else { None };
+        let count = spec.rings.unwrap_or_else(|| rings_of(name));
         let options = CaptureOptions {
-            ring_bytes: spec.ring_bytes,
+            ring_bytes: spec.ring_bytes / count.max(1),
             block_timeout_ms: KERNEL_BLOCK_TIMEOUT_MS,
             filter: spec.filter.clone(),
             promiscuous: spec.promiscuous,
             nic_stamps: nic.is_some(),
         };
-        let ring = CaptureRing::open(link.index, &options)
+        let rings = CaptureRing::open_several(link.index, &options, count)
             .map_err(|source| CaptureError::Open { name: name.clone(), source })?;
-        let link_type = match ring.hardware_type() {
+        let link_type = match rings.first().map_or(0, CaptureRing::hardware_type) {
             1 | 772 => LinkType::Ethernet,
             65_534 => LinkType::RawIp,
             hardware_type => return Err(CaptureError::LinkType { name: name.clone(), hardware_type }),
@@ -331,10 +347,17 @@ fn open_rings(spec: &CaptureSpec, stamps: &mut Vec<NicStamps>) -> Result<Vec<(Wa
             _ => "kernel CLOCK_REALTIME".into(),
         };
         stamps.extend(nic);
-        let interface = Interface { name: name.clone(), link: link_type, mtu_bytes: link.mtu_bytes, clock };
-        opened.push((Watched::new(ring, opened.len() as u16, link_type, link.index), interface));
+        let number = interfaces.len() as u16;
+        interfaces.push(Interface { name: name.clone(), link: link_type, mtu_bytes: link.mtu_bytes, clock });
+        opened.extend(rings.into_iter().map(|ring| Watched::new(ring, number, link_type, link.index)));
     }
-    Ok(opened)
+    Ok((opened, interfaces))
+}
+
+/// How many rings serve interface `name` without being asked for.
+fn rings_of(name: &str) -> usize {
+    let cpus = online_cpus().map_or(1, |cpus| cpus.len());
+    (receive_queues(name) as usize).min(cpus).min(RINGS_MOST_UNASKED)
 }
 
 type ToWriterSender = SyncSender<ToWriter>;

@@ -284,8 +284,13 @@ impl Reader {
 
     /// What the NICs dropped before the kernel saw it, of any packets: a filter does not apply there.
     fn look_at_nics(&mut self, netlink: &mut Netlink, part: &mut Ledger) {
+        let mut last = None;
         for watched in &mut self.rings {
             watched.gone = watched.ring.socket().link_is_gone();
+            // An interface's rings stand together; its NIC is asked once.
+            if last.replace(watched.interface) == Some(watched.interface) {
+                continue;
+            }
             let stats = netlink.link_by_index(watched.ifindex).ok().and_then(|link| link.stats);
             let Some(stats) = stats else { continue };
             let missed = stats.rx_missed_errors + stats.rx_fifo_errors;

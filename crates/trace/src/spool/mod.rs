@@ -25,7 +25,7 @@ mod encode;
 mod merge;
 
 pub use decode::{Block, BlockReader, Packets, SpoolError};
-pub use encode::{PacketBlock, control_block, tick_block};
+pub use encode::{PacketBlock, control_block, pad_block, tick_block};
 pub use merge::RecordBuffer;
 
 use serde::{Deserialize, Serialize};
@@ -61,10 +61,13 @@ pub enum Kind {
     Tick,
     /// The file was closed: nothing is missing behind.
     End,
+    /// Nothing: zeros, so that the next block begins where a disk can be written to directly.
+    Pad,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [Self::Meta, Self::Packets, Self::Ledger, Self::Mark, Self::Tick, Self::End];
+    const ALL: [Self; 7] =
+        [Self::Meta, Self::Packets, Self::Ledger, Self::Mark, Self::Tick, Self::End, Self::Pad];
 
     fn number(self) -> u8 {
         Self::ALL.iter().position(|kind| *kind == self).map_or(0, |at| at as u8 + 1)
