@@ -5,8 +5,8 @@
 //! are seen by the capture and thrown away behind it, as they are for nobody. One CPU makes and receives them, the other is left to
 //! the program.
 //!
-//! Two figures tell what a capture costs. *Own* is the CPU time of its process: what it reads, packs and writes. *All* is what the
-//! whole machine worked beyond the same flood without a capture, until the files are on the disk: with it the kernel's copy into the
+//! Two figures tell what a capture costs. *Own* is the CPU time of its process from the flood's beginning to half a second behind it:
+//! what it reads, packs and writes, and not what it takes to begin and to end. *All* is what the whole machine worked beyond the same flood without a capture, until the files are on the disk: with it the kernel's copy into the
 //! ring, which falls to whoever runs the softirq, and the writing back of pages, which falls to a kernel thread. Ratios count, not the
 //! figures.
 
@@ -27,7 +27,8 @@ use longhaul_trace::CaptureReader;
 use longhaul_trace::header_log::{About, HeaderLogReader};
 use longhaul_units::Nanos;
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::unistd::{SysconfVar, sync, sysconf};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::{Pid, SysconfVar, sync, sysconf};
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 /// Each program sees the flood for so long, in each round.
@@ -139,20 +140,22 @@ fn machine_cpu_s() -> f64 {
 /// Adds to `run` the flood that `command` saw, or that nobody saw; what it kept is counted later.
 fn measure(cable: &Cable, run: &mut Run, command: Option<&mut Command>) {
     sync();
-    let (own, all) = (children_cpu_s(), machine_cpu_s());
     let child = command.map(|command| {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         cable.receiver.enter(|| command.spawn().unwrap()).unwrap()
     });
     sleep(Duration::from_millis(800));
+    let own_clock = child.as_ref().map(|child| clock_getcpuclockid(Pid::from_raw(child.id() as i32)).unwrap());
+    let own_s = || own_clock.map_or(0.0, |clock| Duration::from(clock.now().unwrap()).as_secs_f64());
+    let (own, all) = (own_s(), machine_cpu_s());
     run.arrived += cable.flood();
     sleep(Duration::from_millis(500));
+    run.cpu_s += own_s() - own;
     if let Some(mut child) = child {
         // SIGINT, as Ctrl-C: the tools then write what they still have.
         assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
         child.wait().unwrap();
     }
-    run.cpu_s += children_cpu_s() - own;
     sync();
     run.machine_s += machine_cpu_s() - all;
 }

@@ -37,7 +37,7 @@ pub use files::SpoolSpec;
 
 /// A block is handed on when it is this long: what a write past the page cache costs beside its bytes is then little. What a kill loses
 /// is bounded by time, not by this.
-const BLOCK_BYTES: usize = 4 << 20;
+const BLOCK_BYTES: usize = 2 << 20;
 /// A block that is not full is handed over by the kernel after this long.
 const KERNEL_BLOCK_TIMEOUT_MS: u32 = 20;
 /// Rings that an interface has unasked, at most: beyond, memory for each is small.
@@ -311,10 +311,7 @@ impl Running {
     }
 }
 
-fn open_rings(
-    spec: &CaptureSpec,
-    stamps: &mut Vec<NicStamps>,
-) -> Result<(Vec<Watched>, Vec<Interface>), CaptureError> {
+fn open_rings(spec: &CaptureSpec, stamps: &mut Vec<NicStamps>) -> Result<(Vec<Watched>, Vec<Interface>), CaptureError> {
     let link_error = |name: &str| {
         let name = name.to_owned();
         move |source| CaptureError::Link { name, source }

@@ -1,15 +1,13 @@
 //! Blocks to bytes.
 
-use longhaul_wire::checksum::{crc32c, crc32c_append, crc32c_combine};
+use longhaul_wire::checksum::{crc32c, crc32c_append};
 use serde::Serialize;
 
-use super::{HEADER_BYTES, Kind, MAGIC, MAX_HEAD_BYTES, VERSION};
+use super::{CRC_AT, HEADER_BYTES, Kind, MAGIC, MAX_HEAD_BYTES, VERSION};
 use crate::record::{Direction, Record};
 
 /// Flags, and varints of 64, 32, 16, 16 and 16 bits.
 const FIELD_BYTES_MOST: usize = 1 + 10 + 5 + 3 + 3 + 3;
-/// Where the checksum stands.
-const CRC_AT: usize = 32;
 /// The checksum goes on each time so many bytes are there: they are then still in the CPU's nearest cache, which they are no more when the
 /// block is full.
 const SUM_EVERY: usize = 8 << 10;
@@ -140,9 +138,7 @@ impl PacketBlock {
             last_ns: self.last_ns,
         };
         let block = &mut self.bytes[self.start..];
-        put_header(block, &header);
-        let crc = crc32c_combine(crc32c(&block[..HEADER_BYTES]), self.crc, block.len() - HEADER_BYTES);
-        block[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        put_header(block, &header, self.crc);
         block
     }
 
@@ -160,15 +156,14 @@ struct Header {
     last_ns: i64,
 }
 
-/// Fills in the header of `bytes`, whose first [`HEADER_BYTES`] are its place, and the checksum.
+/// Fills in the header of `bytes`, whose first [`HEADER_BYTES`] are its place.
 fn seal(bytes: &mut [u8], header: &Header) {
-    put_header(bytes, header);
-    let crc = crc32c(bytes);
-    bytes[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    let body_crc = crc32c(&bytes[HEADER_BYTES..]);
+    put_header(bytes, header, body_crc);
 }
 
-/// The header but for the checksum, which it leaves zero.
-fn put_header(bytes: &mut [u8], header: &Header) {
+/// The same, where the body's own checksum is known.
+fn put_header(bytes: &mut [u8], header: &Header, body_crc: u32) {
     let length = (bytes.len() - HEADER_BYTES) as u32;
     bytes[..4].copy_from_slice(&MAGIC);
     bytes[4] = VERSION;
@@ -178,7 +173,8 @@ fn put_header(bytes: &mut [u8], header: &Header) {
     bytes[12..16].copy_from_slice(&header.count.to_le_bytes());
     bytes[16..24].copy_from_slice(&header.first_ns.to_le_bytes());
     bytes[24..32].copy_from_slice(&header.last_ns.to_le_bytes());
-    bytes[CRC_AT..HEADER_BYTES].fill(0);
+    let crc = crc32c_append(body_crc, &bytes[..CRC_AT]);
+    bytes[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// A block that holds `value` as JSON: [`Kind::Meta`], [`Kind::Ledger`], [`Kind::Mark`], [`Kind::End`].
