@@ -299,6 +299,12 @@ fn the_ledger_is_exact_when_the_ring_overruns() {
     let warning = analysed["warnings"].as_array().unwrap().iter().find(|warning| warning["code"] == "capture_dropped");
     let message = warning.expect("analysis knows of the gaps")["message"].as_str().unwrap();
     assert!(message.contains(&format!("lost {dropped} packets")) && message.contains("gaps from 20"), "{message}");
+    assert!(message.contains("that time is left out"), "{message}");
+    let found = &analysed["result"];
+    assert!(found["totals"]["gaps"].as_u64() > Some(0) && found["totals"]["left_out_ns"].as_i64() > Some(0), "{found}");
+    assert_eq!(found["flows"][0]["forward"]["left_out_ns"], found["totals"]["left_out_ns"]);
+    // The spool tells of its gaps behind the packets around them; that makes no difference.
+    assert_eq!(host.analyse("spool")["result"], *found);
 }
 
 #[test]

@@ -132,7 +132,8 @@ mod tests {
     #[test]
     fn time_in_gaps_adds_up() {
         let mut clock = GapClock::new(Gaps::of(&[gap(0, 5), gap(8, 30), gap(50, 60), gap(500, 600)]));
-        let expected = [(10, 0, true), (12, 2, true), (30, 20, false), (49, 20, false), (55, 25, true), (70, 30, false)];
+        let expected =
+            [(10, 0, true), (12, 2, true), (30, 20, false), (49, 20, false), (55, 25, true), (70, 30, false)];
         for (at_ns, gap_ns, inside) in expected {
             assert_eq!(clock.at(at_ns), Lost { gap_ns, inside }, "{at_ns}");
         }

@@ -1,11 +1,12 @@
 //! Bytes to blocks.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 
 use longhaul_wire::checksum::{crc32c, crc32c_append};
 use serde::de::DeserializeOwned;
 
 use super::{CRC_AT, HEADER_BYTES, Kind, MAGIC, MAX_BODY_BYTES, VERSION};
+use crate::ledger::{Gap, Ledger};
 use crate::record::{Direction, LinkType, Record};
 
 /// Why a spool cannot be read.
@@ -243,6 +244,30 @@ impl<R: Read> BlockReader<R> {
     pub fn whole_bytes(&self) -> u64 {
         self.read_bytes
     }
+}
+
+/// When a capture lost packets, by the accounts in `file` of its spool: what lies between them is not read.
+///
+/// # Errors
+/// [`SpoolError::Io`], [`SpoolError::Block`].
+pub fn gaps_in(mut file: impl Read + Seek) -> Result<Vec<Gap>, SpoolError> {
+    let mut account = Ledger::default();
+    let mut header = [0; HEADER_BYTES];
+    while read_whole(&mut file, &mut header)? == HEADER_BYTES {
+        let Some(length) = body_bytes(&header) else { break };
+        if Kind::of(header[5]) == Some(Kind::Ledger) {
+            let mut body = vec![0; length];
+            if read_whole(&mut file, &mut body)? < length || !is_good(&header, &body) {
+                break;
+            }
+            account.add(
+                &serde_json::from_slice(&body).map_err(|_| SpoolError::Block("its JSON is not what it should be"))?,
+            );
+        } else {
+            file.seek_relative(length as i64)?;
+        }
+    }
+    Ok(account.gaps)
 }
 
 /// Fills `buffer` as far as there is something to read.

@@ -24,7 +24,7 @@ mod decode;
 mod encode;
 mod merge;
 
-pub use decode::{Block, BlockReader, Packets, SpoolError};
+pub use decode::{Block, BlockReader, Packets, SpoolError, gaps_in};
 pub use encode::{PacketBlock, control_block, pad_block, tick_block};
 pub use merge::RecordBuffer;
 
