@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// Rings of each interface, so that CPUs which receive at the same time do not wait for each other [default: one a receive queue]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     rings: Option<u16>,
-    /// Whose stamps: of the kernel, or of the NIC for what it receives (sent packets keep the kernel's clock)
+    /// Whose stamps: of the kernel, or of the NIC for what it receives, where it can (sent packets keep the kernel's clock)
     #[arg(long, value_name = "CLOCK", default_value = "kernel")]
     clock: ClockOf,
     /// Leave the interface out of promiscuous mode
@@ -268,6 +268,9 @@ fn warnings(captured: &Captured) -> Vec<Warning> {
     if captured.ledger.unaccounted_packets() != 0 {
         let message = format!("{} packets are not accounted for", captured.ledger.unaccounted_packets());
         warn("unaccounted", message, "report this as an error of longhaul");
+    }
+    for refusal in &captured.nic_refusals {
+        warn("no_nic_clock", format!("{refusal}; its packets have the kernel's stamps"), "");
     }
     if captured.super_packets > 0 {
         let message =

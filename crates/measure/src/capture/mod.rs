@@ -23,7 +23,7 @@ use longhaul_kernel::link::{LinkError, Netlink};
 use longhaul_kernel::packet::OpenError;
 use longhaul_kernel::schedule::online_cpus;
 use longhaul_kernel::socket_filter::SocketFilter;
-use longhaul_kernel::udp::{NicStamps, nic_stamps_support};
+use longhaul_kernel::udp::{NicStamps, NicStampsError, nic_stamps_support};
 use longhaul_trace::LinkType;
 use longhaul_trace::ledger::{Ledger, Place};
 use longhaul_trace::spool::{Interface, Mark, Meta, PacketBlock};
@@ -38,6 +38,8 @@ pub use files::SpoolSpec;
 /// A block is handed on when it is this long: what a write past the page cache costs beside its bytes is then little. What a kill loses
 /// is bounded by time, not by this.
 const BLOCK_BYTES: usize = 2 << 20;
+/// Nor shorter than this, where files are short.
+const BLOCK_BYTES_LEAST: usize = 64 << 10;
 /// A block that is not full is handed over by the kernel after this long.
 const KERNEL_BLOCK_TIMEOUT_MS: u32 = 20;
 /// Rings that an interface has unasked, at most: beyond, memory for each is small.
@@ -194,6 +196,8 @@ pub struct Captured {
     pub cpu: Nanos,
     /// What the disk said last, where something could not be written.
     pub disk_error: Option<String>,
+    /// Why interfaces have the kernel's stamps although their own were asked for.
+    pub nic_refusals: Vec<String>,
 }
 
 /// A capture that runs.
@@ -201,6 +205,7 @@ pub struct Captured {
 pub struct Running {
     meta: Meta,
     rings: usize,
+    nic_refusals: Vec<String>,
     counters: Arc<Counters>,
     stop: Arc<AtomicBool>,
     done: Arc<AtomicBool>,
@@ -218,8 +223,7 @@ impl Running {
     pub fn start(spec: &CaptureSpec) -> Result<Self, CaptureError> {
         let started_ns = realtime().0 as i64;
         let counters = Arc::new(Counters::default());
-        let mut stamps = Vec::new();
-        let (rings, interfaces) = open_rings(spec, &mut stamps)?;
+        let Opened { rings, interfaces, stamps, nic_refusals } = open_rings(spec)?;
         let rings_count = rings.len();
         let meta = Meta {
             captured_by: spec.captured_by.clone(),
@@ -232,9 +236,12 @@ impl Running {
         };
         let spool = files::SpoolFiles::create(&spec.spool, &meta)?;
 
-        let blocks = (spec.waiting_bytes / BLOCK_BYTES).max(rings.len() + 2);
+        // A file is a few blocks, or its length would not be what was asked for.
+        let block_bytes = (spec.spool.roll_bytes.0 / 4).min(BLOCK_BYTES as u64) as usize;
+        let block_bytes = block_bytes.max(BLOCK_BYTES_LEAST);
+        let blocks = (spec.waiting_bytes / block_bytes).max(rings.len() + 2);
         let (to_writer, from_reader) = sync_channel(blocks + 1024);
-        let pool = Arc::new(Pool::new(blocks, BLOCK_BYTES + (64 << 10)));
+        let pool = Arc::new(Pool::new(blocks, block_bytes + (64 << 10)));
         let stop = Arc::new(AtomicBool::new(false));
         let done = Arc::new(AtomicBool::new(false));
         let marks = Arc::new(Mutex::new(Vec::new()));
@@ -249,12 +256,24 @@ impl Running {
             packets_most: spec.packets_most,
             bytes_most: spec.bytes_most,
             snap_bytes: spec.snap_bytes as usize,
+            block_bytes,
         };
         let writer = Writer { from_reader, pool, spool, counters: counters.clone() };
         let thread = |name: &str| Builder::new().name(name.into());
         let writer = thread("capture-write").spawn(move || writer.run()).map_err(CaptureError::Start)?;
         let reader = thread("capture-read").spawn(move || reader.run()).map_err(CaptureError::Start)?;
-        Ok(Self { meta, rings: rings_count, counters, stop, done, marks, reader, writer, _stamps: stamps })
+        Ok(Self {
+            meta,
+            rings: rings_count,
+            nic_refusals,
+            counters,
+            stop,
+            done,
+            marks,
+            reader,
+            writer,
+            _stamps: stamps,
+        })
     }
 
     /// What it is.
@@ -307,20 +326,33 @@ impl Running {
             written_bytes: load(&self.counters.written_bytes),
             cpu: Nanos(load(&self.counters.cpu_ns)),
             disk_error: written.disk_error,
+            nic_refusals: self.nic_refusals,
         }
     }
 }
 
-fn open_rings(spec: &CaptureSpec, stamps: &mut Vec<NicStamps>) -> Result<(Vec<Watched>, Vec<Interface>), CaptureError> {
+/// What a capture listens to.
+#[derive(Default)]
+struct Opened {
+    /// Those of an interface one after the other.
+    rings: Vec<Watched>,
+    interfaces: Vec<Interface>,
+    /// What NICs were told, for as long as it lasts.
+    stamps: Vec<NicStamps>,
+    nic_refusals: Vec<String>,
+}
+
+fn open_rings(spec: &CaptureSpec) -> Result<Opened, CaptureError> {
     let link_error = |name: &str| {
         let name = name.to_owned();
         move |source| CaptureError::Link { name, source }
     };
     let mut netlink = Netlink::open().map_err(link_error(spec.interfaces.first().map_or("", String::as_str)))?;
-    let (mut opened, mut interfaces) = (Vec::new(), Vec::new());
+    let mut opened = Opened::default();
     for name in &spec.interfaces {
         let link = netlink.link_by_name(name).map_err(link_error(name))?;
-        let nic = if spec.nic_stamps { NicStamps::enable(name).ok() } else { None };
+        let refused = |error: NicStampsError| opened.nic_refusals.push(error.to_string());
+        let nic = spec.nic_stamps.then(|| NicStamps::enable(name).map_err(refused).ok()).flatten();
         let count = spec.rings.unwrap_or_else(|| rings_of(name));
         let options = CaptureOptions {
             ring_bytes: spec.ring_bytes / count.max(1),
@@ -343,12 +375,12 @@ fn open_rings(spec: &CaptureSpec, stamps: &mut Vec<NicStamps>) -> Result<(Vec<Wa
             },
             _ => "kernel CLOCK_REALTIME".into(),
         };
-        stamps.extend(nic);
-        let number = interfaces.len() as u16;
-        interfaces.push(Interface { name: name.clone(), link: link_type, mtu_bytes: link.mtu_bytes, clock });
-        opened.extend(rings.into_iter().map(|ring| Watched::new(ring, number, link_type, link.index)));
+        opened.stamps.extend(nic);
+        let number = opened.interfaces.len() as u16;
+        opened.interfaces.push(Interface { name: name.clone(), link: link_type, mtu_bytes: link.mtu_bytes, clock });
+        opened.rings.extend(rings.into_iter().map(|ring| Watched::new(ring, number, link_type, link.index)));
     }
-    Ok((opened, interfaces))
+    Ok(opened)
 }
 
 /// How many rings serve interface `name` without being asked for.
