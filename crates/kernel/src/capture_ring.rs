@@ -33,6 +33,13 @@ const ADDRESS_AT: usize = 48;
 /// The slot that `tp_frame_nr` is counted in; V3 packs heads and only checks that the numbers agree.
 const FRAME_BYTES: usize = 2048;
 
+/// `PACKET_FANOUT_CPU`: each CPU fills the same ring always, and as far as there are enough of them no two fill one.
+const FANOUT_BY_CPU: u32 = libc::PACKET_FANOUT_CPU;
+/// The kernel chooses a number for the group.
+const FANOUT_NEW: u32 = libc::PACKET_FANOUT_FLAG_UNIQUEID;
+/// In a group it is the group that leaves out what goes out, not its members (Linux 5.10).
+const FANOUT_NO_OUTGOING: u32 = libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+
 /// How a [`CaptureRing`] is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaptureOptions {
@@ -78,6 +85,62 @@ impl CaptureRing {
     /// # Errors
     /// Any [`OpenError`]; `ENOMEM` where the kernel has no memory for the ring.
     pub fn open(ifindex: u32, options: &CaptureOptions) -> Result<Self, OpenError> {
+        Self::open_with(ifindex, options, &options.filter)
+    }
+
+    /// Opens `count` rings on link `ifindex`, each of `options.ring_bytes`, which share what passes there: a packet comes into one of
+    /// them, by the CPU that has it. With a ring each, CPUs that receive at the same time do not wait for each other.
+    ///
+    /// # Errors
+    /// As of [`CaptureRing::open`].
+    pub fn open_several(ifindex: u32, options: &CaptureOptions, count: usize) -> Result<Vec<Self>, OpenError> {
+        if count <= 1 {
+            return Ok(vec![Self::open(ifindex, options)?]);
+        }
+        // Until all are in the group each of them sees every frame.
+        let nothing = SocketFilter::nothing();
+        let mut rings = Vec::with_capacity(count);
+        let mut group = None;
+        for _ in 0..count {
+            let ring = Self::open_with(ifindex, options, &nothing)?;
+            group = Some(ring.join(group)?);
+            rings.push(ring);
+        }
+        for ring in &rings {
+            ring.filter(&options.filter)?;
+        }
+        Ok(rings)
+    }
+
+    /// Makes it a member of `group`, or of a new one; which.
+    fn join(&self, group: Option<u32>) -> Result<u32, OpenError> {
+        let outgoing = if self.hardware_type == libc::ARPHRD_LOOPBACK { FANOUT_NO_OUTGOING } else { 0 };
+        let flags = FANOUT_BY_CPU | outgoing | if group.is_none() { FANOUT_NEW } else { 0 };
+        let argument = (group.unwrap_or(0) | flags << 16) as i32;
+        self.socket.set_packet_option(libc::PACKET_FANOUT, &argument, "setsockopt PACKET_FANOUT (Linux 4.19)")?;
+        if let Some(group) = group {
+            return Ok(group);
+        }
+        let mut told = 0_i32;
+        let mut length = size_of::<i32>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes into `told`.
+        let result = unsafe {
+            let socket = self.socket.as_fd().as_raw_fd();
+            libc::getsockopt(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, (&raw mut told).cast(), &mut length)
+        };
+        if result < 0 {
+            let source = io::Error::last_os_error();
+            return Err(OpenError::Step { ifindex: self.socket.ifindex(), step: "getsockopt PACKET_FANOUT", source });
+        }
+        Ok(told as u32 & 0xffff)
+    }
+
+    fn filter(&self, filter: &SocketFilter) -> Result<(), OpenError> {
+        let step = "setsockopt SO_ATTACH_FILTER";
+        filter.attach(&self.socket).map_err(|source| OpenError::Step { ifindex: self.socket.ifindex(), step, source })
+    }
+
+    fn open_with(ifindex: u32, options: &CaptureOptions, filter: &SocketFilter) -> Result<Self, OpenError> {
         let buffers = PacketOptions { promiscuous: options.promiscuous, ..PacketOptions::default() };
         let socket = PacketSocket::open_unbound(ifindex, &buffers)?;
         let version = libc::tpacket_versions::TPACKET_V3 as i32;
@@ -87,7 +150,7 @@ impl CaptureRing {
             let stamps = libc::SOF_TIMESTAMPING_RAW_HARDWARE as i32;
             socket.set_packet_option(libc::PACKET_TIMESTAMP, &stamps, "setsockopt PACKET_TIMESTAMP")?;
         }
-        options.filter.attach(&socket).map_err(|source| OpenError::Step {
+        filter.attach(&socket).map_err(|source| OpenError::Step {
             ifindex,
             step: "setsockopt SO_ATTACH_FILTER",
             source,
@@ -234,6 +297,7 @@ impl Block<'_> {
 
     /// The next head.
     #[allow(clippy::should_implement_trait)] // An iterator could not lend.
+    #[inline]
     pub fn next(&mut self) -> Option<Head<'_>> {
         // The numbers are the kernel's own; they are held to the block all the same.
         if self.left == 0 || self.at + ADDRESS_AT + size_of::<libc::sockaddr_ll>() > BLOCK_BYTES {

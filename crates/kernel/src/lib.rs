@@ -13,6 +13,7 @@
 //! | know congestion controls and who uses them | [`congestion_control`] |
 //! | know the TCP connections of others | [`sock_diag`] |
 //! | hold packets in memory that is there when needed | [`memory`] |
+//! | write to a disk without a copy | [`direct_file`] |
 //! | run on time | [`schedule`], [`wait`] |
 //! | be stopped and nudged | [`signals`] |
 //! | separate hosts on one machine | [`namespace`], [`user_namespace`], [`mounts`] |
@@ -34,6 +35,7 @@ pub mod capture_ring;
 pub mod clock;
 pub mod congestion_control;
 pub mod counters;
+pub mod direct_file;
 pub mod driver_statistics;
 pub mod ethtool;
 pub mod host;

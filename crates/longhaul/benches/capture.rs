@@ -1,34 +1,48 @@
-//! `longhaul capture` beside `tcpdump -s 96 -w` and dumpcap: the same flood of small packets over a veth for each in turn; then what
+//! `longhaul capture` beside `tcpdump -s 96 -w` and dumpcap: the same flood of packets over a veth for each in turn; then what
 //! becomes of its spool.
 //!
-//! The flood is UDP of 64 bytes a packet from super-packets that the kernel cuts before the veth, as that has no such offload here, as
-//! fast as one thread can. Ratios count, not the figures: everything shares this machine's CPUs.
+//! The flood is the strongest that one CPU makes: frames written in the kernel, which arrive as from a NIC's driver (XDP live frames),
+//! are seen by the capture and thrown away behind it, as they are for nobody. One CPU makes and receives them, the other is left to
+//! the program.
+//!
+//! Two figures tell what a capture costs. *Own* is the CPU time of its process from the flood's beginning to half a second behind it:
+//! what it reads, packs and writes, and not what it takes to begin and to end. *All* is what the whole machine worked beyond the same flood without a capture, until the files are on the disk: with it the kernel's copy into the
+//! ring, which falls to whoever runs the softirq, and the writing back of pages, which falls to a kernel thread. Ratios count, not the
+//! figures.
 
 use std::fs::{self, File};
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::ethtool;
-use longhaul_kernel::link::{Address, Netlink, VethEnd};
+use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::schedule::pin_to;
+use longhaul_measure::mix::{EngineKind, MixAmount, Mixer};
+use longhaul_mix::{MixSpec, Plan};
 use longhaul_trace::CaptureReader;
 use longhaul_trace::header_log::{About, HeaderLogReader};
+use longhaul_units::Nanos;
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::socket::{setsockopt, sockopt::UdpGsoSegment};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::{Pid, SysconfVar, sync, sysconf};
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
-/// Each program sees the flood for so long.
-const FLOOD: Duration = Duration::from_secs(4);
-const PAYLOAD_BYTES: usize = 64;
-const SEGMENTS: usize = 60;
+/// Each program sees the flood for so long, in each round.
+const FLOOD: Nanos = Nanos::from_secs(6);
+/// Programs take turns, as this machine's speed changes over time.
+const ROUNDS: usize = 2;
+/// Frames a little longer than `--snap`, of some flows in both versions of IP.
+const FLOOD_OF: &str = r#"
+name = "flood"
+size = 128
+class = [{ kind = "tcp", weight = 60 }, { kind = "udp", weight = 30 }, { kind = "ipv6", weight = 10 }]
+"#;
 
-/// Two hosts and a cable that carries single packets.
+/// Two hosts and a cable that takes frames as a driver does.
 struct Cable {
     sender: NetNamespace,
     receiver: NetNamespace,
@@ -46,36 +60,32 @@ impl Cable {
         let mut near = sender.enter(|| Netlink::open().unwrap()).unwrap();
         let mut far = receiver.enter(|| Netlink::open().unwrap()).unwrap();
         near.create_veth(&end("out", &sender, 1), &end("in", &receiver, 2)).unwrap();
-        for (netlink, name, own, other, mac) in [(&mut near, "out", 1, 2, 2), (&mut far, "in", 2, 1, 1)] {
+        for (netlink, name) in [(&mut near, "out"), (&mut far, "in")] {
             let ifindex = netlink.index_of(name).unwrap();
             netlink.set_up(ifindex, true).unwrap();
-            netlink.add_address(&Address { ifindex, ip: [10, 98, 0, own].into(), prefix_bits: 24 }).unwrap();
-            netlink.add_permanent_neighbour(ifindex, [10, 98, 0, other].into(), [2, 0, 0, 0, 0, mac]).unwrap();
         }
-        sender.enter(|| ethtool::set_features("out", &[("tx-udp-segmentation", false)]).unwrap()).unwrap();
+        // NAPI, which takes frames that are no skbs.
+        receiver.enter(|| ethtool::set_features("in", &[("rx-gro", true)]).unwrap()).unwrap();
         sleep(Duration::from_millis(200));
         Self { sender, receiver }
     }
 
     /// Floods for [`FLOOD`]; how many packets arrived at the far interface.
     fn flood(&self) -> u64 {
-        // Nobody reads it: what arrives is dropped by the socket, after the taps have seen it.
-        let _sink = self.receiver.enter(|| UdpSocket::bind("10.98.0.2:9").unwrap()).unwrap();
-        let socket = self.sender.enter(|| UdpSocket::bind("10.98.0.1:0").unwrap()).unwrap();
-        socket.connect("10.98.0.2:9").unwrap();
-        setsockopt(&socket, UdpGsoSegment, &(PAYLOAD_BYTES as i32)).unwrap();
         let before = self.received();
-        let over = Arc::new(AtomicBool::new(false));
-        let stop = over.clone();
-        let sending = thread::spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                // A full queue is part of a flood.
-                let _ = socket.send(&[7; PAYLOAD_BYTES * SEGMENTS]);
-            }
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                pin_to(&[0]).unwrap();
+                let plan = Plan::new(MixSpec::parse(FLOOD_OF).unwrap(), 1, None).unwrap();
+                let run = || {
+                    let ifindex = Netlink::open().unwrap().index_of("out").unwrap();
+                    let mut mixer = Mixer::open(ifindex, plan, Some(EngineKind::LiveFrames)).unwrap();
+                    let amount = MixAmount { packets_per_second: None, time: Some(FLOOD), packets: None };
+                    mixer.run(&amount, None, None, |_| ()).unwrap();
+                };
+                self.sender.enter(run).unwrap();
+            });
         });
-        sleep(FLOOD);
-        over.store(true, Ordering::Relaxed);
-        sending.join().unwrap();
         sleep(Duration::from_millis(300));
         self.received() - before
     }
@@ -86,12 +96,14 @@ impl Cable {
     }
 }
 
-/// What a program did with the flood.
+/// What a program did with the flood, in all rounds.
+#[derive(Default)]
 struct Run {
-    name: &'static str,
     arrived: u64,
     kept: u64,
     cpu_s: f64,
+    machine_s: f64,
+    bytes: f64,
 }
 
 impl Run {
@@ -102,6 +114,11 @@ impl Run {
     fn lost(&self) -> f64 {
         self.arrived.saturating_sub(self.kept) as f64 / self.arrived.max(1) as f64
     }
+
+    /// Nanoseconds of all CPUs a packet that arrived, beyond those of `bare`, the flood without a capture.
+    fn all_ns(&self, bare: &Self) -> f64 {
+        (self.machine_s / self.arrived as f64 - bare.machine_s / bare.arrived as f64) * 1e9
+    }
 }
 
 /// CPU time of children that have ended.
@@ -111,18 +128,36 @@ fn children_cpu_s() -> f64 {
     seconds(usage.user_time()) + seconds(usage.system_time())
 }
 
-/// Runs `command` over the flood; what it kept is counted later.
-fn measure(cable: &Cable, name: &'static str, command: &mut Command) -> Run {
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let before = children_cpu_s();
-    let mut child = cable.receiver.enter(|| command.spawn().unwrap()).unwrap();
+/// How long all CPUs together worked since the machine began (proc(5), `/proc/stat`).
+fn machine_cpu_s() -> f64 {
+    let text = fs::read_to_string("/proc/stat").unwrap();
+    let ticks: Vec<f64> = text.lines().next().unwrap().split_whitespace().skip(1).map(|n| n.parse().unwrap()).collect();
+    // user, nice, system, idle, iowait, irq, softirq, …
+    let busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6];
+    busy / sysconf(SysconfVar::CLK_TCK).unwrap().unwrap() as f64
+}
+
+/// Adds to `run` the flood that `command` saw, or that nobody saw; what it kept is counted later.
+fn measure(cable: &Cable, run: &mut Run, command: Option<&mut Command>) {
+    sync();
+    let child = command.map(|command| {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        cable.receiver.enter(|| command.spawn().unwrap()).unwrap()
+    });
     sleep(Duration::from_millis(800));
-    let arrived = cable.flood();
+    let own_clock = child.as_ref().map(|child| clock_getcpuclockid(Pid::from_raw(child.id() as i32)).unwrap());
+    let own_s = || own_clock.map_or(0.0, |clock| Duration::from(clock.now().unwrap()).as_secs_f64());
+    let (own, all) = (own_s(), machine_cpu_s());
+    run.arrived += cable.flood();
     sleep(Duration::from_millis(500));
-    // SIGINT, as Ctrl-C: the tools then write what they still have.
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    child.wait().unwrap();
-    Run { name, arrived, kept: 0, cpu_s: children_cpu_s() - before }
+    run.cpu_s += own_s() - own;
+    if let Some(mut child) = child {
+        // SIGINT, as Ctrl-C: the tools then write what they still have.
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        child.wait().unwrap();
+    }
+    sync();
+    run.machine_s += machine_cpu_s() - all;
 }
 
 /// Packets of a pcap file.
@@ -168,6 +203,28 @@ fn target(what: &str, value: f64, wanted: f64, at_most: bool) {
     println!("{what:<56} {value:>9.3}   target {sign} {wanted}: {}", if met { "met" } else { "MISSED" });
 }
 
+/// What became of our own spool: as a header log, and as a pcap.
+struct Converted {
+    packets: u64,
+    cpu_s: f64,
+    read_s: f64,
+    about: About,
+    log_bytes: f64,
+    pcap_bytes: f64,
+}
+
+fn convert_spool(folder: &Path, spool: &Path) -> Converted {
+    let (log, same) = (folder.join("log.parquet"), folder.join("same.pcap"));
+    let cpu_s = convert(spool, &log);
+    let (packets, read_s, about) = read_log(&log);
+    convert(spool, &same);
+    let (log_bytes, pcap_bytes) = (bytes_of(&log), bytes_of(&same));
+    for file in [log, same] {
+        fs::remove_file(file).unwrap();
+    }
+    Converted { packets, cpu_s, read_s, about, log_bytes, pcap_bytes }
+}
+
 fn main() {
     if !is_root_in_namespace() {
         println!("skipped: takes root");
@@ -176,43 +233,75 @@ fn main() {
     let folder: PathBuf = std::env::temp_dir().join(format!("longhaul-bench-capture-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let cable = Cable::new();
-    let (spool, log, same) = (folder.join("spool"), folder.join("log.parquet"), folder.join("same.pcap"));
-    let arguments = ["capture", "-i", "in", "--interval", "0", "-o"];
-    let mut ours = measure(&cable, "longhaul capture", Command::new(LONGHAUL).args(arguments).arg(&spool));
-    let convert_cpu_s = convert(&spool, &log);
-    let (packets, read_s, about) = read_log(&log);
-    ours.kept = packets;
-    convert(&spool, &same);
-    let mut runs = vec![ours];
-
+    let spool = folder.join("spool");
     let tools: [(&'static str, &[&str]); 2] = [
         ("tcpdump -s 96 -w", &["tcpdump", "-i", "in", "-s", "96", "-Z", "root", "-w"]),
         ("dumpcap -s 96 -w", &["dumpcap", "-q", "-P", "-i", "in", "-s", "96", "-w"]),
     ];
-    for (name, arguments) in tools {
-        if Command::new(arguments[0]).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-            println!("skipped: {} is not installed (make deps)", arguments[0]);
-            continue;
+    let there = |tool: &[&str]| {
+        let there = Command::new(tool[0]).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+        if !there {
+            println!("skipped: {} is not installed (make deps)", tool[0]);
         }
-        let file = folder.join(arguments[0]);
-        let mut run = measure(&cable, name, Command::new(arguments[0]).args(&arguments[1..]).arg(&file));
-        run.kept = packets_of_pcap(&file);
-        runs.push(run);
+        there
+    };
+    let tools: Vec<_> = tools.into_iter().filter(|(_, arguments)| there(arguments)).collect();
+
+    let mut runs: Vec<(&str, Run)> = vec![("no capture", Run::default()), ("longhaul capture", Run::default())];
+    runs.extend(tools.iter().map(|(name, _)| (*name, Run::default())));
+    let mut converted = None;
+    for round in 0..ROUNDS {
+        measure(&cable, &mut runs[0].1, None);
+        let arguments = ["capture", "-i", "in", "--interval", "0", "-o"];
+        let ours = &mut runs[1].1;
+        measure(&cable, ours, Some(Command::new(LONGHAUL).args(arguments).arg(&spool)));
+        for file in fs::read_dir(&spool).unwrap() {
+            ours.bytes += bytes_of(&file.unwrap().path());
+        }
+        let this = convert_spool(&folder, &spool);
+        ours.kept += this.packets;
+        assert_eq!(this.about.ledger.unaccounted_packets(), 0, "round {round}");
+        converted = Some(this);
+        fs::remove_dir_all(&spool).unwrap();
+        for (at, (_, arguments)) in tools.iter().enumerate() {
+            let (file, run) = (folder.join("tool.pcap"), &mut runs[2 + at].1);
+            measure(&cable, run, Some(Command::new(arguments[0]).args(&arguments[1..]).arg(&file)));
+            run.kept += packets_of_pcap(&file);
+            run.bytes += bytes_of(&file);
+            fs::remove_file(&file).unwrap();
+        }
     }
 
-    println!("{:<18} {:>11} {:>11} {:>9} {:>7} {:>15}", "", "arrived", "kept", "lost", "CPU s", "packets/CPU s");
-    for run in &runs {
-        let (lost, rate) = (100.0 * run.lost(), run.packets_per_cpu_s());
-        println!("{:<18} {:>11} {:>11} {lost:>8.3}% {:>7.2} {rate:>15.0}", run.name, run.arrived, run.kept, run.cpu_s);
+    let seconds = ROUNDS as f64 * FLOOD.as_secs_f64();
+    println!(
+        "{:<18} {:>11} {:>11} {:>9} {:>7} {:>15} {:>15} {:>14}",
+        "", "arrived/s", "kept", "lost", "CPU s", "packets/CPU s", "all ns/packet", "bytes/packet"
+    );
+    let bare = &runs[0].1;
+    for (name, run) in &runs {
+        let (arrived, lost) = (run.arrived as f64 / seconds, 100.0 * run.lost());
+        if run.kept == 0 {
+            println!("{name:<18} {arrived:>11.0}");
+            continue;
+        }
+        let (rate, all_ns, bytes) = (run.packets_per_cpu_s(), run.all_ns(bare), run.bytes / run.kept as f64);
+        println!(
+            "{name:<18} {arrived:>11.0} {:>11} {lost:>8.3}% {:>7.2} {rate:>15.0} {all_ns:>15.1} {bytes:>14.1}",
+            run.kept, run.cpu_s
+        );
     }
-    println!("ledger: {} seen, {} unaccounted", about.ledger.seen_packets, about.ledger.unaccounted_packets());
-    for other in &runs[1..] {
-        let ratio = runs[0].packets_per_cpu_s() / other.packets_per_cpu_s();
-        target(&format!("packets a CPU second: longhaul / {}", other.name), ratio, 2.0, false);
-        target(&format!("share lost, less that of {}", other.name), runs[0].lost() - other.lost(), 0.0, true);
+    let Some(converted) = converted else { return };
+    let ledger = &converted.about.ledger;
+    println!("ledger: {} seen, {} unaccounted", ledger.seen_packets, ledger.unaccounted_packets());
+    let ours = &runs[1].1;
+    for (name, other) in &runs[2..] {
+        let ratio = ours.packets_per_cpu_s() / other.packets_per_cpu_s();
+        target(&format!("packets a CPU second: longhaul / {name}"), ratio, 2.0, false);
+        target(&format!("share lost, less that of {name}"), ours.lost() - other.lost(), 0.0, true);
     }
-    target("bytes: header log / pcap", bytes_of(&log) / bytes_of(&same), 0.5, true);
-    target("spool to header log, million packets a CPU second", packets as f64 / convert_cpu_s / 1e6, 2.0, false);
-    target("header log to packets, million a second", packets as f64 / read_s / 1e6, 5.0, false);
+    target("bytes: header log / pcap", converted.log_bytes / converted.pcap_bytes, 0.5, true);
+    let converted_a_second = converted.packets as f64 / converted.cpu_s / 1e6;
+    target("spool to header log, million packets a CPU second", converted_a_second, 2.0, false);
+    target("header log to packets, million a second", converted.packets as f64 / converted.read_s / 1e6, 5.0, false);
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -15,6 +15,7 @@ use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::packet::{PacketOptions, PacketSocket};
+use longhaul_kernel::schedule::pin_to;
 use longhaul_trace::header_log::{About, HeaderLogReader};
 use longhaul_trace::ledger::Place;
 use longhaul_trace::{CaptureReader, Direction, Packet, Transport};
@@ -214,6 +215,58 @@ fn every_packet_is_there_once_and_in_order() {
     }
 }
 
+/// Packets of both CPUs at the same time, into a ring each: all are there once, in order of their stamps, and counted where there was no
+/// room for them.
+#[test]
+fn several_rings_are_one_capture() {
+    const EACH: u64 = 20_000;
+    let Some(host) = Host::new("rings") else { return };
+    let port = PORT.to_string();
+    let capture = host.capture(&["-i", "lo", "--port", &port, "--rings", "2", "--ring", "8M"]);
+    let send = |times: u64| {
+        let sink = host.namespace.enter(|| UdpSocket::bind(("127.0.0.1", PORT)).unwrap()).unwrap();
+        let host = &host;
+        std::thread::scope(|scope| {
+            for cpu in 0..2 {
+                scope.spawn(move || {
+                    // On a machine with one CPU both are there.
+                    let _ = pin_to(&[cpu]);
+                    let socket = host.namespace.enter(|| UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+                    let mut payload = [0; PAYLOAD_BYTES];
+                    for number in 0..times * EACH {
+                        payload[..8].copy_from_slice(&(cpu as u64 * times * EACH + number).to_be_bytes());
+                        assert_eq!(socket.send_to(&payload, ("127.0.0.1", PORT)).unwrap(), PAYLOAD_BYTES);
+                    }
+                });
+            }
+        });
+        drop(sink);
+    };
+    send(1);
+    sleep(Duration::from_millis(300));
+    // More than both rings hold.
+    capture.signal("-STOP");
+    send(3);
+    capture.signal("-CONT");
+    sleep(Duration::from_millis(300));
+    let result = capture.finish();
+    assert_eq!(result["parameters"]["rings"], 2);
+    let (seen, written) = (count(&result, "seen_packets"), count(&result, "written_packets"));
+    let dropped = result["result"]["dropped_by_place"]["kernel_ring"].as_u64().unwrap();
+    assert_eq!((seen, written + dropped), (8 * EACH, 8 * EACH), "{result}");
+    assert!(dropped > EACH, "{result}");
+    host.convert(&["spool"], "t.pcap", &[]);
+    let mut numbers = host.numbers("t.pcap");
+    assert_eq!(numbers.len() as u64, written);
+    let (first, _) = numbers.split_at_mut(2 * EACH as usize);
+    first.sort_unstable();
+    assert!(first.iter().copied().eq(0..2 * EACH), "of the first, each is there once");
+    host.convert(&["spool"], "t.parquet", &[]);
+    let (packets, about) = rows(&host.path("t.parquet"));
+    assert_eq!((packets.len() as u64, about.sorted, about.ledger.unaccounted_packets()), (written, true, 0));
+    assert!(packets.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));
+}
+
 /// The capture is stopped while more packets pass than its ring holds: the ledger has every one, and says when.
 #[test]
 fn the_ledger_is_exact_when_the_ring_overruns() {
@@ -246,6 +299,13 @@ fn the_ledger_is_exact_when_the_ring_overruns() {
     let warning = analysed["warnings"].as_array().unwrap().iter().find(|warning| warning["code"] == "capture_dropped");
     let message = warning.expect("analysis knows of the gaps")["message"].as_str().unwrap();
     assert!(message.contains(&format!("lost {dropped} packets")) && message.contains("gaps from 20"), "{message}");
+    assert!(message.contains("that time is left out"), "{message}");
+    let found = &analysed["result"];
+    assert!(found["totals"]["gaps"].as_u64() > Some(0) && found["totals"]["left_out_ns"].as_i64() > Some(0), "{found}");
+    let of_flows = found["flows"].as_array().unwrap().iter().map(|flow| flow["forward"]["left_out_ns"].as_i64());
+    assert!(of_flows.max().flatten() > Some(0), "{found}");
+    // The spool tells of its gaps behind the packets around them; that makes no difference.
+    assert_eq!(host.analyse("spool")["result"], *found);
 }
 
 #[test]
@@ -392,6 +452,18 @@ fn super_packets_are_marked() {
     let (packets, _) = rows(&host.path("t.parquet"));
     let marks: Vec<_> = packets.iter().map(|packet| (packet.gso_segs, packet.gso_size, packet.frame_len)).collect();
     assert_eq!(marks, [(10, 1000, 9_542), (1, 0, 742)]);
+}
+
+/// A virtual interface has no clock: the file and a warning say whose stamps it has instead.
+#[test]
+fn an_interface_without_a_clock_is_told() {
+    let Some(host) = Host::new("clock") else { return };
+    let capture = host.capture(&["-i", "lo", "--port", &PORT.to_string(), "-k", "1", "--clock", "nic"]);
+    host.send(1);
+    let result = capture.wait();
+    assert_eq!(result["result"]["interfaces"][0]["clock"], "kernel CLOCK_REALTIME", "{result}");
+    let warning = result["warnings"].as_array().unwrap().iter().find(|warning| warning["code"] == "no_nic_clock");
+    assert!(warning.is_some_and(|warning| warning["message"].as_str().unwrap().contains("lo")), "{result}");
 }
 
 #[test]

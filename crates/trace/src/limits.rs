@@ -88,6 +88,8 @@ pub(crate) struct Seen {
     pub(crate) mss: u64,
     /// Of the whole path.
     pub(crate) rtt_ns: i64,
+    /// The capture lost packets since the one before.
+    pub(crate) after_gap: bool,
 }
 
 /// Finds out as packets go by.
@@ -121,6 +123,12 @@ impl LimitFinder {
             self.began = true;
             self.slice = Slice { start_ns: seen.at_ns, min_window: u64::MAX, ..Slice::default() };
             self.last_ns = seen.at_ns;
+        }
+        if seen.after_gap {
+            // Of that slice and of this silence nothing can be told.
+            self.slice = Slice { start_ns: seen.at_ns, min_window: u64::MAX, ..Slice::default() };
+            self.last_ns = seen.at_ns;
+            (self.previous_flight, self.previous_bytes, self.recovering_to) = (0, 0, 0);
         }
         let gap_ns = (seen.at_ns - self.last_ns).max(0);
         let long_ns = seen.rtt_ns.max(SHORTEST_SLICE_NS);
@@ -253,6 +261,7 @@ mod tests {
             window: Some(100_000),
             mss: MSS,
             rtt_ns: RTT_NS,
+            after_gap: false,
         }
     }
 

@@ -108,6 +108,11 @@ pub(super) fn channels(link: &str) -> io::Result<Channels> {
     Ok(Channels { receive, transmit, combined, receive_max, transmit_max, combined_max })
 }
 
+/// Receive queues that interface `link` of the calling thread's network namespace has in use; 1 where it does not say.
+pub fn receive_queues(link: &str) -> u32 {
+    channels(link).map_or(1, |channels| channels.receive + channels.combined).max(1)
+}
+
 pub(super) fn pause(link: &str) -> io::Result<Pause> {
     // struct ethtool_pauseparam: cmd, autoneg, rx, tx.
     let [_, negotiated, receive, transmit] = words(link, ETHTOOL_GPAUSEPARAM)?;

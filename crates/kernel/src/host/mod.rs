@@ -18,7 +18,7 @@ mod sysctls;
 pub(crate) mod sysfs;
 
 pub use cpu::{Cpu, NumaNode};
-pub use device::{Channels, Coalescing, Pause, Rings};
+pub use device::{Channels, Coalescing, Pause, Rings, receive_queues};
 pub use findings::{Finding, LONG_PATH_RTT};
 pub use interface::{Interface, Interrupt, Offload, Queue, QueueDirection};
 pub use pcie::{PcieLink, PciePath};

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 mod cable;
+mod capture;
 mod forwarding;
 mod full_port;
 mod links;

@@ -144,7 +144,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
     let series = args.output.as_deref().map(series_in).transpose()?;
     let kept = Kept { top: args.top, flows_total: 0, largest: BinaryHeap::new(), series };
-    let mut flows = Flows::new(FlowOptions::default(), kept);
+    let mut flows = Flows::with_gaps(FlowOptions::default(), kept, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     let (kept, totals) = flows.finish();
     if let Some(series) = kept.series {
@@ -181,7 +181,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn draw(args: &Args, file: &Path, at: &str, result: &AnalyzeResult, text: String) -> Result<(), Failure> {
     let filter = Filter { ends: args.flow.clone(), port: args.port };
     let mut trace = Trace::open(&args.paths, filter)?;
-    let mut flows = Flows::new(FlowOptions::default(), Figures::of(&result.flows));
+    let mut flows = Flows::with_gaps(FlowOptions::default(), Figures::of(&result.flows), trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     let report = Report {
         title: trace.paths().join(", "),
@@ -224,7 +224,8 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 fn warnings(trace: &Trace, result: &AnalyzeResult) -> Vec<Warning> {
-    let mut warnings = trace.warnings("like holes");
+    let mut warnings =
+        trace.warnings(if result.totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
     let mut warn = |code: &str, message: String, remedy: &str| {
         warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
     };

@@ -27,6 +27,7 @@ const COLUMNS: &str = "message series {
     optional int64 acknowledged;
     optional int64 window_bytes;
     optional int64 rtt_ns;
+    required boolean in_gap;
 }";
 
 /// The file, and rows that were not written yet.
@@ -94,6 +95,11 @@ impl SeriesFile {
             let values: Vec<i64> = rows.iter().filter_map(|row| of(&row.3)).collect();
             let there: Vec<i16> = rows.iter().map(|row| of(&row.3).is_some().into()).collect();
             column.typed::<Int64Type>().write_batch(&values, Some(&there), None)?;
+            column.close()?;
+        }
+        if let Some(mut column) = group.next_column()? {
+            let values: Vec<bool> = rows.iter().map(|row| row.3.in_gap).collect();
+            column.typed::<BoolType>().write_batch(&values, None, None)?;
             column.close()?;
         }
         group.close()?;

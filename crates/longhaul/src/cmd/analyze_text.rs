@@ -20,6 +20,11 @@ pub(crate) fn report(result: &AnalyzeResult) -> String {
         let _ = write!(text, ", the {shown} with the most bytes");
     }
     text.push('\n');
+    if totals.gaps > 0 {
+        let left_out = time(totals.left_out_ns as f64);
+        let _ =
+            writeln!(text, "the capture lost packets {} times, {left_out} in all: that time is left out", totals.gaps);
+    }
     for flow in &result.flows {
         let state = flow.connection.map_or(String::new(), |connection| {
             let handshake = connection.handshake_rtt_ns.map(|rtt| format!(", handshake {}", time(rtt as f64)));
@@ -72,6 +77,7 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
         part(tcp.out_of_order_packets, "out of order");
         part(tcp.duplicate_packets, "twice");
         part(tcp.missing_bytes, "bytes never seen");
+        part(tcp.not_captured_bytes, "bytes not captured");
         part(tcp.duplicate_acks, "duplicate ACKs");
         part(tcp.zero_window_acks, "zero windows");
         if !parts.is_empty() {
@@ -96,10 +102,14 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
         }
     }
     if let Some(probe) = &direction.probe {
-        let sent = probe.last_sequence - probe.first_sequence + 1;
+        let sent = probe.last_sequence - probe.first_sequence + 1 - probe.not_captured_packets;
+        let not_captured = match probe.not_captured_packets {
+            0 => String::new(),
+            packets => format!(", {packets} more not captured"),
+        };
         let _ = writeln!(
             text,
-            "     longhaul's probes: {} of {sent} lost ({:.4} %) in {} runs, {} out of order, {} twice",
+            "     longhaul's probes: {} of {sent} lost ({:.4} %) in {} runs, {} out of order, {} twice{not_captured}",
             probe.lost_packets,
             probe.lost_packets as f64 * 100.0 / sent as f64,
             probe.loss_runs,

@@ -61,10 +61,13 @@ pub(crate) struct Args {
     /// Remove the oldest files when all are longer than this
     #[arg(long, value_name = "BYTES")]
     keep: Option<Bytes>,
-    /// Memory of each interface's ring, where packets wait while this program is busy
+    /// Memory of each interface's rings together, where packets wait while this program is busy
     #[arg(long, value_name = "BYTES", default_value = "64M")]
     ring: Bytes,
-    /// Whose stamps: of the kernel, or of the NIC for what it receives (sent packets keep the kernel's clock)
+    /// Rings of each interface, so that CPUs which receive at the same time do not wait for each other [default: one a receive queue]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    rings: Option<u16>,
+    /// Whose stamps: of the kernel, or of the NIC for what it receives, where it can (sent packets keep the kernel's clock)
     #[arg(long, value_name = "CLOCK", default_value = "kernel")]
     clock: ClockOf,
     /// Leave the interface out of promiscuous mode
@@ -95,6 +98,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let end = args.time.map_or(Nanos::MAX, |time| began.saturating_add(time));
     eprintln!("longhaul: capturing on {} into {}; Ctrl-C ends", args.interface.join(", "), args.destination());
 
+    let rings = running.rings();
     let mut live = Live::new(began, args.interval);
     while stop.requested().is_none() && !running.is_done() && monotonic() < end {
         let until = monotonic().saturating_add(LOOK_EVERY).min(end);
@@ -112,7 +116,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.json {
         let parameters = json!({
             "interfaces": args.interface, "snap_bytes": spec.snap_bytes, "filter": spec.filter_text,
-            "ring_bytes": spec.ring_bytes, "output": args.output, "to": args.to.to,
+            "ring_bytes": spec.ring_bytes, "rings": rings, "output": args.output, "to": args.to.to,
         });
         let result = result(&captured, duration);
         print_json(&Envelope::new("longhaul.capture/1", started_at, parameters, result, warnings.clone()));
@@ -160,6 +164,7 @@ impl Args {
             filter,
             filter_text,
             ring_bytes: self.ring.0 as usize,
+            rings: self.rings.map(usize::from),
             waiting_bytes: 64 << 20,
             promiscuous: !self.no_promiscuous,
             nic_stamps: self.clock == ClockOf::Nic,

@@ -98,6 +98,9 @@ pub(crate) fn warnings(captured: &Captured) -> Vec<Warning> {
         let message = format!("{} packets are not accounted for", captured.ledger.unaccounted_packets());
         warn("unaccounted", message, "report this as an error of longhaul");
     }
+    for refusal in &captured.nic_refusals {
+        warn("no_nic_clock", format!("{refusal}; its packets have the kernel's stamps"), "");
+    }
     if captured.super_packets > 0 {
         let message =
             format!("{} of the packets are super-packets, which were never on a wire", captured.super_packets);

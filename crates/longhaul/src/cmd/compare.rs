@@ -280,7 +280,8 @@ fn write_delays(file: File, reached: &[Reached]) -> Result<(), ParquetError> {
 }
 
 fn warnings(traces: [&Trace; 2], result: &CompareResult) -> Vec<Warning> {
-    let mut warnings: Vec<Warning> = traces.iter().flat_map(|trace| trace.warnings("lost on the path")).collect();
+    let mut warnings: Vec<Warning> =
+        traces.iter().flat_map(|trace| trace.warnings("they look lost on the path")).collect();
     let mut warn = |code: &str, message: String, remedy: &str| {
         warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
     };

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flate2::read::MultiGzDecoder;
 use longhaul_trace::header_log::HeaderLogReader;
 use longhaul_trace::ledger::{Gap, Ledger, Place};
-use longhaul_trace::spool::{BlockReader, EXTENSION, Interface, Kind, Mark, Meta, RecordBuffer};
+use longhaul_trace::spool::{BlockReader, EXTENSION, Interface, Kind, Mark, Meta, RecordBuffer, gaps_in};
 use longhaul_trace::{CaptureReader, LinkType, Packet, Record, dissect};
 
 use crate::output::Failure;
@@ -116,6 +116,8 @@ impl Read for Counted {
 /// One capture.
 pub(crate) struct Input {
     path: PathBuf,
+    /// When it lost packets; known from the beginning.
+    gaps: Vec<Gap>,
     source: Source,
     told: Told,
     /// What its interfaces' numbers are moved by.
@@ -141,8 +143,13 @@ impl Input {
             File::open(path).and_then(|file| file.take(4).read(&mut first)).map_err(failed)?;
         }
         let mut told = Told::default();
+        let mut gaps = Vec::new();
         let source = if is_folder || first == longhaul_trace::spool::MAGIC {
             let files = if is_folder { files_in(path, is_spool)? } else { vec![path.to_owned()] };
+            for path in &files {
+                let found = File::open(path).map_err(longhaul_trace::spool::SpoolError::from).and_then(gaps_in);
+                gaps.extend(found.map_err(|error| unread(path, &error))?);
+            }
             let files = files.iter().map(|path| so_far.open(path)).collect::<io::Result<Vec<_>>>().map_err(failed)?;
             Source::Spool { files: files.into_iter(), file: None, buffer: RecordBuffer::default() }
         } else if &first == b"PAR1" {
@@ -154,6 +161,7 @@ impl Input {
                 reader = reader.without_heads();
             }
             let about = reader.about().unwrap_or_default();
+            gaps.clone_from(&about.ledger.gaps);
             told = Told {
                 meta: about.meta,
                 ledger: about.ledger,
@@ -177,7 +185,7 @@ impl Input {
             })?;
             Source::Capture { reader: Box::new(reader), head: Vec::new(), current: None, read: 0 }
         };
-        let mut input = Self { path: path.to_owned(), source, told, first_interface: 0, is_further_part: false };
+        let mut input = Self { path: path.to_owned(), gaps, source, told, first_interface: 0, is_further_part: false };
         input.fill()?;
         Ok(input)
     }
@@ -373,7 +381,7 @@ fn fill_from_spool(
             Kind::Ledger => told.ledger.add(&block.json()?),
             Kind::Mark => told.marks.push(block.json()?),
             Kind::Tick => buffer.settle(block.first_ns),
-            Kind::End => {}
+            Kind::End | Kind::Pad => {}
         }
         if buffer.current().is_some() {
             return Ok(());
@@ -459,6 +467,11 @@ impl Inputs {
     /// How far reading came, while it goes on.
     pub(crate) fn so_far(&self) -> &ReadSoFar {
         &self.so_far
+    }
+
+    /// When captures lost packets, before any was read.
+    pub(crate) fn gaps(&self) -> Vec<Gap> {
+        self.inputs.iter().flat_map(|input| input.gaps.iter().copied()).collect()
     }
 
     /// What is read, each as it was found.

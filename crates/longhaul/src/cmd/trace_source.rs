@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use longhaul_emulator::Warning;
 use longhaul_trace::Packet;
+use longhaul_trace::flow::Gaps;
 
 use super::trace_input::{Inputs, ReadSoFar};
 use crate::output::Failure;
@@ -102,6 +103,11 @@ impl Trace {
         self.inputs.so_far().clone()
     }
 
+    /// When they lost packets, by their own accounts.
+    pub(crate) fn gaps(&self) -> Gaps {
+        Gaps::of(&self.inputs.gaps())
+    }
+
     /// Captures, as they were opened.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.inputs.paths().map(|path| path.display().to_string()).collect()
@@ -120,8 +126,8 @@ impl Trace {
         })
     }
 
-    /// What to know of the captures, once they were read; `they_look` says what packets are taken for that were not captured.
-    pub(crate) fn warnings(&self, they_look: &str) -> Vec<Warning> {
+    /// What to know of the captures, once they were read; `so` says what follows from packets that were not captured.
+    pub(crate) fn warnings(&self, so: &str) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let mut warn = |code: &str, message: String, remedy: &str| {
             warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
@@ -133,7 +139,7 @@ impl Trace {
         let (dropped, gaps) = (told.ledger.dropped(), &told.ledger.gaps);
         if dropped > 0 {
             let paths = self.paths().join(", ");
-            let mut message = format!("{paths}: lost {dropped} packets by its own account: they look {they_look}");
+            let mut message = format!("{paths}: lost {dropped} packets by its own account: {so}");
             if let (Some(first), Some(last)) = (gaps.first(), gaps.last()) {
                 let at =
                     |ns: i64| jiff::Timestamp::from_nanosecond(ns.into()).map_or(ns.to_string(), |at| at.to_string());

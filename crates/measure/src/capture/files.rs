@@ -2,17 +2,21 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_kernel::clock::monotonic;
-use longhaul_trace::spool::{EXTENSION, Kind, Meta, control_block};
+use longhaul_kernel::direct_file::{ALIGNMENT, open_direct};
+use longhaul_trace::spool::{EXTENSION, HEADER_BYTES, Kind, Meta, control_block, pad_block};
 use longhaul_units::{Bytes, Nanos};
 
 use super::CaptureError;
 
 /// Room that is kept for the last words of a capture whose disk is full: some ledgers.
 const RESERVE_BYTES: usize = 256 << 10;
+/// Below this a write past the page cache takes longer than one into it.
+const DIRECT_LEAST: usize = 128 << 10;
 /// What keeps that room.
 const RESERVE: &str = ".reserve";
 
@@ -35,6 +39,8 @@ pub(super) struct SpoolFiles {
     spec: SpoolSpec,
     meta: Meta,
     file: File,
+    /// The same past the page cache, where the file system can.
+    direct: Option<File>,
     path: PathBuf,
     /// Of whole blocks: what lies behind is the rest of a write that failed.
     bytes: u64,
@@ -57,10 +63,12 @@ impl SpoolFiles {
         // Without it the last ledger of a full disk may be missing; the capture says it all the same.
         let reserve = fs::write(&reserve, vec![1; RESERVE_BYTES]).is_ok().then_some(reserve);
         let (path, file) = open(&spec.folder, meta.file).map_err(failed)?;
+        let direct = open_direct(&path).ok();
         let mut files = Self {
             spec: spec.clone(),
             meta: meta.clone(),
             file,
+            direct,
             path,
             bytes: 0,
             opened: monotonic(),
@@ -79,15 +87,46 @@ impl SpoolFiles {
 
     /// Appends whole blocks. After an error the file ends where it did.
     pub(super) fn append(&mut self, blocks: &[u8]) -> io::Result<()> {
-        match self.file.write_all(blocks) {
+        let written = self.file.write_all_at(blocks, self.bytes);
+        self.keep_or_cut(written, self.bytes + blocks.len() as u64)
+    }
+
+    /// The same for a large block, past the page cache where that can be: `block` then lies at the beginning of a page.
+    pub(super) fn append_directly(&mut self, block: &[u8]) -> io::Result<()> {
+        let is_at_page = block.as_ptr().align_offset(ALIGNMENT) == 0;
+        let Some(direct) = self.direct.take_if(|_| is_at_page && block.len() >= DIRECT_LEAST) else {
+            return self.append(block);
+        };
+        let at = self.bytes.next_multiple_of(ALIGNMENT as u64);
+        let pad = match (at - self.bytes) as usize {
+            0 => 0,
+            // There must be room for a header.
+            short if short < HEADER_BYTES => short + ALIGNMENT,
+            enough => enough,
+        };
+        let at = self.bytes + pad as u64;
+        let (whole, rest) = block.split_at(block.len() / ALIGNMENT * ALIGNMENT);
+        let written = match pad {
+            0 => Ok(()),
+            pad => self.file.write_all_at(&pad_block(pad), self.bytes),
+        };
+        let written = written.and_then(|()| direct.write_all_at(whole, at));
+        if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidInput) {
+            // The file system cannot, and says so now; from here on by way of the cache.
+            return self.append(block);
+        }
+        self.direct = Some(direct);
+        let written = written.and_then(|()| self.file.write_all_at(rest, at + whole.len() as u64));
+        self.keep_or_cut(written, at + block.len() as u64)
+    }
+
+    fn keep_or_cut(&mut self, written: io::Result<()>, end: u64) -> io::Result<()> {
+        match written {
             Ok(()) => {
-                self.bytes += blocks.len() as u64;
+                self.bytes = end;
                 Ok(())
             }
-            Err(error) => {
-                let cut = self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
-                cut.and(Err(error))
-            }
+            Err(error) => self.file.set_len(self.bytes).and(Err(error)),
         }
     }
 
@@ -106,12 +145,14 @@ impl SpoolFiles {
     pub(super) fn roll(&mut self) -> io::Result<()> {
         let meta = Meta { file: self.meta.file + 1, ..self.meta.clone() };
         let described = control_block(Kind::Meta, meta.started_ns, &meta);
-        let (path, mut file) = open(&self.spec.folder, meta.file)?;
+        let (path, file) = open(&self.spec.folder, meta.file)?;
         // Where there is no room for the next file this one goes on.
-        if let Err(error) = file.write_all(&described).and_then(|()| self.close()) {
+        if let Err(error) = file.write_all_at(&described, 0).and_then(|()| self.close()) {
             let _ = fs::remove_file(path);
             return Err(error);
         }
+        // What the file system cannot do it cannot in the next file either.
+        self.direct = self.direct.take().and_then(|_| open_direct(&path).ok());
         self.closed.push_back((std::mem::replace(&mut self.path, path), self.bytes));
         (self.file, self.bytes, self.opened, self.meta) = (file, described.len() as u64, monotonic(), meta);
         self.remove_oldest();

@@ -26,10 +26,12 @@ use std::thread::{Builder, JoinHandle};
 
 use longhaul_kernel::capture_ring::{CaptureOptions, CaptureRing};
 use longhaul_kernel::clock::realtime;
+use longhaul_kernel::host::receive_queues;
 use longhaul_kernel::link::{LinkError, Netlink};
 use longhaul_kernel::packet::OpenError;
+use longhaul_kernel::schedule::online_cpus;
 use longhaul_kernel::socket_filter::SocketFilter;
-use longhaul_kernel::udp::{NicStamps, nic_stamps_support};
+use longhaul_kernel::udp::{NicStamps, NicStampsError, nic_stamps_support};
 use longhaul_session::control::SessionError;
 use longhaul_trace::LinkType;
 use longhaul_trace::ledger::{Ledger, Place};
@@ -49,11 +51,15 @@ pub use link::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LinkEnd, LogTarget,
 pub use logging::{LogHost, LogOptions};
 pub use logging_session::{End, Logged};
 
-/// A block is handed on when it is this long; the kernel takes as long over a few large writes as over many small ones, and what
-/// a kill loses is bounded by time, not by this.
-const BLOCK_BYTES: usize = 256 << 10;
+/// A block is handed on when it is this long: what a write past the page cache costs beside its bytes is then little. What a kill loses
+/// is bounded by time, not by this.
+const BLOCK_BYTES: usize = 2 << 20;
+/// Nor shorter than this, where files are short.
+const BLOCK_BYTES_LEAST: usize = 64 << 10;
 /// A block that is not full is handed over by the kernel after this long.
 const KERNEL_BLOCK_TIMEOUT_MS: u32 = 20;
+/// Rings that an interface has unasked, at most: beyond, memory for each is small.
+const RINGS_MOST_UNASKED: usize = 16;
 
 /// What to capture, and until when.
 #[derive(Debug, Clone)]
@@ -66,8 +72,10 @@ pub struct CaptureSpec {
     pub filter: SocketFilter,
     /// The same in the user's words, for the files.
     pub filter_text: String,
-    /// Memory of each interface's ring.
+    /// Memory of each interface's rings together.
     pub ring_bytes: usize,
+    /// Rings of each interface; `None`: as many as it has receive queues and this host CPUs.
+    pub rings: Option<usize>,
     /// Memory of blocks that wait for the writing thread.
     pub waiting_bytes: usize,
     /// See frames for other hosts too.
@@ -229,12 +237,16 @@ pub struct Captured {
     pub disk_error: Option<String>,
     /// What became of each link to a logging host.
     pub loggers: Vec<LinkEnd>,
+    /// Why interfaces have the kernel's stamps although their own were asked for.
+    pub nic_refusals: Vec<String>,
 }
 
 /// A capture that runs.
 #[derive(Debug)]
 pub struct Running {
     meta: Meta,
+    rings: usize,
+    nic_refusals: Vec<String>,
     counters: Arc<Counters>,
     stop: Arc<AtomicBool>,
     done: Arc<AtomicBool>,
@@ -253,9 +265,8 @@ impl Running {
     pub fn start(spec: &CaptureSpec) -> Result<Self, CaptureError> {
         let started_ns = realtime().0 as i64;
         let counters = Arc::new(Counters::default());
-        let mut stamps = Vec::new();
-        let mut opened = open_rings(spec, &mut stamps)?;
-        let interfaces = opened.iter().map(|(_, interface)| interface.clone()).collect();
+        let mut opened = open_rings(spec)?;
+        let interfaces = opened.interfaces.clone();
         let meta = Meta {
             captured_by: spec.captured_by.clone(),
             host: spec.host.clone(),
@@ -269,18 +280,22 @@ impl Running {
         let mut links = Vec::new();
         if !spec.logging.targets.is_empty() {
             // Packets that pass while links are made are no part of the capture.
-            drop(std::mem::take(&mut opened));
-            stamps.clear();
+            drop(opened);
             links = open_links(&spec.logging, &meta)?;
             notice_own_traffic(spec, &links, &counters);
-            opened = open_rings(spec, &mut stamps)?;
+            opened = open_rings(spec)?;
         }
-        let rings: Vec<_> = opened.into_iter().map(|(watched, _)| watched).collect();
+        let Opened { rings, stamps, nic_refusals, .. } = opened;
+        let rings_count = rings.len();
         let spool = spec.spool.as_ref().map(|spool| files::SpoolFiles::create(spool, &meta)).transpose()?;
 
-        let blocks = (spec.waiting_bytes / BLOCK_BYTES).max(rings.len() + 2);
+        // A file is a few blocks, or its length would not be what was asked for.
+        let file_bytes = spec.spool.as_ref().map_or(u64::MAX, |spool| spool.roll_bytes.0);
+        let block_bytes = (file_bytes / 4).min(BLOCK_BYTES as u64) as usize;
+        let block_bytes = block_bytes.max(BLOCK_BYTES_LEAST);
+        let blocks = (spec.waiting_bytes / block_bytes).max(rings.len() + 2);
         let (to_next, from_reader) = sync_channel(blocks + 1024);
-        let pool = Arc::new(Pool::new(blocks, BLOCK_BYTES + (64 << 10)));
+        let pool = Arc::new(Pool::new(blocks, block_bytes + (64 << 10)));
         let stop = Arc::new(AtomicBool::new(false));
         let done = Arc::new(AtomicBool::new(false));
         let marks = Arc::new(Mutex::new(Vec::new()));
@@ -295,6 +310,7 @@ impl Running {
             packets_most: spec.packets_most,
             bytes_most: spec.bytes_most,
             snap_bytes: spec.snap_bytes as usize,
+            block_bytes,
         };
         let thread = |name: &str| Builder::new().name(name.into());
         let write = |from_reader, spool| {
@@ -316,12 +332,29 @@ impl Running {
             forwarder = Some(thread("capture-forward").spawn(move || forwarding.run()).map_err(CaptureError::Start)?);
         }
         let reader = thread("capture-read").spawn(move || reader.run()).map_err(CaptureError::Start)?;
-        Ok(Self { meta, counters, stop, done, marks, reader, writer, forwarder, _stamps: stamps })
+        Ok(Self {
+            meta,
+            rings: rings_count,
+            nic_refusals,
+            counters,
+            stop,
+            done,
+            marks,
+            reader,
+            writer,
+            forwarder,
+            _stamps: stamps,
+        })
     }
 
     /// What it is.
     pub fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    /// Rings of all interfaces together.
+    pub fn rings(&self) -> usize {
+        self.rings
     }
 
     /// What it has done so far.
@@ -381,6 +414,7 @@ impl Running {
             cpu: Nanos(load(&self.counters.cpu_ns)),
             disk_error: written.disk_error,
             loggers: forwarded.links,
+            nic_refusals: self.nic_refusals,
         }
     }
 }
@@ -418,26 +452,39 @@ fn notice_own_traffic(spec: &CaptureSpec, links: &[LogLink], counters: &Counters
     }
 }
 
-fn open_rings(spec: &CaptureSpec, stamps: &mut Vec<NicStamps>) -> Result<Vec<(Watched, Interface)>, CaptureError> {
+/// What a capture listens to.
+#[derive(Default)]
+struct Opened {
+    /// Those of an interface one after the other.
+    rings: Vec<Watched>,
+    interfaces: Vec<Interface>,
+    /// What NICs were told, for as long as it lasts.
+    stamps: Vec<NicStamps>,
+    nic_refusals: Vec<String>,
+}
+
+fn open_rings(spec: &CaptureSpec) -> Result<Opened, CaptureError> {
     let link_error = |name: &str| {
         let name = name.to_owned();
         move |source| CaptureError::Link { name, source }
     };
     let mut netlink = Netlink::open().map_err(link_error(spec.interfaces.first().map_or("", String::as_str)))?;
-    let mut opened = Vec::new();
+    let mut opened = Opened::default();
     for name in &spec.interfaces {
         let link = netlink.link_by_name(name).map_err(link_error(name))?;
-        let nic = if spec.nic_stamps { NicStamps::enable(name).ok() } else { None };
+        let refused = |error: NicStampsError| opened.nic_refusals.push(error.to_string());
+        let nic = spec.nic_stamps.then(|| NicStamps::enable(name).map_err(refused).ok()).flatten();
+        let count = spec.rings.unwrap_or_else(|| rings_of(name));
         let options = CaptureOptions {
-            ring_bytes: spec.ring_bytes,
+            ring_bytes: spec.ring_bytes / count.max(1),
             block_timeout_ms: KERNEL_BLOCK_TIMEOUT_MS,
             filter: spec.filter.clone(),
             promiscuous: spec.promiscuous,
             nic_stamps: nic.is_some(),
         };
-        let ring = CaptureRing::open(link.index, &options)
+        let rings = CaptureRing::open_several(link.index, &options, count)
             .map_err(|source| CaptureError::Open { name: name.clone(), source })?;
-        let link_type = match ring.hardware_type() {
+        let link_type = match rings.first().map_or(0, CaptureRing::hardware_type) {
             1 | 772 => LinkType::Ethernet,
             65_534 => LinkType::RawIp,
             hardware_type => return Err(CaptureError::LinkType { name: name.clone(), hardware_type }),
@@ -449,11 +496,18 @@ fn open_rings(spec: &CaptureSpec, stamps: &mut Vec<NicStamps>) -> Result<Vec<(Wa
             },
             _ => "kernel CLOCK_REALTIME".into(),
         };
-        stamps.extend(nic);
-        let interface = Interface { name: name.clone(), link: link_type, mtu_bytes: link.mtu_bytes, clock };
-        opened.push((Watched::new(ring, opened.len() as u16, link_type, link.index), interface));
+        opened.stamps.extend(nic);
+        let number = opened.interfaces.len() as u16;
+        opened.interfaces.push(Interface { name: name.clone(), link: link_type, mtu_bytes: link.mtu_bytes, clock });
+        opened.rings.extend(rings.into_iter().map(|ring| Watched::new(ring, number, link_type, link.index)));
     }
     Ok(opened)
+}
+
+/// How many rings serve interface `name` without being asked for.
+fn rings_of(name: &str) -> usize {
+    let cpus = online_cpus().map_or(1, |cpus| cpus.len());
+    (receive_queues(name) as usize).min(cpus).min(RINGS_MOST_UNASKED)
 }
 
 type ToWriterSender = SyncSender<ToWriter>;

@@ -13,6 +13,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Pool {
     empty: Mutex<Vec<PacketBlock>>,
+    /// How many there are in all.
+    count: usize,
     given_back: Condvar,
     closed: AtomicBool,
 }
@@ -21,7 +23,7 @@ impl Pool {
     /// `count` blocks with room for `bytes` each; memory is taken when it is first used.
     pub(super) fn new(count: usize, bytes: usize) -> Self {
         let empty = (0..count).map(|_| PacketBlock::with_capacity(bytes)).collect();
-        Self { empty: Mutex::new(empty), given_back: Condvar::new(), closed: AtomicBool::new(false) }
+        Self { empty: Mutex::new(empty), count, given_back: Condvar::new(), closed: AtomicBool::new(false) }
     }
 
     /// A block, if one is empty.
@@ -42,6 +44,11 @@ impl Pool {
             let waited = self.given_back.wait_timeout(empty, LOOK_EVERY);
             empty = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Whether more than half of all wait to be written: the disk does not keep up.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.lock().len() < self.count / 2
     }
 
     /// Gives a block back.

@@ -15,7 +15,7 @@ use longhaul_units::Nanos;
 use longhaul_wire::{Shape, VnetHeader};
 
 use super::pool::Pool;
-use super::{BLOCK_BYTES, Counters, KERNEL_BLOCK_TIMEOUT_MS, ToWriter, ToWriterSender};
+use super::{Counters, KERNEL_BLOCK_TIMEOUT_MS, ToWriter, ToWriterSender};
 
 /// How often the kernel's count of drops is read: the precision of a gap's ends.
 const STATISTICS_EVERY: Nanos = Nanos::from_millis(10);
@@ -86,6 +86,8 @@ pub(super) struct Reader {
     pub(super) packets_most: Option<u64>,
     pub(super) bytes_most: Option<u64>,
     pub(super) snap_bytes: usize,
+    /// A block is handed on at this length.
+    pub(super) block_bytes: usize,
 }
 
 /// What happens now and then.
@@ -229,7 +231,7 @@ impl Reader {
 
     /// Takes the next block of the kernel's from ring `at`: how many packets and bytes of frames, `None` where none waits.
     fn take_block(&mut self, at: usize, packets_most: u64, bytes_most: u64, stalled: &mut bool) -> Option<(u64, u64)> {
-        let Self { rings, pool, to_writer, counters, snap_bytes, .. } = self;
+        let Self { rings, pool, to_writer, counters, snap_bytes, block_bytes, .. } = self;
         let Watched { ring, interface, link, block: own, read, complete_ns, .. } = &mut rings[at];
         // Before the look, so that what comes in between is later.
         let looked_ns = realtime().0 as i64;
@@ -242,7 +244,7 @@ impl Reader {
         while packets < packets_most && bytes < bytes_most {
             let Some(head) = block.next() else { break };
             let filling = match own {
-                Some(filling) if filling.len() < BLOCK_BYTES => filling,
+                Some(filling) if filling.len() < *block_bytes => filling,
                 _ => {
                     if let Some(full) = own.take() {
                         // The channel has room for every block that there is.
@@ -284,8 +286,13 @@ impl Reader {
 
     /// What the NICs dropped before the kernel saw it, of any packets: a filter does not apply there.
     fn look_at_nics(&mut self, netlink: &mut Netlink, part: &mut Ledger) {
+        let mut last = None;
         for watched in &mut self.rings {
             watched.gone = watched.ring.socket().link_is_gone();
+            // An interface's rings stand together; its NIC is asked once.
+            if last.replace(watched.interface) == Some(watched.interface) {
+                continue;
+            }
             let stats = netlink.link_by_index(watched.ifindex).ok().and_then(|link| link.stats);
             let Some(stats) = stats else { continue };
             let missed = stats.rx_missed_errors + stats.rx_fifo_errors;

@@ -100,7 +100,11 @@ impl Writer {
         let mut outcome = Err(None);
         if disk.is_worth_trying() {
             // The account of what a file holds stands in that file.
-            outcome = disk.roll(&mut self.spool, bytes.len()).and_then(|()| self.spool.append(bytes)).map_err(Some);
+            outcome = disk.roll(&mut self.spool, bytes.len()).map_err(Some);
+            // The page cache takes faster than a disk for a while, and has more room than our blocks.
+            let scarce = self.pool.is_scarce();
+            let append = if scarce { SpoolFiles::append } else { SpoolFiles::append_directly };
+            outcome = outcome.and_then(|()| append(&mut self.spool, bytes).map_err(Some));
         }
         match outcome {
             Ok(()) => {

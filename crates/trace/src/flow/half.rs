@@ -13,6 +13,7 @@
 
 use longhaul_wire::tcp::flag;
 
+use crate::flow::gaps::Lost;
 use crate::flow::pace::Pace;
 use crate::flow::round_trip::{RoundTrips, Samples};
 use crate::flow::sequence::{Covered, Hole, Seen};
@@ -62,6 +63,10 @@ pub(super) struct Half {
     /// A retransmission whose acknowledgment may tell that it was needless: its end and TSval.
     eifel: Option<(u64, u32)>,
     in_flight_sum: f64,
+    /// Time in gaps of the capture, as far as was looked.
+    gap_ns: i64,
+    /// There was one since the last packet of this direction that has numbers.
+    after_gap: bool,
     pub(super) trips: RoundTrips,
     pub(super) counted: Counted,
     pub(super) ample: Option<Box<Ample>>,
@@ -145,6 +150,8 @@ pub(super) struct Sent {
     pub(super) path_rtt_ns: Option<i64>,
     /// Whether acknowledgments are seen.
     pub(super) answered: bool,
+    /// How its time stands to the gaps of the capture.
+    pub(super) lost: Lost,
 }
 
 impl Half {
@@ -152,6 +159,16 @@ impl Half {
     pub(super) fn segment_bytes(&self) -> Option<u32> {
         let options = if self.last_ts_val.is_some() { 12 } else { 0 };
         self.mss.map(|mss| u32::from(mss).saturating_sub(options).max(1))
+    }
+
+    /// Before any packet of the connection: whether packets may be missing before it.
+    #[inline]
+    pub(super) fn look_for_gap(&mut self, lost: Lost) {
+        if lost.since(self.gap_ns) {
+            self.gap_ns = lost.gap_ns;
+            self.after_gap = true;
+            self.trips.interrupted(self.seen.next);
+        }
     }
 
     /// A packet of this direction. The interval since the data packet before, where it carries data.
@@ -183,10 +200,12 @@ impl Half {
             self.seen.skip_to(start);
         }
         let end = start + numbers;
+        let in_gap = self.after_gap;
         let made = (sent.at_ns, ts_val, self.data_packets);
         let covered = self.seen.take(start, end, || Hole {
             start: 0,
             end: 0,
+            in_gap,
             at_ns: made.0,
             ts_val: made.1,
             data_packets: made.2,
@@ -200,10 +219,9 @@ impl Half {
         } else {
             again = self.late(tcp, start, end, &covered, sent, ahead);
         }
-        if tcp.payload_len == 0 {
-            return None;
-        }
-        self.data(tcp, &sent, &covered, again)
+        let interval = if tcp.payload_len > 0 { self.data(tcp, &sent, &covered, again) } else { None };
+        self.after_gap = false;
+        interval
     }
 
     #[inline]
@@ -224,7 +242,7 @@ impl Half {
         let (acked, first, next) = (self.acked, self.seen.first, self.seen.next);
         let min_rtt_ns = sent.path_rtt_ns.or(self.trips.min_ns());
         let ample = self.ample.get_or_insert_default();
-        let interval = ample.pace.add(sent.at_ns, payload, min_rtt_ns);
+        let interval = ample.pace.add(sent.at_ns, payload, min_rtt_ns, sent.lost);
         let now = &mut ample.pace.now;
         now.sequence = next - first;
         if again {
@@ -236,7 +254,18 @@ impl Half {
         if let (true, Some(rtt_ns)) = (sent.answered, sent.path_rtt_ns) {
             let short = !tcp.payload_len.is_multiple_of(mss);
             let mss = mss.into();
-            ample.limits.data(Sliced { at_ns: sent.at_ns, payload, again, short, in_flight, window, mss, rtt_ns });
+            let after_gap = self.after_gap;
+            ample.limits.data(Sliced {
+                at_ns: sent.at_ns,
+                payload,
+                again,
+                short,
+                in_flight,
+                window,
+                mss,
+                rtt_ns,
+                after_gap,
+            });
         }
         interval
     }
@@ -284,7 +313,8 @@ impl Half {
         self.counted.retransmitted_packets += 1;
         self.counted.retransmitted_bytes += covered.again.min(payload);
         self.counted.retransmitted_wire_packets += u64::from(sent.segments);
-        self.counted.unseen += u64::from(covered.again == 0);
+        let was_captured = !covered.hole.is_some_and(|hole| hole.in_gap);
+        self.counted.unseen += u64::from(covered.again == 0 && was_captured);
         if sent.answered {
             let rtt_ns = sent.path_rtt_ns.unwrap_or(0);
             let silent_ns = sent.at_ns - self.last_data_ns;
@@ -330,7 +360,7 @@ impl Half {
         }
         let mut sample = None;
         if acked > self.acked {
-            self.seen.acknowledged(acked, at_ns - path_rtt_ns.unwrap_or(0));
+            self.seen.acknowledged(acked, at_ns - path_rtt_ns.unwrap_or(0), self.after_gap);
             sample = self.trips.acknowledged(acked, at_ns);
             if let Some((end, val)) = self.eifel.filter(|(end, _)| *end <= acked) {
                 // RFC 3522 §3.2 (5): the echo is of a packet sent before.
@@ -413,6 +443,7 @@ impl Half {
             out_of_order_packets: counted.out_of_order,
             duplicate_packets: counted.duplicates,
             missing_bytes: self.seen.missing(),
+            not_captured_bytes: self.seen.not_captured(),
             keep_alives: counted.keep_alives,
             duplicate_acks: counted.duplicate_acks,
             sack_acks: counted.sack_acks,
@@ -442,8 +473,11 @@ fn rtt(samples: &Samples) -> Option<RttSummary> {
 
 /// A direction's part that TCP and UDP share.
 pub(super) fn paced(pace: Pace, payload: u64, data_ns: i64) -> crate::flow::DirectionSummary {
+    let captured_ns = data_ns - pace.left_out_ns;
+    let captured = payload.saturating_sub(pace.left_out_bytes);
     crate::flow::DirectionSummary {
-        payload_rate_bps: if data_ns > 0 { (payload as f64 * 8e9 / data_ns as f64) as u64 } else { 0 },
+        payload_rate_bps: if captured_ns > 0 { (captured as f64 * 8e9 / captured_ns as f64) as u64 } else { 0 },
+        left_out_ns: pace.left_out_ns,
         peak_1ms_bps: pace.peak_ms_bytes * 8_000,
         peak_1s_bps: if data_ns >= 1_000_000_000 { pace.peak_second_bytes * 8 } else { 0 },
         longest_silence_ns: pace.longest_silence_ns,

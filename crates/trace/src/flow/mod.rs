@@ -3,8 +3,13 @@
 //! [`Flows`] takes packets in the order of their times. Flows that ended, or that were silent for long, are summed up, handed to
 //! the [`Sink`] and forgotten, so memory follows the flows that are open and not the capture's length. Series over time go to the
 //! sink as they come.
+//!
+//! Where the capture says that it lost packets ([`Flows::with_gaps`]), nothing is made of what is missing: an interval, a silence, a round
+//! trip across such a gap is left out, its time is no part of a rate, and bytes or numbers that are missing behind it were not captured
+//! rather than lost.
 
 mod fragments;
+mod gaps;
 mod half;
 pub mod pace;
 mod round_trip;
@@ -14,6 +19,7 @@ mod table;
 mod tcp;
 mod udp;
 
+pub use gaps::Gaps;
 pub use pace::{Intervals, Millisecond};
 pub use summary::{DirectionSummary, FlowSummary, TcpSummary, Totals};
 pub use table::{FlowOptions, Flows};

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::flow::gaps::Lost;
+
 const MILLISECOND_NS: i64 = 1_000_000;
 const TENTH_NS: i64 = 100_000_000;
 const TENTHS: usize = 10;
@@ -90,6 +92,8 @@ pub struct Millisecond {
     pub window_bytes: Option<u64>,
     /// The last round-trip sample from here to the receiver.
     pub rtt_ns: Option<i64>,
+    /// The capture lost packets in it, or between it and the row before or behind it.
+    pub in_gap: bool,
 }
 
 /// Rates and intervals of one direction's data.
@@ -110,26 +114,37 @@ pub(super) struct Pace {
     burst: Burst,
     pub(super) bursts: Bursts,
     pub(super) longest_silence_ns: i64,
+    /// Time in gaps of the capture up to the millisecond's beginning.
+    bin_gap_ns: i64,
+    /// Time in gaps of the capture up to the last data packet.
+    gap_ns: i64,
+    /// Time in gaps since the first.
+    pub(super) left_out_ns: i64,
+    /// Payload that came within gaps, of which more may have been lost.
+    pub(super) left_out_bytes: u64,
 }
 
 impl Pace {
     /// Before anything of `at_ns` is added: whether a millisecond ended, and which.
     #[inline]
-    pub(super) fn advance(&mut self, at_ns: i64) -> Option<(i64, Millisecond)> {
+    pub(super) fn advance(&mut self, at_ns: i64, lost: Lost) -> Option<(i64, Millisecond)> {
         let bin = at_ns.div_euclid(MILLISECOND_NS);
         if bin == self.bin {
             return None;
         }
-        self.next_bin(bin)
+        self.next_bin(bin, lost)
     }
 
     #[inline]
-    fn next_bin(&mut self, bin: i64) -> Option<(i64, Millisecond)> {
+    fn next_bin(&mut self, bin: i64, lost: Lost) -> Option<(i64, Millisecond)> {
+        let in_gap = lost.since(self.bin_gap_ns);
+        self.bin_gap_ns = lost.gap_ns;
+        self.now.in_gap |= in_gap;
         let ended = (self.bin, self.now);
         let had = self.now.packets > 0 || self.now.acknowledged.is_some() || self.now.rtt_ns.is_some();
-        self.peak_ms_bytes = self.peak_ms_bytes.max(self.now.payload_bytes);
+        self.peak_ms_bytes = self.peak_ms_bytes.max(if ended.1.in_gap { 0 } else { ended.1.payload_bytes });
         self.bin = bin;
-        self.now = Millisecond { sequence: ended.1.sequence, ..Millisecond::default() };
+        self.now = Millisecond { sequence: ended.1.sequence, in_gap, ..Millisecond::default() };
         had.then_some((ended.0 * MILLISECOND_NS, ended.1))
     }
 
@@ -137,18 +152,19 @@ impl Pace {
     pub(super) fn finish(&mut self) -> Option<(i64, Millisecond)> {
         self.roll_tenths(i64::MAX);
         self.end_burst(self.last_ns.unwrap_or(0));
-        self.next_bin(i64::MAX)
+        self.next_bin(i64::MAX, Lost { gap_ns: self.bin_gap_ns, inside: false })
     }
 
-    /// A data packet; the interval since the one before. `gap_ns` ends a burst.
+    /// A data packet; the interval since the one before, if all that passed meanwhile was captured.
     #[inline]
-    pub(super) fn add(&mut self, at_ns: i64, payload: u64, min_rtt_ns: Option<i64>) -> Option<i64> {
+    pub(super) fn add(&mut self, at_ns: i64, payload: u64, min_rtt_ns: Option<i64>, lost: Lost) -> Option<i64> {
         self.now.payload_bytes += payload;
         self.now.packets += 1;
         self.roll_tenths(at_ns.div_euclid(TENTH_NS));
         self.window_bytes += payload;
         self.tenths[self.tenth.rem_euclid(TENTHS as i64) as usize] += payload;
-        let interval = self.last_ns.map(|last| (at_ns - last).max(0));
+        let after_gap = self.look_for_gap(payload, lost);
+        let interval = self.last_ns.filter(|_| !after_gap).map(|last| (at_ns - last).max(0));
         if let Some(interval) = interval {
             self.intervals.add(interval);
             self.longest_silence_ns = self.longest_silence_ns.max(interval);
@@ -171,6 +187,27 @@ impl Pace {
         self.burst.bytes += payload;
         self.last_ns = Some(at_ns);
         interval
+    }
+
+    /// Time in gaps of the capture up to the last data packet.
+    pub(super) fn gap_ns(&self) -> i64 {
+        self.gap_ns
+    }
+
+    /// Whether packets may be missing since the data packet before.
+    #[inline]
+    fn look_for_gap(&mut self, payload: u64, lost: Lost) -> bool {
+        let after_gap = lost.since(self.gap_ns);
+        if after_gap {
+            if let Some(last_ns) = self.last_ns {
+                self.left_out_ns += lost.gap_ns - self.gap_ns;
+                self.end_burst(last_ns);
+            }
+            self.left_out_bytes += if lost.inside { payload } else { 0 };
+            self.gap_ns = lost.gap_ns;
+            self.now.in_gap |= lost.since(self.bin_gap_ns);
+        }
+        after_gap
     }
 
     fn end_burst(&mut self, end_ns: i64) {
@@ -235,8 +272,8 @@ mod tests {
         let mut pace = Pace::default();
         for step in 0..300 {
             let at_ns = 5_000_000_000 + step * 10 * MILLISECOND_NS;
-            pace.advance(at_ns);
-            pace.add(at_ns, 1_000, Some(8 * MILLISECOND_NS));
+            pace.advance(at_ns, Lost::default());
+            pace.add(at_ns, 1_000, Some(8 * MILLISECOND_NS), Lost::default());
         }
         pace.finish();
         assert_eq!((pace.peak_ms_bytes, pace.peak_second_bytes), (1_000, 100_000));
@@ -249,7 +286,7 @@ mod tests {
         let mut pace = Pace::default();
         for burst in 0..5 {
             for packet in 0..10 {
-                pace.add(burst * TENTH_NS + packet * 1_000, 1_000, Some(MILLISECOND_NS));
+                pace.add(burst * TENTH_NS + packet * 1_000, 1_000, Some(MILLISECOND_NS), Lost::default());
             }
         }
         pace.finish();

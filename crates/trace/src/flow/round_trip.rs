@@ -74,6 +74,13 @@ impl RoundTrips {
         self.untimed_below = next;
     }
 
+    /// The capture lost packets while all up to `next` was in flight: what answers it may be an answer to something else.
+    #[cold]
+    pub(super) fn interrupted(&mut self, next: u64) {
+        self.disturbed(next);
+        self.stamps.clear();
+    }
+
     /// All below `acked` was acknowledged. The sample, if it makes one.
     #[inline]
     pub(super) fn acknowledged(&mut self, acked: u64, at_ns: i64) -> Option<i64> {

@@ -9,6 +9,8 @@ const MOST_HOLES: usize = 256;
 pub(super) struct Hole {
     pub(super) start: u64,
     pub(super) end: u64,
+    /// The capture lost packets before the packet behind it.
+    pub(super) in_gap: bool,
     /// When the packet behind it went by.
     pub(super) at_ns: i64,
     /// That packet's TSval.
@@ -39,6 +41,8 @@ pub(super) struct Seen {
     pub(super) first: u64,
     /// Bytes that never went by.
     pub(super) never: u64,
+    /// Bytes that the capture lost, or may have.
+    not_captured: u64,
     /// In the order of sequence, none empty, none touching.
     holes: Vec<Hole>,
 }
@@ -82,13 +86,19 @@ impl Seen {
         if start > self.next {
             if self.holes.len() >= MOST_HOLES {
                 let oldest = self.holes.remove(0);
-                self.never += oldest.end - oldest.start;
+                self.give_up(&oldest);
             }
             self.holes.push(Hole { start: self.next, end: start, ..maker() });
             self.next = end;
             return Covered { beyond: end - start, ..Covered::default() };
         }
         self.take_again(start, end)
+    }
+
+    /// The bytes of `hole` will not come any more.
+    fn give_up(&mut self, hole: &Hole) {
+        let bytes = hole.end - hole.start;
+        *if hole.in_gap { &mut self.not_captured } else { &mut self.never } += bytes;
     }
 
     #[cold]
@@ -127,26 +137,33 @@ impl Seen {
     }
 
     /// The receiver has all below `acked`: what was not seen beyond the highest byte never will be, and holes below it that are
-    /// older than `before_ns` neither.
+    /// older than `before_ns` neither. `after_gap`: the capture lost packets since the last segment.
     #[inline]
-    pub(super) fn acknowledged(&mut self, acked: u64, before_ns: i64) {
+    pub(super) fn acknowledged(&mut self, acked: u64, before_ns: i64, after_gap: bool) {
         if acked > self.next {
-            self.never += acked - self.next;
+            *if after_gap { &mut self.not_captured } else { &mut self.never } += acked - self.next;
             self.next = acked;
         }
         if !self.holes.is_empty() {
-            let never = &mut self.never;
-            self.holes.retain(|hole| {
-                let gone = hole.end <= acked && hole.at_ns < before_ns;
-                *never += if gone { hole.end - hole.start } else { 0 };
-                !gone
-            });
+            let gone = |hole: &Hole| hole.end <= acked && hole.at_ns < before_ns;
+            for hole in self.holes.extract_if(.., |hole| gone(hole)).collect::<Vec<_>>() {
+                self.give_up(&hole);
+            }
         }
     }
 
     /// All bytes that never went by, with those in holes that are still open.
     pub(super) fn missing(&self) -> u64 {
-        self.never + self.holes.iter().map(|hole| hole.end - hole.start).sum::<u64>()
+        self.never + self.open(false)
+    }
+
+    /// All bytes that the capture lost, or may have, with those in holes that are still open.
+    pub(super) fn not_captured(&self) -> u64 {
+        self.not_captured + self.open(true)
+    }
+
+    fn open(&self, in_gap: bool) -> u64 {
+        self.holes.iter().filter(|hole| hole.in_gap == in_gap).map(|hole| hole.end - hole.start).sum()
     }
 }
 
@@ -157,7 +174,7 @@ mod tests {
     use super::*;
 
     fn hole() -> Hole {
-        Hole { start: 0, end: 0, at_ns: 0, ts_val: None, data_packets: 0 }
+        Hole { start: 0, end: 0, in_gap: false, at_ns: 0, ts_val: None, data_packets: 0 }
     }
 
     #[test]

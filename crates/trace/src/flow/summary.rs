@@ -59,6 +59,8 @@ pub struct DirectionSummary {
     pub payload_bytes: u64,
     /// Payload bytes, each once.
     pub unique_bytes: u64,
+    /// Time between first and last data packet in which the capture lost packets; no part of rate, intervals, bursts and silence.
+    pub left_out_ns: i64,
     /// Payload over the time from first to last data packet, in bits a second.
     pub payload_rate_bps: u64,
     /// The highest rate in a millisecond, payload bits a second.
@@ -158,6 +160,8 @@ pub struct TcpSummary {
     pub duplicate_packets: u64,
     /// Bytes that never passed here though later ones did, or were acknowledged.
     pub missing_bytes: u64,
+    /// Bytes that did not come, while the capture lost packets: nothing is known of them. No part of `missing_bytes`.
+    pub not_captured_bytes: u64,
     /// Probes of one byte or none below what was sent.
     pub keep_alives: u64,
     /// Duplicate acknowledgments that came back (RFC 5681 §2).
@@ -202,6 +206,8 @@ pub struct ProbeSummary {
     pub unique_packets: u64,
     /// Missing between the lowest and the highest number.
     pub lost_packets: u64,
+    /// Those that are missing where the capture lost packets; no part of `lost_packets`.
+    pub not_captured_packets: u64,
     /// Runs of missing numbers.
     pub loss_runs: u64,
     /// How many of these runs have one packet, two, and so on; the last counts all that are longer.
@@ -233,6 +239,10 @@ pub struct Totals {
     pub incomplete_datagrams: u64,
     /// Packets with a time before that of the one before.
     pub time_steps_back: u64,
+    /// Times between the first and the last packet in which the capture lost some, by its own account.
+    pub gaps: u64,
+    /// How long they are together.
+    pub left_out_ns: i64,
 }
 
 /// A port and address.

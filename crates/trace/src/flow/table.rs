@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::flow::Sink;
 use crate::flow::fragments::Fragments;
+use crate::flow::gaps::{GapClock, Gaps};
 use crate::flow::summary::{FlowSummary, Totals, socket};
 use crate::flow::tcp::{Brought, Connection, Ended};
 use crate::flow::udp::UdpHalf;
@@ -72,6 +73,8 @@ struct Flow {
     ascending: bool,
     first_ns: i64,
     last_ns: i64,
+    /// Time in gaps up to then.
+    gap_ns: i64,
     /// Whether it waits among those that end.
     ending: bool,
     kind: Kind,
@@ -94,11 +97,17 @@ pub struct Flows<S> {
     now_ns: i64,
     totals: Totals,
     fragments: Fragments,
+    gaps: GapClock,
 }
 
 impl<S: Sink> Flows<S> {
-    /// No packet yet.
+    /// No packet yet, and none lost.
     pub fn new(options: FlowOptions, sink: S) -> Self {
+        Self::with_gaps(options, sink, Gaps::default())
+    }
+
+    /// No packet yet; the capture lost some in `gaps`.
+    pub fn with_gaps(options: FlowOptions, sink: S, gaps: Gaps) -> Self {
         Self {
             options,
             sink,
@@ -112,6 +121,7 @@ impl<S: Sink> Flows<S> {
             now_ns: i64::MIN,
             totals: Totals::default(),
             fragments: Fragments::default(),
+            gaps: GapClock::new(gaps),
         }
     }
 
@@ -144,6 +154,7 @@ impl<S: Sink> Flows<S> {
             return;
         }
         self.now_ns = at_ns;
+        self.gaps.at(at_ns);
         self.totals.last_ns = Some(at_ns);
         if self.ending.front().is_some_and(|(until_ns, ..)| *until_ns <= at_ns) {
             self.end_those_over();
@@ -178,12 +189,14 @@ impl<S: Sink> Flows<S> {
             None => self.open(packet, key, ascending, (ip.src, src_port), (ip.dst, dst_port)),
         };
         self.last = Some((key, slot));
+        let lost = self.gaps.now();
         let Some(flow) = self.slots[slot as usize].as_mut() else { return };
         flow.last_ns = flow.last_ns.max(packet.at_ns);
+        flow.gap_ns = lost.gap_ns;
         let way = usize::from(flow.ascending != ascending);
         match (&mut flow.kind, &packet.transport) {
             (Kind::Tcp(connection), Transport::Tcp(tcp)) => {
-                let Brought { ended, interval_ns } = connection.packet(packet, tcp, way);
+                let Brought { ended, interval_ns } = connection.packet(packet, tcp, way, lost);
                 if let Some(interval_ns) = interval_ns {
                     self.sink.interval(flow.number, way == 0, packet.at_ns, interval_ns);
                 }
@@ -196,7 +209,7 @@ impl<S: Sink> Flows<S> {
                 }
             }
             (Kind::Udp(halves), Transport::Udp { payload_len, probe, .. }) => {
-                let (ended, interval_ns) = halves[way].packet(packet, *payload_len, probe.as_ref());
+                let (ended, interval_ns) = halves[way].packet(packet, *payload_len, probe.as_ref(), lost);
                 if let Some(interval_ns) = interval_ns {
                     self.sink.interval(flow.number, way == 0, packet.at_ns, interval_ns);
                 }
@@ -215,8 +228,13 @@ impl<S: Sink> Flows<S> {
             (Kind::Tcp(connection), Transport::Tcp(tcp)) => {
                 connection.is_another(tcp, usize::from(flow.ascending != ascending))
             }
-            _ => packet.at_ns.saturating_sub(flow.last_ns) > self.options.udp_idle_ns,
+            _ => self.silent_ns(flow, packet.at_ns) > self.options.udp_idle_ns,
         }
+    }
+
+    /// How long nothing of `flow` has come, as far as the capture can tell.
+    fn silent_ns(&self, flow: &Flow, now_ns: i64) -> i64 {
+        now_ns.saturating_sub(flow.last_ns) - (self.gaps.now().gap_ns - flow.gap_ns)
     }
 
     #[cold]
@@ -235,6 +253,7 @@ impl<S: Sink> Flows<S> {
             ascending: ascending != backward,
             first_ns: packet.at_ns,
             last_ns: packet.at_ns,
+            gap_ns: self.gaps.now().gap_ns,
             ending: false,
             kind,
         });
@@ -306,7 +325,7 @@ impl<S: Sink> Flows<S> {
                 Kind::Tcp(_) => self.options.tcp_idle_ns,
                 Kind::Udp(_) => self.options.udp_idle_ns,
             };
-            if self.now_ns.saturating_sub(flow.last_ns) > idle_ns {
+            if self.silent_ns(flow, self.now_ns) > idle_ns {
                 self.end(slot, true);
             }
         }
@@ -314,7 +333,12 @@ impl<S: Sink> Flows<S> {
 
     /// What was counted so far of all packets.
     pub fn totals(&self) -> Totals {
-        Totals { incomplete_datagrams: self.fragments.incomplete(), ..self.totals }
+        Totals {
+            incomplete_datagrams: self.fragments.incomplete(),
+            gaps: self.gaps.met(),
+            left_out_ns: self.gaps.now().gap_ns,
+            ..self.totals
+        }
     }
 
     /// Flows that are open.

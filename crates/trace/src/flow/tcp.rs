@@ -2,6 +2,7 @@
 
 use longhaul_wire::tcp::flag;
 
+use crate::flow::gaps::Lost;
 use crate::flow::half::{Half, Sent, paced};
 use crate::flow::pace::Millisecond;
 use crate::flow::summary::{ConnectionSummary, DirectionSummary};
@@ -77,11 +78,12 @@ impl Connection {
     }
 
     #[inline]
-    pub(super) fn packet(&mut self, packet: &Packet, tcp: &Tcp, way: usize) -> Brought {
+    pub(super) fn packet(&mut self, packet: &Packet, tcp: &Tcp, way: usize, lost: Lost) -> Brought {
         let at_ns = packet.at_ns;
         let mut brought = Brought::default();
         for (half, ended) in self.halves.iter_mut().zip(&mut brought.ended) {
-            *ended = half.ample.as_mut().and_then(|ample| ample.pace.advance(at_ns));
+            *ended = half.ample.as_mut().and_then(|ample| ample.pace.advance(at_ns, lost));
+            half.look_for_gap(lost);
         }
         if tcp.flags & (SYN | FIN | RST) != 0 {
             self.control(tcp, way, at_ns);
@@ -97,6 +99,7 @@ impl Connection {
             numbers: u32::from(tcp.flags & SYN != 0) + u32::from(tcp.flags & FIN != 0),
             path_rtt_ns,
             answered: other.packets > 0,
+            lost,
         };
         brought.interval_ns = own.sent(tcp, sent);
         if tcp.flags & (ACK | RST) == ACK {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use proptest::prelude::*;
 
 use super::*;
+use crate::ledger::{Gap, Place};
 use crate::packet::{Ip, Options, Packet, Tcp, Transport};
 use crate::record::Direction;
 
@@ -109,6 +110,71 @@ fn forward(flow: &FlowSummary) -> &TcpSummary {
 /// Sequence number of the `n`th segment.
 fn seq(n: u32) -> u32 {
     1 + n * MSS
+}
+
+/// A segment a millisecond for 200 ms. One is lost before the capture; all of 99 ms are lost by it, and it says so.
+#[test]
+fn what_the_capture_lost_is_left_out() {
+    let gap = Gap {
+        place: Place::KernelRing,
+        interface: Some(0),
+        from_ns: 50 * MS + MS / 2,
+        to_ns: 150 * MS - MS / 2,
+        packets: 99,
+    };
+    let mut talk = Talk::new();
+    talk.handshake(0);
+    for n in (0..200).filter(|n| *n != 5) {
+        let at_ns = (20 + i64::from(n)) * MS;
+        if at_ns < gap.from_ns || at_ns > gap.to_ns {
+            talk.say(at_ns, true, ACK, seq(n), 1, MSS);
+            talk.say(at_ns + 4 * MS / 10, false, ACK, 1, seq(if n < 5 { n + 1 } else { 5 }), 0);
+        }
+    }
+    let run = |gaps: &[Gap]| {
+        let mut flows = Flows::with_gaps(FlowOptions::default(), Vec::new(), Gaps::of(gaps));
+        talk.flows.iter().for_each(|packet| flows.packet(packet));
+        let (mut all, totals) = flows.finish();
+        (all.remove(0), totals)
+    };
+    let (flow, totals) = run(&[gap]);
+    assert_eq!((totals.gaps, totals.left_out_ns, flow.forward.left_out_ns), (1, 99 * MS, 99 * MS));
+    assert_eq!(
+        (forward(&flow).missing_bytes, forward(&flow).not_captured_bytes),
+        (u64::from(MSS), 99 * u64::from(MSS))
+    );
+    assert_eq!(flow.forward.longest_silence_ns, 2 * MS);
+    assert_eq!(flow.forward.intervals.0.iter().sum::<u32>(), 98, "99 packets and a gap between two of them");
+    // 100 segments in 199 ms less 99.
+    assert_eq!(flow.forward.payload_rate_bps, 8_000_000);
+    assert_eq!(forward(&flow).rtt.unwrap().max_ns, 2 * MS, "of the handshake");
+    let silent_ns = |flow: &FlowSummary| forward(flow).limits.map_or(0, |limits| limits.silent_ns);
+    assert_eq!(silent_ns(&flow), 0);
+
+    // Who does not know of the gap takes all that for the flow's own.
+    let (flow, totals) = run(&[]);
+    assert_eq!((totals.gaps, totals.left_out_ns, flow.forward.left_out_ns), (0, 0, 0));
+    assert_eq!((forward(&flow).missing_bytes, forward(&flow).not_captured_bytes), (100 * u64::from(MSS), 0));
+    assert_eq!(flow.forward.longest_silence_ns, 100 * MS);
+}
+
+/// What is sent again was not lost before this point if the first time fell into a gap.
+#[test]
+fn a_retransmission_of_what_was_not_captured() {
+    for (packets, unseen) in [(1, 0), (0, 1)] {
+        let gap = Gap { place: Place::Writer, interface: None, from_ns: 30 * MS, to_ns: 31 * MS, packets };
+        let mut talk = Talk::new();
+        talk.handshake(0);
+        for n in [0, 2, 3, 4] {
+            talk.say((29 + i64::from(n)) * MS, true, ACK, seq(n), 1, MSS);
+            talk.say((29 + i64::from(n)) * MS + 5, false, ACK, 1, seq(1), 0);
+        }
+        talk.say(60 * MS, true, ACK, seq(1), 1, MSS);
+        let mut flows = Flows::with_gaps(FlowOptions::default(), Vec::new(), Gaps::of(&[gap]));
+        talk.flows.iter().for_each(|packet| flows.packet(packet));
+        let flow = &flows.finish().0[0];
+        assert_eq!((forward(flow).retransmitted_packets, forward(flow).retransmissions_of_unseen), (1, unseen));
+    }
 }
 
 #[test]

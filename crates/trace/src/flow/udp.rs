@@ -3,8 +3,11 @@
 //! The probe header has no mark of its own, so a direction counts as one of probes where nine tenths of its packets, and at least
 //! four, have one cookie and numbers within a window of the highest.
 
+use std::collections::VecDeque;
+
 use longhaul_wire::probe::Probe;
 
+use crate::flow::gaps::Lost;
 use crate::flow::half::paced;
 use crate::flow::pace::{Millisecond, Pace};
 use crate::flow::summary::{DirectionSummary, LOSS_RUN_LENGTHS, ProbeSummary};
@@ -38,6 +41,8 @@ struct Probes {
     settled: u64,
     /// Missing numbers in a row right below it.
     run: usize,
+    /// Numbers from and up to which the capture may have lost, in order; none of them is settled.
+    not_captured: VecDeque<(u64, u64)>,
 }
 
 impl Probes {
@@ -54,6 +59,7 @@ impl Probes {
             packets: 0,
             settled: probe.sequence,
             run: 0,
+            not_captured: VecDeque::new(),
         }
     }
 
@@ -73,6 +79,14 @@ impl Probes {
         while self.settled < until {
             let sequence = self.settled;
             let came = self.has(sequence);
+            if self.not_captured.front().is_some_and(|(_, to)| *to <= sequence) {
+                self.not_captured.pop_front();
+            }
+            if !came && self.not_captured.front().is_some_and(|(from, _)| *from <= sequence) {
+                self.found.not_captured_packets += 1;
+                self.settled += 1;
+                continue;
+            }
             let before = sequence == self.found.first_sequence || self.was_here(sequence);
             if !came {
                 self.found.lost_packets += 1;
@@ -91,9 +105,16 @@ impl Probes {
         sequence.checked_sub(1).is_some_and(|before| self.has(before))
     }
 
-    /// Takes in a run of `count` numbers. `false` where they are not of this flow's.
-    fn take(&mut self, probe: &Probe, count: u64) -> bool {
+    /// Takes in a run of `count` numbers. `false` where they are not of this flow's. `after_gap`: the capture lost packets before it.
+    fn take(&mut self, probe: &Probe, count: u64, after_gap: bool) -> bool {
         let last = probe.sequence.saturating_add(count - 1);
+        if after_gap && probe.cookie.0 == self.cookie && probe.sequence > self.found.last_sequence + 1 {
+            if last - self.found.last_sequence > WINDOW / 2 {
+                self.skip_to(probe.sequence);
+            } else {
+                self.not_captured.push_back((self.found.last_sequence + 1, probe.sequence));
+            }
+        }
         let far = last.abs_diff(self.found.last_sequence) > WINDOW / 2;
         if probe.cookie.0 != self.cookie || far {
             return false;
@@ -103,6 +124,18 @@ impl Probes {
             self.one(sequence);
         }
         true
+    }
+
+    /// Goes on at `sequence`: the capture lost more than there is room for.
+    fn skip_to(&mut self, sequence: u64) {
+        self.settle(self.found.last_sequence + 1);
+        self.found.not_captured_packets += sequence - self.settled;
+        self.not_captured.clear();
+        self.seen.fill(0);
+        // As if the number before had come: what is missing behind it is a loss of its own.
+        let (word, bit) = self.bit(sequence - 1);
+        *word |= bit;
+        (self.settled, self.found.last_sequence) = (sequence, sequence - 1);
     }
 
     fn one(&mut self, sequence: u64) {
@@ -164,6 +197,7 @@ impl UdpHalf {
         packet: &Packet,
         payload: u32,
         probe: Option<&Probe>,
+        lost: Lost,
     ) -> (Option<(i64, Millisecond)>, Option<i64>) {
         let segments = match (packet.gso_segs, packet.gso_size) {
             (0, 0) => 1,
@@ -178,17 +212,18 @@ impl UdpHalf {
         self.frame_bytes += u64::from(packet.frame_len);
         self.payload_bytes += u64::from(payload);
         self.last_ns = self.last_ns.max(packet.at_ns);
+        let pace = self.pace.get_or_insert_default();
+        let after_gap = lost.since(pace.gap_ns());
         let is_probe = match probe {
             Some(probe) if self.other == 0 || self.probes.is_some() => {
                 let probes = self.probes.get_or_insert_with(|| Box::new(Probes::new(probe)));
-                probes.take(probe, segments.into())
+                probes.take(probe, segments.into(), after_gap)
             }
             _ => false,
         };
         self.other += if is_probe { 0 } else { segments.into() };
-        let pace = self.pace.get_or_insert_default();
-        let ended = pace.advance(packet.at_ns);
-        (ended, pace.add(packet.at_ns, payload.into(), None))
+        let ended = pace.advance(packet.at_ns, lost);
+        (ended, pace.add(packet.at_ns, payload.into(), None, lost))
     }
 
     pub(super) fn finish(&mut self) -> (DirectionSummary, Option<(i64, Millisecond)>) {
@@ -223,7 +258,7 @@ mod tests {
         let probe = |sequence| Probe { cookie: Cookie(1), sequence, sent_ns: 0 };
         let mut probes = Probes::new(&probe(sequences[0]));
         for sequence in sequences {
-            assert!(probes.take(&probe(*sequence), 1));
+            assert!(probes.take(&probe(*sequence), 1, false));
         }
         probes.settle(probes.found.last_sequence + 1);
         probes.found
@@ -235,6 +270,27 @@ mod tests {
         assert_eq!((found.unique_packets, found.lost_packets, found.loss_runs), (6, 3, 2));
         assert_eq!((found.duplicate_packets, found.reordered_packets), (1, 2));
         assert_eq!((found.first_sequence, found.last_sequence, &found.loss_run_lengths[..2]), (4, 12, &[1, 1][..]));
+    }
+
+    /// Numbers that are missing behind a gap of the capture are not lost, whether they come late or are too many to keep.
+    #[test]
+    fn numbers_that_were_not_captured() {
+        let probe = |sequence| Probe { cookie: Cookie(1), sequence, sent_ns: 0 };
+        let mut probes = Probes::new(&probe(0));
+        for sequence in [0, 1, 2, 4] {
+            assert!(probes.take(&probe(sequence), 1, false));
+        }
+        assert!(probes.take(&probe(15), 1, true));
+        for sequence in [7, 20] {
+            assert!(probes.take(&probe(sequence), 1, false));
+        }
+        assert!(probes.take(&probe(5_000_000), 1, true));
+        assert!(probes.take(&probe(5_000_002), 1, false));
+        probes.settle(probes.found.last_sequence + 1);
+        let found = probes.found;
+        assert_eq!((found.unique_packets, found.reordered_packets, found.duplicate_packets), (9, 1, 0));
+        assert_eq!((found.lost_packets, found.loss_runs), (1 + 4 + 1, 3), "3; 16 to 19; 5000001");
+        assert_eq!(found.not_captured_packets, 9 + (5_000_000 - 21), "5 to 14 but for 7; 21 to 4999999");
     }
 
     proptest! {

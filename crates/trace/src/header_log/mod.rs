@@ -4,6 +4,7 @@
 //! was, its ledger and its marks stand in the file's key-value metadata as [`About`].
 
 mod columns;
+mod pages;
 mod read;
 mod write;
 
@@ -50,6 +51,9 @@ pub enum HeaderLogError {
     /// Columns that belong together do not have their values in the same rows.
     #[error("the header log is damaged: column `{0}` does not have as many values as it should")]
     Length(&'static str),
+    /// A page says that it is longer than any of a header log is.
+    #[error("the header log is damaged: it has a page of {0} bytes, where none is longer than 64 MiB")]
+    LongPage(u64),
     /// What Parquet says of itself cannot be: the library that reads it gave up in the middle.
     #[error("the header log is damaged: it cannot be read on")]
     Damaged,

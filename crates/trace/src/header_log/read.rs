@@ -2,14 +2,17 @@
 
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use longhaul_wire::probe::{Cookie, Probe};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
-use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 
 use super::columns::{At, CLASSES, COLUMNS, Class, Kind};
-use super::{ABOUT_KEY, About, HeaderLogError};
+use super::{ABOUT_KEY, About, HeaderLogError, pages};
 use crate::packet::{Ip, Options, Packet, Tcp, Transport};
 use crate::record::Direction;
 
@@ -17,6 +20,33 @@ use crate::record::Direction;
 const BATCH_ROWS: usize = 4096;
 /// Texts of a batch that are remembered, by where they lie.
 const REMEMBERED: usize = 256;
+
+/// A file that is read by the library and by us.
+struct Shared<R>(Arc<R>);
+
+impl<R> Clone for Shared<R> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<R: ChunkReader> Length for Shared<R> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl<R: ChunkReader> ChunkReader for Shared<R> {
+    type T = R::T;
+
+    fn get_read(&self, start: u64) -> Result<R::T, ParquetError> {
+        self.0.get_read(start)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        self.0.get_bytes(start, length)
+    }
+}
 
 /// One column of a batch: its values without nulls, and which rows have them.
 #[derive(Debug)]
@@ -29,7 +59,9 @@ enum Data {
 
 /// Reads a header log, a batch of packets at a time, in memory that does not grow with the file.
 pub struct HeaderLogReader<R: ChunkReader + 'static> {
-    file: SerializedFileReader<R>,
+    file: SerializedFileReader<Shared<R>>,
+    /// The same, for what is looked into before the library reads it.
+    input: Shared<R>,
     /// Where each column is in the file; `None` of one that it does not have.
     places: Vec<Option<usize>>,
     group: usize,
@@ -57,7 +89,8 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
     /// Where it is none.
     pub fn new(input: R) -> Result<Self, HeaderLogError> {
         let length = input.len();
-        let file = guarded(|| Ok(SerializedFileReader::new(input)?))?;
+        let input = Shared(Arc::new(input));
+        let file = guarded(|| Ok(SerializedFileReader::new(input.clone())?))?;
         for group in file.metadata().row_groups() {
             let inside = group.columns().iter().all(|chunk| {
                 let starts = [Some(chunk.data_page_offset()), chunk.dictionary_page_offset()];
@@ -96,6 +129,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
         Ok(Self {
             data: data.collect(),
             file,
+            input,
             places,
             group: 0,
             rows_left: 0,
@@ -182,6 +216,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
                 return Ok(0);
             }
             let group = self.file.get_row_group(self.group)?;
+            pages::check(&self.input, group.metadata(), |place| self.places.contains(&Some(place)))?;
             self.rows_left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
             self.readers.clear();
             for place in &self.places {

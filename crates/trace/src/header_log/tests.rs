@@ -1,7 +1,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use longhaul_wire::probe::{Cookie, Probe};
-use parquet::file::reader::ChunkReader;
+use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use proptest::prelude::*;
 
 use super::*;
@@ -126,40 +126,83 @@ fn what_a_log_says_of_itself_reads_back() {
     assert_eq!(read, Some(About { schema: SCHEMA.into(), sorted: true, ..about }));
 }
 
+/// A datagram at `at` nanoseconds; those after 140,000 have a VLAN tag.
+fn datagram(at: u32) -> Packet {
+    let ip = Ip {
+        src: Ipv4Addr::from(0x0a00_0000 + at % 3).into(),
+        dst: Ipv4Addr::LOCALHOST.into(),
+        protocol: 17,
+        ttl: 64,
+        traffic_class: 0,
+        id: Some(at),
+        len: 100,
+        fragment_offset: 0,
+        more_fragments: false,
+    };
+    let late = at > 140_000;
+    Packet {
+        at_ns: i64::from(at),
+        interface: 0,
+        direction: Direction::Outbound,
+        frame_len: 114,
+        frame_cap_len: 96,
+        gso_segs: 1,
+        gso_size: 0,
+        eth_src: [2, 0, 0, 0, 0, 1],
+        eth_dst: [2, 0, 0, 0, 0, 2],
+        eth_type: 0x800,
+        vlan: [late.then_some(7), None],
+        ip: Some(ip),
+        transport: Transport::Udp { src_port: 1, dst_port: 2, payload_len: 72, probe: None },
+    }
+}
+
 /// More rows than a batch and a group hold, whose columns are null in one group and not in the next.
 #[test]
 fn groups_and_batches_join() {
-    let packet = |at: u32| {
-        let ip = Ip {
-            src: Ipv4Addr::from(0x0a00_0000 + at % 3).into(),
-            dst: Ipv4Addr::LOCALHOST.into(),
-            protocol: 17,
-            ttl: 64,
-            traffic_class: 0,
-            id: Some(at),
-            len: 100,
-            fragment_offset: 0,
-            more_fragments: false,
-        };
-        let late = at > 140_000;
-        Packet {
-            at_ns: i64::from(at),
-            interface: 0,
-            direction: Direction::Outbound,
-            frame_len: 114,
-            frame_cap_len: 96,
-            gso_segs: 1,
-            gso_size: 0,
-            eth_src: [2, 0, 0, 0, 0, 1],
-            eth_dst: [2, 0, 0, 0, 0, 2],
-            eth_type: 0x800,
-            vlan: [late.then_some(7), None],
-            ip: Some(ip),
-            transport: Transport::Udp { src_port: 1, dst_port: 2, payload_len: 72, probe: None },
-        }
-    };
-    let packets: Vec<Packet> = (0..300_000).map(packet).collect();
+    let packets: Vec<Packet> = (0..300_000).map(datagram).collect();
     let (read, about) = there_and_back(&packets, &About::default());
     assert!(read == packets);
     assert!(about.unwrap().sorted);
+}
+
+/// A page's header may ask for 2 GB of memory; a page of some bytes may unpack to as much.
+#[test]
+fn a_page_that_claims_too_much_is_refused() {
+    let about = About { schema: SCHEMA.into(), ..About::default() };
+    let mut writer = HeaderLogWriter::new(Vec::new(), WriterOptions::default()).unwrap();
+    for number in 0..5_000_u32 {
+        // Times that do not pack well, so that a page is long enough to be changed.
+        let at_ns = i64::from(number) << 20 | (i64::from(number) * 2_654_435_761 & 0xf_ffff);
+        let packet = Packet { at_ns, ..datagram(number) };
+        writer.write(&packet, &[]).unwrap();
+    }
+    let mut bytes = writer.finish(&about).unwrap();
+    let good = bytes::Bytes::from(bytes.clone());
+    let file = SerializedFileReader::new(good.clone()).unwrap();
+    let (start, length) = file.metadata().row_group(0).column(0).byte_range();
+    let (header_bytes, unpacked, packed) = pages::header_at(&good, start, start + length).unwrap();
+    let varint = |mut value: u64| {
+        let mut bytes = Vec::new();
+        while value >= 0x80 {
+            bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        bytes.push(value as u8);
+        bytes
+    };
+    // Zigzag; the page is so much shorter as its header grows, and the file stays as it is behind it.
+    let claim = varint(2 * 2_000_000_000);
+    let grown = (claim.len() - varint(2 * unpacked).len()) as u64;
+    let (start, end) = (start as usize, (start + header_bytes + packed) as usize);
+    let rest_at = start + 2 + 1 + varint(2 * unpacked).len() + 1 + varint(2 * packed).len();
+    let mut page = bytes[start..start + 3].to_vec();
+    page.extend([claim, vec![0x15], varint(2 * (packed - grown))].concat());
+    page.extend_from_slice(&bytes[rest_at..end - grown as usize]);
+    assert_eq!(page.len(), end - start);
+    bytes[start..end].copy_from_slice(&page);
+    let mut reader = HeaderLogReader::new(bytes::Bytes::from(bytes)).unwrap();
+    let refused = reader.next_batch(&mut Vec::new());
+    assert!(matches!(refused, Err(HeaderLogError::LongPage(2_000_000_000))), "{refused:?}");
+    assert_eq!(read(good).0.len(), 5_000);
 }

@@ -1,11 +1,12 @@
 //! Bytes to blocks.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 
-use longhaul_wire::checksum::crc32c;
+use longhaul_wire::checksum::{crc32c, crc32c_append};
 use serde::de::DeserializeOwned;
 
-use super::{HEADER_BYTES, Kind, MAGIC, MAX_BODY_BYTES, VERSION};
+use super::{CRC_AT, HEADER_BYTES, Kind, MAGIC, MAX_BODY_BYTES, VERSION};
+use crate::ledger::{Gap, Ledger};
 use crate::record::{Direction, LinkType, Record};
 
 /// Why a spool cannot be read.
@@ -47,11 +48,8 @@ impl<'a> Block<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<(Self, usize)> {
         let (header, _) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let length = HEADER_BYTES + body_bytes(header)?;
-        let whole = bytes.get(..length)?;
-        let mut unsealed = whole.to_vec();
-        unsealed[32..HEADER_BYTES].fill(0);
-        let good = crc32c(&unsealed) == le32(header, 32);
-        good.then(|| Self::of(header, &whole[HEADER_BYTES..])).flatten().map(|block| (block, length))
+        let body = bytes.get(HEADER_BYTES..length)?;
+        is_good(header, body).then(|| Self::of(header, body)).flatten().map(|block| (block, length))
     }
 
     fn of(header: &[u8; HEADER_BYTES], body: &'a [u8]) -> Option<Self> {
@@ -78,6 +76,11 @@ impl<'a> Block<'a> {
     pub fn packets(&self, link: LinkType) -> Packets<'a> {
         Packets::of_body(self.body, self.count, self.first_ns, self.interface, link)
     }
+}
+
+/// Whether the checksum says that header and body are as they were written.
+fn is_good(header: &[u8; HEADER_BYTES], body: &[u8]) -> bool {
+    crc32c_append(crc32c(body), &header[..CRC_AT]) == le32(header, CRC_AT)
 }
 
 fn le32(bytes: &[u8], at: usize) -> u32 {
@@ -250,10 +253,9 @@ impl<R: Read> BlockReader<R> {
             (self.over, self.torn) = (true, got > 0);
             return Ok(None);
         };
-        self.buffer[32..HEADER_BYTES].fill(0);
         self.buffer.resize(HEADER_BYTES + length, 0);
         let got = read_whole(&mut self.input, &mut self.buffer[HEADER_BYTES..])?;
-        if got < length || crc32c(&self.buffer) != le32(&header, 32) {
+        if got < length || !is_good(&header, &self.buffer[HEADER_BYTES..]) {
             (self.over, self.torn) = (true, true);
             return Ok(None);
         }
@@ -278,6 +280,30 @@ impl<R: Read> BlockReader<R> {
     pub fn whole_bytes(&self) -> u64 {
         self.read_bytes
     }
+}
+
+/// When a capture lost packets, by the accounts in `file` of its spool: what lies between them is not read.
+///
+/// # Errors
+/// [`SpoolError::Io`], [`SpoolError::Block`].
+pub fn gaps_in(mut file: impl Read + Seek) -> Result<Vec<Gap>, SpoolError> {
+    let mut account = Ledger::default();
+    let mut header = [0; HEADER_BYTES];
+    while read_whole(&mut file, &mut header)? == HEADER_BYTES {
+        let Some(length) = body_bytes(&header) else { break };
+        if Kind::of(header[5]) == Some(Kind::Ledger) {
+            let mut body = vec![0; length];
+            if read_whole(&mut file, &mut body)? < length || !is_good(&header, &body) {
+                break;
+            }
+            account.add(
+                &serde_json::from_slice(&body).map_err(|_| SpoolError::Block("its JSON is not what it should be"))?,
+            );
+        } else {
+            file.seek_relative(length as i64)?;
+        }
+    }
+    Ok(account.gaps)
 }
 
 /// Fills `buffer` as far as there is something to read.

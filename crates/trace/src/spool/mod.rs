@@ -14,7 +14,7 @@
 //! flags: bits 0-1 direction (0 not known, 1 in, 2 out); bit 2: gso_segs and gso_size stand there, else 1 and 0
 //! ```
 //!
-//! The checksum is over the block with the checksum's own field as zero. A block whose checksum is wrong, or that is not whole, ends
+//! The checksum is over the body and then the header before it, so that it can go on while a body is filled. A block whose checksum is wrong, or that is not whole, ends
 //! the file: a writer that was killed left it. `count` packets are in it, the first at `first_ns`, none later than `last_ns`; in a [`Kind::Tick`] `first_ns`
 //! is the watermark: no later packet is older.
 //!
@@ -24,8 +24,8 @@ mod decode;
 mod encode;
 mod merge;
 
-pub use decode::{Block, BlockReader, Packets, RawPacket, SpoolError};
-pub use encode::{PacketBlock, control_block, tick_block};
+pub use decode::{Block, BlockReader, Packets, RawPacket, SpoolError, gaps_in};
+pub use encode::{PacketBlock, control_block, pad_block, tick_block};
 pub use merge::RecordBuffer;
 
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,8 @@ use crate::record::LinkType;
 pub const MAGIC: [u8; 4] = *b"LHSB";
 /// The version of the format.
 pub const VERSION: u8 = 1;
+/// Where a block's checksum stands.
+const CRC_AT: usize = 32;
 /// Bytes before a block's body.
 pub const HEADER_BYTES: usize = 36;
 /// Longest body that a reader takes.
@@ -61,10 +63,12 @@ pub enum Kind {
     Tick,
     /// The file was closed: nothing is missing behind.
     End,
+    /// Nothing: zeros, so that the next block begins where a disk can be written to directly.
+    Pad,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [Self::Meta, Self::Packets, Self::Ledger, Self::Mark, Self::Tick, Self::End];
+    const ALL: [Self; 7] = [Self::Meta, Self::Packets, Self::Ledger, Self::Mark, Self::Tick, Self::End, Self::Pad];
 
     fn number(self) -> u8 {
         Self::ALL.iter().position(|kind| *kind == self).map_or(0, |at| at as u8 + 1)

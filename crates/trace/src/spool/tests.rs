@@ -29,6 +29,7 @@ fn file() -> Vec<u8> {
         }
         bytes.extend_from_slice(block.finish());
         bytes.extend_from_slice(&tick_block(first + 5));
+        bytes.extend_from_slice(&pad_block(HEADER_BYTES + first as usize - 100));
     }
     bytes.extend(control_block(Kind::Mark, 7, &Mark { number: 1, at_ns: 7 }));
     bytes.extend(control_block(Kind::End, 300, &()));
