@@ -30,7 +30,8 @@ fn rings_of_a_group_share_by_cpu() {
     host.enter(|| Netlink::open().unwrap().set_up(1, true).unwrap()).unwrap();
     let options = CaptureOptions {
         ring_bytes: 4 << 20,
-        block_timeout_ms: 5,
+        // Long enough that blocks are not handed over half empty before anybody reads: four of them hold all.
+        block_timeout_ms: 200,
         filter: SocketFilter::port(PORT, 96),
         promiscuous: false,
         nic_stamps: false,

@@ -173,7 +173,7 @@ fn a_page_that_claims_too_much_is_refused() {
     let mut writer = HeaderLogWriter::new(Vec::new(), WriterOptions::default()).unwrap();
     for number in 0..5_000_u32 {
         // Times that do not pack well, so that a page is long enough to be changed.
-        let at_ns = i64::from(number) << 20 | (i64::from(number) * 2_654_435_761 & 0xf_ffff);
+        let at_ns = i64::from(number) << 20 | ((i64::from(number) * 2_654_435_761) & 0xf_ffff);
         let packet = Packet { at_ns, ..datagram(number) };
         writer.write(&packet, &[]).unwrap();
     }
