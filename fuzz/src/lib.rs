@@ -335,9 +335,9 @@ pub fn mix_file(input: &[u8]) {
     };
     let target = Target {
         mac: [2, 0, 0, 0, 0, 2],
-        address: [192, 0, 2, 2],
+        address: [192, 0, 2, 2].into(),
         port: 5210,
-        source: [192, 0, 2, 1],
+        source: [192, 0, 2, 1].into(),
         source_port: 5210,
         cookie: Cookie(0),
     };
