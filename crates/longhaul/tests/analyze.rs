@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::captures::{Capture, Folder, Tcptrace, json, missing, on, total, tshark_count, until};
+use common::captures::{Capture, Folder, Tcptrace, json, missing, on, server_address, total, tshark_count, until};
 use common::{TestLab, longhaul, object, printed};
 use serde_json::Value;
 
@@ -65,8 +65,7 @@ fn compare_finds_the_emulators_delay_and_each_lost_probe() {
     let folder = Folder::new("compare-udp");
     let Some(lab) = lossy_lab("compare-udp", &folder) else { return };
     let captures = ["client", "server"].map(|host| Capture::start(&lab, host, &folder));
-    let server = on(&lab, "client", &["getent", "ahostsv4", "server"]).output().unwrap();
-    let address = String::from_utf8(server.stdout).unwrap().split_whitespace().next().unwrap().to_owned();
+    let address = server_address(&lab);
     assert!(on(&lab, "client", &["python3", "-c", SENDER, &address]).status().unwrap().success());
     let [a, b] = captures.map(Capture::finish);
 

@@ -69,6 +69,8 @@ struct Truth {
     unique_bytes: u64,
     /// Of those that came again, those that filled a hole.
     filled: u64,
+    /// Of all packets of the client those that came after a later one of the same connection.
+    reordered: u64,
 }
 
 impl Truth {
@@ -89,11 +91,16 @@ impl Truth {
             let own_end = seq.wrapping_add(len + u32::from(name.5 & 2 != 0));
             *end = if (own_end.wrapping_sub(*end) as i32) > 0 { own_end } else { *end };
         }
+        let numbers: HashMap<Name, usize> = sent_by_client(client).zip(0..).map(|((name, _), n)| (name, n)).collect();
+        let mut latest: HashMap<u16, usize> = HashMap::new();
         let mut highest: HashMap<u16, u32> = HashMap::new();
         let mut came: HashMap<u16, HashSet<u32>> = HashMap::new();
         for (name, _) in sent_by_client(server) {
             assert!(!truth.dropped.contains(&name), "{name:?} was dropped and came");
             let (port, _, _, seq, len, _) = name;
+            let latest = latest.entry(port).or_default();
+            truth.reordered += u64::from(numbers[&name] < *latest);
+            *latest = numbers[&name].max(*latest);
             let end = highest.entry(port).or_insert(seq);
             let seen = came.entry(port).or_default();
             let new = (0..len).filter(|byte| seen.insert(seq.wrapping_add(*byte))).count() as u64;
@@ -175,6 +182,7 @@ fn each_packet_is_told_as_what_the_list_of_drops_makes_it() {
     let compared = json(&["compare", "--same-clock", "--json", &a, &b]);
     let forward = &compared["result"]["points"]["directions"][0];
     assert_eq!(forward["lost_packets"].as_u64(), Some(list.len() as u64), "{forward:#}");
+    assert_eq!(forward["reordered_packets"].as_u64(), Some(truth.reordered), "{forward:#}");
     let mut named: Vec<u64> = truth.dropped.iter().map(|name| name.3.into()).collect();
     named.sort_unstable();
     let runs = forward["lost"].as_array().unwrap();

@@ -1,12 +1,13 @@
 //! What `longhaul compare` prints for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use longhaul_trace::compare::Direction;
 use longhaul_trace::compare::behaviour::Verdict;
 
 use super::analyze_text::time;
-use super::compare::{CompareResult, Points};
+use super::compare::{CompareResult, IntervalBin, Points};
 
 /// Runs of lost packets that are printed; JSON has them all.
 const PRINTED_RUNS: usize = 20;
@@ -74,6 +75,29 @@ fn points_lines(text: &mut String, points: &Points) {
             None => {}
         }
         tests(text, &between.spacing);
+        intervals(text, &shown.intervals);
+    }
+}
+
+/// Intervals at both points side by side, by octaves: how many, and what share of all.
+fn intervals(text: &mut String, bins: &[IntervalBin]) {
+    let all =
+        bins.iter().fold((0_u64, 0_u64), |all, bin| (all.0 + u64::from(bin.first), all.1 + u64::from(bin.second)));
+    if bins.is_empty() {
+        return;
+    }
+    let mut octaves: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for bin in bins {
+        let octave = octaves.entry(bin.from_ns.max(1.0).log2() as u32).or_default();
+        octave.0 += u64::from(bin.first);
+        octave.1 += u64::from(bin.second);
+    }
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "  {:>12}  {:>20}  {:>20}", "interval from", "first point", "second point");
+    for (octave, (first, second)) in octaves {
+        let share = |count: u64, all: u64| format!("{count} ({:.1} %)", count as f64 * 100.0 / all.max(1) as f64);
+        let (first, second) = (share(first, all.0), share(second, all.1));
+        let _ = writeln!(text, "  {:>13}  {first:>20}  {second:>20}", time(f64::from(octave).exp2()));
     }
 }
 

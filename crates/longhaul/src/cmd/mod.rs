@@ -13,6 +13,7 @@ pub(crate) mod cc_measured;
 pub(crate) mod cc_show;
 pub(crate) mod cc_table;
 pub(crate) mod compare;
+mod compare_delays;
 pub(crate) mod compare_text;
 pub(crate) mod completion;
 pub(crate) mod convert;

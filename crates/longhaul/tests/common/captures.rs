@@ -152,3 +152,9 @@ pub(crate) fn tshark_count(file: &str, filter: &str) -> u64 {
     let output = Command::new("tshark").args(arguments).output().unwrap();
     String::from_utf8_lossy(&output.stdout).lines().count() as u64
 }
+
+/// The address of the lab's server.
+pub(crate) fn server_address(lab: &TestLab) -> String {
+    let output = on(lab, "client", &["getent", "ahostsv4", "server"]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().split_whitespace().next().unwrap().to_owned()
+}

@@ -500,14 +500,15 @@ fn rtt(samples: &Samples) -> Option<RttSummary> {
 
 /// A direction's part that TCP and UDP share.
 pub(super) fn paced(pace: Pace, payload: u64, data_ns: i64) -> crate::flow::DirectionSummary {
+    let intervals = pace.intervals.unwrap_or_default();
     crate::flow::DirectionSummary {
         payload_rate_bps: if data_ns > 0 { (payload as f64 * 8e9 / data_ns as f64) as u64 } else { 0 },
         peak_1ms_bps: pace.peak_ms_bytes * 8_000,
         peak_1s_bps: if data_ns >= 1_000_000_000 { pace.peak_second_bytes * 8 } else { 0 },
         longest_silence_ns: pace.longest_silence_ns,
         bursts: pace.bursts,
-        interval_quantiles_ns: IntervalQuantiles::of(&pace.intervals),
-        intervals: pace.intervals,
+        interval_quantiles_ns: IntervalQuantiles::of(&intervals),
+        intervals,
         ..crate::flow::DirectionSummary::default()
     }
 }

@@ -104,7 +104,8 @@ pub(super) struct Pace {
     pub(super) peak_ms_bytes: u64,
     pub(super) peak_second_bytes: u64,
     pub(super) last_ns: Option<i64>,
-    pub(super) intervals: Intervals,
+    /// None as long as there was one packet: of a million open connections most have no more.
+    pub(super) intervals: Option<Intervals>,
     interval_count: u64,
     interval_sum_ns: f64,
     burst: Burst,
@@ -150,7 +151,7 @@ impl Pace {
         self.tenths[self.tenth.rem_euclid(TENTHS as i64) as usize] += payload;
         let interval = self.last_ns.map(|last| (at_ns - last).max(0));
         if let Some(interval) = interval {
-            self.intervals.add(interval);
+            self.intervals.get_or_insert_default().add(interval);
             self.longest_silence_ns = self.longest_silence_ns.max(interval);
             let limit = match min_rtt_ns {
                 Some(rtt) => rtt as f64 / 4.0,

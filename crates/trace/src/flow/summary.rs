@@ -36,7 +36,8 @@ pub struct FlowSummary {
 pub struct ConnectionSummary {
     /// Its SYN was captured.
     pub opened: bool,
-    /// `fin` in both directions, `reset`, `idle` (nothing for longer than flows are kept), or `open` at the end of the capture.
+    /// `fin` in both directions, `reset`, `idle` (nothing for longer than flows are kept), `evicted` (too many
+    /// others were open), or `open` at the end of the capture.
     pub end: &'static str,
     /// From SYN to the ACK that completes the handshake, as seen here: the path's whole round trip, with the hosts' own delay.
     pub handshake_rtt_ns: Option<i64>,
@@ -231,6 +232,8 @@ pub struct Totals {
     pub fragments: u64,
     /// Datagrams of which not all fragments came.
     pub incomplete_datagrams: u64,
+    /// Flows that were summed up before their end, as too many were open.
+    pub evicted_flows: u64,
     /// Packets with a time before that of the one before.
     pub time_steps_back: u64,
 }

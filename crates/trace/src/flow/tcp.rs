@@ -5,6 +5,7 @@ use longhaul_wire::tcp::flag;
 use crate::flow::half::{Half, Sent, paced};
 use crate::flow::pace::Millisecond;
 use crate::flow::summary::{ConnectionSummary, DirectionSummary};
+use crate::flow::table::Why;
 use crate::packet::{Packet, Tcp};
 
 const FIN: u16 = flag::FIN as u16;
@@ -143,13 +144,14 @@ impl Connection {
     }
 
     /// The two directions' summaries, and the milliseconds that had not ended.
-    pub(super) fn finish(&mut self, end_ns: i64, idle: bool) -> (ConnectionSummary, [DirectionSummary; 2], Ended) {
+    pub(super) fn finish(&mut self, end_ns: i64, why: Why) -> (ConnectionSummary, [DirectionSummary; 2], Ended) {
         let connection = ConnectionSummary {
             opened: self.opened,
             end: match () {
                 () if self.reset => "reset",
                 () if self.is_over() => "fin",
-                () if idle => "idle",
+                () if why == Why::Idle => "idle",
+                () if why == Why::Evicted => "evicted",
                 () => "open",
             },
             handshake_rtt_ns: self.handshake_rtt_ns(),

@@ -404,6 +404,30 @@ fn memory_follows_open_flows() {
     assert_eq!(flows.finish().0.len(), 20_000);
 }
 
+/// More connections than may be open: those that were silent longest are summed up, counted, and said to be so.
+#[test]
+fn flows_beyond_the_bound_are_evicted() {
+    let options = FlowOptions { most_flows: 160, ..FlowOptions::default() };
+    let mut flows = Flows::new(options, Vec::new());
+    for n in 0..1_000_u32 {
+        let mut talk = Talk::new();
+        talk.ports = (n as u16 + 1, 2);
+        talk.say(i64::from(n) * MS, true, SYN, 0, 0, 0);
+        talk.ports = (60_000, 2);
+        talk.say(i64::from(n) * MS, true, ACK, seq(n), 1, MSS);
+        talk.flows.iter().for_each(|packet| flows.packet(packet));
+        assert!(flows.open_flows() <= 160);
+    }
+    let (found, totals) = flows.finish();
+    let ended = |end| found.iter().filter(|flow| flow.connection.unwrap().end == end).count() as u64;
+    assert_eq!((found.len(), ended("evicted")), (1_001, totals.evicted_flows));
+    assert_eq!(totals.evicted_flows % 10, 0, "a sixteenth at a time");
+    assert!((840..=850).contains(&totals.evicted_flows), "{}", totals.evicted_flows);
+    // That which went on was never among them.
+    let busy = found.iter().find(|flow| flow.client.port() == 60_000).unwrap();
+    assert_eq!((busy.connection.unwrap().end, busy.forward.data_packets), ("open", 1_000));
+}
+
 proptest! {
     /// Any packets, in any order and number: totals are consistent and nothing panics.
     #[test]
