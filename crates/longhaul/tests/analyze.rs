@@ -131,9 +131,24 @@ fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
     for flow in received["result"]["flows"].as_array().unwrap() {
         assert!(flow["connection"]["opened"] == true && flow["connection"]["end"] != "open", "{flow:#}");
     }
+    shown_again(&["analyze", &b], &folder);
+    shown_again(&["compare", &a, &b], &folder);
+    shown_again(&["compare", "--behaviour", &a, &b], &folder);
     against_tcptrace(&b);
     against_tshark(&b);
     in_a_browser(&a, &folder);
+}
+
+/// A result that was saved, by `--json` or by `-o`, shows the text that the command prints.
+fn shown_again(command: &[&str], folder: &Folder) {
+    let text = printed(command);
+    let file = folder.file("saved.json");
+    fs::write(&file, printed(&[command, &["--json"]].concat())).unwrap();
+    assert_eq!(printed(&["show", &file]), text);
+    let saved = folder.file("saved");
+    assert_eq!(printed(&[command, &["-o", &saved]].concat()), text);
+    assert_eq!(printed(&["show", &saved]), text);
+    fs::remove_dir_all(saved).unwrap();
 }
 
 /// The page's script runs under the page's own policy and paints every cell; lines have points.

@@ -103,7 +103,7 @@ fn one_path_twice_is_alike_and_another_jitter_is_not() {
         return;
     }
     let folder = Folder::new("alike");
-    let runs = ["3ms", "3ms", "1500us"].iter().enumerate().map(|(number, stddev)| run_over(stddev, number, &folder));
+    let runs = ["3ms", "3ms", "300us"].iter().enumerate().map(|(number, stddev)| run_over(stddev, number, &folder));
     let Some(runs) = runs.collect::<Option<Vec<String>>>() else { return };
     let verdict = |a: &str, b: &str| json(&["compare", "--behaviour", "--json", a, b])["result"]["behaviour"].clone();
     let (same, other) = (verdict(&runs[0], &runs[1]), verdict(&runs[0], &runs[2]));

@@ -17,13 +17,13 @@
 //! Differences: a round trip is the path's own, of this flow (T-RAT guesses one of 27); `path_rate` needs no estimate of
 //! capacity; slices of flows with less than 1 ms of round trip take 1 ms.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A slice is not shorter, so that it holds some packets.
 const SHORTEST_SLICE_NS: i64 = 1_000_000;
 
 /// Shares of a flow's time by what limited it, 0…1; all together 1, or all 0 where nothing is known.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LimitedBy {
     /// The sending program had nothing to send.
     pub application: f64,
@@ -42,7 +42,7 @@ pub struct LimitedBy {
 }
 
 /// The verdict with what it rests on.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Limits {
     /// Shares of time.
     pub limited_by: LimitedBy,
@@ -190,7 +190,8 @@ impl LimitFinder {
 
     fn judge(&mut self, slice: &Slice, flight: u64, took_ns: i64, mss: u64, known: Option<Limit>) -> Limit {
         // Behind the path little is in flight: there the bytes of a round trip tell.
-        let mean_window = slice.window_sum.checked_div(slice.windows.into());
+        let is_behind = slice.max_in_flight * 2 < flight;
+        let mean_window = slice.window_sum.checked_div(slice.windows.into()).filter(|_| is_behind);
         let at_window = slice.filled_window > 0 || mean_window.is_some_and(|window| flight >= brim(window, mss));
         self.found.slices_at_receive_window += u64::from(at_window);
         if slice.sent_again {

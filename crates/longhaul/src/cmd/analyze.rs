@@ -10,19 +10,18 @@ use std::time::{Duration, Instant};
 
 use longhaul_emulator::Warning;
 use longhaul_report::capture::Report;
-use longhaul_trace::flow::{Millisecond, Totals};
+use longhaul_report::saved::ANALYZE_SCHEMA;
+use longhaul_trace::flow::{AnalyzeResult, Millisecond};
 use longhaul_trace::{FlowOptions, FlowSummary, Flows, Sink};
 use serde::Serialize;
 
 use super::analyze_figures::Figures;
 use super::analyze_series::SeriesFile;
-use super::analyze_text;
 use super::saved::Folder;
 use super::trace_input::ReadSoFar;
 use super::trace_source::{End, Filter, Trace};
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
 
-pub(crate) const ANALYZE_SCHEMA: &str = "longhaul.analyze/1";
 /// How often progress is shown on a terminal.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// Packets between looks at the clock.
@@ -74,15 +73,6 @@ pub(crate) struct AnalyzeParameters {
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<u16>,
     top: usize,
-}
-
-/// What came out.
-#[derive(Debug, Serialize)]
-pub(crate) struct AnalyzeResult {
-    pub(crate) totals: Totals,
-    pub(crate) flows_total: u64,
-    /// The largest first.
-    pub(crate) flows: Vec<FlowSummary>,
 }
 
 /// Keeps the flows with the most bytes, and writes series.
@@ -164,7 +154,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         port: Some(args.port).filter(|port| *port > 0),
         top: args.top,
     };
-    let text = analyze_text::report(&result);
+    let text = longhaul_report::text::analyze::report(&result);
     let envelope = Envelope::new(ANALYZE_SCHEMA, started_at, parameters, result, warnings);
     if let Some(folder) = &folder {
         folder.save(&envelope)?;

@@ -4,23 +4,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_emulator::Warning;
-use longhaul_trace::compare::behaviour::{Thinned, Verdict, verdict};
-use longhaul_trace::compare::clocks::ClockFit;
+use longhaul_report::saved::COMPARE_SCHEMA;
+use longhaul_trace::compare::behaviour::{Thinned, verdict};
 use longhaul_trace::compare::{
-    Between, Compared, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, segment_sizes,
+    CompareResult, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, segment_sizes,
 };
-use longhaul_trace::flow::{Intervals, Millisecond};
+use longhaul_trace::flow::Millisecond;
 use longhaul_trace::{FlowOptions, FlowSummary, Flows, Sink};
 use serde::Serialize;
 
 use super::analyze::{Progress, pass};
 use super::compare_delays::DelayFile;
-use super::compare_text;
 use super::saved::Folder;
 use super::trace_source::{End, Filter, Trace};
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
-
-pub(crate) const COMPARE_SCHEMA: &str = "longhaul.compare/1";
 
 const EXAMPLES: &str = "\
 Example:
@@ -71,52 +68,6 @@ pub(crate) struct CompareParameters {
     flow: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<u16>,
-}
-
-/// What came out.
-#[derive(Debug, Serialize)]
-pub(crate) struct CompareResult {
-    /// Of two points; absent of two runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) points: Option<Points>,
-    /// Of two runs; absent of two points.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) behaviour: Option<Verdict>,
-}
-
-/// The same packets at two points.
-#[derive(Debug, Serialize)]
-pub(crate) struct Points {
-    pub(crate) clock: ClockFit,
-    pub(crate) by_identification: bool,
-    pub(crate) window_ns: i64,
-    pub(crate) given_up_packets: u64,
-    pub(crate) paths: Vec<PathText>,
-    pub(crate) directions: Vec<Shown>,
-}
-
-/// A direction of a flow.
-#[derive(Debug, Serialize)]
-pub(crate) struct PathText {
-    pub(crate) protocol: String,
-    pub(crate) src: String,
-    pub(crate) dst: String,
-}
-
-/// A direction between the points, with its intervals side by side.
-#[derive(Debug, Serialize)]
-pub(crate) struct Shown {
-    #[serde(flatten)]
-    pub(crate) between: Between,
-    pub(crate) intervals: Vec<IntervalBin>,
-}
-
-/// Intervals of data packets from `from_ns` to the next bin's: at the first point and the second.
-#[derive(Debug, Serialize)]
-pub(crate) struct IntervalBin {
-    pub(crate) from_ns: f64,
-    pub(crate) first: u32,
-    pub(crate) second: u32,
 }
 
 /// Samples of a run.
@@ -173,7 +124,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         flow: args.flow.iter().map(End::to_string).collect(),
         port: Some(args.port).filter(|port| *port > 0),
     };
-    let text = compare_text::report(&result);
+    let text = longhaul_report::text::compare::report(&result);
     let envelope = Envelope::new(COMPARE_SCHEMA, started_at, parameters, result, warnings);
     if let Some(folder) = &folder {
         folder.save(&envelope)?;
@@ -237,22 +188,7 @@ fn lay_over(
     if let Some(delays) = delays {
         delays.finish()?;
     }
-    let Compared { paths, clock, by_identification, directions, window_ns, given_up_packets } = compared;
-    let paths = paths.iter().map(|path| PathText {
-        protocol: if path.protocol == 6 { "tcp".into() } else { "udp".into() },
-        src: std::net::SocketAddr::from(path.src).to_string(),
-        dst: std::net::SocketAddr::from(path.dst).to_string(),
-    });
-    let directions = directions.into_iter().map(|between| Shown { intervals: bins(&between.intervals), between });
-    let points = Points {
-        clock,
-        by_identification,
-        window_ns,
-        given_up_packets,
-        paths: paths.collect(),
-        directions: directions.collect(),
-    };
-    Ok(CompareResult { points: Some(points), behaviour: None })
+    Ok(CompareResult { points: Some(compared.into()), behaviour: None })
 }
 
 /// Hands both captures' packets to `matching` in the order of time.
@@ -277,17 +213,6 @@ fn match_up<F: FnMut(&Reached)>(a: &mut Trace, b: &mut Trace, matching: &mut Mat
             (None, None) => return Ok(()),
         }
     }
-}
-
-/// Bins that either point has anything in.
-fn bins([first, second]: &[Intervals; 2]) -> Vec<IntervalBin> {
-    let both = first.0.iter().zip(second.0.iter()).enumerate().filter(|(_, (first, second))| **first + **second > 0);
-    both.map(|(index, (first, second))| IntervalBin {
-        from_ns: Intervals::lower_ns(index),
-        first: *first,
-        second: *second,
-    })
-    .collect()
 }
 
 fn warnings(traces: [&Trace; 2], result: &CompareResult) -> Vec<Warning> {

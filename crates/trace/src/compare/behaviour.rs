@@ -8,8 +8,10 @@
 //! significant: with a thousand on each side two laws are told apart from a distance of about 0.1 on, which `distance` tells
 //! as it is.
 
+use std::borrow::Cow;
+
 use longhaul_units::statistics::{anderson_darling_k_sample, kolmogorov_smirnov_two_sample};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Samples of one kind that are tested.
 pub const MOST_SAMPLES: usize = 1_000;
@@ -83,10 +85,10 @@ impl Thinned {
 }
 
 /// One kind of sample, tested.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Test {
     /// What was compared.
-    pub of: &'static str,
+    pub of: Cow<'static, str>,
     /// Samples in A and B.
     pub samples: [u64; 2],
     /// The middle of A's and B's.
@@ -102,7 +104,7 @@ pub struct Test {
 }
 
 /// All tests, and what they come to.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// `None` where there was too little to test.
     pub alike: Option<bool>,
@@ -123,7 +125,7 @@ pub fn verdict(kinds: &[(&'static str, &Thinned, &Thinned)]) -> Verdict {
         let Ok(kolmogorov) = kolmogorov_smirnov_two_sample(&first, &second) else { continue };
         let [a_quantiles, b_quantiles] = [a, b].map(|samples| samples.quantiles([0.5, 0.99]));
         tests.push(Test {
-            of,
+            of: (*of).into(),
             samples: [a.total(), b.total()],
             medians: [a_quantiles[0], b_quantiles[0]],
             p99: [a_quantiles[1], b_quantiles[1]],

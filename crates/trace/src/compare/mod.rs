@@ -12,6 +12,8 @@ pub mod clocks;
 pub mod identity;
 mod plan;
 mod points;
+mod result;
 
 pub use plan::{FirstLook, Plan, Sampler, segment_sizes};
 pub use points::{Between, CompareError, Compared, Delay, Direction, LostRun, MatchOptions, Matching, Reached};
+pub use result::{CompareResult, IntervalBin, PathEnds, Points, Shown};

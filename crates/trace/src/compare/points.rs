@@ -8,7 +8,7 @@ mod account;
 
 use std::collections::{HashMap, VecDeque};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::behaviour::Verdict;
 use super::clocks::ClockFit;
@@ -29,7 +29,7 @@ pub struct MatchOptions {
 }
 
 /// Which way, between the points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// Past A first.
@@ -54,7 +54,7 @@ pub struct Reached {
 }
 
 /// Packets of one flow that passed the first point and not the second, in a row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostRun {
     /// The direction of the flow, an index into the list of paths.
     pub path: u32,
@@ -71,7 +71,7 @@ pub struct LostRun {
 }
 
 /// Delays, summed up. Quantiles are of all up to 131,072 packets, of longer captures of as many or half of it, evenly spread.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Delay {
     /// The shortest.
     pub min_ns: f64,
@@ -90,7 +90,7 @@ pub struct Delay {
 }
 
 /// What happened between the points in one direction.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Between {
     /// Which.
     pub direction: Direction,

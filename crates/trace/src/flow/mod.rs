@@ -15,7 +15,7 @@ mod tcp;
 mod udp;
 
 pub use pace::{Intervals, Millisecond};
-pub use summary::{DirectionSummary, FlowSummary, TcpSummary, Totals};
+pub use summary::{AnalyzeResult, DirectionSummary, End, FlowSummary, Protocol, TcpSummary, Totals};
 pub use table::{FlowOptions, Flows};
 
 /// Who takes what becomes known.

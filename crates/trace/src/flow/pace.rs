@@ -1,6 +1,6 @@
 //! How packets of one direction follow each other: rates, intervals, bursts, silence.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 const MILLISECOND_NS: i64 = 1_000_000;
 const TENTH_NS: i64 = 100_000_000;
@@ -47,7 +47,7 @@ impl Intervals {
 
 /// Bursts: data packets that follow each other at intervals shorter than a quarter of the shortest round trip; where none is known,
 /// shorter than eight mean intervals.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Bursts {
     /// How many, of two packets and more.
     pub count: u64,

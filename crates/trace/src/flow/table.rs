@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::flow::Sink;
 use crate::flow::fragments::Fragments;
-use crate::flow::summary::{FlowSummary, Totals, socket};
+use crate::flow::summary::{FlowSummary, Protocol, Totals, socket};
 use crate::flow::tcp::{Brought, Connection, Ended};
 use crate::flow::udp::UdpHalf;
 use crate::packet::{Packet, Transport};
@@ -284,11 +284,11 @@ impl<S: Sink> Flows<S> {
         let (protocol, connection, [forward, backward], ended) = match &mut flow.kind {
             Kind::Tcp(connection) => {
                 let (summary, directions, ended) = connection.finish(flow.last_ns, why);
-                ("tcp", Some(summary), directions, ended)
+                (Protocol::Tcp, Some(summary), directions, ended)
             }
             Kind::Udp(halves) => {
                 let [(forward, first), (backward, second)] = halves.each_mut().map(UdpHalf::finish);
-                ("udp", None, [forward, backward], [first, second])
+                (Protocol::Udp, None, [forward, backward], [first, second])
             }
         };
         hand_out(&mut self.sink, flow.number, ended);

@@ -4,7 +4,7 @@ use longhaul_wire::tcp::flag;
 
 use crate::flow::half::{Half, Sent, paced};
 use crate::flow::pace::Millisecond;
-use crate::flow::summary::{ConnectionSummary, DirectionSummary};
+use crate::flow::summary::{ConnectionSummary, DirectionSummary, End};
 use crate::flow::table::Why;
 use crate::packet::{Packet, Tcp};
 
@@ -148,11 +148,11 @@ impl Connection {
         let connection = ConnectionSummary {
             opened: self.opened,
             end: match () {
-                () if self.reset => "reset",
-                () if self.is_over() => "fin",
-                () if why == Why::Idle => "idle",
-                () if why == Why::Evicted => "evicted",
-                () => "open",
+                () if self.reset => End::Reset,
+                () if self.is_over() => End::Fin,
+                () if why == Why::Idle => End::Idle,
+                () if why == Why::Evicted => End::Evicted,
+                () => End::Open,
             },
             handshake_rtt_ns: self.handshake_rtt_ns(),
             handshake_server_ns: self.handshake[0],
