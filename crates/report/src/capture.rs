@@ -13,7 +13,7 @@ use crate::page::{escape, page};
 
 /// The script, and its SHA-256 in base64: `openssl dgst -sha256 -binary heat.js | base64`.
 const SCRIPT: &str = include_str!("heat.js");
-const SCRIPT_HASH: &str = "Pd4CVon9YCEAnQAcYD0Nzo3XzajxovHYeylfz203uHs=";
+const SCRIPT_HASH: &str = "gxq+EfT8YAiq68tgHtEyF4Tj7+m14L9K9mxYoKw3GVI=";
 
 /// What is to be reported.
 #[derive(Debug, Clone, PartialEq)]

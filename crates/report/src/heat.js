@@ -6,7 +6,7 @@ for (const canvas of document.querySelectorAll("canvas.heat")) {
   const whole = { x0: 0, x1: Math.max(data.columns, 8), y0: data.lowest - 2, y1: data.highest + 3 };
   let view = { ...whole }, left = 64, bottom = 40, wide = 0, high = 0;
   const highest = data.cells.reduce((most, cell) => Math.max(most, cell[2]), 1);
-  const most = Math.log1p(highest);
+  const most = Math.log(highest), share = (count) => most > 0 ? Math.log(count) / most : 1;
   const colour = (share) => `hsl(${250 - 200 * share} 85% ${34 + 22 * share}%)`;
   const units = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
   const time = (ns) => {
@@ -56,7 +56,7 @@ for (const canvas of document.querySelectorAll("canvas.heat")) {
     draw.clip();
     for (const [column, bin, count] of data.cells) {
       if (column + 1 < view.x0 || column > view.x1 || bin + 1 < view.y0 || bin > view.y1) continue;
-      draw.fillStyle = colour(Math.log1p(count) / most);
+      draw.fillStyle = colour(share(count));
       draw.fillRect(x(column), y(bin + 1), Math.max(sx, 2), Math.max(sy - 0.5, 2));
     }
     draw.restore();
