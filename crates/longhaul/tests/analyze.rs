@@ -5,10 +5,10 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
+use common::captures::{Capture, Folder, Tcptrace, json, missing, on, server_address, total, tshark_count, until};
 use common::{TestLab, longhaul, object, printed};
 use serde_json::Value;
 
@@ -38,93 +38,10 @@ for n in range(1050):
     time.sleep(0.0005)
 ";
 
-fn missing(program: &str) -> bool {
-    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
-    let missing = !found.is_ok_and(|status| status.success());
-    if missing {
-        println!("skipped: there is no {program}");
-    }
-    missing
-}
-
-/// A folder that goes with this value.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("longhaul-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < end, "waited for {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// A program on a host.
-fn on(lab: &TestLab, host: &str, command: &[&str]) -> Command {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-    program.args(["lab", "exec", "--name", &lab.name, host, "--"]).args(command);
-    program
-}
-
-/// tcpdump on a host, both ways, 96 bytes of each packet.
-struct Capture {
-    child: Child,
-    file: String,
-}
-
-impl Capture {
-    fn start(lab: &TestLab, host: &str, folder: &Folder) -> Self {
-        let (file, said) = (folder.file(&format!("{host}.pcap")), folder.file(&format!("{host}.said")));
-        let options = ["tcpdump", "-i", "eth0", "-j", "host", "--time-stamp-precision=nano", "-s", "96", "-B", "65536"];
-        let command = [&options[..], &["-Z", "root", "--immediate-mode", "-U", "-w", &file, "ip"]].concat();
-        let stderr = fs::File::create(&said).unwrap();
-        let child = on(lab, host, &command).stderr(stderr).spawn().unwrap();
-        until("tcpdump", || fs::read_to_string(&said).unwrap().contains("listening on"));
-        Self { child, file }
-    }
-
-    /// Ends it when nothing has been written for a while.
-    fn finish(mut self) -> String {
-        let mut last = (0, Instant::now());
-        until("the capture to be written", || {
-            let len = fs::metadata(&self.file).map_or(0, |metadata| metadata.len());
-            if len != last.0 {
-                last = (len, Instant::now());
-            }
-            last.1.elapsed() > Duration::from_millis(500)
-        });
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        self.child.wait().unwrap();
-        self.file.clone()
-    }
-}
-
 fn lossy_lab(name: &str, folder: &Folder) -> Option<TestLab> {
     let path = folder.file("lossy.toml");
     fs::write(&path, LOSSY).unwrap();
     TestLab::up(name, &path)
-}
-
-fn json(arguments: &[&str]) -> Value {
-    object(printed(arguments).as_bytes())
 }
 
 /// All packets that the forward hop lost, by the emulator's word.
@@ -148,8 +65,7 @@ fn compare_finds_the_emulators_delay_and_each_lost_probe() {
     let folder = Folder::new("compare-udp");
     let Some(lab) = lossy_lab("compare-udp", &folder) else { return };
     let captures = ["client", "server"].map(|host| Capture::start(&lab, host, &folder));
-    let server = on(&lab, "client", &["getent", "ahostsv4", "server"]).output().unwrap();
-    let address = String::from_utf8(server.stdout).unwrap().split_whitespace().next().unwrap().to_owned();
+    let address = server_address(&lab);
     assert!(on(&lab, "client", &["python3", "-c", SENDER, &address]).status().unwrap().success());
     let [a, b] = captures.map(Capture::finish);
 
@@ -175,12 +91,6 @@ fn compare_finds_the_emulators_delay_and_each_lost_probe() {
     // A run is like itself, and not like one of another spacing.
     let same = json(&["compare", "--behaviour", "--json", &a, &a]);
     assert_eq!(same["result"]["behaviour"]["alike"], true, "{same}");
-}
-
-/// A number of all flows in both directions.
-fn total(analysed: &Value, of: &str) -> u64 {
-    let flows = analysed["result"]["flows"].as_array().unwrap().iter();
-    flows.flat_map(|flow| [&flow["forward"], &flow["backward"]]).map(|way| way["tcp"][of].as_u64().unwrap()).sum()
 }
 
 /// TCP with super-packets, of which the emulator takes single wire packets.
@@ -221,9 +131,24 @@ fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
     for flow in received["result"]["flows"].as_array().unwrap() {
         assert!(flow["connection"]["opened"] == true && flow["connection"]["end"] != "open", "{flow:#}");
     }
+    shown_again(&["analyze", &b], &folder);
+    shown_again(&["compare", &a, &b], &folder);
+    shown_again(&["compare", "--behaviour", &a, &b], &folder);
     against_tcptrace(&b);
     against_tshark(&b);
     in_a_browser(&a, &folder);
+}
+
+/// A result that was saved, by `--json` or by `-o`, shows the text that the command prints.
+fn shown_again(command: &[&str], folder: &Folder) {
+    let text = printed(command);
+    let file = folder.file("saved.json");
+    fs::write(&file, printed(&[command, &["--json"]].concat())).unwrap();
+    assert_eq!(printed(&["show", &file]), text);
+    let saved = folder.file("saved");
+    assert_eq!(printed(&[command, &["-o", &saved]].concat()), text);
+    assert_eq!(printed(&["show", &saved]), text);
+    fs::remove_dir_all(saved).unwrap();
 }
 
 /// The page's script runs under the page's own policy and paints every cell; lines have points.
@@ -242,38 +167,22 @@ fn in_a_browser(capture: &str, folder: &Folder) {
     assert!(!shown.contains("data-painted=\"0\"") && shown.contains("<polyline"), "nothing is drawn");
 }
 
-/// Counts of each direction, summed up, as tcptrace has them.
 fn against_tcptrace(file: &str) {
-    if missing("tcptrace") {
-        return;
-    }
-    let output = Command::new("tcptrace").args(["-l", "-n", "--csv", file]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let of_table = text.lines().skip_while(|line| !line.contains("total_packets_a2b"));
-    let mut rows = of_table.map(|line| line.split(',').map(str::trim).collect::<Vec<_>>());
-    let names = rows.next().expect("a table");
-    let rows: Vec<_> = rows.filter(|row| row.len() > 50).collect();
-    let sum = |name: &str| -> u64 {
-        let columns: Vec<usize> = (0..names.len())
-            .filter(|at| names[*at].strip_suffix("_a2b").or(names[*at].strip_suffix("_b2a")) == Some(name))
-            .collect();
-        assert_eq!(columns.len(), 2, "{name}: {names:?}");
-        rows.iter().flat_map(|row| columns.iter().map(|at| row[*at].parse::<u64>().unwrap())).sum()
-    };
+    let Some(theirs) = Tcptrace::of(file) else { return };
     let ours = json(&["analyze", "--top", "0", "--json", file]);
     let flows = ours["result"]["flows"].as_array().unwrap();
-    assert_eq!(flows.len(), rows.len(), "connections");
+    assert_eq!(flows.len(), theirs.connections(), "connections");
     let summed = |of: &dyn Fn(&Value) -> u64| -> u64 {
         flows.iter().map(|flow| of(&flow["forward"]) + of(&flow["backward"])).sum()
     };
-    for (theirs, ours) in [
+    for (name, ours) in [
         ("total_packets", summed(&|way| way["packets"].as_u64().unwrap())),
         ("actual_data_pkts", summed(&|way| way["data_packets"].as_u64().unwrap())),
         ("actual_data_bytes", summed(&|way| way["payload_bytes"].as_u64().unwrap())),
         ("unique_bytes_sent", summed(&|way| way["unique_bytes"].as_u64().unwrap())),
         ("rexmt_data_bytes", summed(&|way| way["tcp"]["retransmitted_bytes"].as_u64().unwrap())),
     ] {
-        assert_eq!(sum(theirs), ours, "{theirs} of {file}");
+        assert_eq!(theirs.sum(name), ours, "{name} of {file}");
     }
 }
 
@@ -282,13 +191,7 @@ fn against_tshark(file: &str) {
     if missing("tshark") {
         return;
     }
-    let count = |filter: &str| -> u64 {
-        let output = Command::new("tshark")
-            .args(["-r", file, "-Y", filter, "-T", "fields", "-e", "frame.number"])
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&output.stdout).lines().count() as u64
-    };
+    let count = |filter: &str| tshark_count(file, filter);
     let ours = json(&["analyze", "--top", "0", "--json", file]);
     // Wireshark leaves out those whose window moved, though they have SACK blocks.
     let (theirs, sacked) = (count("tcp.analysis.duplicate_ack"), total(&ours, "sack_acks"));

@@ -7,12 +7,13 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::axis::short;
 use crate::lines::{Line, panel};
 use crate::page::{escape, page};
 
 /// The script, and its SHA-256 in base64: `openssl dgst -sha256 -binary heat.js | base64`.
 const SCRIPT: &str = include_str!("heat.js");
-const SCRIPT_HASH: &str = "JxQ/omCrZ+5srtM0Z6uC0slViwUUYEGIwKRA3UWdEG8=";
+const SCRIPT_HASH: &str = "gxq+EfT8YAiq68tgHtEyF4Tj7+m14L9K9mxYoKw3GVI=";
 
 /// What is to be reported.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,6 +84,9 @@ impl Report {
             escape(&self.longhaul),
             escape(&self.started_at)
         );
+        if self.flows.is_empty() {
+            body += "<p>No flow in it carries data, so there is nothing to draw.</p>\n";
+        }
         for (number, flow) in self.flows.iter().enumerate() {
             flow.write(&mut body, number);
         }
@@ -102,54 +106,88 @@ impl Flow {
             points: self.points.iter().filter_map(|point| Some((point.at_s, of(point)?))).collect(),
         };
         let some = |value: f64| Some(value);
+        // One axis of time for all, so that what stands below each other belongs together.
+        let end_s = self.points.last().map_or(0.0, |last| last.at_s);
+        let drawn = |title, mut lines: Vec<Line>, what: &str, units: &[(f64, &str)]| {
+            let values = || lines.iter().flat_map(|line| &line.points).map(|(_, value)| *value);
+            let (size, unit) = unit_of(values().fold(0.0, f64::max), units);
+            lines.iter_mut().flat_map(|line| &mut line.points).for_each(|(_, value)| *value /= size);
+            panel(title, &lines, &format!("{what}{unit}"), end_s)
+        };
         let figures = [
-            panel(
+            drawn(
                 "Rate",
-                &[
-                    line("fullest millisecond", "#56b4e9", &|point| some(point.rate_1ms_bps / 1e6)),
-                    line("average over 1 s", "#d55e00", &|point| some(point.rate_1s_bps / 1e6)),
+                vec![
+                    line("fullest millisecond", "#56b4e9", &|point| some(point.rate_1ms_bps)),
+                    line("average over 1 s", "#d55e00", &|point| some(point.rate_1s_bps)),
                 ],
-                "payload, Mbit/s",
+                "payload, ",
+                &RATES,
             ),
-            panel(
+            drawn(
                 "Sequence and acknowledgment",
-                &[
-                    line("sent", "#0072b2", &|point| point.sequence.map(|bytes| bytes / 1e6)),
-                    line("acknowledged", "#e69f00", &|point| point.acknowledged.map(|bytes| bytes / 1e6)),
+                vec![
+                    line("sent", "#0072b2", &|point| point.sequence),
+                    line("acknowledged", "#e69f00", &|point| point.acknowledged),
                 ],
-                "from the first byte, MB",
+                "from the first byte, ",
+                &SIZES,
             ),
-            panel(
+            drawn(
                 "In flight, as seen here",
-                &[line("bytes in flight", "#009e73", &|point| point.in_flight_bytes.map(|bytes| bytes / 1e6))],
-                "MB",
+                vec![line("bytes in flight", "#009e73", &|point| point.in_flight_bytes)],
+                "",
+                &SIZES,
             ),
-            panel(
+            drawn(
                 "Round trip from here to the receiver",
-                &[line("round trip", "#cc79a7", &|point| point.rtt_ns.map(|ns| ns / 1e6))],
-                "ms",
+                vec![line("round trip", "#cc79a7", &|point| point.rtt_ns)],
+                "",
+                &TIMES,
             ),
         ];
         // Writing to a string cannot fail.
-        let _ = writeln!(body, "<h2>{}</h2>\n<div class=\"panels\">", escape(&self.name));
+        let _ = writeln!(body, "<h2>{}</h2>\n<div class=\"panels wide\">", escape(&self.name));
         for figure in figures.into_iter().flatten() {
             let _ = writeln!(body, "<figure>{figure}</figure>");
         }
         let _ = writeln!(body, "</div>");
+        if self.points.len() < 2 {
+            let _ = writeln!(
+                body,
+                "<p class=\"quiet\">All of it passed within {}: there is nothing to draw over time.</p>",
+                seconds(self.heat.column_s)
+            );
+        }
         if self.heat.cells.is_empty() {
+            let _ = writeln!(body, "<p class=\"quiet\">With one data packet there is no interval.</p>");
             return;
         }
         // Numbers alone: nothing in it ends the script element.
         let data = serde_json::to_string(&self.heat).unwrap_or_default();
         let _ = writeln!(
             body,
-            "<figure><h3>Intervals between data packets over time</h3>\n\
-             <canvas class=\"heat\" width=\"1100\" height=\"420\" style=\"width: 100%\" data-source=\"heat-{number}\"></canvas>\n\
+            "<figure class=\"surface\"><h3>Intervals between data packets over time</h3>\n\
+             <canvas class=\"heat\" data-source=\"heat-{number}\"></canvas>\n\
              <figcaption>How many, from blue to yellow, on a logarithmic scale. The wheel zooms (with Shift: time alone), a drag moves, \
              a double click shows all.</figcaption></figure>\n\
              <script type=\"application/json\" id=\"heat-{number}\">{data}</script>"
         );
     }
+}
+
+const RATES: [(f64, &str); 4] = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
+const SIZES: [(f64, &str); 4] = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")];
+const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
+
+/// The largest unit that `highest` has one of.
+fn unit_of<'a>(highest: f64, units: &[(f64, &'a str)]) -> (f64, &'a str) {
+    units.iter().copied().find(|(size, _)| highest >= *size).or(units.last().copied()).unwrap_or((1.0, ""))
+}
+
+fn seconds(value: f64) -> String {
+    let (size, unit) = unit_of(value * 1e9, &TIMES);
+    format!("{} {unit}", short(value * 1e9 / size))
 }
 
 #[cfg(test)]
@@ -177,5 +215,23 @@ mod tests {
         assert!(html.contains("\"cells\":[[3,40,7]]") && html.contains(&format!("script-src 'sha256-{SCRIPT_HASH}'")));
         // Rate and sequence are drawn; in flight and round trip have no points.
         assert_eq!(html.matches("<svg").count(), 2, "{html}");
+    }
+
+    #[test]
+    fn empty_and_short_captures_say_so() {
+        let report = |flows| {
+            let (title, text) = ("none".to_owned(), String::new());
+            Report { title, started_at: "now".into(), longhaul: "1".into(), flows, text }.html()
+        };
+        assert!(report(vec![]).contains("nothing to draw"));
+        let heat = Heat { columns: 1, column_s: 0.001, lowest: 0, highest: 0, cells: vec![] };
+        let one = report(vec![Flow { name: "one".into(), points: vec![Point::default()], heat }]);
+        assert!(one.contains("passed within 1 ms") && one.contains("no interval") && !one.contains("<svg"), "{one}");
+    }
+
+    #[test]
+    fn an_axis_has_the_unit_of_its_values() {
+        assert_eq!([3e9, 2e6, 999.0, 0.0].map(|highest| unit_of(highest, &SIZES).1), ["GB", "MB", "B", "B"]);
+        assert_eq!([0.25, 2.5e-6].map(seconds), ["250 ms", "2.5 µs"]);
     }
 }

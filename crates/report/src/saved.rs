@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use longhaul_session::control::{TcpParameters, UdpParameters};
 use longhaul_session::result::{UdpResult, Warning};
 use longhaul_session::tcp::{TcpResult, WatchResult};
+use longhaul_trace::compare::CompareResult;
+use longhaul_trace::flow::AnalyzeResult;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -20,6 +22,11 @@ pub const UDP_SCHEMA: &str = "longhaul.udp/1";
 pub const TCP_SCHEMA: &str = "longhaul.tcp/1";
 /// The form of what watching came to.
 pub const WATCH_SCHEMA: &str = "longhaul.watch/1";
+
+/// The form of an analysis.
+pub const ANALYZE_SCHEMA: &str = "longhaul.analyze/1";
+/// The form of a comparison.
+pub const COMPARE_SCHEMA: &str = "longhaul.compare/1";
 
 /// What was asked of a UDP test, and of whom.
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,6 +96,10 @@ pub enum Content {
     Tcp(Box<TcpAsked>, Directions<TcpResult>),
     /// Of `longhaul watch`.
     Watch(Box<WatchResult>),
+    /// Of `longhaul analyze`.
+    Analyze(Box<AnalyzeResult>),
+    /// Of `longhaul compare`.
+    Compare(Box<CompareResult>),
 }
 
 /// Why a text is no result.
@@ -98,7 +109,7 @@ pub enum SavedError {
     #[error("no result of longhaul: {0}")]
     NoResult(serde_json::Error),
     /// Another form of JSON, or none.
-    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA} or {WATCH_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
+    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA} or {COMPARE_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
     Schema(Option<String>),
     /// A part of it is not as its form has it.
     #[error("broken: {0}")]
@@ -156,6 +167,14 @@ impl Saved {
                 let Shown { result, warnings, .. } = read::<IgnoredAny, WatchResult>(text)?;
                 Ok(Self { content: Content::Watch(Box::new(result)), warnings })
             }
+            Some(ANALYZE_SCHEMA) => {
+                let Shown { result, warnings, .. } = read::<IgnoredAny, AnalyzeResult>(text)?;
+                Ok(Self { content: Content::Analyze(Box::new(result)), warnings })
+            }
+            Some(COMPARE_SCHEMA) => {
+                let Shown { result, warnings, .. } = read::<IgnoredAny, CompareResult>(text)?;
+                Ok(Self { content: Content::Compare(Box::new(result)), warnings })
+            }
             _ => Err(SavedError::Schema(form.schema)),
         }
     }
@@ -166,6 +185,8 @@ impl Saved {
             Content::Udp(asked, results) => text::udp::report(&asked.udp, results),
             Content::Tcp(asked, results) => text::tcp::report(&asked.tcp, results),
             Content::Watch(result) => text::watch::report(result),
+            Content::Analyze(result) => text::analyze::report(result),
+            Content::Compare(result) => text::compare::report(result),
         }
     }
 }
@@ -212,9 +233,8 @@ mod tests {
     }
 
     /// Each value of a result in turn is made the worst that it can be: it is refused, or shown.
-    #[test]
-    fn no_value_of_a_result_panics() {
-        let good: Value = serde_json::from_str(include_str!("../../longhaul/tests/udp-result.json")).unwrap();
+    fn no_value_panics(good: &str) {
+        let good: Value = serde_json::from_str(good).unwrap();
         let mut all = Vec::new();
         pointers(&good, String::new(), &mut all);
         let worst = [
@@ -244,6 +264,13 @@ mod tests {
             }
         }
         assert!(all.len() > 100 && shown > 100, "{shown} of {}", all.len());
+    }
+
+    #[test]
+    fn no_value_of_a_result_panics() {
+        no_value_panics(include_str!("../../longhaul/tests/udp-result.json"));
+        no_value_panics(include_str!("../../../fuzz/corpus/saved_result/analyze"));
+        no_value_panics(include_str!("../../../fuzz/corpus/saved_result/compare"));
     }
 
     #[test]

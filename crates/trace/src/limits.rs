@@ -6,9 +6,9 @@
 //!
 //! | limit | evidence in the slice |
 //! |---|---|
-//! | `application` | silence longer than a round trip with all data acknowledged; or a tenth of the packets shorter than a full segment |
+//! | `application` | silence longer than a round trip with all data acknowledged, and what is sent within one round trip between two such; or a tenth of the packets shorter than a full segment |
 //! | `congestion` | data was sent again, or less is in flight than when it last was |
-//! | `receive_window` | what a round trip carries comes within three segments, or a tenth, of the receiver's window |
+//! | `receive_window` | what is in flight, or what a round trip carries, comes within three segments or a tenth of the receiver's window |
 //! | `slow_start` | a quarter more in flight than a round trip before, with no loss since the start or since silence |
 //! | `path_rate` | as much as in the round trip before, to a tenth, with no silence of a quarter of it: the packets come at the pace of a bottleneck |
 //! | `sender_window` | as much as before, in a burst with silence behind it: its congestion window or send buffer |
@@ -17,13 +17,13 @@
 //! Differences: a round trip is the path's own, of this flow (T-RAT guesses one of 27); `path_rate` needs no estimate of
 //! capacity; slices of flows with less than 1 ms of round trip take 1 ms.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A slice is not shorter, so that it holds some packets.
 const SHORTEST_SLICE_NS: i64 = 1_000_000;
 
 /// Shares of a flow's time by what limited it, 0…1; all together 1, or all 0 where nothing is known.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LimitedBy {
     /// The sending program had nothing to send.
     pub application: f64,
@@ -42,7 +42,7 @@ pub struct LimitedBy {
 }
 
 /// The verdict with what it rests on.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Limits {
     /// Shares of time.
     pub limited_by: LimitedBy,
@@ -69,7 +69,11 @@ struct Slice {
     short_packets: u32,
     sent_again: bool,
     max_in_flight: u64,
-    min_window: u64,
+    /// Packets that filled the receiver's window as it was then.
+    filled_window: u32,
+    /// Of packets with a window that is known.
+    window_sum: u64,
+    windows: u32,
     max_gap_ns: i64,
 }
 
@@ -97,6 +101,8 @@ pub(crate) struct Seen {
 pub(crate) struct LimitFinder {
     slice: Slice,
     began: bool,
+    /// Nothing was sent in the round trip before the slice: what it has was not held back by a window.
+    is_alone: bool,
     last_ns: i64,
     previous_flight: u64,
     previous_bytes: u64,
@@ -117,16 +123,22 @@ enum Limit {
     Unclear,
 }
 
+/// A window is taken as full from here on: to three segments, or a tenth.
+fn brim(window: u64, mss: u64) -> u64 {
+    (window / 10 * 9).min(window.saturating_sub(3 * mss)).max(1)
+}
+
 impl LimitFinder {
     pub(crate) fn data(&mut self, seen: Seen) {
         if !self.began {
             self.began = true;
-            self.slice = Slice { start_ns: seen.at_ns, min_window: u64::MAX, ..Slice::default() };
+            self.is_alone = true;
+            self.slice = Slice { start_ns: seen.at_ns, ..Slice::default() };
             self.last_ns = seen.at_ns;
         }
         if seen.after_gap {
             // Of that slice and of this silence nothing can be told.
-            self.slice = Slice { start_ns: seen.at_ns, min_window: u64::MAX, ..Slice::default() };
+            self.slice = Slice { start_ns: seen.at_ns, ..Slice::default() };
             self.last_ns = seen.at_ns;
             (self.previous_flight, self.previous_bytes, self.recovering_to) = (0, 0, 0);
         }
@@ -134,7 +146,9 @@ impl LimitFinder {
         let long_ns = seen.rtt_ns.max(SHORTEST_SLICE_NS);
         if gap_ns > long_ns && seen.in_flight <= seen.payload {
             // What was in flight took a round trip; after that the sender could have sent.
-            self.end_slice(self.last_ns + seen.rtt_ns, seen.mss, seen.rtt_ns);
+            let bounds = if self.is_alone { Some(Limit::Application) } else { None };
+            self.end_slice(self.last_ns + seen.rtt_ns, seen.mss, seen.rtt_ns, bounds);
+            self.is_alone = true;
             let silent_ns = gap_ns - seen.rtt_ns;
             self.time_ns[Limit::Application as usize] += silent_ns;
             self.found.silent_ns += silent_ns;
@@ -144,7 +158,8 @@ impl LimitFinder {
             self.recovering_to = 0;
         } else if seen.at_ns - self.slice.start_ns >= long_ns {
             self.slice.max_gap_ns = self.slice.max_gap_ns.max(gap_ns);
-            self.end_slice(seen.at_ns, seen.mss, seen.rtt_ns);
+            self.end_slice(seen.at_ns, seen.mss, seen.rtt_ns, None);
+            self.is_alone = false;
         } else {
             self.slice.max_gap_ns = self.slice.max_gap_ns.max(gap_ns);
         }
@@ -154,21 +169,26 @@ impl LimitFinder {
         slice.short_packets += u32::from(seen.short);
         slice.sent_again |= seen.again;
         slice.max_in_flight = slice.max_in_flight.max(seen.in_flight);
-        slice.min_window = slice.min_window.min(seen.window.unwrap_or(u64::MAX));
+        if let Some(window) = seen.window {
+            slice.filled_window += u32::from(seen.in_flight >= brim(window, seen.mss));
+            slice.window_sum += window;
+            slice.windows += 1;
+        }
         self.last_ns = seen.at_ns;
         self.found.path_rtt_ns = seen.rtt_ns;
     }
 
-    fn end_slice(&mut self, end_ns: i64, mss: u64, rtt_ns: i64) {
+    /// The slice ends. `known`: its limit, unless data was sent again in it or the receiver's window filled.
+    fn end_slice(&mut self, end_ns: i64, mss: u64, rtt_ns: i64, known: Option<Limit>) {
         let slice = self.slice;
         let took_ns = (end_ns - slice.start_ns).max(0);
-        self.slice = Slice { start_ns: end_ns, min_window: u64::MAX, ..Slice::default() };
+        self.slice = Slice { start_ns: end_ns, ..Slice::default() };
         if slice.packets == 0 || took_ns == 0 {
             return;
         }
         let per_rtt = (slice.bytes as f64 * rtt_ns as f64 / took_ns as f64) as u64;
         let flight = slice.max_in_flight.max(per_rtt);
-        let limit = self.judge(&slice, flight, took_ns, mss);
+        let limit = self.judge(&slice, flight, took_ns, mss, known);
         self.time_ns[limit as usize] += took_ns;
         self.found.slices += 1;
         self.found.max_flight_bytes = self.found.max_flight_bytes.max(flight);
@@ -176,9 +196,11 @@ impl LimitFinder {
         self.previous_bytes = (slice.bytes as f64 * 1e6 / took_ns as f64) as u64;
     }
 
-    fn judge(&mut self, slice: &Slice, flight: u64, took_ns: i64, mss: u64) -> Limit {
-        let at_window = slice.min_window != u64::MAX
-            && flight >= (slice.min_window / 10 * 9).min(slice.min_window.saturating_sub(3 * mss)).max(1);
+    fn judge(&mut self, slice: &Slice, flight: u64, took_ns: i64, mss: u64, known: Option<Limit>) -> Limit {
+        // Behind the path little is in flight: there the bytes of a round trip tell.
+        let is_behind = slice.max_in_flight * 2 < flight;
+        let mean_window = slice.window_sum.checked_div(slice.windows.into()).filter(|_| is_behind);
+        let at_window = slice.filled_window > 0 || mean_window.is_some_and(|window| flight >= brim(window, mss));
         self.found.slices_at_receive_window += u64::from(at_window);
         if slice.sent_again {
             self.found.slices_with_retransmissions += 1;
@@ -188,6 +210,10 @@ impl LimitFinder {
         }
         if at_window {
             return Limit::ReceiveWindow;
+        }
+        if let Some(known) = known {
+            self.recovering_to = 0;
+            return known;
         }
         if flight < self.recovering_to / 20 * 19 {
             return Limit::Congestion;
@@ -208,7 +234,7 @@ impl LimitFinder {
 
     /// The verdict at the end; `None` where there were no two slices.
     pub(crate) fn finish(&mut self, mss: u64) -> Option<Limits> {
-        self.end_slice(self.last_ns, mss, self.found.path_rtt_ns.max(1));
+        self.end_slice(self.last_ns, mss, self.found.path_rtt_ns.max(1), None);
         let total: i64 = self.time_ns.iter().sum();
         if self.found.slices < 2 || total <= 0 {
             return None;
@@ -288,7 +314,8 @@ mod tests {
         assert!(run(50, 1.0, |seen, round| seen.again = round % 2 == 0).congestion > 0.45);
     }
 
-    /// A packet each 100 ms where the round trip is 10 ms: nine tenths of the time nothing was to be sent.
+    /// A packet each 100 ms where the round trip is 10 ms: nine tenths of the time nothing was to be sent, and in the other tenth no
+    /// window held the packet back.
     #[test]
     fn silence_is_the_application() {
         let mut finder = LimitFinder::default();
@@ -296,8 +323,24 @@ mod tests {
             finder.data(packet(number * 100_000_000, MSS));
         }
         let limits = finder.finish(MSS).unwrap();
-        assert!((limits.limited_by.application - 0.9).abs() < 0.01, "{limits:?}");
+        assert!(limits.limited_by.application > 0.99, "{limits:?}");
         assert_eq!(limits.silent_ns, 49 * 90_000_000);
+    }
+
+    /// Objects of several round trips each, with silence between: the window opens, then nothing is to be sent.
+    #[test]
+    fn a_window_that_opens_between_silences_is_slow_start() {
+        let mut finder = LimitFinder::default();
+        for object in 0..10 {
+            for round in 0..5_i64 {
+                for number in 0..1 << round {
+                    let at_ns = object * 100_000_000 + round * RTT_NS + number * 1_000;
+                    finder.data(packet(at_ns, (number as u64 + 1) * MSS));
+                }
+            }
+        }
+        let limits = finder.finish(MSS).unwrap().limited_by;
+        assert!((limits.slow_start - 0.5).abs() < 0.06 && (limits.application - 0.5).abs() < 0.06, "{limits:?}");
     }
 
     #[test]

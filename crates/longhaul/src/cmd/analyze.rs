@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 
 use longhaul_emulator::Warning;
 use longhaul_report::capture::Report;
-use longhaul_trace::flow::{Millisecond, Totals};
+use longhaul_report::saved::ANALYZE_SCHEMA;
+use longhaul_trace::flow::{AnalyzeResult, Millisecond};
 use longhaul_trace::{FlowOptions, FlowSummary, Flows, Sink};
 use serde::Serialize;
 
 use super::analyze_figures::Figures;
 use super::analyze_series::SeriesFile;
-use super::analyze_text;
 use super::saved::Folder;
+use super::trace_input::ReadSoFar;
 use super::trace_source::{End, Filter, Trace};
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
 
-pub(crate) const ANALYZE_SCHEMA: &str = "longhaul.analyze/1";
 /// How often progress is shown on a terminal.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// Packets between looks at the clock.
@@ -73,15 +73,6 @@ pub(crate) struct AnalyzeParameters {
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<u16>,
     top: usize,
-}
-
-/// What came out.
-#[derive(Debug, Serialize)]
-pub(crate) struct AnalyzeResult {
-    pub(crate) totals: Totals,
-    pub(crate) flows_total: u64,
-    /// The largest first.
-    pub(crate) flows: Vec<FlowSummary>,
 }
 
 /// Keeps the flows with the most bytes, and writes series.
@@ -140,6 +131,9 @@ impl Sink for Kept {
 pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let filter = Filter { ends: args.flow.clone(), port: args.port };
+    if args.html.is_some() {
+        Trace::can_be_read_again(&args.paths, "--html")?;
+    }
     let mut trace = Trace::open(&args.paths, filter)?;
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
     let series = args.output.as_deref().map(series_in).transpose()?;
@@ -160,7 +154,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         port: Some(args.port).filter(|port| *port > 0),
         top: args.top,
     };
-    let text = analyze_text::report(&result);
+    let text = longhaul_report::text::analyze::report(&result);
     let envelope = Envelope::new(ANALYZE_SCHEMA, started_at, parameters, result, warnings);
     if let Some(folder) = &folder {
         folder.save(&envelope)?;
@@ -195,22 +189,43 @@ fn draw(args: &Args, file: &Path, at: &str, result: &AnalyzeResult, text: String
 
 /// Hands all packets to `each`, and shows on a terminal how far it came.
 pub(crate) fn pass(trace: &mut Trace, mut each: impl FnMut(&longhaul_trace::Packet)) -> Result<(), Failure> {
-    let shown = std::io::stderr().is_terminal();
-    let mut last = Instant::now();
-    let mut packets = 0_u64;
-    let so_far = trace.so_far();
+    let mut shown = Progress::of(&[trace.so_far()]);
     trace.for_each(|packet| {
         each(packet);
-        packets += 1;
-        if shown && packets.is_multiple_of(PROGRESS_PACKETS) && last.elapsed() > PROGRESS_EVERY {
-            last = Instant::now();
-            eprint!("\r{:3.0} %  {packets} packets ", so_far.share() * 100.0);
-        }
-    })?;
-    if shown && packets > PROGRESS_PACKETS {
-        eprint!("\r{:40}\r", "");
+        shown.packet();
+    })
+}
+
+/// How far reading came, on a terminal.
+pub(crate) struct Progress {
+    so_far: Vec<ReadSoFar>,
+    is_shown: bool,
+    last: Instant,
+    packets: u64,
+}
+
+impl Progress {
+    pub(crate) fn of(so_far: &[ReadSoFar]) -> Self {
+        Self { so_far: so_far.to_vec(), is_shown: std::io::stderr().is_terminal(), last: Instant::now(), packets: 0 }
     }
-    Ok(())
+
+    #[inline]
+    pub(crate) fn packet(&mut self) {
+        self.packets += 1;
+        if self.is_shown && self.packets.is_multiple_of(PROGRESS_PACKETS) && self.last.elapsed() > PROGRESS_EVERY {
+            self.last = Instant::now();
+            let share = self.so_far.iter().map(ReadSoFar::share).sum::<f64>() / self.so_far.len() as f64;
+            eprint!("\r{:3.0} %  {} packets ", share * 100.0, self.packets);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.is_shown && self.packets > PROGRESS_PACKETS {
+            eprint!("\r{:40}\r", "");
+        }
+    }
 }
 
 fn series_in(folder: &Path) -> Result<SeriesFile, Failure> {
@@ -229,6 +244,14 @@ fn warnings(trace: &Trace, result: &AnalyzeResult) -> Vec<Warning> {
     let mut warn = |code: &str, message: String, remedy: &str| {
         warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
     };
+    let evicted = result.totals.evicted_flows;
+    if evicted > 0 {
+        let message = format!(
+            "{evicted} flows were summed up before their end, the longest silent first: more than {} were open at once",
+            FlowOptions::default().most_flows
+        );
+        warn("flows_evicted", message, "analyse a part: --flow or --port");
+    }
     let steps = result.totals.time_steps_back;
     if steps > 0 {
         let message = format!("{steps} packets have an earlier time than the one before");

@@ -1,33 +1,23 @@
 //! `longhaul compare`.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use longhaul_emulator::Warning;
-use longhaul_trace::compare::behaviour::{Thinned, Verdict, verdict};
-use longhaul_trace::compare::clocks::ClockFit;
-use longhaul_trace::compare::{Between, Compared, MatchOptions, Reached, Reading, match_points};
-use longhaul_trace::flow::{Intervals, Millisecond};
+use longhaul_report::saved::COMPARE_SCHEMA;
+use longhaul_trace::compare::behaviour::{Thinned, verdict};
+use longhaul_trace::compare::{
+    CompareResult, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, segment_sizes,
+};
+use longhaul_trace::flow::Millisecond;
 use longhaul_trace::{FlowOptions, FlowSummary, Flows, Sink};
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::data_type::{DoubleType, Int64Type};
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
 use serde::Serialize;
 
-use super::analyze::pass;
-use super::compare_text;
+use super::analyze::{Progress, pass};
+use super::compare_delays::DelayFile;
 use super::saved::Folder;
 use super::trace_source::{End, Filter, Trace};
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
-
-pub(crate) const COMPARE_SCHEMA: &str = "longhaul.compare/1";
-/// Rows that are compressed together.
-const ROW_GROUP: usize = 65_536;
 
 const EXAMPLES: &str = "\
 Example:
@@ -80,50 +70,6 @@ pub(crate) struct CompareParameters {
     port: Option<u16>,
 }
 
-/// What came out.
-#[derive(Debug, Serialize)]
-pub(crate) struct CompareResult {
-    /// Of two points; absent of two runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) points: Option<Points>,
-    /// Of two runs; absent of two points.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) behaviour: Option<Verdict>,
-}
-
-/// The same packets at two points.
-#[derive(Debug, Serialize)]
-pub(crate) struct Points {
-    pub(crate) clock: ClockFit,
-    pub(crate) by_identification: bool,
-    pub(crate) paths: Vec<PathText>,
-    pub(crate) directions: Vec<Shown>,
-}
-
-/// A direction of a flow.
-#[derive(Debug, Serialize)]
-pub(crate) struct PathText {
-    pub(crate) protocol: &'static str,
-    pub(crate) src: String,
-    pub(crate) dst: String,
-}
-
-/// A direction between the points, with its intervals side by side.
-#[derive(Debug, Serialize)]
-pub(crate) struct Shown {
-    #[serde(flatten)]
-    pub(crate) between: Between,
-    pub(crate) intervals: Vec<IntervalBin>,
-}
-
-/// Intervals of data packets from `from_ns` to the next bin's: at the first point and the second.
-#[derive(Debug, Serialize)]
-pub(crate) struct IntervalBin {
-    from_ns: f64,
-    first: u32,
-    second: u32,
-}
-
 /// Samples of a run.
 #[derive(Default)]
 struct Run {
@@ -161,11 +107,14 @@ impl Sink for Run {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
+    if !args.behaviour {
+        Trace::can_be_read_again(&[args.a.clone(), args.b.clone()], "this")?;
+    }
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
     let filter = Filter { ends: args.flow.clone(), port: args.port };
     let open = |path: &PathBuf| Trace::open(std::slice::from_ref(path), filter.clone());
     let (mut a, mut b) = (open(&args.a)?, open(&args.b)?);
-    let result = if args.behaviour { behave(&mut a, &mut b)? } else { lay_over(&args, &mut a, &mut b)? };
+    let result = if args.behaviour { behave(&mut a, &mut b)? } else { lay_over(&args, open, [&mut a, &mut b])? };
     let warnings = warnings([&a, &b], &result);
     let parameters = CompareParameters {
         a: args.a.display().to_string(),
@@ -175,7 +124,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         flow: args.flow.iter().map(End::to_string).collect(),
         port: Some(args.port).filter(|port| *port > 0),
     };
-    let text = compare_text::report(&result);
+    let text = longhaul_report::text::compare::report(&result);
     let envelope = Envelope::new(COMPARE_SCHEMA, started_at, parameters, result, warnings);
     if let Some(folder) = &folder {
         folder.save(&envelope)?;
@@ -208,75 +157,62 @@ fn behave(a: &mut Trace, b: &mut Trace) -> Result<CompareResult, Failure> {
     Ok(CompareResult { points: None, behaviour: Some(verdict) })
 }
 
-fn lay_over(args: &Args, a: &mut Trace, b: &mut Trace) -> Result<CompareResult, Failure> {
-    let read = |trace: &mut Trace| -> Result<Reading, Failure> {
-        let mut reading = Reading::default();
-        pass(trace, |packet| reading.packet(packet))?;
-        Ok(reading)
-    };
-    let (a, b) = (read(a)?, read(b)?);
-    let compared = match_points(&a, &b, MatchOptions { same_clock: args.same_clock }).map_err(|error| {
+/// Reads both captures three times: for the segments' sizes, for the clocks, and to match packets as they come.
+fn lay_over(
+    args: &Args,
+    again: impl Fn(&PathBuf) -> Result<Trace, Failure>,
+    first: [&mut Trace; 2],
+) -> Result<CompareResult, Failure> {
+    let mut looks = [FirstLook::default(), FirstLook::default()];
+    for (trace, look) in first.into_iter().zip(&mut looks) {
+        pass(trace, |packet| look.packet(packet))?;
+    }
+    let looks = [&looks[0], &looks[1]];
+    let sizes = segment_sizes(looks);
+    let mut samplers = [Sampler::new(&sizes), Sampler::new(&sizes)];
+    for (path, sampler) in [&args.a, &args.b].into_iter().zip(&mut samplers) {
+        pass(&mut again(path)?, |packet| sampler.packet(packet))?;
+    }
+    let plan = Plan::of(looks, samplers, MatchOptions { same_clock: args.same_clock }).map_err(|error| {
         Failure::new("nothing_in_common", error)
             .remedy("of two different runs, ask with --behaviour whether they are alike")
     })?;
-    if let Some(folder) = &args.output {
-        let path = folder.join("delays.parquet");
-        let failed = |error: String| Failure::new("unwritable", format!("{}: {error}", path.display()));
-        let file = File::create(&path).map_err(|error| failed(error.to_string()))?;
-        write_delays(file, &compared.reached).map_err(|error| failed(error.to_string()))?;
-    }
-    let Compared { paths, clock, by_identification, directions, .. } = compared;
-    let paths = paths.iter().map(|path| PathText {
-        protocol: if path.protocol == 6 { "tcp" } else { "udp" },
-        src: std::net::SocketAddr::from(path.src).to_string(),
-        dst: std::net::SocketAddr::from(path.dst).to_string(),
+    let mut delays = args.output.as_deref().map(DelayFile::create_in).transpose()?;
+    let mut matching = Matching::new(plan, &sizes, |reached: &Reached| {
+        if let Some(delays) = &mut delays {
+            delays.push(*reached);
+        }
     });
-    let directions = directions.into_iter().map(|between| Shown { intervals: bins(&between.intervals), between });
-    let points = Points { clock, by_identification, paths: paths.collect(), directions: directions.collect() };
-    Ok(CompareResult { points: Some(points), behaviour: None })
-}
-
-/// Bins that either point has anything in.
-fn bins([first, second]: &[Intervals; 2]) -> Vec<IntervalBin> {
-    let both = first.0.iter().zip(second.0.iter()).enumerate().filter(|(_, (first, second))| **first + **second > 0);
-    both.map(|(index, (first, second))| IntervalBin {
-        from_ns: Intervals::lower_ns(index),
-        first: *first,
-        second: *second,
-    })
-    .collect()
-}
-
-/// A row for each packet that passed both points.
-fn write_delays(file: File, reached: &[Reached]) -> Result<(), ParquetError> {
-    let schema = "message delays {
-        required int64 path;
-        required int64 sequence;
-        required int64 a_ns (timestamp(nanos, true));
-        required int64 b_ns (timestamp(nanos, true));
-        required double delay_ns;
-    }";
-    let compression = Compression::ZSTD(ZstdLevel::default());
-    let properties = WriterProperties::builder().set_compression(compression).build();
-    let mut writer = SerializedFileWriter::new(file, Arc::new(parse_message_type(schema)?), Arc::new(properties))?;
-    for rows in reached.chunks(ROW_GROUP) {
-        let mut group = writer.next_row_group()?;
-        let of: [fn(&Reached) -> i64; 4] =
-            [|row| row.path.into(), |row| row.sequence as i64, |row| row.a_ns, |row| row.b_ns];
-        for of in of {
-            let Some(mut column) = group.next_column()? else { continue };
-            let values: Vec<i64> = rows.iter().map(of).collect();
-            column.typed::<Int64Type>().write_batch(&values, None, None)?;
-            column.close()?;
-        }
-        if let Some(mut column) = group.next_column()? {
-            let values: Vec<f64> = rows.iter().map(|row| row.delay_ns).collect();
-            column.typed::<DoubleType>().write_batch(&values, None, None)?;
-            column.close()?;
-        }
-        group.close()?;
+    match_up(&mut again(&args.a)?, &mut again(&args.b)?, &mut matching)?;
+    let compared = matching.finish();
+    if let Some(delays) = delays {
+        delays.finish()?;
     }
-    writer.close().map(drop)
+    Ok(CompareResult { points: Some(compared.into()), behaviour: None })
+}
+
+/// Hands both captures' packets to `matching` in the order of time.
+fn match_up<F: FnMut(&Reached)>(a: &mut Trace, b: &mut Trace, matching: &mut Matching<'_, F>) -> Result<(), Failure> {
+    let mut shown = Progress::of(&[a.so_far(), b.so_far()]);
+    let (mut first, mut second) = (a.next()?, b.next()?);
+    loop {
+        shown.packet();
+        match (&first, &second) {
+            (Some(one), Some(other)) if matching.b_is_next(one.at_ns, other.at_ns) => {
+                matching.b(other);
+                second = b.next()?;
+            }
+            (Some(one), _) => {
+                matching.a(one);
+                first = a.next()?;
+            }
+            (None, Some(other)) => {
+                matching.b(other);
+                second = b.next()?;
+            }
+            (None, None) => return Ok(()),
+        }
+    }
 }
 
 fn warnings(traces: [&Trace; 2], result: &CompareResult) -> Vec<Warning> {
@@ -292,6 +228,13 @@ fn warnings(traces: [&Trace; 2], result: &CompareResult) -> Vec<Warning> {
         }
         let shifted =
             points.directions.iter().filter_map(|shown| shown.between.delay).any(|delay| delay.min_ns < -1_000.0);
+        if points.given_up_packets > 0 {
+            let message = format!(
+                "{} packets were taken as lost before the longest plausible delay was over: too many passed to hold them all",
+                points.given_up_packets
+            );
+            warn("window_short", message, "compare a part: --flow or --port, or shorter captures");
+        }
         if shifted {
             let message = "packets arrive before they were sent: the clocks differ".into();
             warn("clocks_differ", message, "leave --same-clock away");

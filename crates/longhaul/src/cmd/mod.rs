@@ -3,7 +3,6 @@
 pub(crate) mod analyze;
 pub(crate) mod analyze_figures;
 pub(crate) mod analyze_series;
-pub(crate) mod analyze_text;
 pub(crate) mod capture;
 pub(crate) mod capture_filter;
 pub(crate) mod capture_text;
@@ -15,7 +14,7 @@ pub(crate) mod cc_measured;
 pub(crate) mod cc_show;
 pub(crate) mod cc_table;
 pub(crate) mod compare;
-pub(crate) mod compare_text;
+mod compare_delays;
 pub(crate) mod completion;
 pub(crate) mod convert;
 pub(crate) mod emulate;

@@ -12,10 +12,10 @@ use crate::output::{Outcome, print_text, print_warnings};
 /// Show a saved result as the test printed it
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  longhaul show monday\n  longhaul udp server --json > tuesday.json; longhaul show tuesday.json"
+    after_help = "Example:\n  longhaul show monday\n  longhaul analyze --json monday.pcap > monday.json; longhaul show monday.json\n  longhaul udp server --json > tuesday.json; longhaul show tuesday.json"
 )]
 pub(crate) struct Args {
-    /// A folder that -o of `longhaul udp`, `tcp` or `watch` wrote, or a file with what --json printed
+    /// A folder that -o of `longhaul udp`, `tcp`, `watch`, `analyze` or `compare` wrote, or a file with what --json printed
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
     /// Print JSON

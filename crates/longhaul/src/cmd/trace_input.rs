@@ -95,18 +95,34 @@ impl ReadSoFar {
     fn open(&mut self, path: &Path) -> io::Result<Counted> {
         let file = File::open(path)?;
         self.total_bytes += file.metadata()?.len();
-        Ok(Counted { file, read_bytes: self.read_bytes.clone() })
+        Ok(Counted { first: io::Cursor::default(), file, read_bytes: self.read_bytes.clone() })
     }
 }
 
 /// A file that counts what is read of it.
 struct Counted {
+    /// What was read already to see what it is: a pipe does not give it twice.
+    first: io::Cursor<Vec<u8>>,
     file: File,
     read_bytes: Arc<AtomicU64>,
 }
 
+impl Counted {
+    /// The first bytes, which are then read once more.
+    fn peek(&mut self, bytes: u64) -> io::Result<Vec<u8>> {
+        let mut first = Vec::new();
+        (&self.file).take(bytes).read_to_end(&mut first)?;
+        self.first = io::Cursor::new(first.clone());
+        Ok(first)
+    }
+}
+
 impl Read for Counted {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let known = self.first.read(into)?;
+        if known > 0 {
+            return Ok(known);
+        }
         let read = self.file.read(into)?;
         self.read_bytes.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
@@ -138,22 +154,25 @@ impl Input {
     fn open(path: &Path, with_heads: bool, so_far: &mut ReadSoFar) -> Result<Self, Failure> {
         let failed = |error: io::Error| unread(path, &error);
         let is_folder = fs::metadata(path).map_err(failed)?.is_dir();
-        let mut first = [0; 4];
-        if !is_folder {
-            File::open(path).and_then(|file| file.take(4).read(&mut first)).map_err(failed)?;
-        }
+        let paths = if is_folder { files_in(path, is_spool)? } else { vec![path.to_owned()] };
+        let files = paths.iter().map(|path| so_far.open(path)).collect::<io::Result<Vec<_>>>();
+        let mut files = files.map_err(failed)?;
+        let first = if is_folder { Vec::new() } else { files[0].peek(4).map_err(failed)? };
         let mut told = Told::default();
         let mut gaps = Vec::new();
         let source = if is_folder || first == longhaul_trace::spool::MAGIC {
-            let files = if is_folder { files_in(path, is_spool)? } else { vec![path.to_owned()] };
-            for path in &files {
+            // A pipe is read once.
+            for path in paths.iter().filter(|path| !is_pipe(path)) {
                 let found = File::open(path).map_err(longhaul_trace::spool::SpoolError::from).and_then(gaps_in);
                 gaps.extend(found.map_err(|error| unread(path, &error))?);
             }
-            let files = files.iter().map(|path| so_far.open(path)).collect::<io::Result<Vec<_>>>().map_err(failed)?;
             Source::Spool { files: files.into_iter(), file: None, buffer: RecordBuffer::default() }
-        } else if &first == b"PAR1" {
-            let file = so_far.open(path).map_err(failed)?;
+        } else if first == b"PAR1" {
+            if is_pipe(path) {
+                return Err(unread(path, &"a header log is read from its end on, and a pipe has none")
+                    .remedy("save it to a file"));
+            }
+            let file = files.remove(0);
             let mut reader = File::open(path)
                 .map_err(failed)
                 .and_then(|file| HeaderLogReader::new(file).map_err(|error| unread(path, &error)))?;
@@ -172,8 +191,8 @@ impl Input {
             };
             Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0, file }
         } else {
-            let file = so_far.open(path).map_err(failed)?;
-            let stream: Box<dyn Read> = match first {
+            let file = files.remove(0);
+            let stream: Box<dyn Read> = match first.as_slice() {
                 [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::with_capacity(FILE_CHUNK, file))),
                 [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(file).map_err(failed)?),
                 _ => Box::new(file),
@@ -389,6 +408,11 @@ fn fill_from_spool(
     }
 }
 
+/// Neither file nor folder: what is read of it is gone.
+pub(crate) fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
 fn is_spool(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == EXTENSION)
 }
@@ -490,6 +514,20 @@ impl Inputs {
         })
     }
 
+    /// The input whose packet is the oldest.
+    fn oldest(&self) -> Option<usize> {
+        let inputs = self.inputs.iter().enumerate();
+        inputs.filter_map(|(nth, input)| Some((input.current()?.at_ns(), nth))).min().map(|(_, nth)| nth)
+    }
+
+    /// The fields of the next packet in order of time, its interface as its own file counts.
+    pub(crate) fn next_packet(&mut self) -> Result<Option<Packet>, Failure> {
+        let Some(nth) = self.oldest() else { return Ok(None) };
+        let packet = self.inputs[nth].current().map(|item| item.packet());
+        self.inputs[nth].advance()?;
+        Ok(packet)
+    }
+
     /// Those that end without having been closed, or within a packet.
     pub(crate) fn cut(&self) -> impl Iterator<Item = &Path> {
         self.inputs.iter().filter(|input| input.told().was_cut).map(|input| input.path.as_path())
@@ -503,9 +541,7 @@ impl Inputs {
     /// Hands out every packet in order of time, its interface counted over all inputs.
     pub(crate) fn for_each(&mut self, mut take: impl FnMut(Item<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         loop {
-            let oldest =
-                self.inputs.iter().enumerate().filter_map(|(nth, input)| Some((input.current()?.at_ns(), nth)));
-            let Some((_, nth)) = oldest.min() else { return Ok(()) };
+            let Some(nth) = self.oldest() else { return Ok(()) };
             let input = &mut self.inputs[nth];
             let first = input.first_interface;
             match input.current() {

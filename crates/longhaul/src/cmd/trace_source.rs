@@ -6,7 +6,7 @@ use longhaul_emulator::Warning;
 use longhaul_trace::Packet;
 use longhaul_trace::flow::Gaps;
 
-use super::trace_input::{Inputs, ReadSoFar};
+use super::trace_input::{Inputs, ReadSoFar, is_pipe};
 use crate::output::Failure;
 
 /// Captures, read as one stream of packets.
@@ -98,6 +98,18 @@ impl Trace {
         Ok(Self { inputs: Inputs::open(paths, false)?, only })
     }
 
+    /// Refuses pipes among `paths`, for `why` they are to be read more than once.
+    pub(crate) fn can_be_read_again(paths: &[PathBuf], why: &str) -> Result<(), Failure> {
+        match paths.iter().find(|path| is_pipe(path)) {
+            Some(path) => Err(Failure::new(
+                "not_read",
+                format!("{}: a pipe can be read once, and {why} reads more often", path.display()),
+            )
+            .remedy("save the capture to a file")),
+            None => Ok(()),
+        }
+    }
+
     /// How far reading came, while it goes on.
     pub(crate) fn so_far(&self) -> ReadSoFar {
         self.inputs.so_far().clone()
@@ -124,6 +136,16 @@ impl Trace {
                 each(packet);
             }
         })
+    }
+
+    /// The next packet that counts, in order of time; `None` behind the last.
+    pub(crate) fn next(&mut self) -> Result<Option<Packet>, Failure> {
+        while let Some(packet) = self.inputs.next_packet()? {
+            if self.only.takes(&packet) {
+                return Ok(Some(packet));
+            }
+        }
+        Ok(None)
     }
 
     /// What to know of the captures, once they were read; `so` says what follows from packets that were not captured.

@@ -1,5 +1,7 @@
 //! Results as people read them on a terminal.
 
+pub mod analyze;
+pub mod compare;
 pub mod tcp;
 pub mod udp;
 pub mod watch;

@@ -8,8 +8,10 @@
 //! significant: with a thousand on each side two laws are told apart from a distance of about 0.1 on, which `distance` tells
 //! as it is.
 
+use std::borrow::Cow;
+
 use longhaul_units::statistics::{anderson_darling_k_sample, kolmogorov_smirnov_two_sample};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Samples of one kind that are tested.
 pub const MOST_SAMPLES: usize = 1_000;
@@ -19,15 +21,27 @@ const LEAST_SAMPLES: usize = 8;
 pub const SIGNIFICANCE: f64 = 0.01;
 
 /// Samples out of a stream of any length, evenly spread, in bounded memory.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Thinned {
+    room: usize,
     kept: Vec<f64>,
     every: u64,
     skipped: u64,
     total: u64,
 }
 
+impl Default for Thinned {
+    fn default() -> Self {
+        Self::keeping(8 * MOST_SAMPLES)
+    }
+}
+
 impl Thinned {
+    /// At most `room` of them are kept, and at least half of it.
+    pub fn keeping(room: usize) -> Self {
+        Self { room, kept: Vec::new(), every: 0, skipped: 0, total: 0 }
+    }
+
     /// The next sample.
     #[inline]
     pub fn push(&mut self, sample: f64) {
@@ -38,7 +52,7 @@ impl Thinned {
         }
         self.skipped = 0;
         self.kept.push(sample);
-        if self.kept.len() >= 8 * MOST_SAMPLES {
+        if self.kept.len() >= self.room {
             let mut index = 0;
             self.kept.retain(|_| {
                 index += 1;
@@ -59,19 +73,22 @@ impl Thinned {
         self.kept.iter().copied().step_by(step).collect()
     }
 
-    fn quantile(&self, share: f64) -> f64 {
+    /// What `shares` of the samples are below; 0 without samples.
+    pub fn quantiles<const N: usize>(&self, shares: [f64; N]) -> [f64; N] {
         let mut sorted = self.kept.clone();
         sorted.sort_by(f64::total_cmp);
-        let index = ((sorted.len() as f64 * share) as usize).min(sorted.len().saturating_sub(1));
-        sorted.get(index).copied().unwrap_or(0.0)
+        shares.map(|share| {
+            let index = ((sorted.len() as f64 * share) as usize).min(sorted.len().saturating_sub(1));
+            sorted.get(index).copied().unwrap_or(0.0)
+        })
     }
 }
 
 /// One kind of sample, tested.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Test {
     /// What was compared.
-    pub of: &'static str,
+    pub of: Cow<'static, str>,
     /// Samples in A and B.
     pub samples: [u64; 2],
     /// The middle of A's and B's.
@@ -87,7 +104,7 @@ pub struct Test {
 }
 
 /// All tests, and what they come to.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// `None` where there was too little to test.
     pub alike: Option<bool>,
@@ -106,11 +123,12 @@ pub fn verdict(kinds: &[(&'static str, &Thinned, &Thinned)]) -> Verdict {
             continue;
         }
         let Ok(kolmogorov) = kolmogorov_smirnov_two_sample(&first, &second) else { continue };
+        let [a_quantiles, b_quantiles] = [a, b].map(|samples| samples.quantiles([0.5, 0.99]));
         tests.push(Test {
-            of,
+            of: (*of).into(),
             samples: [a.total(), b.total()],
-            medians: [a.quantile(0.5), b.quantile(0.5)],
-            p99: [a.quantile(0.99), b.quantile(0.99)],
+            medians: [a_quantiles[0], b_quantiles[0]],
+            p99: [a_quantiles[1], b_quantiles[1]],
             distance: kolmogorov.statistic,
             kolmogorov_smirnov_p: kolmogorov.p_value,
             anderson_darling_p: anderson_darling_k_sample(&[&first, &second]).ok().map(|found| found.p_value),

@@ -5,10 +5,10 @@
 //! below all points of the first kind, or above all of the second, that is nearest to them: an edge of their convex hull
 //! (Zhang, Liu, Xia: "Clock synchronization algorithms for network measurements", INFOCOM 2002).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How B's clock goes beside A's.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct ClockFit {
     /// B's clock less A's at `at_ns`.
     pub offset_ns: f64,

@@ -1,19 +1,25 @@
-//! The same packets at two points.
+//! The same packets at two points, as they are read.
+//!
+//! Both captures come in the order of time, laid over each other by the [`Plan`]. Of each point those packets are held that may yet be
+//! matched, and those behind them, as accounts are kept in the order of passing: at most what passes in the plan's window, and at most
+//! [`MOST_HELD`]. So memory follows rate × delay, not the captures' length.
 
-use std::collections::HashMap;
+mod account;
 
-use serde::Serialize;
+use std::collections::{HashMap, VecDeque};
 
-use super::behaviour::{Thinned, Verdict, verdict};
-use super::clocks::{ClockFit, fit};
+use serde::{Deserialize, Serialize};
+
+use super::behaviour::Verdict;
+use super::clocks::ClockFit;
 use super::identity::{Identity, Path, SegmentSizes, identities, path};
+use super::plan::Plan;
 use crate::flow::Intervals;
-use crate::packet::{Packet, Transport};
+use crate::packet::Packet;
+use account::Account;
 
-/// Runs of lost packets that are listed.
-const MOST_RUNS: usize = 10_000;
-/// Differences of stamps that tell which way a flow goes.
-const MOST_SAMPLED: usize = 4_096;
+/// Packets of a point that are held: 2 s at a million a second, and some 250 MB.
+const MOST_HELD: usize = 1 << 21;
 
 /// How captures are matched.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,35 +29,13 @@ pub struct MatchOptions {
 }
 
 /// Which way, between the points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// Past A first.
     AToB,
     /// Past B first.
     BToA,
-}
-
-/// A wire packet that was read.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    at_ns: i64,
-    identity: Identity,
-    path: u32,
-    /// Not the first of its super-packet.
-    follows: bool,
-}
-
-/// One capture, as far as it takes part in the comparison.
-#[derive(Debug, Default)]
-pub struct Reading {
-    packets: Vec<Packet>,
-}
-
-/// The wire packets of one capture.
-#[derive(Debug, Default)]
-struct Point {
-    seen: Vec<Seen>,
 }
 
 /// A packet of A and one of B that are one.
@@ -70,7 +54,7 @@ pub struct Reached {
 }
 
 /// Packets of one flow that passed the first point and not the second, in a row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostRun {
     /// The direction of the flow, an index into the list of paths.
     pub path: u32,
@@ -86,8 +70,8 @@ pub struct LostRun {
     pub at_ns: i64,
 }
 
-/// Delays, summed up.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+/// Delays, summed up. Quantiles are of all up to 131,072 packets, of longer captures of as many or half of it, evenly spread.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Delay {
     /// The shortest.
     pub min_ns: f64,
@@ -106,7 +90,7 @@ pub struct Delay {
 }
 
 /// What happened between the points in one direction.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Between {
     /// Which.
     pub direction: Direction,
@@ -142,8 +126,10 @@ pub struct Compared {
     pub by_identification: bool,
     /// From A to B, and back; a direction without packets is left out.
     pub directions: Vec<Between>,
-    /// Packets that passed both, in the order of A.
-    pub reached: Vec<Reached>,
+    /// How long a packet was waited for at the other point.
+    pub window_ns: i64,
+    /// Packets that were taken as lost before that, as too many passed.
+    pub given_up_packets: u64,
 }
 
 /// Why two captures cannot be laid over each other.
@@ -154,269 +140,233 @@ pub enum CompareError {
     NothingInCommon,
 }
 
-impl Reading {
-    /// The next packet of the capture. What is neither TCP nor UDP takes no part.
-    pub fn packet(&mut self, packet: &Packet) {
-        if path(packet).is_some() {
-            self.packets.push(*packet);
-        }
+/// A wire packet at one of the points.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    at_ns: i64,
+    key: u64,
+    sequence: u64,
+    payload_len: u32,
+    path: u32,
+    /// Not the first of its super-packet.
+    follows: bool,
+    /// The same one at the other point: the how manieth there, and when it passed.
+    partner: Option<(u64, i64)>,
+    /// The next of this point with the same key that waits.
+    next: u64,
+}
+
+/// No packet.
+const NONE: u64 = u64::MAX;
+
+#[derive(Debug, Default)]
+struct Point {
+    held: VecDeque<Held>,
+    /// The number of the first that is held.
+    first: u64,
+    /// The first and the last number of those that wait, by key.
+    waiting: HashMap<u64, (u64, u64), foldhash::fast::FixedState>,
+}
+
+impl Point {
+    fn at(&mut self, number: u64) -> Option<&mut Held> {
+        self.held.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// Full segments of each direction: what its handshake says, else its largest packet.
-    fn learn_sizes(&self, offered: &mut SegmentSizes, largest: &mut SegmentSizes) {
-        let mut most = SegmentSizes::new();
-        for packet in &self.packets {
-            let (Transport::Tcp(tcp), Some(path)) = (&packet.transport, path(packet)) else { continue };
-            if let Some(mss) = tcp.options.mss {
-                let reverse = Path { src: path.dst, dst: path.src, ..path };
-                let stamps = if tcp.options.timestamps.is_some() { 12 } else { 0 };
-                offered.insert(reverse, u32::from(mss).saturating_sub(stamps).max(1));
-            }
-            if packet.gso_size == 0 && packet.gso_segs < 2 && tcp.payload_len > 0 {
-                let size = most.entry(path).or_default();
-                *size = tcp.payload_len.max(*size);
-            }
+    /// The first of those with `key` that wait, which then waits no more.
+    fn take(&mut self, key: u64) -> Option<u64> {
+        let (first, last) = self.waiting.get(&key).copied()?;
+        let next = self.at(first).map_or(NONE, |held| held.next);
+        if next == NONE {
+            self.waiting.remove(&key);
+        } else {
+            self.waiting.insert(key, (next, last));
         }
-        for (path, size) in most {
-            // The capture nearer to the wire has the smaller ones.
-            let known = largest.entry(path).or_insert(u32::MAX);
-            *known = size.min(*known);
-        }
+        Some(first)
     }
 
-    fn point(&self, numbers: &mut HashMap<Path, u32>, sizes: &SegmentSizes) -> Point {
-        let mut point = Point::default();
-        for packet in &self.packets {
-            let Some(path) = path(packet) else { continue };
-            let next = numbers.len() as u32;
-            let number = *numbers.entry(path).or_insert(next);
-            let mut follows = false;
-            identities(packet, &path, sizes, |identity| {
-                point.seen.push(Seen { at_ns: packet.at_ns, identity, path: number, follows });
-                follows = true;
-            });
+    fn wait(&mut self, key: u64, number: u64) {
+        let before = self.waiting.get(&key).map(|(_, last)| *last);
+        let first = self.waiting.get(&key).map_or(number, |(first, _)| *first);
+        self.waiting.insert(key, (first, number));
+        if let Some(held) = before.and_then(|last| self.at(last)) {
+            held.next = number;
         }
-        point
     }
 }
 
-/// For each packet of A the index of the same one in B. Of several with one identity the first is the first's.
-fn matched(a: &Point, b: &Point, name: impl Fn(&Identity) -> u64) -> (Vec<Option<u32>>, u64) {
-    const END: u32 = u32::MAX;
-    let mut first: HashMap<u64, (u32, u32), foldhash::fast::FixedState> = HashMap::default();
-    let mut next = vec![END; b.seen.len()];
-    for (index, seen) in (0..).zip(&b.seen) {
-        let entry = first.entry(name(&seen.identity)).or_insert((index, END));
-        if entry.1 != END {
-            next[entry.1 as usize] = index;
-        }
-        entry.1 = index;
-    }
-    let mut count = 0;
-    let of = a.seen.iter().map(|seen| {
-        let entry = first.get_mut(&name(&seen.identity)).filter(|entry| entry.0 != END)?;
-        let found = entry.0;
-        entry.0 = next[found as usize];
-        count += 1;
-        Some(found)
-    });
-    (of.collect(), count)
+/// The packets of two captures, matched as they come.
+#[derive(Debug)]
+pub struct Matching<'a, F> {
+    plan: Plan,
+    sizes: &'a SegmentSizes,
+    numbers: HashMap<Path, u32>,
+    paths: Vec<Path>,
+    ways: Vec<Option<Direction>>,
+    points: [Point; 2],
+    accounts: [Account; 2],
+    given_up_packets: u64,
+    now_ns: i64,
+    each: F,
 }
 
-/// Lays the captures of two points over each other.
-///
-/// # Errors
-/// Where they have nothing in common.
-pub fn match_points(a: &Reading, b: &Reading, options: MatchOptions) -> Result<Compared, CompareError> {
-    let (mut offered, mut sizes) = (SegmentSizes::new(), SegmentSizes::new());
-    for reading in [a, b] {
-        reading.learn_sizes(&mut offered, &mut sizes);
-    }
-    for (path, size) in offered {
-        let known = sizes.entry(path).or_insert(size);
-        *known = size.min(*known);
-    }
-    let mut numbers = HashMap::new();
-    let (a, b) = (a.point(&mut numbers, &sizes), b.point(&mut numbers, &sizes));
-    let (strict, by_id) = matched(&a, &b, |identity| identity.strict);
-    let (loose, by_rest) = matched(&a, &b, |identity| identity.loose);
-    // Where a router or an offload writes identifications anew, few are the same.
-    let by_identification = by_id * 2 > by_rest;
-    let of = if by_identification { strict } else { loose };
-    if of.iter().all(Option::is_none) {
-        return Err(CompareError::NothingInCommon);
-    }
-    let mut paths: Vec<(Path, u32)> = numbers.into_iter().collect();
-    paths.sort_by_key(|(_, number)| *number);
-    let paths: Vec<Path> = paths.into_iter().map(|(path, _)| path).collect();
-    let ways = ways(&a, &b, &of, &paths);
-    let differences = |way| -> Vec<(i64, i64)> {
-        let pairs = a.seen.iter().zip(&of).filter(|(seen, _)| ways[seen.path as usize] == Some(way));
-        pairs.filter_map(|(seen, of)| Some((seen.at_ns, b.seen[(*of)? as usize].at_ns - seen.at_ns))).collect()
-    };
-    let (forward, backward) = (differences(Direction::AToB), differences(Direction::BToA));
-    let clock = ClockFit { corrected: !options.same_clock, ..fit(&forward, &backward) };
-    let mut back = vec![None; b.seen.len()];
-    for (index, of) in (0..).zip(&of) {
-        if let Some(of) = of {
-            back[*of as usize] = Some(index);
+impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
+    /// Nothing yet. `each` gets those that passed both points, in the order of A.
+    pub fn new(plan: Plan, sizes: &'a SegmentSizes, each: F) -> Self {
+        Self {
+            plan,
+            sizes,
+            numbers: HashMap::new(),
+            paths: Vec::new(),
+            ways: Vec::new(),
+            points: Default::default(),
+            accounts: [Account::new(Direction::AToB), Account::new(Direction::BToA)],
+            given_up_packets: 0,
+            now_ns: i64::MIN,
+            each,
         }
     }
-    let mut reached = Vec::new();
-    for (seen, of) in a.seen.iter().zip(&of) {
-        let (Some(of), Some(way)) = (of, ways[seen.path as usize]) else { continue };
-        let b_ns = b.seen[*of as usize].at_ns;
-        let later = (b_ns - seen.at_ns) as f64 - clock.offset_at(seen.at_ns);
+
+    /// Whether the packet of B that is next comes before the one of A.
+    pub fn b_is_next(&self, a_ns: i64, b_ns: i64) -> bool {
+        self.plan.b_is_next(a_ns, b_ns)
+    }
+
+    /// The next packet of A.
+    pub fn a(&mut self, packet: &Packet) {
+        self.packet(packet, Direction::AToB);
+    }
+
+    /// The next packet of B.
+    pub fn b(&mut self, packet: &Packet) {
+        self.packet(packet, Direction::BToA);
+    }
+
+    /// Packets held at both points, by which memory is bounded.
+    pub fn held(&self) -> usize {
+        self.points.iter().map(|point| point.held.len()).sum()
+    }
+
+    fn packet(&mut self, packet: &Packet, from: Direction) {
+        let Some(path) = path(packet) else { return };
+        let number = self.number(path);
+        let (sizes, by_identification) = (self.sizes, self.plan.by_identification);
+        let mut follows = false;
+        identities(packet, &path, sizes, |identity| {
+            self.wire_packet(packet.at_ns, from, number, identity, by_identification, follows);
+            follows = true;
+        });
+        self.now_ns = self.now_ns.max(self.plan.by_a(from, packet.at_ns));
+        self.settle(self.now_ns.saturating_sub(self.plan.window_ns));
+    }
+
+    fn number(&mut self, path: Path) -> u32 {
+        if let Some(number) = self.numbers.get(&path) {
+            return *number;
+        }
+        let number = self.paths.len() as u32;
+        self.numbers.insert(path, number);
+        self.paths.push(path);
+        let reverse = Path { src: path.dst, dst: path.src, ..path };
+        let own = self.plan.ways.get(&path).copied();
+        self.ways.push(own.or_else(|| self.plan.ways.get(&reverse).map(|way| way.other())));
+        number
+    }
+
+    fn wire_packet(&mut self, at_ns: i64, from: Direction, path: u32, identity: Identity, strict: bool, follows: bool) {
+        let key = if strict { identity.strict } else { identity.loose };
+        let [a, b] = &mut self.points;
+        let (own, other) = if from == Direction::AToB { (a, b) } else { (b, a) };
+        let number = own.first + own.held.len() as u64;
+        let mut partner = None;
+        if let Some(found) = other.take(key)
+            && let Some(held) = other.at(found)
+        {
+            held.partner = Some((number, at_ns));
+            partner = Some((found, held.at_ns));
+        }
+        let (sequence, payload_len) = (identity.sequence, identity.payload_len);
+        own.held.push_back(Held { at_ns, key, sequence, payload_len, path, follows, partner, next: NONE });
+        if partner.is_none() {
+            own.wait(key, number);
+        }
+        if let (None, Some((_, other_ns))) = (self.ways[path as usize], partner) {
+            // A flow that is in no sample: the sign tells.
+            let (a_ns, b_ns) = if from == Direction::AToB { (at_ns, other_ns) } else { (other_ns, at_ns) };
+            let later = (b_ns - a_ns) as f64 - self.plan.clock.offset_at(a_ns);
+            self.ways[path as usize] = Some(if later >= 0.0 { Direction::AToB } else { Direction::BToA });
+        }
+    }
+
+    /// Accounts for packets that were matched, and those from before `until_ns` by A's clock, up to the first of each point that may yet be
+    /// matched.
+    fn settle(&mut self, until_ns: i64) {
+        for from in [Direction::AToB, Direction::BToA] {
+            let index = from as usize;
+            while let Some(held) = self.points[index].held.front().copied() {
+                let is_old = self.plan.by_a(from, held.at_ns) < until_ns;
+                let are_many = self.points[index].held.len() > MOST_HELD;
+                if held.partner.is_none() && !is_old && !are_many {
+                    break;
+                }
+                let point = &mut self.points[index];
+                if held.partner.is_none() {
+                    self.given_up_packets += u64::from(!is_old);
+                    // It is the oldest of its point, so the first that waits by its key.
+                    point.take(held.key);
+                }
+                point.held.pop_front();
+                point.first += 1;
+                self.account(from, &held);
+            }
+        }
+    }
+
+    fn account(&mut self, from: Direction, held: &Held) {
+        let Some(way) = self.ways[held.path as usize] else { return };
+        let plan = &self.plan;
+        let account = &mut self.accounts[way as usize];
+        if way != from {
+            account.second(held);
+        } else {
+            let offset_ns = plan.clock.offset_at(held.at_ns);
+            let offset_ns = if way == Direction::AToB { offset_ns } else { -offset_ns };
+            // What passed so early or late that the other point was not captured when it came is not lost.
+            let due_ns = held.at_ns as f64 + plan.least_delay_ns[way as usize] + offset_ns;
+            let (start, end) = plan.spans_ns[way.other() as usize];
+            let is_captured = (start as f64..=end as f64).contains(&due_ns);
+            account.first(held, is_captured);
+        }
+        let (Direction::AToB, Some((_, b_ns))) = (from, held.partner) else { return };
+        let later = (b_ns - held.at_ns) as f64 - plan.clock.offset_at(held.at_ns);
         let delay_ns = if way == Direction::AToB { later } else { -later };
-        reached.push(Reached { path: seen.path, sequence: seen.identity.sequence, a_ns: seen.at_ns, b_ns, delay_ns });
+        account.delay(delay_ns);
+        let (path, sequence) = (held.path, held.sequence);
+        (self.each)(&Reached { path, sequence, a_ns: held.at_ns, b_ns, delay_ns });
     }
-    let directions = [
-        between(Direction::AToB, (&a, &of), (&b, &back), &ways, &reached, &clock),
-        between(Direction::BToA, (&b, &back), (&a, &of), &ways, &reached, &clock),
-    ];
-    Ok(Compared {
-        paths,
-        clock,
-        by_identification,
-        directions: directions.into_iter().filter(|between| between.sent_packets > 0).collect(),
-        reached,
-    })
+
+    /// Both captures are over.
+    pub fn finish(mut self) -> Compared {
+        self.settle(i64::MAX);
+        let directions = self.accounts.into_iter().map(Account::finish);
+        Compared {
+            paths: self.paths,
+            clock: self.plan.clock,
+            by_identification: self.plan.by_identification,
+            directions: directions.filter(|between| between.sent_packets > 0).collect(),
+            window_ns: self.plan.window_ns,
+            given_up_packets: self.given_up_packets,
+        }
+    }
 }
 
-/// Which way each direction of flow goes. Of a flow's two directions the one with the greater difference of stamps goes from A to B,
-/// as it has the delay added and the other subtracted. Where there is one alone, it goes with those that it is nearer to, and where
-/// there are none, the sign tells, if the clocks are near.
-fn ways(a: &Point, b: &Point, of: &[Option<u32>], paths: &[Path]) -> Vec<Option<Direction>> {
-    let mut differences: Vec<Vec<i64>> = vec![Vec::new(); paths.len()];
-    for (seen, of) in a.seen.iter().zip(of) {
-        let sampled = &mut differences[seen.path as usize];
-        if let Some(of) = of.filter(|_| sampled.len() < MOST_SAMPLED) {
-            sampled.push(b.seen[of as usize].at_ns - seen.at_ns);
+impl Direction {
+    fn other(self) -> Self {
+        match self {
+            Self::AToB => Self::BToA,
+            Self::BToA => Self::AToB,
         }
     }
-    let median = |mut all: Vec<i64>| {
-        all.sort_unstable();
-        all.get(all.len() / 2).copied()
-    };
-    let medians: HashMap<Path, i64> =
-        paths.iter().zip(differences).filter_map(|(path, all)| Some((*path, median(all)?))).collect();
-    let reverse = |path: &Path| Path { src: path.dst, dst: path.src, protocol: path.protocol };
-    let paired = || paths.iter().filter_map(|path| Some((*medians.get(path)?, *medians.get(&reverse(path))?)));
-    let forward = median(paired().map(|(one, other)| one.max(other)).collect());
-    let backward = median(paired().map(|(one, other)| one.min(other)).collect());
-    let way = |path: &Path| {
-        let own = *medians.get(path)?;
-        let forward = match (medians.get(&reverse(path)), forward, backward) {
-            (Some(other), ..) => own > *other,
-            (None, Some(forward), Some(backward)) => own.abs_diff(forward) <= own.abs_diff(backward),
-            _ => own >= 0,
-        };
-        Some(if forward { Direction::AToB } else { Direction::BToA })
-    };
-    paths.iter().map(way).collect()
-}
-
-type WithPartners<'a> = (&'a Point, &'a [Option<u32>]);
-
-fn between(
-    direction: Direction,
-    (first, partners): WithPartners<'_>,
-    (second, origins): WithPartners<'_>,
-    ways: &[Option<Direction>],
-    reached: &[Reached],
-    clock: &ClockFit,
-) -> Between {
-    let goes = |seen: &Seen| ways[seen.path as usize] == Some(direction);
-    let mut delays: Vec<f64> =
-        reached.iter().filter(|one| ways[one.path as usize] == Some(direction)).map(|one| one.delay_ns).collect();
-    delays.sort_by(f64::total_cmp);
-    // What passed the first point so early or late that the second was not captured when it came is not lost.
-    let least_delay = delays.first().copied().unwrap_or(0.0);
-    let shift = |at_ns: i64| {
-        let offset = clock.offset_at(at_ns);
-        at_ns as f64 + least_delay + if direction == Direction::AToB { offset } else { -offset }
-    };
-    let window = second
-        .seen
-        .iter()
-        .fold((f64::MAX, f64::MIN), |(start, end), seen| (start.min(seen.at_ns as f64), end.max(seen.at_ns as f64)));
-    let mut between = Between {
-        direction,
-        sent_packets: 0,
-        reached_packets: 0,
-        lost_packets: 0,
-        unknown_packets: 0,
-        reordered_packets: 0,
-        delay: summed_up(&delays),
-        lost: Vec::new(),
-        intervals: Default::default(),
-        spacing: verdict(&[]),
-    };
-    let mut open: HashMap<u32, usize> = HashMap::new();
-    for (seen, partner) in first.seen.iter().zip(partners).filter(|(seen, _)| goes(seen)) {
-        if partner.is_some() {
-            between.sent_packets += 1;
-            between.reached_packets += 1;
-            open.remove(&seen.path);
-            continue;
-        }
-        let due = shift(seen.at_ns);
-        if due < window.0 || due > window.1 {
-            continue;
-        }
-        between.sent_packets += 1;
-        between.lost_packets += 1;
-        if let Some(index) = open.get(&seen.path) {
-            let run: &mut LostRun = &mut between.lost[*index];
-            run.packets += 1;
-            run.last_sequence = seen.identity.sequence;
-            run.payload_bytes += u64::from(seen.identity.payload_len);
-        } else if between.lost.len() < MOST_RUNS {
-            open.insert(seen.path, between.lost.len());
-            between.lost.push(LostRun {
-                path: seen.path,
-                first_sequence: seen.identity.sequence,
-                last_sequence: seen.identity.sequence,
-                packets: 1,
-                payload_bytes: seen.identity.payload_len.into(),
-                at_ns: seen.at_ns,
-            });
-        }
-    }
-    let mut highest: HashMap<u32, u32> = HashMap::new();
-    for (seen, origin) in second.seen.iter().zip(origins).filter(|(seen, _)| goes(seen)) {
-        let Some(origin) = origin else {
-            between.unknown_packets += 1;
-            continue;
-        };
-        let before = highest.entry(seen.path).or_insert(*origin);
-        between.reordered_packets += u64::from(*origin < *before);
-        *before = (*before).max(*origin);
-    }
-    let mut samples = [Thinned::default(), Thinned::default()];
-    for (index, point) in [first, second].into_iter().enumerate() {
-        let mut last: HashMap<u32, i64> = HashMap::new();
-        for seen in point.seen.iter().filter(|seen| goes(seen) && !seen.follows && seen.identity.payload_len > 0) {
-            if let Some(before) = last.insert(seen.path, seen.at_ns) {
-                let interval = (seen.at_ns - before).max(0);
-                between.intervals[index].add(interval);
-                samples[index].push(interval as f64);
-            }
-        }
-    }
-    between.spacing = verdict(&[("interval_ns", &samples[0], &samples[1])]);
-    between
-}
-
-/// Of sorted delays.
-fn summed_up(delays: &[f64]) -> Option<Delay> {
-    let count = delays.len() as f64;
-    let at = |share: f64| delays[((count * share) as usize).min(delays.len() - 1)];
-    let (min_ns, max_ns) = (*delays.first()?, *delays.last()?);
-    let mean_ns = delays.iter().sum::<f64>() / count;
-    let variance = delays.iter().map(|delay| (delay - mean_ns).powi(2)).sum::<f64>() / count;
-    let [p50_ns, p90_ns, p99_ns] = [0.5, 0.9, 0.99].map(at);
-    Some(Delay { min_ns, p50_ns, p90_ns, p99_ns, max_ns, mean_ns, stddev_ns: variance.sqrt() })
 }
 
 #[cfg(test)]

@@ -32,7 +32,9 @@ pub(super) struct Fragments {
 impl Fragments {
     /// Takes in a fragment. The datagram, when this was the last of it to come.
     pub(super) fn take(&mut self, packet: &Packet, ip: &Ip) -> Option<Packet> {
-        let name = (ip.src, ip.dst, ip.id.unwrap_or(0), ip.protocol);
+        // RFC 8200 §4.5: of IPv6 the protocol does not count; behind extension headers it is another in the first than in the others.
+        let protocol = if ip.src.is_ipv4() { ip.protocol } else { 0 };
+        let name = (ip.src, ip.dst, ip.id.unwrap_or(0), protocol);
         let index = self.waiting.iter().position(|datagram| datagram.name == name).unwrap_or_else(|| {
             if self.waiting.len() >= MOST_DATAGRAMS {
                 self.waiting.pop_front();

@@ -3,11 +3,11 @@
 //! A segment below the highest byte is one of three things, and no fixed time tells which, as round trips reach from 1 µs to
 //! 1 s. The evidence, the strongest first:
 //!
-//! 1. **IP identification**, where the sender counts it up (Linux does for each connection): a lower one than the last was sent
-//!    before, so it was overtaken, or is a copy; a higher one was sent again.
+//! 1. **IP identification**, where the sender counts it up (Linux does for each connection): lower than that of the packet which left
+//!    the hole, it was sent before that and overtaken; higher, it was sent again. Without a hole, one that came before is a copy.
 //! 2. **TSval** (RFC 7323): older than that of the packet which left the hole, it was overtaken; younger, it was sent again.
 //! 3. **Time and loss signals**: no sender can know of a loss before a duplicate acknowledgment or SACK has come back, so what
-//!    comes within a round trip from here to the receiver was overtaken. After that it was sent again if such a signal has passed,
+//!    comes within a round trip of the whole path was overtaken. After that it was sent again if such a signal has passed,
 //!    or if two round trips have.
 //! 4. Without any round trip, as with one direction alone: sent again if three packets passed since (RFC 5681 §3.2).
 
@@ -25,6 +25,10 @@ use crate::packet::Tcp;
 const STEADY_IDS: u8 = 8;
 /// Further apart, two identifications say nothing about order.
 const NEAR_IDS: i16 = 2_048;
+/// Further apart, they were not counted up from packet to packet of this connection.
+const FAR_IDS: i16 = 64;
+/// Identifications up to the highest of which it is kept whether they came.
+const RECENT_IDS: usize = 256;
 
 /// A direction of data. Small: a capture has a million of these open at once.
 #[derive(Debug, Default)]
@@ -102,29 +106,72 @@ pub(super) struct Counted {
     max_in_flight: u64,
 }
 
-/// What a packet's IP identification says of when it was sent.
+/// What IP identifications say of when packets were sent.
 #[derive(Debug, Default, Clone, Copy)]
 struct Identifications {
     highest: u16,
     steady: u8,
+    /// Which of the [`RECENT_IDS`] up to the highest came: bit 0 of the first is the highest.
+    came: [u64; RECENT_IDS / 64],
+}
+
+/// A packet's own identification, where it is evidence.
+#[derive(Debug, Clone, Copy)]
+struct Identified {
+    id: u16,
+    /// A packet with this one came before.
+    came_before: bool,
 }
 
 impl Identifications {
-    /// Takes in that of a packet which stands for `segments`: how far beyond the highest it is, where that is evidence.
+    /// Takes in that of a packet which stands for `segments`.
     #[inline]
-    fn take(&mut self, id: Option<u32>, segments: u32) -> Option<i16> {
+    fn take(&mut self, id: Option<u32>, segments: u32) -> Option<Identified> {
         let id = u16::try_from(id.filter(|id| *id != 0)?).ok()?;
         let ahead = id.wrapping_sub(self.highest) as i16;
         let last = id.wrapping_add(segments.saturating_sub(1) as u16);
         let known = self.steady >= STEADY_IDS && ahead.unsigned_abs() < NEAR_IDS as u16;
-        if (1..64).contains(&ahead) {
+        if (1..FAR_IDS).contains(&ahead) {
             self.steady = (self.steady + 1).min(2 * STEADY_IDS);
-            self.highest = last;
-        } else if ahead > 0 || !known {
+            self.rise(last, segments);
+        } else if ahead > 0 || !known && ahead <= -FAR_IDS {
             self.steady = self.steady.saturating_sub(STEADY_IDS);
-            self.highest = last;
+            self.rise(last, segments);
+        } else {
+            // Overtaken, a copy, or not counted up at all: no reason to think otherwise of the others.
+            let came_before = self.mark(ahead.unsigned_abs().into());
+            return known.then_some(Identified { id, came_before });
         }
-        known.then_some(ahead)
+        known.then_some(Identified { id, came_before: false })
+    }
+
+    /// `last` is the highest now, and it and the `segments - 1` before came.
+    fn rise(&mut self, last: u16, segments: u32) {
+        let by = usize::from(last.wrapping_sub(self.highest));
+        if by >= RECENT_IDS {
+            self.came = [0; RECENT_IDS / 64];
+        } else {
+            let (words, bits) = (by / 64, by % 64);
+            for index in (0..self.came.len()).rev() {
+                let at = |index: Option<usize>| index.map_or(0, |index| self.came[index]);
+                let low = at(index.checked_sub(words));
+                let carry = at(index.checked_sub(words + 1));
+                self.came[index] = if bits == 0 { low } else { low << bits | carry >> (64 - bits) };
+            }
+        }
+        self.highest = last;
+        for behind in 0..segments.min(RECENT_IDS as u32) {
+            self.mark(behind as usize);
+        }
+    }
+
+    /// Notes that the one that is `behind` the highest came, and tells whether it had before.
+    fn mark(&mut self, behind: usize) -> bool {
+        let Some(word) = self.came.get_mut(behind / 64) else { return false };
+        let bit = 1 << (behind % 64);
+        let had = *word & bit != 0;
+        *word |= bit;
+        had
     }
 }
 
@@ -177,7 +224,7 @@ impl Half {
         self.packets += 1;
         self.wire_packets += u64::from(sent.segments);
         self.frame_bytes += u64::from(sent.frame_len);
-        let ahead = self.ids.take(sent.id, sent.segments);
+        let identified = self.ids.take(sent.id, sent.segments);
         let ts_val = tcp.options.timestamps.map(|(val, _)| val);
         if let Some(val) = ts_val {
             self.trips.stamped(val, sent.at_ns);
@@ -201,7 +248,7 @@ impl Half {
         }
         let end = start + numbers;
         let in_gap = self.after_gap;
-        let made = (sent.at_ns, ts_val, self.data_packets);
+        let made = (sent.at_ns, ts_val, self.data_packets, identified.map(|own| own.id));
         let covered = self.seen.take(start, end, || Hole {
             start: 0,
             end: 0,
@@ -209,6 +256,7 @@ impl Half {
             at_ns: made.0,
             ts_val: made.1,
             data_packets: made.2,
+            id: made.3,
         });
         let mut again = false;
         if covered.beyond == numbers {
@@ -217,7 +265,7 @@ impl Half {
                 self.counted.window_full += 1;
             }
         } else {
-            again = self.late(tcp, start, end, &covered, sent, ahead);
+            again = self.late(tcp, start, end, &covered, sent, identified);
         }
         let interval = if tcp.payload_len > 0 { self.data(tcp, &sent, &covered, again) } else { None };
         self.after_gap = false;
@@ -272,13 +320,21 @@ impl Half {
 
     /// A segment with something below the highest byte: whether it was sent again.
     #[cold]
-    fn late(&mut self, tcp: &Tcp, start: u64, end: u64, covered: &Covered, sent: Sent, ahead: Option<i16>) -> bool {
+    fn late(
+        &mut self,
+        tcp: &Tcp,
+        start: u64,
+        end: u64,
+        covered: &Covered,
+        sent: Sent,
+        own: Option<Identified>,
+    ) -> bool {
         self.trips.disturbed(self.seen.next);
         let ts_val = tcp.options.timestamps.map(|(val, _)| val);
         let late = match covered.hole.filter(|_| covered.again == 0) {
-            Some(hole) => self.fills(&hole, ts_val, &sent, ahead),
+            Some(hole) => self.fills(&hole, ts_val, &sent, own),
             // A sender that counts does not give one number twice.
-            None if ahead.is_some_and(|ahead| ahead <= 0) => Late::Copy,
+            None if own.is_some_and(|own| own.came_before) => Late::Copy,
             None => Late::SentAgain,
         };
         match late {
@@ -289,9 +345,9 @@ impl Half {
         late == Late::SentAgain
     }
 
-    fn fills(&self, hole: &Hole, ts_val: Option<u32>, sent: &Sent, ahead: Option<i16>) -> Late {
-        if let Some(ahead) = ahead {
-            return if ahead <= 0 { Late::Overtaken } else { Late::SentAgain };
+    fn fills(&self, hole: &Hole, ts_val: Option<u32>, sent: &Sent, own: Option<Identified>) -> Late {
+        if let Some(after) = own.zip(hole.id).map(|(own, makers)| own.id.wrapping_sub(makers) as i16) {
+            return if after <= 0 { Late::Overtaken } else { Late::SentAgain };
         }
         if let Some(age) = ts_val.zip(hole.ts_val).map(|(own, makers)| own.wrapping_sub(makers) as i32)
             && age != 0
@@ -301,7 +357,9 @@ impl Half {
         let waited_ns = sent.at_ns - hole.at_ns;
         let signal = self.duplicate_acks > 0 || self.sacked >= hole.end;
         let later_packets = self.data_packets - hole.data_packets;
-        let again = match self.trips.min_ns() {
+        // The packet that left the hole goes on to the receiver, the news of it to the sender, what is sent again to here: all of the
+        // path, wherever on it this is.
+        let again = match sent.path_rtt_ns.or(self.trips.min_ns()) {
             Some(rtt_ns) if sent.answered => waited_ns >= rtt_ns && (signal || waited_ns >= 2 * rtt_ns),
             _ => later_packets > 3,
         };
@@ -475,6 +533,7 @@ fn rtt(samples: &Samples) -> Option<RttSummary> {
 pub(super) fn paced(pace: Pace, payload: u64, data_ns: i64) -> crate::flow::DirectionSummary {
     let captured_ns = data_ns - pace.left_out_ns;
     let captured = payload.saturating_sub(pace.left_out_bytes);
+    let intervals = pace.intervals.unwrap_or_default();
     crate::flow::DirectionSummary {
         payload_rate_bps: if captured_ns > 0 { (captured as f64 * 8e9 / captured_ns as f64) as u64 } else { 0 },
         left_out_ns: pace.left_out_ns,
@@ -482,8 +541,8 @@ pub(super) fn paced(pace: Pace, payload: u64, data_ns: i64) -> crate::flow::Dire
         peak_1s_bps: if data_ns >= 1_000_000_000 { pace.peak_second_bytes * 8 } else { 0 },
         longest_silence_ns: pace.longest_silence_ns,
         bursts: pace.bursts,
-        interval_quantiles_ns: IntervalQuantiles::of(&pace.intervals),
-        intervals: pace.intervals,
+        interval_quantiles_ns: IntervalQuantiles::of(&intervals),
+        intervals,
         ..crate::flow::DirectionSummary::default()
     }
 }

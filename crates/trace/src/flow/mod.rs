@@ -21,7 +21,7 @@ mod udp;
 
 pub use gaps::Gaps;
 pub use pace::{Intervals, Millisecond};
-pub use summary::{DirectionSummary, FlowSummary, TcpSummary, Totals};
+pub use summary::{AnalyzeResult, DirectionSummary, End, FlowSummary, Protocol, TcpSummary, Totals};
 pub use table::{FlowOptions, Flows};
 
 /// Who takes what becomes known.

@@ -1,6 +1,6 @@
 //! How packets of one direction follow each other: rates, intervals, bursts, silence.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::flow::gaps::Lost;
 
@@ -49,7 +49,7 @@ impl Intervals {
 
 /// Bursts: data packets that follow each other at intervals shorter than a quarter of the shortest round trip; where none is known,
 /// shorter than eight mean intervals.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Bursts {
     /// How many, of two packets and more.
     pub count: u64,
@@ -108,7 +108,8 @@ pub(super) struct Pace {
     pub(super) peak_ms_bytes: u64,
     pub(super) peak_second_bytes: u64,
     pub(super) last_ns: Option<i64>,
-    pub(super) intervals: Intervals,
+    /// None as long as there was one packet: of a million open connections most have no more.
+    pub(super) intervals: Option<Intervals>,
     interval_count: u64,
     interval_sum_ns: f64,
     burst: Burst,
@@ -166,7 +167,7 @@ impl Pace {
         let after_gap = self.look_for_gap(payload, lost);
         let interval = self.last_ns.filter(|_| !after_gap).map(|last| (at_ns - last).max(0));
         if let Some(interval) = interval {
-            self.intervals.add(interval);
+            self.intervals.get_or_insert_default().add(interval);
             self.longest_silence_ns = self.longest_silence_ns.max(interval);
             let limit = match min_rtt_ns {
                 Some(rtt) => rtt as f64 / 4.0,

@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 const MOST_WAITING: usize = 1 << 15;
 /// Time stamps that wait for their echo at most. A clock of 1 ms makes this 4 s.
 const MOST_STAMPS: usize = 1 << 12;
+/// As long as nothing comes back, no more of either: where one direction alone is captured nothing ever does.
+const MOST_UNANSWERED: usize = 64;
 
 /// Samples, summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -56,6 +58,8 @@ pub(super) struct RoundTrips {
     /// Data below this is not timed.
     untimed_below: u64,
     stamps: VecDeque<(u32, i64)>,
+    /// Something came back.
+    answered: bool,
     pub(super) by_sequence: Samples,
     pub(super) by_timestamp: Samples,
 }
@@ -64,7 +68,7 @@ impl RoundTrips {
     /// Data up to `end` went by for the first time.
     #[inline]
     pub(super) fn sent(&mut self, end: u64, at_ns: i64) {
-        if self.waiting.len() < MOST_WAITING {
+        if self.waiting.len() < if self.answered { MOST_WAITING } else { MOST_UNANSWERED } {
             self.waiting.push_back((end, at_ns));
         }
     }
@@ -84,6 +88,7 @@ impl RoundTrips {
     /// All below `acked` was acknowledged. The sample, if it makes one.
     #[inline]
     pub(super) fn acknowledged(&mut self, acked: u64, at_ns: i64) -> Option<i64> {
+        self.answered = true;
         let mut newest = None;
         while let Some((end, sent_ns)) = self.waiting.front().copied().filter(|(end, _)| *end <= acked) {
             newest = Some((end, sent_ns));
@@ -98,7 +103,7 @@ impl RoundTrips {
     #[inline]
     pub(super) fn stamped(&mut self, ts_val: u32, at_ns: i64) {
         let newer = self.stamps.back().is_none_or(|(last, _)| (ts_val.wrapping_sub(*last) as i32) > 0);
-        if newer && self.stamps.len() < MOST_STAMPS {
+        if newer && self.stamps.len() < if self.answered { MOST_STAMPS } else { MOST_UNANSWERED } {
             self.stamps.push_back((ts_val, at_ns));
         }
     }
@@ -106,6 +111,7 @@ impl RoundTrips {
     /// A packet with `ts_ecr` came back.
     #[inline]
     pub(super) fn echoed(&mut self, ts_ecr: u32, at_ns: i64) {
+        self.answered = true;
         while let Some((ts_val, sent_ns)) = self.stamps.front().copied() {
             let behind = ts_ecr.wrapping_sub(ts_val) as i32;
             if behind < 0 {

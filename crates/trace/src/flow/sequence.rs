@@ -15,6 +15,8 @@ pub(super) struct Hole {
     pub(super) at_ns: i64,
     /// That packet's TSval.
     pub(super) ts_val: Option<u32>,
+    /// Its IP identification, where that is counted up.
+    pub(super) id: Option<u16>,
     /// How many data packets had gone by then.
     pub(super) data_packets: u64,
 }
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
 
     fn hole() -> Hole {
-        Hole { start: 0, end: 0, in_gap: false, at_ns: 0, ts_val: None, data_packets: 0 }
+        Hole { start: 0, end: 0, in_gap: false, at_ns: 0, ts_val: None, id: None, data_packets: 0 }
     }
 
     #[test]

@@ -2,18 +2,18 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::flow::pace::{Bursts, Intervals};
 use crate::limits::Limits;
 
 /// A flow that has ended, or that the capture left.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowSummary {
     /// Its number, in the order of first packets.
     pub flow: u64,
-    /// `tcp` or `udp`.
-    pub protocol: &'static str,
+    /// What it speaks.
+    pub protocol: Protocol,
     /// Who opened it; of flows that were open before the capture, who was seen first.
     pub client: SocketAddr,
     /// The other end.
@@ -31,13 +31,60 @@ pub struct FlowSummary {
     pub backward: DirectionSummary,
 }
 
+/// What a flow speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl std::fmt::Display for Protocol {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        })
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// FIN in both directions.
+    Fin,
+    /// RST.
+    Reset,
+    /// Nothing came for longer than flows are kept.
+    Idle,
+    /// Too many others were open.
+    Evicted,
+    /// It had not when the capture did.
+    Open,
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Fin => "fin",
+            Self::Reset => "reset",
+            Self::Idle => "idle",
+            Self::Evicted => "evicted",
+            Self::Open => "open",
+        })
+    }
+}
+
 /// What a TCP connection's two directions share.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionSummary {
     /// Its SYN was captured.
     pub opened: bool,
-    /// `fin` in both directions, `reset`, `idle` (nothing for longer than flows are kept), or `open` at the end of the capture.
-    pub end: &'static str,
+    /// How.
+    pub end: End,
     /// From SYN to the ACK that completes the handshake, as seen here: the path's whole round trip, with the hosts' own delay.
     pub handshake_rtt_ns: Option<i64>,
     /// From SYN to SYN-ACK: the part towards the server.
@@ -45,7 +92,7 @@ pub struct ConnectionSummary {
 }
 
 /// One direction of a flow.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct DirectionSummary {
     /// Packets as captured: a super-packet is one.
     pub packets: u64,
@@ -85,7 +132,7 @@ pub struct DirectionSummary {
 }
 
 /// Quantiles of intervals, to a quarter of an octave.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct IntervalQuantiles {
     /// Half are shorter.
     pub p50: f64,
@@ -113,7 +160,7 @@ impl IntervalQuantiles {
 }
 
 /// Round-trip samples.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RttSummary {
     /// How many.
     pub samples: u64,
@@ -130,7 +177,7 @@ pub struct RttSummary {
 /// One direction of a TCP connection: of the data that goes this way, and of the acknowledgments of it that come back.
 ///
 /// Packets are packets as captured; `..._wire_packets` counts what super-packets stand for.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TcpSummary {
     /// Maximum segment size that the receiver announced.
     pub mss_bytes: Option<u16>,
@@ -194,7 +241,7 @@ pub struct TcpSummary {
 pub const LOSS_RUN_LENGTHS: usize = 16;
 
 /// UDP with longhaul's probe header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProbeSummary {
     /// What its packets are marked with.
     pub cookie: u32,
@@ -219,7 +266,7 @@ pub struct ProbeSummary {
 }
 
 /// Packets that belong to no flow here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// All packets of the capture.
     pub packets: u64,
@@ -237,12 +284,25 @@ pub struct Totals {
     pub fragments: u64,
     /// Datagrams of which not all fragments came.
     pub incomplete_datagrams: u64,
+    /// Flows that were summed up before their end, as too many were open.
+    pub evicted_flows: u64,
     /// Packets with a time before that of the one before.
     pub time_steps_back: u64,
     /// Times between the first and the last packet in which the capture lost some, by its own account.
     pub gaps: u64,
     /// How long they are together.
     pub left_out_ns: i64,
+}
+
+/// What an analysis comes to.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AnalyzeResult {
+    /// Of all packets.
+    pub totals: Totals,
+    /// How many flows there were.
+    pub flows_total: u64,
+    /// Those with the most bytes, the largest first.
+    pub flows: Vec<FlowSummary>,
 }
 
 /// A port and address.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::flow::Sink;
 use crate::flow::fragments::Fragments;
 use crate::flow::gaps::{GapClock, Gaps};
-use crate::flow::summary::{FlowSummary, Totals, socket};
+use crate::flow::summary::{FlowSummary, Protocol, Totals, socket};
 use crate::flow::tcp::{Brought, Connection, Ended};
 use crate::flow::udp::UdpHalf;
 use crate::packet::{Packet, Transport};
@@ -20,11 +20,19 @@ pub struct FlowOptions {
     pub udp_idle_ns: i64,
     /// A connection that ended is kept for what is late, for so long and four round trips.
     pub linger_ns: i64,
+    /// Flows that are open at the same time at most; beyond, the sixteenth that was silent longest is summed up and forgotten. A
+    /// million take some 2.5 GB where each has sent little.
+    pub most_flows: usize,
 }
 
 impl Default for FlowOptions {
     fn default() -> Self {
-        Self { tcp_idle_ns: 7_440 * SECOND_NS, udp_idle_ns: 300 * SECOND_NS, linger_ns: 2 * SECOND_NS }
+        Self {
+            tcp_idle_ns: 7_440 * SECOND_NS,
+            udp_idle_ns: 300 * SECOND_NS,
+            linger_ns: 2 * SECOND_NS,
+            most_flows: 2 << 20,
+        }
     }
 }
 
@@ -61,6 +69,17 @@ fn key(src: IpAddr, src_port: u16, dst: IpAddr, dst_port: u16, protocol: u64) ->
 enum Kind {
     Tcp(Connection),
     Udp([UdpHalf; 2]),
+}
+
+/// Why a flow is handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It is over, or the capture is.
+    Over,
+    /// It was silent for long.
+    Idle,
+    /// Others needed its place.
+    Evicted,
 }
 
 #[derive(Debug)]
@@ -183,7 +202,7 @@ impl<S: Sink> Flows<S> {
         let slot = match found {
             Some(slot) if !self.is_another(slot, packet, ascending) => slot,
             Some(slot) => {
-                self.end(slot, false);
+                self.end(slot, Why::Over);
                 self.open(packet, key, ascending, (ip.src, src_port), (ip.dst, dst_port))
             }
             None => self.open(packet, key, ascending, (ip.src, src_port), (ip.dst, dst_port)),
@@ -239,6 +258,9 @@ impl<S: Sink> Flows<S> {
 
     #[cold]
     fn open(&mut self, packet: &Packet, key: Key, ascending: bool, src: (IpAddr, u16), dst: (IpAddr, u16)) -> u32 {
+        if self.places.len() >= self.options.most_flows {
+            self.evict();
+        }
         let (from, to) = (socket(src.0, src.1), socket(dst.0, dst.1));
         let (kind, backward) = match &packet.transport {
             // A SYN-ACK is the server's.
@@ -273,19 +295,19 @@ impl<S: Sink> Flows<S> {
     }
 
     /// Hands out the flow in `slot` and forgets it.
-    fn end(&mut self, slot: u32, idle: bool) {
+    fn end(&mut self, slot: u32, why: Why) {
         let Some(mut flow) = self.slots[slot as usize].take() else { return };
         self.places.remove(&flow.key);
         self.free.push(slot);
         self.last = None;
         let (protocol, connection, [forward, backward], ended) = match &mut flow.kind {
             Kind::Tcp(connection) => {
-                let (summary, directions, ended) = connection.finish(flow.last_ns, idle);
-                ("tcp", Some(summary), directions, ended)
+                let (summary, directions, ended) = connection.finish(flow.last_ns, why);
+                (Protocol::Tcp, Some(summary), directions, ended)
             }
             Kind::Udp(halves) => {
                 let [(forward, first), (backward, second)] = halves.each_mut().map(UdpHalf::finish);
-                ("udp", None, [forward, backward], [first, second])
+                (Protocol::Udp, None, [forward, backward], [first, second])
             }
         };
         hand_out(&mut self.sink, flow.number, ended);
@@ -311,7 +333,7 @@ impl<S: Sink> Flows<S> {
             self.ending.pop_front();
             // The slot may have another flow by now.
             if self.slots[slot as usize].as_ref().is_some_and(|flow| flow.number == number) {
-                self.end(slot, false);
+                self.end(slot, Why::Over);
             }
         }
     }
@@ -326,8 +348,23 @@ impl<S: Sink> Flows<S> {
                 Kind::Udp(_) => self.options.udp_idle_ns,
             };
             if self.silent_ns(flow, self.now_ns) > idle_ns {
-                self.end(slot, true);
+                self.end(slot, Why::Idle);
             }
+        }
+    }
+
+    /// Sums up a sixteenth of all flows, those that were silent longest.
+    #[cold]
+    fn evict(&mut self) {
+        let mut last: Vec<(i64, u32)> =
+            (0..).zip(&self.slots).filter_map(|(slot, flow)| Some((flow.as_ref()?.last_ns, slot))).collect();
+        let count = (last.len() / 16).max(1).min(last.len());
+        if count < last.len() {
+            last.select_nth_unstable(count);
+        }
+        for (_, slot) in &last[..count] {
+            self.end(*slot, Why::Evicted);
+            self.totals.evicted_flows += 1;
         }
     }
 
@@ -357,7 +394,7 @@ impl<S: Sink> Flows<S> {
             (0..).zip(&self.slots).filter_map(|(slot, flow)| Some((flow.as_ref()?.number, slot))).collect();
         left.sort_unstable();
         for (_, slot) in left {
-            self.end(slot, false);
+            self.end(slot, Why::Over);
         }
         let totals = self.totals();
         (self.sink, totals)

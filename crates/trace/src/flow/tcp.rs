@@ -5,7 +5,8 @@ use longhaul_wire::tcp::flag;
 use crate::flow::gaps::Lost;
 use crate::flow::half::{Half, Sent, paced};
 use crate::flow::pace::Millisecond;
-use crate::flow::summary::{ConnectionSummary, DirectionSummary};
+use crate::flow::summary::{ConnectionSummary, DirectionSummary, End};
+use crate::flow::table::Why;
 use crate::packet::{Packet, Tcp};
 
 const FIN: u16 = flag::FIN as u16;
@@ -146,14 +147,15 @@ impl Connection {
     }
 
     /// The two directions' summaries, and the milliseconds that had not ended.
-    pub(super) fn finish(&mut self, end_ns: i64, idle: bool) -> (ConnectionSummary, [DirectionSummary; 2], Ended) {
+    pub(super) fn finish(&mut self, end_ns: i64, why: Why) -> (ConnectionSummary, [DirectionSummary; 2], Ended) {
         let connection = ConnectionSummary {
             opened: self.opened,
             end: match () {
-                () if self.reset => "reset",
-                () if self.is_over() => "fin",
-                () if idle => "idle",
-                () => "open",
+                () if self.reset => End::Reset,
+                () if self.is_over() => End::Fin,
+                () if why == Why::Idle => End::Idle,
+                () if why == Why::Evicted => End::Evicted,
+                () => End::Open,
             },
             handshake_rtt_ns: self.handshake_rtt_ns(),
             handshake_server_ns: self.handshake[0],

@@ -191,7 +191,7 @@ fn a_whole_connection() {
     talk.say(50 * MS, true, ACK, seq(10) + 1, 2, 0);
     let flow = talk.one();
     let connection = flow.connection.unwrap();
-    assert_eq!((connection.opened, connection.end), (true, "fin"));
+    assert_eq!((connection.opened, connection.end), (true, End::Fin));
     assert_eq!((connection.handshake_rtt_ns, connection.handshake_server_ns), (Some(10 * MS), Some(2 * MS)));
     assert_eq!((flow.client.to_string(), flow.server.to_string()), ("10.0.0.1:1000".into(), "10.0.0.2:2000".into()));
     assert_eq!((flow.forward.packets, flow.forward.data_packets, flow.backward.packets), (14, 10, 12));
@@ -249,7 +249,7 @@ fn a_timeout_retransmission() {
 /// The rule holds from microseconds to seconds.
 #[test]
 fn what_fills_a_hole_is_told_by_the_flows_own_round_trip() {
-    for scale in [1, 1_000, 100_000] {
+    for scale in [10, 1_000, 100_000, 10_000_000] {
         for (late, expected) in [(true, (1, 0)), (false, (0, 1))] {
             let mut talk = Talk::new();
             talk.handshake(0);
@@ -267,13 +267,118 @@ fn what_fills_a_hole_is_told_by_the_flows_own_round_trip() {
                 talk.say(30 * MS + 3_000, true, ACK, seq(2), 1, MSS);
             }
             talk.say(33 * MS, false, ACK, 1, seq(6), 0);
-            // Time in units from 10 ns to 1 ms: round trips of 100 µs, of 100 ns and of 10 s.
+            // Round trips of 1 µs, 100 µs, 10 ms and 1 s.
             let flow = talk.run_with(|packet| packet.at_ns = packet.at_ns / 100_000 * scale).remove(0);
             let tcp = forward(&flow);
             assert_eq!((tcp.retransmitted_packets, tcp.out_of_order_packets), expected, "{scale} {late}");
             assert_eq!((tcp.retransmissions_of_unseen, tcp.missing_bytes), (expected.0, 0));
         }
     }
+}
+
+/// Near the receiver its duplicate acknowledgments pass at once, while whoever could send again is far: what comes within a round trip of the
+/// whole path was overtaken, whatever was acknowledged since.
+#[test]
+fn near_the_receiver_the_whole_path_counts() {
+    for scale in [10, 1_000, 100_000, 10_000_000] {
+        for (late_ms, expected) in [(8, (0, 1)), (11, (1, 0))] {
+            let mut talk = Talk::new();
+            talk.handshake(0);
+            for n in [0, 1, 3, 4, 5] {
+                talk.say(20 * MS + i64::from(n) * 1_000, true, ACK, seq(n), 1, MSS);
+            }
+            for n in 2..6 {
+                talk.say(22 * MS + i64::from(n) * 1_000, false, ACK, 1, seq(2), 0);
+            }
+            talk.say(20 * MS + late_ms * MS, true, ACK, seq(2), 1, MSS);
+            let flow = talk.run_with(|packet| packet.at_ns = packet.at_ns / 100_000 * scale).remove(0);
+            let tcp = forward(&flow);
+            assert_eq!((tcp.retransmitted_packets, tcp.out_of_order_packets), expected, "{scale} {late_ms}");
+        }
+    }
+}
+
+/// From the connection's first packet on each second packet is overtaken by the next: identifications still count as counted up, and
+/// what was sent again is told from that, even if it was overtaken itself.
+#[test]
+fn identification_survives_disorder() {
+    let mut talk = Talk::new();
+    talk.ids = true;
+    talk.handshake(0);
+    for n in 0..40 {
+        talk.say((20 + i64::from(n)) * 1_000, true, ACK, seq(n), 1, MSS);
+    }
+    // The 30th again, and it comes behind the one that was sent after it.
+    talk.say(70_000, true, ACK, seq(30), 1, MSS);
+    talk.say(60_000, true, ACK, seq(40), 1, MSS);
+    let data = talk.flows.len() - 42;
+    for pair in talk.flows[data..data + 40].chunks_mut(2) {
+        pair.swap(0, 1);
+        let first_ns = pair[1].at_ns;
+        (pair[1].at_ns, pair[0].at_ns) = (pair[0].at_ns, first_ns);
+    }
+    talk.flows.sort_by_key(|packet| packet.at_ns);
+    let flow = talk.one();
+    let tcp = forward(&flow);
+    assert_eq!((tcp.out_of_order_packets, tcp.retransmitted_packets, tcp.duplicate_packets), (20, 1, 0));
+}
+
+/// Datagrams in fragments, byte by byte: under two tags, with IPv6's extension headers, in any order, and one that never becomes whole.
+#[test]
+fn fragments_are_put_together_under_tags_and_extension_headers() {
+    use crate::{LinkType, Record, dissect, samples};
+    let tags = [(0x88a8, 7), (0x8100, 8)];
+    let datagram = samples::udp(&[5; 1_000]);
+    let v4 = |id: u16, part: std::ops::Range<usize>, more: bool| {
+        let field = (part.start / 8) as u16 | if more { 0x2000 } else { 0 };
+        samples::ethernet(&tags, 0x0800, &samples::ipv4(17, id, field, &[], &datagram[part]))
+    };
+    let v6 = |id: u8, part: std::ops::Range<usize>, more: bool| {
+        let field = ((part.start as u16) | u16::from(more)).to_be_bytes();
+        let chain = [&[17, 0, field[0], field[1], 0, 0, 0, id][..], &datagram[part]].concat();
+        samples::ethernet(&tags, 0x86dd, &samples::ipv6(44, &chain))
+    };
+    // Behind the fragment header, in the first fragment: destination options.
+    let optioned = [&[17, 0, 1, 4, 0, 0, 0, 0][..], &datagram].concat();
+    let with_options = |part: std::ops::Range<usize>, more: bool| {
+        let field = ((part.start as u16) | u16::from(more)).to_be_bytes();
+        let chain = [&[60, 0, field[0], field[1], 0, 0, 0, 77][..], &optioned[part]].concat();
+        samples::ethernet(&[], 0x86dd, &samples::ipv6(44, &chain))
+    };
+    let frames = [
+        v4(1, 0..400, true),
+        v4(1, 400..800, true),
+        v4(1, 800..1_008, false),
+        v4(2, 800..1_008, false),
+        v4(2, 400..800, true),
+        v4(2, 0..400, true),
+        v4(3, 0..400, true),
+        v6(1, 504..1_008, false),
+        v6(1, 0..504, true),
+        with_options(0..512, true),
+        with_options(512..1_016, false),
+    ];
+    let mut flows = Flows::new(FlowOptions::default(), Vec::new());
+    for (number, frame) in (0..).zip(&frames) {
+        // Heads alone: what was clipped away counts by the headers.
+        let head = &frame[..frame.len().min(96)];
+        let record = Record {
+            at_ns: number * 1_000,
+            interface: 0,
+            direction: Direction::Unknown,
+            link: LinkType::Ethernet,
+            frame_len: frame.len() as u32,
+            gso_segs: 0,
+            gso_size: 0,
+            head,
+        };
+        flows.packet(&dissect(&record));
+    }
+    let (found, totals) = flows.finish();
+    assert_eq!((totals.fragments, totals.incomplete_datagrams, totals.other_packets), (11, 1, 0));
+    let told: Vec<_> =
+        found.iter().map(|flow| (flow.client.is_ipv6(), flow.forward.packets, flow.forward.payload_bytes)).collect();
+    assert_eq!(told, [(false, 2, 2_000), (true, 2, 2_000)]);
 }
 
 /// Against the time rules: what comes within a round trip was sent again by its identification or its time stamp, what comes
@@ -385,7 +490,7 @@ fn ports_that_are_used_again_are_another_connection() {
     let flows = talk.run();
     assert_eq!(flows.len(), 2);
     for flow in &flows {
-        assert_eq!((flow.forward.unique_bytes, flow.connection.unwrap().end), (1_000, "reset"));
+        assert_eq!((flow.forward.unique_bytes, flow.connection.unwrap().end), (1_000, End::Reset));
         assert_eq!((forward(flow).missing_bytes, forward(flow).retransmitted_packets), (0, 0));
     }
     // The same SYN again is no other connection.
@@ -468,6 +573,30 @@ fn memory_follows_open_flows() {
     }
     assert!(most <= 2_002, "{most} open at once");
     assert_eq!(flows.finish().0.len(), 20_000);
+}
+
+/// More connections than may be open: those that were silent longest are summed up, counted, and said to be so.
+#[test]
+fn flows_beyond_the_bound_are_evicted() {
+    let options = FlowOptions { most_flows: 160, ..FlowOptions::default() };
+    let mut flows = Flows::new(options, Vec::new());
+    for n in 0..1_000_u32 {
+        let mut talk = Talk::new();
+        talk.ports = (n as u16 + 1, 2);
+        talk.say(i64::from(n) * MS, true, SYN, 0, 0, 0);
+        talk.ports = (60_000, 2);
+        talk.say(i64::from(n) * MS, true, ACK, seq(n), 1, MSS);
+        talk.flows.iter().for_each(|packet| flows.packet(packet));
+        assert!(flows.open_flows() <= 160);
+    }
+    let (found, totals) = flows.finish();
+    let ended = |end| found.iter().filter(|flow| flow.connection.unwrap().end == end).count() as u64;
+    assert_eq!((found.len(), ended(End::Evicted)), (1_001, totals.evicted_flows));
+    assert_eq!(totals.evicted_flows % 10, 0, "a sixteenth at a time");
+    assert!((840..=850).contains(&totals.evicted_flows), "{}", totals.evicted_flows);
+    // That which went on was never among them.
+    let busy = found.iter().find(|flow| flow.client.port() == 60_000).unwrap();
+    assert_eq!((busy.connection.unwrap().end, busy.forward.data_packets), (End::Open, 1_000));
 }
 
 proptest! {

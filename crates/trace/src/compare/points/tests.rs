@@ -3,7 +3,8 @@ use std::net::IpAddr;
 use longhaul_wire::probe::{Cookie, Probe};
 
 use super::*;
-use crate::packet::{Ip, Options, Tcp};
+use crate::compare::plan::{FirstLook, Sampler, segment_sizes};
+use crate::packet::{Ip, Options, Tcp, Transport};
 use crate::record;
 
 const MS: i64 = 1_000_000;
@@ -44,10 +45,52 @@ fn probe(at_ns: i64, sequence: u64) -> Packet {
     packet(at_ns, true, 0, 100, Transport::Udp { src_port: 1, dst_port: 2, payload_len: 100, probe })
 }
 
-fn reading(packets: impl IntoIterator<Item = Packet>) -> Reading {
-    let mut reading = Reading::default();
-    packets.into_iter().for_each(|packet| reading.packet(&packet));
-    reading
+/// All three readings; also the packets that reached, and the most that were held.
+fn compare_in(
+    a: &[Packet],
+    b: &[Packet],
+    options: MatchOptions,
+    most_samples: usize,
+) -> Result<(Compared, Vec<Reached>, usize), CompareError> {
+    let looks = [a, b].map(|packets| {
+        let mut look = FirstLook::default();
+        packets.iter().for_each(|packet| look.packet(packet));
+        look
+    });
+    let looks = [&looks[0], &looks[1]];
+    let sizes = segment_sizes(looks);
+    let samplers = [a, b].map(|packets| {
+        let mut sampler = Sampler::new(&sizes).keeping(most_samples);
+        packets.iter().for_each(|packet| sampler.packet(packet));
+        sampler
+    });
+    let plan = Plan::of(looks, samplers, options)?;
+    let (mut reached, mut most_held) = (Vec::new(), 0);
+    let mut matching = Matching::new(plan, &sizes, |one: &Reached| reached.push(*one));
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    loop {
+        match (a.peek(), b.peek()) {
+            (Some(first), Some(second)) if matching.b_is_next(first.at_ns, second.at_ns) => {
+                matching.b(b.next().unwrap())
+            }
+            (Some(_), _) => matching.a(a.next().unwrap()),
+            (None, Some(_)) => matching.b(b.next().unwrap()),
+            (None, None) => break,
+        }
+        most_held = most_held.max(matching.held());
+    }
+    let compared = matching.finish();
+    Ok((compared, reached, most_held))
+}
+
+fn compare(
+    a: impl IntoIterator<Item = Packet>,
+    b: impl IntoIterator<Item = Packet>,
+    same_clock: bool,
+) -> Result<(Compared, Vec<Reached>), CompareError> {
+    let [a, b]: [Vec<Packet>; 2] = [a.into_iter().collect(), b.into_iter().collect()];
+    let (compared, reached, _) = compare_in(&a, &b, MatchOptions { same_clock }, usize::MAX)?;
+    Ok((compared, reached))
 }
 
 /// Data there in 10 ms and acknowledgments back in 20 ms; B's clock is a second ahead. The offset is right to half of the round trip,
@@ -63,7 +106,7 @@ fn clocks_apart_are_laid_over_each_other() {
         a.push(tcp(at_ns + 30 * MS + 1, false, n + 500, 1, n * 100 + 100, 0));
     }
     a.sort_by_key(|packet| packet.at_ns);
-    let compared = match_points(&reading(a), &reading(b), MatchOptions::default()).unwrap();
+    let compared = compare(a, b, false).unwrap().0;
     let clock = compared.clock;
     assert!(
         (clock.offset_ns - 995e6).abs() < 10.0 && (clock.offset_error_ns.unwrap() - 15e6).abs() < 10.0,
@@ -91,7 +134,7 @@ fn probes_that_were_lost_are_named() {
         }
     });
     let b = order.zip((0..).map(|n| 5 * MS + n * MS)).map(|(n, at_ns)| probe(at_ns, n));
-    let compared = match_points(&reading(a), &reading(b), MatchOptions { same_clock: true }).unwrap();
+    let compared = compare(a, b, true).unwrap().0;
     let [forward] = compared.directions.as_slice() else { panic!() };
     assert_eq!((forward.sent_packets, forward.lost_packets, forward.reordered_packets), (100, 4, 1));
     let runs: Vec<_> = forward.lost.iter().map(|run| (run.first_sequence, run.last_sequence, run.packets)).collect();
@@ -113,7 +156,7 @@ fn a_super_packet_matches_its_segments() {
             .map(segment)
             .into_iter()
             .chain([tcp(55 * MS, true, 12, 7_000, 1, 1_000), tcp(65 * MS, true, 13, 9_500, 1, 1_000)]);
-        let compared = match_points(&reading(a), &reading(b), MatchOptions { same_clock: true }).unwrap();
+        let compared = compare(a, b, true).unwrap().0;
         let [forward] = compared.directions.as_slice() else { panic!() };
         assert_eq!((forward.sent_packets, forward.reached_packets, forward.lost_packets), (7, 6, 1), "{by_gso_size}");
         assert_eq!((forward.lost[0].first_sequence, forward.lost[0].payload_bytes), (7_000, 1_000));
@@ -126,12 +169,55 @@ fn a_super_packet_matches_its_segments() {
 fn new_identifications_do_not_hinder() {
     let a = (0..50).map(|n| tcp(i64::from(n) * MS, true, n + 1, n * 100, 1, 100));
     let b = (0..50).map(|n| tcp(i64::from(n) * MS + 9, true, n + 9_000, n * 100, 1, 100));
-    let compared = match_points(&reading(a), &reading(b), MatchOptions { same_clock: true }).unwrap();
-    assert_eq!((compared.by_identification, compared.reached.len()), (false, 50));
+    let (compared, reached) = compare(a, b, true).unwrap();
+    assert_eq!((compared.by_identification, reached.len()), (false, 50));
 }
 
 #[test]
 fn what_has_nothing_in_common_is_said() {
-    let found = match_points(&reading([probe(0, 1)]), &reading([probe(0, 2)]), MatchOptions::default());
-    assert_eq!(found, Err(CompareError::NothingInCommon));
+    let found = compare([probe(0, 1)], [probe(0, 2)], false);
+    assert_eq!(found.err(), Some(CompareError::NothingInCommon));
+}
+
+/// 100 s of a packet each millisecond and 10 ms of delay, one in a hundred lost, with B's clock an hour ahead and 50 µs a second fast: what is
+/// held are the packets of the window, however long the capture; a sample of 500 does for the clocks, and each lost packet is named.
+#[test]
+fn memory_follows_the_window() {
+    let there = |n: i64| 3_600_000 * MS + n * MS + n * 50 + 10 * MS;
+    let back = |n: i64| there(n) + 10;
+    let a_to_b = (0..100_000_u32).map(|n| tcp(i64::from(n) * MS, true, n % 65_536, n * 100, 1, 100));
+    let acks = (0..100_000_u32).map(|n| tcp(i64::from(n) * MS + 15 * MS, false, n % 65_536, 1, n * 100 + 100, 0));
+    let mut a: Vec<Packet> = a_to_b.clone().chain(acks.clone()).collect();
+    a.sort_by_key(|packet| packet.at_ns);
+    let at = |packet: Packet, at_ns: i64| Packet { at_ns, ..packet };
+    let mut b: Vec<Packet> =
+        (0..).zip(a_to_b).filter(|(n, _)| n % 100 != 7).map(|(n, packet)| at(packet, there(n))).collect();
+    b.extend((0..).zip(acks).map(|(n, packet)| at(packet, back(n))));
+    b.sort_by_key(|packet| packet.at_ns);
+    let (compared, reached, most_held) = compare_in(&a, &b, MatchOptions::default(), 500).unwrap();
+    let [forward, backward] = compared.directions.as_slice() else { panic!() };
+    assert_eq!((forward.lost_packets, backward.lost_packets, forward.unknown_packets), (1_000, 0, 0));
+    let named =
+        forward.lost.iter().zip(0..).all(|(run, n)| run.first_sequence == (n * 100 + 7) * 100 && run.packets == 1);
+    assert!(named && forward.lost.len() == 1_000 && reached.len() == 199_000, "{:?}", forward.lost);
+    assert!((compared.clock.drift_ppb - 50_000.0).abs() < 10.0, "{:?}", compared.clock);
+    let window_ms = compared.window_ns / MS;
+    assert!((100..250).contains(&window_ms) && most_held < 3 * window_ms as usize, "{window_ms} {most_held}");
+    assert_eq!(compared.given_up_packets, 0);
+}
+
+/// Identifications that came round three times while nothing else tells packets apart: those within the window are the same.
+#[test]
+fn names_that_come_again_are_told_apart_by_time() {
+    let datagram = |n: i64, at_ns: i64| {
+        let header = Transport::Udp { src_port: 1, dst_port: 2, payload_len: 100, probe: None };
+        packet(at_ns, true, (n % 60_000) as u32 + 1, 100, header)
+    };
+    let a = (0..200_000).map(|n| datagram(n, n * 100_000));
+    let b = (0..200_000).filter(|n| n % 1_000 != 5).map(|n| datagram(n, n * 100_000 + 10 * MS));
+    let (compared, _) = compare(a, b, true).unwrap();
+    let [forward] = compared.directions.as_slice() else { panic!() };
+    let delay = forward.delay.unwrap();
+    assert_eq!((forward.lost_packets, forward.reordered_packets, forward.unknown_packets), (200, 0, 0));
+    assert!(delay.max_ns == delay.min_ns && delay.min_ns == 10.0 * MS as f64, "{delay:?}");
 }

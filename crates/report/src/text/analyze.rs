@@ -2,17 +2,17 @@
 
 use std::fmt::Write;
 
-use longhaul_trace::flow::DirectionSummary;
+use longhaul_trace::flow::{AnalyzeResult, DirectionSummary};
 
-use super::analyze::AnalyzeResult;
+use super::visible;
 
 /// Shares below this are not named.
 const NAMED_SHARE: f64 = 0.05;
 
 /// A line of what the capture holds, then a few lines a flow.
-pub(crate) fn report(result: &AnalyzeResult) -> String {
+pub fn report(result: &AnalyzeResult) -> String {
     let totals = &result.totals;
-    let took_ns = totals.last_ns.unwrap_or(0) - totals.first_ns.unwrap_or(0);
+    let took_ns = totals.last_ns.unwrap_or(0).saturating_sub(totals.first_ns.unwrap_or(0));
     let mut text = format!("{} packets in {}, {} flows", totals.packets, time(took_ns as f64), result.flows_total);
     let shown = result.flows.len() as u64;
     // Writing to a string cannot fail.
@@ -36,7 +36,7 @@ pub(crate) fn report(result: &AnalyzeResult) -> String {
             flow.protocol,
             flow.client,
             flow.server,
-            time((flow.last_ns - flow.first_ns) as f64)
+            time(flow.last_ns.saturating_sub(flow.first_ns) as f64)
         );
         for (arrow, direction) in [("->", &flow.forward), ("<-", &flow.backward)] {
             if direction.packets > 0 {
@@ -44,7 +44,7 @@ pub(crate) fn report(result: &AnalyzeResult) -> String {
             }
         }
     }
-    text
+    visible(&text)
 }
 
 fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary) {
@@ -97,12 +97,14 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
         if let Some(limits) = &tcp.limits {
             let named = limits.limited_by.largest_first();
             let named = named.iter().filter(|(_, share)| *share >= NAMED_SHARE);
-            let named: Vec<_> = named.map(|(name, share)| format!("{name} {:.0} %", share * 100.0)).collect();
+            let named: Vec<_> =
+                named.map(|(name, share)| format!("{name} {:.0} %", share.clamp(0.0, 1.0) * 100.0)).collect();
             let _ = writeln!(text, "     limited by {}", named.join(", ").replace('_', " "));
         }
     }
     if let Some(probe) = &direction.probe {
-        let sent = probe.last_sequence - probe.first_sequence + 1 - probe.not_captured_packets;
+        let numbered = probe.last_sequence.saturating_sub(probe.first_sequence).saturating_add(1);
+        let sent = numbered.saturating_sub(probe.not_captured_packets);
         let not_captured = match probe.not_captured_packets {
             0 => String::new(),
             packets => format!(", {packets} more not captured"),
@@ -119,8 +121,9 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
     }
 }
 
-pub(crate) fn time(ns: f64) -> String {
-    let ns = ns.max(0.0);
+pub(super) fn time(ns: f64) -> String {
+    // A saved result may say anything: this is a number of some digits whatever it says.
+    let ns = ns.clamp(0.0, 1e18);
     let (value, unit) = match ns {
         _ if ns < 1e3 => return format!("{ns:.0} ns"),
         _ if ns < 1e6 => (ns / 1e3, "us"),

@@ -1,17 +1,19 @@
 //! What `longhaul compare` prints for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use longhaul_trace::compare::Direction;
 use longhaul_trace::compare::behaviour::Verdict;
+use longhaul_trace::compare::{CompareResult, Direction, IntervalBin, Points};
 
-use super::analyze_text::time;
-use super::compare::{CompareResult, Points};
+use super::analyze::time;
+use super::visible;
 
 /// Runs of lost packets that are printed; JSON has them all.
 const PRINTED_RUNS: usize = 20;
 
-pub(crate) fn report(result: &CompareResult) -> String {
+/// What the path between two points did, or whether two runs behave alike.
+pub fn report(result: &CompareResult) -> String {
     let mut text = String::new();
     if let Some(points) = &result.points {
         points_lines(&mut text, points);
@@ -24,7 +26,7 @@ pub(crate) fn report(result: &CompareResult) -> String {
         };
         tests(&mut text, behaviour);
     }
-    text
+    visible(&text)
 }
 
 // Writing to a string cannot fail.
@@ -37,7 +39,7 @@ fn points_lines(text: &mut String, points: &Points) {
             "B's clock is {}{} ahead of A's (error at most {error}), and gains {:.3} us a second",
             if clock.offset_ns < 0.0 { "-" } else { "" },
             time(clock.offset_ns.abs()),
-            clock.drift_ppb / 1e3
+            clock.drift_ppb.clamp(-1e12, 1e12) / 1e3
         );
     } else {
         text.push_str("Both stamps are taken as of one clock\n");
@@ -57,7 +59,7 @@ fn points_lines(text: &mut String, points: &Points) {
             let _ = writeln!(text, "  delay min {min}, median {p50}, 99 % {p99}, max {max}, stddev {stddev}");
         }
         for run in between.lost.iter().take(PRINTED_RUNS) {
-            let path = &points.paths[run.path as usize];
+            let Some(path) = points.paths.get(run.path as usize) else { continue };
             let many = if run.packets > 1 { format!(" to {}", run.last_sequence) } else { String::new() };
             let _ = writeln!(
                 text,
@@ -74,21 +76,46 @@ fn points_lines(text: &mut String, points: &Points) {
             None => {}
         }
         tests(text, &between.spacing);
+        intervals(text, &shown.intervals);
+    }
+}
+
+/// Intervals at both points side by side, by octaves: how many, and what share of all.
+fn intervals(text: &mut String, bins: &[IntervalBin]) {
+    let all =
+        bins.iter().fold((0_u64, 0_u64), |all, bin| (all.0 + u64::from(bin.first), all.1 + u64::from(bin.second)));
+    if bins.is_empty() {
+        return;
+    }
+    let mut octaves: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for bin in bins {
+        let octave = octaves.entry(bin.from_ns.max(1.0).log2() as u32).or_default();
+        octave.0 += u64::from(bin.first);
+        octave.1 += u64::from(bin.second);
+    }
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "  {:>12}  {:>20}  {:>20}", "interval from", "first point", "second point");
+    for (octave, (first, second)) in octaves {
+        let share = |count: u64, all: u64| format!("{count} ({:.1} %)", count as f64 * 100.0 / all.max(1) as f64);
+        let (first, second) = (share(first, all.0), share(second, all.1));
+        let _ = writeln!(text, "  {:>13}  {first:>20}  {second:>20}", time(f64::from(octave).exp2()));
     }
 }
 
 fn tests(text: &mut String, verdict: &Verdict) {
     for test in &verdict.tests {
-        let value = |value: f64| if test.of.ends_with("_ns") { time(value) } else { format!("{value:.0}") };
+        let value = |value: f64| {
+            if test.of.ends_with("_ns") { time(value) } else { format!("{:.0}", value.clamp(-1e18, 1e18)) }
+        };
         let _ = writeln!(
             text,
             "  {}: median {} and {}, 99 % {} and {}; distance {:.3}, p = {:.2e}",
-            test.of.trim_end_matches("_ns").trim_end_matches("_bps").replace('_', " "),
+            test.of.trim_end_matches("_ns").trim_end_matches("_bps").replace(['_', '\n'], " "),
             value(test.medians[0]),
             value(test.medians[1]),
             value(test.p99[0]),
             value(test.p99[1]),
-            test.distance,
+            test.distance.clamp(0.0, 1.0),
             test.kolmogorov_smirnov_p
         );
     }

@@ -1,0 +1,89 @@
+//! The delay of each packet as a Parquet file: a row for each that passed both points.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhaul_trace::compare::Reached;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::data_type::{DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use crate::output::Failure;
+
+/// Rows that are compressed together.
+const ROW_GROUP: usize = 65_536;
+
+/// docs/compare-results.md tells what the columns mean.
+const COLUMNS: &str = "message delays {
+    required int64 path;
+    required int64 sequence;
+    required int64 a_ns (timestamp(nanos, true));
+    required int64 b_ns (timestamp(nanos, true));
+    required double delay_ns;
+}";
+
+/// The file, and rows that were not written yet.
+pub(crate) struct DelayFile {
+    path: PathBuf,
+    writer: SerializedFileWriter<File>,
+    rows: Vec<Reached>,
+    /// The first that went wrong: there is nobody to tell before the end.
+    error: Option<ParquetError>,
+}
+
+impl DelayFile {
+    pub(crate) fn create_in(folder: &Path) -> Result<Self, Failure> {
+        let path = folder.join("delays.parquet");
+        let file = File::create(&path).map_err(|error| unwritable(&path, &error))?;
+        let compression = Compression::ZSTD(ZstdLevel::default());
+        let properties = WriterProperties::builder().set_compression(compression).build();
+        let writer = parse_message_type(COLUMNS)
+            .and_then(|columns| SerializedFileWriter::new(file, Arc::new(columns), Arc::new(properties)));
+        let writer = writer.map_err(|error| unwritable(&path, &error))?;
+        Ok(Self { path, writer, rows: Vec::with_capacity(ROW_GROUP), error: None })
+    }
+
+    pub(crate) fn push(&mut self, row: Reached) {
+        self.rows.push(row);
+        if self.rows.len() == ROW_GROUP
+            && let Err(error) = self.write()
+        {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    fn write(&mut self) -> Result<(), ParquetError> {
+        let rows = &self.rows;
+        let mut group = self.writer.next_row_group()?;
+        let of: [fn(&Reached) -> i64; 4] =
+            [|row| row.path.into(), |row| row.sequence as i64, |row| row.a_ns, |row| row.b_ns];
+        for of in of {
+            let Some(mut column) = group.next_column()? else { continue };
+            let values: Vec<i64> = rows.iter().map(of).collect();
+            column.typed::<Int64Type>().write_batch(&values, None, None)?;
+            column.close()?;
+        }
+        if let Some(mut column) = group.next_column()? {
+            let values: Vec<f64> = rows.iter().map(|row| row.delay_ns).collect();
+            column.typed::<DoubleType>().write_batch(&values, None, None)?;
+            column.close()?;
+        }
+        group.close()?;
+        self.rows.clear();
+        Ok(())
+    }
+
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        let written = if self.rows.is_empty() { Ok(()) } else { self.write() };
+        let closed = written.and_then(|()| self.writer.close().map(drop));
+        self.error.map_or(closed, Err).map_err(|error| unwritable(&self.path, &error))
+    }
+}
+
+fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::new("unwritable", format!("{}: {error}", path.display()))
+}
