@@ -333,13 +333,14 @@ fn a_logging_host_that_dies_costs_no_more_than_what_it_had() {
     let mut first = hosts.log("one", &[]);
     let second = hosts.log("two", &["-1", "-p", "5212"]);
     let capture = hosts.capture(&["server", "server:5212"], &[]);
-    hosts.send(5_000);
-    sleep(Duration::from_millis(1_500));
-    // Of these it says nothing any more.
-    hosts.send(2_000);
-    first.kill();
-    sleep(Duration::from_millis(300));
-    hosts.send(5_000);
+    for round in 0..120 {
+        hosts.send(100);
+        sleep(Duration::from_millis(10));
+        // Of what it got last it says nothing any more.
+        if round == 80 {
+            first.kill();
+        }
+    }
     sleep(Duration::from_millis(400));
     let here = capture.finish();
     let result = &here["result"];
@@ -350,13 +351,13 @@ fn a_logging_host_that_dies_costs_no_more_than_what_it_had() {
     assert!(here["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == "logger_lost"), "{here:#}");
     // What it had said that it wrote counts, and is there.
     let written = count(dead, "written_packets");
-    assert!((2_000..=3_600).contains(&written), "{dead:#}");
+    assert!((1_000..=4_100).contains(&written), "{dead:#}");
     let kept = hosts.packets(&["one"]);
     assert!(kept.len() as u64 >= written, "{} of {written}", kept.len());
     assert!(hosts.convert("one", "cut.pcap")["result"]["was_cut"] == true);
     let second = second.wait();
     assert_eq!(only(&second)["written_packets"], alive["written_packets"]);
-    assert!(count(alive, "written_packets") >= 8_000, "{alive:#}");
+    assert!(count(alive, "written_packets") >= 6_000, "{alive:#}");
 }
 
 #[test]
