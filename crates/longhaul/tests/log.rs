@@ -26,6 +26,10 @@ struct Hosts {
     client: NetNamespace,
     server: NetNamespace,
     folder: PathBuf,
+    /// What is captured goes from the one to the other. Made once: a program that another test starts may hold a socket for a moment
+    /// after it was closed here.
+    near: UdpSocket,
+    _far: UdpSocket,
 }
 
 impl Hosts {
@@ -43,7 +47,11 @@ impl Hosts {
             NetNamespace::open(Path::new(host["namespace"].as_str().unwrap())).unwrap()
         };
         let (client, server) = (of("client"), of("server"));
-        Some(Self { lab, client, server, folder })
+        let sockets =
+            client.enter(|| (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind(("127.0.0.1", PORT)).unwrap()));
+        let (near, far) = sockets.unwrap();
+        near.connect(far.local_addr().unwrap()).unwrap();
+        Some(Self { lab, client, server, folder, near, _far: far })
     }
 
     fn path(&self, name: &str) -> String {
@@ -90,13 +98,8 @@ impl Hosts {
 
     /// Sends `count` numbered datagrams over the client's loopback.
     fn send(&self, count: u64) {
-        let sockets = self
-            .client
-            .enter(|| (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind(("127.0.0.1", PORT)).unwrap()));
-        let (near, far) = sockets.unwrap();
-        near.connect(far.local_addr().unwrap()).unwrap();
         for number in 0..count {
-            assert_eq!(near.send(&number.to_be_bytes()).unwrap(), 8);
+            assert_eq!(self.near.send(&number.to_be_bytes()).unwrap(), 8);
             // Not to overrun the ring: it is the link that is tried here.
             if number % 500 == 499 {
                 sleep(Duration::from_millis(1));
@@ -330,28 +333,31 @@ fn a_logging_host_that_dies_costs_no_more_than_what_it_had() {
     let mut first = hosts.log("one", &[]);
     let second = hosts.log("two", &["-1", "-p", "5212"]);
     let capture = hosts.capture(&["server", "server:5212"], &[]);
-    hosts.send(5_000);
-    sleep(Duration::from_millis(1_500));
-    first.kill();
-    sleep(Duration::from_millis(300));
-    hosts.send(5_000);
+    for round in 0..120 {
+        hosts.send(100);
+        sleep(Duration::from_millis(10));
+        // Of what it got last it says nothing any more.
+        if round == 80 {
+            first.kill();
+        }
+    }
     sleep(Duration::from_millis(400));
     let here = capture.finish();
     let result = &here["result"];
     assert_balanced(result);
-    assert_eq!(count(result, "seen_packets"), 10_000, "{result:#}");
+    assert_eq!(count(result, "seen_packets"), 12_000, "{result:#}");
     let (dead, alive) = (&result["loggers"][0], &result["loggers"][1]);
     assert_eq!(dead["error"]["code"], "control_lost", "{dead:#}");
     assert!(here["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == "logger_lost"), "{here:#}");
     // What it had said that it wrote counts, and is there.
     let written = count(dead, "written_packets");
-    assert!((2_000..=2_600).contains(&written), "{dead:#}");
+    assert!((1_000..=4_100).contains(&written), "{dead:#}");
     let kept = hosts.packets(&["one"]);
     assert!(kept.len() as u64 >= written, "{} of {written}", kept.len());
     assert!(hosts.convert("one", "cut.pcap")["result"]["was_cut"] == true);
     let second = second.wait();
     assert_eq!(only(&second)["written_packets"], alive["written_packets"]);
-    assert!(count(alive, "written_packets") >= 7_400, "{alive:#}");
+    assert!(count(alive, "written_packets") >= 6_000, "{alive:#}");
 }
 
 #[test]

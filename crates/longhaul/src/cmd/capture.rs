@@ -200,8 +200,8 @@ fn not_started(error: CaptureError) -> Failure {
         CaptureError::Start(_) => ("not_captured", ""),
         CaptureError::Logger { source, .. } => {
             let message = error.to_string();
-            let (code, remedy) = (source.code.clone(), source.remedy.clone());
-            return Failure::from_peer(code, message).remedy(remedy);
+            let exit = if source.code == "interrupted" { INTERRUPTED } else { 1 };
+            return Failure::from_peer(source.code.clone(), message).remedy(&source.remedy).exit(exit);
         }
     };
     Failure::new(code, error).remedy(remedy)

@@ -41,6 +41,8 @@ const SILENCE: Nanos = Nanos::from_secs(10);
 const WRITE_PATIENCE: Nanos = Nanos::from_secs(2);
 /// After the last word the files are closed within this: the tail is waited for, then the disk.
 const CLOSE_PATIENCE: Nanos = Nanos::from_secs(15);
+/// How often a signal is looked for while one waits.
+const SIGNAL_LOOK: Nanos = Nanos::from_millis(100);
 /// What waits in the kernel for the link.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
@@ -127,6 +129,9 @@ pub(super) struct LogLink {
 struct Wire {
     control: Control,
     events: Receiver<Event>,
+    stop: Option<Stop>,
+    /// So many signals end waiting: the first while it is made; later that one ends the capture, and the second this.
+    signals: u32,
 }
 
 impl std::fmt::Debug for Wire {
@@ -185,9 +190,13 @@ impl Wire {
             if let Some(message) = self.poll()? {
                 return Ok(Some(message));
             }
+            if self.stop.is_some_and(|stop| stop.count() >= self.signals) {
+                return Err(interrupted());
+            }
             let left = deadline.saturating_sub(monotonic());
-            match self.events.recv_timeout(left.into()) {
+            match self.events.recv_timeout(left.min(SIGNAL_LOOK).into()) {
                 Ok(event) => self.take(event)?,
+                Err(_) if left > SIGNAL_LOOK => {}
                 Err(_) => return Ok(None),
             }
         }
@@ -223,7 +232,7 @@ impl LogLink {
         let mut control = Control::new(stream, channel, &sender).map_err(io)?;
         control.establish(&events)?;
         control.patience = WRITE_PATIENCE;
-        let mut wire = Wire { control, events };
+        let mut wire = Wire { control, events, stop: logging.stop, signals: 1 };
 
         let offer =
             target.key.as_ref().map(|key| random().map(|random| DatagramOffer::new(key, random))).transpose()?;
@@ -270,6 +279,7 @@ impl LogLink {
             batch: Vec::new(),
         };
         link.datagram_bytes = link.prove(logging.datagram_bytes)?;
+        link.control.signals = 2;
         Ok(link)
     }
 
