@@ -107,7 +107,7 @@ fn flow_alone(cable: &Cable, seconds: f64) -> Result<f64> {
         let (mut piece, mut bytes, begin) = ([0; READ_BYTES], 0_u64, Instant::now());
         let mut reads = 0_u64;
         // The clock costs as much as a read.
-        while reads % 64 != 0 || Instant::now() < end {
+        while !reads.is_multiple_of(64) || Instant::now() < end {
             bytes += receiver.read(&mut piece).unwrap_or(0) as u64;
             reads += 1;
         }
