@@ -133,7 +133,9 @@ pub(crate) fn accept(plan: &Plan) -> Result<Vec<Row>> {
     let seconds = plan.seconds(0.5, 0.3);
     let ours = mix(64, &[("stream", 1.0)]);
     let mut rows = Vec::new();
-    for (name, measured) in [("64 B, to a full socket", net_ns as Measured), ("64 B, to a program", read_ns)] {
+    for (name, measured) in
+        [("64 B, to a full socket", net_ns as Measured), ("64 B, to a program", read_ns as Measured)]
+    {
         let variants = [Receiver::Filter, Receiver::XdpPass].map(|receiver| {
             Variant::new(format!("{}, {name}", receiver.name()), {
                 let ours = &ours;
