@@ -2,7 +2,8 @@
 //!
 //! Two fresh network namespaces with one veth pair between them. Frames come as XDP live frames, so that a receiver that drops them
 //! early has spent nothing on them; sender and receiver share one CPU, on which nothing else runs: a frame's cost is the time that
-//! passes for it, less what making it takes. Table, samples (`bench/filter.json`), rounds and exit code are as with the lab's
+//! passes for it, less what making it takes. Where a TCP flow runs beside a mix, the receiver has a CPU and whoever sends has the other
+//! one (`cases/tcp.rs`). Table, samples (`bench/filter.json`), rounds and exit code are as with the lab's
 //! benchmark `path`.
 
 #[allow(dead_code)] // No case takes minutes.

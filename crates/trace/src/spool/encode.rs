@@ -118,6 +118,9 @@ impl PacketBlock {
         let at = put_varint(&mut fields, 1, (since << 1 ^ since >> 63) as u64);
         self.bytes.extend_from_slice(&fields[..at]);
         self.bytes.extend_from_slice(tail);
+        if self.bytes.len() - self.summed >= SUM_EVERY {
+            self.sum_up();
+        }
     }
 
     /// Packets in it.

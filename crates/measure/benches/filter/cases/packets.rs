@@ -125,14 +125,17 @@ fn read_ns(receiver: Receiver, mix: &str, seconds: f64) -> Result<Sample> {
     Ok(Sample::plain(sending - making + reading, detail))
 }
 
+/// What a receiver spends on a frame of a mix, measured for so many seconds.
+type Measured = fn(Receiver, &str, f64) -> Result<Sample>;
+
 /// Datagrams for the host, 64 bytes each, to a socket: that is full, so that they end there, and that a program reads.
 pub(crate) fn accept(plan: &Plan) -> Result<Vec<Row>> {
     let seconds = plan.seconds(0.5, 0.3);
     let ours = mix(64, &[("stream", 1.0)]);
     let mut rows = Vec::new();
-    let ways: [(&str, fn(Receiver, &str, f64) -> Result<Sample>); 2] =
-        [("64 B, to a full socket", net_ns), ("64 B, to a program", read_ns)];
-    for (name, measured) in ways {
+    for (name, measured) in
+        [("64 B, to a full socket", net_ns as Measured), ("64 B, to a program", read_ns as Measured)]
+    {
         let variants = [Receiver::Filter, Receiver::XdpPass].map(|receiver| {
             Variant::new(format!("{}, {name}", receiver.name()), {
                 let ours = &ours;

@@ -10,7 +10,7 @@ use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::schedule;
 use serde_json::json;
 
-use super::{CPU, JUNK, OTHER_CPU, mix};
+use super::{CPU, OTHER_CPU, mix};
 use crate::Result;
 use crate::args::Plan;
 use crate::child::Endpoint;
@@ -20,11 +20,13 @@ use crate::receiver::Receiver;
 use crate::report::{Row, Target};
 use crate::rig::{Cable, SERVER};
 
+/// What switches flood and network cards let through, for others all of it: questions for addresses, and groups that nobody joined.
+const FLOODED: [(&str, f64); 3] = [("arp", 50.0), ("neighbour-solicitation", 25.0), ("multicast", 25.0)];
 /// What the sender writes at once, and the program reads.
 const WRITE_BYTES: usize = 128 << 10;
 const READ_BYTES: usize = 64;
 /// Rates of the mix that are tried, frames a second: the first that costs the flow half without a filter is taken.
-const RATES: [f64; 10] = [300e3, 400e3, 450e3, 500e3, 550e3, 600e3, 700e3, 800e3, 1000e3, 1200e3];
+const RATES: [f64; 12] = [200e3, 250e3, 300e3, 400e3, 450e3, 500e3, 550e3, 600e3, 700e3, 800e3, 1000e3, 1200e3];
 
 /// Goodput in Gb/s of a TCP flow to the server, while so many frames a second are made beside it, and sent to the server or dropped
 /// where they are made.
@@ -47,7 +49,7 @@ fn flow(receiver: Receiver, sends: bool, rate: f64, seconds: f64) -> Result<Samp
         }
     }
     in_sysfs(&cable.client, &format!("echo {} > /sys/class/net/cable/queues/rx-0/rps_cpus", 1 << CPU))?;
-    let (mix, packets_per_second, time) = (mix(64, &JUNK), Some(rate), seconds + 1.0);
+    let (mix, packets_per_second, time) = (mix(64, &FLOODED), Some(rate), seconds + 1.0);
     let role = if sends {
         Role::Send { mix, packets_per_second, seconds: time }
     } else {
@@ -107,7 +109,7 @@ fn flow_alone(cable: &Cable, seconds: f64) -> Result<f64> {
         let (mut piece, mut bytes, begin) = ([0; READ_BYTES], 0_u64, Instant::now());
         let mut reads = 0_u64;
         // The clock costs as much as a read.
-        while reads % 64 != 0 || Instant::now() < end {
+        while !reads.is_multiple_of(64) || Instant::now() < end {
             bytes += receiver.read(&mut piece).unwrap_or(0) as u64;
             reads += 1;
         }
