@@ -349,9 +349,9 @@ fn a_logging_host_that_dies_costs_no_more_than_what_it_had() {
     let (dead, alive) = (&result["loggers"][0], &result["loggers"][1]);
     assert_eq!(dead["error"]["code"], "control_lost", "{dead:#}");
     assert!(here["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == "logger_lost"), "{here:#}");
-    // What it had said that it wrote counts, and is there.
+    // What it had said that it wrote, each half second, counts, and is there.
     let written = count(dead, "written_packets");
-    assert!((1_000..=4_100).contains(&written), "{dead:#}");
+    assert!((1..=4_100).contains(&written), "{dead:#}");
     let kept = hosts.packets(&["one"]);
     assert!(kept.len() as u64 >= written, "{} of {written}", kept.len());
     assert!(hosts.convert("one", "cut.pcap")["result"]["was_cut"] == true);
