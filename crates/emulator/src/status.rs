@@ -40,7 +40,7 @@ pub struct OwnFault {
     /// The kernel's receive buffer was full, so these were never seen (frames; a super-packet is one).
     pub receive_overflow_frames: u64,
     /// Dropped between a host's interface and its port, whose ring or whose CPU's backlog was full, so these were never seen (frames).
-    /// Known in labs only, as the host's interface counts them (`tx_dropped`).
+    /// Known in labs only, as the host's interface counts them (`tx_dropped`), which does the same while the port is set down.
     #[serde(default)]
     pub port_ring_full_frames: u64,
     /// The payload memory was full (frames).

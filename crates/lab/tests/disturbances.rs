@@ -19,10 +19,11 @@ fn port<'a>(status: &'a Status, host: &str) -> &'a PortStatus {
     status.ports.iter().find(|port| port.host == host).unwrap()
 }
 
-/// That the emulator itself lost nothing, whatever the interfaces did.
+/// That the emulator itself lost nothing, whatever the interfaces did: what one sent while the other was down, or to a ring that it has
+/// only with GRO, never came to the emulator.
 fn assert_no_own_fault(lab: &Lab) {
     let status = lab.status().unwrap();
-    assert_eq!(status.own_fault.total(), 0, "{:?}", status.own_fault);
+    assert_eq!(status.own_fault.total(), status.own_fault.port_ring_full_frames, "{:?}", status.own_fault);
     for port in &status.ports {
         assert!(port.not_segmented_frames.is_empty(), "{:?}", port.not_segmented_frames);
     }
