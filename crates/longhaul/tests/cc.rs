@@ -84,7 +84,6 @@ fn an_ordinary_user_selects_it_in_a_lab() {
     let mut server = exec("server").args(["iperf3", "-s", "--forceflush"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
     let server = Program(server);
-    assert!(lines.any(|line| line.unwrap().contains("listening")), "iperf3 -s");
     let controls: Vec<_> = Algorithm::ALL
         .into_iter()
         .zip('a'..)
@@ -93,6 +92,8 @@ fn an_ordinary_user_selects_it_in_a_lab() {
     for (loss, bytes) in [("none", 8 << 20), ("every(50)", 1 << 20)] {
         assert!(longhaul(&["lab", "set", "--name", &lab.name, &format!("forward.loss={loss}")]).status.success());
         for (control, algorithm) in controls.iter().zip(Algorithm::ALL) {
+            // It listens anew for each test.
+            assert!(lines.any(|line| line.unwrap().contains("listening")), "iperf3 -s");
             let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
             let output = exec("client")
                 .args(nobody)
