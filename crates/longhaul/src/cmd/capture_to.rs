@@ -7,8 +7,8 @@ use longhaul_measure::capture::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, Lo
 use longhaul_measure::client::resolve;
 
 use super::key;
+use super::listen::in_lab;
 use super::log::PORT;
-use super::serve::in_lab;
 use crate::output::Failure;
 
 /// What passes everywhere: datagrams may get as short as this where longer ones do not come through.

@@ -1,7 +1,6 @@
 //! `longhaul log`.
 
-use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,9 +10,8 @@ use longhaul_measure::capture::{LogHost, LogOptions};
 use longhaul_units::{Bytes, Nanos};
 use serde_json::json;
 
-use super::key;
+use super::listen::{Listen, Listening, not_bound};
 use super::log_text::Account;
-use super::serve::in_lab;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
 
 /// The port of the control connections, and of the first capture's datagrams: beside that of `longhaul serve`.
@@ -30,18 +28,11 @@ pub(crate) struct Args {
     /// Folder for the captures; made where it is missing
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// Address to listen at [default: 127.0.0.1, in a lab all]
-    #[arg(long, value_name = "ADDRESS")]
-    bind: Option<IpAddr>,
+    #[command(flatten)]
+    listen: Listen,
     /// Port: TCP, and UDP for datagrams of the first capture; those beside it get any
     #[arg(short, long, default_value_t = PORT)]
     port: u16,
-    /// Captures must have this key
-    #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
-    key: Option<PathBuf>,
-    /// Take captures of anyone, unencrypted
-    #[arg(long)]
-    no_auth: bool,
     /// Captures at the same time
     #[arg(long, value_name = "N", default_value_t = 16)]
     captures: usize,
@@ -70,7 +61,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let started_at = jiff::Timestamp::now().to_string();
     let encrypted = options.key.is_some();
-    let host = LogHost::bind(address, options).map_err(|error| not_bound(address, &error))?;
+    let host = LogHost::bind(address, options).map_err(|error| not_bound(address, &error, "logging host"))?;
     eprintln!("longhaul: logging into {} at {}; Ctrl-C ends", args.output.display(), host.address().unwrap_or(address));
     let account = Arc::new(Mutex::new(Account::default()));
     let entering = Arc::clone(&account);
@@ -105,14 +96,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 impl Args {
     fn options(&self) -> Result<(SocketAddr, LogOptions), Failure> {
-        let in_lab = in_lab();
-        let default = if in_lab { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::LOCALHOST.into() };
-        let bind = self.bind.unwrap_or(default);
-        let key = self.key.as_deref().map(key::load).transpose()?;
-        if key.is_none() && !self.no_auth && !in_lab && !bind.is_loopback() {
-            return Err(Failure::usage(format!("--bind {bind}: beyond loopback --key FILE is needed"))
-                .remedy("make one with `longhaul key new FILE`, or say --no-auth at both ends"));
-        }
+        let Listening { address, key, .. } = self.listen.check()?;
         if let Some(keep) = self.keep.filter(|keep| keep.0 < 2 * self.roll_bytes.0) {
             return Err(Failure::usage(format!(
                 "--keep {keep}: two files of --roll-bytes {} at least",
@@ -137,17 +121,6 @@ impl Args {
             Failure::new("not_written", format!("{}: {error}", self.output.display()))
                 .remedy("name a folder that can be written with --output")
         })?;
-        Ok((SocketAddr::new(bind, self.port), options))
+        Ok((SocketAddr::new(address, self.port), options))
     }
-}
-
-fn not_bound(address: SocketAddr, error: &std::io::Error) -> Failure {
-    let remedy = match error.kind() {
-        ErrorKind::AddrNotAvailable => {
-            "name an address of this host (see `ip address`), or --bind 0.0.0.0 for all of them"
-        }
-        ErrorKind::PermissionDenied => "choose another --port, above 1023, or run as root",
-        _ => "is another logging host running there? choose another --port or --bind",
-    };
-    Failure::new("not_bound", format!("cannot listen at {address}: {error}")).remedy(remedy)
 }

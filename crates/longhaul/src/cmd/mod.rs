@@ -33,6 +33,7 @@ pub(crate) mod lab_run;
 pub(crate) mod lab_run_mix;
 pub(crate) mod lab_run_tcp;
 pub(crate) mod lab_run_text;
+pub(crate) mod listen;
 pub(crate) mod log;
 pub(crate) mod log_text;
 pub(crate) mod man;

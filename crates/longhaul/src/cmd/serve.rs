@@ -1,8 +1,6 @@
 //! `longhaul serve`.
 
-use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use longhaul_kernel::signals::Stop;
@@ -10,13 +8,11 @@ use longhaul_measure::server::{Ended, ServeOptions, Server};
 use longhaul_session::control::{BusyPolicy, Caps, MAX_PAYLOAD_BYTES};
 use longhaul_units::{BitRate, Nanos};
 
-use super::key;
+use super::listen::{Listen, Listening, not_bound};
 use crate::output::{Failure, Outcome};
 
 /// The port of the control connection.
 pub(crate) const PORT: u16 = 5210;
-/// In a lab everyone is on the same machine.
-const LAB_VARIABLE: &str = "LONGHAUL_LAB";
 
 /// Answer tests from others
 ///
@@ -24,18 +20,11 @@ const LAB_VARIABLE: &str = "LONGHAUL_LAB";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul serve --bind 0.0.0.0 --key longhaul.key")]
 pub(crate) struct Args {
-    /// Address to listen at [default: 127.0.0.1, in a lab all]
-    #[arg(long, value_name = "ADDRESS")]
-    bind: Option<IpAddr>,
+    #[command(flatten)]
+    listen: Listen,
     /// Port of the control connection
     #[arg(short, long, default_value_t = PORT)]
     port: u16,
-    /// Clients must have this key
-    #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
-    key: Option<PathBuf>,
-    /// Let anyone test, unencrypted
-    #[arg(long)]
-    no_auth: bool,
     /// Longest test
     #[arg(long, value_name = "TIME", default_value = "1h")]
     time_cap: Nanos,
@@ -69,20 +58,12 @@ enum HostSettings {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let in_lab = in_lab();
-    let default = if in_lab { IpAddr::from(std::net::Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::LOCALHOST.into() };
-    let bind = args.bind.unwrap_or(default);
-    let key = args.key.as_deref().map(key::load).transpose()?;
-    if key.is_none() && !args.no_auth && !in_lab && !bind.is_loopback() {
-        return Err(Failure::usage(format!("--bind {bind}: beyond loopback --key FILE is needed"))
-            .remedy("make one with `longhaul key new FILE`, or say --no-auth at both ends"));
-    }
-    let known = key.is_some() || in_lab || bind.is_loopback();
+    let Listening { address, key, among_known } = args.listen.check()?;
     let caps = Caps {
         duration: args.time_cap,
         rate: args.rate_cap,
         payload_bytes: args.length_cap,
-        host_settings: args.host_settings.map_or(known, |asked| asked == HostSettings::Allow),
+        host_settings: args.host_settings.map_or(among_known, |asked| asked == HostSettings::Allow),
         ..Caps::default()
     };
     let options = ServeOptions {
@@ -92,17 +73,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         policy: if args.queue == 0 { BusyPolicy::Refuse } else { BusyPolicy::Queue(args.queue) },
     };
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
-    let address = SocketAddr::new(bind, args.port);
-    let server = Server::bind(address, options).map_err(|error| {
-        let remedy = match error.kind() {
-            ErrorKind::AddrNotAvailable => {
-                "name an address of this host (see `ip address`), or --bind 0.0.0.0 for all of them"
-            }
-            ErrorKind::PermissionDenied => "choose another --port, above 1023, or run as root",
-            _ => "is another server running there? choose another --port or --bind",
-        };
-        Failure::new("not_bound", format!("cannot listen at {address}: {error}")).remedy(remedy)
-    })?;
+    let address = SocketAddr::new(address, args.port);
+    let server = Server::bind(address, options).map_err(|error| not_bound(address, &error, "server"))?;
     eprintln!("longhaul: serving at {}; Ctrl-C ends", server.address().unwrap_or(address));
     server.run(Some(stop), args.once, log).map_err(|error| Failure::new("serve", error))?;
     Ok(ExitCode::SUCCESS)
@@ -113,9 +85,4 @@ fn log(ended: &Ended) {
         Ok(_) => eprintln!("longhaul: {}: test done", ended.peer),
         Err(error) => eprintln!("longhaul: {}: {} ({})", ended.peer, error.message, error.code),
     }
-}
-
-/// Whether this process runs on a host of a lab.
-pub(crate) fn in_lab() -> bool {
-    std::env::var_os(LAB_VARIABLE).is_some()
 }

@@ -14,8 +14,9 @@ use longhaul_session::result::Warning;
 use longhaul_session::tcp::TcpResult;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
+use super::listen::in_lab;
 use super::saved::Folder;
-use super::serve::{PORT, in_lab};
+use super::serve::PORT;
 use super::tcp_live::Live;
 use super::tcp_samples::{End, write_samples};
 use super::udp::{exit_code, failure, hosts, once, printed, target, word};

@@ -17,8 +17,9 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
 use super::key;
+use super::listen::in_lab;
 use super::saved::Folder;
-use super::serve::{PORT, in_lab};
+use super::serve::PORT;
 use super::udp_live::{Live, Show};
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
 
