@@ -24,6 +24,17 @@ impl BitRate {
         Self(gigabits * 1_000_000_000)
     }
 
+    /// As people read it: two decimals in the unit that fits, such as `18.42 Mbit/s`.
+    pub fn rounded(self) -> String {
+        let (divisor, unit) = match self.0 {
+            0..1_000 => return format!("{} bit/s", self.0),
+            1_000..1_000_000 => (1e3, "kbit/s"),
+            1_000_000..1_000_000_000 => (1e6, "Mbit/s"),
+            _ => (1e9, "Gbit/s"),
+        };
+        format!("{:.2} {unit}", self.0 as f64 / divisor)
+    }
+
     /// Bytes that pass in `span` at this rate, rounded down.
     pub fn bytes_in(self, span: Nanos) -> u64 {
         (u128::from(self.0) * u128::from(span.0) / 8_000_000_000) as u64
@@ -103,6 +114,12 @@ mod tests {
     }
 
     /// DataTAG: 1.1 TB in 30 minutes is a mean of 4.9 Gb/s; 10 Gb/s over 500 ms is 625 MB.
+    #[test]
+    fn people_read_two_decimals() {
+        let said = [0, 999, 1_000, 18_419_731, 12_345_678_901].map(|bps| BitRate(bps).rounded());
+        assert_eq!(said, ["0 bit/s", "999 bit/s", "1.00 kbit/s", "18.42 Mbit/s", "12.35 Gbit/s"]);
+    }
+
     #[test]
     fn bytes_and_rate_are_inverse() {
         assert_eq!(BitRate::from_gbit(10).bytes_in(Nanos::from_millis(500)), 625_000_000);

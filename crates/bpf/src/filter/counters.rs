@@ -6,8 +6,13 @@ use super::{Cast, Class, Reason, SizeRange};
 const TALLY_BYTES: usize = 16;
 const PROTOCOLS: usize = Class::ALL.len() * Cast::ALL.len() * 2;
 const SIZES: usize = SizeRange::ALL.len() * 2;
-/// Its size, but for what it keeps for itself at its end.
-pub(super) const COUNTERS_BYTES: usize = TALLY_BYTES * (PROTOCOLS + SIZES + Reason::ALL.len()) + 24;
+const TABLES: usize = PROTOCOLS + SIZES + Reason::ALL.len();
+/// `enum filter_plain`: each stands for a row of the classes, of the sizes and of the reasons.
+const PLAIN: [Class; 4] = [Class::Ipv4Tcp, Class::Ipv4Udp, Class::Ipv6Tcp, Class::Ipv6Udp];
+/// Words: behind the tables three numbers, and `struct filter_recent`.
+const PLAIN_AT: usize = 2 * TABLES + 3 + 5;
+/// Its size.
+pub(super) const COUNTERS_BYTES: usize = 8 * PLAIN_AT + TALLY_BYTES * PLAIN.len() * SizeRange::ALL.len();
 
 /// Frames and their bytes, without FCS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,22 +66,32 @@ impl FilterCounters {
     /// Of the program's bytes, one block a CPU.
     #[cfg_attr(not(bpf_programs), allow(dead_code))]
     pub(super) fn sum<'a>(cpus: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut tallies = vec![Tally::default(); PROTOCOLS + SIZES + Reason::ALL.len()];
+        let mut tallies = vec![Tally::default(); TABLES];
         let (mut dropped_packets, mut lost_samples) = (0, 0);
         for bytes in cpus {
             let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
             for (tally, pair) in tallies.iter_mut().zip(words.as_chunks::<2>().0) {
                 *tally = tally.plus(Tally { packets: pair[0], bytes: pair[1] });
             }
-            dropped_packets += words.get(2 * tallies.len()).copied().unwrap_or_default();
-            lost_samples += words.get(2 * tallies.len() + 1).copied().unwrap_or_default();
+            dropped_packets += words.get(2 * TABLES).copied().unwrap_or_default();
+            lost_samples += words.get(2 * TABLES + 1).copied().unwrap_or_default();
+            let plain = words.get(PLAIN_AT..).unwrap_or_default().as_chunks::<2>().0;
+            for (number, &[packets, bytes]) in plain.iter().enumerate() {
+                let Some(class) = PLAIN.get(number / SizeRange::ALL.len()) else { break };
+                let rows = [
+                    protocol_at(*class, Cast::Unicast),
+                    size_at(number % SizeRange::ALL.len()),
+                    reason_at(Reason::OurUnicast),
+                ];
+                rows.into_iter().for_each(|row| tallies[row] = tallies[row].plus(Tally { packets, bytes }));
+            }
         }
         Self { tallies, dropped_packets, lost_samples }
     }
 
     /// Of one class and cast.
     pub fn protocol(&self, class: Class, cast: Cast) -> Verdicts {
-        self.verdicts((class as usize * Cast::ALL.len() + cast as usize) * 2)
+        self.verdicts(protocol_at(class, cast))
     }
 
     /// Of one class.
@@ -91,12 +106,12 @@ impl FilterCounters {
 
     /// Of the range with number `index` in [`SizeRange::ALL`].
     pub fn size(&self, index: usize) -> Verdicts {
-        self.verdicts(PROTOCOLS + index.min(SizeRange::ALL.len() - 1) * 2)
+        self.verdicts(size_at(index.min(SizeRange::ALL.len() - 1)))
     }
 
     /// Of one reason.
     pub fn reason(&self, reason: Reason) -> Tally {
-        self.tallies[PROTOCOLS + SIZES + reason as usize]
+        self.tallies[reason_at(reason)]
     }
 
     /// All.
@@ -107,6 +122,19 @@ impl FilterCounters {
     fn verdicts(&self, at: usize) -> Verdicts {
         Verdicts { accepted: self.tallies[at], rejected: self.tallies[at + 1] }
     }
+}
+
+/// Where tallies lie; those of rejected frames one behind.
+fn protocol_at(class: Class, cast: Cast) -> usize {
+    (class as usize * Cast::ALL.len() + cast as usize) * 2
+}
+
+fn size_at(index: usize) -> usize {
+    PROTOCOLS + index * 2
+}
+
+fn reason_at(reason: Reason) -> usize {
+    PROTOCOLS + SIZES + reason as usize
 }
 
 #[cfg(test)]
@@ -120,10 +148,17 @@ mod tests {
         // ARP is class 9, broadcast cast 2, rejected 1: tally (9 * 3 + 2) * 2 + 1, words twice that.
         let tally = counters.protocol(Class::Arp, Cast::Broadcast).rejected;
         assert_eq!(tally, Tally { packets: 2 * 118, bytes: 2 * 119 });
-        assert_eq!(counters.size(0).accepted.packets, 2 * 2 * 120);
-        assert_eq!(counters.reason(Reason::OurUnicast).packets, 2 * 2 * 134);
+        assert_eq!(counters.size(0).rejected.packets, 2 * 2 * 121);
         assert_eq!(counters.reason(Reason::PortClosed).packets, 2 * 2 * 162);
         assert_eq!((counters.dropped_packets, counters.lost_samples), (2 * 326, 2 * 327));
+        // Plain ones are the last 28 tallies, from word 334 on: four classes of seven sizes.
+        let plain = |class: u64, size: u64| 334 + 2 * (7 * class + size);
+        let of_class: u64 = (0..7).map(|size| plain(1, size)).sum();
+        assert_eq!(counters.protocol(Class::Ipv4Udp, Cast::Unicast).accepted.packets, 2 * (2 * 6 + of_class));
+        let of_size: u64 = (0..4).map(|class| plain(class, 6)).sum();
+        assert_eq!(counters.size(6).accepted.packets, 2 * (2 * (120 + 12) + of_size));
+        let all: u64 = (0..28).map(|at| plain(0, at)).sum();
+        assert_eq!(counters.reason(Reason::OurUnicast).packets, 2 * (2 * 134 + all));
         let sum = Class::ALL.iter().map(|class| counters.class(*class).all().packets).sum::<u64>();
         assert_eq!(counters.total().all().packets, sum);
     }

@@ -40,6 +40,8 @@ const SAMPLE: u64 = 4;
 const JUDGE_PORTS: u64 = 8;
 const ALLOWS_NETWORKS: u64 = 16;
 const ALLOWS_PORTS: u64 = 32;
+/// What the program has in itself, as `lasting` in main.bpf.c.
+const LASTING: u64 = FORCED | JUDGE_PORTS | ALLOWS_NETWORKS | ALLOWS_PORTS;
 // `filter_followed.flags`.
 const JUDGE_IPV4: u64 = 1;
 const JUDGE_IPV6: u64 = 2;
@@ -95,13 +97,19 @@ impl Filter {
             Err(_) => return before,
         }
         let mut object = MaybeUninit::uninit();
-        let (loaded, log) = with_log(|| FilterSkelBuilder::default().open(&mut object)?.load());
+        let (loaded, log) = with_log(|| {
+            let mut open = FilterSkelBuilder::default().open(&mut object)?;
+            if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+                constants.lasting = flags(options) & LASTING;
+            }
+            open.load()
+        });
         let skeleton = loaded.map_err(|error| not_loaded(error, log))?;
         let hold = |map| MapHandle::try_from(map).map_err(|error| step("hold a map", &error));
         let maps = &skeleton.maps;
         let program = skeleton.progs.longhaul_filter.as_fd();
         allow(&hold(&maps.allowed_nets)?, &hold(&maps.allowed_ports)?, &options.allow)?;
-        let config = hold(&maps.config)?;
+        let config = hold(&maps.settings)?;
         write_config(&config, options)?;
         let owned = program.try_clone_to_owned().map_err(|source| plain_step("hold the program", source))?;
         let (link, mode, not_native) = match before {
@@ -152,23 +160,26 @@ impl Filter {
         for id in info.map_ids {
             maps.push(MapHandle::from_map_id(id).map_err(|error| step("hold a map", &error))?);
         }
+        let of_another_version = || FilterError::OtherProgram {
+            ifindex,
+            id,
+            name: format!("{PROGRAM_NAME} of another version of longhaul"),
+        };
         let mut take = |name: &str| {
             let at = maps.iter().position(|map| map.name() == name);
-            at.map(|at| maps.swap_remove(at)).ok_or_else(|| FilterError::OtherProgram {
-                ifindex,
-                id,
-                name: format!("{PROGRAM_NAME} of another version of longhaul"),
-            })
+            at.map(|at| maps.swap_remove(at)).ok_or_else(of_another_version)
         };
+        let config = take("settings")?;
+        let counters = Some(take("counters")?).filter(|map| map.value_size() as usize == COUNTERS_BYTES);
         Ok(Self {
             link: XdpLink::of_program(id).map_err(|source| plain_step("hold the link", source))?,
             ifindex,
             program_id: id,
             mode: attached.mode,
             not_native: None,
-            config: take("config")?,
+            config,
             followed: take("followed")?,
-            counters: take("counters")?,
+            counters: counters.ok_or_else(of_another_version)?,
             local_v4: take("local_v4")?,
             local_v6: take("local_v6")?,
             local_prefixes: take("local_prefixes")?,
@@ -325,7 +336,7 @@ impl Filter {
     pub fn counters(&self) -> Result<FilterCounters, FilterError> {
         let cpus = self.counters.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
         let cpus = cpus.map_err(|error| step("read the counters", &error))?.unwrap_or_default();
-        Ok(FilterCounters::sum(cpus.iter().map(|cpu| &cpu[..COUNTERS_BYTES.min(cpu.len())])))
+        Ok(FilterCounters::sum(cpus.iter().map(Vec::as_slice)))
     }
 
     /// Where rejected frames come from, while [`FilterSettings::sample_every`] is set. One at a time may be read.
@@ -477,16 +488,19 @@ fn program_id(program: std::os::fd::BorrowedFd<'_>) -> Result<u32, FilterError> 
     Program::id_from_fd(program).map_err(|error| step("ask the program's number", &error))
 }
 
-fn write_config(config: &MapHandle, options: &FilterOptions) -> Result<(), FilterError> {
+fn flags(options: &FilterOptions) -> u64 {
     let flag = |set: bool, flag: u64| if set { flag } else { 0 };
-    let flags = flag(options.enforce, ENFORCE)
+    flag(options.enforce, ENFORCE)
         | flag(options.force, FORCED)
         | flag(options.sample_every.is_some(), SAMPLE)
         | flag(options.judge_ports, JUDGE_PORTS)
         | flag(options.allow.iter().any(|one| matches!(one, Allow::Network(..))), ALLOWS_NETWORKS)
-        | flag(options.allow.iter().any(|one| matches!(one, Allow::Port(_))), ALLOWS_PORTS);
+        | flag(options.allow.iter().any(|one| matches!(one, Allow::Port(_))), ALLOWS_PORTS)
+}
+
+fn write_config(config: &MapHandle, options: &FilterOptions) -> Result<(), FilterError> {
     let until = options.enforce_until.map_or(0, |until| until.0.max(1));
-    update(config, &0_u32.to_ne_bytes(), &words(&[flags, until, options.sample_every.unwrap_or_default()]))
+    update(config, &0_u32.to_ne_bytes(), &words(&[flags(options), until, options.sample_every.unwrap_or_default()]))
 }
 
 fn allow(networks: &MapHandle, ports: &MapHandle, allow: &[Allow]) -> Result<(), FilterError> {

@@ -76,7 +76,7 @@ enum filter_reason {
 	REASONS,
 };
 
-/* Bits of filter_config.flags: what the user wants. */
+/* Bits of filter_config.flags: what the user wants. Those from FORCED on, but for SAMPLE, are `lasting` in the program as well. */
 enum {
 	ENFORCE = 1, /* drop what is rejected */
 	FORCED = 2, /* judge although a bridge, bond or macvlan has the interface */
@@ -122,14 +122,23 @@ struct tally {
 
 /* The addresses that were found to be local last, and by which `filter_followed.told`: mostly the next frame's as well. */
 struct filter_recent {
-	__u64 told_v4;
 	__u64 told_v6;
-	__u32 v6[4];
+	__u64 v6[2];
+	__u64 told_v4;
 	__be32 v4;
 	__u32 padding;
 };
 
-/* One a CPU. */
+/* What most accepted frames are, OUR_UNICAST all of them. */
+enum filter_plain {
+	PLAIN_IPV4_TCP,
+	PLAIN_IPV4_UDP,
+	PLAIN_IPV6_TCP,
+	PLAIN_IPV6_UDP,
+	PLAINS,
+};
+
+/* One a CPU. A frame is counted in `protocol`, `size` and `reason`, or once for the three in `plain`. */
 struct filter_counters {
 	struct tally protocol[CLASSES][CASTS][2]; /* 0: accepted, 1: rejected */
 	struct tally size[SIZES][2];
@@ -138,6 +147,7 @@ struct filter_counters {
 	__u64 samples_lost; /* for which the ring had no room */
 	__u64 samples_seen; /* rejected while samples were asked for */
 	struct filter_recent recent;
+	struct tally plain[PLAINS][SIZES]; /* beside what is read for each of them */
 };
 
 struct network_key {
@@ -156,7 +166,7 @@ struct filter_sample {
 	__u8 head[SAMPLE_BYTES];
 };
 
-_Static_assert(sizeof(struct filter_counters) == 16 * (2 * CLASSES * CASTS + 2 * SIZES + REASONS) + 24 + sizeof(struct filter_recent), "counters.rs has the same");
+_Static_assert(sizeof(struct filter_counters) == 16 * (2 * CLASSES * CASTS + 2 * SIZES + REASONS) + 24 + 40 + 16 * PLAINS * SIZES, "counters.rs has the same");
 _Static_assert(sizeof(struct filter_sample) == 16 + SAMPLE_BYTES, "sample.rs has the same");
 _Static_assert(CLASSES == 20 && ACCEPTED_REASONS == 22 && REASONS == 29, "class.rs and reason.rs have the same");
 

@@ -504,6 +504,69 @@ fn changes_of_the_host_leave_no_gap() {
     assert_eq!(judged(&cable, &filter, &ipv4(OUR_MAC, OUR_IP, 17, 0, &udp(9, 20))), Reason::ForeignUnicast);
 }
 
+/// What a CPU just accepted is no reason to accept what only resembles it.
+#[test]
+fn what_resembles_an_accepted_frame_is_judged() {
+    let Some(cable) = Cable::lay() else { return };
+    // The CPU that sends receives, too, and keeps what it found.
+    longhaul_kernel::schedule::pin_to(&[0]).unwrap();
+    let filter = cable.filter(&FilterOptions { enforce: true, ..FilterOptions::default() });
+    let ours = [ipv4(OUR_MAC, OUR_IP, 17, 0, &udp(9, 20)), ipv6(OUR_MAC, OUR_IPV6, 17, &udp(9, 20))];
+    let changed = |frame: &[u8], at: usize, bytes: &[u8]| {
+        let mut frame = frame.to_vec();
+        frame[at..at + bytes.len()].copy_from_slice(bytes);
+        frame
+    };
+    let [four, six] = &ours;
+    let cases = [
+        (four, changed(four, 0, &OTHER_MAC), Class::Ipv4Udp, Reason::ForeignUnicast),
+        (four, tagged(four, 0x8100, 100), Class::Ipv4Udp, Reason::VlanNotOurs),
+        (four, changed(four, 14, &[0x44]), Class::Ipv4Other, Reason::Truncated),
+        (four, changed(four, 14, &[0x55]), Class::Ipv4Other, Reason::Truncated),
+        (four, changed(four, 23, &[1]), Class::Ipv4Icmp, Reason::OurUnicast),
+        (four, changed(four, 23, &[6]), Class::Ipv4Tcp, Reason::OurUnicast),
+        (four, changed(four, 30, &OTHER_IP.octets()), Class::Ipv4Udp, Reason::AddressNotOurs),
+        (four, changed(four, 36, &[0, 67]), Class::Ipv4Udp, Reason::Dhcp),
+        (four, changed(four, 36, &[0, 68]), Class::Ipv4Udp, Reason::Dhcp),
+        (four, changed(four, 36, &546_u16.to_be_bytes()), Class::Ipv4Udp, Reason::OurUnicast),
+        (four, four[..36].to_vec(), Class::Ipv4Udp, Reason::OurUnicast),
+        (four, four[..33].to_vec(), Class::Ipv4Other, Reason::Truncated),
+        (six, changed(six, 0, &OTHER_MAC), Class::Ipv6Udp, Reason::ForeignUnicast),
+        (six, changed(six, 14, &[0x45]), Class::Ipv6Other, Reason::Truncated),
+        (six, changed(six, 20, &[6]), Class::Ipv6Tcp, Reason::OurUnicast),
+        (six, changed(six, 38, &OTHER_IPV6.octets()), Class::Ipv6Udp, Reason::AddressNotOurs),
+        (six, changed(six, 56, &546_u16.to_be_bytes()), Class::Ipv6Udp, Reason::Dhcp),
+        (six, changed(six, 56, &547_u16.to_be_bytes()), Class::Ipv6Udp, Reason::Dhcp),
+        (six, changed(six, 56, &67_u16.to_be_bytes()), Class::Ipv6Udp, Reason::OurUnicast),
+        (six, six[..53].to_vec(), Class::Ipv6Other, Reason::Truncated),
+    ];
+    for (number, (before, frame, class, reason)) in cases.into_iter().enumerate() {
+        assert_eq!(judged(&cable, &filter, before), Reason::OurUnicast);
+        let counts = |rejects: bool| {
+            let verdicts = filter.counters().unwrap().protocol(class, Cast::Unicast);
+            if rejects { verdicts.rejected } else { verdicts.accepted }
+        };
+        let was = counts(reason.rejects());
+        assert_eq!(judged(&cable, &filter, &frame), reason, "case {number}");
+        let expected = was.plus(Tally { packets: 1, bytes: frame.len() as u64 });
+        assert_eq!(counts(reason.rejects()), expected, "case {number}: {class:?}");
+    }
+    let ip = |words: &str| {
+        let mut command = std::process::Command::new("ip");
+        command.args(words.split(' '));
+        cable.inside(|| command.output()).unwrap()
+    };
+    let bridge = ip("link add lhf-b type bridge");
+    if !bridge.status.success() {
+        return println!("skipped: a bridge: {}", String::from_utf8_lossy(&bridge.stderr).trim());
+    }
+    assert_eq!(judged(&cable, &filter, four), Reason::OurUnicast);
+    assert!(ip(&format!("link set {} master lhf-b", crate::cable::LINK)).status.success());
+    for frame in &ours {
+        assert_eq!(judged(&cable, &filter, frame), Reason::HandedOver);
+    }
+}
+
 #[test]
 fn ports_that_nobody_listens_on() {
     let Some(cable) = Cable::lay() else { return };

@@ -1,8 +1,8 @@
-//! Random, mutated and truncated frames by the thousand, a million where asked: the program and its naive twin agree on each.
+//! Random, mutated and truncated frames by the million: the program and its naive twin agree on each.
 
 use std::collections::BTreeMap;
 
-use longhaul_bpf::filter::{FilterOptions, Reason};
+use longhaul_bpf::filter::{Cast, Class, FilterCounters, FilterOptions, Reason, SizeRange, Tally, Verdicts};
 
 use crate::cable::Cable;
 use crate::frames::*;
@@ -126,16 +126,16 @@ fn frame(random: &mut Random) -> Vec<u8> {
     frame
 }
 
-/// A million with `LONGHAUL_FILTER_FRAMES=1000000`.
+/// Another number of them with `LONGHAUL_FILTER_FRAMES`.
 #[test]
 fn the_program_and_its_naive_twin_agree() {
     let Some(cable) = Cable::lay() else { return };
-    let frames = std::env::var("LONGHAUL_FILTER_FRAMES").map_or(100_000, |text| text.parse().unwrap());
+    let frames = std::env::var("LONGHAUL_FILTER_FRAMES").map_or(1_000_000, |text| text.parse().unwrap());
     let filter = cable.filter(&FilterOptions { enforce: true, ..FilterOptions::default() });
     let world = World::of(&cable);
     assert!(world.joined.len() >= 3, "{:?}", world.joined);
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let mut expected: BTreeMap<_, u64> = BTreeMap::new();
+    let mut expected: BTreeMap<_, Tally> = BTreeMap::new();
     let before = filter.counters().unwrap();
     cable.inside(|| {
         for number in 0..frames {
@@ -143,38 +143,49 @@ fn the_program_and_its_naive_twin_agree() {
             let twin = classify(&world, &frame);
             let (dropped, _) = filter.try_frame(&frame, 1).unwrap();
             assert_eq!(dropped, twin.2.rejects(), "frame {number}: {twin:?} {frame:02x?}");
-            *expected.entry(twin).or_default() += 1;
+            // With FCS.
+            let wire_bytes = frame.len() as u32 + 4;
+            let has =
+                |range: &SizeRange| (range.least_bytes..=range.most_bytes.unwrap_or(u32::MAX)).contains(&wire_bytes);
+            let size = SizeRange::ALL.iter().position(has).unwrap();
+            let tally = expected.entry((twin, size)).or_default();
+            *tally = tally.plus(Tally { packets: 1, bytes: frame.len() as u64 });
             if number % 1000 == 999 || number == frames - 1 {
                 agrees(&expected, &filter.counters().unwrap(), &before);
             }
         }
     });
-    let seen: std::collections::BTreeSet<Reason> = expected.keys().map(|(.., reason)| *reason).collect();
+    let seen: std::collections::BTreeSet<Reason> = expected.keys().map(|((.., reason), _)| *reason).collect();
     println!("{frames} frames: {} combinations, {} reasons", expected.len(), seen.len());
     assert!(seen.len() >= 20 || frames < 10_000, "{seen:?}");
 }
 
-/// All that was counted is what the twin says, by class and cast and by reason.
-fn agrees(
-    expected: &BTreeMap<(longhaul_bpf::filter::Class, longhaul_bpf::filter::Cast, Reason), u64>,
-    counters: &longhaul_bpf::filter::FilterCounters,
-    before: &longhaul_bpf::filter::FilterCounters,
-) {
+/// What a frame is by the twin, and the number of its range of sizes.
+type Kind = ((Class, Cast, Reason), usize);
+
+/// All that was counted is what the twin says, frames and bytes: by class and cast, by size and by reason.
+fn agrees(expected: &BTreeMap<Kind, Tally>, counters: &FilterCounters, before: &FilterCounters) {
+    let twin = |chosen: &dyn Fn(&Kind) -> bool| {
+        let these = expected.iter().filter(|(kind, _)| chosen(kind));
+        these.fold(Tally::default(), |sum, (_, tally)| sum.plus(*tally))
+    };
+    let since = |now: Tally, was: Tally| Tally { packets: now.packets - was.packets, bytes: now.bytes - was.bytes };
     for reason in Reason::ALL {
-        let twin: u64 = expected.iter().filter(|(key, _)| key.2 == reason).map(|(_, packets)| packets).sum();
-        let seen = counters.reason(reason).packets - before.reason(reason).packets;
-        assert_eq!(seen, twin, "{reason:?}");
+        let seen = since(counters.reason(reason), before.reason(reason));
+        assert_eq!(seen, twin(&|((.., one), _)| *one == reason), "{reason:?}");
     }
-    for class in longhaul_bpf::filter::Class::ALL {
-        for cast in longhaul_bpf::filter::Cast::ALL {
-            let of = |rejects: bool| -> u64 {
-                let these =
-                    expected.iter().filter(|(key, _)| key.0 == class && key.1 == cast && key.2.rejects() == rejects);
-                these.map(|(_, packets)| packets).sum()
-            };
+    let both = |now: Verdicts, was: Verdicts, chosen: &dyn Fn(&Kind) -> bool, what: &str| {
+        let seen = [since(now.accepted, was.accepted), since(now.rejected, was.rejected)];
+        let of = |rejects: bool| twin(&|kind| chosen(kind) && kind.0.2.rejects() == rejects);
+        assert_eq!(seen, [of(false), of(true)], "{what}");
+    };
+    for class in Class::ALL {
+        for cast in Cast::ALL {
             let (now, was) = (counters.protocol(class, cast), before.protocol(class, cast));
-            let seen = [now.accepted.packets - was.accepted.packets, now.rejected.packets - was.rejected.packets];
-            assert_eq!(seen, [of(false), of(true)], "{class:?} {cast:?}");
+            both(now, was, &|kind| (kind.0.0, kind.0.1) == (class, cast), &format!("{class:?} {cast:?}"));
         }
+    }
+    for (number, range) in SizeRange::ALL.iter().enumerate() {
+        both(counters.size(number), before.size(number), &|kind| kind.1 == number, &format!("{range:?}"));
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn text(status: &Status) -> String {
         family(
             &format!("longhaul_filter_{unit}_total"),
             "counter",
-            &format!("Frames that arrived, in {unit} (without FCS)."),
+            &format!("Frames that arrived, in {unit}; bytes are without FCS."),
             protocols.collect(),
         );
         let sizes = SizeRange::ALL.iter().enumerate().flat_map(|(index, range)| {
@@ -73,6 +73,12 @@ pub(crate) fn text(status: &Status) -> String {
         "counter",
         "Rejected frames that were dropped, as the filter enforced.",
         one(counters.dropped_packets),
+    );
+    family(
+        "longhaul_filter_samples_lost_total",
+        "counter",
+        "Samples of rejected frames that nobody took in time.",
+        one(counters.lost_samples),
     );
     family("longhaul_filter_enforces", "gauge", "1 while rejected frames are dropped.", one(status.enforces.into()));
     family(

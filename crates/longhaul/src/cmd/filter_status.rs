@@ -68,15 +68,18 @@ pub(crate) fn run(args: Args) -> Outcome {
     drop(filter);
     let mut next = first;
     let mut due = monotonic();
-    let mut before: Option<FilterCounters> = None;
+    let mut before: Option<(FilterCounters, Nanos)> = None;
     loop {
+        let now = monotonic();
         if args.json {
             next.print_json();
         } else {
             let clear = if std::io::IsTerminal::is_terminal(&std::io::stdout()) { "\x1b[H\x1b[J" } else { "" };
-            print_text(&format!("{clear}{}\n", filter_text::text(&next.result, before.as_ref().zip(Some(every)))));
+            let before = before.as_ref().map(|(counters, then)| (counters, now.saturating_sub(*then)));
+            print_text(&format!("{clear}{}\n", filter_text::text(&next.result, before)));
+            print_warnings(&next.warnings);
         }
-        before = Some(next.result.counters.clone());
+        before = Some((next.result.counters.clone(), now));
         due += every;
         if readable_until(stop, Some(due)).map_err(|error| Failure::new("wait", error))? {
             return Ok(ExitCode::SUCCESS);

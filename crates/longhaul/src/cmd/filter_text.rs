@@ -15,7 +15,7 @@ pub(crate) fn text(status: &Status, before: Option<(&FilterCounters, Nanos)>) ->
     let does = match (status.enforces, status.reverts_in) {
         (false, _) => "counts".to_owned(),
         (true, None) => "drops what it rejects".into(),
-        (true, Some(time)) => format!("drops what it rejects, for {time} more unless confirmed"),
+        (true, Some(time)) => format!("drops what it rejects, for {:.1} s more unless confirmed", time.as_secs_f64()),
     };
     let kept = if status.kept { ", stays until detached" } else { "" };
     // Writing to a string cannot fail.
@@ -28,6 +28,12 @@ pub(crate) fn text(status: &Status, before: Option<(&FilterCounters, Nanos)>) ->
         all.rejected.packets,
         counters.dropped_packets
     );
+    if let Some((before, time)) = before {
+        let since = |now: Tally, was: Tally| now.packets.saturating_sub(was.packets) as f64 / time.as_secs_f64();
+        let was = before.total();
+        let (accepted, rejected) = (since(all.accepted, was.accepted), since(all.rejected, was.rejected));
+        let _ = writeln!(text, "now {:.0}/s, {accepted:.0}/s accepted, {rejected:.0}/s rejected", accepted + rejected);
+    }
     let rate = |now: Tally, was: fn(&FilterCounters, usize) -> Tally, index: usize| match before {
         Some((before, time)) if time.0 > 0 => {
             let packets = now.packets.saturating_sub(was(before, index).packets);
@@ -87,12 +93,12 @@ pub(crate) fn text(status: &Status, before: Option<(&FilterCounters, Nanos)>) ->
             }
             let _ = writeln!(
                 text,
-                "{:<25} {:>13} {:>10}  {}{}",
+                "{:<25} {:>13} {:>10}{}  {}",
                 reason.name(),
                 tally.packets,
                 Bytes(tally.bytes).rounded(),
-                reason.meaning(),
                 rate(tally, |before, index| before.reason(Reason::ALL[index]), index),
+                reason.meaning(),
             );
         }
     }

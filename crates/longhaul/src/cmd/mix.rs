@@ -214,8 +214,9 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn not_sent(error: longhaul_measure::mix::EngineError) -> Failure {
+    let remedy = error.remedy().to_owned();
     let failure = Failure::new("no_engine", error);
-    if capability::is_root_in_namespace() { failure } else { failure.remedy("run as root") }
+    failure.remedy(if capability::is_root_in_namespace() { &remedy } else { "run as root" })
 }
 
 /// The interface, if nobody loses his network by it.

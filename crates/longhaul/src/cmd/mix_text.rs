@@ -1,7 +1,6 @@
 //! A mix as people read it.
 
 use longhaul_measure::mix::{EngineKind, MixAmount, MixProgress, MixResult};
-use longhaul_units::Nanos;
 
 /// What is going to happen.
 pub(crate) fn heading(mix: &str, link: &str, engine: EngineKind, amount: &MixAmount, seed: u64) -> String {
@@ -45,9 +44,9 @@ impl Live {
 /// What was sent.
 pub(crate) fn report(result: &MixResult) -> String {
     let mut text = format!(
-        "{} frames in {}: {:.0} frames/s, {:.1} Mb/s of frames, {:.1} Mb/s of a wire{}\n\n{:<24} {:>8} {:>12} {:>8} {:>12}\n",
+        "{} frames in {:.3} s: {:.0} frames/s, {:.1} Mb/s of frames, {:.1} Mb/s of a wire{}\n\n{:<24} {:>8} {:>12} {:>8} {:>12}\n",
         result.sent_packets,
-        Nanos(result.duration_ns),
+        result.duration_ns as f64 / 1e9,
         result.packets_per_second,
         result.l2_rate_bps as f64 / 1e6,
         result.l1_rate_bps as f64 / 1e6,
@@ -69,11 +68,11 @@ pub(crate) fn report(result: &MixResult) -> String {
         );
     }
     if let Some(stream) = &result.stream {
-        text += &format!(
-            "\nstream: {} datagrams sent, numbered 0 to {}\n",
-            stream.sent_packets,
-            stream.numbered_packets.saturating_sub(1)
-        );
+        let numbered = match stream.numbered_packets {
+            0 => String::new(),
+            numbers => format!(", numbered 0 to {}", numbers - 1),
+        };
+        text += &format!("\nstream: {} datagrams sent{numbered}\n", stream.sent_packets);
     }
     text
 }

@@ -11,9 +11,9 @@ use crate::rig::{Cable, SERVER};
 use crate::{Error, Result};
 
 const LINK: &str = "cable";
-/// Passes everything: what attaching any XDP program to a veth costs by itself.
-const PASS: &str = "__attribute__((section(\"xdp\"), used)) int pass(void *ctx) { return 2; }\n\
-                    char LICENSE[] __attribute__((section(\"license\"), used)) = \"GPL\";\n";
+/// What xdp programs return (<linux/bpf.h>).
+const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
 
 /// How the server receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +22,10 @@ pub(crate) enum Receiver {
     Plain,
     /// longhaul's filter, enforcing.
     Filter,
-    /// An XDP program that passes everything.
+    /// An XDP program that passes everything: what attaching any to a veth costs by itself.
     XdpPass,
+    /// One that drops everything: the least that a frame can cost its receiver.
+    XdpDrop,
     /// nftables at netdev ingress with the rules of the paper's algorithm.
     Nftables,
     /// xdp-filter of xdp-tools, in deny mode, our MAC address and broadcast allowed.
@@ -36,6 +38,7 @@ impl Receiver {
             Self::Plain => "plain stack",
             Self::Filter => "filter",
             Self::XdpPass => "XDP_PASS",
+            Self::XdpDrop => "XDP_DROP",
             Self::Nftables => "nftables ingress",
             Self::XdpFilter => "xdp-filter",
         }
@@ -54,24 +57,8 @@ impl Receiver {
                     Following::begin(LINK)?.tell(&filter)?;
                     Ok(Some(filter))
                 }
-                Self::XdpPass => {
-                    let folder = std::env::temp_dir().join(format!("longhaul-bench-{}", std::process::id()));
-                    fs::create_dir_all(&folder)?;
-                    let (source, object) = (folder.join("pass.c"), folder.join("pass.o"));
-                    fs::write(&source, PASS)?;
-                    let compiled = run(Command::new("clang")
-                        .args(["-O2", "-g", "-target", "bpf", "-c", "-o"])
-                        .arg(&object)
-                        .arg(&source))
-                    .and_then(|()| {
-                        run(Command::new("ip")
-                            .args(["link", "set", "dev", LINK, "xdpdrv", "obj"])
-                            .arg(&object)
-                            .args(["sec", "xdp"]))
-                    });
-                    fs::remove_dir_all(&folder)?;
-                    compiled.map(|()| None)
-                }
+                Self::XdpPass => attach(XDP_PASS).map(|()| None),
+                Self::XdpDrop => attach(XDP_DROP).map(|()| None),
                 Self::Nftables => {
                     let rules = format!(
                         "table netdev bench {{ chain ingress {{ type filter hook ingress device \"{LINK}\" priority 0; policy drop; \
@@ -102,6 +89,29 @@ pub(crate) fn clear(receiver: Receiver, cable: &Cable) {
     if receiver == Receiver::XdpFilter {
         let _ = cable.server.enter(|| Command::new("xdp-filter").args(["unload", LINK]).output());
     }
+}
+
+/// An XDP program that returns `verdict` for each frame.
+fn attach(verdict: u32) -> Result<()> {
+    let folder = std::env::temp_dir().join(format!("longhaul-bench-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let (source, object) = (folder.join("bare.c"), folder.join("bare.o"));
+    fs::write(
+        &source,
+        format!(
+            "__attribute__((section(\"xdp\"), used)) int bare(void *ctx) {{ return {verdict}; }}\n\
+             char LICENSE[] __attribute__((section(\"license\"), used)) = \"GPL\";\n"
+        ),
+    )?;
+    let done = run(Command::new("clang").args(["-O2", "-g", "-target", "bpf", "-c", "-o"]).arg(&object).arg(&source))
+        .and_then(|()| {
+            run(Command::new("ip")
+                .args(["link", "set", "dev", LINK, "xdpdrv", "obj"])
+                .arg(&object)
+                .args(["sec", "xdp"]))
+        });
+    fs::remove_dir_all(&folder)?;
+    done
 }
 
 fn run(command: &mut Command) -> Result<()> {

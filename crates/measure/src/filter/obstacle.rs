@@ -23,7 +23,8 @@ pub enum Obstacle {
         /// `IPv4`, `IPv6` or both.
         families: String,
     },
-    /// Somebody reads all frames: a capture, a virtual machine, an emulator.
+    /// Somebody reads all frames: a capture, a virtual machine, an emulator, or what lies on top in another namespace, as a container's
+    /// macvlan, where the driver cannot tell addresses apart.
     Promiscuous,
 }
 
@@ -63,7 +64,7 @@ impl Obstacle {
             Self::Forwarding { .. } => {
                 "turn forwarding off; with --force MAC addresses and groups are judged, IP addresses, ARP and ports are not".into()
             }
-            Self::Promiscuous => "end what reads there, or use --force: it will not see what is rejected".into(),
+            Self::Promiscuous => "end what reads there (a capture, a virtual machine, a container's macvlan), or use --force: it will not see what is rejected".into(),
         }
     }
 }

@@ -44,11 +44,13 @@ pub enum EngineError {
     #[error("the kernel has no XDP live frames ({0}): it takes Linux 5.18 or newer")]
     NoLiveFrames(io::Error),
     /// The interface or its far end takes none.
-    #[error(
-        "the interface takes no XDP frames ({0}): it must be up; a NIC's driver must send for XDP; at a veth's far end it takes NAPI, \
-         which `ethtool -K IF gro on` turns on there"
-    )]
-    NotTaken(String),
+    #[error("the interface takes no XDP frames ({reason})")]
+    NotTaken {
+        /// What the driver said.
+        reason: String,
+        /// What would make it take them.
+        remedy: String,
+    },
     /// There is no namespace for the program to be anchored in.
     #[error("{0}")]
     Namespace(#[from] NamespaceError),
@@ -58,6 +60,16 @@ pub enum EngineError {
     /// There is no packet socket.
     #[error("{0}")]
     Socket(#[from] OpenError),
+}
+
+impl EngineError {
+    /// What to do about it; empty where nothing helps.
+    pub fn remedy(&self) -> &str {
+        match self {
+            Self::NotTaken { remedy, .. } => remedy,
+            _ => "",
+        }
+    }
 }
 
 /// What became of the frames so far.
@@ -191,12 +203,33 @@ fn live(ifindex: u32, plan: &Plan) -> Result<Engine, EngineError> {
     }
     if state.sent.iter().all(|sent| *sent == 0) {
         let error = match state.last_error {
-            0 => "no driver was asked".to_owned(),
+            0 => "the kernel knows none that would send them".to_owned(),
             error => io::Error::from_raw_os_error(error).to_string(),
         };
-        return Err(EngineError::NotTaken(error));
+        return Err(EngineError::NotTaken { reason: error, remedy: remedy_at(ifindex)? });
     }
     Ok(Engine::Live { frames, made: state.made, _apart: apart })
+}
+
+/// What would make link `ifindex` take XDP frames. Nothing of it is done unasked: a veth's far end is another host's, and to attach a
+/// program to a NIC has many drivers restart it.
+fn remedy_at(ifindex: u32) -> Result<String, LinkError> {
+    let mut netlink = Netlink::open()?;
+    let link = netlink.link_by_index(ifindex)?;
+    Ok(match (link.kind.as_deref(), link.peer) {
+        (Some("veth"), Some(peer)) if link.peer_namespace.is_none() => {
+            format!("`ethtool -K {} gro on` at its far end", netlink.link_by_index(peer)?.name)
+        }
+        (Some("veth"), peer) => {
+            let number = peer.map_or(String::new(), |peer| format!(", link {peer} there"));
+            format!("`ethtool -K IF gro on` in the network namespace of its far end{number}")
+        }
+        (None, _) => format!(
+            "a driver that sends for XDP; most do so only while a program is attached: `longhaul filter attach {}` has one that counts",
+            link.name
+        ),
+        (Some(kind), _) => format!("name a NIC or a veth; {} is a {kind}", link.name),
+    })
 }
 
 /// A namespace with a veth pair that nobody uses, and one of its ends.

@@ -52,7 +52,7 @@ pub struct Mixer {
     plan: Plan,
     engine: Engine,
     /// Why it is not the faster engine.
-    note: Option<String>,
+    note: Option<EngineError>,
 }
 
 /// How far it is.
@@ -75,6 +75,9 @@ pub struct MixResult {
     pub engine: EngineKind,
     /// Why not faster.
     pub engine_note: Option<String>,
+    /// What to do about that; it is in the warning.
+    #[serde(skip)]
+    pub engine_remedy: String,
     /// From before the first frame to behind the last one.
     pub duration_ns: u64,
     /// CPU time of the sending thread: on a veth with what the far end's softirq did in it.
@@ -132,7 +135,7 @@ impl Mixer {
             Some(kind) => (Engine::open(kind, ifindex, &plan)?, None),
             None => match Engine::open(EngineKind::LiveFrames, ifindex, &plan) {
                 Ok(engine) => (engine, None),
-                Err(error) => (Engine::open(EngineKind::PacketSocket, ifindex, &plan)?, Some(error.to_string())),
+                Err(error) => (Engine::open(EngineKind::PacketSocket, ifindex, &plan)?, Some(error)),
             },
         };
         Ok(Self { plan, engine, note })
@@ -243,7 +246,8 @@ impl Mixer {
         let rate = |bytes: u64| if seconds > 0.0 { (bytes as f64 * 8.0 / seconds) as u64 } else { 0 };
         Ok(MixResult {
             engine: self.engine.kind(),
-            engine_note: self.note.clone(),
+            engine_note: self.note.as_ref().map(ToString::to_string),
+            engine_remedy: self.note.as_ref().map_or(String::new(), |note| note.remedy().into()),
             duration_ns: duration.0,
             cpu_ns: cpu.0,
             sent_packets,
@@ -269,7 +273,7 @@ impl MixResult {
             warnings.push(Warning::new(
                 "packet_socket_used",
                 format!("frames go by a packet socket, as finished skbs, and so no filter saves a receiver their cost: {note}"),
-                "",
+                &*self.engine_remedy,
             ));
         }
         if self.refused_packets > 0 {

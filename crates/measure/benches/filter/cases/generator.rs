@@ -1,6 +1,8 @@
 //! How fast frames are sent, beside what others have.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,7 +15,7 @@ use crate::Result;
 use crate::args::Plan;
 use crate::child::Endpoint;
 use crate::endpoint::{Role, Sent};
-use crate::measure::{Sample, Variant, in_turns};
+use crate::measure::{Sample, Variant, in_turns, median};
 use crate::receiver::Receiver;
 use crate::report::{Row, Target};
 
@@ -21,6 +23,8 @@ use crate::report::{Row, Target};
 const SAME: [(&str, f64); 1] = [("udp", 1.0)];
 /// Until a program has begun.
 const WARM_UP: Duration = Duration::from_millis(500);
+/// How often a program is started again that ended by itself.
+const STARTS: usize = 3;
 
 /// Ends it when dropped.
 struct Program(Child);
@@ -39,22 +43,40 @@ fn ours(receiver: Receiver, classes: &[(&str, f64)], seconds: f64) -> Result<Sam
     Ok(Sample::plain(sent.packets as f64 * 1e9 / sent.ns, json!({ "refused": sent.refused })))
 }
 
-/// Frames a second that arrive while `command` runs at the client, wherever it likes to run.
+/// Frames a second that arrive while `command` runs at the client, wherever it likes to run. trafgen gives up now and then where an XDP
+/// program is at the far end, and is started again.
 fn other(receiver: Receiver, command: &mut Command, seconds: f64) -> Result<Sample> {
+    (0..STARTS)
+        .map(|_| arriving(receiver, command, seconds))
+        .find_map(Result::ok)
+        .map_or_else(|| arriving(receiver, command, seconds), Ok)
+}
+
+fn arriving(receiver: Receiver, command: &mut Command, seconds: f64) -> Result<Sample> {
     let (cable, _filter) = receiver.raise()?;
-    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut program = Program(cable.client.enter(|| command.spawn())??);
     sleep(WARM_UP);
     let (begin, before) = (Instant::now(), received(&cable)?);
     sleep(Duration::from_secs_f64(seconds));
     let rate = (received(&cable)? - before) as f64 / begin.elapsed().as_secs_f64();
     if let Some(status) = program.0.try_wait()? {
-        return Err(format!("it ended: {status}").into());
+        let mut said = String::new();
+        program.0.stderr.take().map(|mut errors| errors.read_to_string(&mut said)).transpose()?;
+        return Err(format!("it ended, {status}: {}", said.trim()).into());
     }
     Ok(Sample::plain(rate, json!({})))
 }
 
-/// Against the plain stack, and against a filter that drops all at once.
+/// Who sends, and what it is called.
+type Generator<'a> = (&'static str, &'a dyn Fn() -> Command);
+
+/// Against the plain stack, a filter, and XDP_DROP.
+///
+/// Sender and receiver share a CPU, so a rate is one over what a frame costs both. To a plain stack the far end's softirq takes 82 % of
+/// what a frame of ours costs, 440 of 540 ns, and 41 % of trafgen's 1.43 µs (`perf record -a -g`, `__local_bh_enable_ip`): a generator
+/// that cost nothing would come to 3.2 of trafgen's rates there. What generators are by themselves is in the last rows: ours to a far end
+/// that drops at first touch, the others to whatever far end they are fastest to, as an skb that meets XDP is copied first.
 pub(crate) fn mix(plan: &Plan) -> Result<Vec<Row>> {
     let seconds = plan.seconds(1.5, 0.7);
     let folder = std::env::temp_dir().join(format!("longhaul-trafgen-{}", std::process::id()));
@@ -65,38 +87,62 @@ pub(crate) fn mix(plan: &Plan) -> Result<Vec<Row>> {
         &config,
         "{ eth(da=02:4c:00:00:00:09, sa=02:00:00:00:00:01), ipv4(saddr=198.18.0.1, daddr=198.18.0.9), udp(sport=49152, dport=9), fill(0x61, 18) }\n",
     )?;
-    let trafgen = || {
+    // Its memory-mapped ring, past the queueing discipline: that is what it does unasked.
+    let trafgen = |more: &[&str]| {
         let mut command = Command::new("trafgen");
-        command.args(["--dev", "cable", "--cpus", "1", "--no-sock-mem", "--conf"]).arg(&config);
+        command.args(["--dev", "cable", "--no-sock-mem"]).args(more).arg("--conf").arg(&config);
         command
     };
+    let one_cpu = || trafgen(&["--cpus", "1"]);
+    let all_cpus = || trafgen(&[]);
     let hping3 = || {
         let mut command = Command::new("hping3");
         command.args(["--flood", "--udp", "--destport", "9", "--data", "18", "10.98.0.2"]);
         command
     };
-    let mut rows = Vec::new();
-    for receiver in [Receiver::Plain, Receiver::Filter] {
+    let all: [Generator<'_>; 3] = [("trafgen", &one_cpu), ("trafgen, all CPUs", &all_cpus), ("hping3", &hping3)];
+    let is_there = |(name, make): &Generator<'_>| {
+        let there = Command::new(make().get_program()).arg("--version").output().is_ok();
+        if !there {
+            eprintln!("  no reference: {name} is not installed");
+        }
+        there
+    };
+    let others: Vec<Generator<'_>> = all.into_iter().filter(is_there).collect();
+    let (mut rows, mut fastest) = (Vec::new(), BTreeMap::new());
+    for receiver in [Receiver::Plain, Receiver::Filter, Receiver::XdpDrop] {
         let mut variants = vec![
-            Variant::new("longhaul mix", || ours(receiver, &SAME, seconds)),
-            Variant::new("longhaul mix, what NIMA rejects", || ours(receiver, &JUNK, seconds)),
+            Variant::new(format!("longhaul mix, to {}", receiver.name()), || ours(receiver, &SAME, seconds)),
+            Variant::new(format!("longhaul mix, what NIMA rejects, to {}", receiver.name()), || {
+                ours(receiver, &JUNK, seconds)
+            }),
         ];
-        let mut names = Vec::new();
-        for (name, make) in [("trafgen", &trafgen as &dyn Fn() -> Command), ("hping3", &hping3)] {
-            if Command::new(name).arg("--version").output().is_err() {
-                eprintln!("  no reference: {name} is not installed");
-                continue;
-            }
-            names.push(name);
+        // On all CPUs trafgen ends by itself where an XDP program is at the far end.
+        let of_all_cpus = |name: &str| name.ends_with("CPUs");
+        let here: Vec<_> =
+            others.iter().filter(|(name, _)| receiver == Receiver::Plain || !of_all_cpus(name)).copied().collect();
+        for &(name, make) in &here {
+            let name = format!("{name}, to {}", receiver.name());
             variants.push(Variant::new(name, move || other(receiver, &mut make(), seconds)));
         }
         let samples = in_turns(plan, plan.rounds, &variants)?;
-        for (name, theirs) in names.into_iter().zip(&samples[2..]) {
-            let title = format!("to {}, beside {name}", receiver.name());
-            rows.push(Row::new(title, "frames/s", &samples[0]).beside(theirs).against(Target::RatioAtLeast(3.0)));
-            let title = format!("what NIMA rejects, to {}, beside {name}'s UDP", receiver.name());
-            rows.push(Row::new(title, "frames/s", &samples[1]).beside(theirs));
+        let alone = receiver == Receiver::XdpDrop;
+        for (&(name, _), theirs) in here.iter().zip(&samples[2..]) {
+            let middle = |samples: &[Sample]| median(samples.iter().map(|sample| sample.value));
+            let best = fastest.entry(name).or_insert_with(|| theirs.clone());
+            if middle(theirs) > middle(best) {
+                best.clone_from(theirs);
+            }
+            let (title, theirs) = if alone {
+                (format!("alone, beside {name}"), &*best)
+            } else {
+                (format!("to {}, beside {name}", receiver.name()), theirs)
+            };
+            let row = Row::new(title, "frames/s", &samples[0]).beside(theirs);
+            // Ours is one thread.
+            rows.push(if of_all_cpus(name) { row } else { row.against(Target::RatioAtLeast(3.0)) });
         }
+        rows.push(Row::new(format!("what NIMA rejects, to {}", receiver.name()), "frames/s", &samples[1]));
     }
     fs::remove_dir_all(&folder)?;
     Ok(rows)

@@ -14,7 +14,7 @@ use crate::Result;
 use crate::args::Plan;
 use crate::child::Endpoint;
 use crate::endpoint::{Role, Sent};
-use crate::measure::{Sample, Variant, in_turns};
+use crate::measure::{Sample, Variant, in_turns, median};
 use crate::receiver::{Receiver, clear};
 use crate::report::{Row, Target};
 use crate::rig::{Cable, SERVER};
@@ -22,8 +22,9 @@ use crate::rig::{Cable, SERVER};
 /// Datagrams a second that a program surely reads.
 const READ_RATE: f64 = 200e3;
 
-/// Nanoseconds of the CPU for each frame of `mix`: the time that passes while nothing else is done, less that for making it.
-fn net_ns(receiver: Receiver, mix: &str, seconds: f64) -> Result<Sample> {
+/// Nanoseconds of the CPU for each frame of `mix`: the time that passes while nothing else is done. What making it costs is in it, and
+/// told in `making_ns`.
+fn frame_ns(receiver: Receiver, mix: &str, seconds: f64) -> Result<Sample> {
     let (cable, filter) = receiver.raise()?;
     // A port where nobody reads: what comes is received and dropped there, and answered by nobody.
     let socket = cable.server.enter(|| UdpSocket::bind((SERVER, 5210)))??;
@@ -40,14 +41,14 @@ fn net_ns(receiver: Receiver, mix: &str, seconds: f64) -> Result<Sample> {
     let dropped = filter.map(|filter| filter.counters().map(|counters| format!("{counters:?}").len())).transpose()?;
     let detail = json!({
         "frames_per_second": sent.packets as f64 * 1e9 / sent.ns,
-        "ns_each": all,
-        "making_ns_each": making,
+        "sending_ns": all,
+        "making_ns": making,
         "sent": sent.packets,
         "refused": sent.refused,
         "arrived": arrived,
         "counters": dropped,
     });
-    Ok(Sample::plain(all - making, detail))
+    Ok(Sample::plain(all, detail))
 }
 
 /// Packets that the server's interface received.
@@ -74,9 +75,11 @@ pub(crate) fn reject(plan: &Plan) -> Result<Vec<Row>> {
         }
         Err(error) => eprintln!("  no reference: {error}"),
     }
-    let variants: Vec<_> =
-        receivers.iter().map(|receiver| Variant::new(receiver.name(), || net_ns(*receiver, &junk, seconds))).collect();
-    let samples = in_turns(plan, plan.rounds, &variants)?;
+    let variants: Vec<_> = receivers
+        .iter()
+        .map(|receiver| Variant::new(receiver.name(), || frame_ns(*receiver, &junk, seconds)))
+        .collect();
+    let samples = without_making(&in_turns(plan, plan.rounds, &variants)?);
     let ours = each_second(&samples[0]);
     let limits = [(Receiver::Plain, 3.0), (Receiver::Nftables, 1.5), (Receiver::XdpFilter, 0.95)];
     let rows = limits.into_iter().filter_map(|(receiver, limit)| {
@@ -89,7 +92,7 @@ pub(crate) fn reject(plan: &Plan) -> Result<Vec<Row>> {
 }
 
 /// Nanoseconds of CPU time that a datagram to a program costs the host, until the program has it: of the sending thread, which has the
-/// softirq in it, less that for making it, and of the reading thread.
+/// softirq in it, and of the reading thread. What making it costs is in it, and told in `making_ns`.
 fn read_ns(receiver: Receiver, mix: &str, seconds: f64) -> Result<Sample> {
     let (cable, _filter) = receiver.raise()?;
     let make = Role::Make { mix: mix.to_owned(), packets_per_second: Some(READ_RATE), seconds };
@@ -122,7 +125,31 @@ fn read_ns(receiver: Receiver, mix: &str, seconds: f64) -> Result<Sample> {
     let (sending, making) = (sent.cpu_ns / sent.packets as f64, made.cpu_ns / made.packets as f64);
     let reading = reading_ns / read as f64;
     let detail = json!({ "sending_ns": sending, "making_ns": making, "reading_ns": reading, "sent": sent.packets, "read": read });
-    Ok(Sample::plain(sending - making + reading, detail))
+    Ok(Sample::plain(sending + reading, detail))
+}
+
+/// The same without what making a frame costs. That differs from one measurement to the next by more than what is looked for, and who
+/// receives has no part in it: so it is the median of all.
+fn without_making(samples: &[Vec<Sample>]) -> Vec<Vec<Sample>> {
+    let making = median(samples.iter().flatten().filter_map(|sample| sample.detail["making_ns"].as_f64()));
+    let without = |sample: &Sample| Sample { value: sample.value - making, ..sample.clone() };
+    samples.iter().map(|samples| samples.iter().map(without).collect()).collect()
+}
+
+/// The rounds' ratios in a line.
+fn spread(ours: &[Sample], theirs: &[Sample]) -> String {
+    let mut ratios: Vec<f64> = ours.iter().zip(theirs).map(|(own, other)| own.value / other.value).collect();
+    ratios.sort_by(f64::total_cmp);
+    let at = |share: f64| ratios[((ratios.len() - 1) as f64 * share).round() as usize];
+    format!(
+        "ratio of {} rounds: median {:.3}, half of them {:.3} to {:.3}, all {:.3} to {:.3}",
+        ratios.len(),
+        at(0.5),
+        at(0.25),
+        at(0.75),
+        at(0.0),
+        at(1.0)
+    )
 }
 
 /// What a receiver spends on a frame of a mix, measured for so many seconds.
@@ -134,7 +161,7 @@ pub(crate) fn accept(plan: &Plan) -> Result<Vec<Row>> {
     let ours = mix(64, &[("stream", 1.0)]);
     let mut rows = Vec::new();
     for (name, measured) in
-        [("64 B, to a full socket", net_ns as Measured), ("64 B, to a program", read_ns as Measured)]
+        [("64 B, to a full socket", frame_ns as Measured), ("64 B, to a program", read_ns as Measured)]
     {
         let variants = [Receiver::Filter, Receiver::XdpPass].map(|receiver| {
             Variant::new(format!("{}, {name}", receiver.name()), {
@@ -143,7 +170,8 @@ pub(crate) fn accept(plan: &Plan) -> Result<Vec<Row>> {
             })
         });
         // A twentieth is less than what a round differs from the next by.
-        let samples = in_turns(plan, 3 * plan.rounds, &variants)?;
+        let samples = without_making(&in_turns(plan, 5 * plan.rounds, &variants)?);
+        eprintln!("  {name}: {}", spread(&samples[0], &samples[1]));
         rows.push(Row::new(name, "ns", &samples[0]).beside(&samples[1]).against(Target::RatioBelow(1.05)));
     }
     Ok(rows)
