@@ -54,7 +54,10 @@ pub(super) enum Kind {
     /// The same in 64.
     Long,
     Bool,
-    Text,
+    /// A MAC address, as text.
+    Mac,
+    /// An IP address, as text.
+    Address,
     Bytes,
 }
 
@@ -90,13 +93,13 @@ columns! {
     FrameCapLen "frame_cap_len" Always Kind::Int(32), false;
     GsoSegs "gso_segs" Always Kind::Int(16), false;
     GsoSize "gso_size" Always Kind::Int(16), false;
-    EthSrc "eth_src" Ethernet Kind::Text, false;
-    EthDst "eth_dst" Ethernet Kind::Text, false;
+    EthSrc "eth_src" Ethernet Kind::Mac, false;
+    EthDst "eth_dst" Ethernet Kind::Mac, false;
     EthType "eth_type" Always Kind::Int(16), false;
     VlanId "vlan_id" Vlan Kind::Int(16), false;
     InnerVlanId "vlan_id_inner" InnerVlan Kind::Int(16), false;
-    IpSrc "ip_src" Ip Kind::Text, false;
-    IpDst "ip_dst" Ip Kind::Text, false;
+    IpSrc "ip_src" Ip Kind::Address, false;
+    IpDst "ip_dst" Ip Kind::Address, false;
     IpProto "ip_proto" Ip Kind::Int(8), false;
     IpTtl "ip_ttl" Ip Kind::Int(8), false;
     IpDsfield "ip_dsfield" Ip Kind::Int(8), false;
@@ -144,7 +147,7 @@ pub(super) fn schema(with_heads: bool) -> Result<TypePtr, ParquetError> {
             Kind::Int(bits) => (PhysicalType::INT32, integer(bits)),
             Kind::Long => (PhysicalType::INT64, integer(64)),
             Kind::Bool => (PhysicalType::BOOLEAN, None),
-            Kind::Text => (PhysicalType::BYTE_ARRAY, Some(LogicalType::String)),
+            Kind::Mac | Kind::Address => (PhysicalType::BYTE_ARRAY, Some(LogicalType::String)),
             Kind::Bytes => (PhysicalType::BYTE_ARRAY, None),
         };
         let field = Type::primitive_type_builder(column.name, physical)

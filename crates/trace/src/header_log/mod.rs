@@ -3,7 +3,9 @@
 //! [`HeaderLogWriter`] turns [`Packet`](crate::Packet)s into columns, [`HeaderLogReader`] turns them back, in batches. What the capture
 //! was, its ledger and its marks stand in the file's key-value metadata as [`About`].
 
+mod chunk;
 mod columns;
+mod hybrid;
 mod pages;
 mod read;
 mod write;

@@ -124,7 +124,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
             Kind::Time | Kind::Long => Data::Longs(Vec::new()),
             Kind::Int(_) => Data::Ints(Vec::new()),
             Kind::Bool => Data::Bools(Vec::new()),
-            Kind::Text | Kind::Bytes => Data::Texts(Vec::new()),
+            Kind::Mac | Kind::Address | Kind::Bytes => Data::Texts(Vec::new()),
         });
         Ok(Self {
             data: data.collect(),
@@ -512,7 +512,7 @@ fn physical(kind: Kind) -> parquet::basic::Type {
         Kind::Time | Kind::Long => parquet::basic::Type::INT64,
         Kind::Int(_) => parquet::basic::Type::INT32,
         Kind::Bool => parquet::basic::Type::BOOLEAN,
-        Kind::Text | Kind::Bytes => parquet::basic::Type::BYTE_ARRAY,
+        Kind::Mac | Kind::Address | Kind::Bytes => parquet::basic::Type::BYTE_ARRAY,
     }
 }
 

@@ -166,6 +166,46 @@ fn groups_and_batches_join() {
     assert!(about.unwrap().sorted);
 }
 
+/// What a reader skips row groups by: least, greatest and how many nulls, in the order of the logical type.
+#[test]
+fn statistics_are_those_of_the_values() {
+    let packet = |at: u32| Packet {
+        frame_len: at.wrapping_mul(0x9e37_79b9),
+        // A third of them without.
+        eth_src: if at.is_multiple_of(3) { [0; 6] } else { [2, 0, 0, 0, 0, (at % 200) as u8] },
+        eth_dst: [0; 6],
+        ..datagram(at)
+    };
+    let packets: Vec<Packet> = (0..10_000).map(packet).collect();
+    let mut writer = HeaderLogWriter::new(Vec::new(), WriterOptions::default()).unwrap();
+    packets.iter().for_each(|packet| writer.write(packet, &[]).unwrap());
+    let bytes = bytes::Bytes::from(writer.finish(&About::default()).unwrap());
+    let file = SerializedFileReader::new(bytes).unwrap();
+    let group = file.metadata().row_group(0);
+    let of = |name: &str| {
+        let column = group.columns().iter().find(|column| column.column_path().string() == name).unwrap();
+        assert_eq!(column.num_values(), 10_000, "{name}");
+        column.statistics().unwrap()
+    };
+    let number = |bytes: Option<&[u8]>| u32::from_le_bytes(bytes.unwrap().try_into().unwrap());
+    let lengths = of("frame_len");
+    let mut sorted: Vec<u32> = packets.iter().map(|packet| packet.frame_len).collect();
+    sorted.sort_unstable();
+    assert_eq!((number(lengths.min_bytes_opt()), number(lengths.max_bytes_opt())), (sorted[0], sorted[9_999]));
+    assert!(sorted[9_999] > u32::MAX / 2, "of no use without the sign bit");
+    assert_eq!(lengths.null_count_opt(), Some(0));
+    let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap().to_vec()).unwrap();
+    let macs = of("eth_src");
+    let range = (text(macs.min_bytes_opt()), text(macs.max_bytes_opt()));
+    assert_eq!(range, ("02:00:00:00:00:00".into(), "02:00:00:00:00:c7".into()));
+    assert_eq!(macs.null_count_opt(), Some(3_334));
+    let addresses = of("ip_src");
+    let range = (text(addresses.min_bytes_opt()), text(addresses.max_bytes_opt()));
+    assert_eq!(range, ("10.0.0.0".into(), "10.0.0.2".into()));
+    let tags = of("vlan_id");
+    assert_eq!((tags.null_count_opt(), tags.min_bytes_opt()), (Some(10_000), None));
+}
+
 /// A page's header may ask for 2 GB of memory; a page of some bytes may unpack to as much.
 #[test]
 fn a_page_that_claims_too_much_is_refused() {

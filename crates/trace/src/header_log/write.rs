@@ -1,28 +1,24 @@
 //! Packets to columns.
 
-use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::hash::Hash;
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::writer::SerializedFileWriter;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::ColumnPath;
 
-use super::columns::{At, CLASSES, COLUMNS, Class, Kind, schema};
-use super::{ABOUT_KEY, About, HeaderLogError, SCHEMA};
+use super::chunk::ChunkEncoder;
+use super::columns::{At, CLASSES, COLUMNS, Class, Column, Kind, schema};
+use super::{ABOUT_KEY, About, HeaderLogError, SCHEMA, hybrid};
 use crate::packet::{Packet, Transport};
 use crate::record::Direction;
 
 /// Rows that are compressed together: some 10 MB of columns that wait.
 const ROW_GROUP_ROWS: usize = 1 << 17;
-/// Texts that are remembered at most.
-const TEXTS_MOST: usize = 1 << 16;
 
 /// How a header log is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,18 +41,32 @@ enum Values {
     Ints(Vec<i32>),
     Longs(Vec<i64>),
     Bools(Vec<bool>),
-    Texts(Vec<ByteArray>),
+    Macs(Vec<[u8; 6]>),
+    Addresses(Vec<IpAddr>),
+    Heads(Vec<ByteArray>),
+}
+
+impl Values {
+    fn clear(&mut self) {
+        match self {
+            Self::Ints(values) => values.clear(),
+            Self::Longs(values) => values.clear(),
+            Self::Bools(values) => values.clear(),
+            Self::Macs(values) => values.clear(),
+            Self::Addresses(values) => values.clear(),
+            Self::Heads(values) => values.clear(),
+        }
+    }
 }
 
 /// Writes a header log, packet by packet, in the order in which they come.
 pub struct HeaderLogWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
+    chunks: ChunkEncoder,
     values: Vec<Values>,
     levels: [Vec<i16>; CLASSES],
     rows: usize,
     heads: bool,
-    addresses: Texts<IpAddr>,
-    macs: Texts<[u8; 6]>,
     last_ns: i64,
     sorted: bool,
     packets: u64,
@@ -92,16 +102,17 @@ impl<W: Write + Send> HeaderLogWriter<W> {
             Kind::Time | Kind::Long => Values::Longs(Vec::new()),
             Kind::Int(_) => Values::Ints(Vec::new()),
             Kind::Bool => Values::Bools(Vec::new()),
-            Kind::Text | Kind::Bytes => Values::Texts(Vec::new()),
+            Kind::Mac => Values::Macs(Vec::new()),
+            Kind::Address => Values::Addresses(Vec::new()),
+            Kind::Bytes => Values::Heads(Vec::new()),
         });
         Ok(Self {
             writer,
+            chunks: ChunkEncoder::new(zstd)?,
             values: values.collect(),
             levels: std::array::from_fn(|_| Vec::new()),
             rows: 0,
             heads: options.heads,
-            addresses: Texts::default(),
-            macs: Texts::default(),
             last_ns: i64::MIN,
             sorted: true,
             packets: 0,
@@ -121,7 +132,7 @@ impl<W: Write + Send> HeaderLogWriter<W> {
         self.transport(packet);
         let has_head = self.class(Class::Head, self.heads);
         if has_head {
-            self.text(At::Head, ByteArray::from(head.to_vec()));
+            self.head(head);
         }
         self.rows += 1;
         if self.rows == ROW_GROUP_ROWS {
@@ -147,10 +158,8 @@ impl<W: Write + Send> HeaderLogWriter<W> {
         self.int(At::EthType, packet.eth_type.into());
         // Addresses that are both zero are those of loopback, or of a link without.
         if self.class(Class::Ethernet, packet.eth_src != [0; 6] || packet.eth_dst != [0; 6]) {
-            for (at, mac) in [(At::EthSrc, packet.eth_src), (At::EthDst, packet.eth_dst)] {
-                let text = self.macs.of(mac, at as usize, mac_text);
-                self.text(at, text);
-            }
+            self.mac(At::EthSrc, packet.eth_src);
+            self.mac(At::EthDst, packet.eth_dst);
         }
         for (class, at, vlan) in
             [(Class::Vlan, At::VlanId, packet.vlan[0]), (Class::InnerVlan, At::InnerVlanId, packet.vlan[1])]
@@ -166,10 +175,8 @@ impl<W: Write + Send> HeaderLogWriter<W> {
             return;
         }
         let Some(ip) = &packet.ip else { return };
-        for (at, address) in [(At::IpSrc, ip.src), (At::IpDst, ip.dst)] {
-            let text = self.addresses.of(address, at as usize, |address| address.to_string());
-            self.text(at, text);
-        }
+        self.address(At::IpSrc, ip.src);
+        self.address(At::IpDst, ip.dst);
         self.int(At::IpProto, ip.protocol.into());
         self.int(At::IpTtl, ip.ttl.into());
         self.int(At::IpDsfield, ip.traffic_class.into());
@@ -278,9 +285,22 @@ impl<W: Write + Send> HeaderLogWriter<W> {
     }
 
     #[inline]
-    fn text(&mut self, at: At, value: ByteArray) {
-        if let Values::Texts(values) = &mut self.values[at as usize] {
+    fn mac(&mut self, at: At, value: [u8; 6]) {
+        if let Values::Macs(values) = &mut self.values[at as usize] {
             values.push(value);
+        }
+    }
+
+    #[inline]
+    fn address(&mut self, at: At, value: IpAddr) {
+        if let Values::Addresses(values) = &mut self.values[at as usize] {
+            values.push(value);
+        }
+    }
+
+    fn head(&mut self, head: &[u8]) {
+        if let Values::Heads(values) = &mut self.values[At::Head as usize] {
+            values.push(ByteArray::from(head.to_vec()));
         }
     }
 
@@ -289,32 +309,28 @@ impl<W: Write + Send> HeaderLogWriter<W> {
         if self.rows == 0 {
             return Ok(());
         }
+        let mut encoded: [Vec<u8>; CLASSES] = std::array::from_fn(|_| Vec::new());
+        for (levels, encoded) in self.levels.iter().zip(&mut encoded) {
+            hybrid::encode(levels, 1, |level| level as u32, encoded);
+        }
+        let descriptors = self.writer.schema_descr().columns().to_vec();
         let mut group = self.writer.next_row_group()?;
-        for (column, values) in COLUMNS.iter().zip(&mut self.values) {
-            if column.class == Class::Head && !self.heads {
-                continue;
-            }
-            let levels = (column.class != Class::Always).then(|| self.levels[column.class as usize].as_slice());
-            let Some(mut writer) = group.next_column()? else { return Err(HeaderLogError::Column(column.name)) };
+        let columns = COLUMNS.iter().filter(|column| column.class != Class::Head || self.heads);
+        for ((column, descriptor), values) in columns.zip(descriptors).zip(&mut self.values) {
+            let (levels, encoded) = (&self.levels[column.class as usize], &encoded[column.class as usize]);
+            let levels = (column.class != Class::Always).then_some(levels.as_slice());
             match values {
-                Values::Ints(values) => {
-                    writer.typed::<Int32Type>().write_batch(values, levels, None)?;
-                    values.clear();
+                Values::Ints(values) if column.delta && !values.is_empty() => {
+                    by_library::<Int32Type, W>(&mut group, column, values, levels)?;
                 }
-                Values::Longs(values) => {
-                    writer.typed::<Int64Type>().write_batch(values, levels, None)?;
-                    values.clear();
-                }
-                Values::Bools(values) => {
-                    writer.typed::<BoolType>().write_batch(values, levels, None)?;
-                    values.clear();
-                }
-                Values::Texts(values) => {
-                    writer.typed::<ByteArrayType>().write_batch(values, levels, None)?;
-                    values.clear();
-                }
+                Values::Ints(values) => self.chunks.append(&mut group, descriptor, self.rows, encoded, values)?,
+                Values::Macs(values) => self.chunks.append(&mut group, descriptor, self.rows, encoded, values)?,
+                Values::Addresses(values) => self.chunks.append(&mut group, descriptor, self.rows, encoded, values)?,
+                Values::Longs(values) => by_library::<Int64Type, W>(&mut group, column, values, levels)?,
+                Values::Bools(values) => by_library::<BoolType, W>(&mut group, column, values, levels)?,
+                Values::Heads(values) => by_library::<ByteArrayType, W>(&mut group, column, values, levels)?,
             }
-            writer.close()?;
+            values.clear();
         }
         group.close()?;
         self.levels.iter_mut().for_each(Vec::clear);
@@ -341,44 +357,14 @@ impl<W: Write + Send> HeaderLogWriter<W> {
     }
 }
 
-fn mac_text(mac: [u8; 6]) -> String {
-    let mut text = String::with_capacity(17);
-    for (at, byte) in mac.iter().enumerate() {
-        let colon = if at > 0 { ":" } else { "" };
-        // Writing to a string does not fail.
-        let _ = write!(text, "{colon}{byte:02x}");
-    }
-    text
-}
-
-/// Addresses as texts, made once.
-#[derive(Debug)]
-struct Texts<K> {
-    known: HashMap<K, ByteArray>,
-    /// The last of each of two columns: packets come in runs.
-    last: [Option<(K, ByteArray)>; 2],
-}
-
-impl<K> Default for Texts<K> {
-    fn default() -> Self {
-        Self { known: HashMap::new(), last: [None, None] }
-    }
-}
-
-impl<K: Copy + Eq + Hash> Texts<K> {
-    #[inline]
-    fn of(&mut self, key: K, column: usize, text: impl FnOnce(K) -> String) -> ByteArray {
-        let last = &mut self.last[column & 1];
-        if let Some((known, value)) = last
-            && *known == key
-        {
-            return value.clone();
-        }
-        if self.known.len() >= TEXTS_MOST {
-            self.known.clear();
-        }
-        let value = self.known.entry(key).or_insert_with(|| ByteArray::from(text(key).into_bytes())).clone();
-        *last = Some((key, value.clone()));
-        value
-    }
+/// Appends the next column of `group`, which is no dictionary.
+fn by_library<T: DataType, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    column: &Column,
+    values: &[T::T],
+    levels: Option<&[i16]>,
+) -> Result<(), HeaderLogError> {
+    let Some(mut writer) = group.next_column()? else { return Err(HeaderLogError::Column(column.name)) };
+    writer.typed::<T>().write_batch(values, levels, None)?;
+    Ok(writer.close()?)
 }
