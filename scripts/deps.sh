@@ -11,7 +11,7 @@ packages=(
     user-mode-linux                        # a kernel with every congestion control as a module: a judge of ours
     curl python3 procps util-linux         # a web server and who reads from it, for tests; sysctl, setpriv
     nftables                               # a place where packets are dropped, for tests
-    netsniff-ng hping3 xdp-tools           # other generators and another filter, for benchmarks
+    netsniff-ng hping3 xdp-tools socat     # other generators, another filter and another way to ship a capture, for benchmarks
     jq                                     # the demo reads results with it
     chromium                               # a test looks at reports in it
 )

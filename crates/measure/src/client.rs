@@ -107,14 +107,14 @@ fn size_window(parameters: &mut TestParameters, control: &TcpStream) {
 }
 
 /// A thread that tells a test of signals; it ends with this.
-struct Signals {
+pub(crate) struct Signals {
     thread: Option<JoinHandle<()>>,
     /// Its other end becomes readable when this one closes.
     going: Option<UnixStream>,
 }
 
 impl Signals {
-    fn watch(stop: Stop, events: Sender<Event>) -> std::io::Result<Self> {
+    pub(crate) fn watch(stop: Stop, events: Sender<Event>) -> std::io::Result<Self> {
         let (going, over) = UnixStream::pair()?;
         let poller = Poller::new()?;
         poller.add(stop, 0, Interest::Readable)?;

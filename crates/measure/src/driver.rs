@@ -154,12 +154,16 @@ impl Control {
             }
         }
     }
+
+    /// Closes the connection; the reading thread wakes and ends.
+    pub(crate) fn hang_up(&self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // It wakes the reading thread.
-        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        self.hang_up();
     }
 }
 

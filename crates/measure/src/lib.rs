@@ -15,6 +15,7 @@ mod data;
 mod driver;
 mod drops;
 pub mod filter;
+mod listening;
 pub mod mix;
 pub mod pacer;
 mod receiving;

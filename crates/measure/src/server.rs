@@ -1,32 +1,23 @@
 //! The server: answers tests until it is told to stop.
 
-use std::collections::HashMap;
-use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::wait::{Interest, Poller, readable_until};
 use longhaul_session::control::{
     Admission, BusyPolicy, Caps, Message, Output, Progress, Randomness, ServerConfig, ServerSession, SessionError,
     TcpStreamId, TestEnd, Ticket, Verdict,
 };
 use longhaul_session::report::{EndReport, StreamSent};
-use longhaul_session::secure::{Channel, Key, Side};
+use longhaul_session::secure::Key;
 use longhaul_units::Nanos;
 
 use crate::data::{Data, Place};
-use crate::driver::{Control, Event, Session, drive, events, random};
+use crate::driver::{Event, Session, drive, random};
+use crate::listening::{self, Seat, Seats, Until, listen};
 
-/// Connections served or waiting at a time; a further one is closed at once.
-const CONNECTIONS_MOST: usize = 64;
-/// After a connection that could not be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Between two looks whether the only session has ended.
-const ONCE_LOOK: Nanos = Nanos::from_millis(20);
 /// How long sessions have to say goodbye when the server goes down.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -53,21 +44,14 @@ pub struct Server {
 #[derive(Debug)]
 struct Shared {
     options: ServeOptions,
-    places: Mutex<Places>,
-}
-
-#[derive(Debug)]
-struct Places {
-    admission: Admission,
-    /// The sessions there are, to be told when a place is free or the server goes down.
-    sessions: HashMap<u64, Sender<Event>>,
-    next: u64,
+    seats: Arc<Seats>,
+    admission: Mutex<Admission>,
 }
 
 impl Shared {
-    fn places<T>(&self, work: impl FnOnce(&mut Places) -> T) -> T {
-        // What is in it stays right whatever panicked while it held the lock: single insertions and removals.
-        work(&mut self.places.lock().unwrap_or_else(PoisonError::into_inner))
+    fn admission<T>(&self, work: impl FnOnce(&mut Admission) -> T) -> T {
+        // It stays right whatever panicked while it held the lock: single insertions and removals.
+        work(&mut self.admission.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -77,11 +61,9 @@ impl Server {
     /// # Errors
     /// Where it is taken or not this host's.
     pub fn bind(address: SocketAddr, options: ServeOptions) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        let admission = Admission::new(options.at_once, options.policy);
-        let places = Mutex::new(Places { admission, sessions: HashMap::new(), next: 0 });
-        Ok(Self { listener, shared: Arc::new(Shared { options, places }) })
+        let listener = listening::bind(address)?;
+        let admission = Mutex::new(Admission::new(options.at_once, options.policy));
+        Ok(Self { listener, shared: Arc::new(Shared { options, seats: Arc::default(), admission }) })
     }
 
     /// Where it listens.
@@ -92,7 +74,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`, if any, or for one test where `once`. `log` is told of each test's end.
+    /// Serves until `stop`, if any, or for one connection where `once`. `log` is told of each test's end.
     ///
     /// # Errors
     /// Where the kernel refuses to wait.
@@ -102,66 +84,13 @@ impl Server {
         once: bool,
         log: impl Fn(&Ended) + Send + Sync + 'static,
     ) -> std::io::Result<()> {
-        let poller = Poller::new()?;
-        poller.add(&self.listener, 0, Interest::Readable)?;
-        if let Some(stop) = stop {
-            poller.add(stop, 1, Interest::Readable)?;
-        }
-        let log = Arc::new(log);
-        let mut threads = Vec::new();
-        while !requested(stop) {
-            drop(poller.wait(None)?);
-            let (stream, peer) = match self.listener.accept() {
-                Ok(accepted) => accepted,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
-                Err(_) => {
-                    // Of descriptors there are none left, for one: the connection stays readable.
-                    std::thread::sleep(ACCEPT_PAUSE);
-                    continue;
-                }
-            };
-            let Some(seat) = Seat::take(&self.shared) else { continue };
-            let log = Arc::clone(&log);
-            let thread = std::thread::Builder::new().name("session".into()).spawn(move || {
-                let result = serve(stream, peer, &seat);
-                log(&Ended { peer, result });
-            });
-            // Without a thread the connection is closed, as beyond the most.
-            let Ok(thread) = thread else { continue };
-            threads.retain(|thread: &std::thread::JoinHandle<()>| !thread.is_finished());
-            threads.push(thread);
-            if once {
-                self.wait_for_one(stop, &threads)?;
-                break;
-            }
-        }
-        self.shared.places(|places| {
-            for session in places.sessions.values() {
-                let _ = session.send(Event::Interrupt);
-            }
-        });
-        let until = std::time::Instant::now() + GOODBYE;
-        while threads.iter().any(|thread| !thread.is_finished()) && std::time::Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
+        let shared = Arc::clone(&self.shared);
+        listen(&self.listener, &self.shared.seats, Until { stop, once, goodbye: GOODBYE }, move |stream, peer, seat| {
+            let result = serve(stream, peer, seat, &shared);
+            log(&Ended { peer, result });
+            true
+        })
     }
-
-    /// Waits until the only session has ended, or `stop`.
-    fn wait_for_one(&self, stop: Option<Stop>, threads: &[std::thread::JoinHandle<()>]) -> std::io::Result<()> {
-        while threads.iter().any(|thread| !thread.is_finished()) && !requested(stop) {
-            match stop {
-                Some(stop) => drop(readable_until(stop, Some(monotonic() + ONCE_LOOK))?),
-                None => std::thread::sleep(Duration::from_nanos(ONCE_LOOK.0)),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether `stop`, if any, was asked for.
-fn requested(stop: Option<Stop>) -> bool {
-    stop.is_some_and(|stop| stop.requested().is_some())
 }
 
 /// How a session ended.
@@ -173,57 +102,21 @@ pub struct Ended {
     pub result: Result<TestEnd, SessionError>,
 }
 
-fn serve(stream: TcpStream, peer: SocketAddr, seat: &Seat) -> Result<TestEnd, SessionError> {
+fn serve(stream: TcpStream, peer: SocketAddr, seat: &Seat, shared: &Arc<Shared>) -> Result<TestEnd, SessionError> {
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
-    stream.set_nonblocking(false).map_err(io)?;
     let own = stream.local_addr().map_err(io)?.ip();
-    let options = &seat.shared.options;
-    let channel = match &options.key {
-        Some(key) => Channel::keyed(Side::Server, key, random()?),
-        None => Channel::plain(Side::Server),
-    };
-    let mut control = Control::new(stream, channel, &seat.sender).map_err(io)?;
-    control.establish(&seat.receiver)?;
+    let options = &shared.options;
+    let control = seat.control(stream, options.key.as_ref())?;
+    seat.know();
     let config = ServerConfig { peer: canonical(peer.ip()), caps: options.caps };
     let session = ServerSession::new(monotonic(), config, Randomness(random()?));
-    let mut session = Serving { session, shared: Arc::clone(&seat.shared), ticket: None, ends: Nanos::ZERO };
+    let mut session = Serving { session, shared: Arc::clone(shared), ticket: None, ends: Nanos::ZERO };
     drive(&mut session, control, &seat.receiver, &seat.sender, Place::Server { own, peer: peer.ip() }, |_| {})
 }
 
 /// An IPv4 address is one, however a socket of both families shows it.
 fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
-}
-
-/// A session's place among the others, given back when dropped.
-struct Seat {
-    shared: Arc<Shared>,
-    number: u64,
-    sender: Sender<Event>,
-    receiver: Receiver<Event>,
-}
-
-impl Seat {
-    /// A seat for one more; `None` where all are taken.
-    fn take(shared: &Arc<Shared>) -> Option<Self> {
-        let (sender, receiver) = events();
-        let number = shared.places(|places| {
-            places.next += 1;
-            (places.sessions.len() < CONNECTIONS_MOST).then(|| {
-                places.sessions.insert(places.next, sender.clone());
-                places.next
-            })
-        })?;
-        Some(Self { shared: Arc::clone(shared), number, sender, receiver })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.shared.places(|places| {
-            places.sessions.remove(&self.number);
-        });
-    }
 }
 
 struct Serving {
@@ -236,12 +129,8 @@ struct Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            self.shared.places(|places| {
-                places.admission.leave(ticket);
-                for session in places.sessions.values() {
-                    let _ = session.send(Event::AskAgain);
-                }
-            });
+            self.shared.admission(|admission| admission.leave(ticket));
+            self.shared.seats.tell_all(|| Event::AskAgain);
         }
     }
 }
@@ -288,14 +177,14 @@ impl Session for Serving {
         self.session.handle_timeout(now);
     }
     fn handle_admission(&mut self, now: Nanos, longest: Option<Nanos>) {
-        let verdict = self.shared.places(|places| match (longest, self.ticket) {
+        let verdict = self.shared.admission(|admission| match (longest, self.ticket) {
             (Some(longest), None) => {
                 self.ends = now.saturating_add(longest);
-                let (ticket, verdict) = places.admission.ask(now, self.ends);
+                let (ticket, verdict) = admission.ask(now, self.ends);
                 self.ticket = Some(ticket);
                 Some(verdict)
             }
-            (_, Some(ticket)) => places.admission.ask_again(ticket, self.ends),
+            (_, Some(ticket)) => admission.ask_again(ticket, self.ends),
             (None, None) => None,
         });
         if let Some(verdict) = verdict {

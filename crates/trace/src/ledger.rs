@@ -74,7 +74,9 @@ impl Ledger {
     /// Packets that are neither written nor known to be dropped; negative where more were written than seen. Zero, else the capture
     /// was cut off or something is wrong.
     pub fn unaccounted_packets(&self) -> i64 {
-        self.seen_packets as i64 - self.written_packets as i64 - self.dropped() as i64
+        // Another host's word may be any number.
+        let left = i128::from(self.seen_packets) - i128::from(self.written_packets) - i128::from(self.dropped());
+        left.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
     /// Packets dropped, in all places.
@@ -159,6 +161,16 @@ mod tests {
         assert_eq!(ledger.gaps.len(), 3);
         assert_eq!((ledger.gaps[0].to_ns, ledger.gaps[0].packets), (20, 20));
         assert_eq!((ledger.dropped(), ledger.unaccounted_packets()), (30, 0));
+    }
+
+    #[test]
+    fn any_number_of_another_host_is_taken() {
+        let mut ledger = Ledger { seen_packets: 1 << 63, written_packets: 5, ..Ledger::default() };
+        assert_eq!(ledger.unaccounted_packets(), i64::MAX - 4);
+        ledger.add(&Ledger { written_packets: u64::MAX, ..Ledger::default() });
+        assert_eq!(ledger.unaccounted_packets(), -i64::MAX);
+        ledger.drop_packets(gap(Place::Nic, i64::MIN, i64::MAX, u64::MAX), 0);
+        assert_eq!(ledger.unaccounted_packets(), i64::MIN);
     }
 
     #[test]

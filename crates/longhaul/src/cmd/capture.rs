@@ -14,6 +14,7 @@ use serde_json::json;
 use super::capture_filter::FilterArgs;
 use super::capture_text::{result, text, warnings};
 use super::capture_to::ToArgs;
+use super::roll::Roll;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
 
 /// How often a signal or the end is looked for.
@@ -52,15 +53,8 @@ pub(crate) struct Args {
     /// End after this many bytes of frames
     #[arg(short = 'n', long, value_name = "BYTES")]
     bytes: Option<Bytes>,
-    /// Begin a new file at this length
-    #[arg(long, value_name = "BYTES", default_value = "1G")]
-    roll_bytes: Bytes,
-    /// Begin a new file after this time
-    #[arg(long, value_name = "TIME")]
-    roll_time: Option<Nanos>,
-    /// Remove the oldest files when all are longer than this
-    #[arg(long, value_name = "BYTES")]
-    keep: Option<Bytes>,
+    #[command(flatten)]
+    roll: Roll,
     /// Memory of each interface's rings together, where packets wait while this program is busy
     #[arg(long, value_name = "BYTES", default_value = "64M")]
     ring: Bytes,
@@ -90,8 +84,10 @@ enum ClockOf {
 pub(crate) fn run(args: Args) -> Outcome {
     let mut spec = args.spec()?;
     let signals = |error| Failure::new("signals", error);
+    // Names are looked up first: only a signal that ends the program at once ends that.
+    spec.logging = args.to.targets(spec.snap_bytes)?;
     let (stop, nudge) = (Stop::install().map_err(signals)?, Nudge::install().map_err(signals)?);
-    spec.logging = args.to.targets(Some(stop), spec.snap_bytes)?;
+    spec.logging.stop = Some(stop);
     let started_at = jiff::Timestamp::now().to_string();
     let began = monotonic();
     let running = Running::start(&spec).map_err(not_started)?;
@@ -143,12 +139,7 @@ impl Args {
             return Err(Failure::usage(format!("--snap {snap_bytes}: 14 at least, the header of Ethernet; 0 for all")));
         }
         let (filter, filter_text) = self.filter.compile(snap_bytes)?;
-        if let Some(keep) = self.keep.filter(|keep| keep.0 < 2 * self.roll_bytes.0) {
-            return Err(Failure::usage(format!(
-                "--keep {keep}: two files of --roll-bytes {} at least",
-                self.roll_bytes
-            )));
-        }
+        let roll_bytes = self.roll.roll_bytes()?;
         let mut interfaces = self.interface.clone();
         interfaces.sort();
         interfaces.dedup();
@@ -172,9 +163,9 @@ impl Args {
             bytes_most: self.bytes.map(|bytes| bytes.0),
             spool: self.output.clone().map(|folder| SpoolSpec {
                 folder,
-                roll_bytes: self.roll_bytes,
-                roll_time: self.roll_time,
-                keep_bytes: self.keep,
+                roll_bytes,
+                roll_time: self.roll.roll_time,
+                keep_bytes: self.roll.keep,
             }),
             logging: LogTargets::default(),
             captured_by: concat!("longhaul ", env!("CARGO_PKG_VERSION")).into(),
@@ -231,10 +222,10 @@ impl Live {
         let packets = counters.read_packets.load(Ordering::Relaxed);
         let bytes = counters.frame_bytes.load(Ordering::Relaxed);
         let dropped = counters.dropped_packets();
-        let rate = BitRate::of(bytes - self.bytes, span);
+        let rate = BitRate::of(bytes - self.bytes, span).rounded();
         let full = if counters.disk_full.load(Ordering::Relaxed) { "  the disk is full" } else { "" };
         eprintln!(
-            "[{:>7.1}-{:<7.1} s] {:>10.0} packets/s  {rate:>10} L2  {:>8} dropped{full}",
+            "[{:>7.1}-{:<7.1} s] {:>10.0} packets/s  {rate:>13} L2  {:>8} dropped{full}",
             self.printed.saturating_sub(self.began).as_secs_f64(),
             now.saturating_sub(self.began).as_secs_f64(),
             (packets - self.packets) as f64 / span.as_secs_f64(),

@@ -78,8 +78,11 @@ pub(crate) fn warnings(captured: &Captured) -> Vec<Warning> {
     for link in &captured.loggers {
         let lost = link.ledger.dropped();
         if let Some(error) = &link.error {
-            let message =
-                format!("logging host {}: {error}; {lost} packets that it had been sent may be missing", link.name);
+            let rest = match lost {
+                0 => "it wrote all that it had been sent".into(),
+                lost => format!("{lost} packets that it had been sent may be missing"),
+            };
+            let message = format!("logging host {}: {error}; {rest}", link.name);
             warn("logger_lost", message, &error.remedy);
         } else if lost > 0 {
             let message = format!("{lost} packets did not come to rest at logging host {}", link.name);
@@ -130,7 +133,7 @@ pub(crate) fn text(captured: &Captured, duration: Nanos) -> String {
         }
     }
     let began_ns = captured.meta.started_ns;
-    let since = |at_ns: i64| (at_ns - began_ns) as f64 / 1e9;
+    let since = |at_ns: i64| at_ns.saturating_sub(began_ns) as f64 / 1e9;
     for gap in ledger.gaps.iter().take(GAPS_SHOWN) {
         text += &format!(
             "  gap       {:>14}  at {}, from {:.3} to {:.3} s\n",
@@ -162,7 +165,9 @@ pub(crate) fn text(captured: &Captured, duration: Nanos) -> String {
         removed => format!(", {removed} older ones removed"),
     };
     if let Some(folder) = captured.files.first().and_then(|file| file.parent()) {
-        text += &format!("  {} files in {}{removed}\n", captured.files.len(), folder.display());
+        let files = captured.files.len();
+        let files = if files == 1 { "1 file".into() } else { format!("{files} files") };
+        text += &format!("  {files} in {}{removed}\n", folder.display());
     }
     if std::io::stdout().is_terminal() { text } else { text.replace('…', "...") }
 }

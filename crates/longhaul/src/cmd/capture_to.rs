@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use longhaul_kernel::signals::Stop;
 use longhaul_measure::capture::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LogTarget, LogTargets, room_for_heads};
 use longhaul_measure::client::resolve;
 
@@ -35,7 +34,7 @@ pub(crate) struct ToArgs {
 
 impl ToArgs {
     /// The logging hosts. Heads are of `snap_bytes` at most.
-    pub(crate) fn targets(&self, stop: Option<Stop>, snap_bytes: u32) -> Result<LogTargets, Failure> {
+    pub(crate) fn targets(&self, snap_bytes: u32) -> Result<LogTargets, Failure> {
         if self.to.is_empty() {
             return Ok(LogTargets::default());
         }
@@ -63,7 +62,7 @@ impl ToArgs {
             }
             targets.push(LogTarget { name: name.clone(), address, key: key.clone() });
         }
-        Ok(LogTargets { targets, datagram_bytes: self.datagram, stop })
+        Ok(LogTargets { targets, datagram_bytes: self.datagram, stop: None })
     }
 }
 

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_measure::capture::{LogHost, LogOptions};
-use longhaul_units::{Bytes, Nanos};
+use longhaul_units::Bytes;
 use serde_json::json;
 
 use super::listen::{Listen, Listening, not_bound};
 use super::log_text::Account;
+use super::roll::Roll;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
 
 /// The port of the control connections, and of the first capture's datagrams: beside that of `longhaul serve`.
@@ -39,15 +40,8 @@ pub(crate) struct Args {
     /// End a capture that has written this much
     #[arg(long, value_name = "BYTES")]
     bytes_cap: Option<Bytes>,
-    /// Begin a new file at this length
-    #[arg(long, value_name = "BYTES", default_value = "1G")]
-    roll_bytes: Bytes,
-    /// Begin a new file after this time
-    #[arg(long, value_name = "TIME")]
-    roll_time: Option<Nanos>,
-    /// Remove a capture's oldest files when all of its files are longer than this
-    #[arg(long, value_name = "BYTES")]
-    keep: Option<Bytes>,
+    #[command(flatten)]
+    roll: Roll,
     /// Take one capture and end
     #[arg(short = '1', long)]
     once: bool,
@@ -97,21 +91,16 @@ pub(crate) fn run(args: Args) -> Outcome {
 impl Args {
     fn options(&self) -> Result<(SocketAddr, LogOptions), Failure> {
         let Listening { address, key, .. } = self.listen.check()?;
-        if let Some(keep) = self.keep.filter(|keep| keep.0 < 2 * self.roll_bytes.0) {
-            return Err(Failure::usage(format!(
-                "--keep {keep}: two files of --roll-bytes {} at least",
-                self.roll_bytes
-            )));
-        }
+        let roll_bytes = self.roll.roll_bytes()?;
         if self.captures == 0 {
             return Err(Failure::usage("--captures 0: 1 at least"));
         }
         let options = LogOptions {
             key,
             folder: self.output.clone(),
-            roll_bytes: self.roll_bytes,
-            roll_time: self.roll_time,
-            keep_bytes: self.keep,
+            roll_bytes,
+            roll_time: self.roll.roll_time,
+            keep_bytes: self.roll.keep,
             bytes_most: self.bytes_cap,
             captures_most: self.captures,
             stamp: || jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string(),

@@ -46,6 +46,8 @@ pub(super) struct SpoolFiles {
     bytes: u64,
     opened: Nanos,
     closed: VecDeque<(PathBuf, u64)>,
+    /// Of all files before this one.
+    bytes_before: u64,
     removed: u64,
     reserve: Option<PathBuf>,
 }
@@ -73,6 +75,7 @@ impl SpoolFiles {
             bytes: 0,
             opened: monotonic(),
             closed: VecDeque::new(),
+            bytes_before: 0,
             removed: 0,
             reserve,
         };
@@ -153,6 +156,7 @@ impl SpoolFiles {
         }
         // What the file system cannot do it cannot in the next file either.
         self.direct = self.direct.take().and_then(|_| open_direct(&path).ok());
+        self.bytes_before += self.bytes;
         self.closed.push_back((std::mem::replace(&mut self.path, path), self.bytes));
         (self.file, self.bytes, self.opened, self.meta) = (file, described.len() as u64, monotonic(), meta);
         self.remove_oldest();
@@ -177,6 +181,11 @@ impl SpoolFiles {
             all -= bytes;
             self.removed += 1;
         }
+    }
+
+    /// Bytes of all files, those that were removed among them.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.bytes_before + self.bytes
     }
 
     /// Has the disk take what was written.

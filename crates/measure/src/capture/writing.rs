@@ -82,6 +82,7 @@ impl Writer {
                     self.counters.note(written, &mut disk);
                 }
             }
+            self.counters.written_bytes.store(self.spool.written_bytes(), Ordering::Relaxed);
             if monotonic().saturating_sub(synced) >= SYNC_EVERY {
                 if let Err(error) = self.spool.sync() {
                     disk.error = Some(error.to_string());
@@ -111,7 +112,6 @@ impl Writer {
                 disk.full = None;
                 self.counters.disk_full.store(false, Ordering::Relaxed);
                 Counters::add(&self.counters.written_packets, packets);
-                Counters::add(&self.counters.written_bytes, bytes.len() as u64);
             }
             Err(error) => {
                 let gap = Gap {
@@ -143,6 +143,7 @@ impl Writer {
             disk.error = Some(format!("{error}; the ledger's last part is not in the file"));
         }
         self.spool.free_reserve();
+        self.counters.written_bytes.store(self.spool.written_bytes(), Ordering::Relaxed);
         (written.files, written.files_removed) = self.spool.files();
         written.ledger.add(&disk.own);
         written.disk_error = disk.error;

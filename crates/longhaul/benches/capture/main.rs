@@ -1,5 +1,5 @@
 //! `longhaul capture` beside `tcpdump -s 96 -w` and dumpcap: the same flood of packets over a veth for each in turn; then what
-//! becomes of its spool.
+//! becomes of its spool; then all that once more, to another host instead of the disk (`log_link.rs`).
 //!
 //! The flood is the strongest that one CPU makes: frames written in the kernel, which arrive as from a NIC's driver (XDP live frames),
 //! are seen by the capture and thrown away behind it, as they are for nobody. One CPU makes and receives them, the other is left to
@@ -10,92 +10,28 @@
 //! ring, which falls to whoever runs the softirq, and the writing back of pages, which falls to a kernel thread. Ratios count, not the
 //! figures.
 
+mod flood;
+mod log_link;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::{self, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use longhaul_kernel::capability::is_root_in_namespace;
-use longhaul_kernel::ethtool;
-use longhaul_kernel::link::{Netlink, VethEnd};
-use longhaul_kernel::namespace::NetNamespace;
-use longhaul_kernel::schedule::pin_to;
-use longhaul_measure::mix::{EngineKind, MixAmount, Mixer};
-use longhaul_mix::{MixSpec, Plan};
-use longhaul_trace::CaptureReader;
 use longhaul_trace::header_log::{About, HeaderLogReader};
 use longhaul_units::Nanos;
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::clock_getcpuclockid;
-use nix::unistd::{Pid, SysconfVar, sync, sysconf};
+use nix::unistd::{Pid, sync};
 
-const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
+use flood::{Cable, children_cpu_s, machine_cpu_s, packets_of_pcap};
+
+pub(crate) const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 /// Each program sees the flood for so long, in each round.
 const FLOOD: Nanos = Nanos::from_secs(6);
 /// Programs take turns, as this machine's speed changes over time.
 const ROUNDS: usize = 2;
-/// Frames a little longer than `--snap`, of some flows in both versions of IP.
-const FLOOD_OF: &str = r#"
-name = "flood"
-size = 128
-class = [{ kind = "tcp", weight = 60 }, { kind = "udp", weight = 30 }, { kind = "ipv6", weight = 10 }]
-"#;
-
-/// Two hosts and a cable that takes frames as a driver does.
-struct Cable {
-    sender: NetNamespace,
-    receiver: NetNamespace,
-}
-
-impl Cable {
-    fn new() -> Self {
-        let (sender, receiver) = (NetNamespace::create().unwrap(), NetNamespace::create().unwrap());
-        let end = |name, namespace, mac| VethEnd {
-            name,
-            namespace: Some(namespace),
-            mtu_bytes: None,
-            mac: Some([2, 0, 0, 0, 0, mac]),
-        };
-        let mut near = sender.enter(|| Netlink::open().unwrap()).unwrap();
-        let mut far = receiver.enter(|| Netlink::open().unwrap()).unwrap();
-        near.create_veth(&end("out", &sender, 1), &end("in", &receiver, 2)).unwrap();
-        for (netlink, name) in [(&mut near, "out"), (&mut far, "in")] {
-            let ifindex = netlink.index_of(name).unwrap();
-            netlink.set_up(ifindex, true).unwrap();
-        }
-        // NAPI, which takes frames that are no skbs.
-        receiver.enter(|| ethtool::set_features("in", &[("rx-gro", true)]).unwrap()).unwrap();
-        sleep(Duration::from_millis(200));
-        Self { sender, receiver }
-    }
-
-    /// Floods for [`FLOOD`]; how many packets arrived at the far interface.
-    fn flood(&self) -> u64 {
-        let before = self.received();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                pin_to(&[0]).unwrap();
-                let plan = Plan::new(MixSpec::parse(FLOOD_OF).unwrap(), 1, None).unwrap();
-                let run = || {
-                    let ifindex = Netlink::open().unwrap().index_of("out").unwrap();
-                    let mut mixer = Mixer::open(ifindex, plan, Some(EngineKind::LiveFrames)).unwrap();
-                    let amount = MixAmount { packets_per_second: None, time: Some(FLOOD), packets: None };
-                    mixer.run(&amount, None, None, |_| ()).unwrap();
-                };
-                self.sender.enter(run).unwrap();
-            });
-        });
-        sleep(Duration::from_millis(300));
-        self.received() - before
-    }
-
-    fn received(&self) -> u64 {
-        let link = self.receiver.enter(|| Netlink::open().unwrap().link_by_name("in").unwrap()).unwrap();
-        link.stats.unwrap().rx_packets
-    }
-}
-
 /// What a program did with the flood, in all rounds.
 #[derive(Default)]
 struct Run {
@@ -121,22 +57,6 @@ impl Run {
     }
 }
 
-/// CPU time of children that have ended.
-fn children_cpu_s() -> f64 {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
-    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    seconds(usage.user_time()) + seconds(usage.system_time())
-}
-
-/// How long all CPUs together worked since the machine began (proc(5), `/proc/stat`).
-fn machine_cpu_s() -> f64 {
-    let text = fs::read_to_string("/proc/stat").unwrap();
-    let ticks: Vec<f64> = text.lines().next().unwrap().split_whitespace().skip(1).map(|n| n.parse().unwrap()).collect();
-    // user, nice, system, idle, iowait, irq, softirq, …
-    let busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6];
-    busy / sysconf(SysconfVar::CLK_TCK).unwrap().unwrap() as f64
-}
-
 /// Adds to `run` the flood that `command` saw, or that nobody saw; what it kept is counted later.
 fn measure(cable: &Cable, run: &mut Run, command: Option<&mut Command>) {
     sync();
@@ -148,7 +68,7 @@ fn measure(cable: &Cable, run: &mut Run, command: Option<&mut Command>) {
     let own_clock = child.as_ref().map(|child| clock_getcpuclockid(Pid::from_raw(child.id() as i32)).unwrap());
     let own_s = || own_clock.map_or(0.0, |clock| Duration::from(clock.now().unwrap()).as_secs_f64());
     let (own, all) = (own_s(), machine_cpu_s());
-    run.arrived += cable.flood();
+    run.arrived += cable.flood(FLOOD, None);
     sleep(Duration::from_millis(500));
     run.cpu_s += own_s() - own;
     if let Some(mut child) = child {
@@ -158,16 +78,6 @@ fn measure(cable: &Cable, run: &mut Run, command: Option<&mut Command>) {
     }
     sync();
     run.machine_s += machine_cpu_s() - all;
-}
-
-/// Packets of a pcap file.
-fn packets_of_pcap(path: &Path) -> u64 {
-    let mut reader = CaptureReader::new(File::open(path).unwrap()).unwrap();
-    let mut packets = 0;
-    while reader.next().unwrap().is_some() {
-        packets += 1;
-    }
-    packets
 }
 
 /// CPU time of a conversion.
@@ -197,7 +107,7 @@ fn bytes_of(path: &Path) -> f64 {
     fs::metadata(path).unwrap().len() as f64
 }
 
-fn target(what: &str, value: f64, wanted: f64, at_most: bool) {
+pub(crate) fn target(what: &str, value: f64, wanted: f64, at_most: bool) {
     let met = if at_most { value <= wanted } else { value >= wanted };
     let sign = if at_most { "<=" } else { ">=" };
     println!("{what:<56} {value:>9.3}   target {sign} {wanted}: {}", if met { "met" } else { "MISSED" });
@@ -233,6 +143,16 @@ fn main() {
     let folder: PathBuf = std::env::temp_dir().join(format!("longhaul-bench-capture-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let cable = Cable::new();
+    // `cargo bench … -- log-link` for the second part alone.
+    if !std::env::args().any(|argument| argument == "log-link") {
+        to_disk(&cable, &folder);
+    }
+    log_link::run(&cable, &folder);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Captures to this host's own disk.
+fn to_disk(cable: &Cable, folder: &Path) {
     let spool = folder.join("spool");
     let tools: [(&'static str, &[&str]); 2] = [
         ("tcpdump -s 96 -w", &["tcpdump", "-i", "in", "-s", "96", "-Z", "root", "-w"]),
@@ -251,21 +171,21 @@ fn main() {
     runs.extend(tools.iter().map(|(name, _)| (*name, Run::default())));
     let mut converted = None;
     for round in 0..ROUNDS {
-        measure(&cable, &mut runs[0].1, None);
+        measure(cable, &mut runs[0].1, None);
         let arguments = ["capture", "-i", "in", "--interval", "0", "-o"];
         let ours = &mut runs[1].1;
-        measure(&cable, ours, Some(Command::new(LONGHAUL).args(arguments).arg(&spool)));
+        measure(cable, ours, Some(Command::new(LONGHAUL).args(arguments).arg(&spool)));
         for file in fs::read_dir(&spool).unwrap() {
             ours.bytes += bytes_of(&file.unwrap().path());
         }
-        let this = convert_spool(&folder, &spool);
+        let this = convert_spool(folder, &spool);
         ours.kept += this.packets;
         assert_eq!(this.about.ledger.unaccounted_packets(), 0, "round {round}");
         converted = Some(this);
         fs::remove_dir_all(&spool).unwrap();
         for (at, (_, arguments)) in tools.iter().enumerate() {
             let (file, run) = (folder.join("tool.pcap"), &mut runs[2 + at].1);
-            measure(&cable, run, Some(Command::new(arguments[0]).args(&arguments[1..]).arg(&file)));
+            measure(cable, run, Some(Command::new(arguments[0]).args(&arguments[1..]).arg(&file)));
             run.kept += packets_of_pcap(&file);
             run.bytes += bytes_of(&file);
             fs::remove_file(&file).unwrap();
@@ -303,5 +223,4 @@ fn main() {
     let converted_a_second = converted.packets as f64 / converted.cpu_s / 1e6;
     target("spool to header log, million packets a CPU second", converted_a_second, 2.0, false);
     target("header log to packets, million a second", converted.packets as f64 / converted.read_s / 1e6, 5.0, false);
-    fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,0 +1,345 @@
+//! A capture that was let in and means ill, or that others pretend to be: what it can do is bounded.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use longhaul_session::control::Message;
+use longhaul_session::secure::{Channel, DatagramKeys, Side, decode_secret};
+use longhaul_trace::ledger::{Gap, Ledger, Place};
+use longhaul_trace::log_link::{FIRST_PROBE, LinkMessage, LinkSender, Open};
+use longhaul_trace::spool::{Interface, Meta, PacketBlock};
+use longhaul_trace::{Direction, LinkType, Record};
+use serde_json::Value;
+
+use crate::common::captures::server_address;
+use crate::hosts::*;
+
+const STARTED_NS: i64 = 1_700_000_000_000_000_000;
+
+/// A program on the client that speaks a capture's protocol, unencrypted.
+struct Impostor<'a> {
+    hosts: &'a Hosts,
+    stream: TcpStream,
+    channel: Channel,
+    numbers: LinkSender,
+}
+
+/// Its datagrams' way.
+struct Datagrams {
+    socket: UdpSocket,
+    keys: DatagramKeys,
+    session: u32,
+}
+
+impl Datagrams {
+    fn seal(&self, sequence: u64, payload: &[u8]) -> Vec<u8> {
+        let mut datagram = Vec::new();
+        self.keys.seal(self.session, sequence, payload, &mut datagram);
+        datagram
+    }
+
+    fn send(&self, sequence: u64, payload: &[u8]) {
+        self.socket.send(&self.seal(sequence, payload)).unwrap();
+    }
+}
+
+fn meta() -> Meta {
+    let interface = Interface { name: "eth0".into(), link: LinkType::Ethernet, mtu_bytes: 1500, clock: "c".into() };
+    Meta {
+        captured_by: "test".into(),
+        host: "site".into(),
+        started_ns: STARTED_NS,
+        file: 1,
+        snap_bytes: 96,
+        filter: String::new(),
+        interfaces: vec![interface],
+        share: None,
+    }
+}
+
+fn heads(count: u64) -> PacketBlock {
+    let mut block = PacketBlock::with_capacity(1 << 16);
+    block.reset(0);
+    for number in 0..count {
+        block.push(&Record {
+            at_ns: STARTED_NS + number as i64 * 1_000,
+            interface: 0,
+            direction: Direction::Inbound,
+            link: LinkType::Ethernet,
+            frame_len: 1514,
+            gso_segs: 1,
+            gso_size: 0,
+            head: &[7; 60],
+        });
+    }
+    block
+}
+
+impl<'a> Impostor<'a> {
+    fn connect(hosts: &'a Hosts) -> Self {
+        let address: IpAddr = server_address(&hosts.lab).parse().unwrap();
+        let stream = hosts.client.enter(|| TcpStream::connect((address, 5211)).unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Self { hosts, stream, channel: Channel::plain(Side::Client), numbers: LinkSender::default() }
+    }
+
+    /// Fails where the other end has had enough.
+    fn say(&mut self, message: &LinkMessage) -> std::io::Result<()> {
+        self.channel.send(&Message::LogLink { text: serde_json::to_string(message).unwrap() }).unwrap();
+        self.transmit()
+    }
+
+    fn transmit(&mut self) -> std::io::Result<()> {
+        while let Some(bytes) = self.channel.poll_transmit() {
+            self.stream.write_all(&bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The next message; `None` where the connection was closed.
+    fn hear(&mut self) -> Option<Message> {
+        let mut buffer = [0; 4096];
+        loop {
+            if let Some(message) = self.channel.poll_message() {
+                return Some(message);
+            }
+            let count = self.stream.read(&mut buffer).unwrap_or(0);
+            self.channel.handle_bytes(&buffer[..count]).ok().filter(|()| count > 0)?;
+            // What waited for the other end's first word.
+            self.transmit().ok()?;
+        }
+    }
+
+    fn open(&mut self, meta: Meta) -> Datagrams {
+        self.say(&LinkMessage::Open(Box::new(Open { meta, offer: None }))).unwrap();
+        let Some(Message::LogLink { text }) = self.hear() else { panic!("no answer") };
+        let LinkMessage::Accept { session, port, secret } = serde_json::from_str(&text).unwrap() else {
+            panic!("{text}")
+        };
+        let peer = SocketAddr::new(self.stream.peer_addr().unwrap().ip(), port);
+        let socket = self.hosts.client.enter(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.connect(peer).unwrap();
+            socket
+        });
+        let token = decode_secret(&secret).unwrap().try_into().unwrap();
+        Datagrams { socket: socket.unwrap(), keys: DatagramKeys::plain(token), session }
+    }
+
+    /// A payload of so many heads, with its number.
+    fn payload(&mut self, count: u64) -> (u64, Vec<u8>) {
+        let mut payload = Vec::new();
+        (self.numbers.payload(&heads(count), STARTED_NS, &mut payload), payload)
+    }
+
+    fn finish(&mut self) {
+        let (datagrams, heads) = (self.numbers.datagrams(), self.numbers.heads());
+        let latest_ns = self.numbers.latest_ns().unwrap_or(STARTED_NS);
+        self.say(&LinkMessage::Finished { datagrams, heads, latest_ns }).unwrap();
+        while self.hear().is_some() {}
+    }
+}
+
+fn refused(message: Option<Message>) -> String {
+    match message {
+        Some(Message::Error(error)) => error.message,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a capture calls itself and its interfaces is text, and leads nowhere.
+#[test]
+fn names_lead_nowhere() {
+    let Some(hosts) = Hosts::new("log-names", "lan", &[]) else { return };
+    let log = hosts.log("log", &[]);
+    let names =
+        ["../../../../tmp/evil", "/etc", "..", "", "a\0b\n\u{1b}[2J", &"x".repeat(5_000), "ångström/%s;rm -rf ."];
+    for name in names {
+        let mut impostor = Impostor::connect(&hosts);
+        let mut meta = Meta { host: name.into(), filter: name.into(), captured_by: name.into(), ..meta() };
+        meta.interfaces[0].name = name.into();
+        let datagrams = impostor.open(meta);
+        let (sequence, payload) = impostor.payload(5);
+        datagrams.send(sequence, &payload);
+        impostor.finish();
+    }
+    // More interfaces than there may be, or none.
+    for count in [0, 65] {
+        let mut impostor = Impostor::connect(&hosts);
+        let meta = Meta { interfaces: vec![meta().interfaces[0].clone(); count], ..meta() };
+        impostor.say(&LinkMessage::Open(Box::new(Open { meta, offer: None }))).unwrap();
+        assert!(refused(impostor.hear()).contains("1 to 64 interfaces"));
+    }
+    let log = log.finish();
+    let captures = log["result"]["captures"].as_array().unwrap();
+    assert_eq!(captures.len(), names.len(), "{log:#}");
+    for capture in captures {
+        assert_balanced(capture);
+        assert_eq!(count(capture, "written_packets"), 5, "{capture:#}");
+        assert!(!capture["host"].as_str().unwrap().contains(char::is_control));
+    }
+    // All that was made is in the one folder, under names that are plain.
+    let folders = hosts.captures.folders("log");
+    assert_eq!(folders.len(), names.len(), "{folders:?}");
+    for folder in folders {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        assert!(name.len() < 100 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)), "{name}");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "a spool alone");
+    }
+    let all = std::fs::read_dir(&hosts.captures.0).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(all.collect::<Vec<_>>(), ["log"]);
+}
+
+/// Numbers that were used, that are far off, or that do not fit what came; fields that cannot be. Each head counts once.
+#[test]
+fn wrong_numbers_change_nothing() {
+    let Some(hosts) = Hosts::new("log-numbers", "lan", &[]) else { return };
+    let log = hosts.log("log", &["-1"]);
+    let mut impostor = Impostor::connect(&hosts);
+    let datagrams = impostor.open(meta());
+    let all: Vec<_> = (0..20).map(|_| impostor.payload(10)).collect();
+    for (sequence, payload) in &all {
+        datagrams.send(*sequence, payload);
+        // Again, under another number, and cut.
+        datagrams.send(*sequence, payload);
+        datagrams.send(sequence + 1_000, payload);
+        datagrams.send(sequence + 2_000, &payload[..payload.len() / 2]);
+        datagrams.send(sequence + 3_000, &[0xff; 900]);
+        // Another session's, and one whose token is another.
+        let mut changed = datagrams.seal(*sequence, payload);
+        changed[5] ^= 1;
+        datagrams.socket.send(&changed).unwrap();
+        changed[5] ^= 1;
+        *changed.last_mut().unwrap() ^= 1;
+        datagrams.socket.send(&changed).unwrap();
+    }
+    // Beyond all that can have been sent.
+    for sequence in [u64::MAX, FIRST_PROBE, FIRST_PROBE - 1] {
+        datagrams.send(sequence, &all[3].1);
+    }
+    // Its last word goes by another way and ends the account as soon as all heads are there.
+    sleep(Duration::from_millis(300));
+    impostor.finish();
+    let log = log.wait();
+    let there = only(&log);
+    assert_eq!((&there["end"], count(there, "seen_packets")), (&"finished".into(), 200), "{there:#}");
+    assert_eq!((count(there, "written_packets"), count(there, "dropped_packets")), (200, 0), "{there:#}");
+    assert_eq!((count(there, "stale_datagrams"), count(there, "refused_datagrams")), (20, 40), "{there:#}");
+    assert_eq!(count(there, "wrong_datagrams"), 61, "{there:#}");
+    assert_eq!(hosts.convert("log", "t.pcap")["result"]["packets"], 200);
+}
+
+/// A capture that lies about how much it was ends as one that vanished: its files are not whole.
+#[test]
+fn a_last_word_that_does_not_fit_is_not_believed() {
+    let Some(hosts) = Hosts::new("log-lie", "lan", &[]) else { return };
+    let log = hosts.log("log", &["-1"]);
+    let mut impostor = Impostor::connect(&hosts);
+    let datagrams = impostor.open(meta());
+    let (sequence, payload) = impostor.payload(10);
+    datagrams.send(sequence, &payload);
+    sleep(Duration::from_millis(300));
+    // So many heads are in no three datagrams.
+    impostor.say(&LinkMessage::Finished { datagrams: 3, heads: u64::MAX / 2, latest_ns: i64::MAX }).unwrap();
+    let log = log.wait();
+    let there = only(&log);
+    assert_eq!((&there["end"], count(there, "written_packets")), (&"vanished".into(), 10), "{there:#}");
+    assert_eq!(hosts.convert("log", "t.pcap")["result"]["was_cut"], true);
+}
+
+/// Words fill the disk as heads do: `--bytes-cap` is for both.
+#[test]
+fn words_count_against_the_cap_as_well() {
+    let Some(hosts) = Hosts::new("log-words", "lan", &[]) else { return };
+    let log = hosts.log("log", &["-1", "--bytes-cap", "2M"]);
+    let mut impostor = Impostor::connect(&hosts);
+    let datagrams = impostor.open(meta());
+    let (sequence, payload) = impostor.payload(10);
+    datagrams.send(sequence, &payload);
+    let gap = |at: i64| {
+        let at_ns = STARTED_NS + at * 10_000_000_000;
+        Gap { place: Place::Nic, interface: Some((at % 7) as u16), from_ns: at_ns, to_ns: at_ns + 1, packets: 1 }
+    };
+    let mut said = 0;
+    for round in 0..400 {
+        let gaps: Vec<Gap> = (0..5_000).map(|at| gap(round * 5_000 + at)).collect();
+        let dropped_packets = [(Place::Nic, 5_000)].into();
+        // It claims to have written as well what only the logging host can know.
+        let ledger = Ledger { seen_packets: 5_000, written_packets: 77, dropped_packets, gaps };
+        if impostor.say(&LinkMessage::Part { ledger }).is_err() {
+            break;
+        }
+        said = round;
+    }
+    assert!(said < 399, "it may say more than 150 MB");
+    let log = log.wait();
+    let there = only(&log);
+    assert_eq!((&there["end"], count(there, "written_packets")), (&"full".into(), 10), "{there:#}");
+    let bytes: u64 = there["files"].as_array().unwrap().iter().map(size).sum();
+    assert!(bytes < 24 << 20, "{bytes}");
+}
+
+fn size(file: &Value) -> u64 {
+    std::fs::metadata(file.as_str().unwrap()).unwrap().len()
+}
+
+/// Who repeats what a capture sent keeps no dead capture alive.
+#[test]
+fn repeated_datagrams_are_no_sign_of_life() {
+    let Some(hosts) = Hosts::new("log-replay", "lan", &[]) else { return };
+    let log = hosts.log("log", &["-1"]);
+    let mut impostor = Impostor::connect(&hosts);
+    let datagrams = impostor.open(meta());
+    let probe = (FIRST_PROBE, vec![0; 900]);
+    let first = impostor.payload(10);
+    let began = Instant::now();
+    let ended = std::thread::spawn(move || (log.wait(), began.elapsed()));
+    while !ended.is_finished() && began.elapsed() < Duration::from_secs(40) {
+        for (sequence, payload) in [&probe, &first] {
+            // Once it is gone its port is closed.
+            let _ = datagrams.socket.send(&datagrams.seal(*sequence, payload));
+        }
+        sleep(Duration::from_millis(200));
+    }
+    let (log, after) = ended.join().unwrap();
+    assert!((19..25).contains(&after.as_secs()), "{after:?}");
+    let there = only(&log);
+    assert_eq!((&there["end"], count(there, "written_packets")), (&"vanished".into(), 10), "{there:#}");
+    assert!(there["why"].as_str().unwrap().contains("said nothing"), "{there:#}");
+}
+
+/// Hundreds of connections that say nothing, half a word, or lengths that cannot be leave room for a capture.
+#[test]
+fn a_flood_of_connections_keeps_no_capture_out() {
+    let Some(hosts) = Hosts::new("log-flood", "lan", &[]) else { return };
+    let log = hosts.log("log", &[]);
+    let address: IpAddr = server_address(&hosts.lab).parse().unwrap();
+    let connect = || hosts.client.enter(|| TcpStream::connect((address, 5211)).unwrap()).unwrap();
+    // From the host of the capture itself: nobody else's connections go for these.
+    let mut flood = Vec::new();
+    for number in 0..300 {
+        let mut stream = connect();
+        let words: &[u8] = match number % 4 {
+            0 => b"",
+            1 => b"longhaul/1",
+            2 => b"longhaul/1 plain\xff\xff\xff\xff{",
+            _ => b"longhaul/1 plain\0\0\x10\0{\"type\":",
+        };
+        let _ = stream.write_all(words);
+        flood.push(stream);
+    }
+    let capture = hosts.capture(&["server"], &[]);
+    hosts.send(500);
+    for _ in 0..300 {
+        flood.push(connect());
+    }
+    hosts.send(500);
+    sleep(Duration::from_millis(500));
+    assert_eq!(count(&capture.finish()["result"], "written_packets"), 1_000);
+    drop(flood);
+    let log = log.finish();
+    assert_eq!(count(only(&log), "written_packets"), 1_000);
+    assert!(count(&log["result"], "refused_connections") >= 500, "{:#}", log["result"]["refused_connections"]);
+}

@@ -1,0 +1,126 @@
+//! A link's control connection, and what is said over it.
+
+use std::net::TcpStream;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::signals::Stop;
+use longhaul_session::control::{Message, SessionError};
+use longhaul_session::secure::{Channel, Key, Side};
+use longhaul_trace::log_link::LinkMessage;
+use longhaul_units::Nanos;
+
+use super::START;
+use crate::client::Signals;
+use crate::driver::{Control, Event, events, interrupted, random};
+
+/// A control connection that does not take a message of some hundred bytes for so long is dead. Heads wait meanwhile.
+const WRITE_PATIENCE: Nanos = Nanos::from_secs(2);
+
+/// The control connection with what it needs to be read.
+pub(super) struct LinkControl {
+    control: Control,
+    events: Receiver<Event>,
+    /// A signal ends waiting while the link is made. Later the first one ends the capture, and only a second one this.
+    pub(super) is_made: bool,
+    _signals: Option<Signals>,
+}
+
+impl std::fmt::Debug for LinkControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LinkControl(…)")
+    }
+}
+
+impl LinkControl {
+    /// Makes the channel over `stream`.
+    pub(super) fn establish(stream: TcpStream, key: Option<&Key>, stop: Option<Stop>) -> Result<Self, SessionError> {
+        let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
+        let channel = match key {
+            Some(key) => Channel::keyed(Side::Client, key, random()?),
+            None => Channel::plain(Side::Client),
+        };
+        let (sender, events) = events();
+        let signals = stop.map(|stop| Signals::watch(stop, sender.clone())).transpose().map_err(io)?;
+        let mut control = Control::new(stream, channel, &sender).map_err(io)?;
+        control.establish(&events)?;
+        control.patience = WRITE_PATIENCE;
+        Ok(Self { control, events, is_made: false, _signals: signals })
+    }
+
+    pub(super) fn say(&mut self, message: &LinkMessage) -> Result<(), SessionError> {
+        // Our own types serialize.
+        self.send(&Message::LogLink { text: serde_json::to_string(message).expect("plain data") })
+    }
+
+    pub(super) fn send(&mut self, message: &Message) -> Result<(), SessionError> {
+        self.control
+            .channel
+            .send(message)
+            .map_err(|error| SessionError::new("protocol", error.to_string(), "report this as an error of longhaul"))?;
+        self.control.transmit().map_err(|error| lost(&error.to_string()))
+    }
+
+    /// Closes the connection, so that the other end knows at once, or as soon as it can be reached.
+    pub(super) fn hang_up(&self) {
+        self.control.hang_up();
+    }
+
+    /// Takes what has come in, if anything has; messages then wait for [`Self::poll`].
+    pub(super) fn take_event(&mut self) -> Option<Result<(), SessionError>> {
+        let event = self.events.try_recv().ok()?;
+        Some(self.take(event))
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), SessionError> {
+        match event {
+            Event::Control(bytes) => Ok(self.control.handle_bytes(&bytes)?),
+            Event::ControlLost(why) => Err(lost(&why)),
+            Event::Interrupt if self.is_made => Ok(()),
+            Event::Interrupt | Event::Abort => Err(interrupted()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next message that is there; `None` where none is.
+    pub(super) fn poll(&mut self) -> Result<Option<LinkMessage>, SessionError> {
+        loop {
+            match self.control.channel.poll_message() {
+                None => return Ok(None),
+                Some(Message::LogLink { text }) => {
+                    let message = serde_json::from_str(&text).map_err(|_| not_understood())?;
+                    return Ok(Some(message));
+                }
+                Some(Message::Error(error)) => return Err(error.of_peer()),
+                Some(Message::Refuse(refusal)) => return Err(refusal.error.of_peer()),
+                Some(Message::Alive) => {}
+                Some(_) => return Err(not_understood()),
+            }
+        }
+    }
+
+    /// The next message, by `deadline`; `None` where none came.
+    pub(super) fn wait(&mut self, deadline: Nanos) -> Result<Option<LinkMessage>, SessionError> {
+        loop {
+            if let Some(message) = self.poll()? {
+                return Ok(Some(message));
+            }
+            match self.events.recv_timeout(deadline.saturating_sub(monotonic()).into()) {
+                Ok(event) => self.take(event)?,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(None),
+            }
+        }
+    }
+}
+
+fn lost(why: &str) -> SessionError {
+    SessionError::new("control_lost", format!("the connection was lost: {why}"), "does `longhaul log` still run there?")
+}
+
+pub(super) fn not_understood() -> SessionError {
+    SessionError::new("protocol", "what it says is not of a logging host", START)
+}
+
+pub(super) fn no_answer() -> SessionError {
+    SessionError::new("no_answer", "it does not answer", START)
+}

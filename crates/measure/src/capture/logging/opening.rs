@@ -1,0 +1,208 @@
+//! From a connection to a capture that can come: what it is, its keys, its socket, its folder.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::udp::{ReceiverOptions, TimestampMode, UdpReceiver};
+use longhaul_session::control::{Message, Refusal, SessionError};
+use longhaul_session::secure::{DatagramKeys, TOKEN_BYTES, decode_secret, encode_secret};
+use longhaul_trace::log_link::{LinkMessage, Open};
+use longhaul_trace::spool::Meta;
+use longhaul_units::Nanos;
+
+use super::recording::Recording;
+use super::{CaptureSeat, LogOptions, Shared};
+use crate::capture::SpoolSpec;
+use crate::capture::files::SpoolFiles;
+use crate::driver::{Control, Event, interrupted, random};
+use crate::listening::Seat;
+
+/// After the handshake a capture says within this what it is.
+const OPEN_PATIENCE: Nanos = Nanos::from_secs(10);
+/// A control connection that does not take a message is dead; datagrams wait in the socket meanwhile.
+const WRITE_PATIENCE: Nanos = Nanos::from_secs(2);
+/// Where datagrams wait while their thread does not run: 0.3 s at 100 MB/s, in the kernel's measure, and less without CAP_NET_ADMIN.
+const RECEIVE_BUFFER_BYTES: usize = 32 << 20;
+/// Folders of one name that are tried.
+const FOLDERS_MOST: u32 = 1_000;
+
+/// A capture that was let in and has not begun.
+pub(super) struct Opened {
+    pub(super) control: Control,
+    pub(super) meta: Meta,
+    pub(super) folder: NewFolder,
+    pub(super) keys: DatagramKeys,
+    /// Stands in each of its datagrams.
+    pub(super) number: u32,
+    pub(super) socket: UdpReceiver,
+    pub(super) recording: Recording,
+    pub(super) place: CaptureSeat,
+}
+
+/// A folder that goes away with this, unless it is kept.
+pub(super) struct NewFolder(Option<PathBuf>);
+
+impl NewFolder {
+    pub(super) fn path(&self) -> &Path {
+        self.0.as_deref().unwrap_or(Path::new(""))
+    }
+
+    pub(super) fn keep(mut self) -> PathBuf {
+        self.0.take().unwrap_or_default()
+    }
+}
+
+impl Drop for NewFolder {
+    fn drop(&mut self) {
+        if let Some(folder) = self.0.take() {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// Hears what the capture of this connection is, and makes all ready for it.
+pub(super) fn open(stream: TcpStream, seat: &Seat, shared: &Arc<Shared>) -> Result<Opened, SessionError> {
+    let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
+    let own = stream.local_addr().map_err(io)?;
+    let options = &shared.options;
+    let mut control = seat.control(stream, options.key.as_ref())?;
+    control.patience = WRITE_PATIENCE;
+    let open = wait_for_open(&mut control, seat).map_err(|error| refuse(&mut control, error))?;
+    // Who only repeats another's handshake never came so far.
+    seat.know();
+    let Some(place) = CaptureSeat::take(shared) else {
+        let text = format!("it takes {} captures at a time, and has them", options.captures_most);
+        let error = SessionError::new("busy", text, "try later, or give `longhaul log` a larger --captures");
+        let _ = control.channel.send(&Message::Refuse(Refusal { error: error.clone(), retry_after: None }));
+        let _ = control.transmit();
+        return Err(error);
+    };
+    admit(control, open, own, options, place)
+}
+
+/// Tells the other end why it goes no further.
+pub(super) fn refuse(control: &mut Control, error: SessionError) -> SessionError {
+    let _ = control.channel.send(&Message::Error(error.clone()));
+    let _ = control.transmit();
+    error
+}
+
+pub(super) fn say(control: &mut Control, message: &LinkMessage) -> Result<(), SessionError> {
+    let lost = |why: String| SessionError::new("control_lost", why, "");
+    // Our own types serialize.
+    let message = Message::LogLink { text: serde_json::to_string(message).expect("plain data") };
+    control.channel.send(&message).map_err(|error| lost(error.to_string()))?;
+    control.transmit().map_err(|error| lost(error.to_string()))
+}
+
+fn wait_for_open(control: &mut Control, seat: &Seat) -> Result<Open, SessionError> {
+    let deadline = monotonic() + OPEN_PATIENCE;
+    let lost = |why: String| SessionError::new("control_lost", why, "");
+    loop {
+        match control.channel.poll_message() {
+            Some(Message::LogLink { text }) => {
+                return match serde_json::from_str(&text) {
+                    Ok(LinkMessage::Open(open)) => Ok(*open),
+                    _ => Err(SessionError::new("protocol", "what it says first is not what it captures", "")),
+                };
+            }
+            Some(Message::Alive) => continue,
+            Some(_) => {
+                let text = "this is a logging host, which takes captures and answers no tests";
+                return Err(SessionError::new("logging_host", text, "start `longhaul serve` for tests"));
+            }
+            None => {}
+        }
+        match seat.receiver.recv_timeout(deadline.saturating_sub(monotonic()).into()) {
+            Ok(Event::Control(bytes)) => control.handle_bytes(&bytes)?,
+            Ok(Event::ControlLost(why)) => return Err(lost(why)),
+            Ok(Event::Interrupt | Event::Abort) => return Err(interrupted()),
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                return Err(lost("it does not say what it captures".into()));
+            }
+        }
+    }
+}
+
+/// Makes keys, a socket and a folder, and says so.
+fn admit(
+    mut control: Control,
+    open: Open,
+    own: SocketAddr,
+    options: &LogOptions,
+    place: CaptureSeat,
+) -> Result<Opened, SessionError> {
+    let offer = open.offer.as_deref().map(|text| decode_secret(text).unwrap_or_default());
+    let ready = || {
+        let meta = open.checked_meta().map_err(|why| SessionError::new("protocol", why, ""))?;
+        let (keys, secret) = match (&options.key, offer) {
+            (Some(key), Some(offer)) => DatagramKeys::answer(key, random()?, &offer)?,
+            (None, None) => {
+                let token: [u8; TOKEN_BYTES] = random()?;
+                (DatagramKeys::plain(token), token.to_vec())
+            }
+            _ => return Err(SessionError::new("protocol", "keys for datagrams are missing, or one too many", "")),
+        };
+        let socket = data_socket(own)?;
+        let number = u32::from_ne_bytes(random()?);
+        let not_written = |what: &str, error: &dyn std::fmt::Display| {
+            SessionError::new("not_written", format!("its {what} cannot be written: {error}"), "")
+        };
+        let folder = new_folder(options, &meta).map_err(|error| not_written("folder", &error))?;
+        let spec = SpoolSpec {
+            folder: folder.path().to_owned(),
+            roll_bytes: options.roll_bytes,
+            roll_time: options.roll_time,
+            keep_bytes: options.keep_bytes,
+        };
+        let spool = SpoolFiles::create(&spec, &meta).map_err(|error| not_written("disk", &error))?;
+        let recording = Recording::start(spool, meta.interfaces.len())
+            .map_err(|error| SessionError::new("not_started", error.to_string(), ""))?;
+        Ok((meta, keys, secret, socket, number, folder, recording))
+    };
+    let (meta, keys, secret, socket, session, folder, recording) =
+        ready().map_err(|error| refuse(&mut control, error))?;
+    let port = socket.local_address().port();
+    say(&mut control, &LinkMessage::Accept { session, port, secret: encode_secret(&secret) })?;
+    Ok(Opened { control, meta, folder, keys, number: session, socket, recording, place })
+}
+
+/// A socket for datagrams at the address that the capture connected to: at the port of the control connection, so that firewalls need
+/// know but one, or where another capture has that at any.
+fn data_socket(own: SocketAddr) -> Result<UdpReceiver, SessionError> {
+    let options =
+        ReceiverOptions { receive_buffer_bytes: Some(RECEIVE_BUFFER_BYTES), gro: true, timestamps: TimestampMode::App };
+    let own = match own {
+        SocketAddr::V6(address) if address.ip().to_ipv4_mapped().is_none() => own,
+        _ => SocketAddr::new(own.ip().to_canonical(), own.port()),
+    };
+    let mut other = own;
+    other.set_port(0);
+    UdpReceiver::bind(own, &options)
+        .or_else(|_| UdpReceiver::bind(other, &options))
+        .map_err(|error| SessionError::new("data_socket", error.to_string(), ""))
+}
+
+/// Makes a folder for a capture that begins now.
+fn new_folder(options: &LogOptions, meta: &Meta) -> std::io::Result<NewFolder> {
+    fs::create_dir_all(&options.folder)?;
+    // A name is the other host's word: nothing of it may lead elsewhere.
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let host: String = meta.host.chars().map(plain).take(64).collect();
+    let name = format!("{}-{}", (options.stamp)(), if host.is_empty() { "host" } else { &host });
+    for number in 1..FOLDERS_MOST {
+        let again = if number == 1 { String::new() } else { format!("-{number}") };
+        let folder = options.folder.join(format!("{name}{again}"));
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| NewFolder(Some(folder))),
+        }
+    }
+    Err(ErrorKind::AlreadyExists.into())
+}

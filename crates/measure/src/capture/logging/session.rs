@@ -1,0 +1,388 @@
+//! One capture at its logging host: its datagrams and its words, until it ends, and the account of both.
+
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::udp::{ReceiveSlots, UdpReceiver};
+use longhaul_session::control::limits::PEER_SILENCE;
+use longhaul_session::control::{Message, SessionError};
+use longhaul_session::secure::DatagramKeys;
+use longhaul_trace::ledger::Ledger;
+use longhaul_trace::log_link::{Arrival, FIRST_PROBE, LinkCounts, LinkMessage, LinkProgress, LinkReceiver};
+use longhaul_trace::spool::{Mark, Meta};
+use longhaul_units::{Bytes, Nanos};
+
+use super::Shared;
+use super::opening::{NewFolder, Opened, open, refuse, say};
+use super::recording::{Recorded, Recording};
+use crate::driver::{Control, Event};
+use crate::listening::Seat;
+
+/// How long one waits for datagrams before the control connection is looked at.
+const LOOK_EVERY: Nanos = Nanos::from_millis(20);
+/// How often blocks that are not full are handed on, as where they are captured.
+const FLUSH_EVERY: Nanos = Nanos::from_millis(200);
+/// How often the capture hears how far this end is.
+const PROGRESS_EVERY: Nanos = Nanos::from_millis(500);
+/// After the last word datagrams may be on their way for so long without one of them arriving.
+const TAIL_QUIET: Nanos = Nanos::from_secs(1);
+/// However many still arrive.
+const TAIL_MOST: Nanos = Nanos::from_secs(5);
+/// What a capture that was lost had sent is in this host's buffer.
+const LOST_QUIET: Nanos = Nanos::from_millis(200);
+/// Datagrams taken at once; each slot has room for the longest.
+const SLOTS: usize = 32;
+const SLOT_BYTES: usize = 65_536;
+/// Drops that follow each other are one gap.
+const JOINED_NS: i64 = 100_000;
+/// Gaps that the last word tells; the others count without their times.
+const GAPS_TOLD: usize = 2_000;
+/// Marks that a capture may set.
+const MARKS_MOST: usize = 100_000;
+
+/// How a capture ended at its logging host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// It said so, and how much it was.
+    Finished,
+    /// The capture is gone, and with it what it sent last; why that is known.
+    Vanished(String),
+    /// The logging host was told to stop.
+    Stopped,
+    /// It is as long as it may be.
+    Full,
+}
+
+/// A capture as its logging host has it.
+#[derive(Debug)]
+pub struct Logged {
+    /// What it was.
+    pub meta: Meta,
+    /// How it ended.
+    pub end: End,
+    /// How long it took.
+    pub duration: Nanos,
+    /// The whole account.
+    pub ledger: Ledger,
+    /// What came over the link.
+    pub counts: LinkCounts,
+    /// Datagrams that were not the capture's, or were changed.
+    pub refused_datagrams: u64,
+    /// Datagrams that found this host's socket full; they are among the lost ones.
+    pub socket_dropped_datagrams: u64,
+    /// Files that are there, oldest first.
+    pub files: Vec<PathBuf>,
+    /// The folder.
+    pub folder: PathBuf,
+    /// Files that `keep` removed.
+    pub files_removed: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Moments that were marked.
+    pub marks: Vec<Mark>,
+    /// What the disk said last, where something could not be written.
+    pub disk_error: Option<String>,
+}
+
+/// Serves the connection of `peer`: one capture. `begun` is told of its folder.
+pub(super) fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    seat: &Seat,
+    shared: &Arc<Shared>,
+    begun: impl FnOnce(&Path),
+) -> Result<Logged, SessionError> {
+    // The place is given back once all is closed.
+    let Opened { control, meta, folder, keys, number, socket, recording, place: _place } = open(stream, seat, shared)?;
+    begun(folder.path());
+    let now = monotonic();
+    let session = Session {
+        control,
+        bytes_most: shared.options.bytes_most,
+        // Datagrams of a key may come from anywhere, others from the capturing host alone.
+        only_from: shared.options.key.is_none().then(|| peer.ip().to_canonical()),
+        link: LinkReceiver::new(meta.interfaces.len(), meta.started_ns),
+        meta,
+        folder,
+        keys,
+        number,
+        socket,
+        recording,
+        ledger: Ledger::default(),
+        own: Ledger::default(),
+        marks: Vec::new(),
+        refused_datagrams: 0,
+        longest_bytes: 0,
+        payload: Vec::new(),
+        began: now,
+        heard: now,
+        arrived: now,
+        finished: None,
+    };
+    session.run(seat)
+}
+
+struct Session {
+    control: Control,
+    bytes_most: Option<Bytes>,
+    only_from: Option<IpAddr>,
+    meta: Meta,
+    folder: NewFolder,
+    keys: DatagramKeys,
+    number: u32,
+    socket: UdpReceiver,
+    link: LinkReceiver,
+    recording: Recording,
+    /// Of all but what the writing thread drops.
+    ledger: Ledger,
+    /// Of the link and of this host alone.
+    own: Ledger,
+    marks: Vec<Mark>,
+    refused_datagrams: u64,
+    longest_bytes: u32,
+    /// Of the datagram at hand.
+    payload: Vec<u8>,
+    began: Nanos,
+    /// When the capture last said something new, and when datagrams with heads came.
+    heard: Nanos,
+    arrived: Nanos,
+    /// Its last word: datagrams, heads in them, the latest of their stamps.
+    finished: Option<(u64, u64, i64)>,
+}
+
+impl Session {
+    /// Takes datagrams until the capture ends.
+    fn run(mut self, seat: &Seat) -> Result<Logged, SessionError> {
+        let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
+        let (mut flush, mut progress) = (self.began, self.began);
+        // Since when it is ending, and as what.
+        let mut ending: Option<(Nanos, End)> = None;
+        loop {
+            // An error is of something that was sent, and here nothing is.
+            let _ = self.socket.receive_until(&mut slots, monotonic() + LOOK_EVERY);
+            let now = monotonic();
+            'taking: for packet in slots.packets() {
+                let from = packet.source.map(|from| from.ip().to_canonical());
+                let known = self.only_from.is_none() || from.is_none() || from == self.only_from;
+                for datagram in packet.segments() {
+                    if self.is_full() {
+                        break 'taking;
+                    }
+                    self.take_datagram(now, datagram, known);
+                }
+            }
+            // One event a round, or a capture that never stops talking would keep datagrams waiting.
+            if ending.is_none()
+                && let Some(end) = self.take_event(now, seat)
+            {
+                ending = Some((now, end));
+            }
+            self.link.handle_timeout(now);
+            if now >= flush {
+                flush = now + FLUSH_EVERY;
+                self.flush();
+            }
+            if now >= progress && ending.is_none() {
+                progress = now + PROGRESS_EVERY;
+                let message = LinkMessage::Progress(self.progress());
+                let said = say(&mut self.control, &message);
+                ending = said.err().map(|error| (now, End::Vanished(error.message)));
+            }
+            let quiet_since = |from: Nanos| now.saturating_sub(self.arrived.max(from));
+            match &ending {
+                None => {}
+                Some((since, End::Finished)) => {
+                    let whole = self.finished.is_some_and(|(datagrams, ..)| self.link.is_settled(datagrams));
+                    if whole || quiet_since(*since) >= TAIL_QUIET || now >= *since + TAIL_MOST {
+                        break;
+                    }
+                }
+                Some((since, End::Vanished(_))) if quiet_since(*since) < LOST_QUIET && now < *since + TAIL_MOST => {}
+                Some(_) => break,
+            }
+        }
+        self.end(ending.map_or(End::Stopped, |(_, end)| end))
+    }
+
+    fn take_datagram(&mut self, now: Nanos, datagram: &[u8], known: bool) {
+        let mut payload = std::mem::take(&mut self.payload);
+        match self.keys.open(self.number, datagram, &mut payload).filter(|_| known) {
+            Some(sequence) => self.take_payload(now, sequence, &payload, datagram.len() as u32),
+            None => self.refused_datagrams += 1,
+        }
+        self.payload = payload;
+    }
+
+    /// What comes again shows nobody's presence: anyone may have kept it.
+    fn take_payload(&mut self, now: Nanos, sequence: u64, payload: &[u8], bytes: u32) {
+        if sequence >= FIRST_PROBE {
+            if bytes > self.longest_bytes {
+                (self.longest_bytes, self.heard) = (bytes, now);
+                // A connection that is lost shows when it is read.
+                let _ = say(&mut self.control, &LinkMessage::Heard { bytes });
+            }
+            return;
+        }
+        if let Arrival::Heads(heads) = self.link.handle(now, sequence, payload) {
+            (self.arrived, self.heard) = (now, now);
+            if let Some(gap) = self.recording.put(&heads) {
+                self.own.drop_packets(gap, JOINED_NS);
+                self.ledger.drop_packets(gap, JOINED_NS);
+                self.recording.account(Ledger {
+                    dropped_packets: [(gap.place, gap.packets)].into(),
+                    gaps: vec![gap],
+                    ..Ledger::default()
+                });
+            }
+        }
+    }
+
+    /// Takes the next event, if there is one; how the capture ends, where it does.
+    fn take_event(&mut self, now: Nanos, seat: &Seat) -> Option<End> {
+        // First, as words fill the disk too.
+        if self.is_full() {
+            return Some(End::Full);
+        }
+        match seat.receiver.try_recv() {
+            Ok(Event::Control(bytes)) => {
+                self.heard = now;
+                let taken = self.control.handle_bytes(&bytes);
+                while let Some(message) = self.control.channel.poll_message() {
+                    if let Some(end) = self.take_message(message) {
+                        return Some(end);
+                    }
+                }
+                taken.err().map(|error| End::Vanished(error.to_string()))
+            }
+            Ok(Event::ControlLost(why)) => Some(End::Vanished(why)),
+            Ok(Event::Interrupt | Event::Abort) => Some(End::Stopped),
+            _ if now >= self.heard.saturating_add(PEER_SILENCE) => {
+                Some(End::Vanished(format!("it said nothing for {PEER_SILENCE}")))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes_most.is_some_and(|most| self.recording.taken_bytes() >= most.0)
+    }
+
+    fn take_message(&mut self, message: Message) -> Option<End> {
+        let message = match message {
+            Message::LogLink { text } => serde_json::from_str(&text).ok(),
+            Message::Alive => return None,
+            Message::Error(error) => return Some(End::Vanished(error.of_peer().message)),
+            Message::Goodbye => return Some(End::Vanished("it left without a last word".into())),
+            _ => None,
+        };
+        match message {
+            Some(LinkMessage::Part { ledger }) => {
+                // Whatever it says: what is written is known here alone.
+                let part = Ledger { written_packets: 0, ..ledger };
+                self.ledger.add(&part);
+                self.recording.account(part);
+                None
+            }
+            Some(LinkMessage::Mark { mark }) => {
+                if self.marks.len() < MARKS_MOST {
+                    self.marks.push(mark);
+                    self.recording.mark(mark);
+                }
+                None
+            }
+            Some(LinkMessage::Finished { datagrams, heads, latest_ns }) => {
+                self.finished = Some((datagrams, heads, latest_ns));
+                Some(End::Finished)
+            }
+            _ => Some(End::Vanished("it sent what has no place here".into())),
+        }
+    }
+
+    /// Hands on all that there is.
+    fn flush(&mut self) {
+        let part = self.link.take_part();
+        if !part.is_empty() {
+            self.ledger.add(&part);
+            self.own.add(&Ledger { seen_packets: 0, ..part.clone() });
+            self.recording.account(part);
+        }
+        self.recording.flush(self.link.watermark_ns());
+    }
+
+    fn progress(&self) -> LinkProgress {
+        progress(&self.link, self.recording.so_far())
+    }
+
+    /// Closes the files and says the last word.
+    ///
+    /// # Errors
+    /// Where no capture began: then there is no folder either.
+    fn end(mut self, end: End) -> Result<Logged, SessionError> {
+        let end = match (self.link.finish(self.finished), end) {
+            (false, End::Finished) => End::Vanished("its last word does not fit what came".into()),
+            (_, end) => end,
+        };
+        self.flush();
+        let counts = self.link.counts();
+        let socket_dropped = self.socket.memory().map_or(0, |memory| memory.drops);
+        let (written, recorded) = self.recording.close(matches!(end, End::Vanished(_)));
+        self.ledger.add(&written.ledger);
+        self.own.add(&written.ledger);
+        self.ledger.written_packets = recorded.written_packets;
+        let progress = progress(&self.link, recorded);
+        match &end {
+            End::Finished => {
+                self.own.gaps.truncate(GAPS_TOLD);
+                let _ = say(&mut self.control, &LinkMessage::Closed { progress, ledger: self.own });
+            }
+            End::Stopped | End::Full => {
+                let _ = say(&mut self.control, &LinkMessage::Progress(progress));
+                let error = match end {
+                    End::Full => SessionError::new(
+                        "full",
+                        "it takes no more of this capture",
+                        "give `longhaul log` a larger --bytes-cap",
+                    ),
+                    _ => SessionError::new("stopped", "it was stopped there", ""),
+                };
+                refuse(&mut self.control, error);
+            }
+            End::Vanished(_) => {}
+        }
+        // The first datagram goes when the capture begins, with or without heads.
+        if counts.datagrams == 0 && self.finished.is_none() {
+            let why = if let End::Vanished(why) = &end { format!(": {why}") } else { String::new() };
+            return Err(SessionError::new("not_begun", format!("no capture began{why}"), ""));
+        }
+        Ok(Logged {
+            meta: self.meta,
+            end,
+            duration: monotonic().saturating_sub(self.began),
+            ledger: self.ledger,
+            counts,
+            refused_datagrams: self.refused_datagrams,
+            socket_dropped_datagrams: socket_dropped.into(),
+            files: written.files,
+            folder: self.folder.keep(),
+            files_removed: written.files_removed,
+            written_bytes: recorded.written_bytes,
+            marks: self.marks,
+            disk_error: written.disk_error,
+        })
+    }
+}
+
+fn progress(link: &LinkReceiver, recorded: Recorded) -> LinkProgress {
+    let counts = link.counts();
+    LinkProgress {
+        received_datagrams: counts.datagrams,
+        lost_datagrams: counts.lost_datagrams,
+        lost_packets: counts.lost_heads,
+        written_packets: recorded.written_packets,
+        disk_dropped_packets: recorded.dropped_packets,
+        written_bytes: recorded.written_bytes,
+        watermark_ns: link.watermark_ns(),
+    }
+}

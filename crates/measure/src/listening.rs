@@ -1,0 +1,232 @@
+//! A listener: each connection gets a seat among the others and a thread of its own, until all are told to stop.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::signals::Stop;
+use longhaul_kernel::wait::{Interest, Poller};
+use longhaul_session::control::SessionError;
+use longhaul_session::secure::{Channel, Key, Side};
+use longhaul_units::Nanos;
+
+use crate::driver::{Control, Event, events, random};
+
+/// Connections at a time, served or waiting. For a further one a stranger goes; where all are known it is closed at once.
+const CONNECTIONS_MOST: usize = 64;
+/// After a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Between two looks whether the only session has ended.
+const ONCE_LOOK: Nanos = Nanos::from_millis(20);
+/// Between two looks whether all have ended when the listener goes down.
+const GOODBYE_LOOK: Duration = Duration::from_millis(10);
+
+/// How long to listen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Until {
+    /// A signal.
+    pub(crate) stop: Option<Stop>,
+    /// The first connection that counts has ended.
+    pub(crate) once: bool,
+    /// How long those that are connected then have for their last words.
+    pub(crate) goodbye: Duration,
+}
+
+/// Who is connected.
+#[derive(Debug, Default)]
+pub(crate) struct Seats(Mutex<Taken>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    by_number: BTreeMap<u64, Guest>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Guest {
+    sender: Sender<Event>,
+    address: IpAddr,
+    is_known: bool,
+}
+
+impl Seats {
+    /// Tells everyone.
+    pub(crate) fn tell_all(&self, event: impl Fn() -> Event) {
+        self.taken(|taken| {
+            for guest in taken.by_number.values() {
+                let _ = guest.sender.send(event());
+            }
+        });
+    }
+
+    fn taken<T>(&self, work: impl FnOnce(&mut Taken) -> T) -> T {
+        // What is in it stays right whatever panicked while it held the lock: single insertions and removals.
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Taken {
+    /// Whether there is a seat for one more. Of those who have not shown who they are one goes where there was none: the longest there
+    /// of the address with the most of them, so that who floods puts out his own.
+    fn has_room(&mut self) -> bool {
+        if self.by_number.len() < CONNECTIONS_MOST {
+            return true;
+        }
+        let mut strangers: HashMap<IpAddr, (usize, u64)> = HashMap::new();
+        for (number, guest) in self.by_number.iter().filter(|(_, guest)| !guest.is_known) {
+            strangers.entry(guest.address).or_insert((0, *number)).0 += 1;
+        }
+        let goes = strangers.values().max().and_then(|(_, oldest)| self.by_number.remove(oldest));
+        goes.is_some_and(|guest| {
+            // It ends at once: it does nothing but wait.
+            let _ = guest.sender.send(Event::Abort);
+            true
+        })
+    }
+}
+
+/// A connection's place among the others, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    seats: Arc<Seats>,
+    number: u64,
+    pub(crate) sender: Sender<Event>,
+    pub(crate) receiver: Receiver<Event>,
+}
+
+impl Seat {
+    /// A seat for one more; `None` where all are taken by those who are known.
+    fn take(seats: &Arc<Seats>, address: IpAddr) -> Option<Self> {
+        let (sender, receiver) = events();
+        let number = seats.taken(|taken| {
+            taken.has_room().then(|| {
+                taken.next += 1;
+                taken.by_number.insert(taken.next, Guest { sender: sender.clone(), address, is_known: false });
+                taken.next
+            })
+        })?;
+        Some(Self { seats: Arc::clone(seats), number, sender, receiver })
+    }
+
+    /// Makes the channel with whoever came over `stream`, by `key` where there is one.
+    pub(crate) fn control(&self, stream: TcpStream, key: Option<&Key>) -> Result<Control, SessionError> {
+        let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
+        stream.set_nonblocking(false).map_err(io)?;
+        let channel = match key {
+            Some(key) => Channel::keyed(Side::Server, key, random()?),
+            None => Channel::plain(Side::Server),
+        };
+        let mut control = Control::new(stream, channel, &self.sender).map_err(io)?;
+        control.establish(&self.receiver)?;
+        Ok(control)
+    }
+
+    /// Whoever sits here has the key, or speaks the protocol where there is none: it stays.
+    pub(crate) fn know(&self) {
+        self.seats.taken(|taken| {
+            if let Some(guest) = taken.by_number.get_mut(&self.number) {
+                guest.is_known = true;
+            }
+        });
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.taken(|taken| taken.by_number.remove(&self.number));
+    }
+}
+
+/// Listens at `address`.
+pub(crate) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Has `serve` deal with each connection, in a thread of its own, and say whether it counts as the one that [`Until::once`] waits for.
+/// Then everyone is told to end.
+///
+/// # Errors
+/// Where the kernel refuses to wait.
+pub(crate) fn listen(
+    listener: &TcpListener,
+    seats: &Arc<Seats>,
+    until: Until,
+    serve: impl Fn(TcpStream, SocketAddr, &Seat) -> bool + Send + Sync + 'static,
+) -> std::io::Result<()> {
+    let poller = Poller::new()?;
+    poller.add(listener, 0, Interest::Readable)?;
+    if let Some(stop) = until.stop {
+        poller.add(stop, 1, Interest::Readable)?;
+    }
+    let (serve, enough) = (Arc::new(serve), Arc::new(AtomicBool::new(false)));
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    let over = || until.stop.is_some_and(|stop| stop.requested().is_some());
+    while !over() {
+        if until.once && enough.load(Ordering::Acquire) {
+            break;
+        }
+        drop(poller.wait(until.once.then(|| monotonic() + ONCE_LOOK))?);
+        let (stream, peer) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            Err(_) => {
+                // Of descriptors there are none left, for one: the connection stays readable.
+                sleep(ACCEPT_PAUSE);
+                continue;
+            }
+        };
+        let Some(seat) = Seat::take(seats, peer.ip()) else { continue };
+        let (serve, enough) = (Arc::clone(&serve), Arc::clone(&enough));
+        let thread = Builder::new().name("session".into()).spawn(move || {
+            // One that ends by a panic (its last words to a pipe that nobody reads, say) was one too.
+            if catch_unwind(AssertUnwindSafe(|| serve(stream, peer, &seat))).unwrap_or(true) {
+                enough.store(true, Ordering::Release);
+            }
+        });
+        // Without a thread the connection is closed, as beyond the most.
+        let Ok(thread) = thread else { continue };
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
+    }
+    seats.tell_all(|| Event::Interrupt);
+    let end = Instant::now() + until.goodbye;
+    while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < end {
+        sleep(GOODBYE_LOOK);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_floods_puts_out_his_own() {
+        let seats = Arc::new(Seats::default());
+        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let known = Seat::take(&seats, address(1)).unwrap();
+        known.know();
+        let waiting = Seat::take(&seats, address(2)).unwrap();
+        let flood: Vec<Seat> = (0..500).map(|_| Seat::take(&seats, address(3)).unwrap()).collect();
+        assert_eq!(seats.taken(|taken| taken.by_number.len()), CONNECTIONS_MOST);
+        assert!(known.receiver.try_recv().is_err() && waiting.receiver.try_recv().is_err());
+        let (gone, stay) = flood.split_at(500 - (CONNECTIONS_MOST - 2));
+        assert!(gone.iter().all(|seat| matches!(seat.receiver.try_recv(), Ok(Event::Abort))));
+        assert!(stay.iter().all(|seat| seat.receiver.try_recv().is_err()));
+        // Where all are known a further one has no place; once one leaves it has.
+        stay.iter().for_each(Seat::know);
+        waiting.know();
+        assert!(Seat::take(&seats, address(4)).is_none());
+        drop(waiting);
+        assert!(Seat::take(&seats, address(4)).is_some());
+    }
+}
