@@ -3,13 +3,15 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::captures::{Capture, Folder, Tcptrace, json, missing, on, server_address, total, tshark_count, until};
 use common::{TestLab, longhaul, object, printed};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, RowAccessor};
 use serde_json::Value;
 
 /// 5 ms there and 2 ms back; the forward hop loses each 100th packet.
@@ -136,7 +138,51 @@ fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
     shown_again(&["compare", "--behaviour", &a, &b], &folder);
     against_tcptrace(&b);
     against_tshark(&b);
+    series_adds_up(&a, &folder);
     in_a_browser(&a, &folder);
+}
+
+/// The milliseconds of the series are what the totals say: all payload, the fullest of them, the highest average over a second.
+fn series_adds_up(capture: &str, folder: &Folder) {
+    let saved = folder.file("series");
+    let result = json(&["analyze", "-o", &saved, "--json", capture]);
+    let reader = SerializedFileReader::new(fs::File::open(Path::new(&saved).join("series.parquet")).unwrap()).unwrap();
+    // By flow and direction: payload, its most in a millisecond, the highest average, round trips.
+    let mut found: BTreeMap<(u64, bool), (i64, i64, i64, usize)> = BTreeMap::new();
+    for row in reader.get_row_iter(None).unwrap() {
+        let row = row.unwrap();
+        let number = |name: &str| match row.get_column_iter().find(|(known, _)| *known == name).unwrap().1 {
+            Field::Long(value) => Some(*value),
+            Field::ULong(value) => Some(*value as i64),
+            _ => None,
+        };
+        let payload = number("payload_bytes").unwrap();
+        let of = found.entry((number("flow").unwrap() as u64, row.get_bool(1).unwrap())).or_default();
+        of.0 += payload;
+        of.1 = of.1.max(payload);
+        of.2 = of.2.max(number("rate_1s_bps").unwrap());
+        of.3 += usize::from(number("rtt_ns").is_some());
+    }
+    let mut directions = 0;
+    for flow in result["result"]["flows"].as_array().unwrap() {
+        for (name, forward) in [("forward", true), ("backward", false)] {
+            let (told, of) = (&flow[name], (flow["flow"].as_u64().unwrap(), forward));
+            if told["payload_bytes"] == 0 {
+                continue;
+            }
+            let (payload, most, average, round_trips) = found[&of];
+            assert_eq!(
+                (told["payload_bytes"].as_i64(), told["peak_1ms_bps"].as_i64()),
+                (Some(payload), Some(most * 8000))
+            );
+            // All that passed within a second counts as long as that lasts, in steps of a tenth.
+            let peak = told["peak_1s_bps"].as_f64().unwrap();
+            assert!(average as f64 > 0.9 * peak && average <= payload * 8 * 10 / 9, "{average} {peak} {payload}");
+            assert!(round_trips > 0, "{of:?}");
+            directions += 1;
+        }
+    }
+    assert!(directions > 1, "{result:#}");
 }
 
 /// A result that was saved, by `--json` or by `-o`, shows the text that the command prints.

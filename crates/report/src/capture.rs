@@ -1,19 +1,19 @@
 //! Flows of a capture over time: TAPEE's figures 5–7 (rate), 10 and 11 (intervals) for any capture.
 //!
-//! Lines are SVG. The surface of interval × time × count is a canvas that a small script draws, so that one can zoom into it; the
-//! page's security policy lets that script run and no other.
+//! Lines are SVG. The surfaces of interval × time × count are canvases that a small script draws, so that one can zoom into them; the
+//! page's security policy lets that script run and no other. What a screen has no room for is thinned out by its least and its highest
+//! value, so that no burst, stall or outlier goes with it.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::axis::short;
-use crate::lines::{Line, panel};
-use crate::page::{escape, page};
+use crate::lines::{Band, Line, Panel, trimmed, unit_of};
+use crate::page::{escape, heading, page};
 
 /// The script, and its SHA-256 in base64: `openssl dgst -sha256 -binary heat.js | base64`.
 const SCRIPT: &str = include_str!("heat.js");
-const SCRIPT_HASH: &str = "gxq+EfT8YAiq68tgHtEyF4Tj7+m14L9K9mxYoKw3GVI=";
+const SCRIPT_HASH: &str = "b+6TDllARsZBE4Ho+Vjja+86Cwy/NHfeTxvV90ygBAE=";
 
 /// What is to be reported.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +26,8 @@ pub struct Report {
     pub longhaul: String,
     /// The flows that are drawn.
     pub flows: Vec<Flow>,
+    /// How many flows the capture has.
+    pub flows_total: u64,
     /// What `longhaul analyze` prints.
     pub text: String,
 }
@@ -35,33 +37,42 @@ pub struct Report {
 pub struct Flow {
     /// From where to where.
     pub name: String,
+    /// How long the stretch of time is that a point stands for.
+    pub column_s: f64,
     /// Over time, at most some thousand.
     pub points: Vec<Point>,
     /// Intervals between data packets over time.
     pub heat: Heat,
+    /// Intervals between the acknowledgments that come back; without any of UDP.
+    pub ack_heat: Heat,
 }
+
+/// The least and the highest value of a stretch of time.
+pub type Range = Option<(f64, f64)>;
 
 /// A stretch of time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Point {
     /// Its beginning, seconds from the flow's.
     pub at_s: f64,
-    /// The fullest millisecond in it, bits a second.
-    pub rate_1ms_bps: f64,
-    /// The moving average over the second that ends with it.
-    pub rate_1s_bps: f64,
+    /// The capture lost packets in it.
+    pub in_gap: bool,
+    /// The emptiest and the fullest millisecond in it, bits a second.
+    pub rate_1ms_bps: Range,
+    /// The moving average over the second that ends with it; `None` in a gap.
+    pub rate_1s_bps: Option<f64>,
     /// The highest byte sent.
     pub sequence: Option<f64>,
     /// The highest byte acknowledged.
     pub acknowledged: Option<f64>,
-    /// The most bytes in flight.
-    pub in_flight_bytes: Option<f64>,
-    /// The last round trip.
-    pub rtt_ns: Option<f64>,
+    /// Of its milliseconds' most bytes in flight.
+    pub in_flight_bytes: Range,
+    /// Of round trips.
+    pub rtt_ns: Range,
 }
 
 /// Counts of intervals, in bins of a quarter of an octave, by columns of time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Heat {
     /// How many columns.
     pub columns: usize,
@@ -71,84 +82,86 @@ pub struct Heat {
     pub lowest: usize,
     /// The highest.
     pub highest: usize,
-    /// Column, bin, count.
-    pub cells: Vec<(usize, usize, u32)>,
+    /// How many columns further than the one before, bin, count; one after the other.
+    pub cells: Vec<u32>,
+    /// From and up to, in columns: what was not captured.
+    pub gaps: Vec<(usize, usize)>,
 }
 
 impl Report {
     /// The page.
     pub fn html(&self) -> String {
-        let mut body = format!(
-            "<h1>{}</h1>\n<p class=\"quiet\">longhaul {}, {}</p>\n",
-            escape(&self.title),
-            escape(&self.longhaul),
-            escape(&self.started_at)
-        );
+        let mut body = heading(&self.title, &self.longhaul, &self.started_at);
         if self.flows.is_empty() {
             body += "<p>No flow in it carries data, so there is nothing to draw.</p>\n";
+        }
+        let drawn = self.flows.len() as u64;
+        // Writing to a string cannot fail.
+        if drawn > 0 && drawn < self.flows_total {
+            let _ = writeln!(
+                body,
+                "<p>The largest {drawn} of {} flows, each the direction with more data.</p>",
+                self.flows_total
+            );
         }
         for (number, flow) in self.flows.iter().enumerate() {
             flow.write(&mut body, number);
         }
-        // Writing to a string cannot fail.
         let _ = writeln!(body, "<h2>All that was found</h2>\n<pre>{}</pre>", escape(&self.text));
-        let _ = writeln!(body, "<script>{SCRIPT}</script>");
-        let policy = format!("default-src 'none'; script-src 'sha256-{SCRIPT_HASH}';");
-        page(&self.title, &body).replacen("default-src 'none';", &policy, 1)
+        with_script(&self.title, &mut body)
     }
+}
+
+/// The page around `body`, with the script that draws surfaces.
+fn with_script(title: &str, body: &mut String) -> String {
+    // Writing to a string cannot fail.
+    let _ = writeln!(body, "<script>{SCRIPT}</script>");
+    let policy = format!("default-src 'none'; script-src 'sha256-{SCRIPT_HASH}';");
+    page(title, body).replacen("default-src 'none';", &policy, 1)
 }
 
 impl Flow {
     fn write(&self, body: &mut String, number: usize) {
-        let line = |name: &'static str, colour: &'static str, of: &dyn Fn(&Point) -> Option<f64>| Line {
+        let line = |name, colour, of: &dyn Fn(&Point) -> Option<f64>| Line {
             name,
             colour,
-            points: self.points.iter().filter_map(|point| Some((point.at_s, of(point)?))).collect(),
+            points: parted(&self.points, |point| of(point).map(|value| (point.at_s, value))),
         };
-        let some = |value: f64| Some(value);
+        let band = |name, colour, of: &dyn Fn(&Point) -> Range| Band {
+            name,
+            colour,
+            points: parted(&self.points, |point| of(point).map(|(low, high)| (point.at_s, low, high))),
+        };
+        let gaps = self.gaps();
         // One axis of time for all, so that what stands below each other belongs together.
         let end_s = self.points.last().map_or(0.0, |last| last.at_s);
-        let drawn = |title, mut lines: Vec<Line>, what: &str, units: &[(f64, &str)]| {
-            let values = || lines.iter().flat_map(|line| &line.points).map(|(_, value)| *value);
-            let (size, unit) = unit_of(values().fold(0.0, f64::max), units);
-            lines.iter_mut().flat_map(|line| &mut line.points).for_each(|(_, value)| *value /= size);
-            panel(title, &lines, &format!("{what}{unit}"), end_s)
-        };
+        let since = "the first packet";
+        let panel = |title, what, units| Panel { title, what, units, gaps: &gaps, end_s, since, ..Panel::default() };
         let figures = [
-            drawn(
-                "Rate",
-                vec![
-                    line("fullest millisecond", "#56b4e9", &|point| some(point.rate_1ms_bps)),
-                    line("average over 1 s", "#d55e00", &|point| some(point.rate_1s_bps)),
+            Panel {
+                bands: vec![band("1 ms, least to most", "--pale", &|point| point.rate_1ms_bps)],
+                lines: vec![line("average over 1 s", "--orange", &|point| point.rate_1s_bps)],
+                ..panel("Rate", "payload, ", &RATES[..])
+            },
+            Panel {
+                lines: vec![
+                    line("sent", "--blue", &|point| point.sequence),
+                    line("acknowledged", "--amber", &|point| point.acknowledged),
                 ],
-                "payload, ",
-                &RATES,
-            ),
-            drawn(
-                "Sequence and acknowledgment",
-                vec![
-                    line("sent", "#0072b2", &|point| point.sequence),
-                    line("acknowledged", "#e69f00", &|point| point.acknowledged),
-                ],
-                "from the first byte, ",
-                &SIZES,
-            ),
-            drawn(
-                "In flight, as seen here",
-                vec![line("bytes in flight", "#009e73", &|point| point.in_flight_bytes)],
-                "",
-                &SIZES,
-            ),
-            drawn(
-                "Round trip from here to the receiver",
-                vec![line("round trip", "#cc79a7", &|point| point.rtt_ns)],
-                "",
-                &TIMES,
-            ),
+                ..panel("Sequence and acknowledgment", "from the first byte, ", &SIZES)
+            },
+            Panel {
+                bands: vec![band("bytes in flight, least to most", "--green", &|point| point.in_flight_bytes)],
+                ..panel("In flight, as seen here", "", &SIZES)
+            },
+            Panel {
+                bands: vec![band("round trips, least to most", "--purple", &|point| point.rtt_ns)],
+                ..panel("Round trip from here to the receiver", "", &TIMES)
+            },
         ];
         // Writing to a string cannot fail.
         let _ = writeln!(body, "<h2>{}</h2>\n<div class=\"panels wide\">", escape(&self.name));
-        for figure in figures.into_iter().flatten() {
+        for figure in figures.iter().filter_map(Panel::svg) {
             let _ = writeln!(body, "<figure>{figure}</figure>");
         }
         let _ = writeln!(body, "</div>");
@@ -156,38 +169,64 @@ impl Flow {
             let _ = writeln!(
                 body,
                 "<p class=\"quiet\">All of it passed within {}: there is nothing to draw over time.</p>",
-                seconds(self.heat.column_s)
+                seconds(self.column_s)
+            );
+        } else if self.column_s > 0.001 {
+            let _ = writeln!(
+                body,
+                "<p class=\"quiet\">A point stands for {}: the least and the highest value in it are drawn, none is averaged away.</p>",
+                seconds(self.column_s)
             );
         }
         if self.heat.cells.is_empty() {
             let _ = writeln!(body, "<p class=\"quiet\">With one data packet there is no interval.</p>");
-            return;
         }
-        // Numbers alone: nothing in it ends the script element.
-        let data = serde_json::to_string(&self.heat).unwrap_or_default();
-        let _ = writeln!(
+        surface(body, &format!("heat-{number}"), "Intervals between data packets over time", &self.heat);
+        surface(
             body,
-            "<figure class=\"surface\"><h3>Intervals between data packets over time</h3>\n\
-             <canvas class=\"heat\" data-source=\"heat-{number}\"></canvas>\n\
-             <figcaption>How many, from blue to yellow, on a logarithmic scale. The wheel zooms (with Shift: time alone), a drag moves, \
-             a double click shows all.</figcaption></figure>\n\
-             <script type=\"application/json\" id=\"heat-{number}\">{data}</script>"
+            &format!("acks-{number}"),
+            "Intervals between the acknowledgments that come back",
+            &self.ack_heat,
         );
     }
+
+    /// Stretches of time that were not captured, seconds.
+    fn gaps(&self) -> Vec<(f64, f64)> {
+        let runs = self.points.chunk_by(|a, b| a.in_gap == b.in_gap).filter(|run| run[0].in_gap);
+        runs.map(|run| (run[0].at_s, run[run.len() - 1].at_s + self.column_s)).collect()
+    }
+}
+
+/// Values over time, parted by gaps alone: where nothing passed, what was before still holds.
+fn parted<T>(points: &[Point], of: impl Fn(&Point) -> Option<T>) -> Vec<Option<T>> {
+    points.iter().filter_map(|point| if point.in_gap { Some(None) } else { of(point).map(Some) }).collect()
+}
+
+/// A canvas, and its data for the script.
+fn surface(body: &mut String, id: &str, title: &str, heat: &Heat) {
+    if heat.cells.is_empty() {
+        return;
+    }
+    // Numbers alone: nothing in it ends the script element.
+    let data = serde_json::to_string(heat).unwrap_or_default();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        body,
+        "<figure class=\"surface\"><h3>{title}</h3>\n\
+         <canvas class=\"heat\" data-source=\"{id}\" tabindex=\"0\" role=\"img\" aria-label=\"{title}\"></canvas>\n\
+         <figcaption>The colour tells how many, on a logarithmic scale. The wheel zooms (with Shift time alone; + and - too), a drag moves, a double \
+         click or 0 shows all. Under the pointer stands what is there. The lowest row has 0 as well.</figcaption></figure>\n\
+         <script type=\"application/json\" id=\"{id}\">{data}</script>"
+    );
 }
 
 const RATES: [(f64, &str); 4] = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
 const SIZES: [(f64, &str); 4] = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")];
-const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
+pub(crate) const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
 
-/// The largest unit that `highest` has one of.
-fn unit_of<'a>(highest: f64, units: &[(f64, &'a str)]) -> (f64, &'a str) {
-    units.iter().copied().find(|(size, _)| highest >= *size).or(units.last().copied()).unwrap_or((1.0, ""))
-}
-
-fn seconds(value: f64) -> String {
+pub(crate) fn seconds(value: f64) -> String {
     let (size, unit) = unit_of(value * 1e9, &TIMES);
-    format!("{} {unit}", short(value * 1e9 / size))
+    format!("{} {unit}", trimmed(value * 1e9 / size))
 }
 
 #[cfg(test)]
@@ -198,35 +237,42 @@ mod tests {
     fn a_page_has_its_figures_and_no_markup_from_outside() {
         let point = |n: u32| Point {
             at_s: f64::from(n) / 1e3,
-            rate_1ms_bps: 1e9,
-            rate_1s_bps: 5e8,
+            rate_1ms_bps: Some((0.0, 1e9)),
+            rate_1s_bps: Some(5e8),
             sequence: Some(f64::from(n) * 1e5),
             ..Point::default()
         };
         let flow = Flow {
             name: "<img src=x>".into(),
             points: (0..100).map(point).collect(),
-            heat: Heat { columns: 10, column_s: 0.01, lowest: 40, highest: 41, cells: vec![(3, 40, 7)] },
+            column_s: 0.001,
+            heat: Heat { columns: 10, column_s: 0.01, lowest: 40, highest: 41, cells: vec![3, 40, 7], gaps: vec![] },
+            ack_heat: Heat::default(),
         };
         let (title, text) = ("a < b".to_owned(), "1 & 2".to_owned());
-        let report = Report { title, started_at: "now".into(), longhaul: "1".into(), flows: vec![flow], text };
+        let report =
+            Report { title, started_at: "now".into(), longhaul: "1".into(), flows: vec![flow], flows_total: 2, text };
         let html = report.html();
         assert!(!html.contains("<img") && html.contains("a &lt; b") && html.contains("1 &amp; 2"));
-        assert!(html.contains("\"cells\":[[3,40,7]]") && html.contains(&format!("script-src 'sha256-{SCRIPT_HASH}'")));
+        assert!(html.contains("\"cells\":[3,40,7]") && html.contains(&format!("script-src 'sha256-{SCRIPT_HASH}'")));
         // Rate and sequence are drawn; in flight and round trip have no points.
-        assert_eq!(html.matches("<svg").count(), 2, "{html}");
+        assert_eq!(html.matches("class=\"plot\"").count(), 2, "{html}");
     }
 
     #[test]
     fn empty_and_short_captures_say_so() {
         let report = |flows| {
             let (title, text) = ("none".to_owned(), String::new());
-            Report { title, started_at: "now".into(), longhaul: "1".into(), flows, text }.html()
+            Report { title, started_at: "now".into(), longhaul: "1".into(), flows_total: 1, flows, text }.html()
         };
         assert!(report(vec![]).contains("nothing to draw"));
-        let heat = Heat { columns: 1, column_s: 0.001, lowest: 0, highest: 0, cells: vec![] };
-        let one = report(vec![Flow { name: "one".into(), points: vec![Point::default()], heat }]);
-        assert!(one.contains("passed within 1 ms") && one.contains("no interval") && !one.contains("<svg"), "{one}");
+        let (heat, ack_heat) = (Heat::default(), Heat::default());
+        let one =
+            report(vec![Flow { name: "one".into(), column_s: 0.001, points: vec![Point::default()], heat, ack_heat }]);
+        assert!(
+            one.contains("passed within 1 ms") && one.contains("no interval") && !one.contains("class=\"plot\""),
+            "{one}"
+        );
     }
 
     #[test]

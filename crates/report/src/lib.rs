@@ -7,6 +7,7 @@ mod axis;
 mod bars;
 pub mod capture;
 mod colour;
+pub mod compared;
 mod lines;
 pub mod mix;
 mod mix_plot;

@@ -1,77 +1,233 @@
-//! A panel of lines over time as SVG.
+//! A panel of lines and bands over time as SVG.
 
 use std::fmt::Write;
 
-use crate::axis::{grid, height, short, step};
+use crate::axis::{short, step};
 use crate::page::escape;
 
 const WIDTH: f64 = 520.0;
-const HEIGHT: f64 = 280.0;
+const HEIGHT: f64 = 272.0;
 /// Of the lines' ground: left, top, right, bottom.
-const EDGES: [f64; 4] = [62.0, 30.0, 512.0, 232.0];
+const EDGES: [f64; 4] = [66.0, 32.0, 508.0, 228.0];
+/// Where the least value is above this share of the highest, the axis begins at it rather than at 0.
+const NARROW: f64 = 0.6;
 
-/// A line.
+/// A line. `None` among its points parts it.
+#[derive(Debug, Default)]
 pub(crate) struct Line {
     pub(crate) name: &'static str,
+    /// A variable of the style sheet, so that it can be seen on a light ground and on a dark one.
     pub(crate) colour: &'static str,
     /// Seconds and value, in the order of time.
-    pub(crate) points: Vec<(f64, f64)>,
+    pub(crate) points: Vec<Option<(f64, f64)>>,
 }
 
-/// The panel, from 0 up and from 0 to `end_s` seconds. `None` where no line has two points.
-pub(crate) fn panel(title: &str, lines: &[Line], y_title: &str, end_s: f64) -> Option<String> {
-    let lines: Vec<&Line> = lines.iter().filter(|line| line.points.len() > 1).collect();
-    let all = || lines.iter().flat_map(|line| &line.points);
-    all().next()?;
-    let end = all().map(|(x, _)| *x).fold(end_s, f64::max).max(1e-9);
-    let highest = all().map(|(_, y)| *y).fold(0.0, f64::max);
-    let [left, _, right, bottom] = EDGES;
-    let step = step(if highest > 0.0 { highest } else { 1.0 });
-    let steps = (highest / step).ceil().max(1.0);
-    let x = |value: f64| left + (right - left) * value / end;
-    let y = |value: f64| height(EDGES, step, steps, value);
-    let mut svg =
-        format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{}</title>\n", escape(title));
-    grid(&mut svg, EDGES, step, steps, tick_label);
-    // Writing to a string cannot fail.
-    let (size, unit) =
-        [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")].into_iter().find(|(size, _)| end >= *size).unwrap_or((1e-9, "ns"));
-    let every = crate::axis::step(end / size);
+/// What lies between the least and the highest value of each stretch of time.
+#[derive(Debug, Default)]
+pub(crate) struct Band {
+    pub(crate) name: &'static str,
+    pub(crate) colour: &'static str,
+    /// Seconds, least, highest; `None` parts it.
+    pub(crate) points: Vec<Option<(f64, f64, f64)>>,
+}
+
+/// What is drawn.
+#[derive(Debug, Default)]
+pub(crate) struct Panel<'a> {
+    pub(crate) title: &'a str,
+    /// Stands at the axis, before the unit.
+    pub(crate) what: &'a str,
+    /// Sizes of units and their names, the largest first.
+    pub(crate) units: &'a [(f64, &'static str)],
+    pub(crate) bands: Vec<Band>,
+    pub(crate) lines: Vec<Line>,
+    /// Stretches of time in which the capture lost packets, seconds.
+    pub(crate) gaps: &'a [(f64, f64)],
+    /// Moments that are marked above, seconds, and what they are.
+    pub(crate) marks: (&'static str, Vec<f64>),
+    /// What time counts from.
+    pub(crate) since: &'static str,
+    /// Where the axis of time ends at least.
+    pub(crate) end_s: f64,
+}
+
+impl Panel<'_> {
+    /// `None` where nothing has two points.
+    pub(crate) fn svg(&self) -> Option<String> {
+        let of_lines = self.lines.iter().flat_map(|line| line.points.iter().flatten().map(|(x, y)| (*x, *y, *y)));
+        let of_bands = self.bands.iter().flat_map(|band| band.points.iter().flatten().copied());
+        let all: Vec<(f64, f64, f64)> = of_lines.chain(of_bands).collect();
+        if all.len() < 2 {
+            return None;
+        }
+        let end = all.iter().map(|point| point.0).fold(self.end_s, f64::max).max(1e-9);
+        let highest = all.iter().map(|point| point.2).fold(0.0, f64::max);
+        let least = all.iter().map(|point| point.1).fold(f64::MAX, f64::min);
+        let (size, unit) = unit_of(highest, self.units);
+        let axis = Axis::of(least / size, highest / size);
+        let [left, top, right, bottom] = EDGES;
+        let x = |value: f64| left + (right - left) * (value / end).clamp(0.0, 1.0);
+        let y = |value: f64| bottom - (bottom - top) * axis.share(value / size);
+        let title = escape(self.title);
+        let mut svg =
+            format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{title}</title>\n");
+        for (from, to) in self.gaps {
+            let (from, to) = (x(*from), x(*to));
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                svg,
+                "<rect class=\"gap\" x=\"{from:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+                (to - from).max(1.5),
+                bottom - top
+            );
+        }
+        axis.draw(&mut svg);
+        time_axis(&mut svg, end, self.since, x);
+        for band in &self.bands {
+            for run in band.points.split(Option::is_none).filter(|run| !run.is_empty()) {
+                let point = |at: f64, value: f64| format!("{:.1},{:.1}", x(at), y(value));
+                let upper = run.iter().flatten().map(|(at, _, high)| point(*at, *high));
+                let lower = run.iter().rev().flatten().map(|(at, low, _)| point(*at, *low));
+                let outline: Vec<String> = upper.chain(lower).collect();
+                let colour = band.colour;
+                let _ = writeln!(
+                    svg,
+                    "<polygon style=\"fill: var({colour}); stroke: var({colour})\" points=\"{}\"/>",
+                    outline.join(" ")
+                );
+            }
+        }
+        for line in &self.lines {
+            for run in line.points.split(Option::is_none).filter(|run| !run.is_empty()) {
+                let points = run.iter().flatten().map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value)));
+                let points: Vec<String> = points.collect();
+                let _ = writeln!(
+                    svg,
+                    "<polyline style=\"stroke: var({})\" points=\"{}\"><title>{}</title></polyline>",
+                    line.colour,
+                    points.join(" "),
+                    escape(line.name)
+                );
+            }
+        }
+        for at in &self.marks.1 {
+            let at = x(*at);
+            let _ = writeln!(
+                svg,
+                "<line class=\"mark\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{:.0}\"/>",
+                top + 8.0
+            );
+        }
+        let _ = writeln!(
+            svg,
+            "<text class=\"total\" x=\"8\" y=\"16\">{title}</text>\
+             <text x=\"{right}\" y=\"16\" text-anchor=\"end\">{}{unit}</text>\n</svg>\n{}",
+            escape(self.what),
+            self.legend()
+        );
+        Some(svg)
+    }
+
+    /// Below: a piece of each line beside its name.
+    fn legend(&self) -> String {
+        let mut entries: Vec<(String, &str)> = Vec::new();
+        entries.extend(self.bands.iter().map(|band| (format!("fill: var({})", band.colour), band.name)));
+        entries.extend(self.lines.iter().map(|line| (format!("fill: var({})", line.colour), line.name)));
+        if !self.gaps.is_empty() {
+            entries.push(("fill: var(--gap)".into(), "not captured"));
+        }
+        if !self.marks.1.is_empty() {
+            entries.push(("fill: var(--lost)".into(), self.marks.0));
+        }
+        legend(&entries)
+    }
+}
+
+/// Colours and what they stand for, as a list that wraps where the screen is narrow.
+pub(crate) fn legend(entries: &[(String, &str)]) -> String {
+    let entries = entries.iter().map(|(look, name)| {
+        let name = escape(name);
+        format!("<li><svg viewBox=\"0 0 18 10\"><rect width=\"18\" height=\"10\" style=\"{look}\"/></svg>{name}</li>")
+    });
+    format!("<ul class=\"legend\">{}</ul>", entries.collect::<String>())
+}
+
+/// The axis of values.
+struct Axis {
+    low: f64,
+    step: f64,
+    steps: f64,
+}
+
+impl Axis {
+    fn of(least: f64, highest: f64) -> Self {
+        let is_narrow = least > highest * NARROW && highest > least;
+        let from = if is_narrow { least } else { 0.0 };
+        let span = highest - from;
+        let step = step(if span > 0.0 { span } else { 1.0 });
+        let low = (from / step).floor() * step;
+        Self { low, step, steps: ((highest - low) / step - 1e-9).ceil().max(1.0) }
+    }
+
+    fn share(&self, value: f64) -> f64 {
+        ((value - self.low) / (self.step * self.steps)).clamp(0.0, 1.0)
+    }
+
+    fn draw(&self, svg: &mut String) {
+        let [left, top, right, bottom] = EDGES;
+        // As many digits as tell one step from the next.
+        let digits =
+            (0..9).find(|digits| ((self.step * 10_f64.powi(*digits)).fract() + 1e-6).fract() < 1e-5).unwrap_or(9);
+        for tick in 0..=self.steps as u32 {
+            let value = self.low + self.step * f64::from(tick);
+            let y = bottom - (bottom - top) * self.share(value);
+            let class = if tick == 0 { "axis" } else { "grid" };
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                svg,
+                "<line class=\"{class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{value:.*}</text>",
+                left - 6.0,
+                y + 4.5,
+                digits as usize
+            );
+        }
+    }
+}
+
+fn time_axis(svg: &mut String, end: f64, since: &str, x: impl Fn(f64) -> f64) {
+    let [_, _, right, bottom] = EDGES;
+    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
+    let (size, unit) = units.into_iter().find(|(size, _)| end >= *size).unwrap_or(units[3]);
+    let every = step(end / size);
     for tick in 0..=(end / size / every * 1.000_001) as u32 {
         let value = every * f64::from(tick);
         let at = x(value * size);
-        let anchor = if at > right - 20.0 { "end" } else { "middle" };
-        let text = if tick == 0 { "0".into() } else { format!("{} {unit}", tick_label(value)) };
-        let _ = writeln!(svg, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{text}</text>", bottom + 17.0);
-    }
-    for (number, line) in lines.iter().enumerate() {
-        let points: Vec<String> =
-            line.points.iter().map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value))).collect();
+        let anchor = if at > right - 12.0 { "end" } else { "middle" };
+        // Writing to a string cannot fail.
         let _ = writeln!(
             svg,
-            "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.4\" points=\"{}\"><title>{}</title></polyline>\
-             <text x=\"{:.0}\" y=\"{}\" style=\"fill: {}\">{}</text>",
-            line.colour,
-            points.join(" "),
-            escape(line.name),
-            left + 170.0 * number as f64,
-            HEIGHT - 8.0,
-            line.colour,
-            escape(line.name)
+            "<line class=\"axis\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{bottom}\" y2=\"{}\"/>\
+             <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
+            bottom + 4.0,
+            bottom + 18.0,
+            trimmed(value)
         );
     }
     let _ = writeln!(
         svg,
-        "<text class=\"total\" x=\"{left}\" y=\"15\">{}</text>\
-         <text x=\"{right}\" y=\"15\" text-anchor=\"end\">{}</text>\n</svg>",
-        escape(title),
-        escape(y_title)
+        "<text x=\"{right}\" y=\"{}\" text-anchor=\"end\">time from {since}, {unit}</text>",
+        bottom + 36.0
     );
-    Some(svg)
+}
+
+/// The largest unit that `highest` has one of.
+pub(crate) fn unit_of(highest: f64, units: &[(f64, &'static str)]) -> (f64, &'static str) {
+    units.iter().copied().find(|(size, _)| highest >= *size).or(units.last().copied()).unwrap_or((1.0, ""))
 }
 
 /// Three digits behind the point, without zeros at the end.
-fn trimmed(value: f64) -> String {
+pub(crate) fn trimmed(value: f64) -> String {
     if value < 0.01 {
         return short(value);
     }
@@ -79,7 +235,27 @@ fn trimmed(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Two digits are too few where an axis goes beyond 10 in steps of 2.5.
-fn tick_label(value: f64) -> String {
-    if value >= 100.0 { format!("{value:.0}") } else { trimmed(value) }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(values: &[Option<f64>]) -> String {
+        let points = values.iter().zip(0..).map(|(value, n)| value.map(|value| (f64::from(n), value))).collect();
+        let lines = vec![Line { name: "one", colour: "--blue", points }];
+        Panel { title: "a", units: &[(1.0, "B")], lines, gaps: &[(1.0, 2.0)], ..Panel::default() }.svg().unwrap()
+    }
+
+    #[test]
+    fn gaps_part_lines_and_are_shown() {
+        let svg = drawn(&[Some(1.0), Some(2.0), None, Some(3.0), Some(1.0)]);
+        assert_eq!((svg.matches("<polyline").count(), svg.contains("class=\"gap\"")), (2, true), "{svg}");
+    }
+
+    /// 250.01 to 250.03: an axis from 0 would show a flat line.
+    #[test]
+    fn what_changes_little_is_seen() {
+        let svg = drawn(&[Some(250.01), Some(250.03), Some(250.02)]);
+        assert!(svg.contains(">250.010<") && svg.contains(">250.030<") && !svg.contains("end\">0<"), "{svg}");
+        assert!(drawn(&[Some(10.0), Some(250.0)]).contains("text-anchor=\"end\">0</text>"));
+    }
 }

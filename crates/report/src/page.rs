@@ -10,6 +10,12 @@ pub(crate) fn page(title: &str, body: &str) -> String {
         .replace("<!--body-->", body)
 }
 
+/// What a page begins with: what it is about, and which longhaul found it when.
+pub(crate) fn heading(title: &str, longhaul: &str, started_at: &str) -> String {
+    let [title, longhaul, started_at] = [title, longhaul, started_at].map(escape);
+    format!("<h1>{title}</h1>\n<p class=\"quiet\">longhaul {longhaul}, {started_at}</p>\n")
+}
+
 /// `text` with what HTML would take for markup made harmless: names of hosts and drop reasons come from outside.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

@@ -175,13 +175,14 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn draw(args: &Args, file: &Path, at: &str, result: &AnalyzeResult, text: String) -> Result<(), Failure> {
     let filter = Filter { ends: args.flow.clone(), port: args.port };
     let mut trace = Trace::open(&args.paths, filter)?;
-    let mut flows = Flows::with_gaps(FlowOptions::default(), Figures::of(&result.flows), trace.gaps());
+    let mut flows = Flows::with_gaps(FlowOptions::default(), Figures::of(&result.flows, trace.gaps()), trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     let report = Report {
         title: trace.paths().join(", "),
         started_at: at.to_owned(),
         longhaul: env!("CARGO_PKG_VERSION").to_owned(),
         flows: flows.finish().0.flows(),
+        flows_total: result.flows_total,
         text,
     };
     std::fs::write(file, report.html()).map_err(|error| unwritable(file, &error))

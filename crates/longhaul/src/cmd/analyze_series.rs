@@ -27,6 +27,7 @@ const COLUMNS: &str = "message series {
     optional int64 acknowledged;
     optional int64 window_bytes;
     optional int64 rtt_ns;
+    optional int64 rate_1s_bps;
     required boolean in_gap;
 }";
 
@@ -60,12 +61,13 @@ impl SeriesFile {
         let rows = std::mem::take(&mut self.rows);
         let mut group = self.writer.next_row_group()?;
         type Required = fn(&(u64, bool, i64, Millisecond)) -> i64;
-        type Optional = fn(&Millisecond) -> Option<i64>;
-        let optional: [Optional; 4] = [
-            |row| row.in_flight_bytes.map(|bytes| bytes as i64),
-            |row| row.acknowledged.map(|bytes| bytes as i64),
-            |row| row.window_bytes.map(|bytes| bytes as i64),
-            |row| row.rtt_ns,
+        type Optional = fn(&(u64, bool, i64, Millisecond)) -> Option<i64>;
+        let optional: [Optional; 5] = [
+            |row| row.3.in_flight_bytes.map(|bytes| bytes as i64),
+            |row| row.3.acknowledged.map(|bytes| bytes as i64),
+            |row| row.3.window_bytes.map(|bytes| bytes as i64),
+            |row| row.3.rtt_ns,
+            |row| row.3.rate_1s_bps(row.2).map(|rate| rate as i64),
         ];
         let required: [Option<Required>; 7] = [
             Some(|row| row.0 as i64),
@@ -92,8 +94,8 @@ impl SeriesFile {
         }
         for of in optional {
             let Some(mut column) = group.next_column()? else { continue };
-            let values: Vec<i64> = rows.iter().filter_map(|row| of(&row.3)).collect();
-            let there: Vec<i16> = rows.iter().map(|row| of(&row.3).is_some().into()).collect();
+            let values: Vec<i64> = rows.iter().filter_map(of).collect();
+            let there: Vec<i16> = rows.iter().map(|row| of(row).is_some().into()).collect();
             column.typed::<Int64Type>().write_batch(&values, Some(&there), None)?;
             column.close()?;
         }

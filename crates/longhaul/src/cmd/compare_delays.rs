@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longhaul_trace::compare::Reached;
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::data_type::{DoubleType, Int64Type};
+use parquet::data_type::{BoolType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -24,6 +24,7 @@ const COLUMNS: &str = "message delays {
     required int64 a_ns (timestamp(nanos, true));
     required int64 b_ns (timestamp(nanos, true));
     required double delay_ns;
+    required boolean after_gap;
 }";
 
 /// The file, and rows that were not written yet.
@@ -70,6 +71,11 @@ impl DelayFile {
         if let Some(mut column) = group.next_column()? {
             let values: Vec<f64> = rows.iter().map(|row| row.delay_ns).collect();
             column.typed::<DoubleType>().write_batch(&values, None, None)?;
+            column.close()?;
+        }
+        if let Some(mut column) = group.next_column()? {
+            let values: Vec<bool> = rows.iter().map(|row| row.after_gap).collect();
+            column.typed::<BoolType>().write_batch(&values, None, None)?;
             column.close()?;
         }
         group.close()?;

@@ -63,6 +63,10 @@ const NO_RESULT_REMEDY: &str = "name a folder that -o wrote, or a file with what
 /// # Errors
 /// Where there is none, in one line.
 pub(crate) fn read_result(path: &Path) -> Result<(PathBuf, String), Failure> {
+    if path.is_dir() && holds_a_capture(path) {
+        let remedy = format!("see `longhaul analyze {}`", path.display());
+        return Err(Failure::new("no_result", format!("{}: a capture, not a result", path.display())).remedy(remedy));
+    }
     let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
     let mut text = String::new();
     let mut read = || {
@@ -75,6 +79,11 @@ pub(crate) fn read_result(path: &Path) -> Result<(PathBuf, String), Failure> {
         Err(error) => error.to_string(),
     };
     Err(no_result(&file, why))
+}
+
+fn holds_a_capture(folder: &Path) -> bool {
+    let is_spool = |path: PathBuf| path.extension().is_some_and(|end| end == longhaul_trace::spool::EXTENSION);
+    fs::read_dir(folder).is_ok_and(|entries| entries.flatten().any(|entry| is_spool(entry.path())))
 }
 
 /// What is said of a file that holds no result.

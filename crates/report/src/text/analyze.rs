@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use longhaul_trace::flow::{AnalyzeResult, DirectionSummary};
+use longhaul_units::BitRate;
 
 use super::visible;
 
@@ -58,11 +59,11 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
         text.push_str(", no data\n");
         return;
     }
-    let _ = write!(text, ", {} bytes, {}", direction.payload_bytes, rate(direction.payload_rate_bps));
+    let _ = write!(text, ", {} bytes, {}", direction.payload_bytes, BitRate(direction.payload_rate_bps).rounded());
     if direction.peak_1s_bps > 0 {
-        let _ = write!(text, ", at most {} in 1 s", rate(direction.peak_1s_bps));
+        let _ = write!(text, ", at most {} in 1 s", BitRate(direction.peak_1s_bps).rounded());
     }
-    let _ = writeln!(text, ", {} in 1 ms", rate(direction.peak_1ms_bps));
+    let _ = writeln!(text, ", {} in 1 ms", BitRate(direction.peak_1ms_bps).rounded());
     if let Some(tcp) = &direction.tcp {
         let mut parts = Vec::new();
         let mut part = |count: u64, what: &str| {
@@ -131,14 +132,4 @@ pub(super) fn time(ns: f64) -> String {
         _ => (ns / 1e9, "s"),
     };
     format!("{value:.3} {unit}")
-}
-
-fn rate(bps: u64) -> String {
-    let (value, unit) = match bps {
-        0..1_000 => return format!("{bps} bit/s"),
-        1_000..1_000_000 => (bps as f64 / 1e3, "kbit/s"),
-        1_000_000..1_000_000_000 => (bps as f64 / 1e6, "Mbit/s"),
-        _ => (bps as f64 / 1e9, "Gbit/s"),
-    };
-    format!("{value:.2} {unit}")
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use longhaul_trace::compare::behaviour::Verdict;
+use longhaul_trace::compare::behaviour::{Verdict, Why};
 use longhaul_trace::compare::{CompareResult, Direction, IntervalBin, Points};
 
 use super::analyze::time;
@@ -19,11 +19,20 @@ pub fn report(result: &CompareResult) -> String {
         points_lines(&mut text, points);
     }
     if let Some(behaviour) = &result.behaviour {
-        text += match behaviour.alike {
-            Some(true) => "The two behave alike as far as the tests can tell.\n",
-            Some(false) => "The two do not behave alike.\n",
-            None => "There is too little in them to tell whether they behave alike.\n",
-        };
+        if result.points.is_some() {
+            text.push('\n');
+        }
+        match behaviour.alike {
+            Some(true) => text.push_str("The two runs behave alike as far as the tests can tell.\n"),
+            Some(false) => {
+                let which = behaviour.tests.iter().filter(|test| test.differs).map(|test| named(&test.of));
+                text += &format!(
+                    "The two runs do not behave alike: they differ in {}.\n",
+                    which.collect::<Vec<_>>().join(", ")
+                );
+            }
+            None => text.push_str("There is too little in them to tell whether the two runs behave alike.\n"),
+        }
         tests(&mut text, behaviour);
     }
     visible(&text)
@@ -44,6 +53,14 @@ fn points_lines(text: &mut String, points: &Points) {
     } else {
         text.push_str("Both stamps are taken as of one clock\n");
     }
+    for (name, gaps) in ["A", "B"].into_iter().zip(&points.gaps).filter(|(_, gaps)| gaps.count > 0) {
+        let left_out = time(gaps.duration_ns as f64);
+        let _ = writeln!(
+            text,
+            "{name} lost packets {} times, {left_out} in all, by its own account: that time is left out",
+            gaps.count
+        );
+    }
     for shown in &points.directions {
         let between = &shown.between;
         let way = if between.direction == Direction::AToB { "A to B" } else { "B to A" };
@@ -53,10 +70,33 @@ fn points_lines(text: &mut String, points: &Points) {
             "\n{way}: {} of {} packets lost ({share:.4} %), {} out of order, {} seen at the second point alone",
             between.lost_packets, between.sent_packets, between.reordered_packets, between.unknown_packets
         );
+        let not = &between.not_observable;
+        for (packets, why) in [
+            (
+                not.at_second_packets,
+                "were due at the second point while that lost packets: whether they reached it is not known",
+            ),
+            (
+                not.at_first_packets,
+                "were seen at the second point alone, and were due at the first while that lost packets",
+            ),
+            (not.outside_packets, "were due at the other point before its capture began or after it ended"),
+        ] {
+            if packets > 0 {
+                let _ = writeln!(text, "  {packets} more {why}");
+            }
+        }
         if let Some(delay) = &between.delay {
             let [min, p50, p99, max, stddev] =
                 [delay.min_ns, delay.p50_ns, delay.p99_ns, delay.max_ns, delay.stddev_ns].map(time);
             let _ = writeln!(text, "  delay min {min}, median {p50}, 99 % {p99}, max {max}, stddev {stddev}");
+        }
+        if between.loss_runs > 0 {
+            let _ = writeln!(
+                text,
+                "  lost in {} runs, the longest of {} packets",
+                between.loss_runs, between.longest_loss_run
+            );
         }
         for run in between.lost.iter().take(PRINTED_RUNS) {
             let Some(path) = points.paths.get(run.path as usize) else { continue };
@@ -67,8 +107,9 @@ fn points_lines(text: &mut String, points: &Points) {
                 run.packets, path.protocol, path.src, path.dst, run.first_sequence
             );
         }
-        if between.lost.len() > PRINTED_RUNS {
-            let _ = writeln!(text, "  and {} runs more", between.lost.len() - PRINTED_RUNS);
+        let printed = between.lost.len().min(PRINTED_RUNS) as u64;
+        if between.loss_runs > printed {
+            let _ = writeln!(text, "  and {} runs more", between.loss_runs - printed);
         }
         match between.spacing.alike {
             Some(true) => text.push_str("  packets keep their spacing\n"),
@@ -76,12 +117,13 @@ fn points_lines(text: &mut String, points: &Points) {
             None => {}
         }
         tests(text, &between.spacing);
-        intervals(text, &shown.intervals);
+        intervals(text, "data packets", &shown.intervals);
+        intervals(text, "acknowledgments", &shown.ack_intervals);
     }
 }
 
 /// Intervals at both points side by side, by octaves: how many, and what share of all.
-fn intervals(text: &mut String, bins: &[IntervalBin]) {
+fn intervals(text: &mut String, of: &str, bins: &[IntervalBin]) {
     let all =
         bins.iter().fold((0_u64, 0_u64), |all, bin| (all.0 + u64::from(bin.first), all.1 + u64::from(bin.second)));
     if bins.is_empty() {
@@ -94,7 +136,8 @@ fn intervals(text: &mut String, bins: &[IntervalBin]) {
         octave.1 += u64::from(bin.second);
     }
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "  {:>12}  {:>20}  {:>20}", "interval from", "first point", "second point");
+    let _ =
+        writeln!(text, "  intervals between {of}:\n  {:>13}  {:>20}  {:>20}", "from", "first point", "second point");
     for (octave, (first, second)) in octaves {
         let share = |count: u64, all: u64| format!("{count} ({:.1} %)", count as f64 * 100.0 / all.max(1) as f64);
         let (first, second) = (share(first, all.0), share(second, all.1));
@@ -102,6 +145,13 @@ fn intervals(text: &mut String, bins: &[IntervalBin]) {
     }
 }
 
+/// A kind of sample for people.
+fn named(of: &str) -> String {
+    let unit = ["_ns", "_bps", "_packets"].iter().find_map(|unit| of.strip_suffix(unit));
+    unit.unwrap_or(of).replace(['_', '\n'], " ")
+}
+
+// Writing to a string cannot fail.
 fn tests(text: &mut String, verdict: &Verdict) {
     for test in &verdict.tests {
         let value = |value: f64| {
@@ -109,14 +159,23 @@ fn tests(text: &mut String, verdict: &Verdict) {
         };
         let _ = writeln!(
             text,
-            "  {}: median {} and {}, 99 % {} and {}; distance {:.3}, p = {:.2e}",
-            test.of.trim_end_matches("_ns").trim_end_matches("_bps").replace(['_', '\n'], " "),
+            "  {} {}: median {} and {}, 99 % {} and {}; distance {:.3}, p = {:.2e}",
+            if test.differs { "differs" } else { "  alike" },
+            named(&test.of),
             value(test.medians[0]),
             value(test.medians[1]),
             value(test.p99[0]),
             value(test.p99[1]),
             test.distance.clamp(0.0, 1.0),
-            test.kolmogorov_smirnov_p
+            test.adjusted_p.clamp(0.0, 1.0)
         );
+    }
+    for not in &verdict.not_tested {
+        let why = match not.why {
+            Why::TooFew => "too few samples",
+            Why::TooDependent => "they depend on each other for too long: capture longer",
+        };
+        let _ =
+            writeln!(text, "  not told: {} ({} and {} samples): {why}", named(&not.of), not.samples[0], not.samples[1]);
     }
 }

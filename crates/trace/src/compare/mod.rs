@@ -5,15 +5,19 @@
 //! so that neither is held in memory: twice for the [`Plan`], then packet by packet.
 //!
 //! [`behaviour`]: captures of different runs, or two points of one: do they behave alike, by statistical test? It is TAPEE's
-//! question of a real path and a pseudo one.
+//! question of a real path and a pseudo one. What is tested are [`samples`], by `blocks`.
 
 pub mod behaviour;
+mod blocks;
 pub mod clocks;
 pub mod identity;
 mod plan;
 mod points;
 mod result;
+pub mod samples;
 
 pub use plan::{FirstLook, Plan, Sampler, segment_sizes};
-pub use points::{Between, CompareError, Compared, Delay, Direction, LostRun, MatchOptions, Matching, Reached};
-pub use result::{CompareResult, IntervalBin, PathEnds, Points, Shown};
+pub use points::{
+    Between, CompareError, Compared, Delay, Direction, LostRun, MatchOptions, Matching, NotObservable, Reached,
+};
+pub use result::{CompareResult, GapsOf, IntervalBin, PathEnds, Points, Shown};

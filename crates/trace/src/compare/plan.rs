@@ -12,14 +12,16 @@ use super::identity::{Path, SegmentSizes, identities, path};
 use super::points::{CompareError, Direction, MatchOptions};
 use crate::packet::{Packet, Transport};
 
-/// Wire packets of a capture that are sampled: 32 MB, and every packet of captures with fewer.
-const MOST_SAMPLES: usize = 1 << 20;
+/// Wire packets of a capture that are sampled: 16 MB, and every packet of captures with fewer.
+const MOST_SAMPLES: usize = 1 << 19;
 /// Flows whose segment size is learned; super-packets of later ones are not cut, unless the capture says how.
 const MOST_SIZES: usize = 1 << 20;
 /// Differences of stamps that tell which way a flow goes.
 const MOST_DIFFERENCES: usize = 4_096;
 /// A packet is waited for so long beyond four times the longest delay among the samples.
 const WINDOW_MARGIN_NS: f64 = 100e6;
+/// Delays of packets that are in no sample may lie so far outside of the sample's beside a quarter of its spread.
+const DELAY_MARGIN_NS: f64 = 10e3;
 
 /// What one reading of a capture tells.
 #[derive(Debug, Default, Clone)]
@@ -128,8 +130,8 @@ pub struct Plan {
     pub(super) ways: HashMap<Path, Direction>,
     /// From first to last packet of A and of B, each by its own clock.
     pub(super) spans_ns: [(i64, i64); 2],
-    /// The shortest delay from A to B and back.
-    pub(super) least_delay_ns: [f64; 2],
+    /// The shortest and the longest delay from A to B and back; 0 where no packet went so.
+    pub(super) delays_ns: [(f64, f64); 2],
     /// How long a packet is waited for at the other point.
     pub(super) window_ns: i64,
 }
@@ -197,17 +199,20 @@ impl Plan {
         let clock = ClockFit { corrected: !options.same_clock, ..fit(&forward, &backward) };
         let delays = |all: &[(i64, i64)], sign: f64| -> (f64, f64) {
             let delays = all.iter().map(|(at_ns, later)| sign * (*later as f64 - clock.offset_at(*at_ns)));
-            delays.fold((f64::MAX, 0.0), |(least, most), delay| (least.min(delay), most.max(delay.abs())))
+            let extremes = delays.map(|delay| (delay, delay)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+            extremes.unwrap_or_default()
         };
-        let [(there, far), (back, far_back)] = [delays(&forward, 1.0), delays(&backward, -1.0)];
+        let delays_ns = [delays(&forward, 1.0), delays(&backward, -1.0)];
+        let longest =
+            delays_ns.iter().fold(0.0, |longest: f64, (least, most)| longest.max(least.abs()).max(most.abs()));
         let error_ns = clock.offset_error_ns.filter(|_| clock.corrected).unwrap_or(0.0);
-        let window_ns = WINDOW_MARGIN_NS + 4.0 * far.max(far_back) + error_ns;
+        let window_ns = WINDOW_MARGIN_NS + 4.0 * longest + error_ns;
         Ok(Self {
             clock,
             by_identification,
             ways: paths.iter().zip(&ways).filter_map(|(path, way)| Some((*path, (*way)?))).collect(),
             spans_ns: [first, second],
-            least_delay_ns: [there, back].map(|least| if least == f64::MAX { 0.0 } else { least }),
+            delays_ns,
             window_ns: window_ns as i64,
         })
     }
@@ -215,6 +220,24 @@ impl Plan {
     /// Whether B's next packet comes before A's.
     pub fn b_is_next(&self, a_ns: i64, b_ns: i64) -> bool {
         self.by_a(Direction::BToA, b_ns) < a_ns
+    }
+
+    /// The other point's time, without delay, at `at_ns` of the point that `from` passes first.
+    pub(super) fn elsewhere(&self, from: Direction, at_ns: i64) -> f64 {
+        match from {
+            Direction::AToB => at_ns as f64 + self.clock.offset_at(at_ns),
+            Direction::BToA => self.by_a(from, at_ns) as f64,
+        }
+    }
+
+    /// When a packet of `way` that passed the point of `from` at `at_ns` passes, or passed, the other: from and up to.
+    pub(super) fn due(&self, way: Direction, from: Direction, at_ns: i64) -> (i64, i64) {
+        let (least, most) = self.delays_ns[way as usize];
+        let margin = DELAY_MARGIN_NS + (most - least) / 4.0;
+        let (least, most) = (least - margin, most + margin);
+        let (near, far) = if way == from { (least, most) } else { (-most, -least) };
+        let at = self.elsewhere(from, at_ns);
+        ((at + near) as i64, (at + far) as i64)
     }
 
     /// A stamp of the point that `first` passes first, by A's clock.

@@ -5,8 +5,9 @@
 //! [`MOST_HELD`]. So memory follows rate × delay, not the captures' length.
 
 mod account;
+mod held;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +15,15 @@ use super::behaviour::Verdict;
 use super::clocks::ClockFit;
 use super::identity::{Identity, Path, SegmentSizes, identities, path};
 use super::plan::Plan;
-use crate::flow::Intervals;
+use super::samples::Samples;
+use crate::flow::{Gaps, Intervals};
 use crate::packet::Packet;
-use account::Account;
+use account::{Account, Elsewhere, OfPath};
+use held::{Held, Point};
 
-/// Packets of a point that are held: 2 s at a million a second, and some 250 MB.
-const MOST_HELD: usize = 1 << 21;
+/// Packets of a point that are held: 1.8 s at a million a second, and some 120 MB where all of them wait. A few more, and the table of those
+/// that wait would take twice the memory.
+const MOST_HELD: usize = (1 << 21) / 8 * 7 - 4_096;
 
 /// How captures are matched.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,6 +45,8 @@ pub enum Direction {
 /// A packet of A and one of B that are one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reached {
+    /// Which way it went.
+    pub way: Direction,
     /// The direction of the flow, an index into [`Compared::paths`].
     pub path: u32,
     /// TCP's sequence number or the probe's.
@@ -51,6 +57,8 @@ pub struct Reached {
     pub b_ns: i64,
     /// From the one that it passed first to the other, the clocks corrected.
     pub delay_ns: f64,
+    /// One of the captures lost packets since the one before of this flow and direction: the series is cut here.
+    pub after_gap: bool,
 }
 
 /// Packets of one flow that passed the first point and not the second, in a row.
@@ -89,6 +97,18 @@ pub struct Delay {
     pub stddev_ns: f64,
 }
 
+/// Packets that were seen at one point alone while the other was not captured: whether they passed it cannot be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NotObservable {
+    /// Passed the first point, and were due at the second while that lost packets by its own account (or were given up before they were
+    /// due).
+    pub at_second_packets: u64,
+    /// Passed the second point, and were due at the first while that lost packets.
+    pub at_first_packets: u64,
+    /// Passed one point, and were due at the other before its capture began or after it ended.
+    pub outside_packets: u64,
+}
+
 /// What happened between the points in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Between {
@@ -102,21 +122,31 @@ pub struct Between {
     pub lost_packets: u64,
     /// Passed the second point alone: made in between, or changed.
     pub unknown_packets: u64,
+    /// What counts as none of these.
+    pub not_observable: NotObservable,
     /// Overtaken by a later one of the same flow (RFC 4737 §3.3).
     pub reordered_packets: u64,
     /// Delay from the first point to the second; `None` without packets.
     pub delay: Option<Delay>,
+    /// Runs of packets of one flow that were lost in a row, all of them.
+    pub loss_runs: u64,
+    /// Packets of the longest.
+    pub longest_loss_run: u64,
     /// Which were lost, in the order of their passing; the first 10,000 runs.
     pub lost: Vec<LostRun>,
-    /// Intervals at the first point and the second, by [`Intervals`]' bins.
+    /// Intervals between data packets at the first point and the second, by [`Intervals`]' bins; those that reach across a gap of either
+    /// capture are left out.
     #[serde(skip)]
     pub intervals: [Intervals; 2],
+    /// The same between packets without payload, which are TCP's acknowledgments.
+    #[serde(skip)]
+    pub ack_intervals: [Intervals; 2],
     /// Whether the path left the packets' spacing as it was.
     pub spacing: Verdict,
 }
 
 /// What came out.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Compared {
     /// Directions of flows.
     pub paths: Vec<Path>,
@@ -126,9 +156,13 @@ pub struct Compared {
     pub by_identification: bool,
     /// From A to B, and back; a direction without packets is left out.
     pub directions: Vec<Between>,
+    /// Of the same directions, what a verdict about runs is made of.
+    pub samples: Vec<(Direction, Samples)>,
+    /// How often A and B lost packets by their own accounts, and for how long together, nanoseconds.
+    pub gaps: [(u64, i64); 2],
     /// How long a packet was waited for at the other point.
     pub window_ns: i64,
-    /// Packets that were taken as lost before that, as too many passed.
+    /// Packets that were given up before they were due at the other point, as too many passed; not observable.
     pub given_up_packets: u64,
 }
 
@@ -140,85 +174,37 @@ pub enum CompareError {
     NothingInCommon,
 }
 
-/// A wire packet at one of the points.
-#[derive(Debug, Clone, Copy)]
-struct Held {
-    at_ns: i64,
-    key: u64,
-    sequence: u64,
-    payload_len: u32,
-    path: u32,
-    /// Not the first of its super-packet.
-    follows: bool,
-    /// The same one at the other point: the how manieth there, and when it passed.
-    partner: Option<(u64, i64)>,
-    /// The next of this point with the same key that waits.
-    next: u64,
-}
-
-/// No packet.
-const NONE: u64 = u64::MAX;
-
-#[derive(Debug, Default)]
-struct Point {
-    held: VecDeque<Held>,
-    /// The number of the first that is held.
-    first: u64,
-    /// The first and the last number of those that wait, by key.
-    waiting: HashMap<u64, (u64, u64), foldhash::fast::FixedState>,
-}
-
-impl Point {
-    fn at(&mut self, number: u64) -> Option<&mut Held> {
-        self.held.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
-    }
-
-    /// The first of those with `key` that wait, which then waits no more.
-    fn take(&mut self, key: u64) -> Option<u64> {
-        let (first, last) = self.waiting.get(&key).copied()?;
-        let next = self.at(first).map_or(NONE, |held| held.next);
-        if next == NONE {
-            self.waiting.remove(&key);
-        } else {
-            self.waiting.insert(key, (next, last));
-        }
-        Some(first)
-    }
-
-    fn wait(&mut self, key: u64, number: u64) {
-        let before = self.waiting.get(&key).map(|(_, last)| *last);
-        let first = self.waiting.get(&key).map_or(number, |(first, _)| *first);
-        self.waiting.insert(key, (first, number));
-        if let Some(held) = before.and_then(|last| self.at(last)) {
-            held.next = number;
-        }
-    }
-}
-
 /// The packets of two captures, matched as they come.
 #[derive(Debug)]
 pub struct Matching<'a, F> {
     plan: Plan,
     sizes: &'a SegmentSizes,
+    gaps: [Gaps; 2],
     numbers: HashMap<Path, u32>,
     paths: Vec<Path>,
     ways: Vec<Option<Direction>>,
+    flows: Vec<OfPath>,
     points: [Point; 2],
     accounts: [Account; 2],
+    /// The last delay from A to B and back.
+    recent_ns: [f64; 2],
     given_up_packets: u64,
     now_ns: i64,
     each: F,
 }
 
 impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
-    /// Nothing yet. `each` gets those that passed both points, in the order of A.
-    pub fn new(plan: Plan, sizes: &'a SegmentSizes, each: F) -> Self {
+    /// Nothing yet. `gaps` are A's and B's, by the clock of each. `each` gets the packets that passed both points, in the order of A.
+    pub fn new(plan: Plan, sizes: &'a SegmentSizes, gaps: [Gaps; 2], each: F) -> Self {
         Self {
+            recent_ns: plan.delays_ns.map(|(least, _)| least),
             plan,
             sizes,
+            gaps,
             numbers: HashMap::new(),
             paths: Vec::new(),
             ways: Vec::new(),
+            flows: Vec::new(),
             points: Default::default(),
             accounts: [Account::new(Direction::AToB), Account::new(Direction::BToA)],
             given_up_packets: 0,
@@ -244,7 +230,7 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
 
     /// Packets held at both points, by which memory is bounded.
     pub fn held(&self) -> usize {
-        self.points.iter().map(|point| point.held.len()).sum()
+        self.points.iter().map(Point::len).sum()
     }
 
     fn packet(&mut self, packet: &Packet, from: Direction) {
@@ -267,6 +253,7 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         let number = self.paths.len() as u32;
         self.numbers.insert(path, number);
         self.paths.push(path);
+        self.flows.push(OfPath::default());
         let reverse = Path { src: path.dst, dst: path.src, ..path };
         let own = self.plan.ways.get(&path).copied();
         self.ways.push(own.or_else(|| self.plan.ways.get(&reverse).map(|way| way.other())));
@@ -277,19 +264,8 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         let key = if strict { identity.strict } else { identity.loose };
         let [a, b] = &mut self.points;
         let (own, other) = if from == Direction::AToB { (a, b) } else { (b, a) };
-        let number = own.first + own.held.len() as u64;
-        let mut partner = None;
-        if let Some(found) = other.take(key)
-            && let Some(held) = other.at(found)
-        {
-            held.partner = Some((number, at_ns));
-            partner = Some((found, held.at_ns));
-        }
-        let (sequence, payload_len) = (identity.sequence, identity.payload_len);
-        own.held.push_back(Held { at_ns, key, sequence, payload_len, path, follows, partner, next: NONE });
-        if partner.is_none() {
-            own.wait(key, number);
-        }
+        let partner = other.meet(key, own.next_number(), at_ns);
+        own.push(Held::new(at_ns, path, identity.sequence, identity.payload_len, follows), key, partner);
         if let (None, Some((_, other_ns))) = (self.ways[path as usize], partner) {
             // A flow that is in no sample: the sign tells.
             let (a_ns, b_ns) = if from == Direction::AToB { (at_ns, other_ns) } else { (other_ns, at_ns) };
@@ -303,57 +279,97 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
     fn settle(&mut self, until_ns: i64) {
         for from in [Direction::AToB, Direction::BToA] {
             let index = from as usize;
-            while let Some(held) = self.points[index].held.front().copied() {
+            while let Some(held) = self.points[index].front() {
                 let is_old = self.plan.by_a(from, held.at_ns) < until_ns;
-                let are_many = self.points[index].held.len() > MOST_HELD;
-                if held.partner.is_none() && !is_old && !are_many {
+                if !held.has_partner() && !is_old && self.points[index].len() <= MOST_HELD {
                     break;
                 }
-                let point = &mut self.points[index];
-                if held.partner.is_none() {
-                    self.given_up_packets += u64::from(!is_old);
-                    // It is the oldest of its point, so the first that waits by its key.
-                    point.take(held.key);
+                if let Some(held) = self.points[index].pop() {
+                    self.account(from, &held, is_old);
                 }
-                point.held.pop_front();
-                point.first += 1;
-                self.account(from, &held);
             }
         }
     }
 
-    fn account(&mut self, from: Direction, held: &Held) {
-        let Some(way) = self.ways[held.path as usize] else { return };
-        let plan = &self.plan;
-        let account = &mut self.accounts[way as usize];
-        if way != from {
-            account.second(held);
-        } else {
-            let offset_ns = plan.clock.offset_at(held.at_ns);
-            let offset_ns = if way == Direction::AToB { offset_ns } else { -offset_ns };
-            // What passed so early or late that the other point was not captured when it came is not lost.
-            let due_ns = held.at_ns as f64 + plan.least_delay_ns[way as usize] + offset_ns;
-            let (start, end) = plan.spans_ns[way.other() as usize];
-            let is_captured = (start as f64..=end as f64).contains(&due_ns);
-            account.first(held, is_captured);
+    /// What is known of `held`, that did not pass the other point; unless it `is_old`, it was not waited for to the end.
+    fn elsewhere(&mut self, way: Direction, from: Direction, held: &Held, is_old: bool) -> Elsewhere {
+        let (earliest_ns, latest_ns) = self.plan.due(way, from, held.at_ns);
+        let there = from.other();
+        if !is_old && self.plan.by_a(there, latest_ns) >= self.now_ns {
+            self.given_up_packets += 1;
+            return Elsewhere::InGap;
         }
-        let (Direction::AToB, Some((_, b_ns))) = (from, held.partner) else { return };
-        let later = (b_ns - held.at_ns) as f64 - plan.clock.offset_at(held.at_ns);
+        if self.gaps[there as usize].meet(earliest_ns, latest_ns) {
+            return Elsewhere::InGap;
+        }
+        let delay_ns = self.recent_ns[way as usize];
+        let due_ns = self.plan.elsewhere(from, held.at_ns) + if way == from { delay_ns } else { -delay_ns };
+        let (start, end) = self.plan.spans_ns[there as usize];
+        if (start as f64..=end as f64).contains(&due_ns) { Elsewhere::Captured } else { Elsewhere::Outside }
+    }
+
+    fn account(&mut self, from: Direction, held: &Held, is_old: bool) {
+        let path = held.path as usize;
+        let Some(way) = self.ways[path] else { return };
+        let elsewhere = match held.has_partner() {
+            true => Elsewhere::Captured,
+            false => self.elsewhere(way, from, held, is_old),
+        };
+        let (plan, gaps, account, flow) =
+            (&self.plan, &self.gaps, &mut self.accounts[way as usize], &mut self.flows[path]);
+        let (here, there) = (&gaps[from as usize], &gaps[from.other() as usize]);
+        let is_cut = |since_ns, now_ns| {
+            here.lie_between(since_ns, now_ns)
+                || *there != Gaps::default()
+                    && there.meet(plan.due(way, from, since_ns).0, plan.due(way, from, now_ns).1)
+        };
+        account.interval(usize::from(way != from), held, flow, is_cut);
+        if way == from {
+            let since_ns = std::mem::replace(&mut flow.passed_first_ns, held.at_ns);
+            if since_ns != 0 && here.lie_between(since_ns, held.at_ns) {
+                account.cut(flow);
+            }
+            match held.has_partner() {
+                true => account.reached(flow),
+                false => account.first_alone(held, flow, elsewhere),
+            }
+        } else {
+            account.second(held, flow, elsewhere);
+        }
+        let (Direction::AToB, Some((_, b_ns))) = (from, held.partner()) else { return };
+        let a_ns = held.at_ns;
+        let later = (b_ns - a_ns) as f64 - plan.clock.offset_at(a_ns);
         let delay_ns = if way == Direction::AToB { later } else { -later };
         account.delay(delay_ns);
-        let (path, sequence) = (held.path, held.sequence);
-        (self.each)(&Reached { path, sequence, a_ns: held.at_ns, b_ns, delay_ns });
+        self.recent_ns[way as usize] = delay_ns;
+        let before = flow.reached_ns.replace((a_ns, b_ns));
+        let after_gap = before.is_some_and(|(before_a_ns, before_b_ns)| {
+            gaps[0].lie_between(before_a_ns, a_ns) || gaps[1].lie_between(before_b_ns.min(b_ns), b_ns.max(before_b_ns))
+        });
+        (self.each)(&Reached { way, path: held.path, sequence: held.sequence, a_ns, b_ns, delay_ns, after_gap });
     }
 
     /// Both captures are over.
     pub fn finish(mut self) -> Compared {
         self.settle(i64::MAX);
-        let directions = self.accounts.into_iter().map(Account::finish);
+        let (mut directions, mut samples) = (Vec::new(), Vec::new());
+        for account in self.accounts {
+            let way = account.direction();
+            let mut flows: Vec<OfPath> =
+                self.flows.iter().zip(&self.ways).filter(|(_, of)| **of == Some(way)).map(|(flow, _)| *flow).collect();
+            let (between, sampled) = account.finish(&mut flows);
+            if between.sent_packets > 0 {
+                directions.push(between);
+                samples.push((way, sampled));
+            }
+        }
         Compared {
             paths: self.paths,
             clock: self.plan.clock,
             by_identification: self.plan.by_identification,
-            directions: directions.filter(|between| between.sent_packets > 0).collect(),
+            directions,
+            samples,
+            gaps: self.gaps.each_ref().map(Gaps::sum),
             window_ns: self.plan.window_ns,
             given_up_packets: self.given_up_packets,
         }

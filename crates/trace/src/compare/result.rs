@@ -29,12 +29,23 @@ pub struct Points {
     pub by_identification: bool,
     /// How long a packet was waited for at the other point.
     pub window_ns: i64,
-    /// Packets that were taken as lost before that, as too many passed.
+    /// Packets that were given up before they were due there, as too many passed; not observable.
     pub given_up_packets: u64,
+    /// When A and B lost packets by their own accounts.
+    pub gaps: [GapsOf; 2],
     /// Directions of flows.
     pub paths: Vec<PathEnds>,
     /// From A to B, and back.
     pub directions: Vec<Shown>,
+}
+
+/// When a capture lost packets by its own account.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct GapsOf {
+    /// How often.
+    pub count: u64,
+    /// For how long together.
+    pub duration_ns: i64,
 }
 
 /// A direction of a flow.
@@ -54,12 +65,14 @@ pub struct Shown {
     /// What happened.
     #[serde(flatten)]
     pub between: Between,
-    /// Of both points, where either has any.
+    /// Between data packets at both points, where either has any.
     pub intervals: Vec<IntervalBin>,
+    /// The same between packets without payload: TCP's acknowledgments.
+    pub ack_intervals: Vec<IntervalBin>,
 }
 
-/// Intervals of data packets from `from_ns` to the next bin's: at the first point and the second.
-#[derive(Debug, Serialize, Deserialize)]
+/// Intervals from `from_ns` to the next bin's: at the first point and the second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct IntervalBin {
     /// Where the bin begins.
     pub from_ns: f64,
@@ -69,17 +82,31 @@ pub struct IntervalBin {
     pub second: u32,
 }
 
-impl From<Compared> for Points {
-    fn from(compared: Compared) -> Self {
-        let Compared { paths, clock, by_identification, directions, window_ns, given_up_packets } = compared;
+impl From<&Compared> for Points {
+    fn from(compared: &Compared) -> Self {
+        let Compared { paths, clock, by_identification, directions, gaps, window_ns, given_up_packets, samples: _ } =
+            compared;
         let paths = paths.iter().map(|path| PathEnds {
             protocol: if path.protocol == 6 { Protocol::Tcp } else { Protocol::Udp },
             src: path.src.into(),
             dst: path.dst.into(),
         });
-        let directions = directions.into_iter().map(|between| Shown { intervals: bins(&between.intervals), between });
+        let directions = directions.iter().map(|between| Shown {
+            intervals: bins(&between.intervals),
+            ack_intervals: bins(&between.ack_intervals),
+            between: between.clone(),
+        });
+        let gaps = gaps.map(|(count, duration_ns)| GapsOf { count, duration_ns });
         let (paths, directions) = (paths.collect(), directions.collect());
-        Self { clock, by_identification, window_ns, given_up_packets, paths, directions }
+        Self {
+            clock: *clock,
+            by_identification: *by_identification,
+            window_ns: *window_ns,
+            given_up_packets: *given_up_packets,
+            gaps,
+            paths,
+            directions,
+        }
     }
 }
 

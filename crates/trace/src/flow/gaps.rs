@@ -47,6 +47,32 @@ impl Gaps {
         }
         Self { spans }
     }
+
+    /// Whether packets may be missing at some time from `from_ns` to `to_ns`.
+    #[inline]
+    pub fn meet(&self, from_ns: i64, to_ns: i64) -> bool {
+        if self.spans.is_empty() {
+            return false;
+        }
+        let next = self.spans.partition_point(|(_, to)| *to < from_ns);
+        self.spans.get(next).is_some_and(|(from, _)| *from <= to_ns)
+    }
+
+    /// Whether packets may be missing between two that passed at `from_ns` and `to_ns`: a gap ends with the packet behind it.
+    #[inline]
+    pub fn lie_between(&self, from_ns: i64, to_ns: i64) -> bool {
+        self.meet(from_ns.saturating_add(1), to_ns.saturating_sub(1))
+    }
+
+    /// From and up to of each, in order.
+    pub fn spans(&self) -> &[(i64, i64)] {
+        &self.spans
+    }
+
+    /// How many there are, and how long they are together.
+    pub fn sum(&self) -> (u64, i64) {
+        (self.spans.len() as u64, self.spans.iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum())
+    }
 }
 
 /// Goes along the gaps as time goes on.
@@ -127,6 +153,18 @@ mod tests {
     fn gaps_that_overlap_are_one() {
         let gaps = Gaps::of(&[gap(50, 60), gap(10, 20), gap(15, 30), gap(70, 70), Gap { packets: 0, ..gap(80, 90) }]);
         assert_eq!(gaps.spans, [(10, 30), (50, 60), (70, 71)]);
+    }
+
+    #[test]
+    fn what_touches_a_gap_meets_it() {
+        let gaps = Gaps::of(&[gap(10, 20), gap(30, 40)]);
+        let meets = [(0, 9), (0, 10), (12, 13), (20, 21), (21, 29), (21, 30), (0, 50), (41, 50)];
+        assert_eq!(meets.map(|(from, to)| gaps.meet(from, to)), [false, true, true, true, false, true, true, false]);
+        assert_eq!(
+            [(20, 30), (19, 30), (20, 31), (5, 10)].map(|(from, to)| gaps.lie_between(from, to)),
+            [false, true, true, false]
+        );
+        assert_eq!((gaps.sum(), Gaps::default().meet(i64::MIN, i64::MAX)), ((2, 20), false));
     }
 
     #[test]

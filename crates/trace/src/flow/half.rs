@@ -14,6 +14,7 @@
 use longhaul_wire::tcp::flag;
 
 use crate::flow::gaps::Lost;
+use crate::flow::loss::{Loss, Losses};
 use crate::flow::pace::Pace;
 use crate::flow::round_trip::{RoundTrips, Samples};
 use crate::flow::sequence::{Covered, Hole, Seen};
@@ -53,6 +54,10 @@ pub(super) struct Half {
     /// Highest acknowledgment of this data; 0 before one.
     pub(super) acked: u64,
     last_ack_ns: i64,
+    /// It carried no data, and no gap of the capture came since.
+    last_ack_is_pure: bool,
+    /// No gap of the capture came since the last acknowledgment.
+    acked_since_gap: bool,
     /// Scaled if the scale is known.
     window: u64,
     raw_window: u16,
@@ -81,6 +86,8 @@ pub(super) struct Half {
 pub(super) struct Ample {
     pub(super) pace: Pace,
     limits: LimitFinder,
+    /// Once there were some, or a gap of the capture.
+    losses: Option<Box<Losses>>,
 }
 
 /// Events of one direction; [`TcpSummary`] says what each is.
@@ -214,6 +221,7 @@ impl Half {
         if lost.since(self.gap_ns) {
             self.gap_ns = lost.gap_ns;
             self.after_gap = true;
+            (self.last_ack_is_pure, self.acked_since_gap) = (false, false);
             self.trips.interrupted(self.seen.next);
         }
     }
@@ -258,6 +266,10 @@ impl Half {
             data_packets: made.2,
             id: made.3,
         });
+        if in_gap && self.ample.is_some() {
+            let segment_bytes = self.segment_bytes().unwrap_or(1_448).into();
+            self.ample.get_or_insert_default().losses.get_or_insert_default().cut(start, segment_bytes);
+        }
         let mut again = false;
         if covered.beyond == numbers {
             self.trips.sent(end, sent.at_ns);
@@ -282,12 +294,14 @@ impl Half {
         self.payload_bytes += payload;
         self.unique_bytes += payload.saturating_sub(covered.again);
         self.last_data_ns = self.last_data_ns.max(sent.at_ns);
-        let in_flight = if self.acked > 0 { self.seen.next - self.acked.min(self.seen.next) } else { 0 };
+        // Behind a gap of the capture the first acknowledgment tells what is in flight.
+        let known = self.acked > 0 && self.acked_since_gap;
+        let in_flight = if known { self.seen.next - self.acked.min(self.seen.next) } else { 0 };
         self.counted.max_in_flight = self.counted.max_in_flight.max(in_flight);
         self.in_flight_sum += in_flight as f64;
         let mss = self.segment_bytes().unwrap_or(1_448);
         let window = self.window_known().then_some(self.window);
-        let (acked, first, next) = (self.acked, self.seen.first, self.seen.next);
+        let (first, next) = (self.seen.first, self.seen.next);
         let min_rtt_ns = sent.path_rtt_ns.or(self.trips.min_ns());
         let ample = self.ample.get_or_insert_default();
         let interval = ample.pace.add(sent.at_ns, payload, min_rtt_ns, sent.lost);
@@ -296,7 +310,7 @@ impl Half {
         if again {
             now.retransmitted_bytes += payload;
         }
-        if acked > 0 {
+        if known {
             now.in_flight_bytes = Some(now.in_flight_bytes.unwrap_or(0).max(in_flight));
         }
         if let (true, Some(rtt_ns)) = (sent.answered, sent.path_rtt_ns) {
@@ -373,6 +387,12 @@ impl Half {
         self.counted.retransmitted_wire_packets += u64::from(sent.segments);
         let was_captured = !covered.hole.is_some_and(|hole| hole.in_gap);
         self.counted.unseen += u64::from(covered.again == 0 && was_captured);
+        if was_captured && payload > 0 {
+            let (from, to) =
+                covered.hole.filter(|_| covered.again == 0).map_or((start, end), |hole| (hole.start, hole.end));
+            let (first, segment_bytes) = (self.seen.first, self.segment_bytes().unwrap_or(1_448).into());
+            self.ample.get_or_insert_default().losses.get_or_insert_default().lost(from, to, first, segment_bytes);
+        }
         if sent.answered {
             let rtt_ns = sent.path_rtt_ns.unwrap_or(0);
             let silent_ns = sent.at_ns - self.last_data_ns;
@@ -397,7 +417,14 @@ impl Half {
         self.scale_known && self.acked > 0
     }
 
-    /// A packet of the other direction that acknowledges. The round-trip sample, if it makes one.
+    /// A run of lost segments that came to its end.
+    #[inline]
+    pub(super) fn take_loss(&mut self) -> Option<Loss> {
+        self.ample.as_mut()?.losses.as_mut()?.ended.take()
+    }
+
+    /// A packet of the other direction that acknowledges. The interval since the one before, if both are `pure` and all that passed
+    /// meanwhile was captured.
     #[inline]
     pub(super) fn acknowledged(&mut self, tcp: &Tcp, at_ns: i64, pure: bool, path_rtt_ns: Option<i64>) -> Option<i64> {
         if self.seen.is_empty() {
@@ -436,7 +463,8 @@ impl Half {
             self.duplicate_acks += 1;
             self.counted.duplicate_acks += 1;
         }
-        self.last_ack_ns = at_ns;
+        let interval_ns = (pure && self.last_ack_is_pure).then(|| (at_ns - self.last_ack_ns).max(0));
+        (self.last_ack_ns, self.last_ack_is_pure, self.acked_since_gap) = (at_ns, pure, true);
         if acked >= self.acked {
             self.window_is(window, tcp.window, at_ns);
         }
@@ -445,8 +473,9 @@ impl Half {
             now.acknowledged = Some(self.acked.saturating_sub(self.seen.first));
             now.window_bytes = self.scale_known.then_some(window);
             now.rtt_ns = sample.or(now.rtt_ns);
+            return interval_ns;
         }
-        sample
+        None
     }
 
     #[inline]
@@ -476,6 +505,14 @@ impl Half {
         let highest = blocks.iter().map(|block| edges(block).1).filter(|edge| *edge > acked).max();
         self.counted.dsack += u64::from(dsack);
         self.sacked = self.sacked.max(highest.unwrap_or(0));
+    }
+
+    /// The last losses, of a direction that carried data.
+    pub(super) fn last_losses(&mut self) -> [Option<Loss>; 2] {
+        let (first, next) = (self.seen.first, self.seen.next);
+        let segment_bytes = self.segment_bytes().unwrap_or(1_448).into();
+        let Some(ample) = &mut self.ample else { return [None; 2] };
+        ample.losses.take().map(|losses| *losses).unwrap_or_default().finish(first, next, segment_bytes)
     }
 
     /// The millisecond that went on and what the summary has of TCP.

@@ -11,6 +11,7 @@
 mod fragments;
 mod gaps;
 mod half;
+mod loss;
 pub mod pace;
 mod round_trip;
 mod sequence;
@@ -20,6 +21,7 @@ mod tcp;
 mod udp;
 
 pub use gaps::Gaps;
+pub use loss::Loss;
 pub use pace::{Intervals, Millisecond};
 pub use summary::{AnalyzeResult, DirectionSummary, End, FlowSummary, Protocol, TcpSummary, Totals};
 pub use table::{FlowOptions, Flows};
@@ -37,6 +39,17 @@ pub trait Sink {
     /// A data packet went by, `interval_ns` after the one before of its direction.
     fn interval(&mut self, flow: u64, forward: bool, at_ns: i64, interval_ns: i64) {
         let _ = (flow, forward, at_ns, interval_ns);
+    }
+
+    /// A pure acknowledgment went by, `interval_ns` after the one before of its direction.
+    fn ack_interval(&mut self, flow: u64, forward: bool, at_ns: i64, interval_ns: i64) {
+        let _ = (flow, forward, at_ns, interval_ns);
+    }
+
+    /// Data of TCP, or numbered probes, were lost somewhere on the path. They come in the order of their numbers, the last of a direction
+    /// at its end.
+    fn lost(&mut self, flow: u64, forward: bool, loss: Loss) {
+        let _ = (flow, forward, loss);
     }
 }
 

@@ -94,6 +94,17 @@ pub struct Millisecond {
     pub rtt_ns: Option<i64>,
     /// The capture lost packets in it, or between it and the row before or behind it.
     pub in_gap: bool,
+    /// Payload bytes of its tenth of a second up to its end, and of the nine before; `None` where the capture lost packets meanwhile.
+    pub second_bytes: Option<u64>,
+}
+
+impl Millisecond {
+    /// The moving average over the last second (0.9 s at least, as it goes on in tenths) up to the end of the millisecond, which began
+    /// at `at_ns`: payload bits a second.
+    pub fn rate_1s_bps(&self, at_ns: i64) -> Option<u64> {
+        let span_ns = 9 * TENTH_NS + at_ns.rem_euclid(TENTH_NS) + MILLISECOND_NS;
+        self.second_bytes.map(|bytes| (bytes as f64 * 8e9 / span_ns as f64) as u64)
+    }
 }
 
 /// Rates and intervals of one direction's data.
@@ -115,6 +126,8 @@ pub(super) struct Pace {
     burst: Burst,
     pub(super) bursts: Bursts,
     pub(super) longest_silence_ns: i64,
+    /// The tenth in which the capture lost packets last.
+    gap_tenth: Option<i64>,
     /// Time in gaps of the capture up to the millisecond's beginning.
     bin_gap_ns: i64,
     /// Time in gaps of the capture up to the last data packet.
@@ -141,12 +154,25 @@ impl Pace {
         let in_gap = lost.since(self.bin_gap_ns);
         self.bin_gap_ns = lost.gap_ns;
         self.now.in_gap |= in_gap;
-        let ended = (self.bin, self.now);
         let had = self.now.packets > 0 || self.now.acknowledged.is_some() || self.now.rtt_ns.is_some();
+        if had {
+            self.now.second_bytes = self.second_bytes();
+        }
+        if in_gap {
+            self.gap_tenth = Some(bin / (TENTH_NS / MILLISECOND_NS));
+        }
+        let ended = (self.bin, self.now);
         self.peak_ms_bytes = self.peak_ms_bytes.max(if ended.1.in_gap { 0 } else { ended.1.payload_bytes });
         self.bin = bin;
         self.now = Millisecond { sequence: ended.1.sequence, in_gap, ..Millisecond::default() };
         had.then_some((ended.0 * MILLISECOND_NS, ended.1))
+    }
+
+    /// What [`Millisecond::second_bytes`] is of the millisecond that ends.
+    fn second_bytes(&mut self) -> Option<u64> {
+        self.roll_tenths((self.bin * MILLISECOND_NS).div_euclid(TENTH_NS));
+        let lost = self.now.in_gap || self.gap_tenth.is_some_and(|tenth| self.tenth - tenth < TENTHS as i64);
+        (!lost).then_some(self.window_bytes)
     }
 
     /// What is left at the end.
@@ -206,6 +232,7 @@ impl Pace {
             }
             self.left_out_bytes += if lost.inside { payload } else { 0 };
             self.gap_ns = lost.gap_ns;
+            self.gap_tenth = Some(self.tenth);
             self.now.in_gap |= lost.since(self.bin_gap_ns);
         }
         after_gap
@@ -271,14 +298,35 @@ mod tests {
     #[test]
     fn moving_averages() {
         let mut pace = Pace::default();
+        let mut rates = Vec::new();
         for step in 0..300 {
             let at_ns = 5_000_000_000 + step * 10 * MILLISECOND_NS;
-            pace.advance(at_ns, Lost::default());
+            rates.extend(pace.advance(at_ns, Lost::default()).map(|(at_ns, row)| row.rate_1s_bps(at_ns).unwrap()));
             pace.add(at_ns, 1_000, Some(8 * MILLISECOND_NS), Lost::default());
         }
         pace.finish();
+        assert_eq!(rates.len(), 299);
+        assert!(rates[50] < 500_000, "half a second of silence before counts");
+        assert!(rates[100..].iter().all(|rate| rate.abs_diff(800_000) < 10_000), "{rates:?}");
         assert_eq!((pace.peak_ms_bytes, pace.peak_second_bytes), (1_000, 100_000));
         assert_eq!(pace.bursts.count, 0, "10 ms is more than a quarter of the round trip");
+    }
+
+    /// A gap of 10 ms after 2 s: no average reaches over it.
+    #[test]
+    fn no_average_reaches_over_a_gap() {
+        let mut pace = Pace::default();
+        let mut without = Vec::new();
+        for step in 0..400 {
+            let at_ns = 5_000_000_000 + step * 10 * MILLISECOND_NS;
+            let lost = Lost { gap_ns: if step < 200 { 0 } else { 10 * MILLISECOND_NS }, inside: false };
+            let ended = pace.advance(at_ns, lost);
+            without.extend(ended.filter(|(at_ns, row)| row.rate_1s_bps(*at_ns).is_none()).map(|(at_ns, _)| at_ns));
+            pace.add(at_ns, 1_000, None, lost);
+        }
+        let (first, last) = (without[0], without[without.len() - 1]);
+        assert_eq!((first, last), (6_990 * MILLISECOND_NS, 7_990 * MILLISECOND_NS));
+        assert_eq!(without.len(), 101);
     }
 
     /// Ten packets of 1,000 bytes 1 µs apart, each 100 ms: 9,000 bytes in 9 µs are 8 Gb/s.

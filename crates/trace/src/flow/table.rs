@@ -215,9 +215,15 @@ impl<S: Sink> Flows<S> {
         let way = usize::from(flow.ascending != ascending);
         match (&mut flow.kind, &packet.transport) {
             (Kind::Tcp(connection), Transport::Tcp(tcp)) => {
-                let Brought { ended, interval_ns } = connection.packet(packet, tcp, way, lost);
+                let Brought { ended, interval_ns, ack_interval_ns, loss } = connection.packet(packet, tcp, way, lost);
                 if let Some(interval_ns) = interval_ns {
                     self.sink.interval(flow.number, way == 0, packet.at_ns, interval_ns);
+                }
+                if let Some(interval_ns) = ack_interval_ns {
+                    self.sink.ack_interval(flow.number, way == 0, packet.at_ns, interval_ns);
+                }
+                if let Some(loss) = loss {
+                    self.sink.lost(flow.number, way == 0, loss);
                 }
                 hand_out(&mut self.sink, flow.number, ended);
                 if connection.is_over() && !flow.ending {
@@ -231,6 +237,9 @@ impl<S: Sink> Flows<S> {
                 let (ended, interval_ns) = halves[way].packet(packet, *payload_len, probe.as_ref(), lost);
                 if let Some(interval_ns) = interval_ns {
                     self.sink.interval(flow.number, way == 0, packet.at_ns, interval_ns);
+                }
+                while let Some(loss) = halves[way].take_loss() {
+                    self.sink.lost(flow.number, way == 0, loss);
                 }
                 let mut both = [None, None];
                 both[way] = ended;
@@ -302,11 +311,19 @@ impl<S: Sink> Flows<S> {
         self.last = None;
         let (protocol, connection, [forward, backward], ended) = match &mut flow.kind {
             Kind::Tcp(connection) => {
+                for (losses, forward) in connection.last_losses().into_iter().zip([true, false]) {
+                    losses.into_iter().flatten().for_each(|loss| self.sink.lost(flow.number, forward, loss));
+                }
                 let (summary, directions, ended) = connection.finish(flow.last_ns, why);
                 (Protocol::Tcp, Some(summary), directions, ended)
             }
             Kind::Udp(halves) => {
                 let [(forward, first), (backward, second)] = halves.each_mut().map(UdpHalf::finish);
+                for (half, forward) in halves.iter_mut().zip([true, false]) {
+                    while let Some(loss) = half.take_loss() {
+                        self.sink.lost(flow.number, forward, loss);
+                    }
+                }
                 (Protocol::Udp, None, [forward, backward], [first, second])
             }
         };

@@ -4,6 +4,7 @@ use longhaul_wire::tcp::flag;
 
 use crate::flow::gaps::Lost;
 use crate::flow::half::{Half, Sent, paced};
+use crate::flow::loss::Loss;
 use crate::flow::pace::Millisecond;
 use crate::flow::summary::{ConnectionSummary, DirectionSummary, End};
 use crate::flow::table::Why;
@@ -35,6 +36,10 @@ pub(super) struct Brought {
     pub(super) ended: Ended,
     /// The interval since the data packet before of the same direction.
     pub(super) interval_ns: Option<i64>,
+    /// The interval since the pure acknowledgment before, of one.
+    pub(super) ack_interval_ns: Option<i64>,
+    /// A run of lost segments of this direction that came to its end.
+    pub(super) loss: Option<Loss>,
 }
 
 impl Connection {
@@ -103,9 +108,10 @@ impl Connection {
             lost,
         };
         brought.interval_ns = own.sent(tcp, sent);
+        brought.loss = own.take_loss();
         if tcp.flags & (ACK | RST) == ACK {
             let pure = tcp.payload_len == 0 && tcp.flags & (SYN | FIN) == 0;
-            other.acknowledged(tcp, at_ns, pure, path_rtt_ns);
+            brought.ack_interval_ns = other.acknowledged(tcp, at_ns, pure, path_rtt_ns);
             if way == 0
                 && let Some(syn_ack_ns) = self.syn_ack_ns.take()
             {
@@ -144,6 +150,11 @@ impl Connection {
             // Which of the two was answered cannot be told.
             (_, true) => (self.syn_ns, self.syn_ack_ns, self.handshake) = (None, None, [None; 2]),
         }
+    }
+
+    /// The last losses of the two directions.
+    pub(super) fn last_losses(&mut self) -> [[Option<Loss>; 2]; 2] {
+        self.halves.each_mut().map(Half::last_losses)
     }
 
     /// The two directions' summaries, and the milliseconds that had not ended.

@@ -1,116 +1,15 @@
 //! Conversations made by hand, one rule each.
 
-use std::net::IpAddr;
+mod talk;
 
+use longhaul_wire::probe::{Cookie, Probe};
 use proptest::prelude::*;
+use talk::*;
 
 use super::*;
 use crate::ledger::{Gap, Place};
-use crate::packet::{Ip, Options, Packet, Tcp, Transport};
+use crate::packet::{Packet, Transport};
 use crate::record::Direction;
-
-const MS: i64 = 1_000_000;
-const SYN: u16 = 2;
-const ACK: u16 = 16;
-const FIN: u16 = 1;
-const RST: u16 = 4;
-const MSS: u32 = 1_000;
-
-/// Makes packets between 10.0.0.1:1000 (forward) and 10.0.0.2:2000.
-#[derive(Clone)]
-struct Talk {
-    flows: Vec<Packet>,
-    ports: (u16, u16),
-    stamps: bool,
-    ids: bool,
-    next_id: [u32; 2],
-}
-
-impl Talk {
-    fn new() -> Self {
-        Self { flows: Vec::new(), ports: (1000, 2000), stamps: false, ids: false, next_id: [100, 9000] }
-    }
-
-    /// A packet at `at_ns`. Time stamps, where on, are the time in milliseconds.
-    fn say(&mut self, at_ns: i64, forward: bool, flags: u16, seq: u32, ack: u32, payload_len: u32) -> &mut Packet {
-        let address = |host: u8| IpAddr::from([10, 0, 0, host]);
-        let (src, dst) = if forward { (1, 2) } else { (2, 1) };
-        let ports = if forward { self.ports } else { (self.ports.1, self.ports.0) };
-        let id = &mut self.next_id[usize::from(!forward)];
-        *id += 1;
-        let options = Options { timestamps: self.stamps.then_some(((at_ns / MS) as u32, 0)), ..Options::default() };
-        let (src_port, dst_port) = ports;
-        self.flows.push(Packet {
-            at_ns,
-            interface: 0,
-            direction: Direction::Unknown,
-            frame_len: 54 + payload_len,
-            frame_cap_len: 54,
-            gso_segs: 0,
-            gso_size: 0,
-            eth_src: [0; 6],
-            eth_dst: [0; 6],
-            eth_type: 0x0800,
-            vlan: [None; 2],
-            ip: Some(Ip {
-                src: address(src),
-                dst: address(dst),
-                protocol: 6,
-                ttl: 64,
-                traffic_class: 0,
-                id: Some(if self.ids { *id & 0xffff } else { 0 }),
-                len: 40 + payload_len,
-                fragment_offset: 0,
-                more_fragments: false,
-            }),
-            transport: Transport::Tcp(Tcp { src_port, dst_port, seq, ack, flags, window: 1000, payload_len, options }),
-        });
-        self.flows.last_mut().unwrap()
-    }
-
-    /// A handshake that takes 2 ms to the server and 8 ms to the client; data follows from `start + 10 ms` on, from 1 in
-    /// either direction.
-    fn handshake(&mut self, start: i64) {
-        let offer = Options { mss: Some(MSS as u16), window_scale: Some(7), ..Options::default() };
-        options(self.say(start, true, SYN, 0, 0, 0), |own| *own = offer);
-        options(self.say(start + 2 * MS, false, SYN | ACK, 0, 1, 0), |own| *own = offer);
-        self.say(start + 10 * MS, true, ACK, 1, 1, 0);
-    }
-
-    fn run(&self) -> Vec<FlowSummary> {
-        self.run_with(|_| ())
-    }
-
-    fn run_with(&self, mut change: impl FnMut(&mut Packet)) -> Vec<FlowSummary> {
-        let mut flows = Flows::new(FlowOptions::default(), Vec::new());
-        for packet in &self.flows {
-            let mut packet = *packet;
-            change(&mut packet);
-            flows.packet(&packet);
-        }
-        flows.finish().0
-    }
-
-    fn one(&self) -> FlowSummary {
-        let mut all = self.run();
-        assert_eq!(all.len(), 1, "{all:#?}");
-        all.remove(0)
-    }
-}
-
-fn options(packet: &mut Packet, change: impl FnOnce(&mut Options)) {
-    let Transport::Tcp(tcp) = &mut packet.transport else { panic!() };
-    change(&mut tcp.options);
-}
-
-fn forward(flow: &FlowSummary) -> &TcpSummary {
-    flow.forward.tcp.as_ref().unwrap()
-}
-
-/// Sequence number of the `n`th segment.
-fn seq(n: u32) -> u32 {
-    1 + n * MSS
-}
 
 /// A segment a millisecond for 200 ms. One is lost before the capture; all of 99 ms are lost by it, and it says so.
 #[test]
@@ -156,6 +55,62 @@ fn what_the_capture_lost_is_left_out() {
     assert_eq!((totals.gaps, totals.left_out_ns, flow.forward.left_out_ns), (0, 0, 0));
     assert_eq!((forward(&flow).missing_bytes, forward(&flow).not_captured_bytes), (100 * u64::from(MSS), 0));
     assert_eq!(flow.forward.longest_silence_ns, 100 * MS);
+}
+
+/// The first packet behind a gap is far beyond the last acknowledgment before it, which says nothing about what is in flight.
+#[test]
+fn what_is_in_flight_behind_a_gap_is_known_from_the_next_acknowledgment() {
+    let gap = Gap { place: Place::KernelRing, interface: None, from_ns: 30 * MS, to_ns: 129 * MS, packets: 99 };
+    let mut talk = Talk::new();
+    talk.handshake(0);
+    for n in (0..10).chain(110..120) {
+        talk.say((20 + i64::from(n)) * MS, true, ACK, seq(n), 1, MSS);
+        talk.say((20 + i64::from(n)) * MS + 5, false, ACK, 1, seq(n + 1), 0);
+    }
+    for (gaps, most) in [(vec![gap], u64::from(MSS)), (vec![], 101 * u64::from(MSS))] {
+        let mut flows = Flows::with_gaps(FlowOptions::default(), Vec::new(), Gaps::of(&gaps));
+        talk.flows.iter().for_each(|packet| flows.packet(packet));
+        assert_eq!(forward(&flows.finish().0[0]).max_in_flight_bytes, Some(most));
+    }
+}
+
+/// Of 40 segments 10 and 11 and then 25 are lost behind this point, and so sent again; in front of it they leave holes. Either way the sink
+/// hears of runs of two and one, and of what lies between.
+#[test]
+fn losses_of_tcp_are_told_in_runs() {
+    struct Heard(Vec<Loss>);
+    impl Sink for Heard {
+        fn flow(&mut self, _: FlowSummary) {}
+        fn lost(&mut self, _: u64, forward: bool, loss: Loss) {
+            if forward {
+                self.0.push(loss);
+            }
+        }
+    }
+    for before in [true, false] {
+        let lost = [10, 11, 25];
+        let mut talk = Talk::new();
+        talk.handshake(0);
+        for n in 0..40 {
+            let at_ns = (20 + 20 * i64::from(n)) * MS;
+            if before || !lost.contains(&n) {
+                talk.say(at_ns, true, ACK, seq(n), 1, MSS);
+            }
+            let acked = match n {
+                10..15 => 10,
+                25..30 => 25,
+                _ => n + 1,
+            };
+            talk.say(at_ns + 5, false, ACK, 1, seq(acked), 0);
+            for again in [(15, 10), (16, 11), (30, 25)].into_iter().filter(|(at, _)| *at == n) {
+                talk.say(at_ns + 9, true, ACK, seq(again.1), 1, MSS);
+            }
+        }
+        let mut flows = Flows::new(FlowOptions::default(), Heard(Vec::new()));
+        talk.flows.iter().for_each(|packet| flows.packet(packet));
+        let heard: Vec<_> = flows.finish().0.0.iter().map(|loss| (loss.after_packets, loss.packets)).collect();
+        assert_eq!(heard, [(10, 2), (13, 1), (14, 0)], "lost behind: {before}");
+    }
 }
 
 /// What is sent again was not lost before this point if the first time fell into a gap.
@@ -555,6 +510,21 @@ fn fragments_make_one_datagram() {
     for order in [[whole, last], [last, whole]] {
         talk.flows = order.to_vec();
         assert_eq!(talk.one().forward.payload_bytes, 2_980);
+    }
+}
+
+/// The probe header has no mark: the same bytes again and again are none, and each twice may come of a path that doubles.
+#[test]
+fn only_numbers_that_go_on_are_probes() {
+    for (numbers, copies, is_probes) in [(100, 1, true), (100, 2, true), (1, 100, false), (10, 10, false)] {
+        let mut talk = Talk::new();
+        for nth in 0..numbers * copies {
+            let packet = talk.say(nth as i64 * MS, true, ACK, 1, 1, 100);
+            let probe = Some(Probe { cookie: Cookie(7), sequence: nth / copies, sent_ns: 0 });
+            packet.transport = Transport::Udp { src_port: 1, dst_port: 2, payload_len: 100, probe };
+            packet.ip.as_mut().unwrap().protocol = 17;
+        }
+        assert_eq!(talk.one().forward.probe.is_some(), is_probes, "{numbers} numbers, {copies} times each");
     }
 }
 

@@ -1,7 +1,8 @@
 //! A UDP flow, and longhaul's probes in it.
 //!
 //! The probe header has no mark of its own, so a direction counts as one of probes where nine tenths of its packets, and at least
-//! four, have one cookie and numbers within a window of the highest.
+//! four, have one cookie and numbers within a window of the highest, each of which came four times on average at most: a program that
+//! sends the same bytes again and again is not one of ours.
 
 use std::collections::VecDeque;
 
@@ -9,6 +10,7 @@ use longhaul_wire::probe::Probe;
 
 use crate::flow::gaps::Lost;
 use crate::flow::half::paced;
+use crate::flow::loss::Loss;
 use crate::flow::pace::{Millisecond, Pace};
 use crate::flow::summary::{DirectionSummary, LOSS_RUN_LENGTHS, ProbeSummary};
 use crate::packet::Packet;
@@ -43,6 +45,10 @@ struct Probes {
     run: usize,
     /// Numbers from and up to which the capture may have lost, in order; none of them is settled.
     not_captured: VecDeque<(u64, u64)>,
+    /// Numbers in a row that came, below `settled` and before the run.
+    after: u64,
+    /// Runs that ended and that nobody took.
+    losses: VecDeque<Loss>,
 }
 
 impl Probes {
@@ -60,6 +66,8 @@ impl Probes {
             settled: probe.sequence,
             run: 0,
             not_captured: VecDeque::new(),
+            after: 0,
+            losses: VecDeque::new(),
         }
     }
 
@@ -85,6 +93,7 @@ impl Probes {
             if !came && self.not_captured.front().is_some_and(|(from, _)| *from <= sequence) {
                 self.found.not_captured_packets += 1;
                 self.settled += 1;
+                self.cut();
                 continue;
             }
             let before = sequence == self.found.first_sequence || self.was_here(sequence);
@@ -94,15 +103,34 @@ impl Probes {
                 self.run += 1;
             } else if self.run > 0 {
                 self.found.loss_run_lengths[self.run.min(LOSS_RUN_LENGTHS) - 1] += 1;
-                self.run = 0;
+                self.losses.push_back(Loss { after_packets: self.after, packets: self.run as u64 });
+                (self.run, self.after) = (0, 1);
+            } else {
+                self.after += 1;
             }
             self.settled += 1;
         }
     }
 
+    /// What goes on here is not known: a run that reaches so far has no length.
+    fn cut(&mut self) {
+        if self.run > 0 {
+            self.found.loss_run_lengths[self.run.min(LOSS_RUN_LENGTHS) - 1] += 1;
+        }
+        if self.after > 0 {
+            self.losses.push_back(Loss { after_packets: self.after, packets: 0 });
+        }
+        (self.run, self.after) = (0, 0);
+    }
+
     /// Whether the number before `sequence` came; its bit is not used anew before that of `sequence` is.
     fn was_here(&mut self, sequence: u64) -> bool {
         sequence.checked_sub(1).is_some_and(|before| self.has(before))
+    }
+
+    /// Whether they are a flow of probes, beside `other` packets that are none.
+    fn are_ours(&self, other: u64) -> bool {
+        self.packets >= 4 && self.packets >= 9 * other && self.packets <= 4 * self.found.unique_packets
     }
 
     /// Takes in a run of `count` numbers. `false` where they are not of this flow's. `after_gap`: the capture lost packets before it.
@@ -129,6 +157,7 @@ impl Probes {
     /// Goes on at `sequence`: the capture lost more than there is room for.
     fn skip_to(&mut self, sequence: u64) {
         self.settle(self.found.last_sequence + 1);
+        self.cut();
         self.found.not_captured_packets += sequence - self.settled;
         self.not_captured.clear();
         self.seen.fill(0);
@@ -226,10 +255,21 @@ impl UdpHalf {
         (ended, pace.add(packet.at_ns, payload.into(), None, lost))
     }
 
+    /// A run of lost probes that came to its end.
+    #[inline]
+    pub(super) fn take_loss(&mut self) -> Option<Loss> {
+        let probes = self.probes.as_mut()?;
+        if !probes.are_ours(self.other) {
+            return None;
+        }
+        probes.losses.pop_front()
+    }
+
     pub(super) fn finish(&mut self) -> (DirectionSummary, Option<(i64, Millisecond)>) {
         let mut pace = self.pace.take().map(|pace| *pace).unwrap_or_default();
         let ended = pace.finish();
-        let probes = self.probes.take().filter(|probes| probes.packets >= 4 && probes.packets >= 9 * self.other);
+        let other = self.other;
+        let probes = self.probes.as_mut().filter(|probes| probes.are_ours(other));
         let summary = DirectionSummary {
             packets: self.packets,
             wire_packets: self.wire_packets,
@@ -237,8 +277,9 @@ impl UdpHalf {
             data_packets: self.packets,
             payload_bytes: self.payload_bytes,
             unique_bytes: self.payload_bytes,
-            probe: probes.map(|mut probes| {
+            probe: probes.map(|probes| {
                 probes.settle(probes.found.last_sequence + 1);
+                probes.cut();
                 probes.found
             }),
             ..paced(pace, self.payload_bytes, self.last_ns - self.first_ns)

@@ -4,6 +4,7 @@ use longhaul_wire::probe::{Cookie, Probe};
 
 use super::*;
 use crate::compare::plan::{FirstLook, Sampler, segment_sizes};
+use crate::ledger::{Gap, Place};
 use crate::packet::{Ip, Options, Tcp, Transport};
 use crate::record;
 
@@ -51,6 +52,7 @@ fn compare_in(
     b: &[Packet],
     options: MatchOptions,
     most_samples: usize,
+    gaps: [Gaps; 2],
 ) -> Result<(Compared, Vec<Reached>, usize), CompareError> {
     let looks = [a, b].map(|packets| {
         let mut look = FirstLook::default();
@@ -66,7 +68,7 @@ fn compare_in(
     });
     let plan = Plan::of(looks, samplers, options)?;
     let (mut reached, mut most_held) = (Vec::new(), 0);
-    let mut matching = Matching::new(plan, &sizes, |one: &Reached| reached.push(*one));
+    let mut matching = Matching::new(plan, &sizes, gaps, |one: &Reached| reached.push(*one));
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     loop {
         match (a.peek(), b.peek()) {
@@ -89,7 +91,7 @@ fn compare(
     same_clock: bool,
 ) -> Result<(Compared, Vec<Reached>), CompareError> {
     let [a, b]: [Vec<Packet>; 2] = [a.into_iter().collect(), b.into_iter().collect()];
-    let (compared, reached, _) = compare_in(&a, &b, MatchOptions { same_clock }, usize::MAX)?;
+    let (compared, reached, _) = compare_in(&a, &b, MatchOptions { same_clock }, usize::MAX, Default::default())?;
     Ok((compared, reached))
 }
 
@@ -194,7 +196,7 @@ fn memory_follows_the_window() {
         (0..).zip(a_to_b).filter(|(n, _)| n % 100 != 7).map(|(n, packet)| at(packet, there(n))).collect();
     b.extend((0..).zip(acks).map(|(n, packet)| at(packet, back(n))));
     b.sort_by_key(|packet| packet.at_ns);
-    let (compared, reached, most_held) = compare_in(&a, &b, MatchOptions::default(), 500).unwrap();
+    let (compared, reached, most_held) = compare_in(&a, &b, MatchOptions::default(), 500, Default::default()).unwrap();
     let [forward, backward] = compared.directions.as_slice() else { panic!() };
     assert_eq!((forward.lost_packets, backward.lost_packets, forward.unknown_packets), (1_000, 0, 0));
     let named =
@@ -220,4 +222,75 @@ fn names_that_come_again_are_told_apart_by_time() {
     let delay = forward.delay.unwrap();
     assert_eq!((forward.lost_packets, forward.reordered_packets, forward.unknown_packets), (200, 0, 0));
     assert!(delay.max_ns == delay.min_ns && delay.min_ns == 10.0 * MS as f64, "{delay:?}");
+}
+
+/// A packet each millisecond, 10 ms there. B loses what comes from 400 to 500 ms and does not record it, A what passes from 600 to 650 ms.
+/// What is missing there is not lost, and what is lost elsewhere still is, by name. Nothing is drawn across the gaps.
+#[test]
+fn what_a_capture_lost_is_not_lost_on_the_path() {
+    let gap = |from_ms: i64, to_ms: i64| {
+        let (from_ns, to_ns) = (from_ms * MS, to_ms * MS);
+        Gaps::of(&[Gap { place: Place::KernelRing, interface: None, from_ns, to_ns, packets: 1 }])
+    };
+    for offset_ms in [0, 5_000] {
+        let data = |n: i64, at_ns: i64| tcp(at_ns, true, n as u32 + 1, n as u32 * 100, 1, 100);
+        let ack = |n: i64, at_ns: i64| tcp(at_ns, false, n as u32 + 9_000, 1, n as u32 * 100 + 100, 0);
+        let lost = [100, 101, 380, 520, 700, 999];
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        for n in 0..1_050 {
+            let (sent, came) = (n * MS, n * MS + 10 * MS + n % 7 * 1_000);
+            let captured = |at_ns: i64, from: i64, to: i64| !(from * MS..to * MS).contains(&at_ns);
+            if captured(sent, 600, 650) {
+                a.push(data(n, sent));
+            }
+            if !lost.contains(&n) {
+                if captured(came, 400, 500) {
+                    b.push(data(n, came + offset_ms * MS));
+                    b.push(ack(n, came + offset_ms * MS));
+                }
+                if captured(came + 10 * MS, 600, 650) {
+                    a.push(ack(n, came + 10 * MS));
+                }
+            }
+        }
+        a.sort_by_key(|packet| packet.at_ns);
+        let gaps = [gap(600, 650), gap(400 + offset_ms, 500 + offset_ms)];
+        let options = MatchOptions { same_clock: offset_ms == 0 };
+        let (compared, reached, _) = compare_in(&a, &b, options, usize::MAX, gaps).unwrap();
+        let [forward, backward] = compared.directions.as_slice() else { panic!() };
+        let named: Vec<u64> = forward.lost.iter().map(|run| run.first_sequence / 100).collect();
+        assert_eq!(named, [100, 380, 520, 700, 999], "{:?}", forward.lost);
+        assert_eq!((forward.lost_packets, forward.unknown_packets, backward.lost_packets), (6, 0, 0));
+        let not = forward.not_observable;
+        assert_eq!((not.at_second_packets, not.at_first_packets, not.outside_packets), (100, 50, 0), "{not:?}");
+        assert_eq!((backward.unknown_packets, backward.not_observable.at_second_packets), (0, 50), "{backward:?}");
+        assert_eq!((compared.gaps, forward.loss_runs, forward.longest_loss_run), ([(1, 50 * MS), (1, 100 * MS)], 5, 2));
+        let cut: Vec<u64> =
+            reached.iter().filter(|row| row.path == 0 && row.after_gap).map(|row| row.sequence / 100).collect();
+        assert_eq!(cut, [490, 650]);
+        // 3 ms at most, over the two that were lost in a row.
+        let longest = forward.intervals.each_ref().map(|counts| counts.0.iter().rposition(|count| *count > 0));
+        assert!(longest.iter().all(|bin| Intervals::lower_ns(bin.unwrap()) < 4e6), "{longest:?}");
+    }
+}
+
+/// Identifications come round through 0 in the first packet of a super-packet, and within one.
+#[test]
+fn a_super_packet_that_begins_with_identification_0_matches_its_segments() {
+    let big = |n: u32, id: u32| {
+        let mut big = tcp(i64::from(n) * MS, true, id, n * 4_000, 1, 4_000);
+        (big.gso_size, big.gso_segs) = (1_000, 4);
+        big
+    };
+    let ids = [65_528, 65_532, 0, 4, 8];
+    let a = (0..5).zip(ids).map(|(n, id)| big(n, id));
+    let b = (0..5_u32).zip(ids).flat_map(|(n, id)| {
+        (0..4).map(move |nth| {
+            tcp(i64::from(n) * MS + 5 * MS, true, (id + nth) & 0xffff, n * 4_000 + nth * 1_000, 1, 1_000)
+        })
+    });
+    let compared = compare(a, b, true).unwrap().0;
+    let [forward] = compared.directions.as_slice() else { panic!() };
+    assert!(compared.by_identification);
+    assert_eq!((forward.reached_packets, forward.lost_packets, forward.unknown_packets), (20, 0, 0));
 }

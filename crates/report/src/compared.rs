@@ -1,0 +1,192 @@
+//! Two points of a path: one-way delay and losses over time, and intervals at both points side by side (TAPEE's figures 10 and 11, and
+//! its question what a path does to acknowledgments).
+
+use std::fmt::Write;
+
+use longhaul_trace::compare::IntervalBin;
+
+use crate::axis::{grid, height, short, step};
+use crate::capture::{TIMES, seconds};
+use crate::lines::{Band, Panel, legend, trimmed, unit_of};
+use crate::page::{escape, heading, page};
+
+/// What is to be reported.
+#[derive(Debug)]
+pub struct Report {
+    /// What was compared.
+    pub title: String,
+    /// When, RFC 3339.
+    pub started_at: String,
+    /// The version of longhaul.
+    pub longhaul: String,
+    /// From A to B, and back.
+    pub directions: Vec<Direction>,
+    /// What `longhaul compare` prints.
+    pub text: String,
+}
+
+/// One direction between the points.
+#[derive(Debug)]
+pub struct Direction {
+    /// From where to where.
+    pub name: String,
+    /// How long the stretch of time is that a point of `delay` stands for.
+    pub column_s: f64,
+    /// Seconds from the first packet by A's clock, the shortest and the longest delay in nanoseconds; `None` where a capture lost packets.
+    pub delay: Vec<Option<(f64, f64, f64)>>,
+    /// When the captures lost packets, seconds.
+    pub gaps: Vec<(f64, f64)>,
+    /// When packets were lost between the points, seconds.
+    pub lost_s: Vec<f64>,
+    /// Between data packets at both points.
+    pub intervals: Vec<IntervalBin>,
+    /// Between acknowledgments.
+    pub ack_intervals: Vec<IntervalBin>,
+}
+
+impl Report {
+    /// The page.
+    pub fn html(&self) -> String {
+        let mut body = heading(&self.title, &self.longhaul, &self.started_at);
+        for direction in &self.directions {
+            direction.write(&mut body);
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(body, "<h2>All that was found</h2>\n<pre>{}</pre>", escape(&self.text));
+        page(&self.title, &body)
+    }
+}
+
+impl Direction {
+    fn write(&self, body: &mut String) {
+        let delay = Panel {
+            title: "One-way delay",
+            what: "least to most, ",
+            units: &TIMES,
+            bands: vec![Band { name: "delay", colour: "--blue", points: self.delay.clone() }],
+            gaps: &self.gaps,
+            marks: ("lost on the way", self.lost_s.clone()),
+            since: "A's first packet",
+            ..Panel::default()
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(body, "<h2>{}</h2>\n<div class=\"panels wide\">", escape(&self.name));
+        let histograms = [
+            histogram("Intervals between data packets", &self.intervals),
+            histogram("Intervals between acknowledgments", &self.ack_intervals),
+        ];
+        for figure in [delay.svg()].into_iter().chain(histograms).flatten() {
+            let _ = writeln!(body, "<figure>{figure}</figure>");
+        }
+        let _ = writeln!(body, "</div>");
+        if self.column_s > 0.0 {
+            let _ = writeln!(
+                body,
+                "<p class=\"quiet\">A point of the delay stands for {}: the least and the highest value in it are drawn, none is averaged \
+                 away.</p>",
+                seconds(self.column_s)
+            );
+        }
+    }
+}
+
+const WIDTH: f64 = 520.0;
+const HEIGHT: f64 = 272.0;
+/// Left, top, right, bottom of the ground.
+const EDGES: [f64; 4] = [66.0, 32.0, 508.0, 228.0];
+
+/// Shares of all intervals at both points, by quarters of octaves. `None` without any.
+fn histogram(title: &str, bins: &[IntervalBin]) -> Option<String> {
+    let sums = bins.iter().fold((0.0, 0.0), |(a, b), bin| (a + f64::from(bin.first), b + f64::from(bin.second)));
+    let (least, most) = (bins.first()?.from_ns.max(1.0).log2(), bins.last()?.from_ns.max(1.0).log2() + 0.25);
+    let share = |count: u32, sum: f64| f64::from(count) * 100.0 / f64::max(sum, 1.0);
+    let highest = bins.iter().map(|bin| share(bin.first, sums.0).max(share(bin.second, sums.1))).fold(0.0, f64::max);
+    let step = step(highest.max(1e-3));
+    let steps = (highest / step - 1e-9).ceil().max(1.0);
+    let [left, top, right, bottom] = EDGES;
+    let x = |octave: f64| left + (right - left) * (octave - least) / (most - least).max(1.0);
+    let y = |share: f64| height(EDGES, step, steps, share);
+    let title = escape(title);
+    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{title}</title>\n");
+    grid(&mut svg, EDGES, step, steps, short);
+    // Powers of ten, and of a narrow ground 2 and 5 of each.
+    let decades = (most - least) * std::f64::consts::LOG10_2;
+    for power in 0..12 {
+        for factor in if decades > 2.5 { &[1.0][..] } else { &[1.0, 2.0, 5.0] } {
+            let ns = factor * 10_f64.powi(power);
+            let at = x(ns.log2());
+            if !(left..=right).contains(&at) {
+                continue;
+            }
+            let (size, unit) = unit_of(ns, &TIMES);
+            let anchor = if at > right - 25.0 { "end" } else { "middle" };
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                svg,
+                "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{}\"/>\
+                 <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{} {unit}</text>",
+                bottom + 4.0,
+                bottom + 18.0,
+                trimmed(ns / size)
+            );
+        }
+    }
+    type Count = fn(&IntervalBin) -> u32;
+    let points: [(&str, Count, f64); 2] = [("--amber", |bin| bin.first, sums.0), ("--blue", |bin| bin.second, sums.1)];
+    for (number, (colour, of, sum)) in points.into_iter().enumerate() {
+        // Side by side in each bin: half of its room for either point.
+        let wide = (x(least + 0.25) - left) / 2.0;
+        for bin in bins.iter().filter(|bin| of(bin) > 0) {
+            let at = x(bin.from_ns.max(1.0).log2()) + wide * number as f64;
+            let high = y(share(of(bin), sum)).min(bottom - 1.0);
+            let _ = writeln!(
+                svg,
+                "<rect style=\"fill: var({colour})\" x=\"{at:.1}\" y=\"{high:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+                (wide - 0.3).max(1.0),
+                bottom - high
+            );
+        }
+    }
+    let names = [("fill: var(--amber)".to_owned(), "first point"), ("fill: var(--blue)".to_owned(), "second point")];
+    let _ = writeln!(
+        svg,
+        "<text class=\"total\" x=\"8\" y=\"16\">{title}</text><text x=\"{right}\" y=\"16\" text-anchor=\"end\">% of all</text>\
+         <text x=\"{right}\" y=\"{}\" text-anchor=\"end\">interval</text>\n</svg>\n{}",
+        bottom + 36.0,
+        legend(&names)
+    );
+    Some(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_points_stand_side_by_side() {
+        let bin = |from_ns, first, second| IntervalBin { from_ns, first, second };
+        let direction = Direction {
+            name: "A to B <b>".into(),
+            column_s: 0.5,
+            delay: vec![
+                Some((0.0, 5e6, 6e6)),
+                Some((0.5, 5e6, 9e6)),
+                None,
+                Some((1.5, 5e6, 5.1e6)),
+                Some((2.0, 5e6, 5.2e6)),
+            ],
+            gaps: vec![(1.0, 1.5)],
+            lost_s: vec![0.25],
+            intervals: vec![bin(1_024.0, 10, 0), bin(65_536.0, 30, 40)],
+            ack_intervals: vec![],
+        };
+        let (title, text) = ("a & b".to_owned(), "x < y".to_owned());
+        let report =
+            Report { title, started_at: "now".into(), longhaul: "1".into(), directions: vec![direction], text };
+        let html = report.html();
+        assert!(html.contains("A to B &lt;b&gt;") && html.contains("a &amp; b") && !html.contains("<script"), "{html}");
+        assert_eq!(html.matches("<polygon").count(), 2, "parted by the gap");
+        assert!(html.contains("class=\"mark\"") && html.contains("lost on the way") && html.contains("not captured"));
+        assert_eq!((html.matches("<figure>").count(), html.matches(">second point<").count()), (2, 1));
+    }
+}
