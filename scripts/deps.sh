@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what longhaul's build, tests and demo need and this machine lacks. Quick and silent where nothing is missing.
+# Installs what longhaul's build, tests and demo need and this machine lacks, and mounts the BPF file system. Quick and silent where nothing is missing.
 set -euo pipefail
 
 packages=(
@@ -15,6 +15,11 @@ packages=(
     jq                                     # the demo reads results with it
     chromium                               # a test looks at reports in it
 )
+# Programs are kept in it. Distributions mount it; a bare machine may not have done so.
+if ((EUID == 0)) && [[ -d /sys/fs/bpf ]] && ! mountpoint -q /sys/fs/bpf; then
+    mount -t bpf bpf /sys/fs/bpf || echo "deps: without /sys/fs/bpf nothing can be kept there: some tests are skipped" >&2
+fi
+
 # What says that a package is there where there is no dpkg.
 commands=(make cc pkg-config clang llvm-strip ip ping iperf3 ethtool tcpdump tshark tcptrace jq chromium curl python3 sysctl setpriv)
 

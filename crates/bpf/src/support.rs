@@ -23,6 +23,16 @@ pub fn probe() -> Result<Support, BpfError> {
     Ok(Support { paged_payload: drops.reads_paged_payload(), symbols })
 }
 
+/// Where programs are kept beyond the end of who loaded them.
+pub const BPF_FS: &str = "/sys/fs/bpf";
+/// `BPF_FS_MAGIC` of <linux/magic.h>.
+const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
+
+/// Whether the BPF file system is at [`BPF_FS`], where distributions mount it.
+pub fn has_bpf_fs() -> bool {
+    rustix::fs::statfs(BPF_FS).is_ok_and(|found| found.f_type as u64 == BPF_FS_MAGIC)
+}
+
 /// What every use of a build without BPF programs comes to.
 #[cfg(not(bpf_programs))]
 pub(crate) const NOT_BUILT: BpfError = BpfError::NotBuilt { why: env!("BPF_PROGRAMS_MISSING") };

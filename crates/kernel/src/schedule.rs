@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::marker::PhantomData;
 use std::num::NonZeroU64;
 
 use longhaul_units::Nanos;
@@ -74,6 +75,33 @@ pub fn pin_to(cpus: &[usize]) -> Result<(), ScheduleError> {
         }
         _ => ScheduleError::Io { step: "sched_setaffinity", source: source.into() },
     })
+}
+
+/// Keeps the calling thread on one CPU; where it might run before, it may again when this is dropped.
+#[derive(Debug)]
+pub struct Pinned {
+    before: Vec<usize>,
+    /// It is of the thread that it was made in.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Pinned {
+    /// Moves the calling thread to `cpu`.
+    ///
+    /// # Errors
+    /// [`ScheduleError::NoSuchCpu`].
+    pub fn to(cpu: usize) -> Result<Self, ScheduleError> {
+        let before = allowed_cpus()?;
+        pin_to(&[cpu])?;
+        Ok(Self { before, _thread: PhantomData })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // They may have been taken away from it since; then it stays where it is.
+        let _ = pin_to(&self.before);
+    }
 }
 
 /// Gives the calling thread the real-time policy `SCHED_FIFO` with `priority` 1 (low) to 99: it runs before all normal
@@ -193,6 +221,17 @@ fn parse_cpu_list(list: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pinned_thread_is_free_again() {
+        let before = allowed_cpus().unwrap();
+        let last = *before.last().unwrap();
+        let pinned = Pinned::to(last).unwrap();
+        assert_eq!(allowed_cpus().unwrap(), [last]);
+        drop(pinned);
+        assert_eq!(allowed_cpus().unwrap(), before);
+        assert!(matches!(Pinned::to(CpuSet::MAX_CPU - 1), Err(ScheduleError::NoSuchCpu { .. })));
+    }
 
     #[test]
     fn cpu_lists() {

@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
+use std::ops::Range;
 use std::process::Stdio;
 
 use common::captures::{Capture, Folder, Tcptrace, json, missing, on, rewrite, total, tshark_count, until};
@@ -25,6 +26,9 @@ jitter = { law = 'normal', stddev = '300us', order = 'free' }
 [[backward]]
 delay = '2ms'
 ";
+
+/// At least, whatever their jitter.
+const ROUND_TRIP_NS: i64 = 6_000_000;
 
 /// Packets that the emulator drops, in the order in which they come to it: single ones, a run, some close to each other.
 fn scripted() -> Vec<u64> {
@@ -69,6 +73,8 @@ struct Truth {
     unique_bytes: u64,
     /// Of those that came again, those that filled a hole.
     filled: u64,
+    /// Of those overtaken, those that came a round trip later than what overtook them.
+    stalled: u64,
     /// Of all packets of the client those that came after a later one of the same connection.
     reordered: u64,
 }
@@ -95,7 +101,9 @@ impl Truth {
         let mut latest: HashMap<u16, usize> = HashMap::new();
         let mut highest: HashMap<u16, u32> = HashMap::new();
         let mut came: HashMap<u16, HashSet<u32>> = HashMap::new();
-        for (name, _) in sent_by_client(server) {
+        // Port, bytes, and since when they were missed.
+        let mut holes: Vec<(u16, Range<u32>, i64)> = Vec::new();
+        for (name, packet) in sent_by_client(server) {
             assert!(!truth.dropped.contains(&name), "{name:?} was dropped and came");
             let (port, _, _, seq, len, _) = name;
             let latest = latest.entry(port).or_default();
@@ -109,7 +117,13 @@ impl Truth {
                 let sent_again = again.contains(&name);
                 truth.came_again += u64::from(sent_again);
                 truth.overtaken += u64::from(!sent_again);
+                let hole = holes.iter().find(|(of, bytes, _)| *of == port && bytes.contains(&seq));
+                let waited_ns = hole.map_or(0, |(_, _, since_ns)| packet.at_ns - since_ns);
+                truth.stalled += u64::from(!sent_again && waited_ns > ROUND_TRIP_NS);
                 truth.filled += u64::from(sent_again && new > 0);
+            }
+            if (seq.wrapping_sub(*end) as i32) > 0 {
+                holes.push((port, *end..seq, packet.at_ns));
             }
             let own_end = seq.wrapping_add(len + u32::from(name.5 & 2 != 0));
             *end = if (own_end.wrapping_sub(*end) as i32) > 0 { own_end } else { *end };
@@ -204,7 +218,8 @@ fn each_packet_is_told_as_what_the_list_of_drops_makes_it() {
     without_evidence(&b, &plain, false);
     judged("without identifications", &json(&["analyze", "--json", &plain]), &truth, 0);
     without_evidence(&b, &plain, true);
-    judged("by time and signals alone", &json(&["analyze", "--json", &plain]), &truth, 0);
+    // Where the machine stood still while they were on their way, nothing is left to tell them by.
+    judged("by time and signals alone", &json(&["analyze", "--json", &plain]), &truth, truth.stalled);
     beside_tcptrace(&b, &truth, &received);
     beside_tshark(&b, &truth);
 }

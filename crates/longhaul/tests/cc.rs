@@ -10,6 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::{TestLab, longhaul, object, printed};
+use longhaul_bpf::support::has_bpf_fs;
 use longhaul_congestion::Algorithm;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::link::Netlink;
@@ -19,6 +20,10 @@ use serde_json::Value;
 
 /// Whether controls cannot be loaded here; says why.
 fn unsupported() -> bool {
+    if !has_bpf_fs() {
+        println!("skipped: no BPF file system");
+        return true;
+    }
     let list = object(&longhaul(&["cc", "list", "--json"]).stdout);
     let why = if is_root_in_namespace() { list["result"]["cannot_load_because"].as_str() } else { Some("run as root") };
     why.inspect(|why| println!("skipped: {why}")).is_some()

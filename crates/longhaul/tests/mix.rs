@@ -14,6 +14,7 @@ use longhaul_kernel::ethtool;
 use longhaul_kernel::link::{Address, Netlink, Route, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_kernel::schedule::allowed_cpus;
 use longhaul_measure::filter::Following;
 use longhaul_measure::mix::StreamReceiver;
 use longhaul_units::Nanos;
@@ -121,6 +122,42 @@ fn a_mix_is_what_was_asked_and_its_stream_arrives_whole() {
     assert_eq!(by_engine[0], by_engine[1], "a frame is a function of seed and number");
     let other = cable.mixed(&["-k", "20000", "--pps", "0", "--seed", "8"]);
     assert_ne!(class_counts(&other), by_engine[0]);
+}
+
+/// From two CPUs go the frames that go from one, each once, and the stream has one sequence.
+#[test]
+fn threads_share_the_frames_of_a_mix() {
+    let Some(cable) = Cable::new(true) else { return };
+    let allowed = allowed_cpus().unwrap();
+    let [first, second, ..] = allowed[..] else {
+        println!("skipped: it takes two CPUs");
+        return;
+    };
+    // A ring for each.
+    let mut command = Command::new("ethtool");
+    command.args(["--set-channels", "lan", "rx", "2"]);
+    assert!(cable.server.enter(|| command.status()).unwrap().unwrap().success());
+    let amount = ["-k", "20001", "--pps", "20000", "--seed", "7"];
+    let alone = cable.mixed(&amount);
+    let cookie = cookie(&alone);
+    for engine in ["xdp", "packet"] {
+        let receiver = cable.counting(cookie);
+        let cpus = format!("{second},{first},{first}");
+        let whole = cable.mixed(&[&amount[..], &["--engine", engine, "--cpu", &cpus]].concat());
+        let result = &whole["result"];
+        assert_eq!((&result["sent_packets"], &result["refused_packets"]), (&20_001.into(), &0.into()), "{whole:#}");
+        assert_eq!(class_counts(&whole), class_counts(&alone), "{engine}");
+        let numbered = result["stream"]["numbered_packets"].as_u64().unwrap();
+        assert_eq!(result["stream"], alone["result"]["stream"]);
+        let counts = receiver.finish(numbered).unwrap().counts;
+        let counted = (counts.received_packets, counts.missing_packets, counts.duplicate_packets);
+        assert_eq!(counted, (numbered, 0, 0), "{engine}: {counts:?}");
+        let ns = result["duration_ns"].as_u64().unwrap();
+        assert!((950_000_000..1_100_000_000).contains(&ns), "two threads at half the rate each: {ns}");
+    }
+    let refused = cable.mix(&["--target", TARGET, "-k", "1", "--cpu", "1000"]);
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && text.contains("CPUs [1000] cannot be used; allowed here: ["), "{text}");
 }
 
 /// The stream by IPv6, by both engines; and what asks for the target is for it: a filter there says so, and it answers.

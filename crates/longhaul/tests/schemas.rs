@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::{TestLab, longhaul, object, root};
 use jsonschema::Registry;
+use longhaul_bpf::support::has_bpf_fs;
 use longhaul_kernel::capability;
 use longhaul_kernel::link::{LinkError, Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
@@ -215,8 +216,9 @@ fn cc() {
     assert_valid(&table, "longhaul.cc.table/1");
     assert_eq!(table["result"]["rows"].as_array().unwrap().len(), 2 * 12);
     let list = object(&longhaul(&["cc", "list", "--json"]).stdout);
-    if !capability::is_root_in_namespace() || !list["result"]["cannot_load_because"].is_null() {
-        return println!("skipped: loading takes root and {}", list["result"]["cannot_load_because"]);
+    let cannot = &list["result"]["cannot_load_because"];
+    if !capability::is_root_in_namespace() || !cannot.is_null() || !has_bpf_fs() {
+        return println!("skipped: loading takes root, a BPF file system and {cannot}");
     }
     let name = format!("ls{}", std::process::id());
     let loaded = object(&longhaul(&["cc", "load", "yeah", "--as", &name, "--set", "alpha=60", "--json"]).stdout);

@@ -12,10 +12,7 @@ use longhaul_congestion::{Algorithm, Settings};
 use super::CongestionError;
 use super::kept::{KEPT, failed, path_of};
 use crate::BpfError;
-use crate::support::{KernelTypes, io_error, load_error, require_capabilities, with_log};
-
-/// `BPF_FS_MAGIC` of <linux/magic.h>.
-const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
+use crate::support::{KernelTypes, has_bpf_fs, io_error, load_error, require_capabilities, with_log};
 
 /// A congestion control that is loaded, until this value is dropped or its process ends.
 pub struct Control {
@@ -84,8 +81,7 @@ impl Control {
     /// # Errors
     /// [`CongestionError::NoBpfFs`], [`CongestionError::Keep`]; it is unloaded then.
     pub fn keep(mut self) -> Result<(), CongestionError> {
-        let bpf_fs = rustix::fs::statfs("/sys/fs/bpf").is_ok_and(|found| found.f_type as u64 == BPF_FS_MAGIC);
-        if !bpf_fs {
+        if !has_bpf_fs() {
             return Err(CongestionError::NoBpfFs);
         }
         fs::create_dir_all(KEPT).map_err(|source| failed("make", Path::new(KEPT), source))?;

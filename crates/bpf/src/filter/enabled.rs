@@ -25,11 +25,9 @@ use super::{
 use crate::BpfError;
 use crate::skeleton::filter::FilterSkelBuilder;
 use crate::skeleton::filter_generation::FilterGenerationSkelBuilder;
-use crate::support::{KernelTypes, io_error, load_error, require_capabilities, with_log};
+use crate::support::{KernelTypes, has_bpf_fs, io_error, load_error, require_capabilities, with_log};
 
 const PROGRAM: &str = "filter";
-/// `BPF_FS_MAGIC` of <linux/magic.h>.
-const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 /// What the kernel takes to let go of a program is some milliseconds; beyond this somebody holds it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -354,8 +352,7 @@ impl Filter {
     /// # Errors
     /// [`FilterError::NoBpfFs`], [`FilterError::Keep`].
     pub fn keep(&self) -> Result<(), FilterError> {
-        let bpf_fs = rustix::fs::statfs("/sys/fs/bpf").is_ok_and(|found| found.f_type as u64 == BPF_FS_MAGIC);
-        if !bpf_fs {
+        if !has_bpf_fs() {
             return Err(FilterError::NoBpfFs);
         }
         fs::create_dir_all(KEPT).map_err(|source| not_kept("make", Path::new(KEPT), source))?;

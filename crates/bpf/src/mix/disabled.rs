@@ -35,4 +35,12 @@ impl LiveFrames {
     pub fn state(&self) -> io::Result<LiveState> {
         match self.never {}
     }
+
+    /// Cannot be called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn made(&self, _share: usize) -> io::Result<u64> {
+        match self.never {}
+    }
 }

@@ -16,6 +16,10 @@ use crate::support::{KernelTypes, io_error, load_error, require_capabilities, wi
 const PROGRAM: &str = "mix";
 /// `struct template`.
 const TEMPLATE_BYTES: usize = 8 + MAX_FRAME_BYTES;
+/// Words of `struct share` before `sent`.
+const SHARE_HEAD_WORDS: usize = 5;
+/// Of `struct share`: behind `sent` two numbers of 32 bits, `pending` and `apart`.
+const SHARE_BYTES: usize = 8 * (SHARE_HEAD_WORDS + MAX_TEMPLATES + 1 + 16) + 4 * 64;
 /// `BPF_F_TEST_XDP_LIVE_FRAMES` of <linux/bpf.h>.
 const LIVE_FRAMES: u32 = 1 << 1;
 
@@ -26,7 +30,11 @@ pub struct LiveFrames {
     /// See [`LiveOptions::anchor`].
     _anchored: Option<Link>,
     program: OwnedFd,
-    state: MapHandle,
+    shares: MapHandle,
+    /// Which of them are in use.
+    slots: Vec<u32>,
+    /// The program's global numbers.
+    globals: MapHandle,
     /// What each frame is before the program writes over it.
     longest: Vec<u8>,
     templates: usize,
@@ -45,7 +53,7 @@ impl LiveFrames {
     /// [`BpfError::NoBtf`], [`BpfError::Denied`], [`BpfError::Load`], [`BpfError::Step`].
     ///
     /// # Panics
-    /// Where there are no templates, more than [`MAX_TEMPLATES`], others than columns, or one that is too long.
+    /// Where there are no templates, more than [`MAX_TEMPLATES`], others than columns, one that is too long, or a CPU beyond 2³².
     pub fn load(options: &LiveOptions<'_>) -> Result<Self, BpfError> {
         let count = options.templates.len();
         assert!((1..=MAX_TEMPLATES).contains(&count) && options.columns.len() == count, "{count} templates");
@@ -53,6 +61,10 @@ impl LiveFrames {
         assert!(longest <= MAX_FRAME_BYTES, "{longest} bytes");
         KernelTypes::read()?;
         require_capabilities()?;
+        let slots = match options.cpus {
+            [] => vec![0],
+            cpus => cpus.iter().map(|cpu| u32::try_from(*cpu).expect("CPUs have small numbers")).collect(),
+        };
         let mut object = MaybeUninit::uninit();
         let (loaded, log) = with_log(|| {
             let mut open = MixSkelBuilder::default().open(&mut object)?;
@@ -63,7 +75,9 @@ impl LiveFrames {
                 constants.cookie = options.cookie;
                 constants.process = std::process::id();
                 constants.longest = longest as u32;
+                constants.share_by_cpu = !options.cpus.is_empty();
             }
+            open.maps.shares.set_max_entries(slots.iter().max().map_or(1, |slot| slot + 1))?;
             open.load()
         });
         let skeleton = loaded.map_err(|error| load_error(PROGRAM, error, log))?;
@@ -81,7 +95,15 @@ impl LiveFrames {
             let column = [threshold.to_ne_bytes(), other.to_ne_bytes()].concat();
             skeleton.maps.columns.update(&key, &column, MapFlags::ANY).map_err(fill)?;
         }
-        let state = MapHandle::try_from(&skeleton.maps.bss).map_err(|error| step("hold a map", error))?;
+        for (share, slot) in (0_u64..).zip(&slots) {
+            let mut value = [0; SHARE_BYTES];
+            value[..8].copy_from_slice(&share.to_ne_bytes());
+            value[8..16].copy_from_slice(&(slots.len() as u64).to_ne_bytes());
+            skeleton.maps.shares.update(&slot.to_ne_bytes(), &value, MapFlags::ANY).map_err(fill)?;
+        }
+        let hold = |error| step("hold a map", error);
+        let shares = MapHandle::try_from(&skeleton.maps.shares).map_err(hold)?;
+        let globals = MapHandle::try_from(&skeleton.maps.bss).map_err(hold)?;
         let program = skeleton.progs.make_frame.as_fd().try_clone_to_owned();
         let program =
             program.map_err(|source| BpfError::Step { program: PROGRAM, step: "hold the program", source })?;
@@ -98,13 +120,16 @@ impl LiveFrames {
             _counting: counting,
             _anchored: anchored,
             program,
-            state,
+            shares,
+            slots,
+            globals,
             longest: vec![0; longest],
             templates: count,
         })
     }
 
-    /// Makes and sends `frames` frames in one go. A signal may end it earlier: [`LiveFrames::state`] knows how many there were.
+    /// Makes and sends `frames` frames in one go, of the share of the CPU that it is called on. A signal may end it earlier:
+    /// [`LiveFrames::made`] knows how many there were.
     ///
     /// # Errors
     /// `EINTR` after a signal; `EINVAL` where the kernel has no live frames (before Linux 5.18); others as bpf(2) has them.
@@ -127,18 +152,40 @@ impl LiveFrames {
     /// # Errors
     /// As bpf(2) has them.
     pub fn state(&self) -> io::Result<LiveState> {
-        let value = self.state.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| io_error(&error))?;
-        let value = value.unwrap_or_default();
-        let (words, _) = value.as_chunks::<8>();
-        let word = |at: usize| words.get(at).map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        Ok(LiveState {
-            made: word(0),
-            sequence: word(1),
-            broken: word(2),
-            last_error: (word(3) as i64).unsigned_abs() as i32,
-            sent: (0..self.templates).map(|number| word(4 + number)).collect(),
-        })
+        let sequence = read(&self.globals, 0)?.first().copied().unwrap_or(0);
+        let mut state = LiveState { sequence, sent: vec![0; self.templates], ..LiveState::default() };
+        for slot in &self.slots {
+            let share = read(&self.shares, *slot)?;
+            let word = |at: usize| share.get(at).copied().unwrap_or(0);
+            state.made += word(2);
+            state.broken += word(3);
+            match word(4) as i64 {
+                0 => {}
+                error => state.last_error = error.unsigned_abs() as i32,
+            }
+            for (template, sent) in state.sent.iter_mut().enumerate() {
+                *sent += word(SHARE_HEAD_WORDS + template);
+            }
+        }
+        Ok(state)
     }
+
+    /// Frames that were made of share `share`.
+    ///
+    /// # Errors
+    /// As bpf(2) has them.
+    ///
+    /// # Panics
+    /// Where there is no such share.
+    pub fn made(&self, share: usize) -> io::Result<u64> {
+        Ok(read(&self.shares, self.slots[share])?.get(2).copied().unwrap_or(0))
+    }
+}
+
+/// The words of a map's value.
+fn read(map: &MapHandle, key: u32) -> io::Result<Vec<u64>> {
+    let value = map.lookup(&key.to_ne_bytes(), MapFlags::ANY).map_err(|error| io_error(&error))?;
+    Ok(value.unwrap_or_default().as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect())
 }
 
 fn step(step: &'static str, error: libbpf_rs::Error) -> BpfError {

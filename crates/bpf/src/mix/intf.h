@@ -8,6 +8,8 @@
 #define MAX_TEMPLATES 4096
 /* The longest frame with two VLAN tags, without FCS, in whole words. */
 #define MAX_FRAME 1528
+/* Frames that wait for the tracepoint: one bulk of the kernel's (DEV_MAP_BULK_SIZE, 16), the next one's first, and room. */
+#define PENDING 64
 
 /* A column of the alias table. */
 struct column {
@@ -23,6 +25,21 @@ struct template {
 	__u8 bytes[MAX_FRAME];
 };
 
+/* What one sending thread makes: frames of the numbers `next`, `next + step`, ... */
+struct share {
+	__u64 next;
+	__u64 step;
+	__u64 made;
+	__u64 broken; /* of these, that could not be made */
+	__s64 last_error;
+	__u64 sent[MAX_TEMPLATES]; /* that the interface took */
+	__u32 pending_head;
+	__u32 pending_tail;
+	__u32 pending[PENDING];
+	__u64 apart[16]; /* from the next CPU's: no cache line has parts of both */
+};
+
 _Static_assert(sizeof(struct template) == 1536, "enabled.rs has the same");
+_Static_assert(sizeof(struct share) == 8 * (5 + MAX_TEMPLATES + 1 + 16) + 4 * PENDING, "enabled.rs has the same");
 
 #endif

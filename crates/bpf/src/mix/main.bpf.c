@@ -5,6 +5,9 @@
  *
  * What the driver took is told by the tracepoint xdp:xdp_devmap_xmit, for up to 16 frames at once and in their order: the first
  * `sent` are on their way, the others dropped. So frames wait in `pending` for it, and each class is counted exactly.
+ *
+ * Several threads may have it run at once, one on each of some CPUs. Each has a share of its own: frames of every so many numbers, and
+ * what became of them. The stream's sequence they have in common.
  */
 #include "types.h"
 
@@ -27,8 +30,6 @@ struct xdp_md {
 
 #include "mix/intf.h"
 
-/* Frames that wait for the tracepoint: one bulk of the kernel's (DEV_MAP_BULK_SIZE, 16), the next one's first, and room. */
-#define PENDING 64
 /* 64 bytes with FCS. */
 #define SHORTEST_FRAME 60
 const volatile __u64 seed;
@@ -41,18 +42,18 @@ const volatile __u32 process;
 /* What each frame is before the program changes it. */
 const volatile __u32 longest;
 
-/* Frames made so far, those of the stream among them, and by template what became of them. */
-struct {
-	__u64 made;
-	__u64 sequence;
-	__u64 broken;
-	__s64 last_error;
-	__u64 sent[MAX_TEMPLATES];
-} state = {};
+/* Whether a share is a CPU's; otherwise there is one, whichever CPU its thread is on. */
+const volatile bool share_by_cpu;
 
-__u32 pending_head = 0;
-__u32 pending_tail = 0;
-__u32 pending[PENDING] = {};
+/* Of the next frame of the stream. */
+__u64 sequence = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* as many as user space wants */
+	__type(key, __u32);
+	__type(value, struct share);
+} shares SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -75,6 +76,13 @@ struct net_device {
 };
 
 #pragma clang attribute pop
+
+static __always_inline struct share *own_share(void)
+{
+	__u32 slot = share_by_cpu ? bpf_get_smp_processor_id() : 0;
+
+	return bpf_map_lookup_elem(&shares, &slot);
+}
 
 /* As crates/mix/src/draw.rs has it. */
 static __always_inline __u64 random(__u64 number)
@@ -103,18 +111,19 @@ static __always_inline __u32 words(__u32 value)
 /* UDP's checksum, and the probe header behind it (crates/wire/src/probe.rs). */
 static __always_inline int number(struct xdp_md *ctx, __u32 probe_at, __u16 checksum)
 {
-	__u64 now = bpf_ktime_get_ns(), sequence = state.sequence++;
+	__u64 own = share_by_cpu ? __sync_fetch_and_add(&sequence, 1) : sequence++;
+	__u64 now = bpf_ktime_get_ns();
 	struct probe probe = {
 		.cookie = bpf_htonl(cookie),
-		.sequence_high = bpf_htons(sequence >> 32),
-		.sequence_low = bpf_htonl(sequence),
+		.sequence_high = bpf_htons(own >> 32),
+		.sequence_low = bpf_htonl(own),
 		.sent_high = bpf_htonl(now >> 32),
 		.sent_low = bpf_htonl(now),
 	};
 	/* RFC 1624, Eq. 3; the template has zeros where the header is. */
 	__u32 sum = (__u16)~checksum;
 
-	sum += words(cookie) + (__u16)(sequence >> 32) + words(sequence) + words(now >> 32) + words(now);
+	sum += words(cookie) + (__u16)(own >> 32) + words(own) + words(now >> 32) + words(now);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = ~sum & 0xffff;
@@ -141,13 +150,19 @@ static __always_inline int write(struct xdp_md *ctx, const struct template *temp
 SEC("xdp")
 int make_frame(struct xdp_md *ctx)
 {
-	__u64 bits = random(state.made);
-	__u32 choice = ((bits >> 32) * templates_count) >> 32;
-	struct column *column = bpf_map_lookup_elem(&columns, &choice);
+	struct share *share = own_share();
 	struct template *template;
-	__u32 length;
+	struct column *column;
+	__u32 choice, length;
+	__u64 bits;
 
-	state.made++;
+	if (!share)
+		return XDP_ABORTED;
+	bits = random(share->next);
+	choice = ((bits >> 32) * templates_count) >> 32;
+	share->next += share->step;
+	share->made++;
+	column = bpf_map_lookup_elem(&columns, &choice);
 	if (!column)
 		goto broken;
 	if ((__u32)bits >= column->threshold)
@@ -165,17 +180,17 @@ int make_frame(struct xdp_md *ctx)
 	if (template->probe_at && number(ctx, template->probe_at, template->checksum))
 		goto broken;
 	if (!ifindex) {
-		state.sent[choice & (MAX_TEMPLATES - 1)]++;
+		share->sent[choice & (MAX_TEMPLATES - 1)]++;
 		return XDP_DROP;
 	}
 	/* Full only where the kernel refuses frames before a driver sees them, as of an interface that is down. */
-	if (pending_tail - pending_head >= PENDING)
-		pending_head = pending_tail;
-	pending[pending_tail & (PENDING - 1)] = choice;
-	pending_tail++;
+	if (share->pending_tail - share->pending_head >= PENDING)
+		share->pending_head = share->pending_tail;
+	share->pending[share->pending_tail & (PENDING - 1)] = choice;
+	share->pending_tail++;
 	return bpf_redirect(ifindex, 0);
 broken:
-	state.broken++;
+	share->broken++;
 	return XDP_ABORTED;
 }
 
@@ -185,21 +200,25 @@ int on_xmit(__u64 *ctx)
 {
 	struct net_device *to = (struct net_device *)ctx[1];
 	int sent = ctx[2], drops = ctx[3], error = ctx[4];
+	struct share *share;
 	int at;
 
 	if (bpf_get_current_pid_tgid() >> 32 != process || BPF_CORE_READ(to, ifindex) != ifindex)
 		return 0;
+	share = own_share();
+	if (!share)
+		return 0;
 	for (at = 0; at < PENDING && at < sent + drops; at++) {
-		__u32 choice = pending[pending_head & (PENDING - 1)] & (MAX_TEMPLATES - 1);
+		__u32 choice = share->pending[share->pending_head & (PENDING - 1)] & (MAX_TEMPLATES - 1);
 
-		if (pending_head == pending_tail)
+		if (share->pending_head == share->pending_tail)
 			break;
-		pending_head++;
+		share->pending_head++;
 		if (at < sent)
-			state.sent[choice]++;
+			share->sent[choice]++;
 	}
 	if (drops && error)
-		state.last_error = error;
+		share->last_error = error;
 	return 0;
 }
 

@@ -47,6 +47,9 @@ pub struct LiveOptions<'a> {
     pub seed: u64,
     /// Of all probe headers.
     pub cookie: u32,
+    /// On which CPUs threads are going to have frames made, each its own share: the frames that have the numbers `i`, `i + n`, … of all,
+    /// of `n` CPUs the `i`-th. None: one thread, on any.
+    pub cpus: &'a [usize],
 }
 
 /// What became of the frames.

@@ -8,6 +8,7 @@ use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
 use libbpf_rs::{MapType, ProgramType};
 use longhaul_bpf::BpfError;
 use longhaul_bpf::congestion::{CongestionError, Control, kept, unload};
+use longhaul_bpf::support::has_bpf_fs;
 use longhaul_congestion::{Algorithm, Settings, Variant};
 
 /// Loads; `None` where that cannot be here, and says why.
@@ -98,6 +99,9 @@ fn every_control_loads_and_goes_with_its_holder() {
 
 #[test]
 fn kept_ones_stay_until_they_are_unloaded() {
+    if !has_bpf_fs() {
+        return println!("skipped: no BPF file system");
+    }
     let _alone = alone();
     let before = objects();
     let wanted = everything(['q', 'm']);

@@ -6,9 +6,11 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use std::{env, io, process, thread};
 
+use longhaul_kernel::schedule::allowed_cpus;
 use longhaul_kernel::sysctl;
 use nix::errno::Errno;
 use nix::kmod::{ModuleInitFlags, finit_module};
@@ -68,11 +70,43 @@ impl Drop for Guest {
 
 /// Why there can be no guest, where there cannot.
 pub(crate) fn missing() -> Option<String> {
-    match Command::new(KERNEL).arg("--version").output() {
-        Ok(output) if output.status.success() => None,
+    static MISSING: LazyLock<Option<String>> = LazyLock::new(|| match Command::new(KERNEL).arg("--version").output() {
+        Ok(output) if output.status.success() => does_not_come_up(),
         Ok(output) => Some(format!("{KERNEL} --version: {}", String::from_utf8_lossy(&output.stderr))),
         Err(error) => Some(format!("cannot run {KERNEL} ({error}); install Debian's package user-mode-linux")),
+    });
+    MISSING.clone()
+}
+
+/// Whether a guest dies before its first process, as those before Linux 6.13 do where the CPU's registers are more than they know: of a
+/// CPU with AMX (`put_fp_registers`, arch/um/os-Linux/skas/process.c).
+fn does_not_come_up() -> Option<String> {
+    let folder = Folder::create("nothing");
+    let console = folder.0.join("console");
+    let mut guest = start(&folder, allowed_cpus().unwrap()[0], &["init=/bin/true".into()]);
+    let started = Instant::now();
+    while guest.0.try_wait().unwrap().is_none() && started.elapsed() < TIME_LIMIT {
+        if said(&console).contains("fatal_sigsegv") {
+            return Some(format!("{KERNEL} dies on this CPU before its first process (AMX?)"));
+        }
+        thread::sleep(Duration::from_millis(20));
     }
+    None
+}
+
+/// Starts a guest on `cpu` that does what `arguments` say. Its console is a file of this name in `folder`.
+fn start(folder: &Folder, cpu: usize, arguments: &[String]) -> Guest {
+    // Its programs and its kernel are processes that wake each other for every system call: 13 µs on one CPU, 60 µs on two.
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", &cpu.to_string()]);
+    // It ends with this program, however that comes, and in a PID namespace so do its processes, which outlive it otherwise.
+    command.args(["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child=KILL"]);
+    command.args([KERNEL, "mem=192M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw"]);
+    command.args(["con=null", "con0=null,fd:1", "panic=-1"]);
+    command.arg(format!("uml_dir={}", folder.0.display())).args(arguments);
+    let log = File::create(folder.0.join("console")).unwrap();
+    command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+    Guest(command.spawn().unwrap())
 }
 
 /// Has the guest's kernel run a flow with its module for `control` through each script.
@@ -82,21 +116,11 @@ pub(crate) fn missing() -> Option<String> {
 pub(crate) fn traces(control: &str, scripts: &[Script], cpu: usize) -> Vec<Trace> {
     let folder = Folder::create(control);
     let console = folder.0.join("console");
-    // Its programs and its kernel are processes that wake each other for every system call: 13 µs on one CPU, 60 µs on two.
-    let mut command = Command::new("taskset");
-    command.args(["--cpu-list", &cpu.to_string()]);
-    // It ends with this program, however that comes, and in a PID namespace so do its processes, which outlive it otherwise.
-    command.args(["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child=KILL"]);
-    command.args([KERNEL, "mem=192M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw"]);
-    command.arg(format!("init={}", env::current_exe().unwrap().display()));
-    command.args(["con=null", "con0=null,fd:1", "panic=-1"]);
-    command.arg(format!("uml_dir={}", folder.0.display()));
-    command.arg(format!("{FOLDER}={}", folder.0.display())).arg(format!("{CONTROL}={control}"));
-    command.args(["--", "--exact", "guest::runs_the_flows", "--ignored", "--nocapture"]);
-    let log = File::create(&console).unwrap();
-    command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+    let init = format!("init={}", env::current_exe().unwrap().display());
+    let mut arguments = vec![init, format!("{FOLDER}={}", folder.0.display()), format!("{CONTROL}={control}")];
+    arguments.extend(["--", "--exact", "guest::runs_the_flows", "--ignored", "--nocapture"].map(String::from));
+    let mut guest = start(&folder, cpu, &arguments);
     let started = Instant::now();
-    let mut guest = Guest(command.spawn().unwrap());
     while guest.0.try_wait().unwrap().is_none() {
         assert!(started.elapsed() < TIME_LIMIT, "the guest was not done in time:\n{}", said(&console));
         thread::sleep(Duration::from_millis(20));

@@ -185,7 +185,7 @@ fn most(rig: &Rig, series: &MixSeries, time: Nanos, stop: Stop) -> Result<Most, 
     let (plan, ifindex) = (plan(series)?, rig.client_index);
     let made = Mixer::into_nothing(plan.clone())?.run(&amount, Some(stop), None, |_| {})?;
     let sent = rig.client.enter(|| -> Result<MixResult, Error> {
-        Ok(Mixer::open(ifindex, plan, None)?.run(&amount, Some(stop), None, |_| {})?)
+        Ok(Mixer::open(ifindex, plan, None, &[])?.run(&amount, Some(stop), None, |_| {})?)
     })??;
     Ok(Most {
         sent_packets_per_second: sent.packets_per_second,
@@ -213,7 +213,7 @@ fn send(rig: &Rig, series: &MixSeries, rate: BitRate, time: Nanos, stop: Stop) -
     let amount = MixAmount { packets_per_second, time: Some(time), packets: None };
     let ifindex = rig.client_index;
     let result = rig.client.enter(|| -> Result<MixResult, Error> {
-        Ok(Mixer::open(ifindex, plan, None)?.run(&amount, Some(stop), None, |_| {})?)
+        Ok(Mixer::open(ifindex, plan, None, &[])?.run(&amount, Some(stop), None, |_| {})?)
     })??;
     Ok(result)
 }

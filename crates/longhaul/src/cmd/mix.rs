@@ -34,6 +34,7 @@ const EXAMPLES: &str = "\
 Example:
   longhaul mix -i lab0 --target 10.0.0.2:5210 --pps 20000 -t 10s   # NIMA's mix; 5 % of it is a numbered stream for the target
   longhaul mix -i lab0 --target 10.0.0.2 --size 64 --pps 0 -t 5s   # as fast as it goes
+  longhaul mix -i eth1 --target 10.0.0.2 --pps 0 --cpu 2,3,4,5     # from four CPUs
   longhaul mix -i lab0 --mix junk.toml -b 100M -k 100000 --seed 7
 
 Frames go out by the interface that is named and by no other. On a veth they arrive at its far end as from a NIC's driver, where the kernel
@@ -78,6 +79,9 @@ pub(crate) struct Args {
     /// How to send: xdp (as from a driver), packet (by a socket), or auto: xdp where it works
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = ["auto", "xdp", "packet"])]
     engine: String,
+    /// CPUs to send on, a thread on each, such as 2 or 2,3 [default: one thread, on any]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
+    cpu: Vec<usize>,
     /// Send even where the default route leaves by the interface
     #[arg(long)]
     force: bool,
@@ -100,6 +104,7 @@ struct Parameters {
     packets: Option<u64>,
     target: Option<Value>,
     engine: String,
+    cpus: Vec<usize>,
 }
 
 /// What came out.
@@ -170,7 +175,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let started_at = jiff::Timestamp::now().to_string();
-    let mut mixer = Mixer::open(link.index, plan, asked).map_err(not_sent)?;
+    let mut mixer = Mixer::open(link.index, plan, asked, &args.cpu).map_err(not_sent)?;
     eprintln!("{}", text::heading(&spec.name, &link.name, mixer.engine(), &amount, seed));
     let mut live = text::Live::default();
     let sent = mixer
@@ -196,6 +201,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             })
         }),
         engine: args.engine,
+        cpus: args.cpu,
     };
     let warnings = printed(sent.warnings(&amount));
     let envelope = Envelope::new("longhaul.mix/1", started_at, parameters, Reported { interrupted, sent }, warnings);

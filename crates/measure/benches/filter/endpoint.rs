@@ -1,6 +1,7 @@
 //! This program as the sender of a mix.
 
 use longhaul_kernel::link::Netlink;
+use longhaul_kernel::schedule::allowed_cpus;
 use longhaul_measure::mix::{EngineKind, MixAmount, Mixer};
 use longhaul_mix::{MixSpec, Plan, Target};
 use longhaul_units::Nanos;
@@ -26,7 +27,7 @@ pub(crate) struct Sent {
     pub(crate) packets: u64,
     pub(crate) refused: u64,
     pub(crate) ns: f64,
-    /// CPU time of the sending thread, with the receiver's softirq in it.
+    /// CPU time of the sending threads, with the receiver's softirq in it.
     pub(crate) cpu_ns: f64,
 }
 
@@ -37,7 +38,13 @@ pub(crate) fn run(role: &Role) -> Result<()> {
     match role {
         Role::Send { mix, packets_per_second, seconds } => {
             let index = Netlink::open()?.index_of("cable")?;
-            run_mixer(Mixer::open(index, plan(mix)?, Some(EngineKind::LiveFrames))?, *packets_per_second, *seconds)
+            // A thread on each CPU that this program was given.
+            let cpus = allowed_cpus()?;
+            run_mixer(
+                Mixer::open(index, plan(mix)?, Some(EngineKind::LiveFrames), &cpus)?,
+                *packets_per_second,
+                *seconds,
+            )
         }
         Role::Make { mix, packets_per_second, seconds } => {
             run_mixer(Mixer::into_nothing(plan(mix)?)?, *packets_per_second, *seconds)

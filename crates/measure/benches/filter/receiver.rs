@@ -46,7 +46,20 @@ impl Receiver {
 
     /// A fresh cable whose server receives so. The second value keeps it so.
     pub(crate) fn raise(self) -> Result<(Cable, Option<Filter>)> {
+        self.raise_for(1)
+    }
+
+    /// The same with a queue for each of so many CPUs that send. They are there before a program is attached: queues that come later are
+    /// without it (Linux 6.18).
+    pub(crate) fn raise_for(self, senders: usize) -> Result<(Cable, Option<Filter>)> {
         let cable = Cable::new()?;
+        if senders > 1 {
+            // One way: with more queues back than the client receives by it would take no XDP frames.
+            let queues = senders.to_string();
+            for (host, direction) in [(&cable.server, "rx"), (&cable.client, "tx")] {
+                host.enter(|| run(Command::new("ethtool").args(["--set-channels", LINK, direction, &queues])))??;
+            }
+        }
         let index = cable.server_index;
         let filter = cable.server.enter(|| -> Result<Option<Filter>> {
             ethtool::set_features(LINK, &[("rx-gro", true)])?;

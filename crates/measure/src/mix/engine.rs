@@ -1,6 +1,8 @@
 //! The two ways in which frames of a mix leave.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longhaul_bpf::BpfError;
 use longhaul_bpf::mix::{LiveFrames, LiveOptions, LiveState, LiveTemplate};
@@ -8,6 +10,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::{LinkError, Netlink, VethEnd};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_kernel::packet::{OpenError, OutgoingFrame, PacketSocket, Refusal, SendError, VNET_HEADER_BYTES};
+use longhaul_kernel::schedule::{Pinned, ScheduleError};
 use longhaul_kernel::wait::writable_until;
 use longhaul_mix::{Numbering, Plan};
 use longhaul_units::Nanos;
@@ -60,6 +63,9 @@ pub enum EngineError {
     /// There is no packet socket.
     #[error("{0}")]
     Socket(#[from] OpenError),
+    /// It cannot run on a CPU that was asked for.
+    #[error("{0}")]
+    Cpu(#[from] ScheduleError),
 }
 
 impl EngineError {
@@ -80,84 +86,128 @@ pub(super) struct Counts {
     pub(super) sent: Vec<u64>,
 }
 
+/// Sends frames, each thread its share: those with the numbers `share`, `share + shares`, … of the plan.
 #[derive(Debug)]
-pub(super) enum Engine {
+pub(super) struct Engine {
+    /// One for each share; none: there is one, and its thread runs anywhere.
+    cpus: Vec<usize>,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
     Live {
         frames: LiveFrames,
-        made: u64,
+        /// Of each share.
+        made: Vec<AtomicU64>,
         /// With the interface that the program is anchored to.
         _apart: NetNamespace,
     },
     Socket {
-        socket: PacketSocket,
-        counts: Counts,
-        numbered: Vec<Vec<u8>>,
+        shares: Vec<Mutex<SocketShare>>,
+        /// Of the next frame of the stream.
+        sequence: AtomicU64,
     },
 }
 
+#[derive(Debug)]
+struct SocketShare {
+    socket: PacketSocket,
+    made: u64,
+    sent: Vec<u64>,
+    numbered: Vec<Vec<u8>>,
+}
+
 impl Engine {
-    pub(super) fn open(kind: EngineKind, ifindex: u32, plan: &Plan) -> Result<Self, EngineError> {
-        match kind {
-            EngineKind::LiveFrames => live(ifindex, plan),
-            EngineKind::PacketSocket => Ok(Self::Socket {
-                socket: PacketSocket::open_to_send(ifindex)?,
-                counts: Counts { sent: vec![0; plan.templates.len()], ..Counts::default() },
-                numbered: vec![Vec::new(); BATCH],
-            }),
-        }
+    pub(super) fn open(kind: EngineKind, ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<Self, EngineError> {
+        let way = match kind {
+            EngineKind::LiveFrames => live(ifindex, plan, cpus)?,
+            EngineKind::PacketSocket => {
+                let share = |_| {
+                    Ok::<_, OpenError>(Mutex::new(SocketShare {
+                        socket: PacketSocket::open_to_send(ifindex)?,
+                        made: 0,
+                        sent: vec![0; plan.templates.len()],
+                        numbered: vec![Vec::new(); BATCH],
+                    }))
+                };
+                let shares = (0..cpus.len().max(1)).map(share).collect::<Result<_, _>>()?;
+                Way::Socket { shares, sequence: AtomicU64::new(0) }
+            }
+        };
+        Ok(Self { cpus: cpus.into(), way })
     }
 
     /// Frames are made and dropped.
     pub(super) fn into_nothing(plan: &Plan) -> Result<Self, EngineError> {
-        let (frames, apart) = load(0, plan)?;
+        let (frames, apart) = load(0, plan, &[])?;
         frames.run(1).map_err(EngineError::NoLiveFrames)?;
-        Ok(Self::Live { frames, made: 1, _apart: apart })
+        Ok(Self { cpus: Vec::new(), way: Way::Live { frames, made: vec![AtomicU64::new(1)], _apart: apart } })
     }
 
     pub(super) fn kind(&self) -> EngineKind {
-        match self {
-            Self::Live { .. } => EngineKind::LiveFrames,
-            Self::Socket { .. } => EngineKind::PacketSocket,
+        match self.way {
+            Way::Live { .. } => EngineKind::LiveFrames,
+            Way::Socket { .. } => EngineKind::PacketSocket,
         }
     }
 
-    /// Frames so far, taken by the interface or not.
-    pub(super) fn made(&self) -> u64 {
-        match self {
-            Self::Live { made, .. } => *made,
-            Self::Socket { counts, .. } => counts.made,
+    /// The CPU that a share's thread has to be on, if not any.
+    pub(super) fn cpu(&self, share: usize) -> Option<usize> {
+        self.cpus.get(share).copied()
+    }
+
+    pub(super) fn shares(&self) -> usize {
+        self.cpus.len().max(1)
+    }
+
+    /// Frames of a share so far, taken by the interface or not.
+    pub(super) fn made(&self, share: usize) -> u64 {
+        match &self.way {
+            Way::Live { made, .. } => made[share].load(Ordering::Relaxed),
+            Way::Socket { shares, .. } => locked(&shares[share]).made,
         }
     }
 
     pub(super) fn counts(&self) -> io::Result<Counts> {
-        match self {
-            Self::Live { frames, .. } => {
+        match &self.way {
+            Way::Live { frames, .. } => {
                 let LiveState { made, sequence, sent, .. } = frames.state()?;
                 Ok(Counts { made, sequence, sent })
             }
-            Self::Socket { counts, .. } => Ok(counts.clone()),
+            Way::Socket { shares, sequence } => {
+                let mut all = Counts { sequence: sequence.load(Ordering::Relaxed), ..Counts::default() };
+                for share in shares {
+                    let share = locked(share);
+                    all.made += share.made;
+                    all.sent.resize(share.sent.len(), 0);
+                    all.sent.iter_mut().zip(&share.sent).for_each(|(all, sent)| *all += sent);
+                }
+                Ok(all)
+            }
         }
     }
 
-    /// Sends the next `frames` frames, or fewer where a signal comes.
-    pub(super) fn send(&mut self, plan: &Plan, frames: u32) -> io::Result<()> {
-        match self {
-            Self::Live { frames: live, made, .. } => match live.run(frames) {
-                Ok(()) => {
-                    *made += u64::from(frames);
-                    Ok(())
+    /// Sends the next `frames` frames of a share, or fewer where a signal comes. One thread does so for a share, on its CPU.
+    pub(super) fn send(&self, share: usize, plan: &Plan, frames: u32) -> io::Result<()> {
+        match &self.way {
+            Way::Live { frames: live, made, .. } => {
+                let made = &made[share];
+                match live.run(frames) {
+                    Ok(()) => made.store(made.load(Ordering::Relaxed) + u64::from(frames), Ordering::Relaxed),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                        made.store(live.made(share)?, Ordering::Relaxed);
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    *made = live.state()?.made;
-                    Ok(())
-                }
-                Err(error) => Err(error),
-            },
-            Self::Socket { socket, counts, numbered } => {
+                Ok(())
+            }
+            Way::Socket { shares, sequence } => {
                 let mut left = frames as usize;
                 while left > 0 {
                     let batch = left.min(BATCH);
-                    send_batch(socket, plan, counts, numbered, batch)?;
+                    let numbers = (share as u64, shares.len() as u64);
+                    send_batch(&mut locked(&shares[share]), plan, numbers, sequence, batch)?;
                     left -= batch;
                 }
                 Ok(())
@@ -166,8 +216,13 @@ impl Engine {
     }
 }
 
-/// The program, ready to send by the interface `ifindex` (0: by none), and where it is anchored.
-fn load(ifindex: u32, plan: &Plan) -> Result<(LiveFrames, NetNamespace), EngineError> {
+fn locked(share: &Mutex<SocketShare>) -> MutexGuard<'_, SocketShare> {
+    // Counts stay right whatever panicked while it held the lock.
+    share.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The program, ready to send by the interface `ifindex` (0: by none) on `cpus`, and where it is anchored.
+fn load(ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<(LiveFrames, NetNamespace), EngineError> {
     let templates: Vec<LiveTemplate<'_>> = (plan.templates.iter())
         .map(|template| {
             let probe_at = template.numbered.then(|| Numbering::probe_at(&template.bytes));
@@ -183,13 +238,15 @@ fn load(ifindex: u32, plan: &Plan) -> Result<(LiveFrames, NetNamespace), EngineE
         columns: &columns,
         seed: plan.seed,
         cookie: plan.target.map_or(0, |target| target.cookie.0),
+        cpus,
     };
     let frames = apart.enter(|| LiveFrames::load(&options))??;
     Ok((frames, apart))
 }
 
-fn live(ifindex: u32, plan: &Plan) -> Result<Engine, EngineError> {
-    let (frames, apart) = load(ifindex, plan)?;
+fn live(ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<Way, EngineError> {
+    let (frames, apart) = load(ifindex, plan, cpus)?;
+    let _there = cpus.first().map(|cpu| Pinned::to(*cpu)).transpose()?;
     // Nothing less than a frame tells whether frames are taken.
     let mut state = LiveState::default();
     for _ in 0..PROBES {
@@ -208,7 +265,8 @@ fn live(ifindex: u32, plan: &Plan) -> Result<Engine, EngineError> {
         };
         return Err(EngineError::NotTaken { reason: error, remedy: remedy_at(ifindex)? });
     }
-    Ok(Engine::Live { frames, made: state.made, _apart: apart })
+    let made = (0..cpus.len().max(1)).map(|share| AtomicU64::new(if share == 0 { state.made } else { 0 })).collect();
+    Ok(Way::Live { frames, made, _apart: apart })
 }
 
 /// What would make link `ifindex` take XDP frames. Nothing of it is done unasked: a veth's far end is another host's, and to attach a
@@ -244,28 +302,30 @@ fn anchor() -> Result<(NetNamespace, u32), EngineError> {
     Ok((apart, index))
 }
 
-/// Sends the next `batch` frames in one system call, or in several where one is refused.
+/// Sends the next `batch` frames of a share in one system call, or in several where one is refused. Their numbers are `first` and each
+/// `step` on.
 fn send_batch(
-    socket: &PacketSocket,
+    share: &mut SocketShare,
     plan: &Plan,
-    counts: &mut Counts,
-    numbered: &mut [Vec<u8>],
+    (first, step): (u64, u64),
+    sequence: &AtomicU64,
     batch: usize,
 ) -> io::Result<()> {
+    let SocketShare { socket, made, sent, numbered } = share;
     let mut choices = [0; BATCH];
     for (at, choice) in choices[..batch].iter_mut().enumerate() {
-        *choice = plan.choice(counts.made + at as u64);
+        *choice = plan.choice(first + (*made + at as u64) * step);
         let template = &plan.templates[*choice];
         if template.numbered {
             let frame = &mut numbered[at];
             frame.clear();
             frame.extend_from_slice(&template.bytes);
             let cookie = plan.target.map_or(Cookie(0), |target| target.cookie);
-            Numbering::write(frame, &Probe { cookie, sequence: counts.sequence, sent_ns: monotonic().0 });
-            counts.sequence += 1;
+            let sequence = sequence.fetch_add(1, Ordering::Relaxed);
+            Numbering::write(frame, &Probe { cookie, sequence, sent_ns: monotonic().0 });
         }
     }
-    counts.made += batch as u64;
+    *made += batch as u64;
     let mut at = 0;
     while at < batch {
         let frames = (at..batch).map(|at| {
@@ -274,13 +334,13 @@ fn send_batch(
             OutgoingFrame { vnet: &NO_OFFLOAD, parts: [bytes, &[], &[]] }
         });
         let done = socket.send_batch(frames);
-        choices[at..at + done.sent].iter().for_each(|choice| counts.sent[*choice] += 1);
+        choices[at..at + done.sent].iter().for_each(|choice| sent[*choice] += 1);
         at += done.sent;
         match done.refusal {
             None => {}
             Some(Refusal::Known(SendError::WouldBlock)) => {
                 let until = monotonic().saturating_add(PATIENCE);
-                if !writable_until(socket, Some(until))? {
+                if !writable_until(&*socket, Some(until))? {
                     return Err(io::Error::other("the interface sends nothing: its queue stays full"));
                 }
             }

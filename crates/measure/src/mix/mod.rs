@@ -7,8 +7,12 @@ mod engine;
 mod receiver;
 
 use std::io;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
+use longhaul_kernel::schedule::Pinned;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
 use longhaul_mix::{FCS_BYTES, Plan};
@@ -46,7 +50,7 @@ pub struct MixAmount {
     pub packets: Option<u64>,
 }
 
-/// Sends the frames of a plan.
+/// Sends the frames of a plan, from one thread or several.
 #[derive(Debug)]
 pub struct Mixer {
     plan: Plan,
@@ -80,7 +84,7 @@ pub struct MixResult {
     pub engine_remedy: String,
     /// From before the first frame to behind the last one.
     pub duration_ns: u64,
-    /// CPU time of the sending thread: on a veth with what the far end's softirq did in it.
+    /// CPU time of the sending threads: on a veth with what the far end's softirq did in them.
     pub cpu_ns: u64,
     /// Frames that the interface took.
     pub sent_packets: u64,
@@ -126,16 +130,24 @@ pub struct StreamResult {
 
 impl Mixer {
     /// Gets ready to send `plan` by the interface `ifindex` of the calling thread's network namespace, by the engine `asked`, or by the
-    /// faster one that works. Finding out which one that is sends no frame that is not of the plan.
+    /// faster one that works. Finding out which one that is sends no frame that is not of the plan. A thread sends on each of `cpus`; with
+    /// none given, one thread on any.
     ///
     /// # Errors
     /// [`EngineError`], of the one that was asked for or of the last one that was tried.
-    pub fn open(ifindex: u32, plan: Plan, asked: Option<EngineKind>) -> Result<Self, EngineError> {
+    pub fn open(ifindex: u32, plan: Plan, asked: Option<EngineKind>, cpus: &[usize]) -> Result<Self, EngineError> {
+        let mut cpus = cpus.to_vec();
+        cpus.sort_unstable();
+        cpus.dedup();
+        for cpu in &cpus {
+            Pinned::to(*cpu)?;
+        }
+        let open = |kind| Engine::open(kind, ifindex, &plan, &cpus);
         let (engine, note) = match asked {
-            Some(kind) => (Engine::open(kind, ifindex, &plan)?, None),
-            None => match Engine::open(EngineKind::LiveFrames, ifindex, &plan) {
+            Some(kind) => (open(kind)?, None),
+            None => match open(EngineKind::LiveFrames) {
                 Ok(engine) => (engine, None),
-                Err(error) => (Engine::open(EngineKind::PacketSocket, ifindex, &plan)?, Some(error)),
+                Err(error) => (open(EngineKind::PacketSocket)?, Some(error)),
             },
         };
         Ok(Self { plan, engine, note })
@@ -157,7 +169,7 @@ impl Mixer {
     /// Sends until `amount` or `stop` ends it. Calls `report` each `interval`, if there is one.
     ///
     /// # Errors
-    /// Where the interface goes away.
+    /// Where the interface goes away, or a CPU.
     pub fn run(
         &mut self,
         amount: &MixAmount,
@@ -165,58 +177,28 @@ impl Mixer {
         interval: Option<Nanos>,
         mut report: impl FnMut(&MixProgress),
     ) -> io::Result<MixResult> {
-        let (start, cpu) = (monotonic(), thread_cpu_time());
-        let end = amount.time.map_or(Nanos::MAX, |time| start.saturating_add(time));
-        let most = amount.packets.unwrap_or(u64::MAX);
-        let gap_ps = amount.packets_per_second.map_or(0, |rate| (1e12 / rate.max(1e-3)).max(1.0) as u64);
-        let burst = amount
-            .packets_per_second
-            .map_or(1.0, |rate| (rate / PACED_CALLS).clamp(1.0, f64::from(PACED_FRAMES))) as u32;
-        let mut pacer = Pacer::with_gap(start, gap_ps, burst, PACED_FRAMES);
-        let mut call_frames = *CALL_FRAMES.start();
-        let mut due = interval.map_or(Nanos::MAX, |interval| start.saturating_add(interval));
-        let mut last = start;
-        let stopped = || stop.is_some_and(|stop| stop.requested().is_some());
-        while !stopped() && self.engine.made() < most {
-            let now = monotonic();
-            if now >= due {
-                report(&self.progress(now.saturating_sub(start))?);
-                due = due.saturating_add(interval.unwrap_or(Nanos::MAX));
-            }
-            if now >= end {
-                break;
-            }
-            let frames = match pacer.poll(now) {
-                Pace::Wait(until) => {
-                    let until = until.min(end).min(due);
-                    match stop {
-                        Some(stop) => _ = readable_until(stop, Some(until))?,
-                        None => longhaul_kernel::wait::sleep_until(until),
-                    }
-                    continue;
-                }
-                Pace::Send(_) if gap_ps == 0 => call_frames,
-                Pace::Send(frames) => frames,
-            };
-            let frames = u64::from(frames).min(most - self.engine.made()) as u32;
-            self.engine.send(&self.plan, frames)?;
-            last = monotonic();
-            let cost = last.saturating_sub(now);
-            pacer.learn(cost);
-            if gap_ps == 0 {
-                let fitting = f64::from(frames) * CALL.0 as f64 / cost.0.max(1) as f64;
-                call_frames =
-                    (fitting.min(2.0 * f64::from(frames)) as u32).clamp(*CALL_FRAMES.start(), *CALL_FRAMES.end());
-            }
-        }
-        let duration = last.saturating_sub(start);
-        self.result(duration, thread_cpu_time().saturating_sub(cpu))
+        let start = monotonic();
+        let failed = AtomicBool::new(false);
+        let run = Run { mixer: self, amount, stop, start, failed: &failed };
+        let shares = self.engine.shares();
+        let sent: Vec<io::Result<Sent>> = thread::scope(|scope| {
+            let send = |share| scope.spawn(move || run.share(share, None, |_| {}));
+            let others: Vec<_> = (1..shares).map(send).collect();
+            let own = run.share(0, interval, &mut report);
+            let joined = others.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            [own].into_iter().chain(joined).collect()
+        });
+        let sent = sent.into_iter().collect::<io::Result<Vec<Sent>>>()?;
+        let last = sent.iter().map(|sent| sent.last).max().unwrap_or(start);
+        let cpu = sent.iter().map(|sent| sent.cpu.0).sum();
+        self.result(last.saturating_sub(start), Nanos(cpu))
     }
 
     fn progress(&self, elapsed: Nanos) -> io::Result<MixProgress> {
         let counts = self.engine.counts()?;
         let (sent_packets, sent_bytes) = self.sum(&counts.sent, |_| true);
-        let refused_packets = counts.made - sent_packets;
+        // Other threads go on while it is read.
+        let refused_packets = counts.made.saturating_sub(sent_packets);
         Ok(MixProgress { elapsed_ns: elapsed.0, sent_packets, sent_bytes, refused_packets })
     }
 
@@ -265,6 +247,91 @@ impl Mixer {
     }
 }
 
+/// A thread's part of a run.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    /// When its last frame had gone.
+    last: Nanos,
+    cpu: Nanos,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Run<'a> {
+    mixer: &'a Mixer,
+    amount: &'a MixAmount,
+    stop: Option<Stop>,
+    start: Nanos,
+    /// That another thread cannot go on.
+    failed: &'a AtomicBool,
+}
+
+impl Run<'_> {
+    /// Sends the frames of a share in the calling thread.
+    fn share(self, share: usize, interval: Option<Nanos>, report: impl FnMut(&MixProgress)) -> io::Result<Sent> {
+        let pinned = self.mixer.engine.cpu(share).map(Pinned::to).transpose().map_err(io::Error::other);
+        let sent = pinned.and_then(|_pinned| self.send(share, interval, report));
+        if sent.is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        sent
+    }
+
+    fn send(self, share: usize, interval: Option<Nanos>, mut report: impl FnMut(&MixProgress)) -> io::Result<Sent> {
+        let Self { mixer, amount, stop, start, failed } = self;
+        let engine = &mixer.engine;
+        let cpu = thread_cpu_time();
+        let (shares, number) = (engine.shares() as u64, share as u64);
+        let end = amount.time.map_or(Nanos::MAX, |time| start.saturating_add(time));
+        let most = amount.packets.map_or(u64::MAX, |packets| packets.saturating_sub(number).div_ceil(shares));
+        // Threads take turns: one after the other, a gap apart.
+        let gap_ps = amount.packets_per_second.map_or(0, |rate| (1e12 / rate.max(1e-3)).max(1.0) as u64);
+        let own_start = start.saturating_add(Nanos(gap_ps.saturating_mul(number) / 1000));
+        let together = PACED_FRAMES / shares.min(PACED_FRAMES.into()) as u32;
+        let burst = amount
+            .packets_per_second
+            .map_or(1.0, |rate| (rate / shares as f64 / PACED_CALLS).clamp(1.0, f64::from(together)))
+            as u32;
+        let mut pacer = Pacer::with_gap(own_start, gap_ps.saturating_mul(shares), burst, together);
+        let mut call_frames = *CALL_FRAMES.start();
+        let mut due = interval.map_or(Nanos::MAX, |interval| start.saturating_add(interval));
+        let mut last = start;
+        let stopped = || failed.load(Ordering::Relaxed) || stop.is_some_and(|stop| stop.requested().is_some());
+        while !stopped() && engine.made(share) < most {
+            let now = monotonic();
+            if now >= due {
+                report(&mixer.progress(now.saturating_sub(start))?);
+                due = due.saturating_add(interval.unwrap_or(Nanos::MAX));
+            }
+            if now >= end {
+                break;
+            }
+            let frames = match pacer.poll(now) {
+                Pace::Wait(until) => {
+                    let until = until.min(end).min(due);
+                    match stop {
+                        Some(stop) => _ = readable_until(stop, Some(until))?,
+                        None => longhaul_kernel::wait::sleep_until(until),
+                    }
+                    continue;
+                }
+                Pace::Send(_) if gap_ps == 0 => call_frames,
+                Pace::Send(frames) => frames,
+            };
+            let frames = u64::from(frames).min(most - engine.made(share)) as u32;
+            engine.send(share, &mixer.plan, frames)?;
+            last = monotonic();
+            let cost = last.saturating_sub(now);
+            pacer.learn(cost);
+            if gap_ps == 0 {
+                let fitting = f64::from(frames) * CALL.0 as f64 / cost.0.max(1) as f64;
+                call_frames =
+                    (fitting.min(2.0 * f64::from(frames)) as u32).clamp(*CALL_FRAMES.start(), *CALL_FRAMES.end());
+            }
+        }
+        Ok(Sent { last, cpu: thread_cpu_time().saturating_sub(cpu) })
+    }
+}
+
 impl MixResult {
     /// What speaks against taking it for what `amount` asked.
     pub fn warnings(&self, amount: &MixAmount) -> Vec<Warning> {
@@ -281,7 +348,7 @@ impl MixResult {
             warnings.push(Warning::new(
                 "frames_refused",
                 format!("the interface did not take {} of {all} frames", self.refused_packets),
-                "ask for less; at a veth's far end the ring was full",
+                "ask for less; at a veth's far end the ring was full. Several CPUs need as many rings there: `ethtool -L IF rx N`",
             ));
         }
         if let Some(asked) = amount.packets_per_second

@@ -29,7 +29,10 @@ fn a_small_send_buffer_is_the_send_buffer() {
     let lab = tcp_lab("sndbuf", PATH);
     crate::support::said(&lab, "client", "sysctl -qw net.ipv4.tcp_wmem='4096 65536 65536'");
     let result = result(&run(&lab, millis(2_000)), false);
-    assert!(result.limited_by.send_buffer > 0.7, "{:?}", result.limited_by);
+    let limited_by = result.limited_by;
+    let others = [limited_by.congestion_window, limited_by.receive_window, limited_by.application];
+    // The application's is the time in which the writer waits for a CPU, which others may have.
+    assert!(limited_by.send_buffer > 0.5 && others.iter().all(|other| *other < 0.3), "{limited_by:?}");
     assert!(result.goodput_bps < 40_000_000, "{}", result.goodput_bps);
 }
 
@@ -52,7 +55,7 @@ fn a_slow_writer_is_the_application() {
     }
     let lab = tcp_lab("writer", PATH);
     let result = result(&run(&lab, TcpParameters { write_rate_bps: Some(20_000_000), ..millis(2_000) }), false);
-    assert!(result.limited_by.application > 0.9, "{:?}", result.limited_by);
+    assert!(result.limited_by.application > 0.8, "{:?}", result.limited_by);
     assert!((18_000_000..21_000_000).contains(&result.goodput_bps), "{}", result.goodput_bps);
 }
 

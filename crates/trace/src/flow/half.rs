@@ -5,7 +5,8 @@
 //!
 //! 1. **IP identification**, where the sender counts it up (Linux does for each connection): lower than that of the packet which left
 //!    the hole, it was sent before that and overtaken; higher, it was sent again. Without a hole, one that came before is a copy.
-//! 2. **TSval** (RFC 7323): older than that of the packet which left the hole, it was overtaken; younger, it was sent again.
+//! 2. **TSval** (RFC 7323): older than that of the packet which left the hole, it was overtaken; younger, it was sent again. The same, it
+//!    was overtaken where a round trip is longer than the clock's tick: whoever sends again has heard of the loss.
 //! 3. **Time and loss signals**: no sender can know of a loss before a duplicate acknowledgment or SACK has come back, so what
 //!    comes within a round trip of the whole path was overtaken. After that it was sent again if such a signal has passed,
 //!    or if two round trips have.
@@ -28,6 +29,8 @@ const STEADY_IDS: u8 = 8;
 const NEAR_IDS: i16 = 2_048;
 /// Further apart, they were not counted up from packet to packet of this connection.
 const FAR_IDS: i16 = 64;
+/// Ticks of a time stamp's clock that must have passed to know how long one is, at most to a half more.
+const KNOWN_TICKS: i32 = 16;
 /// Identifications up to the highest of which it is kept whether they came.
 const RECENT_IDS: usize = 256;
 
@@ -67,6 +70,8 @@ pub(super) struct Half {
     ids: Identifications,
     /// TSval of the last packet of this direction.
     last_ts_val: Option<u32>,
+    /// The first TSval, and when it came.
+    first_stamp: Option<(u32, i64)>,
     /// Retransmissions below this belong to a timeout.
     timeout_until: u64,
     /// A retransmission whose acknowledgment may tell that it was needless: its end and TSval.
@@ -237,6 +242,7 @@ impl Half {
         if let Some(val) = ts_val {
             self.trips.stamped(val, sent.at_ns);
             self.last_ts_val = Some(val);
+            self.first_stamp.get_or_insert((val, sent.at_ns));
         }
         if self.seen.is_empty() {
             self.seen.begin(tcp.seq);
@@ -363,21 +369,34 @@ impl Half {
         if let Some(after) = own.zip(hole.id).map(|(own, makers)| own.id.wrapping_sub(makers) as i16) {
             return if after <= 0 { Late::Overtaken } else { Late::SentAgain };
         }
-        if let Some(age) = ts_val.zip(hole.ts_val).map(|(own, makers)| own.wrapping_sub(makers) as i32)
-            && age != 0
-        {
-            return if age < 0 { Late::Overtaken } else { Late::SentAgain };
+        let rtt_ns = sent.path_rtt_ns.or(self.trips.min_ns()).filter(|_| sent.answered);
+        if let Some((own, makers)) = ts_val.zip(hole.ts_val) {
+            let within_a_round_trip =
+                || rtt_ns.zip(self.tick_ns(own, sent.at_ns)).is_some_and(|(rtt, tick)| rtt > 2 * tick);
+            match own.wrapping_sub(makers) as i32 {
+                ..0 => return Late::Overtaken,
+                0 if within_a_round_trip() => return Late::Overtaken,
+                0 => {}
+                1.. => return Late::SentAgain,
+            }
         }
         let waited_ns = sent.at_ns - hole.at_ns;
         let signal = self.duplicate_acks > 0 || self.sacked >= hole.end;
         let later_packets = self.data_packets - hole.data_packets;
         // The packet that left the hole goes on to the receiver, the news of it to the sender, what is sent again to here: all of the
         // path, wherever on it this is.
-        let again = match sent.path_rtt_ns.or(self.trips.min_ns()) {
-            Some(rtt_ns) if sent.answered => waited_ns >= rtt_ns && (signal || waited_ns >= 2 * rtt_ns),
-            _ => later_packets > 3,
+        let again = match rtt_ns {
+            Some(rtt_ns) => waited_ns >= rtt_ns && (signal || waited_ns >= 2 * rtt_ns),
+            None => later_packets > 3,
         };
         if again { Late::SentAgain } else { Late::Overtaken }
+    }
+
+    /// How long a tick of the sender's clock is, by a packet with `ts_val` at `at_ns`.
+    fn tick_ns(&self, ts_val: u32, at_ns: i64) -> Option<i64> {
+        let (first, first_ns) = self.first_stamp?;
+        let ticks = i32::try_from(ts_val.wrapping_sub(first)).ok().filter(|ticks| *ticks >= KNOWN_TICKS)?;
+        Some((at_ns - first_ns) / i64::from(ticks))
     }
 
     fn count_again(&mut self, tcp: &Tcp, start: u64, end: u64, covered: &Covered, sent: &Sent, ts_val: Option<u32>) {

@@ -373,6 +373,31 @@ fn identification_and_time_stamps_overrule_time() {
     }
 }
 
+/// Stamps alike: by a clock whose tick is shorter than a round trip (10 ms) it was sent before any news of a loss, however late it
+/// comes; by a slow clock that says nothing.
+#[test]
+fn stamps_of_one_tick_are_of_one_round_trip() {
+    for (ticks, expected) in [(1, (0, 1)), (50, (1, 0))] {
+        let mut talk = Talk::new();
+        talk.stamps = true;
+        talk.handshake(0);
+        for n in (0..30).filter(|n| *n != 21) {
+            talk.say((1_000 + i64::from(n)) * MS, true, ACK, seq(n), 1, MSS);
+        }
+        for n in 0..4 {
+            talk.say(1_040 * MS + n, false, ACK, 1, seq(21), 0);
+        }
+        let late = talk.say(1_060 * MS, true, ACK, seq(21), 1, MSS);
+        options(late, |own| own.timestamps = Some((1_022, 0)));
+        let slower = |packet: &mut Packet| {
+            options(packet, |own| own.timestamps = own.timestamps.map(|(val, ecr)| (val / ticks, ecr)))
+        };
+        let flow = talk.run_with(slower).remove(0);
+        let tcp = forward(&flow);
+        assert_eq!((tcp.retransmitted_packets, tcp.out_of_order_packets), expected, "{ticks} ms a tick");
+    }
+}
+
 #[test]
 fn a_copy_is_no_retransmission() {
     let mut talk = Talk::new();
