@@ -70,8 +70,9 @@ pub(super) struct Half {
     ids: Identifications,
     /// TSval of the last packet of this direction.
     last_ts_val: Option<u32>,
-    /// The first TSval, and when it came.
-    first_stamp: Option<(u32, i64)>,
+    /// Of the first one, where there is a last.
+    first_ts_val: u32,
+    first_ts_ns: i64,
     /// Retransmissions below this belong to a timeout.
     timeout_until: u64,
     /// A retransmission whose acknowledgment may tell that it was needless: its end and TSval.
@@ -241,8 +242,10 @@ impl Half {
         let ts_val = tcp.options.timestamps.map(|(val, _)| val);
         if let Some(val) = ts_val {
             self.trips.stamped(val, sent.at_ns);
+            if self.last_ts_val.is_none() {
+                (self.first_ts_val, self.first_ts_ns) = (val, sent.at_ns);
+            }
             self.last_ts_val = Some(val);
-            self.first_stamp.get_or_insert((val, sent.at_ns));
         }
         if self.seen.is_empty() {
             self.seen.begin(tcp.seq);
@@ -394,9 +397,8 @@ impl Half {
 
     /// How long a tick of the sender's clock is, by a packet with `ts_val` at `at_ns`.
     fn tick_ns(&self, ts_val: u32, at_ns: i64) -> Option<i64> {
-        let (first, first_ns) = self.first_stamp?;
-        let ticks = i32::try_from(ts_val.wrapping_sub(first)).ok().filter(|ticks| *ticks >= KNOWN_TICKS)?;
-        Some((at_ns - first_ns) / i64::from(ticks))
+        let ticks = i32::try_from(ts_val.wrapping_sub(self.first_ts_val)).ok().filter(|ticks| *ticks >= KNOWN_TICKS)?;
+        Some((at_ns - self.first_ts_ns) / i64::from(ticks))
     }
 
     fn count_again(&mut self, tcp: &Tcp, start: u64, end: u64, covered: &Covered, sent: &Sent, ts_val: Option<u32>) {
