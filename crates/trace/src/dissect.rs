@@ -29,10 +29,17 @@ const TCP_WITH_WINDOW: usize = 16;
 const UDP: u8 = 17;
 
 /// The fields of a captured head. Any bytes may be given: nothing panics, loops or allocates.
-#[inline]
 pub fn dissect(record: &Record<'_>) -> Packet {
+    let mut packet = Packet::default();
+    dissect_into(record, &mut packet);
+    packet
+}
+
+/// The same into `packet`, whatever that was: a packet that is moved where it was just written costs as much again.
+#[inline]
+pub fn dissect_into(record: &Record<'_>, packet: &mut Packet) {
     let frame_len = record.frame_len.max(u32::try_from(record.head.len()).unwrap_or(u32::MAX));
-    let mut packet = Packet {
+    *packet = Packet {
         at_ns: record.at_ns,
         interface: record.interface,
         direction: record.direction,
@@ -48,21 +55,20 @@ pub fn dissect(record: &Record<'_>) -> Packet {
         transport: Transport::Other,
     };
     let network = match record.link {
-        LinkType::Ethernet => from_ethernet(record.head, &mut packet),
-        LinkType::RawIp => from_raw_ip(record.head, &mut packet),
-        LinkType::LinuxCooked => from_cooked(record.head, &mut packet),
-        LinkType::LinuxCooked2 => from_cooked2(record.head, &mut packet),
+        LinkType::Ethernet => from_ethernet(record.head, packet),
+        LinkType::RawIp => from_raw_ip(record.head, packet),
+        LinkType::LinuxCooked => from_cooked(record.head, packet),
+        LinkType::LinuxCooked2 => from_cooked2(record.head, packet),
         LinkType::Other(_) => None,
     };
-    let Some(offset) = network else { return packet };
+    let Some(offset) = network else { return };
     let behind = &record.head[offset..];
     let on_wire = frame_len - offset as u32;
     match packet.eth_type {
-        ether_type::IPV4 => from_ipv4(behind, on_wire, &mut packet),
-        ether_type::IPV6 => from_ipv6(behind, on_wire, &mut packet),
+        ether_type::IPV4 => from_ipv4(behind, on_wire, packet),
+        ether_type::IPV6 => from_ipv6(behind, on_wire, packet),
         _ => {}
     }
-    packet
 }
 
 fn from_ethernet(head: &[u8], packet: &mut Packet) -> Option<usize> {
@@ -147,8 +153,8 @@ fn from_ipv4(behind: &[u8], on_wire: u32, packet: &mut Packet) {
         fragment_offset: u32::from(fragment & 0x1fff) * 8,
         more_fragments: fragment & 0x2000 != 0,
     };
+    transport(&ip, behind, view.header_len(), packet);
     packet.ip = Some(ip);
-    packet.transport = transport(&ip, behind, view.header_len(), packet.gso_size > 0);
 }
 
 fn from_ipv6(behind: &[u8], on_wire: u32, packet: &mut Packet) {
@@ -169,11 +175,10 @@ fn from_ipv6(behind: &[u8], on_wire: u32, packet: &mut Packet) {
         fragment_offset: 0,
         more_fragments: false,
     };
-    let upper = walk_extensions(behind, &mut ip);
-    packet.ip = Some(ip);
-    if let Some(offset) = upper {
-        packet.transport = transport(&ip, behind, offset, packet.gso_size > 0);
+    if let Some(offset) = walk_extensions(behind, &mut ip) {
+        transport(&ip, behind, offset, packet);
     }
+    packet.ip = Some(ip);
 }
 
 const NO_NEXT_HEADER: u8 = 59;
@@ -209,32 +214,29 @@ fn walk_extensions(behind: &[u8], ip: &mut Ip) -> Option<usize> {
 
 /// `offset` is where it begins in `behind`, which starts with the IP header.
 #[inline]
-fn transport(ip: &Ip, behind: &[u8], offset: usize, super_packet: bool) -> Transport {
+fn transport(ip: &Ip, behind: &[u8], offset: usize, packet: &mut Packet) {
     if ip.fragment_offset != 0 {
-        return Transport::Other;
+        return;
     }
-    let Some(segment) = behind.get(offset..) else { return Transport::Other };
+    let Some(segment) = behind.get(offset..) else { return };
     let segment_len = ip.len.saturating_sub(offset as u32);
     match ip.protocol {
-        tcp::PROTOCOL => from_tcp(segment, segment_len).map_or(Transport::Other, Transport::Tcp),
-        UDP => from_udp(segment, segment_len, super_packet).unwrap_or(Transport::Other),
-        _ => Transport::Other,
+        tcp::PROTOCOL => from_tcp(segment, segment_len, &mut packet.transport),
+        UDP => from_udp(segment, segment_len, packet.gso_size > 0, &mut packet.transport),
+        _ => {}
     }
 }
 
 #[inline]
-fn from_tcp(segment: &[u8], segment_len: u32) -> Option<Tcp> {
-    let header: &[u8; TCP_WITH_WINDOW] = segment.first_chunk()?;
+fn from_tcp(segment: &[u8], segment_len: u32, into: &mut Transport) {
+    let Some(header) = segment.first_chunk::<TCP_WITH_WINDOW>() else { return };
     let header_len = usize::from(header[12] >> 4) * 4;
     if header_len < tcp::MIN_HEADER_LEN {
-        return None;
+        return;
     }
     let flags = u16::from(header[12] & 1) << 8 | u16::from(header[13]);
-    let options = match segment.get(tcp::MIN_HEADER_LEN..header_len) {
-        Some(whole) => options(whole, flags, false),
-        None => options(segment.get(tcp::MIN_HEADER_LEN..).unwrap_or(&[]), flags, true),
-    };
-    Some(Tcp {
+    let whole = segment.get(tcp::MIN_HEADER_LEN..header_len);
+    *into = Transport::Tcp(Tcp {
         src_port: u16::from_be_bytes([header[0], header[1]]),
         dst_port: u16::from_be_bytes([header[2], header[3]]),
         seq: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
@@ -242,28 +244,31 @@ fn from_tcp(segment: &[u8], segment_len: u32) -> Option<Tcp> {
         flags,
         window: u16::from_be_bytes([header[14], header[15]]),
         payload_len: segment_len.saturating_sub(header_len as u32),
-        options,
-    })
+        options: Options { clipped: whole.is_none(), ..Options::default() },
+    });
+    if let Transport::Tcp(tcp) = into {
+        let bytes = whole.or(segment.get(tcp::MIN_HEADER_LEN..)).unwrap_or(&[]);
+        options(bytes, flags, &mut tcp.options);
+    }
 }
 
 /// Of a super-packet the UDP header may have the length of one datagram; IP's is that of all.
 #[inline]
-fn from_udp(segment: &[u8], segment_len: u32, super_packet: bool) -> Option<Transport> {
-    let header: &[u8; 8] = segment.first_chunk()?;
+fn from_udp(segment: &[u8], segment_len: u32, super_packet: bool, into: &mut Transport) {
+    let Some(header) = segment.first_chunk::<8>() else { return };
     let said = u32::from(u16::from_be_bytes([header[4], header[5]]));
     let len = if super_packet || said < 8 { segment_len } else { said.min(segment_len) };
-    Some(Transport::Udp {
+    *into = Transport::Udp {
         src_port: u16::from_be_bytes([header[0], header[1]]),
         dst_port: u16::from_be_bytes([header[2], header[3]]),
         payload_len: len.saturating_sub(8),
         probe: Probe::parse(&segment[8..]).filter(|_| len as usize >= 8 + longhaul_wire::probe::HEADER_LEN),
-    })
+    };
 }
 
-/// TCP's options (RFC 9293 §3.2; RFC 7323, RFC 2018). What is malformed ends the walk.
+/// TCP's options (RFC 9293 §3.2; RFC 7323, RFC 2018), into those that have none yet. What is malformed ends the walk.
 #[inline]
-fn options(mut bytes: &[u8], flags: u16, clipped: bool) -> Options {
-    let mut found = Options { clipped, ..Options::default() };
+fn options(mut bytes: &[u8], flags: u16, found: &mut Options) {
     let syn = flags & u16::from(flag::SYN) != 0;
     // Nearly all data segments: two fillers and time stamps (RFC 7323 appendix A).
     if let Some([1, 1, 8, 10, a, b, c, d, e, f, g, h]) = bytes.first_chunk() {
@@ -297,7 +302,6 @@ fn options(mut bytes: &[u8], flags: u16, clipped: bool) -> Options {
         }
         bytes = &bytes[length..];
     }
-    found
 }
 
 #[cfg(test)]

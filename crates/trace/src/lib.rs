@@ -23,7 +23,7 @@ mod samples;
 pub mod spool;
 
 pub use capture_file::CaptureReader;
-pub use dissect::dissect;
+pub use dissect::{dissect, dissect_into};
 pub use flow::{FlowOptions, FlowSummary, Flows, Sink};
 pub use packet::{Ip, Options, Packet, Tcp, Transport};
 pub use record::{Direction, LinkType, Record};

@@ -7,7 +7,7 @@ use longhaul_wire::probe::Probe;
 use crate::record::Direction;
 
 /// One packet, its headers decoded as far as they were captured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Packet {
     /// Nanoseconds since 1970-01-01 UTC by the clock that the file names.
     pub at_ns: i64,

@@ -207,22 +207,28 @@ impl Input {
         Ok(input)
     }
 
-    /// Hands the packet whose turn it is and all behind it to `each`. No head is copied on the way.
-    pub(super) fn for_each_packet(&mut self, each: &mut impl FnMut(&Packet)) -> Result<(), Failure> {
+    /// Hands the packet whose turn it is and all behind it to `take`. No head is copied on the way.
+    pub(super) fn for_each(&mut self, take: &mut impl FnMut(Item<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         while let Some(item) = self.current() {
-            match item {
-                Item::Record(record) => each(&dissect(&record)),
-                Item::Packet(packet) => each(packet),
-            }
-            if let Source::Capture { reader, current, read, .. } = &mut self.source {
-                *current = None;
-                while let Some(record) = reader.next().map_err(|error| unread(&self.path, &error))? {
-                    *read += 1;
-                    each(&dissect(&record));
+            take(item)?;
+            match &mut self.source {
+                Source::Spool { buffer, .. } => {
+                    buffer.advance();
+                    while let Some(record) = buffer.current() {
+                        take(Item::Record(record))?;
+                        buffer.advance();
+                    }
+                    self.fill()?;
                 }
-                return Ok(());
+                Source::Capture { reader, current, read, .. } => {
+                    *current = None;
+                    while let Some(record) = reader.next().map_err(|error| unread(&self.path, &error))? {
+                        *read += 1;
+                        take(Item::Record(record))?;
+                    }
+                }
+                Source::HeaderLog { .. } => self.advance()?,
             }
-            self.advance()?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_trace::ledger::Gap;
 use longhaul_trace::spool::Interface;
-use longhaul_trace::{Packet, Record};
+use longhaul_trace::{Packet, Record, dissect_into};
 
 use super::trace_file::Input;
 use super::trace_found::captures;
@@ -61,11 +61,15 @@ impl Inputs {
 
     /// Hands out the fields of every packet in order of time.
     pub(crate) fn for_each_packet(&mut self, mut each: impl FnMut(&Packet)) -> Result<(), Failure> {
-        if let [one] = self.inputs.as_mut_slice() {
-            return one.for_each_packet(&mut each);
-        }
+        let mut packet = Packet::default();
         self.for_each(|item| {
-            each(&item.packet());
+            match item {
+                Item::Record(record) => {
+                    dissect_into(&record, &mut packet);
+                    each(&packet);
+                }
+                Item::Packet(packet) => each(packet),
+            }
             Ok(())
         })
     }
@@ -96,6 +100,9 @@ impl Inputs {
 
     /// Hands out every packet in order of time, its interface counted over all inputs.
     pub(crate) fn for_each(&mut self, mut take: impl FnMut(Item<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+        if let [one] = self.inputs.as_mut_slice() {
+            return one.for_each(&mut take);
+        }
         loop {
             let Some(nth) = self.oldest() else { return Ok(()) };
             let input = &mut self.inputs[nth];

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use flate2::write::GzEncoder;
 use longhaul_trace::header_log::{About, HeaderLogWriter, WriterOptions};
 use longhaul_trace::spool::Interface;
-use longhaul_trace::{LinkType, dissect, pcap, pcapng};
+use longhaul_trace::{LinkType, Packet, dissect_into, pcap, pcapng};
 
 use super::trace_input::{Item, Told};
 use crate::output::Failure;
@@ -107,6 +107,8 @@ pub(crate) struct Output {
     path: PathBuf,
     beside: PathBuf,
     writer: Option<Writer>,
+    /// The last one's fields.
+    packet: Packet,
 }
 
 impl Output {
@@ -152,7 +154,7 @@ impl Output {
                 Writer::Pcapng { writer, interfaces: interfaces.len() }
             }
         };
-        Ok(Self { path: path.to_owned(), beside, writer: Some(writer) })
+        Ok(Self { path: path.to_owned(), beside, writer: Some(writer), packet: Packet::default() })
     }
 
     /// Appends a packet.
@@ -161,7 +163,8 @@ impl Output {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let record = match (writer, item) {
             (Writer::HeaderLog(writer), Item::Record(record)) => {
-                return writer.write(&dissect(&record), record.head).map_err(|error| not_written(path, &error));
+                dissect_into(&record, &mut self.packet);
+                return writer.write(&self.packet, record.head).map_err(|error| not_written(path, &error));
             }
             (Writer::HeaderLog(writer), Item::Packet(packet)) => {
                 return writer.write(packet, &[]).map_err(|error| not_written(path, &error));

@@ -215,7 +215,9 @@ impl<S: Sink> Flows<S> {
         let way = usize::from(flow.ascending != ascending);
         match (&mut flow.kind, &packet.transport) {
             (Kind::Tcp(connection), Transport::Tcp(tcp)) => {
-                let Brought { ended, interval_ns, ack_interval_ns, loss } = connection.packet(packet, tcp, way, lost);
+                let (sink, number) = (&mut self.sink, flow.number);
+                let ended = |forward, at_ns, row| sink.millisecond(number, forward, at_ns, row);
+                let Brought { interval_ns, ack_interval_ns, loss } = connection.packet(packet, tcp, way, lost, ended);
                 if let Some(interval_ns) = interval_ns {
                     self.sink.interval(flow.number, way == 0, packet.at_ns, interval_ns);
                 }
@@ -225,7 +227,6 @@ impl<S: Sink> Flows<S> {
                 if let Some(loss) = loss {
                     self.sink.lost(flow.number, way == 0, loss);
                 }
-                hand_out(&mut self.sink, flow.number, ended);
                 if connection.is_over() && !flow.ending {
                     flow.ending = true;
                     let rtt_ns = connection.path_rtt_ns().unwrap_or(0);

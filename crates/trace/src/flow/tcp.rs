@@ -33,7 +33,6 @@ pub(super) type Ended = [Option<(i64, Millisecond)>; 2];
 /// What a packet brought that is drawn over time.
 #[derive(Debug, Default)]
 pub(super) struct Brought {
-    pub(super) ended: Ended,
     /// The interval since the data packet before of the same direction.
     pub(super) interval_ns: Option<i64>,
     /// The interval since the pure acknowledgment before, of one.
@@ -83,12 +82,22 @@ impl Connection {
         Some(self.handshake[0]? + self.handshake[1]?)
     }
 
+    /// A packet in direction `way`. `ended` hears of milliseconds that were over before it: of which direction, and when they began.
     #[inline]
-    pub(super) fn packet(&mut self, packet: &Packet, tcp: &Tcp, way: usize, lost: Lost) -> Brought {
+    pub(super) fn packet(
+        &mut self,
+        packet: &Packet,
+        tcp: &Tcp,
+        way: usize,
+        lost: Lost,
+        mut ended: impl FnMut(bool, i64, Millisecond),
+    ) -> Brought {
         let at_ns = packet.at_ns;
         let mut brought = Brought::default();
-        for (half, ended) in self.halves.iter_mut().zip(&mut brought.ended) {
-            *ended = half.ample.as_mut().and_then(|ample| ample.pace.advance(at_ns, lost));
+        for (half, forward) in self.halves.iter_mut().zip([true, false]) {
+            if let Some((began_ns, row)) = half.ample.as_mut().and_then(|ample| ample.pace.advance(at_ns, lost)) {
+                ended(forward, began_ns, row);
+            }
             half.look_for_gap(lost);
         }
         if tcp.flags & (SYN | FIN | RST) != 0 {
