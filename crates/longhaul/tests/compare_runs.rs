@@ -108,10 +108,9 @@ fn what_differs_between_runs_is_named() {
     };
     let probes = ["--same-clock", "--port", "9000"];
     let (alike, names, certain) = points(&again, &probes);
-    assert!(
-        alike.is_boolean() && names.is_empty() == (alike == true) && certain.is_empty(),
-        "one path twice: {names:?}"
-    );
+    assert!(alike.is_boolean() && names.is_empty() == (alike == true), "{names:?}");
+    // Intervals are the sender's own, and it had the machine to itself or not.
+    assert!(certain.iter().all(|found| found.starts_with("interval")), "one path twice: {certain:?}");
     for (run, name) in [(&losses, "loss_run_a_to_b_packets"), (&jitter, "delay_a_to_b_ns"), (&delay, "delay_a_to_b_ns")]
     {
         let (alike, names, certain) = points(run, &probes);
