@@ -11,9 +11,11 @@ use crate::rig::{Cable, SERVER};
 use crate::{Error, Result};
 
 const LINK: &str = "cable";
-/// What xdp programs return (<linux/bpf.h>).
-const XDP_DROP: u32 = 1;
-const XDP_PASS: u32 = 2;
+/// What XDP programs do, in C: 1 is XDP_DROP and 2 XDP_PASS (<linux/bpf.h>).
+const DROP: &str = "return 1;";
+const PASS: &str = "return 2;";
+const DROP_GROUPS: &str = "unsigned char *data = (void *)(long)ctx->data; \
+    return data + 1 > (unsigned char *)(long)ctx->data_end || !(*data & 1) ? 2 : 1;";
 
 /// How the server receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub(crate) enum Receiver {
     XdpPass,
     /// One that drops everything: the least that a frame can cost its receiver.
     XdpDrop,
+    /// One that drops what is for no one MAC address, by the first byte: the least that a frame can cost a receiver who wants others.
+    XdpDropGroups,
     /// nftables at netdev ingress with the rules of the paper's algorithm.
     Nftables,
     /// xdp-filter of xdp-tools, in deny mode, our MAC address and broadcast allowed.
@@ -39,6 +43,7 @@ impl Receiver {
             Self::Filter => "filter",
             Self::XdpPass => "XDP_PASS",
             Self::XdpDrop => "XDP_DROP",
+            Self::XdpDropGroups => "XDP_DROP of groups",
             Self::Nftables => "nftables ingress",
             Self::XdpFilter => "xdp-filter",
         }
@@ -70,8 +75,9 @@ impl Receiver {
                     Following::begin(LINK)?.tell(&filter)?;
                     Ok(Some(filter))
                 }
-                Self::XdpPass => attach(XDP_PASS).map(|()| None),
-                Self::XdpDrop => attach(XDP_DROP).map(|()| None),
+                Self::XdpPass => attach(PASS).map(|()| None),
+                Self::XdpDrop => attach(DROP).map(|()| None),
+                Self::XdpDropGroups => attach(DROP_GROUPS).map(|()| None),
                 Self::Nftables => {
                     let rules = format!(
                         "table netdev bench {{ chain ingress {{ type filter hook ingress device \"{LINK}\" priority 0; policy drop; \
@@ -104,15 +110,16 @@ pub(crate) fn clear(receiver: Receiver, cable: &Cable) {
     }
 }
 
-/// An XDP program that returns `verdict` for each frame.
-fn attach(verdict: u32) -> Result<()> {
+/// An XDP program that does `body` with each frame.
+fn attach(body: &str) -> Result<()> {
     let folder = std::env::temp_dir().join(format!("longhaul-bench-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
     let (source, object) = (folder.join("bare.c"), folder.join("bare.o"));
     fs::write(
         &source,
         format!(
-            "__attribute__((section(\"xdp\"), used)) int bare(void *ctx) {{ return {verdict}; }}\n\
+            "struct xdp_md {{ unsigned int data, data_end; }};\n\
+             __attribute__((section(\"xdp\"), used)) int bare(struct xdp_md *ctx) {{ {body} }}\n\
              char LICENSE[] __attribute__((section(\"license\"), used)) = \"GPL\";\n"
         ),
     )?;
