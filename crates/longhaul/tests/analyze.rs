@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::captures::{Capture, Folder, Tcptrace, json, missing, on, server_address, total, tshark_count, until};
+use common::captures::{Capture, Folder, Tcptrace, json, missing, on, probes, total, tshark_count, until};
 use common::{TestLab, longhaul, object, printed};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, RowAccessor};
@@ -30,15 +30,6 @@ const FORWARD_NS: f64 = 5e6;
 const SEGMENT_BYTES: u64 = 1_448;
 /// How near the delay is to be found.
 const DELAY_ERROR_NS: f64 = 20_000.0;
-
-/// Sends numbered probes, 1 ms apart in pairs.
-const SENDER: &str = "
-import socket, struct, sys, time
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-for n in range(1050):
-    s.sendto(struct.pack('>IHIQ', 77, 0, n, time.time_ns()) + bytes(200), (sys.argv[1], 9000))
-    time.sleep(0.0005)
-";
 
 fn lossy_lab(name: &str, folder: &Folder) -> Option<TestLab> {
     let path = folder.file("lossy.toml");
@@ -67,8 +58,7 @@ fn compare_finds_the_emulators_delay_and_each_lost_probe() {
     let folder = Folder::new("compare-udp");
     let Some(lab) = lossy_lab("compare-udp", &folder) else { return };
     let captures = ["client", "server"].map(|host| Capture::start(&lab, host, &folder));
-    let address = server_address(&lab);
-    assert!(on(&lab, "client", &["python3", "-c", SENDER, &address]).status().unwrap().success());
+    assert!(probes(&lab, 1050, 1, 0.5).status().unwrap().success());
     let [a, b] = captures.map(Capture::finish);
 
     let compared = json(&["compare", "--same-clock", "--port", "9000", "--json", &a, &b]);

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Stdio;
 
 use common::TestLab;
-use common::captures::{Capture, Folder, json, missing, on, rewrite, server_address, until};
+use common::captures::{Capture, Folder, json, missing, on, probes, rewrite, until};
 
 /// 5 ms either way; the forward hop loses each 100th packet.
 const EVEN: &str = "
@@ -73,15 +73,6 @@ fn clocks_apart_are_laid_over_each_other() {
     }
 }
 
-/// A probe each 2 ms.
-const SENDER: &str = "
-import socket, struct, sys, time
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-for n in range(900):
-    s.sendto(struct.pack('>IHIQ', 77, 0, n, time.time_ns()) + bytes(200), (sys.argv[1], 9000))
-    time.sleep(0.002)
-";
-
 /// Probes at the server of a path with `stddev` of jitter.
 fn run_over(stddev: &str, number: usize, folder: &Folder) -> Option<String> {
     let path = folder.file(&format!("{number}.toml"));
@@ -90,8 +81,7 @@ fn run_over(stddev: &str, number: usize, folder: &Folder) -> Option<String> {
     fs::write(&path, text).unwrap();
     let lab = TestLab::up(&format!("run{number}"), &path)?;
     let capture = Capture::start(&lab, "server", folder);
-    let address = server_address(&lab);
-    assert!(on(&lab, "client", &["python3", "-c", SENDER, &address]).status().unwrap().success());
+    assert!(probes(&lab, 900, 1, 2.0).status().unwrap().success());
     let (file, kept) = (capture.finish(), folder.file(&format!("{number}.pcap")));
     fs::rename(file, &kept).unwrap();
     Some(kept)

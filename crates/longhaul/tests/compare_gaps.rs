@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::captures::{Folder, json, missing, on, server_address};
+use common::captures::{Folder, json, missing, on, probes};
 use common::{TestLab, longhaul, printed};
 use serde_json::Value;
 
@@ -28,18 +28,6 @@ delay = '5ms'
 const PROBES: u64 = 40_000;
 /// Probes that the path loses, by number from 1.
 const EVERY: u64 = 997;
-
-/// Numbered probes, in bursts of 100 each 10 ms: 4 s.
-const SENDER: &str = "
-import socket, struct, sys, time
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-at = time.monotonic()
-for n in range(40000):
-    s.sendto(struct.pack('>IHIQ', 77, 0, n, time.time_ns()) + bytes(100), (sys.argv[1], 9000))
-    if n % 100 == 99:
-        at += 0.01
-        time.sleep(max(0, at - time.monotonic()))
-";
 
 /// `longhaul capture` on a host, with a ring that soon is full when nobody reads it.
 struct Recording(Child);
@@ -101,10 +89,9 @@ fn gaps_of_the_captures_are_left_out() {
     }
     let [a, b] = ["a", "b"].map(|name| folder.file(name));
     let captures = [Recording::start(&lab, "client", &a), Recording::start(&lab, "server", &b)];
-    let address = server_address(&lab);
     // The phase begins anew with the change, so the probes' numbers are the emulator's.
     printed(&["lab", "set", "--name", &lab.name, &format!("forward.wan.loss=every({EVERY})")]);
-    let mut sender = on(&lab, "client", &["python3", "-c", SENDER, &address]).spawn().unwrap();
+    let mut sender = probes(&lab, PROBES as u32, 100, 10.0).spawn().unwrap();
     sleep(Duration::from_millis(900));
     captures[1].signal("-STOP");
     sleep(Duration::from_millis(900));

@@ -7,20 +7,8 @@ use std::fs;
 use std::process::Stdio;
 
 use common::TestLab;
-use common::captures::{Capture, Folder, json, missing, on, server_address, until};
+use common::captures::{Capture, Folder, json, missing, on, probes, until};
 use serde_json::Value;
-
-/// Probes, one each 250 µs in groups of four, for 5 s.
-const SENDER: &str = "
-import socket, struct, sys, time
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-at = time.monotonic()
-for n in range(20000):
-    s.sendto(struct.pack('>IHIQ', 77, 0, n, time.time_ns()) + bytes(100), (sys.argv[1], 9000))
-    if n % 4 == 3:
-        at += 0.001
-        time.sleep(max(0, at - time.monotonic()))
-";
 
 /// A way whose losses come alone: 1 % of all.
 const ALONE: &str = "loss = { gilbert-elliott = { p = \"1%\", r = \"100%\" } }";
@@ -43,13 +31,12 @@ impl Run {
         fs::write(&path, text).unwrap();
         let lab = TestLab::up_with(&format!("runs-{name}"), &path, &["--seed", &seed.to_string()])?;
         let captures = ["client", "server"].map(|host| Capture::start(&lab, host, &folder));
-        let address = server_address(&lab);
         let mut server = on(&lab, "server", &["iperf3", "-s", "-1"]).stdout(Stdio::null()).spawn().unwrap();
         let listens = || on(&lab, "server", &["sh", "-c", "ss -ltn | grep -q :5201"]).status().unwrap().success();
         until("iperf3 to listen", listens);
         let iperf = ["iperf3", "-4", "-c", "server", "-t", "5", "-C", "reno"];
         let mut tcp = on(&lab, "client", &iperf).stdout(Stdio::null()).spawn().unwrap();
-        assert!(on(&lab, "client", &["python3", "-c", SENDER, &address]).status().unwrap().success());
+        assert!(probes(&lab, 20_000, 4, 1.0).status().unwrap().success());
         assert!(tcp.wait().unwrap().success());
         server.wait().unwrap();
         captures.into_iter().for_each(|capture| drop(capture.finish()));

@@ -47,12 +47,7 @@ pub fn dissect_into(record: &Record<'_>, packet: &mut Packet) {
         frame_cap_len: record.head.len() as u32,
         gso_segs: record.gso_segs,
         gso_size: record.gso_size,
-        eth_src: [0; 6],
-        eth_dst: [0; 6],
-        eth_type: 0,
-        vlan: [None; 2],
-        ip: None,
-        transport: Transport::Other,
+        ..Packet::default()
     };
     let network = match record.link {
         LinkType::Ethernet => from_ethernet(record.head, packet),

@@ -16,10 +16,13 @@ use crate::support::{KernelTypes, io_error, load_error, require_capabilities, wi
 const PROGRAM: &str = "mix";
 /// `struct template`.
 const TEMPLATE_BYTES: usize = 8 + MAX_FRAME_BYTES;
-/// Words of `struct share` before `sent`.
-const SHARE_HEAD_WORDS: usize = 5;
+/// Words of `struct share`.
+const MADE: usize = 2;
+const BROKEN: usize = 3;
+const LAST_ERROR: usize = 4;
+const SENT: usize = 5;
 /// Of `struct share`: behind `sent` two numbers of 32 bits, `pending` and `apart`.
-const SHARE_BYTES: usize = 8 * (SHARE_HEAD_WORDS + MAX_TEMPLATES + 1 + 16) + 4 * 64;
+const SHARE_BYTES: usize = 8 * (SENT + MAX_TEMPLATES + 1 + 16) + 4 * 64;
 /// `BPF_F_TEST_XDP_LIVE_FRAMES` of <linux/bpf.h>.
 const LIVE_FRAMES: u32 = 1 << 1;
 
@@ -157,14 +160,14 @@ impl LiveFrames {
         for slot in &self.slots {
             let share = read(&self.shares, *slot)?;
             let word = |at: usize| share.get(at).copied().unwrap_or(0);
-            state.made += word(2);
-            state.broken += word(3);
-            match word(4) as i64 {
+            state.made += word(MADE);
+            state.broken += word(BROKEN);
+            match word(LAST_ERROR) as i64 {
                 0 => {}
                 error => state.last_error = error.unsigned_abs() as i32,
             }
             for (template, sent) in state.sent.iter_mut().enumerate() {
-                *sent += word(SHARE_HEAD_WORDS + template);
+                *sent += word(SENT + template);
             }
         }
         Ok(state)
@@ -178,7 +181,7 @@ impl LiveFrames {
     /// # Panics
     /// Where there is no such share.
     pub fn made(&self, share: usize) -> io::Result<u64> {
-        Ok(read(&self.shares, self.slots[share])?.get(2).copied().unwrap_or(0))
+        Ok(read(&self.shares, self.slots[share])?.get(MADE).copied().unwrap_or(0))
     }
 }
 

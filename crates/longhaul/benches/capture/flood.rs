@@ -60,7 +60,7 @@ impl Cable {
                 let plan = Plan::new(MixSpec::parse(FLOOD_OF).unwrap(), 1, None).unwrap();
                 let run = || {
                     let ifindex = Netlink::open().unwrap().index_of("out").unwrap();
-                    let mut mixer = Mixer::open(ifindex, plan, Some(EngineKind::LiveFrames), &[]).unwrap();
+                    let mixer = Mixer::open(ifindex, plan, Some(EngineKind::LiveFrames), &[]).unwrap();
                     let amount = MixAmount { packets_per_second, time: Some(time), packets: None };
                     mixer.run(&amount, None, None, |_| ()).unwrap();
                 };

@@ -175,7 +175,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let started_at = jiff::Timestamp::now().to_string();
-    let mut mixer = Mixer::open(link.index, plan, asked, &args.cpu).map_err(not_sent)?;
+    let mixer = Mixer::open(link.index, plan, asked, &args.cpu).map_err(not_sent)?;
     eprintln!("{}", text::heading(&spec.name, &link.name, mixer.engine(), &amount, seed));
     let mut live = text::Live::default();
     let sent = mixer

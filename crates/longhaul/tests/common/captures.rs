@@ -158,3 +158,21 @@ pub(crate) fn server_address(lab: &TestLab) -> String {
     let output = on(lab, "client", &["getent", "ahostsv4", "server"]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().split_whitespace().next().unwrap().to_owned()
 }
+
+/// Sends numbered probes to the lab's server: `count` of them, in groups of `group`, one each `gap_ms` milliseconds.
+pub(crate) fn probes(lab: &TestLab, count: u32, group: u32, gap_ms: f64) -> Command {
+    const SENDER: &str = "
+import socket, struct, sys, time
+address, count, group, gap_ms = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+at = time.monotonic()
+for n in range(count):
+    s.sendto(struct.pack('>IHIQ', 77, 0, n, time.time_ns()) + bytes(100), (address, 9000))
+    if n % group == group - 1:
+        at += gap_ms / 1000
+        time.sleep(max(0, at - time.monotonic()))
+";
+    let numbers = [count.to_string(), group.to_string(), gap_ms.to_string()];
+    let [count, group, gap_ms] = numbers.each_ref().map(String::as_str);
+    on(lab, "client", &["python3", "-c", SENDER, &server_address(lab), count, group, gap_ms])
+}

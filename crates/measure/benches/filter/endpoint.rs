@@ -52,7 +52,7 @@ pub(crate) fn run(role: &Role) -> Result<()> {
     }
 }
 
-fn run_mixer(mut mixer: Mixer, packets_per_second: Option<f64>, seconds: f64) -> Result<()> {
+fn run_mixer(mixer: Mixer, packets_per_second: Option<f64>, seconds: f64) -> Result<()> {
     let time = Some(Nanos::from_secs_f64(seconds));
     let result = mixer.run(&MixAmount { packets_per_second, time, packets: None }, None, None, |_| {})?;
     answer(&Sent {

@@ -171,7 +171,7 @@ impl Mixer {
     /// # Errors
     /// Where the interface goes away, or a CPU.
     pub fn run(
-        &mut self,
+        &self,
         amount: &MixAmount,
         stop: Option<Stop>,
         interval: Option<Nanos>,

@@ -123,7 +123,7 @@ fn flow_alone(cable: &Cable, seconds: f64) -> Result<f64> {
 /// With the filter under a mix, beside XDP_PASS without one; and what the same mix leaves without a filter.
 ///
 /// Frames of a mix cost the server something before any program sees them: they lie in another CPU's cache. On a machine whose stack is
-/// so fast that it takes a million frames a second to halve the flow, that is a quarter of its CPU, and no filter can keep 0.8. So what
+/// so fast that it takes a million frames a second to halve the flow, that is 29 % of its CPU, and no filter can keep 0.8. So what
 /// the cheapest program leaves stands beside it.
 pub(crate) fn goodput(plan: &Plan) -> Result<Vec<Row>> {
     let seconds = plan.seconds(2.0, 1.0);

@@ -6,7 +6,6 @@ use super::*;
 use crate::compare::plan::{FirstLook, Sampler, segment_sizes};
 use crate::ledger::{Gap, Place};
 use crate::packet::{Ip, Options, Tcp, Transport};
-use crate::record;
 
 const MS: i64 = 1_000_000;
 
@@ -19,18 +18,12 @@ fn packet(at_ns: i64, forward: bool, id: u32, payload: u32, transport: Transport
     let ip = Ip { src, dst, protocol: 6, ttl, traffic_class, id: Some(id), len, fragment_offset, more_fragments };
     Packet {
         at_ns,
-        interface: 0,
-        direction: record::Direction::Unknown,
         frame_len: 54 + payload,
         frame_cap_len: 54,
-        gso_segs: 0,
-        gso_size: 0,
-        eth_src: [0; 6],
-        eth_dst: [0; 6],
         eth_type: 0x0800,
-        vlan: [None; 2],
         ip: Some(ip),
         transport,
+        ..Packet::default()
     }
 }
 

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use super::super::*;
 use crate::packet::{Ip, Options, Packet, Tcp, Transport};
-use crate::record::Direction;
 
 pub(super) const MS: i64 = 1_000_000;
 pub(super) const SYN: u16 = 2;
@@ -47,16 +46,9 @@ impl Talk {
         let (src_port, dst_port) = ports;
         self.flows.push(Packet {
             at_ns,
-            interface: 0,
-            direction: Direction::Unknown,
             frame_len: 54 + payload_len,
             frame_cap_len: 54,
-            gso_segs: 0,
-            gso_size: 0,
-            eth_src: [0; 6],
-            eth_dst: [0; 6],
             eth_type: 0x0800,
-            vlan: [None; 2],
             ip: Some(Ip {
                 src: address(src),
                 dst: address(dst),
@@ -69,6 +61,7 @@ impl Talk {
                 more_fragments: false,
             }),
             transport: Transport::Tcp(Tcp { src_port, dst_port, seq, ack, flags, window: 1000, payload_len, options }),
+            ..Packet::default()
         });
         self.flows.last_mut().unwrap()
     }
