@@ -1,7 +1,9 @@
 //! `longhaul`: where does the throughput of a long fat network go?
 //!
-//! This file only dispatches: each command has a file in `cmd/` with its arguments and what it does.
+//! This file only dispatches: each command has a module in `cmd/` with its arguments and what it does.
 
+mod args;
+mod captures;
 mod cmd;
 mod output;
 

@@ -9,8 +9,8 @@ use longhaul_trace::header_log::WriterOptions;
 use longhaul_units::Bytes;
 use serde_json::json;
 
-use super::trace_input::{Inputs, Told};
-use super::trace_output::{Form, Output, form_of};
+use crate::captures::input::{Inputs, Told};
+use crate::captures::output::{Form, Output, form_of};
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
 
 /// Turn captures into header logs (Parquet), pcap and pcapng, and back

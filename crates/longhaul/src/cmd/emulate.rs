@@ -14,8 +14,8 @@ use longhaul_path::spec::{PathSpec, Side};
 use longhaul_units::Nanos;
 use serde_json::json;
 
-use super::engine_args::EngineArgs;
-use super::status;
+use crate::args::engine::EngineArgs;
+use crate::output::status;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
 
 /// How often the status file and the progress line are brought up to date.

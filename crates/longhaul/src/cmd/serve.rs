@@ -8,7 +8,7 @@ use longhaul_measure::server::{Ended, ServeOptions, Server};
 use longhaul_session::control::{BusyPolicy, Caps, MAX_PAYLOAD_BYTES};
 use longhaul_units::{BitRate, Nanos};
 
-use super::listen::{Listen, Listening, not_bound};
+use crate::args::listen::{Listen, Listening, not_bound};
 use crate::output::{Failure, Outcome};
 
 /// The port of the control connection.

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use longhaul_report::saved::{Saved, on_one_line};
 
-use super::saved::{no_result, read_result};
-use super::udp::printed;
+use crate::cmd::udp::printed;
+use crate::output::saved::{no_result, read_result};
 use crate::output::{Outcome, print_text, print_warnings};
 
 /// Show a saved result as the test printed it

@@ -1,0 +1,327 @@
+//! The text form of a mix (`docs/mix.md` has every key).
+//!
+//! ```toml
+//! name = "half junk"
+//! size = 300                # of each frame, FCS included; or sizes = [{ from = 65, to = 127, weight = 34 }, …]
+//! [[class]]
+//! kind = "stream"
+//! weight = 50
+//! [[class]]
+//! kind = "arp"
+//! weight = 50
+//! ```
+
+use std::fmt;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::kind::Kind;
+
+/// The least Ethernet frame with its FCS (IEEE 802.3 §4.4.2).
+pub const LEAST_BYTES: u16 = 64;
+/// The longest without tags (IEEE 802.3 §3.2.7).
+pub const MOST_BYTES: u16 = 1518;
+/// What a frame has on a wire behind what Linux hands out.
+pub const FCS_BYTES: u16 = 4;
+
+/// A file that is longer is none.
+const FILE_BYTES_MOST: u64 = 1 << 20;
+const CLASSES_MOST: usize = 64;
+const SPANS_MOST: usize = 16;
+const NAME_LETTERS_MOST: usize = 100;
+/// Weights beyond would leave others no share that can be drawn.
+const WEIGHT_MOST: f64 = 1e9;
+
+/// Mixes that come with longhaul: name and text.
+const KNOWN: &[(&str, &str)] = &[("nima", include_str!("../../../../mixes/nima.toml"))];
+
+/// A mix as its file says it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MixSpec {
+    /// What it is called.
+    pub name: String,
+    /// Where its figures come from.
+    pub source: String,
+    /// How long frames are.
+    pub sizes: Sizes,
+    /// At least one, at least one of them with a weight above 0.
+    pub classes: Vec<Class>,
+}
+
+/// How long frames are, FCS included.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sizes {
+    /// All of this many bytes; what needs more takes more, what has a length of its own is padded.
+    One(u16),
+    /// Those that carry data by weights; others as they are.
+    Spread(Vec<Span>),
+}
+
+/// Sizes that are equally likely.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Span {
+    /// The least.
+    pub from: u16,
+    /// The greatest.
+    pub to: u16,
+    /// How often, beside others.
+    pub weight: f64,
+}
+
+/// Some of the frames.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Class {
+    /// What it is called; no two alike.
+    pub name: String,
+    /// What the frames are.
+    pub kind: Kind,
+    /// How many of them, beside others.
+    pub weight: f64,
+}
+
+/// Why a text is no mix, in one line: where, what, and what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}{message}")]
+pub struct MixError {
+    /// The file, and line and column where they are known, with a colon behind each.
+    place: String,
+    message: String,
+}
+
+impl MixError {
+    fn new(message: impl fmt::Display) -> Self {
+        let message = message.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        Self { place: String::new(), message: message.chars().filter(|c| !c.is_control()).take(600).collect() }
+    }
+
+    fn at(key: impl fmt::Display, why: impl fmt::Display) -> Self {
+        Self::new(format!("{key}: {why}"))
+    }
+
+    fn in_file(mut self, file: &str) -> Self {
+        self.place = format!("{}:{} ", file.escape_debug(), self.place);
+        self
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    name: String,
+    #[serde(default)]
+    source: String,
+    size: Option<i64>,
+    sizes: Option<Vec<SpanText>>,
+    class: Vec<ClassText>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpanText {
+    from: i64,
+    to: Option<i64>,
+    weight: f64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassText {
+    name: Option<String>,
+    kind: String,
+    weight: f64,
+}
+
+impl MixSpec {
+    /// The mix that comes with longhaul under that name.
+    ///
+    /// # Errors
+    /// Where there is none, naming those that there are.
+    pub fn preset(name: &str) -> Result<Self, MixError> {
+        match KNOWN.iter().find(|(known, _)| *known == name) {
+            Some((name, text)) => Self::parse(text).map_err(|error| error.in_file(name)),
+            None => {
+                let known = KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+                Err(MixError::new(format!("`{}` does not come with longhaul; use one of {known}", name.escape_debug())))
+            }
+        }
+    }
+
+    /// The mix that comes with longhaul under that name, else the file there.
+    ///
+    /// # Errors
+    /// Where it is neither, or the file is refused.
+    pub fn load(name_or_file: &str) -> Result<Self, MixError> {
+        if KNOWN.iter().any(|(name, _)| *name == name_or_file) {
+            return Self::preset(name_or_file);
+        }
+        let text = longhaul_units::read_text(Path::new(name_or_file), FILE_BYTES_MOST).map_err(|error| {
+            let known = KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+            MixError::new(format!("{error}; give a file, or one of {known}")).in_file(name_or_file)
+        })?;
+        Self::parse(&text).map_err(|error| error.in_file(name_or_file))
+    }
+
+    /// Reads the text of a mix.
+    ///
+    /// # Errors
+    /// Where the text is no TOML, lacks a key or has one that is none, or has a value that is not allowed.
+    pub fn parse(text: &str) -> Result<Self, MixError> {
+        let written: Text = toml::from_str(text).map_err(|error| {
+            let mut refused = MixError::new(error.message());
+            if let Some(span) = error.span() {
+                let before = text.get(..span.start).unwrap_or(text);
+                let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+                refused.place = format!("{}:{column}:", before.matches('\n').count() + 1);
+            }
+            refused
+        })?;
+        check_name("name", &written.name)?;
+        let sizes = match (written.size, written.sizes) {
+            (Some(_), Some(_)) => return Err(MixError::new("size and sizes: give one of them")),
+            (Some(bytes), None) => Sizes::One(size("size", bytes)?),
+            (None, Some(spans)) => Sizes::Spread(read_spans(spans)?),
+            (None, None) => return Err(MixError::new("size, or sizes: one of them is needed")),
+        };
+        if !(1..=CLASSES_MOST).contains(&written.class.len()) {
+            return Err(MixError::at("class", format!("{} of them, 1 to {CLASSES_MOST}", written.class.len())));
+        }
+        let mut classes: Vec<Class> = Vec::new();
+        for (number, class) in written.class.into_iter().enumerate() {
+            let at = |key: &str| format!("class[{number}].{key}");
+            let kind: Kind = class.kind.parse().map_err(|error| MixError::at(at("kind"), error))?;
+            let name = class.name.unwrap_or_else(|| kind.name().to_owned());
+            check_name(&at("name"), &name)?;
+            if classes.iter().any(|other| other.name == name) {
+                return Err(MixError::at(at("name"), format!("`{}` is another's name already", name.escape_debug())));
+            }
+            classes.push(Class { name, kind, weight: weight(&at("weight"), class.weight)? });
+        }
+        if classes.iter().all(|class| class.weight == 0.0) {
+            return Err(MixError::at("class", "one weight at least is above 0"));
+        }
+        Ok(Self { name: written.name, source: written.source, sizes, classes })
+    }
+
+    /// The same with all frames of `bytes`, FCS included.
+    ///
+    /// # Errors
+    /// Where Ethernet has no such frame.
+    pub fn with_size(self, bytes: u16) -> Result<Self, MixError> {
+        Ok(Self { sizes: Sizes::One(size("size", bytes.into())?), ..self })
+    }
+
+    /// The share of a class, 0 to 1.
+    pub fn share(&self, class: usize) -> f64 {
+        let sum: f64 = self.classes.iter().map(|class| class.weight).sum();
+        self.classes.get(class).map_or(0.0, |class| class.weight / sum)
+    }
+
+    /// Whether some of the frames are for a target.
+    pub fn has_target(&self) -> bool {
+        self.classes.iter().any(|class| class.kind.takes_target() && class.weight > 0.0)
+    }
+
+    /// Whether some of the frames are numbered.
+    pub fn has_stream(&self) -> bool {
+        self.classes.iter().any(|class| class.kind == Kind::Stream && class.weight > 0.0)
+    }
+}
+
+fn read_spans(spans: Vec<SpanText>) -> Result<Vec<Span>, MixError> {
+    if !(1..=SPANS_MOST).contains(&spans.len()) {
+        return Err(MixError::at("sizes", format!("{} of them, 1 to {SPANS_MOST}", spans.len())));
+    }
+    let read = |(number, span): (usize, SpanText)| {
+        let at = |key: &str| format!("sizes[{number}].{key}");
+        let from = size(&at("from"), span.from)?;
+        let to = size(&at("to"), span.to.unwrap_or(span.from))?;
+        if to < from {
+            return Err(MixError::at(at("to"), format!("{to}: at least {from}, where it begins")));
+        }
+        Ok(Span { from, to, weight: weight(&at("weight"), span.weight)? })
+    };
+    let spans: Vec<Span> = spans.into_iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    if spans.iter().all(|span| span.weight == 0.0) {
+        return Err(MixError::at("sizes", "one weight at least is above 0"));
+    }
+    Ok(spans)
+}
+
+fn size(key: &str, bytes: i64) -> Result<u16, MixError> {
+    let known = u16::try_from(bytes).ok().filter(|bytes| (LEAST_BYTES..=MOST_BYTES).contains(bytes));
+    known.ok_or_else(|| MixError::at(key, format!("{bytes}: {LEAST_BYTES} to {MOST_BYTES} bytes, FCS included")))
+}
+
+fn weight(key: &str, weight: f64) -> Result<f64, MixError> {
+    // NaN is in no range.
+    if (0.0..=WEIGHT_MOST).contains(&weight) {
+        return Ok(weight.abs());
+    }
+    Err(MixError::at(key, format!("{weight}: a number from 0 to {WEIGHT_MOST:e}")))
+}
+
+fn check_name(key: &str, name: &str) -> Result<(), MixError> {
+    let letters = name.chars().count();
+    if name.trim().is_empty() || letters > NAME_LETTERS_MOST || name.chars().any(char::is_control) {
+        return Err(MixError::at(key, format!("1 to {NAME_LETTERS_MOST} letters in a line")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "name = \"x\"\nsize = 300\n[[class]]\nkind = \"stream\"\nweight = 50\n[[class]]\nkind = \"arp\"\nweight = 0.5\n";
+
+    /// NIMA, figure 3.
+    #[test]
+    fn nima_has_the_shares_of_figure_3() {
+        let nima = MixSpec::load("nima").unwrap();
+        let share = |kinds: &[&str]| -> f64 {
+            let of = |(number, class): (usize, &Class)| kinds.contains(&class.kind.name()).then(|| nima.share(number));
+            100.0 * nima.classes.iter().enumerate().filter_map(of).sum::<f64>()
+        };
+        for (kinds, percent) in [
+            (&["stream"][..], 5.0),
+            (&["udp", "tcp", "icmp"], 60.0),
+            (&["multicast", "igmp"], 2.0),
+            (&["ipx"], 3.0),
+            (&["netbeui"], 1.0),
+            (&["arp"], 20.0),
+            (&["broadcast"], 5.0),
+            (&["stp", "cdp", "vtp", "disl", "edp", "lldp", "appletalk", "ipv6", "neighbour-solicitation"], 4.0),
+        ] {
+            assert!((share(kinds) - percent).abs() < 1e-9, "{kinds:?}: {}", share(kinds));
+        }
+        assert!(!nima.source.is_empty() && nima.has_stream());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_a_line() {
+        assert!(MixSpec::parse(GOOD).is_ok());
+        for (from, to, said) in [
+            ("size = 300", "size = 63", "size: 63: 64 to 1518 bytes, FCS included"),
+            ("size = 300", "", "size, or sizes: one of them is needed"),
+            ("size = 300", "size = 64\nsizes = []", "size and sizes: give one of them"),
+            ("size = 300", "sizes = []", "sizes: 0 of them, 1 to 16"),
+            ("size = 300", "sizes = [{ from = 99, to = 98, weight = 1 }]", "sizes[0].to: 98: at least 99"),
+            ("size = 300", "sizes = [{ from = 99, weight = 0 }]", "sizes: one weight at least is above 0"),
+            ("\"arp\"", "\"arq\"", "class[1].kind: `arq` is no kind; use one of stream, udp, tcp"),
+            ("\"arp\"", "\"stream\"", "class[1].name: `stream` is another's name already"),
+            ("weight = 50", "weight = -1", "class[0].weight: -1: a number from 0 to 1e9"),
+            ("weight = 50", "weight = nan", "class[0].weight: NaN: a number from 0 to 1e9"),
+            ("weight = 50", "wait = 50", "5:1: unknown field `wait`, expected one of `name`, `kind`, `weight`"),
+            ("name = \"x\"", "name = \"\"", "name: 1 to 100 letters in a line"),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from}");
+            let error = MixSpec::parse(&text).unwrap_err().in_file("x.toml").to_string();
+            assert!(error.contains(said), "{to}: {error}");
+            assert!(error.starts_with("x.toml:") && error.lines().count() == 1, "{error}");
+        }
+        let error = MixSpec::load("/nonexistent").unwrap_err().to_string();
+        assert!(error.contains("give a file, or one of nima"), "{error}");
+    }
+}

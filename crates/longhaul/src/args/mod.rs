@@ -1,0 +1,5 @@
+//! Arguments that several commands share.
+
+pub(crate) mod engine;
+pub(crate) mod listen;
+pub(crate) mod roll;

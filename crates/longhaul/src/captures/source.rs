@@ -1,0 +1,180 @@
+//! Packets of captures that a user asked for, in order of time, and what is to be said of the captures.
+
+use std::path::PathBuf;
+
+use longhaul_emulator::Warning;
+use longhaul_trace::Packet;
+use longhaul_trace::flow::Gaps;
+
+use crate::captures::input::{Inputs, ReadSoFar, is_pipe};
+use crate::output::Failure;
+
+/// Captures, read as one stream of packets.
+pub(crate) struct Trace {
+    inputs: Inputs,
+    only: Filter,
+}
+
+/// Which packets count.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filter {
+    /// One or both ends, each an address with or without a port.
+    pub(crate) ends: Vec<End>,
+    /// A port at either end; 0 is any.
+    pub(crate) port: u16,
+}
+
+/// An end of a flow, as the user names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    address: std::net::IpAddr,
+    port: Option<u16>,
+}
+
+impl std::str::FromStr for End {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.trim_matches(['[', ']']).parse() {
+            return Ok(Self { address, port: None });
+        }
+        match text.parse::<std::net::SocketAddr>() {
+            Ok(socket) => Ok(Self { address: socket.ip(), port: Some(socket.port()) }),
+            Err(_) => Err("an end is ADDRESS or ADDRESS:PORT, as 10.0.0.1:5210 or [fd00::1]:5210".into()),
+        }
+    }
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.port {
+            Some(port) => std::net::SocketAddr::new(self.address, port).fmt(out),
+            None => self.address.fmt(out),
+        }
+    }
+}
+
+impl Filter {
+    pub(crate) fn takes_all(&self) -> bool {
+        self.ends.is_empty() && self.port == 0
+    }
+
+    fn takes(&self, packet: &Packet) -> bool {
+        use longhaul_trace::Transport;
+        if self.takes_all() {
+            return true;
+        }
+        let Some(ip) = &packet.ip else { return false };
+        let ports = match &packet.transport {
+            Transport::Tcp(tcp) => Some((tcp.src_port, tcp.dst_port)),
+            Transport::Udp { src_port, dst_port, .. } => Some((*src_port, *dst_port)),
+            Transport::Other => None,
+        };
+        let (src_port, dst_port) = match ports {
+            Some((src, dst)) => (Some(src), Some(dst)),
+            // A later fragment belongs to whoever has the first.
+            None if ip.fragment_offset > 0 => (None, None),
+            None => return false,
+        };
+        let is = |end: &End, address, port: Option<u16>| {
+            end.address == address && (port.is_none() || end.port.is_none_or(|wanted| Some(wanted) == port))
+        };
+        let ends = match self.ends.as_slice() {
+            [] => true,
+            [one] => is(one, ip.src, src_port) || is(one, ip.dst, dst_port),
+            [one, other, ..] => {
+                is(one, ip.src, src_port) && is(other, ip.dst, dst_port)
+                    || is(one, ip.dst, dst_port) && is(other, ip.src, src_port)
+            }
+        };
+        let port = self.port == 0 || src_port.is_none() || src_port == Some(self.port) || dst_port == Some(self.port);
+        ends && port
+    }
+}
+
+impl Trace {
+    /// Opens files, and those captures that lie in folders.
+    pub(crate) fn open(paths: &[PathBuf], only: Filter) -> Result<Self, Failure> {
+        Ok(Self { inputs: Inputs::open(paths, false)?, only })
+    }
+
+    /// Refuses pipes among `paths`, for `why` they are to be read more than once.
+    pub(crate) fn can_be_read_again(paths: &[PathBuf], why: &str) -> Result<(), Failure> {
+        match paths.iter().find(|path| is_pipe(path)) {
+            Some(path) => Err(Failure::new(
+                "not_read",
+                format!("{}: a pipe can be read once, and {why} reads more often", path.display()),
+            )
+            .remedy("save the capture to a file")),
+            None => Ok(()),
+        }
+    }
+
+    /// How far reading came, while it goes on.
+    pub(crate) fn so_far(&self) -> ReadSoFar {
+        self.inputs.so_far().clone()
+    }
+
+    /// When they lost packets, by their own accounts.
+    pub(crate) fn gaps(&self) -> Gaps {
+        Gaps::of(&self.inputs.gaps())
+    }
+
+    /// Captures, as they were opened.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.inputs.paths().map(|path| path.display().to_string()).collect()
+    }
+
+    /// Hands every packet that counts to `each`.
+    pub(crate) fn for_each(&mut self, mut each: impl FnMut(&Packet)) -> Result<(), Failure> {
+        if self.only.takes_all() {
+            return self.inputs.for_each_packet(each);
+        }
+        let only = &self.only;
+        self.inputs.for_each_packet(|packet| {
+            if only.takes(packet) {
+                each(packet);
+            }
+        })
+    }
+
+    /// The next packet that counts, in order of time; `None` behind the last.
+    pub(crate) fn next(&mut self) -> Result<Option<Packet>, Failure> {
+        while let Some(packet) = self.inputs.next_packet()? {
+            if self.only.takes(&packet) {
+                return Ok(Some(packet));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What to know of the captures, once they were read; `so` says what follows from packets that were not captured.
+    pub(crate) fn warnings(&self, so: &str) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let mut warn = |code: &str, message: String, remedy: &str| {
+            warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+        };
+        for path in self.inputs.cut() {
+            warn("capture_cut", format!("{} ends within a packet: what is whole was read", path.display()), "");
+        }
+        let told = self.inputs.told();
+        let (dropped, gaps) = (told.ledger.dropped(), &told.ledger.gaps);
+        if dropped > 0 {
+            let paths = self.paths().join(", ");
+            let mut message = format!("{paths}: lost {dropped} packets by its own account: {so}");
+            if let (Some(first), Some(last)) = (gaps.first(), gaps.last()) {
+                let at =
+                    |ns: i64| jiff::Timestamp::from_nanosecond(ns.into()).map_or(ns.to_string(), |at| at.to_string());
+                message += &format!(", in {} gaps from {} to {}", gaps.len(), at(first.from_ns), at(last.to_ns));
+            }
+            warn("capture_dropped", message, "capture heads only, with a larger buffer");
+        }
+        if let Some((code, message, remedy)) = told.missing_parts_warning() {
+            warn(code, message, remedy);
+        }
+        if told.late_packets > 0 {
+            warn("capture_not_sorted", format!("{} packets stand after later ones", told.late_packets), "");
+        }
+        warnings
+    }
+}

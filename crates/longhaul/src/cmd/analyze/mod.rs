@@ -1,0 +1,270 @@
+//! `longhaul analyze`.
+
+pub(crate) mod figures;
+pub(crate) mod series;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use longhaul_emulator::Warning;
+use longhaul_report::capture::Report;
+use longhaul_report::saved::ANALYZE_SCHEMA;
+use longhaul_trace::flow::{AnalyzeResult, Millisecond};
+use longhaul_trace::{FlowOptions, FlowSummary, Flows, Sink};
+use serde::Serialize;
+
+use crate::captures::input::ReadSoFar;
+use crate::captures::source::{End, Filter, Trace};
+use crate::cmd::analyze::figures::Figures;
+use crate::cmd::analyze::series::SeriesFile;
+use crate::output::saved::Folder;
+use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+
+/// How often progress is shown on a terminal.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+/// Packets between looks at the clock.
+const PROGRESS_PACKETS: u64 = 1 << 16;
+
+const EXAMPLES: &str = "\
+Example:
+  longhaul analyze monday.pcapng
+  longhaul analyze --port 443 --top 5 captures/     # all captures in a folder, merged by time
+  longhaul analyze --flow 10.0.0.1 --json trace.pcap.zst
+  longhaul analyze --html monday.html monday.pcap   # rate, sequence, in flight, round trip, intervals over time
+  longhaul analyze -o series monday.pcap            # every millisecond of every flow, as Parquet
+
+Reads what `longhaul capture` and `longhaul convert` write, pcap and pcapng, also packed by gzip or zstd.
+docs/analyze-results.md tells what each number means.";
+
+/// What each flow of a capture did: retransmissions, order, round trips, bursts, what limits it
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Captures, or folders of them
+    #[arg(value_name = "FILE|DIR", required = true)]
+    paths: Vec<PathBuf>,
+    /// Flows with the most bytes that are shown; 0 for all
+    #[arg(long, value_name = "FLOWS", default_value_t = 20)]
+    top: usize,
+    /// Only packets of this end, or between these two
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_delimiter = ',', num_args = 1..=2)]
+    flow: Vec<End>,
+    /// Only packets from or to this port
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    port: u16,
+    /// Write the result and a row for each millisecond of each flow into this folder
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Draw the largest flows over time into this file, a page for a browser. The captures are read twice
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// What was asked.
+#[derive(Debug, Serialize)]
+pub(crate) struct AnalyzeParameters {
+    files: Vec<String>,
+    flow: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+    top: usize,
+}
+
+/// Keeps the flows with the most bytes, and writes series.
+struct Kept {
+    top: usize,
+    flows_total: u64,
+    largest: BinaryHeap<Reverse<Ranked>>,
+    series: Option<SeriesFile>,
+}
+
+/// A flow by its bytes; of equal ones the earlier is the larger.
+struct Ranked(FlowSummary);
+
+impl Ranked {
+    fn rank(&self) -> (u64, Reverse<u64>) {
+        (self.0.forward.frame_bytes + self.0.backward.frame_bytes, Reverse(self.0.flow))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl Eq for Ranked {}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl Sink for Kept {
+    fn flow(&mut self, summary: FlowSummary) {
+        self.flows_total += 1;
+        self.largest.push(Reverse(Ranked(summary)));
+        if self.top > 0 && self.largest.len() > self.top {
+            self.largest.pop();
+        }
+    }
+
+    fn millisecond(&mut self, flow: u64, forward: bool, at_ns: i64, row: Millisecond) {
+        if let Some(series) = &mut self.series {
+            series.push(flow, forward, at_ns, row);
+        }
+    }
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let started_at = jiff::Timestamp::now().to_string();
+    let filter = Filter { ends: args.flow.clone(), port: args.port };
+    if args.html.is_some() {
+        Trace::can_be_read_again(&args.paths, "--html")?;
+    }
+    let mut trace = Trace::open(&args.paths, filter)?;
+    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    let series = args.output.as_deref().map(series_in).transpose()?;
+    let kept = Kept { top: args.top, flows_total: 0, largest: BinaryHeap::new(), series };
+    let mut flows = Flows::with_gaps(FlowOptions::default(), kept, trace.gaps());
+    pass(&mut trace, |packet| flows.packet(packet))?;
+    let (kept, totals) = flows.finish();
+    if let Some(series) = kept.series {
+        series.finish().map_err(|error| Failure::new("unwritable", format!("series.parquet: {error}")))?;
+    }
+    let ranked = kept.largest.into_sorted_vec();
+    let flows = ranked.into_iter().map(|Reverse(Ranked(flow))| flow).collect();
+    let result = AnalyzeResult { totals, flows_total: kept.flows_total, flows };
+    let warnings = warnings(&trace, &result);
+    let parameters = AnalyzeParameters {
+        files: trace.paths(),
+        flow: args.flow.iter().map(End::to_string).collect(),
+        port: Some(args.port).filter(|port| *port > 0),
+        top: args.top,
+    };
+    let text = longhaul_report::text::analyze::report(&result);
+    let envelope = Envelope::new(ANALYZE_SCHEMA, started_at, parameters, result, warnings);
+    if let Some(folder) = &folder {
+        folder.save(&envelope)?;
+    }
+    if let Some(file) = &args.html {
+        draw(&args, file, &envelope.started_at, &envelope.result, text.clone())?;
+    }
+    if args.json {
+        print_json(&envelope);
+    } else {
+        print_text(&text);
+    }
+    print_warnings(&envelope.warnings);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the captures again and draws the largest flows.
+fn draw(args: &Args, file: &Path, at: &str, result: &AnalyzeResult, text: String) -> Result<(), Failure> {
+    let filter = Filter { ends: args.flow.clone(), port: args.port };
+    let mut trace = Trace::open(&args.paths, filter)?;
+    let mut flows = Flows::with_gaps(FlowOptions::default(), Figures::of(&result.flows, trace.gaps()), trace.gaps());
+    pass(&mut trace, |packet| flows.packet(packet))?;
+    let report = Report {
+        title: trace.paths().join(", "),
+        started_at: at.to_owned(),
+        longhaul: env!("CARGO_PKG_VERSION").to_owned(),
+        flows: flows.finish().0.flows(),
+        flows_total: result.flows_total,
+        text,
+    };
+    std::fs::write(file, report.html()).map_err(|error| unwritable(file, &error))
+}
+
+/// Hands all packets to `each`, and shows on a terminal how far it came.
+pub(crate) fn pass(trace: &mut Trace, mut each: impl FnMut(&longhaul_trace::Packet)) -> Result<(), Failure> {
+    let mut shown = Progress::of(&[trace.so_far()]);
+    trace.for_each(|packet| {
+        each(packet);
+        shown.packet();
+    })
+}
+
+/// How far reading came, on a terminal.
+pub(crate) struct Progress {
+    so_far: Vec<ReadSoFar>,
+    is_shown: bool,
+    last: Instant,
+    packets: u64,
+}
+
+impl Progress {
+    pub(crate) fn of(so_far: &[ReadSoFar]) -> Self {
+        Self { so_far: so_far.to_vec(), is_shown: std::io::stderr().is_terminal(), last: Instant::now(), packets: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn packet(&mut self) {
+        self.packets += 1;
+        if self.is_shown && self.packets.is_multiple_of(PROGRESS_PACKETS) && self.last.elapsed() > PROGRESS_EVERY {
+            self.last = Instant::now();
+            let share = self.so_far.iter().map(ReadSoFar::share).sum::<f64>() / self.so_far.len() as f64;
+            eprint!("\r{:3.0} %  {} packets ", share * 100.0, self.packets);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.is_shown && self.packets > PROGRESS_PACKETS {
+            eprint!("\r{:40}\r", "");
+        }
+    }
+}
+
+fn series_in(folder: &Path) -> Result<SeriesFile, Failure> {
+    let path = folder.join("series.parquet");
+    let file = File::create(&path).map_err(|error| unwritable(&path, &error))?;
+    SeriesFile::new(file).map_err(|error| Failure::new("unwritable", format!("{}: {error}", path.display())))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new("unwritable", format!("{}: {error}", path.display()))
+}
+
+fn warnings(trace: &Trace, result: &AnalyzeResult) -> Vec<Warning> {
+    let mut warnings =
+        trace.warnings(if result.totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
+    let mut warn = |code: &str, message: String, remedy: &str| {
+        warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+    };
+    let evicted = result.totals.evicted_flows;
+    if evicted > 0 {
+        let message = format!(
+            "{evicted} flows were summed up before their end, the longest silent first: more than {} were open at once",
+            FlowOptions::default().most_flows
+        );
+        warn("flows_evicted", message, "analyse a part: --flow or --port");
+    }
+    let steps = result.totals.time_steps_back;
+    if steps > 0 {
+        let message = format!("{steps} packets have an earlier time than the one before");
+        warn("time_steps_back", message, "a capture of several queues is to be merged by time");
+    }
+    let directions = result.flows.iter().flat_map(|flow| [&flow.forward, &flow.backward]);
+    if directions.clone().any(|direction| direction.wire_packets > direction.packets) {
+        let message = "offloads hide the wire: some packets stand for several, with one time stamp".into();
+        warn("super_packets", message, "capture outside of the hosts, or with ethtool -K IF tso off gso off gro off");
+    }
+    warnings
+}

@@ -1,0 +1,240 @@
+//! `longhaul capture`.
+
+pub(crate) mod filter;
+pub(crate) mod text;
+pub(crate) mod to;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::signals::{Nudge, Stop, StopSignal};
+use longhaul_kernel::wait::readable_until;
+use longhaul_measure::capture::{CaptureError, CaptureSpec, Counters, LogTargets, Running, SpoolSpec};
+use longhaul_units::{BitRate, Bytes, Nanos};
+use serde_json::json;
+
+use crate::args::roll::Roll;
+use crate::cmd::capture::filter::FilterArgs;
+use crate::cmd::capture::text::{result, text, warnings};
+use crate::cmd::capture::to::ToArgs;
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
+
+/// How often a signal or the end is looked for.
+const LOOK_EVERY: Nanos = Nanos::from_millis(50);
+
+/// Record the heads of packets at the rate of the wire, and account for every one
+///
+/// Writes a spool: a folder of files that each are whole up to where they were cut, whatever happens. `longhaul convert` makes a
+/// header log (Parquet) or pcap of it. With --to heads go to hosts where `longhaul log` runs, with or without a spool here. Takes
+/// Ctrl-C to end. SIGUSR1 marks a moment.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example:\n  longhaul capture -i eth0 -o trace --keep 100G && longhaul convert trace trace.parquet\n  \
+        longhaul capture -i eth0 --to log1.example.net --to log2.example.net --key longhaul.key"
+)]
+pub(crate) struct Args {
+    /// Interface, or several
+    #[arg(short, long, value_name = "IF", required = true, value_delimiter = ',', num_args = 1..)]
+    interface: Vec<String>,
+    /// Folder for the spool; made where it is missing
+    #[arg(short, long, value_name = "DIR", required_unless_present = "to")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    to: ToArgs,
+    /// Bytes of each frame, from its MAC addresses on; 0 for all
+    #[arg(long, value_name = "BYTES", default_value_t = 96, value_parser = clap::value_parser!(u32).range(0..=65_535))]
+    snap: u32,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// End after this time
+    #[arg(short = 't', long, value_name = "TIME")]
+    time: Option<Nanos>,
+    /// End after this many packets; super-packets count once
+    #[arg(short = 'k', long, value_name = "N")]
+    packets: Option<u64>,
+    /// End after this many bytes of frames
+    #[arg(short = 'n', long, value_name = "BYTES")]
+    bytes: Option<Bytes>,
+    #[command(flatten)]
+    roll: Roll,
+    /// Memory of each interface's rings together, where packets wait while this program is busy
+    #[arg(long, value_name = "BYTES", default_value = "64M")]
+    ring: Bytes,
+    /// Rings of each interface, so that CPUs which receive at the same time do not wait for each other [default: one a receive queue]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    rings: Option<u16>,
+    /// Whose stamps: of the kernel, or of the NIC for what it receives, where it can (sent packets keep the kernel's clock)
+    #[arg(long, value_name = "CLOCK", default_value = "kernel")]
+    clock: ClockOf,
+    /// Leave the interface out of promiscuous mode
+    #[arg(long)]
+    no_promiscuous: bool,
+    /// Print rates this often
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    interval: Nanos,
+    /// Print JSON at the end
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ClockOf {
+    Kernel,
+    Nic,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let mut spec = args.spec()?;
+    let signals = |error| Failure::new("signals", error);
+    // Names are looked up first: only a signal that ends the program at once ends that.
+    spec.logging = args.to.targets(spec.snap_bytes)?;
+    let (stop, nudge) = (Stop::install().map_err(signals)?, Nudge::install().map_err(signals)?);
+    spec.logging.stop = Some(stop);
+    let started_at = jiff::Timestamp::now().to_string();
+    let began = monotonic();
+    let running = Running::start(&spec).map_err(not_started)?;
+    let end = args.time.map_or(Nanos::MAX, |time| began.saturating_add(time));
+    eprintln!("longhaul: capturing on {} into {}; Ctrl-C ends", args.interface.join(", "), args.destination());
+
+    let rings = running.rings();
+    let mut live = Live::new(began, args.interval);
+    while stop.requested().is_none() && !running.is_done() && monotonic() < end {
+        let until = monotonic().saturating_add(LOOK_EVERY).min(end);
+        readable_until(stop, Some(until)).map_err(|error| Failure::new("wait", error))?;
+        if nudge.take() {
+            eprintln!("longhaul: mark {}", running.mark().number);
+        }
+        live.print_if_due(running.counters());
+        say_notices(running.counters());
+    }
+    let captured = running.stop();
+    let duration = monotonic().saturating_sub(began);
+
+    let warnings = warnings(&captured);
+    if args.json {
+        let parameters = json!({
+            "interfaces": args.interface, "snap_bytes": spec.snap_bytes, "filter": spec.filter_text,
+            "ring_bytes": spec.ring_bytes, "rings": rings, "output": args.output, "to": args.to.to,
+        });
+        let result = result(&captured, duration);
+        print_json(&Envelope::new("longhaul.capture/1", started_at, parameters, result, warnings.clone()));
+    } else {
+        print_text(&text(&captured, duration));
+    }
+    print_warnings(&warnings);
+    Ok(match stop.requested() {
+        Some(StopSignal::Interrupt) => ExitCode::from(INTERRUPTED),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+impl Args {
+    /// Where heads go, in words.
+    fn destination(&self) -> String {
+        let folder = self.output.iter().map(|folder| folder.display().to_string());
+        folder.chain(self.to.to.iter().map(|host| format!("logging host {host}"))).collect::<Vec<_>>().join(", ")
+    }
+
+    fn spec(&self) -> Result<CaptureSpec, Failure> {
+        let snap_bytes = if self.snap == 0 { 65_535 } else { self.snap };
+        if snap_bytes < 14 {
+            return Err(Failure::usage(format!("--snap {snap_bytes}: 14 at least, the header of Ethernet; 0 for all")));
+        }
+        let (filter, filter_text) = self.filter.compile(snap_bytes)?;
+        let roll_bytes = self.roll.roll_bytes()?;
+        let mut interfaces = self.interface.clone();
+        interfaces.sort();
+        interfaces.dedup();
+        if interfaces.len() != self.interface.len() {
+            return Err(Failure::usage("--interface: one is named twice"));
+        }
+        if !(1 << 20..=16 << 30).contains(&self.ring.0) {
+            return Err(Failure::usage(format!("--ring {}: 1M to 16G", self.ring)));
+        }
+        Ok(CaptureSpec {
+            interfaces: self.interface.clone(),
+            snap_bytes,
+            filter,
+            filter_text,
+            ring_bytes: self.ring.0 as usize,
+            rings: self.rings.map(usize::from),
+            waiting_bytes: 64 << 20,
+            promiscuous: !self.no_promiscuous,
+            nic_stamps: self.clock == ClockOf::Nic,
+            packets_most: self.packets,
+            bytes_most: self.bytes.map(|bytes| bytes.0),
+            spool: self.output.clone().map(|folder| SpoolSpec {
+                folder,
+                roll_bytes,
+                roll_time: self.roll.roll_time,
+                keep_bytes: self.roll.keep,
+            }),
+            logging: LogTargets::default(),
+            captured_by: concat!("longhaul ", env!("CARGO_PKG_VERSION")).into(),
+            host: longhaul_kernel::sysctl::read("kernel.hostname").unwrap_or_default(),
+        })
+    }
+}
+
+/// What must be heard at once.
+fn say_notices(counters: &Counters) {
+    for notice in counters.take_notices() {
+        eprintln!("longhaul: {}", notice.replace(char::is_control, " "));
+    }
+}
+
+fn not_started(error: CaptureError) -> Failure {
+    let (code, remedy) = match &error {
+        CaptureError::Link { .. } => ("no_interface", "see `longhaul host` or `ip link` for those that there are"),
+        CaptureError::Open { .. } => ("not_captured", "run as root"),
+        CaptureError::LinkType { .. } => ("link_type", "capture on an Ethernet or IP interface"),
+        CaptureError::Folder { .. } => ("not_written", "name a folder that can be written with --output"),
+        CaptureError::Occupied(_) => ("occupied", "name another folder with --output, or remove that one"),
+        CaptureError::Start(_) => ("not_captured", ""),
+        CaptureError::Logger { source, .. } => {
+            let message = error.to_string();
+            let exit = if source.code == "interrupted" { INTERRUPTED } else { 1 };
+            return Failure::from_peer(source.code.clone(), message).remedy(&source.remedy).exit(exit);
+        }
+    };
+    Failure::new(code, error).remedy(remedy)
+}
+
+/// Lines of rates, as a test prints them.
+struct Live {
+    began: Nanos,
+    every: Nanos,
+    printed: Nanos,
+    packets: u64,
+    bytes: u64,
+    dropped: u64,
+}
+
+impl Live {
+    fn new(began: Nanos, every: Nanos) -> Self {
+        Self { began, every, printed: began, packets: 0, bytes: 0, dropped: 0 }
+    }
+
+    fn print_if_due(&mut self, counters: &Counters) {
+        let now = monotonic();
+        let span = now.saturating_sub(self.printed);
+        if self.every == Nanos::ZERO || span < self.every {
+            return;
+        }
+        let packets = counters.read_packets.load(Ordering::Relaxed);
+        let bytes = counters.frame_bytes.load(Ordering::Relaxed);
+        let dropped = counters.dropped_packets();
+        let rate = BitRate::of(bytes - self.bytes, span).rounded();
+        let full = if counters.disk_full.load(Ordering::Relaxed) { "  the disk is full" } else { "" };
+        eprintln!(
+            "[{:>7.1}-{:<7.1} s] {:>10.0} packets/s  {rate:>13} L2  {:>8} dropped{full}",
+            self.printed.saturating_sub(self.began).as_secs_f64(),
+            now.saturating_sub(self.began).as_secs_f64(),
+            (packets - self.packets) as f64 / span.as_secs_f64(),
+            dropped - self.dropped,
+        );
+        (self.printed, self.packets, self.bytes, self.dropped) = (now, packets, bytes, dropped);
+    }
+}

@@ -1,0 +1,80 @@
+//! `longhaul cc`: the congestion controls.
+
+pub(crate) mod list;
+pub(crate) mod load;
+pub(crate) mod measured;
+pub(crate) mod show;
+pub(crate) mod table;
+
+use std::str::FromStr;
+
+use clap::Subcommand;
+use longhaul_bpf::BpfError;
+use longhaul_bpf::congestion::CongestionError;
+use longhaul_congestion::Algorithm;
+use longhaul_congestion::algorithm::UnknownAlgorithm;
+
+use crate::output::{Failure, Outcome};
+
+/// Load congestion controls that the kernel lacks; what each holds and how it recovers
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = false)]
+#[command(after_help = "Example:
+  longhaul cc load scalable
+  iperf3 -c server -C lh_scalable
+  longhaul cc unload scalable")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    List(list::Args),
+    Load(load::LoadArgs),
+    Unload(load::UnloadArgs),
+    Show(show::Args),
+    Table(table::Args),
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    match args.action {
+        Action::List(args) => list::run(args),
+        Action::Load(args) => load::load(args),
+        Action::Unload(args) => load::unload(args),
+        Action::Show(args) => show::run(args),
+        Action::Table(args) => table::run(args),
+    }
+}
+
+/// A control of ours, or all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    All,
+    One(Algorithm),
+}
+
+impl FromStr for Choice {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(text: &str) -> Result<Self, UnknownAlgorithm> {
+        if text == "all" { Ok(Self::All) } else { text.parse().map(Self::One) }
+    }
+}
+
+/// For programs: which of the reasons it was.
+pub(crate) fn failure(error: &CongestionError) -> Failure {
+    let code = match error {
+        CongestionError::Bpf(BpfError::NotBuilt { .. }) => "not_built",
+        CongestionError::Bpf(BpfError::NoBtf { .. }) => "no_btf",
+        CongestionError::Bpf(BpfError::Denied { .. }) => "denied",
+        CongestionError::Bpf(_) => "bpf",
+        CongestionError::Settings(error) => return Failure::usage(error),
+        CongestionError::NoStructOps => "no_struct_ops",
+        CongestionError::AlreadyThere { .. } => "already_there",
+        CongestionError::NoBpfFs => "no_bpf_fs",
+        CongestionError::NotKept { .. } => "not_loaded",
+        CongestionError::Keep { .. } => "not_kept",
+    };
+    Failure::new(code, error)
+}

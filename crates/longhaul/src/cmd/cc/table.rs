@@ -1,0 +1,212 @@
+//! `longhaul cc table`: window, time to recover from a loss, and loss that can be borne; response functions.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use longhaul_congestion::aimd::{Model, NoModel, model_names, window};
+use longhaul_congestion::response;
+use longhaul_units::{BitRate, Nanos};
+use serde_json::{Value, json};
+
+use crate::cmd::cc::measured::{self, Point};
+use crate::output::{Envelope, Failure, Outcome, print_json, print_text};
+
+/// The rates of loss that response functions are shown at.
+pub(crate) const LOSSES: [f64; 7] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8];
+
+/// Print the AIMD table: the window for a rate, how long a loss takes to recover from, and what loss can be borne
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  longhaul cc table
+  longhaul cc table --rate 100Gbit --rtt 71ms --mtu 9000 --algorithm all
+  longhaul cc table --measured monday/result.json   # a saved test, or experiment, beside its response functions")]
+pub(crate) struct Args {
+    /// Rates of the link, in bits of whole packets [default: 10M, 100M, 1G, 10G]
+    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    rate: Vec<BitRate>,
+    /// Round trip
+    #[arg(long, value_name = "TIME", default_value = "200ms")]
+    rtt: Nanos,
+    /// Size of a packet
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(68..=65535))]
+    mtu: u32,
+    /// reno, cubic, one from `longhaul cc list`, or all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "reno")]
+    algorithm: Vec<String>,
+    /// Results that `longhaul tcp` or `longhaul lab run` saved: each flow beside the response functions at its own loss and round trip
+    #[arg(long, value_name = "FILE")]
+    measured: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+pub(crate) fn run(mut args: Args) -> Outcome {
+    if args.rate.is_empty() {
+        args.rate = [10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000].map(BitRate).to_vec();
+    }
+    let zero = args.rate.iter().any(|rate| rate.0 == 0);
+    if zero || args.rtt.0 == 0 {
+        return Err(Failure::usage("--rate and --rtt must be more than zero"));
+    }
+    let models = models(&args.algorithm).map_err(|error| Failure::usage(format!("--algorithm: {error}")))?;
+    let mut points: Vec<Point> = Vec::new();
+    for file in &args.measured {
+        points.extend(
+            measured::read(file).map_err(|error| Failure::usage(format!("--measured {}: {error}", file.display())))?,
+        );
+    }
+    if args.json {
+        let now = jiff::Timestamp::now().to_string();
+        let parameters = json!({
+            "rates_bps": args.rate.iter().map(|rate| rate.0).collect::<Vec<_>>(),
+            "rtt_ns": args.rtt.0,
+            "mtu_bytes": args.mtu,
+            "algorithms": models.iter().map(Model::name).collect::<Vec<_>>(),
+        });
+        print_json(&Envelope::new("longhaul.cc.table/1", now, parameters, result(&args, &models, &points), Vec::new()));
+    } else {
+        print_text(&(text(&args, &models) + &measured::text(&points)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn models(names: &[String]) -> Result<Vec<Model>, NoModel> {
+    let mut models: Vec<Model> = Vec::new();
+    for name in names {
+        let these = if name == "all" { model_names() } else { vec![name.as_str()] };
+        for one in these {
+            let model = Model::named(one)?;
+            if !models.contains(&model) {
+                models.push(model);
+            }
+        }
+    }
+    Ok(models)
+}
+
+/// The formulas of others, by name: the mean window at a rate of loss.
+pub(crate) fn formulas(loss: f64, rtt: Nanos) -> [(&'static str, f64); 3] {
+    [
+        ("mathis", response::mathis_window(loss, 1.0)),
+        ("padhye", response::padhye_window(loss, rtt.as_secs_f64())),
+        ("rfc3649", response::rfc3649_window(loss)),
+    ]
+}
+
+fn result(args: &Args, models: &[Model], points: &[Point]) -> Value {
+    let mut rows = Vec::new();
+    for model in models {
+        for rate in &args.rate {
+            let row = model.row(window(*rate, args.rtt, args.mtu), args.rtt);
+            rows.push(json!({
+                "algorithm": model.name(),
+                "rate_bps": rate.0,
+                "window_packets": row.window_packets,
+                "recovery_ns": Nanos::from_secs_f64(row.recovery_s).0,
+                "supportable_loss": row.supportable_loss,
+            }));
+        }
+    }
+    let response = LOSSES.map(|loss| {
+        let formulas = formulas(loss, args.rtt).map(|(name, window)| (name, window));
+        let ours = models.iter().map(|model| (model.name(), model.window_at(loss, args.rtt)));
+        let point = |(name, window): (&str, f64)| {
+            let rate_bps = window * f64::from(args.mtu) * 8.0 / args.rtt.as_secs_f64();
+            json!({ "function": name, "window_packets": window, "rate_bps": rate_bps })
+        };
+        json!({
+            "loss": loss,
+            "formulas": formulas.map(point),
+            "algorithms": ours.map(point).collect::<Vec<_>>(),
+        })
+    });
+    json!({ "rows": rows, "response": response, "measured": points })
+}
+
+fn text(args: &Args, models: &[Model]) -> String {
+    let mut text = format!("round trip {}, packets of {} bytes\n\n", args.rtt, args.mtu);
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{:<10} {:>10} {:>14} {:>14} {:>12}", "algorithm", "rate", "window", "recovery", "loss");
+    for model in models {
+        for rate in &args.rate {
+            let exact = window(*rate, args.rtt, args.mtu);
+            let rounded = two_digits(exact);
+            let recovery = spoken(model.row(rounded, args.rtt).recovery_s);
+            let loss = model.row(exact, args.rtt).supportable_loss;
+            let shown = packets(rounded);
+            let _ = writeln!(
+                text,
+                "{:<10} {:>10} {shown:>14} {recovery:>14} {loss:>12.1e}",
+                model.name(),
+                rate.to_string()
+            );
+        }
+    }
+    let _ = writeln!(
+        text,
+        "\nwindow: mean, in packets, to two digits; recovery: from one loss to that window again, without queues;"
+    );
+    let _ = writeln!(text, "loss: what may be lost of all packets. --json has more digits.");
+    let _ = writeln!(text, "\nmean window, packets, by rate of loss");
+    let names = formulas(0.01, args.rtt).map(|(name, _)| name).into_iter().chain(models.iter().map(Model::name));
+    let heads = names.fold(String::new(), |all, name| format!("{all} {name:>12}"));
+    let _ = writeln!(text, "{:<6}{heads}", "loss");
+    for loss in LOSSES {
+        let ours = models.iter().map(|model| model.window_at(loss, args.rtt));
+        let windows = formulas(loss, args.rtt).map(|(_, window)| window).into_iter().chain(ours);
+        let cells = windows.fold(String::new(), |all, window| format!("{all} {:>12}", packets(window)));
+        let _ = writeln!(text, "{:<6}{cells}", format!("{loss:.0e}"));
+    }
+    text
+}
+
+/// DataTAG's table has windows to two digits, and times that follow them.
+fn two_digits(value: f64) -> f64 {
+    let scale = 10_f64.powf(value.log10().floor() - 1.0);
+    (value / scale).round() * scale
+}
+
+/// Whole packets, with commas; one digit more below ten.
+pub(crate) fn packets(window: f64) -> String {
+    if window < 10.0 {
+        return format!("{window:.1}");
+    }
+    let digits = format!("{window:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `17 s`, `2 min 50 s`, `28 min`, `4 h 43 min`, as DataTAG has them.
+fn spoken(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        0..10 => format!("{seconds:.2} s"),
+        10..60 => format!("{whole} s"),
+        60..600 => format!("{} min {} s", whole / 60, whole % 60),
+        600..3600 => format!("{} min", whole / 60),
+        3600..360_000 => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+        _ => format!("{} d", whole / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_people_read_them() {
+        assert_eq!([166.7, 16_666.7, 9.0].map(two_digits).map(packets), ["170", "17,000", "9.0"]);
+        assert_eq!(
+            [17.0, 170.0, 1700.0, 17_000.0, 2.7].map(spoken),
+            ["17 s", "2 min 50 s", "28 min", "4 h 43 min", "2.70 s"]
+        );
+    }
+}

@@ -1,0 +1,269 @@
+//! `longhaul compare`.
+
+pub(crate) mod delays;
+pub(crate) mod figures;
+pub(crate) mod runs;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use longhaul_emulator::Warning;
+use longhaul_report::compared::Report;
+use longhaul_report::saved::COMPARE_SCHEMA;
+use longhaul_trace::compare::{
+    CompareResult, Compared, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, segment_sizes,
+};
+use longhaul_units::Nanos;
+use serde::Serialize;
+
+use crate::captures::source::{End, Filter, Trace};
+use crate::cmd::analyze::{Progress, pass};
+use crate::cmd::compare::delays::DelayFile;
+use crate::cmd::compare::figures::Delays;
+use crate::cmd::compare::runs::{of_points, of_runs};
+use crate::output::saved::Folder;
+use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+
+const EXAMPLES: &str = "\
+Example:
+  longhaul compare sender.pcap receiver.pcap                # what the path between them did
+  longhaul compare --same-clock -o delays left.pcap right.pcap
+  longhaul compare --html path.html sender.pcap receiver.pcap   # delay, losses and intervals, drawn
+  longhaul compare --behaviour real.pcap emulated.pcap      # two runs: do they behave alike?
+  longhaul compare --behaviour --same-clock real-a.pcap real-b.pcap emulated-a.pcap emulated-b.pcap
+                                                            # the same of two points of each run: delay and loss between them
+
+Packets are known again by their heads, clipped or not, as super-packets or as segments. docs/compare-results.md tells what each
+number means.";
+
+/// Compare two captures: what the path between them did, or whether they behave alike
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The one point, or the one run
+    #[arg(value_name = "A")]
+    a: PathBuf,
+    /// The other
+    #[arg(value_name = "B")]
+    b: PathBuf,
+    /// With --behaviour: A and B are two points of one run, these the two points of the other
+    #[arg(value_names = ["A2", "B2"], num_args = 2, requires = "behaviour")]
+    second_run: Vec<PathBuf>,
+    /// Captures of different runs: test whether they behave alike
+    #[arg(long)]
+    behaviour: bool,
+    /// The time stamps of both are of one clock: no offset is estimated
+    #[arg(long)]
+    same_clock: bool,
+    /// With --behaviour: delays and round trips that differ by no more count as alike
+    #[arg(long, value_name = "TIME", default_value = "20us", requires = "behaviour")]
+    tolerance: Nanos,
+    /// Only packets of this end, or between these two
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_delimiter = ',', num_args = 1..=2)]
+    flow: Vec<End>,
+    /// Only packets from or to this port
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    port: u16,
+    /// Draw one-way delay, losses and intervals at both points into this file, a page for a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the result and the delay of each packet into this folder
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// What was asked.
+#[derive(Debug, Serialize)]
+pub(crate) struct CompareParameters {
+    a: String,
+    b: String,
+    behaviour: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    second_run: Vec<String>,
+    same_clock: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tolerance_ns: Option<u64>,
+    flow: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let started_at = jiff::Timestamp::now().to_string();
+    let of_two_points = !args.behaviour || !args.second_run.is_empty();
+    if of_two_points {
+        let all: Vec<PathBuf> = [&args.a, &args.b].into_iter().chain(&args.second_run).cloned().collect();
+        Trace::can_be_read_again(&all, "this")?;
+    } else if args.same_clock {
+        return Err(Failure::usage("--same-clock is about two points: name both of each run, A B A2 B2"));
+    }
+    if args.html.is_some() && !of_two_points {
+        return Err(Failure::usage("--html draws what is between two points: name both of each run, A B A2 B2"));
+    }
+    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    let filter = Filter { ends: args.flow.clone(), port: args.port };
+    let open = |path: &PathBuf| Trace::open(std::slice::from_ref(path), filter.clone());
+    let (mut a, mut b) = (open(&args.a)?, open(&args.b)?);
+    let tolerance_ns = args.tolerance.0 as f64;
+    let (mut delays, mut drawn) = (Delays::default(), None);
+    let gaps = [a.gaps(), b.gaps()];
+    let (result, warnings) = match args.second_run.as_slice() {
+        [c, d] => {
+            let (mut c, mut d) = (open(c)?, open(d)?);
+            let delays_in = args.output.as_deref();
+            let first = lay_over(&args, [&args.a, &args.b], delays_in, open, [&mut a, &mut b], &mut delays)?;
+            let other = [&args.second_run[0], &args.second_run[1]];
+            let second = lay_over(&args, other, None, open, [&mut c, &mut d], &mut Delays::default())?;
+            let behaviour = of_points([&first, &second], args.same_clock, tolerance_ns);
+            let result = CompareResult { points: Some((&first).into()), behaviour: Some(behaviour) };
+            drawn = Some(first);
+            let mut said = warnings(&[&a, &b, &c, &d], &result);
+            said.extend(warnings(&[], &CompareResult { points: Some((&second).into()), behaviour: None }));
+            (result, said)
+        }
+        _ if args.behaviour => {
+            let behaviour = of_runs(&mut a, &mut b, tolerance_ns)?;
+            let result = CompareResult { points: None, behaviour: Some(behaviour) };
+            let said = warnings(&[&a, &b], &result);
+            (result, said)
+        }
+        _ => {
+            let compared =
+                lay_over(&args, [&args.a, &args.b], args.output.as_deref(), open, [&mut a, &mut b], &mut delays)?;
+            let result = CompareResult { points: Some((&compared).into()), behaviour: None };
+            drawn = Some(compared);
+            let said = warnings(&[&a, &b], &result);
+            (result, said)
+        }
+    };
+    let parameters = CompareParameters {
+        a: args.a.display().to_string(),
+        b: args.b.display().to_string(),
+        behaviour: args.behaviour,
+        second_run: args.second_run.iter().map(|path| path.display().to_string()).collect(),
+        same_clock: args.same_clock,
+        tolerance_ns: args.behaviour.then_some(args.tolerance.0),
+        flow: args.flow.iter().map(End::to_string).collect(),
+        port: Some(args.port).filter(|port| *port > 0),
+    };
+    let text = longhaul_report::text::compare::report(&result);
+    let envelope = Envelope::new(COMPARE_SCHEMA, started_at, parameters, result, warnings);
+    if let Some(folder) = &folder {
+        folder.save(&envelope)?;
+    }
+    if let (Some(file), Some(compared), Some(points)) = (&args.html, &drawn, &envelope.result.points) {
+        let report = Report {
+            title: format!("{} and {}", args.a.display(), args.b.display()),
+            started_at: envelope.started_at.clone(),
+            longhaul: env!("CARGO_PKG_VERSION").to_owned(),
+            directions: delays.drawn(compared, &gaps, points),
+            text: text.clone(),
+        };
+        std::fs::write(file, report.html())
+            .map_err(|error| Failure::new("unwritable", format!("{}: {error}", file.display())))?;
+    }
+    if args.json {
+        print_json(&envelope);
+    } else {
+        print_text(&text);
+    }
+    print_warnings(&envelope.warnings);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads both captures three times: for the segments' sizes, for the clocks, and to match packets as they come.
+fn lay_over(
+    args: &Args,
+    paths: [&PathBuf; 2],
+    delays_in: Option<&Path>,
+    again: impl Fn(&PathBuf) -> Result<Trace, Failure>,
+    first: [&mut Trace; 2],
+    drawn: &mut Delays,
+) -> Result<Compared, Failure> {
+    let gaps = [first[0].gaps(), first[1].gaps()];
+    let mut looks = [FirstLook::default(), FirstLook::default()];
+    for (trace, look) in first.into_iter().zip(&mut looks) {
+        pass(trace, |packet| look.packet(packet))?;
+    }
+    let looks = [&looks[0], &looks[1]];
+    let sizes = segment_sizes(looks);
+    let mut samplers = [Sampler::new(&sizes), Sampler::new(&sizes)];
+    for (path, sampler) in paths.into_iter().zip(&mut samplers) {
+        pass(&mut again(path)?, |packet| sampler.packet(packet))?;
+    }
+    let plan = Plan::of(looks, samplers, MatchOptions { same_clock: args.same_clock }).map_err(|error| {
+        Failure::new("nothing_in_common", error)
+            .remedy("of two different runs, ask with --behaviour whether they are alike")
+    })?;
+    let mut delays = delays_in.map(DelayFile::create_in).transpose()?;
+    let mut matching = Matching::new(plan, &sizes, gaps, |reached: &Reached| {
+        drawn.add(reached);
+        if let Some(delays) = &mut delays {
+            delays.push(*reached);
+        }
+    });
+    match_up(&mut again(paths[0])?, &mut again(paths[1])?, &mut matching)?;
+    let compared = matching.finish();
+    if let Some(delays) = delays {
+        delays.finish()?;
+    }
+    Ok(compared)
+}
+
+/// Hands both captures' packets to `matching` in the order of time.
+fn match_up<F: FnMut(&Reached)>(a: &mut Trace, b: &mut Trace, matching: &mut Matching<'_, F>) -> Result<(), Failure> {
+    let mut shown = Progress::of(&[a.so_far(), b.so_far()]);
+    let (mut first, mut second) = (a.next()?, b.next()?);
+    loop {
+        shown.packet();
+        match (&first, &second) {
+            (Some(one), Some(other)) if matching.b_is_next(one.at_ns, other.at_ns) => {
+                matching.b(other);
+                second = b.next()?;
+            }
+            (Some(one), _) => {
+                matching.a(one);
+                first = a.next()?;
+            }
+            (None, Some(other)) => {
+                matching.b(other);
+                second = b.next()?;
+            }
+            (None, None) => return Ok(()),
+        }
+    }
+}
+
+fn warnings(traces: &[&Trace], result: &CompareResult) -> Vec<Warning> {
+    let so = |trace: &Trace| match trace.gaps().sum() {
+        (0, _) => "it does not say when, so they look lost on the path",
+        _ => "that time is left out",
+    };
+    let mut warnings: Vec<Warning> = traces.iter().flat_map(|trace| trace.warnings(so(trace))).collect();
+    let mut warn = |code: &str, message: String, remedy: &str| {
+        warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+    };
+    if let Some(points) = &result.points {
+        if points.clock.corrected && points.clock.offset_error_ns.is_none() {
+            let message = "packets of one direction alone passed both points: the shortest delay is taken as 0".into();
+            warn("offset_unknown", message, "capture both directions, or say --same-clock");
+        }
+        let shifted =
+            points.directions.iter().filter_map(|shown| shown.between.delay).any(|delay| delay.min_ns < -1_000.0);
+        if points.given_up_packets > 0 {
+            let message = format!(
+                "{} packets were given up before they were due at the other point, as too many passed to hold them all: whether they reached it is not known",
+                points.given_up_packets
+            );
+            warn("window_short", message, "compare a part: --flow or --port, or shorter captures");
+        }
+        if shifted {
+            let message = "packets arrive before they were sent: the clocks differ".into();
+            warn("clocks_differ", message, "leave --same-clock away");
+        }
+    }
+    warnings
+}

@@ -1,0 +1,97 @@
+//! `longhaul compare --behaviour`: what is sampled of runs, and the tests that it is put to.
+
+use longhaul_trace::compare::behaviour::{Kind, Verdict, verdict};
+use longhaul_trace::compare::samples::{Losses, Samples, Thinned};
+use longhaul_trace::compare::{Compared, Direction};
+use longhaul_trace::flow::{Loss, Millisecond};
+use longhaul_trace::{FlowOptions, FlowSummary, Flows, Sink};
+
+use crate::captures::source::Trace;
+use crate::cmd::analyze::pass;
+use crate::output::Failure;
+
+/// Samples of a run at one point: of data that goes forward, and backward.
+#[derive(Default)]
+struct Run {
+    intervals: [Thinned; 2],
+    ack_intervals: [Thinned; 2],
+    rtt: [Thinned; 2],
+    rate: [Thinned; 2],
+    losses: [Losses; 2],
+}
+
+impl Sink for Run {
+    fn flow(&mut self, _: FlowSummary) {}
+
+    fn interval(&mut self, _: u64, forward: bool, _: i64, interval_ns: i64) {
+        self.intervals[usize::from(!forward)].push(interval_ns as f64);
+    }
+
+    fn ack_interval(&mut self, _: u64, forward: bool, _: i64, interval_ns: i64) {
+        self.ack_intervals[usize::from(!forward)].push(interval_ns as f64);
+    }
+
+    fn millisecond(&mut self, _: u64, forward: bool, _: i64, row: Millisecond) {
+        let way = usize::from(!forward);
+        if row.payload_bytes > 0 && !row.in_gap {
+            self.rate[way].push(row.payload_bytes as f64 * 8e3);
+        }
+        if let Some(rtt_ns) = row.rtt_ns {
+            self.rtt[way].push(rtt_ns as f64);
+        }
+    }
+
+    fn lost(&mut self, _: u64, forward: bool, loss: Loss) {
+        self.losses[usize::from(!forward)].take(loss);
+    }
+}
+
+/// Whether two runs, each captured at one point, behave alike.
+pub(crate) fn of_runs(a: &mut Trace, b: &mut Trace, tolerance_ns: f64) -> Result<Verdict, Failure> {
+    let read = |trace: &mut Trace| -> Result<Run, Failure> {
+        let mut flows = Flows::with_gaps(FlowOptions::default(), Run::default(), trace.gaps());
+        pass(trace, |packet| flows.packet(packet))?;
+        Ok(flows.finish().0)
+    };
+    let (a, b) = (read(a)?, read(b)?);
+    let mut kinds = vec![
+        Kind::series("interval_forward_ns", &a.intervals[0], &b.intervals[0]),
+        Kind::series("interval_backward_ns", &a.intervals[1], &b.intervals[1]),
+        Kind::series("ack_interval_forward_ns", &a.ack_intervals[0], &b.ack_intervals[0]),
+        Kind::series("ack_interval_backward_ns", &a.ack_intervals[1], &b.ack_intervals[1]),
+        Kind::tolerant("rtt_forward_ns", &a.rtt[0], &b.rtt[0], tolerance_ns),
+        Kind::tolerant("rtt_backward_ns", &a.rtt[1], &b.rtt[1], tolerance_ns),
+        Kind::series("rate_1ms_forward_bps", &a.rate[0], &b.rate[0]),
+        Kind::series("rate_1ms_backward_bps", &a.rate[1], &b.rate[1]),
+    ];
+    kinds.extend(Kind::losses(FORWARD_LOSSES, &a.losses[0], &b.losses[0]));
+    kinds.extend(Kind::losses(BACKWARD_LOSSES, &a.losses[1], &b.losses[1]));
+    Ok(verdict(&kinds))
+}
+
+const FORWARD_LOSSES: [&str; 3] =
+    ["loss_run_forward_packets", "loss_distance_forward_packets", "loss_count_forward_packets"];
+const BACKWARD_LOSSES: [&str; 3] =
+    ["loss_run_backward_packets", "loss_distance_backward_packets", "loss_count_backward_packets"];
+
+/// Whether two runs, each captured at the same two points, behave alike between these.
+pub(crate) fn of_points(runs: [&Compared; 2], one_clock: bool, tolerance_ns: f64) -> Verdict {
+    let none = Samples::default();
+    let of =
+        |run: &Compared, way| run.samples.iter().find(|(known, _)| *known == way).map(|(_, samples)| samples.clone());
+    let [a, b] = [Direction::AToB, Direction::BToA].map(|way| runs.map(|run| of(run, way).unwrap_or(none.clone())));
+    let [[forward, forward_2], [backward, backward_2]] = [&a, &b];
+    let mut kinds = vec![
+        Kind::delays(["delay_a_to_b_ns", "delay_variation_a_to_b_ns"], forward, forward_2, one_clock, tolerance_ns),
+        Kind::delays(["delay_b_to_a_ns", "delay_variation_b_to_a_ns"], backward, backward_2, one_clock, tolerance_ns),
+        Kind::series("interval_a_to_b_ns", &forward.intervals_ns, &forward_2.intervals_ns),
+        Kind::series("interval_b_to_a_ns", &backward.intervals_ns, &backward_2.intervals_ns),
+        Kind::series("ack_interval_a_to_b_ns", &forward.ack_intervals_ns, &forward_2.ack_intervals_ns),
+        Kind::series("ack_interval_b_to_a_ns", &backward.ack_intervals_ns, &backward_2.ack_intervals_ns),
+    ];
+    let there = ["loss_run_a_to_b_packets", "loss_distance_a_to_b_packets", "loss_count_a_to_b_packets"];
+    let back = ["loss_run_b_to_a_packets", "loss_distance_b_to_a_packets", "loss_count_b_to_a_packets"];
+    kinds.extend(Kind::losses(there, &forward.losses, &forward_2.losses));
+    kinds.extend(Kind::losses(back, &backward.losses, &backward_2.losses));
+    verdict(&kinds)
+}

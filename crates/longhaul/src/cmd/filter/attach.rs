@@ -1,0 +1,223 @@
+//! `longhaul filter attach` and `longhaul filter follow`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use longhaul_bpf::filter::{Allow, Filter, FilterOptions, Mode};
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::signals::Stop;
+use longhaul_measure::filter::{Following, obstacles};
+use longhaul_units::Nanos;
+
+use crate::cmd::filter::sample::SampleFile;
+use crate::cmd::filter::status::{mode_in_words, report};
+use crate::cmd::filter::{failure, interface, no_link, not_followed};
+use crate::output::{Failure, Outcome};
+
+/// Attach the filter to an interface, or put another in the place of the one that is there: it counts, and drops only if asked to
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  longhaul filter attach eth0                                # counts until Ctrl-C, then prints what came
+  longhaul filter attach eth0 --pin --enforce --for 60s      # a session over this very interface is not lost:
+  longhaul filter confirm eth0                               # without this it returns to counting
+  longhaul filter attach eth0 --enforce --ports listening --allow 10.0.0.0/8 --allow 5353")]
+pub(crate) struct AttachArgs {
+    /// The interface
+    #[arg(value_name = "INTERFACE")]
+    interface: String,
+    /// Drop what is rejected
+    #[arg(long)]
+    enforce: bool,
+    /// Drop for this time, then only count again unless `longhaul filter confirm` came; even if this process is gone
+    #[arg(long = "for", value_name = "TIME")]
+    enforce_for: Option<Nanos>,
+    /// Stay when this process ends, which is at once: until `longhaul filter detach`
+    #[arg(long, conflicts_with_all = ["time", "sample", "json"])]
+    pin: bool,
+    /// Where to run: in the driver, or in the stack, which any driver has [default: native where the driver can]
+    #[arg(long, value_enum)]
+    mode: Option<ModeArg>,
+    /// Reject what goes to a TCP or UDP port of ours that nobody listens on and no connection has
+    #[arg(long, value_enum)]
+    ports: Option<PortsArg>,
+    /// Never reject by IP address or port what comes from this network, or goes to this port
+    #[arg(long, value_name = "CIDR|PORT")]
+    allow: Vec<AllowArg>,
+    /// Drop although the interface is part of a bridge or bond, is shared, forwards, or is being captured
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    staying: Staying,
+}
+
+/// Tell a filter that stays of changed addresses, until it is detached or Ctrl-C; without, it passes what they may concern
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  longhaul filter follow eth0")]
+pub(crate) struct FollowArgs {
+    /// The interface
+    #[arg(value_name = "INTERFACE")]
+    interface: String,
+    #[command(flatten)]
+    staying: Staying,
+}
+
+/// Of a process that stays beside its filter.
+#[derive(Debug, clap::Args)]
+struct Staying {
+    /// Stay for this time [default: until Ctrl-C]
+    #[arg(short = 't', long, value_name = "TIME")]
+    time: Option<Nanos>,
+    /// Write the heads of rejected frames to this file (pcapng)
+    #[arg(long, value_name = "FILE")]
+    sample: Option<PathBuf>,
+    /// Write one rejected frame in so many
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "sample", value_parser = clap::value_parser!(u64).range(1..))]
+    sample_every: u64,
+    /// Print what was counted as JSON, at the end
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ModeArg {
+    Native,
+    Generic,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PortsArg {
+    Listening,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct AllowArg(Allow);
+
+impl FromStr for AllowArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no network (10.0.0.0/8, fd00::/8), address or port (1 to 65535)");
+        if let Ok(port) = text.parse::<u16>() {
+            return if port > 0 { Ok(Self(Allow::Port(port))) } else { Err(wrong()) };
+        }
+        let (ip, bits) = text.split_once('/').map_or((text, None), |(ip, bits)| (ip, Some(bits)));
+        let ip: IpAddr = ip.parse().map_err(|_| wrong())?;
+        let most = if ip.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), str::parse::<u8>).ok().filter(|bits| *bits <= most).ok_or_else(wrong)?;
+        Ok(Self(Allow::Network(ip, bits)))
+    }
+}
+
+pub(crate) fn attach(args: AttachArgs) -> Outcome {
+    let name = &args.interface;
+    let enforce = args.enforce || args.enforce_for.is_some();
+    let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
+    let (mut netlink, link) = interface(name)?;
+    if enforce && !args.force {
+        let found = obstacles(&mut netlink, &link).map_err(|error| no_link(name, &error))?;
+        if let Some(obstacle) = found.first() {
+            return Err(Failure::new(obstacle.code(), obstacle.message(name)).remedy(obstacle.remedy()));
+        }
+    }
+    // Before anything is dropped: a file that cannot be written.
+    let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name)).transpose()?;
+    let mut following = Following::begin(name).map_err(|error| not_followed(name, &error))?;
+    let options = FilterOptions {
+        mode: args.mode.map(|mode| match mode {
+            ModeArg::Native => Mode::Native,
+            ModeArg::Generic => Mode::Generic,
+        }),
+        enforce,
+        enforce_until: args.enforce_for.map(|time| monotonic().saturating_add(time)),
+        judge_ports: args.ports.is_some(),
+        allow: args.allow.iter().map(|allow| allow.0).collect(),
+        force: args.force,
+        sample_every: sample.is_some().then_some(args.staying.sample_every),
+    };
+    let filter = Filter::attach(link.index, &options).map_err(|error| failure(name, &error))?;
+    following.tell(&filter).map_err(|error| not_followed(name, &error))?;
+    if args.pin {
+        filter.keep().map_err(|error| failure(name, &error))?;
+    }
+    let does = match (enforce, args.enforce_for) {
+        (false, _) => "counts".to_owned(),
+        (true, None) => "drops what it rejects".into(),
+        (true, Some(time)) => format!("drops what it rejects for {time}, then counts unless confirmed"),
+    };
+    eprintln!("longhaul: {name}: {}; {does}", mode_in_words(&filter));
+    if args.pin {
+        return Ok(ExitCode::SUCCESS);
+    }
+    stay(name, filter, following, stop, &args.staying, sample)
+}
+
+pub(crate) fn follow(args: FollowArgs) -> Outcome {
+    let name = &args.interface;
+    let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
+    let (_, link) = interface(name)?;
+    let filter = Filter::open(link.index).map_err(|error| failure(name, &error))?;
+    let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name)).transpose()?;
+    let every = sample.is_some().then_some(args.staying.sample_every);
+    filter.sample_every(every).map_err(|error| failure(name, &error))?;
+    let following = Following::begin(name).map_err(|error| not_followed(name, &error))?;
+    stay(name, filter, following, stop, &args.staying, sample)
+}
+
+/// Follows the host until it is over, then prints what was counted.
+fn stay(
+    name: &str,
+    filter: Filter,
+    mut following: Following,
+    stop: Stop,
+    staying: &Staying,
+    sample: Option<SampleFile>,
+) -> Outcome {
+    let samples = sample.as_ref().map(|_| filter.samples()).transpose().map_err(|error| failure(name, &error))?;
+    let mut sampling = sample.zip(samples);
+    let end = staying.time.map_or(Nanos::MAX, |time| monotonic().saturating_add(time));
+    while stop.requested().is_none() && monotonic() < end {
+        if !filter.is_attached() {
+            eprintln!("longhaul: {name}: somebody detached or replaced the filter");
+            break;
+        }
+        following.tell(&filter).map_err(|error| not_followed(name, &error))?;
+        if let Some((file, samples)) = &mut sampling {
+            file.take(samples).map_err(|error| error.remedy("make room; the filter goes with this process"))?;
+        }
+        let now = monotonic();
+        // A signal interrupts no wait that begins after it, so it is short.
+        following.wait(end.min(now.saturating_add(Following::LOOK))).map_err(|error| Failure::new("wait", error))?;
+    }
+    if let Some((mut file, mut samples)) = sampling {
+        file.take(&mut samples)?;
+        file.finish()?;
+    }
+    let (mut netlink, link) = interface(name)?;
+    let last = report(&mut netlink, &link, &filter)?;
+    if staying.json {
+        last.print_json()
+    } else {
+        last.print_text()
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_and_ports_are_told_apart() {
+        let parse = |text: &str| text.parse::<AllowArg>().map(|allow| allow.0);
+        assert_eq!(parse("443"), Ok(Allow::Port(443)));
+        assert_eq!(parse("10.0.0.0/8"), Ok(Allow::Network([10, 0, 0, 0].into(), 8)));
+        assert_eq!(parse("10.0.0.1"), Ok(Allow::Network([10, 0, 0, 1].into(), 32)));
+        assert_eq!(parse("fd00::/8"), Ok(Allow::Network("fd00::".parse().unwrap(), 8)));
+        for wrong in ["0", "65536", "10.0.0.0/33", "fd00::/129", "x", "10.0.0.0/", ""] {
+            assert!(parse(wrong).unwrap_err().contains("no network"), "{wrong}");
+        }
+    }
+}

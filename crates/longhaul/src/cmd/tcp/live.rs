@@ -1,0 +1,128 @@
+//! What is said while a TCP test runs.
+
+use longhaul_measure::client::{Live as Progressed, SenderNow};
+use longhaul_session::control::Progress;
+use longhaul_units::{BitRate, Bytes, Nanos};
+use serde::Serialize;
+
+use crate::cmd::udp::live::Show;
+use crate::output::{print_json, print_text};
+use longhaul_report::text::{rate, short};
+
+/// What came in an interval, as `--json-stream` prints it.
+#[derive(Debug, Serialize)]
+struct Interval {
+    schema: &'static str,
+    direction: &'static str,
+    start_ns: u64,
+    end_ns: u64,
+    payload_bytes: u64,
+    goodput_bps: u64,
+    /// Of the flows that this end sends.
+    sender: Option<SenderInterval>,
+}
+
+/// Where the sending flows stand at the end of an interval.
+#[derive(Debug, Serialize)]
+struct SenderInterval {
+    /// Of the interval.
+    retransmits: u64,
+    /// Of all flows together.
+    cwnd_bytes: u64,
+    /// Smoothed, mean of the flows.
+    rtt_ns: u64,
+}
+
+impl Interval {
+    fn between(live: &Progressed, before: &Progress, sender: &SenderNow) -> Self {
+        let now = &live.progress;
+        let payload_bytes = now.payload_bytes.saturating_sub(before.payload_bytes);
+        let span = Nanos(now.elapsed_ns.saturating_sub(before.elapsed_ns));
+        Self {
+            schema: "longhaul.tcp.interval/1",
+            direction: if live.own { "backward" } else { "forward" },
+            start_ns: before.elapsed_ns,
+            end_ns: now.elapsed_ns,
+            payload_bytes,
+            goodput_bps: BitRate::of(payload_bytes, span).0,
+            sender: live.sender.map(|now| SenderInterval {
+                retransmits: now.retransmits.saturating_sub(sender.retransmits),
+                cwnd_bytes: now.cwnd_bytes,
+                rtt_ns: now.rtt_ns,
+            }),
+        }
+    }
+
+    /// Fits a line of 80 characters.
+    fn line(&self) -> String {
+        let seconds = self.end_ns as f64 / 1e9;
+        let mut line = format!("{:<8}{seconds:>7.1} s {:>12}/s", self.direction, rate(BitRate(self.goodput_bps)));
+        if let Some(now) = &self.sender {
+            let (cwnd, rtt) = (Bytes(now.cwnd_bytes).rounded(), short(now.rtt_ns));
+            line += &format!("{:>8} again  cwnd {cwnd:>7}  rtt {rtt:>6}", now.retransmits);
+        }
+        line
+    }
+}
+
+/// Says what comes, each interval.
+#[derive(Debug)]
+pub(crate) struct Live {
+    show: Show,
+    /// Of the other end, which receives forward, and of this one.
+    before: [Progress; 2],
+    sender: SenderNow,
+    written_over: bool,
+}
+
+impl Live {
+    pub(crate) fn new(show: Show) -> Self {
+        Self { show, before: [Progress::default(); 2], sender: SenderNow::default(), written_over: false }
+    }
+
+    pub(crate) fn take(&mut self, live: &Progressed) {
+        let before = &mut self.before[usize::from(live.own)];
+        let interval = Interval::between(live, before, &self.sender);
+        let line = interval.line();
+        *before = live.progress;
+        self.sender = live.sender.unwrap_or(self.sender);
+        match self.show {
+            Show::Nothing => {}
+            Show::Objects => print_json(&interval),
+            Show::Lines => print_text(&(line + "\n")),
+            Show::LinesBeside => eprintln!("{line}"),
+            Show::Terminal => {
+                eprint!("\r{line:<80}");
+                self.written_over = true;
+            }
+        }
+    }
+
+    /// Wipes the line that was written over, so that the result begins where it stood.
+    pub(crate) fn end(&mut self) {
+        if self.written_over {
+            eprint!("\r{:80}\r", "");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_what_changed() {
+        let before = Progress { elapsed_ns: 1_000_000_000, payload_bytes: 1_000_000, ..Progress::default() };
+        let progress = Progress { elapsed_ns: 2_000_000_000, payload_bytes: 3_000_000, ..Progress::default() };
+        let sender = SenderNow { retransmits: 12, cwnd_bytes: 26 << 20, rtt_ns: 74_600_000 };
+        let live = Progressed { own: false, progress, sender: Some(sender) };
+        let interval = Interval::between(&live, &before, &SenderNow { retransmits: 5, ..sender });
+        assert_eq!(
+            (interval.start_ns, interval.payload_bytes, interval.goodput_bps),
+            (1_000_000_000, 2_000_000, 16_000_000)
+        );
+        let line = interval.line();
+        assert_eq!(line, "forward     2.0 s    16.0 Mbit/s       7 again  cwnd 26.0MiB  rtt 74.6ms");
+        assert!(line.chars().count() <= 80);
+    }
+}

@@ -1,0 +1,333 @@
+//! `longhaul udp`.
+
+pub(crate) mod live;
+pub(crate) mod losses;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use longhaul_kernel::signals::{Stop, StopSignal};
+use longhaul_measure::client::{Family, Target, resolve};
+use longhaul_report::saved::{Directions, UDP_SCHEMA, UdpAsked};
+use longhaul_report::text;
+use longhaul_session::control::{
+    Affinity, Amount, Bind, Collect, Direction, Pace, SessionError, TestEnd, Timestamps, UdpParameters,
+};
+use longhaul_session::locate::Granularity;
+use longhaul_session::result::{Setting, UdpResult, Warning};
+use longhaul_units::{BitRate, Bytes, Nanos};
+use serde_json::{Value, json};
+
+use crate::args::listen::in_lab;
+use crate::cmd::key;
+use crate::cmd::serve::PORT;
+use crate::cmd::udp::live::{Live, Show};
+use crate::output::saved::Folder;
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
+
+/// Payload that fills a packet of 1500 bytes on IPv4 or IPv6, and leaves room for a tunnel's header.
+const DEFAULT_PAYLOAD: u32 = 1448;
+/// Between live lines where none was asked for.
+const DEFAULT_INTERVAL: Nanos = Nanos::from_secs(1);
+
+const EXAMPLES: &str = "\
+Example:
+  longhaul udp server -b 2400M -w 1M --wire -t 10s
+  longhaul udp server -b 2400M -w 2M --bind same    # receiver and its softirq on one CPU
+  longhaul udp server -R -b 1G -i 1s -o monday      # the server sends; keep the result
+  longhaul show monday
+
+docs/udp-results.md tells what each number of the result means.";
+
+/// Measure UDP to a host, and where each lost packet was lost
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Where `longhaul serve` runs
+    host: String,
+    /// Port of the control connection
+    #[arg(short, long, default_value_t = PORT)]
+    port: u16,
+    /// Payload bits a second of each stream; 0: as fast as it goes
+    #[arg(short = 'b', long, value_name = "RATE", default_value = "1M", conflicts_with = "spacing")]
+    rate: BitRate,
+    /// Time from packet to packet instead of a rate
+    #[arg(long, value_name = "TIME")]
+    spacing: Option<Nanos>,
+    /// Payload of each packet in bytes, 18 of which are the probe header
+    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = DEFAULT_PAYLOAD)]
+    length: u32,
+    /// Send for this time
+    #[arg(short = 't', long, value_name = "TIME", default_value = "10s", conflicts_with_all = ["bytes", "packets"])]
+    time: Nanos,
+    /// Send this many payload bytes, all streams together
+    #[arg(short = 'n', long, value_name = "SIZE", conflicts_with = "packets")]
+    bytes: Option<Bytes>,
+    /// Send this many packets, all streams together
+    #[arg(short = 'k', long, value_name = "COUNT")]
+    packets: Option<u64>,
+    /// The server sends
+    #[arg(short = 'R', long)]
+    reverse: bool,
+    /// Both send
+    #[arg(long)]
+    bidir: bool,
+    /// Streams
+    #[arg(short = 'P', long, value_name = "N", default_value_t = 1)]
+    streams: u8,
+    /// Socket buffers at both ends
+    #[arg(short = 'w', long, value_name = "SIZE")]
+    sockbuf: Option<Bytes>,
+    /// Neither UDP_SEGMENT nor UDP_GRO: each packet travels alone
+    #[arg(long)]
+    wire: bool,
+    /// Packets that are sent back to back
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    burst: u32,
+    /// A line for each such time; 0: none
+    #[arg(short = 'i', long, value_name = "TIME")]
+    interval: Option<Nanos>,
+    /// CPUs of sender, receiver and the receiver's softirq, such as 0,1,0
+    #[arg(short = 'A', long, value_name = "SENDER[,RECEIVER[,SOFTIRQ]]", value_delimiter = ',')]
+    affinity: Vec<u16>,
+    /// Receiver and its softirq on one CPU, or on two: by RPS, set back after the test
+    ///
+    /// The receiving end sets rps_cpus of its interface, which takes root there. A NIC's interrupts stay on the CPUs that their
+    /// affinity names (see `longhaul host`); RPS moves the work of the stack behind them.
+    #[arg(long, value_name = "HOW", value_parser = word::<Bind>(&["same", "split"]))]
+    bind: Option<Bind>,
+    /// Where packets are stamped when they arrive
+    #[arg(long, value_name = "WHERE", default_value = "app", value_parser = word::<Timestamps>(&["app", "kernel", "nic"]))]
+    timestamps: Timestamps,
+    /// How losses are placed: by the kernel's drop events, by counters, by what can be had, or not
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "auto",
+        value_parser = word::<Collect>(&["auto", "bpf", "counters", "off"])
+    )]
+    collect: Collect,
+    /// IPv4 alone
+    #[arg(short = '4', long = "ipv4", conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// IPv6 alone
+    #[arg(short = '6', long = "ipv6")]
+    ipv6: bool,
+    /// The key that the server has
+    #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
+    key: Option<PathBuf>,
+    /// Test unencrypted, with a server that does the same
+    #[arg(long)]
+    no_auth: bool,
+    /// Save the result in this folder: result.json, and losses.parquet where there are many
+    #[arg(short = 'o', long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+    /// Print JSON: a line for each interval, then the result
+    #[arg(long, conflicts_with = "json")]
+    json_stream: bool,
+}
+
+/// A parser of the words that a parameter has in JSON.
+pub(crate) fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words).try_map(|word| serde_json::from_value(Value::String(word)))
+}
+
+impl Args {
+    fn parameters(&self, show: Show) -> Result<UdpParameters, Failure> {
+        let amount = match (self.bytes, self.packets) {
+            (Some(bytes), _) => Amount::Bytes(bytes.0),
+            (None, Some(packets)) => Amount::Packets(packets),
+            (None, None) => Amount::DurationNs(self.time.0),
+        };
+        let pace = match (self.spacing, self.rate) {
+            (Some(gap), _) => Pace::SpacingNs(gap.0),
+            (None, BitRate(0)) => Pace::Unlimited,
+            (None, rate) => Pace::RateBps(rate.0),
+        };
+        if self.affinity.len() > 3 {
+            let given = self.affinity.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+            return Err(Failure::usage(format!("-A {given}: one CPU each for sender, receiver and softirq")));
+        }
+        let cpu = |place: usize| self.affinity.get(place).copied().into_iter().collect();
+        let parameters = UdpParameters {
+            amount,
+            pace,
+            payload_bytes: self.length,
+            streams: self.streams,
+            direction: Direction::from_flags(self.reverse, self.bidir).map_err(Failure::usage)?,
+            sockbuf_bytes: self.sockbuf.map(|size| size.0),
+            wire: self.wire,
+            burst_packets: self.burst,
+            interval_ns: match self.interval {
+                Some(Nanos(0)) => None,
+                None if show == Show::Nothing => None,
+                every => Some(every.unwrap_or(DEFAULT_INTERVAL).0),
+            },
+            timestamps: self.timestamps,
+            affinity: Affinity { sender_cpus: cpu(0), receiver_cpus: cpu(1), softirq_cpus: cpu(2), bind: self.bind },
+            collect: self.collect,
+        };
+        parameters.validate().map_err(Failure::usage)?;
+        Ok(parameters)
+    }
+}
+
+/// The server that is named, and the key for it.
+pub(crate) fn target(
+    host: &str,
+    port: u16,
+    (ipv4, ipv6): (bool, bool),
+    key: Option<&Path>,
+    no_auth: bool,
+) -> Result<Target, Failure> {
+    let family = match (ipv4, ipv6) {
+        (true, _) => Some(Family::V4),
+        (_, true) => Some(Family::V6),
+        _ => None,
+    };
+    let address = resolve(host, port, family).map_err(failure)?;
+    let key = key.map(key::load).transpose()?;
+    if key.is_none() && !no_auth && !address.ip().is_loopback() && !in_lab() {
+        return Err(Failure::usage(format!("{host}: beyond this machine --key FILE is needed"))
+            .remedy("make one with `longhaul key new FILE`, or say --no-auth at both ends"));
+    }
+    Ok(Target { address, key })
+}
+
+pub(crate) fn failure(error: SessionError) -> Failure {
+    Failure::from_peer(error.code, error.message).remedy(error.remedy)
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let show = Show::choose(args.interval, args.json, args.json_stream);
+    let parameters = args.parameters(show)?;
+    let target = target(&args.host, args.port, (args.ipv4, args.ipv6), args.key.as_deref(), args.no_auth)?;
+    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    let started_at = jiff::Timestamp::now().to_string();
+    let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
+    let mut live = Live::new(show);
+    let end = longhaul_measure::client::run(&target, parameters, Some(stop), |progress| live.take(progress));
+    live.end();
+    let end = match (end, stop.requested()) {
+        (Ok(end), _) => end,
+        (Err(error), Some(signal)) => return Err(failure(error).exit(exit_code(signal))),
+        (Err(error), None) => return Err(failure(error)),
+    };
+
+    let (udp, results, mut warnings) = results(&end, folder.as_ref())?;
+    if stop.requested().is_some() {
+        warnings.push(Warning::new("interrupted", "the test was ended before its time", "let it run to its end"));
+    }
+    let parameters = UdpAsked { host: args.host, address: target.address, udp };
+    let hosts = hosts(&end);
+    let envelope = Envelope::new(UDP_SCHEMA, started_at, parameters, results, printed(warnings)).with_hosts(hosts);
+    let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
+    if args.json || args.json_stream {
+        print_json(&envelope);
+    } else {
+        print_text(&text::udp::report(&envelope.parameters.udp, &envelope.result));
+    }
+    print_warnings(&envelope.warnings);
+    if let Err(failure) = saved {
+        // The result is printed, and with --json it is the one object.
+        return Ok(failure.report_beside());
+    }
+    Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+}
+
+/// What a shell gives for a program that a signal ended: 128 and its number.
+pub(crate) fn exit_code(signal: StopSignal) -> u8 {
+    match signal {
+        StopSignal::Interrupt => INTERRUPTED,
+        StopSignal::Terminate => 128 + 15,
+        StopSignal::HangUp => 128 + 1,
+    }
+}
+
+/// Both hosts as `longhaul host` shows them, by what they did: where both sent and received, by who asked.
+pub(crate) fn hosts(end: &TestEnd) -> Value {
+    let client = &end.local.host;
+    let server = end.remote.as_ref().map(|remote| &remote.host);
+    match end.parameters.direction() {
+        Direction::Forward => json!({ "sender": client, "receiver": server }),
+        Direction::Reverse => json!({ "sender": server, "receiver": client }),
+        Direction::Bidirectional => json!({ "client": client, "server": server }),
+    }
+}
+
+/// The result of each direction that was tested, and all doubts. Losses that are too many to list go to a file of `folder`.
+fn results(
+    end: &TestEnd,
+    folder: Option<&Folder>,
+) -> Result<(UdpParameters, Directions<UdpResult>, Vec<Warning>), Failure> {
+    let none = || Failure::new("no_report", "the server's report has no result").remedy("use the same version there");
+    let mut warnings: Vec<Warning> = end.warnings.clone();
+    warnings.extend(end.local.warnings.iter().cloned());
+    warnings.extend(end.remote.iter().flat_map(|remote| remote.warnings.iter().cloned()));
+    let parameters = end.parameters.udp().ok_or_else(none)?;
+    let mut one = |backward: bool| {
+        let (sender, receiver) = end.direction(backward)?;
+        let granularity = if parameters.wire { Granularity::Wire } else { Granularity::Superpacket };
+        let setting = Setting { payload_bytes: parameters.payload_bytes, granularity };
+        let mut assembled = UdpResult::assemble(setting, sender, receiver);
+        if assembled.needs_losses_file {
+            let name = match (parameters.direction, backward) {
+                (Direction::Bidirectional, false) => "losses-forward.parquet",
+                (Direction::Bidirectional, true) => "losses-backward.parquet",
+                _ => "losses.parquet",
+            };
+            match folder.map(|folder| folder.write_losses(name, assembled.attribution.losses())) {
+                Some(Ok(())) => assembled.result.losses_file = Some(name.into()),
+                Some(Err(error)) => {
+                    warnings.push(Warning::new("losses_not_saved", error, "make room, and run it again"))
+                }
+                None => warnings.push(Warning::new(
+                    "losses_not_listed",
+                    "there are too many losses to list them in a result",
+                    "use -o DIR: they go to DIR/losses.parquet",
+                )),
+            }
+        }
+        let spacing = &assembled.result.spacing;
+        if spacing.requested_ns.is_some() && spacing.batch_packets.p50 > u64::from(parameters.burst_packets) {
+            let message = format!(
+                "the rate was held by sending {} packets at a time, so the spacing asked for is not that on the wire",
+                spacing.batch_packets.p50
+            );
+            let remedy = "ask for a lower rate or larger packets, or take it as a test of bursts";
+            warnings.push(Warning::new("offload_hides_spacing", message, remedy));
+        }
+        warnings.append(&mut assembled.warnings);
+        Some(Box::new(assembled.result))
+    };
+    let results = match (one(false), one(true)) {
+        (Some(forward), Some(backward)) => Directions::Both { forward, backward },
+        (Some(one), None) | (None, Some(one)) => Directions::One(one),
+        (None, None) => return Err(none()),
+    };
+    Ok((parameters.clone(), results, once(warnings)))
+}
+
+/// Each warning once: both ends and both directions may say the same.
+pub(crate) fn once(mut warnings: Vec<Warning>) -> Vec<Warning> {
+    let mut said = Vec::new();
+    warnings.retain(|warning| {
+        !said.contains(warning) && {
+            said.push(warning.clone());
+            true
+        }
+    });
+    warnings
+}
+
+pub(crate) fn printed(warnings: Vec<Warning>) -> Vec<longhaul_emulator::Warning> {
+    let one = |w: Warning| longhaul_emulator::Warning { code: w.code, message: w.message, remedy: w.remedy };
+    warnings.into_iter().map(one).collect()
+}

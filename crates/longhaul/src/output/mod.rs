@@ -1,0 +1,188 @@
+//! What all commands print alike: the result envelope, errors, exit codes (DESIGN §3).
+
+pub(crate) mod saved;
+pub(crate) mod status;
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use longhaul_emulator::Warning;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::Cli;
+
+/// What a command comes to.
+pub(crate) type Outcome = Result<ExitCode, Failure>;
+
+/// After Ctrl-C, with what was measured so far printed.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// For programs.
+    code: Cow<'static, str>,
+    /// What is the matter, in one line.
+    message: String,
+    /// What to do; empty where the message says it.
+    remedy: String,
+    /// 1, or 2 for wrong usage.
+    exit: u8,
+}
+
+impl Failure {
+    /// Something did not work.
+    pub(crate) fn new(code: &'static str, message: impl Display) -> Self {
+        Self { code: code.into(), message: one_line(&message.to_string()), remedy: String::new(), exit: 1 }
+    }
+
+    /// The other end of a test says what did not work.
+    pub(crate) fn from_peer(code: String, message: String) -> Self {
+        Self { code: code.into(), ..Self::new("", message) }
+    }
+
+    /// The command was called wrongly.
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self { exit: 2, ..Self::new("usage", message) }
+    }
+
+    /// With what to do about it.
+    pub(crate) fn remedy(mut self, remedy: impl Display) -> Self {
+        self.remedy = remedy.to_string();
+        self
+    }
+
+    /// With another exit code than 1.
+    pub(crate) fn exit(self, exit: u8) -> Self {
+        Self { exit, ..self }
+    }
+
+    /// Prints it as a line on stderr, beside a result that is printed on stdout.
+    pub(crate) fn report_beside(&self) -> ExitCode {
+        let remedy = if self.remedy.is_empty() { String::new() } else { format!(" ({})", self.remedy) };
+        eprintln!("longhaul: {}{remedy}", self.message);
+        ExitCode::from(self.exit)
+    }
+
+    /// Prints it: a line on stderr and, where `--json` was asked, an object on stdout.
+    pub(crate) fn report(self) -> ExitCode {
+        if json_asked() {
+            let error = json!({ "code": self.code, "message": self.message, "remedy": self.remedy });
+            print_json(&json!({ "schema": "longhaul.error/1", "error": error }));
+        }
+        self.report_beside()
+    }
+}
+
+/// Prints what clap has to say: help as it is, an error in one line.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A closed pipe (`longhaul --help | head`) is nobody's fault.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if let (ErrorKind::MissingSubcommand, Some(ContextValue::String(asked))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    {
+        return missing_command(asked).report();
+    }
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let message = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect::<Vec<_>>().join(" ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    Failure::usage(message).remedy("see longhaul --help").report()
+}
+
+/// The command `asked`, such as `longhaul lab`, was given none of its own.
+fn missing_command(asked: &str) -> Failure {
+    let top = Cli::command();
+    let command = asked.split(' ').skip(1).try_fold(&top, |command, word| command.find_subcommand(word));
+    let shown = command.into_iter().flat_map(clap::Command::get_subcommands).filter(|command| !command.is_hide_set());
+    let names: Vec<_> = shown.map(clap::Command::get_name).collect();
+    // What refuses is named before every line.
+    let asked_below = asked.strip_prefix("longhaul").unwrap_or(asked).trim_start();
+    let whom = if asked_below.is_empty() { String::new() } else { format!("{asked}: ") };
+    Failure::usage(format!("{whom}which command? use one of {}", names.join(", ")))
+        .remedy(format!("see {asked} --help"))
+}
+
+/// Whether the caller wants JSON: looked up in the arguments, as an error may come before they are understood.
+fn json_asked() -> bool {
+    std::env::args_os()
+        .take_while(|arg| arg != "--")
+        .any(|arg| arg == "--json" || arg == "--json-stream" || arg == "-J")
+}
+
+/// The result of a command, as every `--json` prints it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Envelope<P, R> {
+    /// Name and version of the result's form, such as `longhaul.lab.status/1`.
+    pub(crate) schema: &'static str,
+    /// The version of longhaul.
+    pub(crate) longhaul: &'static str,
+    /// RFC 3339.
+    pub(crate) started_at: String,
+    /// What was asked.
+    pub(crate) parameters: P,
+    /// The hosts that took part, as `longhaul host` has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hosts: Option<serde_json::Value>,
+    /// What came out.
+    pub(crate) result: R,
+    /// What speaks against trusting it.
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl<P, R> Envelope<P, R> {
+    /// An envelope that names this version.
+    pub(crate) fn new(
+        schema: &'static str,
+        started_at: String,
+        parameters: P,
+        result: R,
+        warnings: Vec<Warning>,
+    ) -> Self {
+        Self { schema, longhaul: env!("CARGO_PKG_VERSION"), started_at, parameters, hosts: None, result, warnings }
+    }
+
+    /// With the hosts that took part.
+    pub(crate) fn with_hosts(self, hosts: serde_json::Value) -> Self {
+        Self { hosts: Some(hosts), ..self }
+    }
+}
+
+/// Prints `value` as one line of JSON on stdout.
+pub(crate) fn print_json(value: &impl Serialize) {
+    // Our own types serialize; what cannot be written has no reader.
+    if let Ok(text) = serde_json::to_string(value) {
+        print_text(&format!("{text}\n"));
+    }
+}
+
+/// Prints `text` on stdout; nobody listening is no error.
+pub(crate) fn print_text(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// `text` without line breaks.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Warnings as people read them.
+pub(crate) fn print_warnings(warnings: &[Warning]) {
+    for warning in warnings {
+        let text = if warning.remedy.is_empty() {
+            warning.message.clone()
+        } else {
+            format!("{} ({})", warning.message, warning.remedy)
+        };
+        // A saved result may say anything, to a terminal too.
+        eprintln!("longhaul: warning: {}", text.replace(char::is_control, " "));
+    }
+}

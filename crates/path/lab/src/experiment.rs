@@ -1,0 +1,377 @@
+//! Experiments: a path and the tests to run over it, as a TOML file (`docs/experiments.md` has every key).
+//!
+//! ```toml
+//! title = "UDP loss against rate"
+//! path = "nlr-small"
+//! change = ["forward.loss=every(30000)"]
+//! [[udp]]
+//! name = "1 MiB socket buffer"
+//! rates = ["200M", "400M"]
+//! sockbuf = "1M"
+//! ```
+//!
+//! Or, in place of `[[udp]]`, series of TCP tests (`experiment/tcp.rs`).
+//!
+//! What is not here: running one. That takes labs and tests, which the caller has.
+
+mod tcp;
+
+use std::fmt;
+use std::path::{Component, Path};
+
+use longhaul_path::preset;
+use longhaul_path::spec::{Change, PathSpec};
+use longhaul_session::control::{Affinity, Amount, Bind, Pace, UdpParameters};
+use longhaul_units::{BitRate, Bytes, Nanos};
+use serde::Deserialize;
+
+pub use tcp::{TcpFlows, TcpSeries, TcpTest};
+
+/// A file that is longer is none.
+pub(crate) const FILE_BYTES_MOST: u64 = 1 << 20;
+/// Series of an experiment, and rates of a series, at most: together the tests of a night.
+const SERIES_MOST: usize = 64;
+const RATES_MOST: usize = 64;
+/// Letters of a title or a name at most: they stand over figures and in tables.
+const NAME_LETTERS_MOST: usize = 100;
+/// How seldom and how often a ring can be polled.
+const POLL_INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(1)..=Nanos::from_secs(1);
+
+/// Experiments that come with longhaul: name and text.
+const KNOWN: &[(&str, &str)] = &[
+    ("nlr-udp-loss", include_str!("../../../../experiments/nlr-udp-loss.toml")),
+    ("nlr-tcp", include_str!("../../../../experiments/nlr-tcp.toml")),
+    ("datatag-loss", include_str!("../../../../experiments/datatag-loss.toml")),
+    ("datatag-fairness", include_str!("../../../../experiments/datatag-fairness.toml")),
+];
+
+/// An experiment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Experiment {
+    /// What it is about, in a line.
+    pub title: String,
+    /// What it repeats: paper and figure.
+    pub source: String,
+    /// Where it differs from that, in a few sentences.
+    pub note: String,
+    /// The path of all series.
+    pub path: PathSpec,
+    /// Its series of UDP tests; empty where it is of TCP.
+    pub udp: Vec<UdpSeries>,
+    /// Its series of TCP tests; empty where it is of UDP.
+    pub tcp: Vec<TcpSeries>,
+}
+
+/// UDP tests from client to server that differ in their rate alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UdpSeries {
+    /// What sets it apart from the others.
+    pub name: String,
+    /// What the source has there.
+    pub paper: String,
+    /// What was changed of the path, as it was written.
+    pub changes: Vec<String>,
+    /// The path with those changes.
+    pub path: PathSpec,
+    /// How often the server's ring is polled; `None`: each frame as it comes.
+    pub poll_interval: Option<Nanos>,
+    /// Payload bits a second, of each test.
+    pub rates: Vec<BitRate>,
+    /// What the tests have in common; their pace is [`UdpSeries::parameters`]'.
+    common: UdpParameters,
+}
+
+impl UdpSeries {
+    /// The test at `rate`.
+    pub fn parameters(&self, rate: BitRate) -> UdpParameters {
+        UdpParameters { pace: Pace::RateBps(rate.0), ..self.common.clone() }
+    }
+}
+
+/// Why a text is no experiment, in one line: where, what, and what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}{message}")]
+pub struct ExperimentError {
+    /// The file, and line and column where they are known, with a colon behind each.
+    place: String,
+    message: String,
+}
+
+impl ExperimentError {
+    fn new(message: impl fmt::Display) -> Self {
+        let message = message.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        Self { place: String::new(), message: message.chars().filter(|c| !c.is_control()).take(500).collect() }
+    }
+
+    pub(crate) fn at(key: impl fmt::Display, why: impl fmt::Display) -> Self {
+        Self::new(format!("{key}: {why}"))
+    }
+
+    /// What the reader of TOML says of `text`, and where.
+    pub(crate) fn of_toml(error: &toml::de::Error, text: &str) -> Self {
+        let mut refused = Self::new(error.message());
+        if let Some(span) = error.span() {
+            let before = text.get(..span.start).unwrap_or(text);
+            let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+            refused.place = format!("{}:{column}:", before.matches('\n').count() + 1);
+        }
+        refused
+    }
+
+    pub(crate) fn in_file(mut self, file: &str) -> Self {
+        self.place = format!("{}:{} ", file.escape_debug(), self.place);
+        self
+    }
+}
+
+/// The text form of an experiment.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    title: String,
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    note: String,
+    path: String,
+    #[serde(default)]
+    change: Vec<String>,
+    #[serde(default)]
+    udp: Vec<UdpText>,
+    #[serde(default)]
+    tcp: Vec<tcp::TcpText>,
+}
+
+/// The text form of a series.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UdpText {
+    name: String,
+    #[serde(default)]
+    paper: String,
+    rates: Vec<BitRate>,
+    /// Long enough for some 30,000 packets at 400 Mb/s, so that a loss of one in 1000 shows.
+    #[serde(default = "one_second")]
+    time: Nanos,
+    /// What 1500-byte Ethernet carries beside IPv6, UDP and 4 bytes of VLAN tag.
+    #[serde(default = "full_packet")]
+    length: u32,
+    sockbuf: Option<Bytes>,
+    bind: Option<Bind>,
+    /// A drop takes one packet, as on a wire.
+    #[serde(default = "yes")]
+    wire: bool,
+    poll_interval: Option<Nanos>,
+    #[serde(default)]
+    change: Vec<String>,
+}
+
+fn one_second() -> Nanos {
+    Nanos::from_secs(1)
+}
+
+fn full_packet() -> u32 {
+    UdpParameters::default().payload_bytes
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Experiment {
+    /// The experiment that comes with longhaul under that name, else the file there.
+    ///
+    /// # Errors
+    /// Where it is neither, or the file is refused.
+    pub fn load(name_or_file: &str) -> Result<Self, ExperimentError> {
+        if let Some((name, text)) = KNOWN.iter().find(|(name, _)| *name == name_or_file) {
+            return Self::parse(text, Path::new("")).map_err(|error| error.in_file(name));
+        }
+        let file = Path::new(name_or_file);
+        let text = longhaul_units::read_text(file, FILE_BYTES_MOST).map_err(|error| {
+            let known = KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+            ExperimentError::new(format!("{error}; give a file, or one of {known}")).in_file(name_or_file)
+        })?;
+        Self::parse(&text, file.parent().unwrap_or(Path::new(""))).map_err(|error| error.in_file(name_or_file))
+    }
+
+    /// Reads the text of an experiment. A path file that it names lies in `folder` or below.
+    ///
+    /// # Errors
+    /// Where the text is no TOML, lacks a key or has one that is none, or has a value that is not allowed.
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
+        let written: Text = toml::from_str(text).map_err(|error| ExperimentError::of_toml(&error, text))?;
+        check_name("title", &written.title)?;
+        let (udp, tcp) = (written.udp.len(), written.tcp.len());
+        if udp > 0 && tcp > 0 {
+            return Err(ExperimentError::at("tcp", "an experiment is of UDP or of TCP: make two files of it"));
+        }
+        if !(1..=SERIES_MOST).contains(&(udp + tcp)) {
+            let (key, other) = if tcp > 0 { ("tcp", "udp") } else { ("udp", "tcp") };
+            let why = format!("{} of them, 1 to {SERIES_MOST}; or so many of {other}", udp + tcp);
+            return Err(ExperimentError::at(key, why));
+        }
+        let mut path = load_path(&written.path, folder)?;
+        apply("change", &written.change, &mut path)?;
+        let series = |(number, series)| UdpSeries::from_text(&format!("udp[{number}]"), series, &path);
+        let udp: Vec<UdpSeries> = written.udp.into_iter().enumerate().map(series).collect::<Result<_, _>>()?;
+        let series = |(number, series)| TcpSeries::from_text(&format!("tcp[{number}]"), series, &path);
+        let tcp: Vec<TcpSeries> = written.tcp.into_iter().enumerate().map(series).collect::<Result<_, _>>()?;
+        unlike("udp", udp.iter().map(|one| &one.name))?;
+        unlike("tcp", tcp.iter().map(|one| &one.name))?;
+        Ok(Self { title: written.title, source: written.source, note: written.note, path, udp, tcp })
+    }
+}
+
+impl UdpSeries {
+    fn from_text(place: &str, written: UdpText, path: &PathSpec) -> Result<Self, ExperimentError> {
+        let at = |key: &str| format!("{place}.{key}");
+        check_name(&at("name"), &written.name)?;
+        if !(1..=RATES_MOST).contains(&written.rates.len()) {
+            return Err(ExperimentError::at(
+                at("rates"),
+                format!("{} of them, 1 to {RATES_MOST}", written.rates.len()),
+            ));
+        }
+        if let Some(interval) = written.poll_interval
+            && !POLL_INTERVALS.contains(&interval)
+        {
+            let allowed = format!("{interval}: {} to {}", POLL_INTERVALS.start(), POLL_INTERVALS.end());
+            return Err(ExperimentError::at(at("poll_interval"), allowed));
+        }
+        let mut path = path.clone();
+        apply(&at("change"), &written.change, &mut path)?;
+        let series = Self {
+            name: written.name,
+            paper: written.paper,
+            changes: written.change,
+            path,
+            poll_interval: written.poll_interval,
+            rates: written.rates,
+            common: UdpParameters {
+                amount: Amount::DurationNs(written.time.0),
+                payload_bytes: written.length,
+                sockbuf_bytes: written.sockbuf.map(|size| size.0),
+                wire: written.wire,
+                interval_ns: None,
+                affinity: Affinity { bind: written.bind, ..Affinity::default() },
+                ..UdpParameters::default()
+            },
+        };
+        for rate in &series.rates {
+            // It names the option of `longhaul udp` that is out of range.
+            series.parameters(*rate).validate().map_err(|error| ExperimentError::at(place, error))?;
+        }
+        Ok(series)
+    }
+}
+
+/// No two are called alike.
+fn unlike<'a>(key: &str, names: impl Iterator<Item = &'a String>) -> Result<(), ExperimentError> {
+    let names: Vec<&String> = names.collect();
+    match names.iter().enumerate().find(|(number, name)| names[..*number].contains(name)) {
+        None => Ok(()),
+        Some((number, name)) => {
+            Err(ExperimentError::at(format!("{key}[{number}].name"), format!("`{name}` is another's name already")))
+        }
+    }
+}
+
+pub(crate) fn check_name(key: &str, name: &str) -> Result<(), ExperimentError> {
+    let letters = name.chars().count();
+    if name.trim().is_empty() || letters > NAME_LETTERS_MOST || name.chars().any(char::is_control) {
+        return Err(ExperimentError::at(key, format!("1 to {NAME_LETTERS_MOST} letters in a line")));
+    }
+    Ok(())
+}
+
+fn apply(key: &str, changes: &[String], path: &mut PathSpec) -> Result<(), ExperimentError> {
+    for (number, text) in changes.iter().enumerate() {
+        let refused = |error: &dyn fmt::Display| ExperimentError::at(format!("{key}[{number}]"), error);
+        let change = Change::parse(text).map_err(|error| refused(&error))?;
+        change.apply(path).map_err(|error| refused(&error))?;
+    }
+    Ok(())
+}
+
+fn load_path(name_or_file: &str, folder: &Path) -> Result<PathSpec, ExperimentError> {
+    if let Some(known) = preset::find(name_or_file) {
+        return known.spec().map_err(|error| ExperimentError::at("path", error));
+    }
+    // An experiment from elsewhere must not make root show parts of any file of the machine.
+    let inside =
+        Path::new(name_or_file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !inside || !name_or_file.ends_with(".toml") {
+        let why = "neither a preset (see longhaul paths) nor a .toml file in the experiment's folder or below it";
+        return Err(ExperimentError::at("path", format!("`{}`: {why}", name_or_file.escape_debug())));
+    }
+    PathSpec::load(&folder.join(name_or_file)).map_err(|error| ExperimentError::at("path", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+title = "loss"
+path = "nlr-small"
+change = ["forward.loss=every(30000)"]
+[[udp]]
+name = "small"
+rates = ["200M", "1.2G"]
+sockbuf = "64K"
+bind = "same"
+poll_interval = "4ms"
+change = ["rate=1Gbit"]
+"#;
+
+    #[test]
+    fn the_known_ones_are_read() {
+        for (name, _) in KNOWN {
+            let experiment = Experiment::load(name).unwrap();
+            assert!(!experiment.source.is_empty() && !experiment.note.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_series_has_its_own_path_and_parameters() {
+        let experiment = Experiment::parse(GOOD, Path::new("")).unwrap();
+        let series = &experiment.udp[0];
+        let parameters = series.parameters(series.rates[1]);
+        assert_eq!(parameters.rate(), Some(BitRate(1_200_000_000)));
+        assert_eq!((parameters.sockbuf_bytes, parameters.wire), (Some(64 << 10), true));
+        assert_eq!(parameters.affinity.bind, Some(Bind::Same));
+        assert_eq!(series.path.forward[0].rate, Some(BitRate::from_gbit(1)));
+        assert_eq!(experiment.path.forward[0].rate, Some(BitRate::from_gbit(10)));
+        assert_eq!(series.path.forward[0].loss, experiment.path.forward[0].loss);
+    }
+
+    /// One line each: where, the key, and what is allowed.
+    #[test]
+    fn what_is_wrong_is_said_in_a_line() {
+        for (from, to, said) in [
+            ("sockbuf", "sokbuf", "8:1: unknown field `sokbuf`, expected one of `name`, `paper`, `rates`, `time`"),
+            ("\"same\"", "\"both\"", "unknown variant `both`, expected `same` or `split`"),
+            ("\"200M\"", "\"fast\"", "is not a number of 0 or more with a unit (bit, kbit"),
+            ("\"64K\"", "\"1\"", "udp[0]: -w 1: 2K to 2G"),
+            ("\"4ms\"", "\"4s\"", "udp[0].poll_interval: 4s: 1us to 1s"),
+            ("rate=1Gbit", "rat=1Gbit", "udp[0].change[0]: `rat`: no such key, use"),
+            ("every(30000)", "every(0)", "change[0]: loss: "),
+            ("\"nlr-small\"", "\"/etc/shadow\"", "path: `/etc/shadow`: neither a preset"),
+            ("\"nlr-small\"", "\"../x.toml\"", "path: `../x.toml`: neither a preset"),
+            ("[\"200M\", \"1.2G\"]", "[]", "udp[0].rates: 0 of them, 1 to 64"),
+            ("\"small\"", "\"\"", "udp[0].name: 1 to 100 letters in a line"),
+            ("title = \"loss\"", "", "missing field `title`"),
+            ("[[udp]]", "[[tcp]]", "unknown field `bind`, expected one of `name`, `paper`, `congestion`"),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from}");
+            let error = Experiment::parse(&text, Path::new("")).unwrap_err().in_file("x.toml").to_string();
+            assert!(error.contains(said), "{to}: {error}");
+            assert!(error.starts_with("x.toml:") && error.lines().count() == 1, "{error}");
+        }
+        let twice = format!("{GOOD}{}", GOOD.split_once("[[udp]]").map(|(_, rest)| format!("[[udp]]{rest}")).unwrap());
+        let error = Experiment::parse(&twice, Path::new("")).unwrap_err().to_string();
+        assert_eq!(error, "udp[1].name: `small` is another's name already");
+    }
+}

@@ -1,0 +1,216 @@
+//! Experiments about a receiver under a mix, as a TOML file (`docs/experiments.md` has every key).
+//!
+//! ```toml
+//! title = "What a filter saves"
+//! mix = "nima"
+//! rates = ["10M", "100M", "1G"]
+//! [[series]]
+//! name = "64 bytes, filter"
+//! receiver = "filter"
+//! size = 64
+//! ```
+
+use std::path::Path;
+
+use longhaul_mix::MixSpec;
+use longhaul_units::{BitRate, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{ExperimentError, FILE_BYTES_MOST, check_name};
+
+const SERIES_MOST: usize = 64;
+const RATES_MOST: usize = 64;
+/// A run is long enough for the kernel's CPU times, which it counts in steps of 10 ms.
+const TIMES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(3600);
+
+/// Experiments that come with longhaul: name and text.
+const KNOWN: &[(&str, &str)] = &[("nima", include_str!("../../../../experiments/nima.toml"))];
+
+/// What a receiver does about frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReceiverKind {
+    /// Its stack sorts them out.
+    Plain,
+    /// longhaul's filter, enforcing.
+    Filter,
+    /// nftables at netdev ingress with the rules of the paper's algorithm.
+    Nftables,
+}
+
+impl ReceiverKind {
+    /// As an experiment says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Filter => "filter",
+            Self::Nftables => "nftables",
+        }
+    }
+}
+
+/// An experiment about a receiver under a mix.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MixExperiment {
+    /// What it is about, in a line.
+    pub title: String,
+    /// What it repeats: paper and figures.
+    pub source: String,
+    /// Where it differs from that.
+    pub note: String,
+    /// What is sent, but for its sizes.
+    pub mix: MixSpec,
+    /// Bits a second on a wire (L1).
+    pub rates: Vec<BitRate>,
+    /// How long each rate is sent, twice: alone, and beside a TCP flow.
+    pub time: Nanos,
+    /// What differs.
+    pub series: Vec<MixSeries>,
+}
+
+/// All rates to one receiver, with frames of one size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MixSeries {
+    /// What sets it apart.
+    pub name: String,
+    /// What the source has there.
+    pub paper: String,
+    /// What the source's receiver took: rate on a wire, frames a second.
+    pub paper_received: Vec<(BitRate, f64)>,
+    /// What the receiver does about frames.
+    pub receiver: ReceiverKind,
+    /// The mix with frames of one size.
+    pub mix: MixSpec,
+    /// That size, FCS included.
+    pub frame_bytes: u16,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    title: String,
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    note: String,
+    mix: String,
+    rates: Vec<BitRate>,
+    time: Nanos,
+    series: Vec<SeriesText>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SeriesText {
+    name: String,
+    #[serde(default)]
+    paper: String,
+    #[serde(default)]
+    paper_received: Vec<(BitRate, f64)>,
+    receiver: ReceiverKind,
+    size: u16,
+}
+
+impl MixExperiment {
+    /// The experiment of this kind that comes with longhaul under that name, else the file there; `None` where it is of another kind.
+    ///
+    /// # Errors
+    /// Where it is of this kind and refused.
+    pub fn load(name_or_file: &str) -> Result<Option<Self>, ExperimentError> {
+        let text = match KNOWN.iter().find(|(name, _)| *name == name_or_file) {
+            Some((_, text)) => (*text).to_owned(),
+            None => match longhaul_units::read_text(Path::new(name_or_file), FILE_BYTES_MOST) {
+                Ok(text) => text,
+                // Whoever reads it as another kind says what is the matter.
+                Err(_) => return Ok(None),
+            },
+        };
+        if !toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("mix")) {
+            return Ok(None);
+        }
+        Self::parse(&text).map(Some).map_err(|error| error.in_file(name_or_file))
+    }
+
+    /// Reads the text of an experiment.
+    ///
+    /// # Errors
+    /// Where the text is no TOML, lacks a key or has one that is none, or has a value that is not allowed.
+    pub fn parse(text: &str) -> Result<Self, ExperimentError> {
+        let written: Text = toml::from_str(text).map_err(|error| ExperimentError::of_toml(&error, text))?;
+        check_name("title", &written.title)?;
+        // An experiment from elsewhere must not make root read any file of the machine.
+        let mix = MixSpec::preset(&written.mix).map_err(|error| ExperimentError::at("mix", error))?;
+        for (key, count, most) in
+            [("rates", written.rates.len(), RATES_MOST), ("series", written.series.len(), SERIES_MOST)]
+        {
+            if !(1..=most).contains(&count) {
+                return Err(ExperimentError::at(key, format!("{count} of them, 1 to {most}")));
+            }
+        }
+        if let Some(rate) = written.rates.iter().find(|rate| rate.0 == 0) {
+            return Err(ExperimentError::at("rates", format!("{rate}: more than 0")));
+        }
+        if !TIMES.contains(&written.time) {
+            let allowed = format!("{}: {} to {}", written.time, TIMES.start(), TIMES.end());
+            return Err(ExperimentError::at("time", allowed));
+        }
+        let mut series: Vec<MixSeries> = Vec::new();
+        for (number, one) in written.series.into_iter().enumerate() {
+            let at = |key: &str| format!("series[{number}].{key}");
+            check_name(&at("name"), &one.name)?;
+            if series.iter().any(|other| other.name == one.name) {
+                return Err(ExperimentError::at(at("name"), format!("`{}` is another's name already", one.name)));
+            }
+            if one.paper_received.len() > RATES_MOST
+                || one.paper_received.iter().any(|(_, taken)| !taken.is_finite() || *taken < 0.0)
+            {
+                let allowed = format!("at most {RATES_MOST} of [rate, frames a second]");
+                return Err(ExperimentError::at(at("paper_received"), allowed));
+            }
+            let sized = mix.clone().with_size(one.size).map_err(|error| ExperimentError::at(at("size"), error))?;
+            series.push(MixSeries {
+                name: one.name,
+                paper: one.paper,
+                paper_received: one.paper_received,
+                receiver: one.receiver,
+                mix: sized,
+                frame_bytes: one.size,
+            });
+        }
+        let (title, source, note) = (written.title, written.source, written.note);
+        Ok(Self { title, source, note, mix, rates: written.rates, time: written.time, series })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nima_has_the_papers_rates_and_sizes() {
+        let nima = MixExperiment::load("nima").unwrap().unwrap();
+        assert_eq!((nima.rates.len(), nima.series.len()), (8, 9));
+        // Figure 7, 64 bytes: with the filter four times what figure 5 has without.
+        let most = |name: &str| nima.series.iter().find(|one| one.name == name).unwrap().paper_received[7].1;
+        assert_eq!((most("64 bytes, without a filter"), most("64 bytes, filter")), (12_000.0, 48_000.0));
+        assert!(MixExperiment::load("nlr-udp-loss").unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_a_line() {
+        let good = "title = \"t\"\nmix = \"nima\"\nrates = [\"1M\"]\ntime = \"100ms\"\n[[series]]\nname = \"a\"\nreceiver = \"plain\"\nsize = 64\n";
+        assert!(MixExperiment::parse(good).is_ok());
+        for (from, to, said) in [
+            ("size = 64", "size = 9", "series[0].size: size: 9: 64 to 1518 bytes"),
+            ("\"plain\"", "\"plane\"", "unknown variant `plane`, expected one of `plain`, `filter`, `nftables`"),
+            ("\"nima\"", "\"nimo\"", "mix: `nimo` does not come with longhaul; use one of nima"),
+            ("\"1M\"", "", "rates: 0 of them, 1 to 64"),
+            ("\"1M\"", "\"0\"", "rates: 0bit: more than 0"),
+            ("size = 64", "size = 64\npaper_received = [[\"1M\", -1.0]]", "series[0].paper_received: at most 64"),
+            ("100ms", "99ms", "time: 99ms: 100ms to"),
+        ] {
+            let error = MixExperiment::parse(&good.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(said) && error.lines().count() == 1, "{to}: {error}");
+        }
+    }
+}

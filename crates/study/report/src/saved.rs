@@ -1,0 +1,282 @@
+//! Results as `--json` prints them and `-o` saves them, read back.
+//!
+//! Only what is shown is kept: hosts, counters of other forms and unknown keys are read over. So a result takes at most some 16
+//! bytes of memory for each byte of its text, whatever the text says.
+
+use std::net::SocketAddr;
+
+use longhaul_session::control::{TcpParameters, UdpParameters};
+use longhaul_session::result::{UdpResult, Warning};
+use longhaul_session::tcp::{TcpResult, WatchResult};
+use longhaul_trace::compare::CompareResult;
+use longhaul_trace::flow::AnalyzeResult;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::text;
+
+/// The form of a UDP result.
+pub const UDP_SCHEMA: &str = "longhaul.udp/1";
+/// The form of a TCP result.
+pub const TCP_SCHEMA: &str = "longhaul.tcp/1";
+/// The form of what watching came to.
+pub const WATCH_SCHEMA: &str = "longhaul.watch/1";
+
+/// The form of an analysis.
+pub const ANALYZE_SCHEMA: &str = "longhaul.analyze/1";
+/// The form of a comparison.
+pub const COMPARE_SCHEMA: &str = "longhaul.compare/1";
+
+/// What was asked of a UDP test, and of whom.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct UdpAsked {
+    /// The server's.
+    pub address: SocketAddr,
+    /// The server as the user named it.
+    pub host: String,
+    /// The test as the server granted it.
+    pub udp: UdpParameters,
+}
+
+/// What was asked of a TCP test, and of whom.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TcpAsked {
+    /// The server's.
+    pub address: SocketAddr,
+    /// The server as the user named it.
+    pub host: String,
+    /// The test as the server granted it.
+    pub tcp: TcpParameters,
+}
+
+/// The results of a test. That of one direction is the result itself.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Directions<R> {
+    /// One direction was tested.
+    One(Box<R>),
+    /// Both were, at once.
+    Both {
+        /// From client to server.
+        forward: Box<R>,
+        /// From server to client.
+        backward: Box<R>,
+    },
+}
+
+impl<R> Directions<R> {
+    /// Does `work` with the result of each direction.
+    pub fn each(&mut self, mut work: impl FnMut(&mut R)) {
+        match self {
+            Self::One(result) => work(result),
+            Self::Both { forward, backward } => {
+                work(forward);
+                work(backward);
+            }
+        }
+    }
+}
+
+/// A result that was read.
+#[derive(Debug)]
+pub struct Saved {
+    /// What it says.
+    pub content: Content,
+    /// What speaks against trusting it.
+    pub warnings: Vec<Warning>,
+}
+
+/// What a result says.
+#[derive(Debug)]
+pub enum Content {
+    /// Of `longhaul udp`.
+    Udp(Box<UdpAsked>, Directions<UdpResult>),
+    /// Of `longhaul tcp`.
+    Tcp(Box<TcpAsked>, Directions<TcpResult>),
+    /// Of `longhaul watch`.
+    Watch(Box<WatchResult>),
+    /// Of `longhaul analyze`.
+    Analyze(Box<AnalyzeResult>),
+    /// Of `longhaul compare`.
+    Compare(Box<CompareResult>),
+}
+
+/// Why a text is no result.
+#[derive(Debug, Error)]
+pub enum SavedError {
+    /// Not of longhaul.
+    #[error("no result of longhaul: {0}")]
+    NoResult(serde_json::Error),
+    /// Another form of JSON, or none.
+    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA} or {COMPARE_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
+    Schema(Option<String>),
+    /// A part of it is not as its form has it.
+    #[error("broken: {0}")]
+    Broken(serde_json::Error),
+}
+
+/// What tells how to read the rest, which is read over.
+#[derive(Deserialize)]
+#[serde(expecting = "a result")]
+struct Form {
+    schema: Option<String>,
+    #[serde(default)]
+    result: FormOfResult,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(expecting = "what came out of a test")]
+struct FormOfResult {
+    forward: Option<IgnoredAny>,
+}
+
+/// What is shown of an envelope.
+#[derive(Deserialize)]
+#[serde(expecting = "a result")]
+struct Shown<P, R> {
+    parameters: P,
+    result: R,
+    warnings: Vec<Warning>,
+}
+
+#[derive(Deserialize)]
+struct Both<R> {
+    forward: Box<R>,
+    backward: Box<R>,
+}
+
+impl Saved {
+    /// Reads what was printed.
+    ///
+    /// # Errors
+    /// What it is instead, or which part of it is broken.
+    pub fn parse(text: &str) -> Result<Self, SavedError> {
+        let form: Form = serde_json::from_str(text).map_err(SavedError::NoResult)?;
+        let both = form.result.forward.is_some();
+        match form.schema.as_deref() {
+            Some(UDP_SCHEMA) => {
+                let (asked, results, warnings) = of_test(text, both)?;
+                Ok(Self { content: Content::Udp(Box::new(asked), results), warnings })
+            }
+            Some(TCP_SCHEMA) => {
+                let (asked, results, warnings) = of_test(text, both)?;
+                Ok(Self { content: Content::Tcp(Box::new(asked), results), warnings })
+            }
+            Some(WATCH_SCHEMA) => {
+                let Shown { result, warnings, .. } = read::<IgnoredAny, WatchResult>(text)?;
+                Ok(Self { content: Content::Watch(Box::new(result)), warnings })
+            }
+            Some(ANALYZE_SCHEMA) => {
+                let Shown { result, warnings, .. } = read::<IgnoredAny, AnalyzeResult>(text)?;
+                Ok(Self { content: Content::Analyze(Box::new(result)), warnings })
+            }
+            Some(COMPARE_SCHEMA) => {
+                let Shown { result, warnings, .. } = read::<IgnoredAny, CompareResult>(text)?;
+                Ok(Self { content: Content::Compare(Box::new(result)), warnings })
+            }
+            _ => Err(SavedError::Schema(form.schema)),
+        }
+    }
+
+    /// As the test printed it.
+    pub fn text(&self) -> String {
+        match &self.content {
+            Content::Udp(asked, results) => text::udp::report(&asked.udp, results),
+            Content::Tcp(asked, results) => text::tcp::report(&asked.tcp, results),
+            Content::Watch(result) => text::watch::report(result),
+            Content::Analyze(result) => text::analyze::report(result),
+            Content::Compare(result) => text::compare::report(result),
+        }
+    }
+}
+
+fn read<P: DeserializeOwned, R: DeserializeOwned>(text: &str) -> Result<Shown<P, R>, SavedError> {
+    serde_json::from_str(text).map_err(SavedError::Broken)
+}
+
+fn of_test<P, R>(text: &str, both: bool) -> Result<(P, Directions<R>, Vec<Warning>), SavedError>
+where
+    P: DeserializeOwned,
+    R: DeserializeOwned,
+{
+    if both {
+        let Shown { parameters, result: Both { forward, backward }, warnings } = read(text)?;
+        Ok((parameters, Directions::Both { forward, backward }, warnings))
+    } else {
+        let Shown { parameters, result, warnings } = read(text)?;
+        Ok((parameters, Directions::One(result), warnings))
+    }
+}
+
+/// `text`, a JSON value, on one line. A line break is never in a string of JSON, so what is around it says nothing.
+pub fn on_one_line(text: &str) -> String {
+    text.split(['\n', '\r']).map(str::trim).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Pointers (RFC 6901) to every value in `value`.
+    fn pointers(value: &Value, at: String, all: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => map.iter().for_each(|(key, value)| pointers(value, format!("{at}/{key}"), all)),
+            Value::Array(list) => {
+                list.iter().enumerate().for_each(|(index, value)| pointers(value, format!("{at}/{index}"), all))
+            }
+            _ => {}
+        }
+        all.push(at);
+    }
+
+    /// Each value of a result in turn is made the worst that it can be: it is refused, or shown.
+    fn no_value_panics(good: &str) {
+        let good: Value = serde_json::from_str(good).unwrap();
+        let mut all = Vec::new();
+        pointers(&good, String::new(), &mut all);
+        let worst = [
+            Value::Null,
+            json!(0),
+            json!(u64::MAX),
+            json!(-1),
+            json!(1e308),
+            json!("\u{1b}[2J\nx"),
+            json!("x".repeat(10_000)),
+            json!([]),
+            json!([u32::MAX, u32::MAX]),
+            json!({}),
+        ];
+        let mut shown = 0;
+        for pointer in &all {
+            for value in &worst {
+                let mut bad = good.clone();
+                // Keys with a slash are none of ours.
+                let Some(place) = bad.pointer_mut(pointer) else { continue };
+                *place = value.clone();
+                if let Ok(saved) = Saved::parse(&bad.to_string()) {
+                    let text = saved.text();
+                    assert!(!text.contains('\u{1b}'), "{pointer} = {value}");
+                    shown += 1;
+                }
+            }
+        }
+        assert!(all.len() > 100 && shown > 100, "{shown} of {}", all.len());
+    }
+
+    #[test]
+    fn no_value_of_a_result_panics() {
+        no_value_panics(include_str!("../../../longhaul/tests/udp-result.json"));
+        no_value_panics(include_str!("../../../../fuzz/corpus/saved_result/analyze"));
+        no_value_panics(include_str!("../../../../fuzz/corpus/saved_result/compare"));
+    }
+
+    #[test]
+    fn line_breaks_between_values_go_and_those_in_strings_stay() {
+        let text = "{\n  \"a\": \"x\\n y\",\r\n\t\"b\": [ 1,\n2 ]\n}\n";
+        assert_eq!(on_one_line(text), r#"{"a": "x\n y","b": [ 1,2 ]}"#);
+        assert_eq!(serde_json::from_str::<Value>(&on_one_line(text)).unwrap(), json!({ "a": "x\n y", "b": [1, 2] }));
+    }
+}
