@@ -321,7 +321,7 @@ pub fn saved_result(input: &[u8]) {
     let line = on_one_line(text);
     assert!(!line.contains(['\n', '\r']), "{line}");
     match Saved::parse(&line) {
-        Ok(read) => assert_eq!((read.text(), read.warnings), (shown, saved.warnings)),
+        Ok(read) => assert_eq!((read.text(), read.caveats), (shown, saved.caveats)),
         Err(error) => panic!("{error}\n{line}"),
     }
 }

@@ -11,8 +11,9 @@ use common::{printed, root};
 use serde_json::Value;
 
 /// Crates that know no operating system: their time is an argument.
-const PURE: [&str; 8] = [
+const PURE: [&str; 9] = [
     "longhaul-units",
+    "longhaul-result",
     "longhaul-wire",
     "longhaul-path",
     "longhaul-session",

@@ -342,8 +342,8 @@ fn the_ledger_is_exact_when_the_ring_overruns() {
     assert_eq!(about.ledger.gaps.iter().map(|gap| gap.packets).sum::<u64>(), dropped);
 
     let analysed = host.analyse("t.parquet");
-    let warning = analysed["warnings"].as_array().unwrap().iter().find(|warning| warning["code"] == "capture_dropped");
-    let message = warning.expect("analysis knows of the gaps")["message"].as_str().unwrap();
+    let caveat = analysed["caveats"].as_array().unwrap().iter().find(|caveat| caveat["code"] == "capture_dropped");
+    let message = caveat.expect("analysis knows of the gaps")["message"].as_str().unwrap();
     assert!(message.contains(&format!("lost {dropped} packets")) && message.contains("gaps from 20"), "{message}");
     assert!(message.contains("that time is left out"), "{message}");
     let found = &analysed["result"];
@@ -397,7 +397,7 @@ fn a_full_disk_is_counted_and_said() {
     let disk = result["result"]["dropped_by_place"]["disk"].as_u64().unwrap();
     assert_eq!(seen, 80_000, "{result}");
     assert!(disk > 10_000 && written + disk == seen, "{result}");
-    assert!(result["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == "disk"), "{result}");
+    assert!(result["caveats"].as_array().unwrap().iter().any(|caveat| caveat["code"] == "disk"), "{result}");
 
     // The file is whole, and has the account of what is not in it.
     let told = host.convert(&["00000001.spool"], "t.parquet", &[]);
@@ -493,14 +493,14 @@ fn super_packets_are_marked() {
     sleep(Duration::from_millis(200));
     let result = capture.finish();
     assert_eq!((count(&result, "written_packets"), count(&result, "super_packets")), (2, 1), "{result}");
-    assert!(result["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == "super_packets"));
+    assert!(result["caveats"].as_array().unwrap().iter().any(|caveat| caveat["code"] == "super_packets"));
     host.convert(&["spool"], "t.parquet", &[]);
     let (packets, _) = rows(&host.path("t.parquet"));
     let marks: Vec<_> = packets.iter().map(|packet| (packet.gso_segs, packet.gso_size, packet.frame_len)).collect();
     assert_eq!(marks, [(10, 1000, 9_542), (1, 0, 742)]);
 }
 
-/// A virtual interface has no clock: the file and a warning say whose stamps it has instead.
+/// A virtual interface has no clock: the file and a caveat say whose stamps it has instead.
 #[test]
 fn an_interface_without_a_clock_is_told() {
     let Some(host) = Host::new("clock") else { return };
@@ -508,8 +508,8 @@ fn an_interface_without_a_clock_is_told() {
     host.send(1);
     let result = capture.wait();
     assert_eq!(result["result"]["interfaces"][0]["clock"], "kernel CLOCK_REALTIME", "{result}");
-    let warning = result["warnings"].as_array().unwrap().iter().find(|warning| warning["code"] == "no_nic_clock");
-    assert!(warning.is_some_and(|warning| warning["message"].as_str().unwrap().contains("lo")), "{result}");
+    let caveat = result["caveats"].as_array().unwrap().iter().find(|caveat| caveat["code"] == "no_nic_clock");
+    assert!(caveat.is_some_and(|caveat| caveat["message"].as_str().unwrap().contains("lo")), "{result}");
 }
 
 #[test]

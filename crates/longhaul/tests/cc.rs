@@ -149,7 +149,7 @@ fn sockets_that_use_it_are_told_and_go_on() {
     assert!(output.status.success(), "{output:?}");
     let result = object(&output.stdout);
     assert_eq!(result["result"]["unloaded"][0]["sockets"], 1, "{result:#}");
-    assert_eq!(result["warnings"][0]["code"], "still_in_use", "{result:#}");
+    assert_eq!(result["caveats"][0]["code"], "still_in_use", "{result:#}");
     assert!(!available().contains(&name));
     // It is gone for others, and still carries this flow.
     let payload = vec![7; 100_000];

@@ -141,9 +141,8 @@ fn gaps_of_the_captures_are_left_out() {
         let hidden = truth.difference(&lost).count();
         println!("{} of {} losses named, {hidden} in gaps", lost.len(), truth.len());
         assert!(hidden > 5, "the gaps were long enough to hide some");
-        let said =
-            compared["warnings"].as_array().unwrap().iter().filter(|warning| warning["code"] == "capture_dropped");
-        let said: Vec<&str> = said.map(|warning| warning["message"].as_str().unwrap()).collect();
+        let said = compared["caveats"].as_array().unwrap().iter().filter(|caveat| caveat["code"] == "capture_dropped");
+        let said: Vec<&str> = said.map(|caveat| caveat["message"].as_str().unwrap()).collect();
         assert!(said.len() == 2 && said.iter().all(|message| message.contains("that time is left out")), "{said:?}");
         // Intervals are no longer than the sender's pauses, and a lost burst's.
         let longest = forward["intervals"].as_array().unwrap().last().unwrap()["from_ns"].as_f64().unwrap();

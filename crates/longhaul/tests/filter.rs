@@ -415,8 +415,8 @@ fn what_would_break_is_refused() {
         assert_eq!(hosts.run(&["filter", "status", "lf0"]).status.code(), Some(1), "nothing was attached");
         let counting = hosts.run(&["filter", "attach", "lf0", "--json", "-t", "10ms"]);
         assert!(counting.status.success(), "{setup}: {counting:?}");
-        let warnings = object(&counting.stdout)["warnings"].clone();
-        assert_eq!(warnings[0]["code"], code, "{warnings:#}");
+        let caveats = object(&counting.stdout)["caveats"].clone();
+        assert_eq!(caveats[0]["code"], code, "{caveats:#}");
         let forced = hosts.run(&["filter", "attach", "lf0", "--enforce", "--force", "--json", "-t", "10ms"]);
         assert!(forced.status.success(), "{setup}: {forced:?}");
         let judges = object(&forced.stdout)["result"]["judges"].clone();

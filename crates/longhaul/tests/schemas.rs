@@ -50,10 +50,10 @@ fn schemas_refuse_what_is_not_said() {
     let good = object(&longhaul(&["paths", "--json"]).stdout);
     let changes: [fn(&mut Value); 5] = [
         |object| object["more"] = json!(1),
-        |object| drop(object.as_object_mut().unwrap().remove("warnings")),
+        |object| drop(object.as_object_mut().unwrap().remove("caveats")),
         |object| object["started_at"] = json!("yesterday"),
         |object| object["result"]["paths"][0]["forward_delay_ns"] = json!(-1),
-        |object| object["warnings"] = json!([{ "code": "Late!", "message": "", "remedy": "" }]),
+        |object| object["caveats"] = json!([{ "code": "Late!", "message": "", "remedy": "" }]),
     ];
     for change in changes {
         let mut bad = good.clone();

@@ -141,7 +141,7 @@ fn ctrl_c_prints_what_was_measured() {
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let result = object(&output.stdout);
     assert!(result["result"]["bytes"].as_u64() > Some(1_000_000), "{}", result["result"]["bytes"]);
-    let codes: Vec<&Value> = result["warnings"].as_array().unwrap().iter().map(|warning| &warning["code"]).collect();
+    let codes: Vec<&Value> = result["caveats"].as_array().unwrap().iter().map(|caveat| &caveat["code"]).collect();
     assert!(codes.contains(&&Value::from("interrupted")), "{codes:?}");
 }
 

@@ -117,7 +117,7 @@ impl Drop for Scratch {
 }
 
 fn codes(result: &Value) -> Vec<&str> {
-    result["warnings"].as_array().unwrap().iter().filter_map(|warning| warning["code"].as_str()).collect()
+    result["caveats"].as_array().unwrap().iter().filter_map(|caveat| caveat["code"].as_str()).collect()
 }
 
 /// The packets that softirq on CPU 1 took are the test's where it is bound there, and are not where it is bound to CPU 0. The
@@ -173,7 +173,7 @@ fn a_receiver_without_idle_time_is_a_doubt() {
     assert!(output.status.success(), "{output:?}");
     let printed = object(&output.stdout);
     assert_eq!(printed["result"]["binding"]["interfaces"], serde_json::json!(["lo"]));
-    assert!(codes(&printed).contains(&"receiver_cpu_saturated"), "{:#}", printed["warnings"]);
+    assert!(codes(&printed).contains(&"receiver_cpu_saturated"), "{:#}", printed["caveats"]);
 }
 
 /// The CPUs that the thread `name` of a process may run on; empty where there is none.
@@ -290,7 +290,7 @@ fn a_result_is_saved_whole_and_shown_again() {
     let text = test.run(&["-k", "300", "-b", "10M", "--bidir", "-o", second.to_str().unwrap()]);
     assert!(text.status.success(), "{text:?}");
     let again = shown(&second, false);
-    assert_eq!((again.stdout, again.stderr), (text.stdout.clone(), text.stderr), "text and warnings");
+    assert_eq!((again.stdout, again.stderr), (text.stdout.clone(), text.stderr), "text and caveats");
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(!text.contains('\u{1b}'), "no colours");
@@ -347,7 +347,7 @@ fn refuses_what_is_no_result(scratch: &Scratch, good: &Value) {
     strange["result"]["loss_reasons"][0]["reason"] = "\u{1b}[2J\nx".into();
     strange["result"]["loss_by_location"]["network"] = u64::MAX.into();
     strange["result"]["sent_packets"] = 0.into();
-    strange["warnings"] = serde_json::json!([{ "code": "c", "message": "\u{1b}[2J\u{7}", "remedy": "" }]);
+    strange["caveats"] = serde_json::json!([{ "code": "c", "message": "\u{1b}[2J\u{7}", "remedy": "" }]);
     fs::write(&file, strange.to_string()).unwrap();
     let output = longhaul(&["show", file.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");

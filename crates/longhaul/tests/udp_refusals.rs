@@ -179,7 +179,7 @@ fn the_servers_limits_hold() {
         let (rate, time) = (number("sent_rate_bps"), number("duration_ns"));
         assert!((1_500_000..2_100_000).contains(&rate), "{rate}");
         assert!((1_500_000_000..4_000_000_000).contains(&time), "{time}");
-        assert!(said["warnings"].to_string().contains("rate_capped"), "{}", said["warnings"]);
+        assert!(said["caveats"].to_string().contains("rate_capped"), "{}", said["caveats"]);
     }
     // One at a time.
     std::thread::scope(|scope| {
@@ -203,8 +203,8 @@ fn a_buffer_that_is_not_granted_is_said() {
     let server = Server::start(&[]);
     let output = server.test(&["-l", "500", "-b", "1M", "-k", "20", "-w", "2G", "-J"]);
     assert!(output.status.success(), "{output:?}");
-    let warnings = object(&output.stdout)["warnings"].to_string();
-    assert!(warnings.contains("buffer_not_granted") && warnings.contains("the kernel gave"), "{warnings}");
+    let caveats = object(&output.stdout)["caveats"].to_string();
+    assert!(caveats.contains("buffer_not_granted") && caveats.contains("the kernel gave"), "{caveats}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn only(object: &Value) -> &Value {
 }
 
 fn warned(object: &Value, code: &str) -> bool {
-    object["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == code)
+    object["caveats"].as_array().unwrap().iter().any(|caveat| caveat["code"] == code)
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn connections_that_live_shorter_than_a_sample_are_whole() {
         .unwrap();
     let whole = object(&output.stdout);
     if warned(&whole, "short_lived_unowned") || warned(&whole, "ends_unseen") {
-        println!("skipped: {}", whole["warnings"]);
+        println!("skipped: {}", whole["caveats"]);
         return;
     }
     let all = connections(&whole);

@@ -64,7 +64,7 @@ pub(crate) struct Told {
 
 impl Told {
     /// Code, message and remedy, where parts of a capture are elsewhere.
-    pub(crate) fn missing_parts_warning(&self) -> Option<(&'static str, String, &'static str)> {
+    pub(crate) fn missing_parts_caveat(&self) -> Option<(&'static str, String, &'static str)> {
         let message = match self.missing_parts {
             0 => return None,
             1 => "a capture went to several logging hosts, and one part of it is not read: its packets are missing"

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use longhaul_emulator::Warning;
+use longhaul_result::Caveat;
 use longhaul_trace::Packet;
 use longhaul_trace::flow::Gaps;
 
@@ -149,10 +149,10 @@ impl Trace {
     }
 
     /// What to know of the captures, once they were read; `so` says what follows from packets that were not captured.
-    pub(crate) fn warnings(&self, so: &str) -> Vec<Warning> {
-        let mut warnings = Vec::new();
+    pub(crate) fn caveats(&self, so: &str) -> Vec<Caveat> {
+        let mut caveats = Vec::new();
         let mut warn = |code: &str, message: String, remedy: &str| {
-            warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+            caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
         };
         for path in self.inputs.cut() {
             warn("capture_cut", format!("{} ends within a packet: what is whole was read", path.display()), "");
@@ -169,12 +169,12 @@ impl Trace {
             }
             warn("capture_dropped", message, "capture heads only, with a larger buffer");
         }
-        if let Some((code, message, remedy)) = told.missing_parts_warning() {
+        if let Some((code, message, remedy)) = told.missing_parts_caveat() {
             warn(code, message, remedy);
         }
         if told.late_packets > 0 {
             warn("capture_not_sorted", format!("{} packets stand after later ones", told.late_packets), "");
         }
-        warnings
+        caveats
     }
 }

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use longhaul_emulator::Warning;
 use longhaul_kernel::clock::monotonic;
+use longhaul_result::Caveat;
 use longhaul_trace::header_log::WriterOptions;
 use longhaul_units::Bytes;
 use serde_json::json;
 
 use crate::captures::input::{Inputs, Told};
 use crate::captures::output::{Form, Output, form_of};
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// Turn captures into header logs (Parquet), pcap and pcapng, and back
 ///
@@ -57,7 +57,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let bytes = output.finish(&told)?;
     let duration = monotonic().saturating_sub(began);
 
-    let warnings = warnings(&told);
+    let caveats = caveats(&told);
     let rate = packets as f64 / duration.as_secs_f64().max(1e-9);
     if args.json {
         let parameters = json!({ "from": from, "to": to, "keep_heads": args.keep_heads });
@@ -66,19 +66,19 @@ pub(crate) fn run(args: Args) -> Outcome {
             "dropped_packets": told.ledger.dropped(), "gaps": told.ledger.gaps.len(), "marks": told.marks,
             "was_cut": told.was_cut, "late_packets": told.late_packets,
         });
-        print_json(&Envelope::new("longhaul.convert/1", started_at, parameters, result, warnings.clone()));
+        print_json(&Envelope::new("longhaul.convert/1", started_at, parameters, result, caveats.clone()));
     } else {
         let size = Bytes(bytes).rounded();
         print_text(&format!("{packets} packets into {} ({size}), {rate:.0} packets/s\n", to.display()));
     }
-    print_warnings(&warnings);
+    print_caveats(&caveats);
     Ok(ExitCode::SUCCESS)
 }
 
-fn warnings(told: &Told) -> Vec<Warning> {
-    let mut warnings = Vec::new();
+fn caveats(told: &Told) -> Vec<Caveat> {
+    let mut caveats = Vec::new();
     let mut warn = |code: &str, message: String, remedy: &str| {
-        warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+        caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
     };
     if told.was_cut {
         warn(
@@ -91,11 +91,11 @@ fn warnings(told: &Told) -> Vec<Warning> {
         let message = format!("the capture dropped {} of {} packets", told.ledger.dropped(), told.ledger.seen_packets);
         warn("packets_dropped", message, "");
     }
-    if let Some((code, message, remedy)) = told.missing_parts_warning() {
+    if let Some((code, message, remedy)) = told.missing_parts_caveat() {
         warn(code, message, remedy);
     }
     if told.late_packets > 0 {
         warn("not_sorted", format!("{} packets stand after later ones", told.late_packets), "sort by frame_time_ns");
     }
-    warnings
+    caveats
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::args::engine::EngineArgs;
 use crate::output::status;
-use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
 
 /// How often the status file and the progress line are brought up to date.
 const INTERVAL: Nanos = Nanos::from_secs(1);
@@ -69,11 +69,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     );
 
     let envelope = |status: Status| {
-        let warnings = status.warnings(spec.lateness_bound);
+        let caveats = status.caveats(spec.lateness_bound);
         let parameters = json!({
             "path": path.to_toml(), "left": args.left, "right": args.right, "emulator": args.engine.parameters()
         });
-        Envelope::new("longhaul.emulate/1", started_at.clone(), parameters, status, warnings)
+        Envelope::new("longhaul.emulate/1", started_at.clone(), parameters, status, caveats)
     };
     if let Some(file) = &args.stats {
         // At once, so that a file that cannot be written is told before the run.
@@ -103,7 +103,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     } else {
         print_text(&status::text(&envelope.result));
     }
-    print_warnings(&envelope.warnings);
+    print_caveats(&envelope.caveats);
     Ok(match stop.requested() {
         Some(StopSignal::Interrupt) => ExitCode::from(INTERRUPTED),
         _ => ExitCode::SUCCESS,

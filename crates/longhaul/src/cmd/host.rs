@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use longhaul_emulator::Warning;
 use longhaul_kernel::host::{Coalescing, HostSnapshot, Interface, LONG_PATH_RTT, PciePath, QueueDirection};
+use longhaul_result::Caveat;
 use longhaul_units::{BitRate, Nanos};
 use serde_json::json;
 
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// Characters of a line of words that go on.
 const WIDTH: usize = 80;
@@ -43,19 +43,19 @@ pub(crate) fn run(args: Args) -> Outcome {
             ));
         }
     }
-    let warnings: Vec<Warning> = host
+    let caveats: Vec<Caveat> = host
         .findings(args.rtt)
         .into_iter()
-        .map(|finding| Warning { code: finding.code.into(), message: finding.message, remedy: finding.remedy })
+        .map(|finding| Caveat { code: finding.code.into(), message: finding.message, remedy: finding.remedy })
         .collect();
     if args.json {
         let now = jiff::Timestamp::now().to_string();
         let parameters = json!({ "rtt_ns": args.rtt.0, "interface": args.interface });
-        print_json(&Envelope::new("longhaul.host/1", now, parameters, host, warnings));
+        print_json(&Envelope::new("longhaul.host/1", now, parameters, host, caveats));
         return Ok(ExitCode::SUCCESS);
     }
     print_text(&text(&host));
-    print_warnings(&warnings);
+    print_caveats(&caveats);
     Ok(ExitCode::SUCCESS)
 }
 

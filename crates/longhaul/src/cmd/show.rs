@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use longhaul_report::saved::{Saved, on_one_line};
 
-use crate::cmd::udp::printed;
 use crate::output::saved::{no_result, read_result};
-use crate::output::{Outcome, print_text, print_warnings};
+use crate::output::{Outcome, print_caveats, print_text};
 
 /// Show a saved result as the test printed it
 #[derive(Debug, clap::Args)]
@@ -27,6 +26,6 @@ pub(crate) fn run(args: Args) -> Outcome {
     let (file, text) = read_result(&args.path)?;
     let saved = Saved::parse(&text).map_err(|error| no_result(&file, error))?;
     print_text(&if args.json { on_one_line(&text) + "\n" } else { saved.text() });
-    print_warnings(&printed(saved.warnings));
+    print_caveats(&saved.caveats);
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,8 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use longhaul_emulator::Warning;
+use longhaul_result::Caveat;
+pub(crate) use longhaul_result::Envelope;
 use serde::Serialize;
 use serde_json::json;
 
@@ -118,44 +119,6 @@ fn json_asked() -> bool {
         .any(|arg| arg == "--json" || arg == "--json-stream" || arg == "-J")
 }
 
-/// The result of a command, as every `--json` prints it.
-#[derive(Debug, Serialize)]
-pub(crate) struct Envelope<P, R> {
-    /// Name and version of the result's form, such as `longhaul.lab.status/1`.
-    pub(crate) schema: &'static str,
-    /// The version of longhaul.
-    pub(crate) longhaul: &'static str,
-    /// RFC 3339.
-    pub(crate) started_at: String,
-    /// What was asked.
-    pub(crate) parameters: P,
-    /// The hosts that took part, as `longhaul host` has them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) hosts: Option<serde_json::Value>,
-    /// What came out.
-    pub(crate) result: R,
-    /// What speaks against trusting it.
-    pub(crate) warnings: Vec<Warning>,
-}
-
-impl<P, R> Envelope<P, R> {
-    /// An envelope that names this version.
-    pub(crate) fn new(
-        schema: &'static str,
-        started_at: String,
-        parameters: P,
-        result: R,
-        warnings: Vec<Warning>,
-    ) -> Self {
-        Self { schema, longhaul: env!("CARGO_PKG_VERSION"), started_at, parameters, hosts: None, result, warnings }
-    }
-
-    /// With the hosts that took part.
-    pub(crate) fn with_hosts(self, hosts: serde_json::Value) -> Self {
-        Self { hosts: Some(hosts), ..self }
-    }
-}
-
 /// Prints `value` as one line of JSON on stdout.
 pub(crate) fn print_json(value: &impl Serialize) {
     // Our own types serialize; what cannot be written has no reader.
@@ -174,15 +137,15 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Warnings as people read them.
-pub(crate) fn print_warnings(warnings: &[Warning]) {
-    for warning in warnings {
-        let text = if warning.remedy.is_empty() {
-            warning.message.clone()
+/// Caveats as people read them.
+pub(crate) fn print_caveats(caveats: &[Caveat]) {
+    for caveat in caveats {
+        let text = if caveat.remedy.is_empty() {
+            caveat.message.clone()
         } else {
-            format!("{} ({})", warning.message, warning.remedy)
+            format!("{} ({})", caveat.message, caveat.remedy)
         };
         // A saved result may say anything, to a terminal too.
-        eprintln!("longhaul: warning: {}", text.replace(char::is_control, " "));
+        eprintln!("longhaul: caveat: {}", text.replace(char::is_control, " "));
     }
 }

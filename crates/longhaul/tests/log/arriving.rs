@@ -57,7 +57,7 @@ fn what_the_link_loses_is_counted_to_the_head() {
     assert_eq!(came.len() as u64 + lost, 20_000, "{there:#}");
     assert_eq!((count(there, "seen_packets"), count(there, "written_packets")), (20_000, came.len() as u64));
     assert!((2_000..4_000).contains(&lost), "{lost} lost");
-    assert!(has_warning(&log, "link_lost"), "{log:#}");
+    assert!(has_caveat(&log, "link_lost"), "{log:#}");
 
     // Each missing head lies in a gap, and gaps hold little else.
     let numbers: std::collections::HashSet<u64> = came.iter().map(|(number, _)| *number).collect();
@@ -112,7 +112,7 @@ fn two_logging_hosts_share_a_capture_and_read_as_one() {
     assert_eq!(analysed["result"]["totals"]["packets"].as_u64(), Some(written), "{analysed:#}");
     assert_eq!(analysed["result"]["flows"].as_array().unwrap().len(), 1, "{analysed:#}");
     let warned = |analysed: &Value| {
-        analysed["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == "parts_missing")
+        analysed["caveats"].as_array().unwrap().iter().any(|caveat| caveat["code"] == "parts_missing")
     };
     assert!(!warned(&analysed), "{analysed:#}");
     let half = object(&longhaul(&["analyze", "--json", &hosts.path("one")]).stdout);

@@ -39,7 +39,7 @@ fn what_a_killed_logging_host_had_not_confirmed_is_lost() {
     let logger = &result["loggers"][0];
     assert_eq!((count(logger, "sent_packets"), count(logger, "written_packets")), (6_000, 4_000), "{logger:#}");
     assert_eq!((dropped_at(logger, "log_link"), &logger["error"]["code"]), (2_000, &"control_lost".into()));
-    assert!(has_warning(&here, "logger_lost"), "{here:#}");
+    assert!(has_caveat(&here, "logger_lost"), "{here:#}");
     // Its times are those of what is missing.
     assert!(!kept.iter().any(|(_, at_ns)| is_in_gap(result, *at_ns)), "{:#}", result["gaps"]);
     assert_eq!(hosts.convert("log", "cut.pcap")["result"]["was_cut"], true);
@@ -206,7 +206,7 @@ fn a_capture_that_dies_leaves_a_readable_part() {
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     let there = only(&log);
     assert_eq!((there["end"].as_str(), count(there, "written_packets")), (Some("vanished"), 5_000), "{there:#}");
-    assert!(has_warning(&log, "capture_vanished"), "{log:#}");
+    assert!(has_caveat(&log, "capture_vanished"), "{log:#}");
     let converted = hosts.convert("log", "t.pcap");
     assert_eq!((count(&converted["result"], "packets"), &converted["result"]["was_cut"]), (5_000, &true.into()));
 }

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use longhaul_session::control::Message;
-use longhaul_session::secure::{Channel, DatagramKeys, Side, decode_secret};
+use longhaul_session::secure::{Channel, DatagramKeys, Role, decode_secret};
 use longhaul_trace::ledger::{Gap, Ledger, Place};
 use longhaul_trace::log_link::{FIRST_PROBE, LinkMessage, LinkSender, Open};
 use longhaul_trace::spool::{Interface, Meta, PacketBlock};
@@ -82,7 +82,7 @@ impl<'a> Impostor<'a> {
         let address: IpAddr = server_address(&hosts.lab).parse().unwrap();
         let stream = hosts.client.enter(|| TcpStream::connect((address, 5211)).unwrap()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        Self { hosts, stream, channel: Channel::plain(Side::Client), numbers: LinkSender::default() }
+        Self { hosts, stream, channel: Channel::plain(Role::Client), numbers: LinkSender::default() }
     }
 
     /// Fails where the other end has had enough.

@@ -270,6 +270,6 @@ pub(crate) fn is_in_gap(capture: &Value, at_ns: i64) -> bool {
     capture["gaps"].as_array().unwrap().iter().any(|gap| bounds(gap).contains(&at_ns))
 }
 
-pub(crate) fn has_warning(result: &Value, code: &str) -> bool {
-    result["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == code)
+pub(crate) fn has_caveat(result: &Value, code: &str) -> bool {
+    result["caveats"].as_array().unwrap().iter().any(|caveat| caveat["code"] == code)
 }

@@ -16,5 +16,5 @@ pub use engine::{Attachment, Command, Engine, EngineError, EngineOptions};
 pub use port::PortError;
 pub use running::{Running, RunningError, Schedule};
 pub use sizing::payload_bytes;
-pub use status::{DEFAULT_LATENESS_BOUND, HopStatus, MemoryStatus, OwnFault, PortStatus, Status, Warning};
+pub use status::{DEFAULT_LATENESS_BOUND, HopStatus, MemoryStatus, OwnFault, PortStatus, Status};
 pub use waker::{WakeSource, Waker, waker};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_path::network::{Count, HopCounters};
+use longhaul_result::Caveat;
 use longhaul_units::{Nanos, Quantiles};
 use serde::{Deserialize, Serialize};
 
@@ -116,23 +117,12 @@ pub struct MemoryStatus {
     pub peak_bytes: u64,
 }
 
-/// A doubt about a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Warning {
-    /// For programs.
-    pub code: String,
-    /// What is the matter.
-    pub message: String,
-    /// What to do.
-    pub remedy: String,
-}
-
 impl Status {
     /// What speaks against trusting the run. `lateness_bound` is for the 99th percentile.
-    pub fn warnings(&self, lateness_bound: Nanos) -> Vec<Warning> {
-        let mut warnings = Vec::new();
+    pub fn caveats(&self, lateness_bound: Nanos) -> Vec<Caveat> {
+        let mut caveats = Vec::new();
         let mut warn = |code: &str, message: String, remedy: &str| {
-            warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+            caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
         };
         if self.lateness.p99_ns > lateness_bound.0 {
             warn(
@@ -177,6 +167,6 @@ impl Status {
                 "set it up again; the emulator takes it back by itself",
             );
         }
-        warnings
+        caveats
     }
 }

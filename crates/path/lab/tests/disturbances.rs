@@ -143,8 +143,8 @@ fn a_host_that_is_cut_off_leaves_the_others_alone_and_may_come_back() {
     transfer.goes_on(MORE);
     run(&lab, "client2", &["ip", "link", "delete", "dev", HOST_INTERFACE]);
     until("the emulator to miss the port", || !port(&lab.status().unwrap(), "client2").up);
-    let warnings = lab.status().unwrap().warnings(longhaul_emulator::DEFAULT_LATENESS_BOUND);
-    assert!(warnings.iter().any(|warning| warning.code == "port_down"), "{warnings:?}");
+    let caveats = lab.status().unwrap().caveats(longhaul_emulator::DEFAULT_LATENESS_BOUND);
+    assert!(caveats.iter().any(|caveat| caveat.code == "port_down"), "{caveats:?}");
     transfer.goes_on(MORE);
     drop(pinging);
 

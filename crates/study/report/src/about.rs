@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_session::result::Warning;
+use longhaul_result::Caveat;
 
 use crate::page::escape;
 
@@ -51,9 +51,9 @@ impl About {
             *body += "<p class=\"alert\">The experiment was ended before its end: what is missing was not measured, and the last test may be cut short.</p>\n";
         }
         if doubts > 0 {
-            let speak = if doubts == 1 { "warning</a> speaks" } else { "warnings</a> speak" };
+            let speak = if doubts == 1 { "caveat</a> speaks" } else { "caveats</a> speak" };
             *body += &format!(
-                "<p class=\"alert\"><a href=\"#warnings\">{doubts} {speak} against trusting some of this.</p>\n"
+                "<p class=\"alert\"><a href=\"#caveats\">{doubts} {speak} against trusting some of this.</p>\n"
             );
         }
     }
@@ -91,11 +91,11 @@ impl About {
 }
 
 /// All doubts, each with where it arose, by kind.
-pub(crate) fn warnings<'a>(body: &mut String, doubts: impl Iterator<Item = (String, &'a Warning)>) {
-    *body += "<h2 id=\"warnings\">Warnings</h2>\n";
+pub(crate) fn caveats<'a>(body: &mut String, doubts: impl Iterator<Item = (String, &'a Caveat)>) {
+    *body += "<h2 id=\"caveats\">Caveats</h2>\n";
     let mut kinds: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
-    for (place, warning) in doubts {
-        kinds.entry((&warning.code, &warning.remedy)).or_default().push(format!("{place}: {}", warning.message));
+    for (place, caveat) in doubts {
+        kinds.entry((&caveat.code, &caveat.remedy)).or_default().push(format!("{place}: {}", caveat.message));
     }
     if kinds.is_empty() {
         *body += "<p>None: nothing is known to speak against these numbers.</p>\n";

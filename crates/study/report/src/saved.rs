@@ -5,8 +5,9 @@
 
 use std::net::SocketAddr;
 
+use longhaul_result::Caveat;
 use longhaul_session::control::{TcpParameters, UdpParameters};
-use longhaul_session::result::{UdpResult, Warning};
+use longhaul_session::result::UdpResult;
 use longhaul_session::tcp::{TcpResult, WatchResult};
 use longhaul_trace::compare::CompareResult;
 use longhaul_trace::flow::AnalyzeResult;
@@ -84,7 +85,7 @@ pub struct Saved {
     /// What it says.
     pub content: Content,
     /// What speaks against trusting it.
-    pub warnings: Vec<Warning>,
+    pub caveats: Vec<Caveat>,
 }
 
 /// What a result says.
@@ -137,7 +138,7 @@ struct FormOfResult {
 struct Shown<P, R> {
     parameters: P,
     result: R,
-    warnings: Vec<Warning>,
+    caveats: Vec<Caveat>,
 }
 
 #[derive(Deserialize)]
@@ -156,24 +157,24 @@ impl Saved {
         let both = form.result.forward.is_some();
         match form.schema.as_deref() {
             Some(UDP_SCHEMA) => {
-                let (asked, results, warnings) = of_test(text, both)?;
-                Ok(Self { content: Content::Udp(Box::new(asked), results), warnings })
+                let (asked, results, caveats) = of_test(text, both)?;
+                Ok(Self { content: Content::Udp(Box::new(asked), results), caveats })
             }
             Some(TCP_SCHEMA) => {
-                let (asked, results, warnings) = of_test(text, both)?;
-                Ok(Self { content: Content::Tcp(Box::new(asked), results), warnings })
+                let (asked, results, caveats) = of_test(text, both)?;
+                Ok(Self { content: Content::Tcp(Box::new(asked), results), caveats })
             }
             Some(WATCH_SCHEMA) => {
-                let Shown { result, warnings, .. } = read::<IgnoredAny, WatchResult>(text)?;
-                Ok(Self { content: Content::Watch(Box::new(result)), warnings })
+                let Shown { result, caveats, .. } = read::<IgnoredAny, WatchResult>(text)?;
+                Ok(Self { content: Content::Watch(Box::new(result)), caveats })
             }
             Some(ANALYZE_SCHEMA) => {
-                let Shown { result, warnings, .. } = read::<IgnoredAny, AnalyzeResult>(text)?;
-                Ok(Self { content: Content::Analyze(Box::new(result)), warnings })
+                let Shown { result, caveats, .. } = read::<IgnoredAny, AnalyzeResult>(text)?;
+                Ok(Self { content: Content::Analyze(Box::new(result)), caveats })
             }
             Some(COMPARE_SCHEMA) => {
-                let Shown { result, warnings, .. } = read::<IgnoredAny, CompareResult>(text)?;
-                Ok(Self { content: Content::Compare(Box::new(result)), warnings })
+                let Shown { result, caveats, .. } = read::<IgnoredAny, CompareResult>(text)?;
+                Ok(Self { content: Content::Compare(Box::new(result)), caveats })
             }
             _ => Err(SavedError::Schema(form.schema)),
         }
@@ -195,17 +196,17 @@ fn read<P: DeserializeOwned, R: DeserializeOwned>(text: &str) -> Result<Shown<P,
     serde_json::from_str(text).map_err(SavedError::Broken)
 }
 
-fn of_test<P, R>(text: &str, both: bool) -> Result<(P, Directions<R>, Vec<Warning>), SavedError>
+fn of_test<P, R>(text: &str, both: bool) -> Result<(P, Directions<R>, Vec<Caveat>), SavedError>
 where
     P: DeserializeOwned,
     R: DeserializeOwned,
 {
     if both {
-        let Shown { parameters, result: Both { forward, backward }, warnings } = read(text)?;
-        Ok((parameters, Directions::Both { forward, backward }, warnings))
+        let Shown { parameters, result: Both { forward, backward }, caveats } = read(text)?;
+        Ok((parameters, Directions::Both { forward, backward }, caveats))
     } else {
-        let Shown { parameters, result, warnings } = read(text)?;
-        Ok((parameters, Directions::One(result), warnings))
+        let Shown { parameters, result, caveats } = read(text)?;
+        Ok((parameters, Directions::One(result), caveats))
     }
 }
 

@@ -3,13 +3,13 @@
 
 use std::fmt::Write;
 
+use longhaul_result::Caveat;
 use longhaul_session::control::{Amount, TcpParameters};
-use longhaul_session::result::Warning;
 use longhaul_session::tcp::{LimitedBy, TcpResult};
 use longhaul_units::{Bytes, Nanos};
 use serde::Serialize;
 
-use crate::about::{About, spaced, warnings};
+use crate::about::{About, caveats, spaced};
 use crate::axis::{grid, height, short, step};
 use crate::page::{escape, page};
 
@@ -42,9 +42,9 @@ pub struct Series {
     /// Its tests, in the order of the experiment.
     pub runs: Vec<Run>,
     /// Why there are none.
-    pub error: Option<Warning>,
+    pub error: Option<Caveat>,
     /// What speaks against trusting the series as a whole.
-    pub warnings: Vec<Warning>,
+    pub caveats: Vec<Caveat>,
 }
 
 /// One test, with what shared its path.
@@ -59,9 +59,9 @@ pub struct Run {
     /// The goodput that the response function of the congestion control says for the path's loss; `None` where it says nothing.
     pub expected_bps: Option<u64>,
     /// Why nothing came of it.
-    pub error: Option<Warning>,
+    pub error: Option<Caveat>,
     /// What speaks against trusting it.
-    pub warnings: Vec<Warning>,
+    pub caveats: Vec<Caveat>,
 }
 
 /// Flows of one host.
@@ -96,11 +96,11 @@ impl Run {
 
 impl Series {
     /// Its doubts, each with where it arose.
-    fn doubts(&self) -> impl Iterator<Item = (String, &Warning)> {
-        let whole = self.error.iter().chain(&self.warnings).map(|warning| (self.name.clone(), warning));
+    fn doubts(&self) -> impl Iterator<Item = (String, &Caveat)> {
+        let whole = self.error.iter().chain(&self.caveats).map(|caveat| (self.name.clone(), caveat));
         let runs = self.runs.iter().flat_map(|run| {
             let place = format!("{}, {}", self.name, run.label);
-            run.error.iter().chain(&run.warnings).map(move |warning| (place.clone(), warning))
+            run.error.iter().chain(&run.caveats).map(move |caveat| (place.clone(), caveat))
         });
         whole.chain(runs)
     }
@@ -139,7 +139,7 @@ impl Report {
         self.panels(&mut body);
         self.about.note(&mut body);
         self.table(&mut body);
-        warnings(&mut body, doubts());
+        caveats(&mut body, doubts());
         body += "<h2>How these numbers came about</h2>\n\
                  <p>Goodput is the payload that the receivers read, over the time from the first byte that counts to the last. What limits \
                  a flow say the sending kernel's own clocks (busy, receive window, send buffer). What a response function says is the mean \
@@ -359,12 +359,12 @@ mod tests {
             hosts: Vec::new(),
         };
         let (name, paper, changes) = ("one <flow>".into(), String::new(), Vec::new());
-        Report { about, series: vec![Series { name, paper, changes, runs, error: None, warnings: Vec::new() }] }
+        Report { about, series: vec![Series { name, paper, changes, runs, error: None, caveats: Vec::new() }] }
     }
 
     fn run(label: &str, goodput_mbit: Option<u64>) -> Run {
         let flows = flows(goodput_mbit);
-        Run { label: label.into(), flows, beside: None, expected_bps: None, error: None, warnings: Vec::new() }
+        Run { label: label.into(), flows, beside: None, expected_bps: None, error: None, caveats: Vec::new() }
     }
 
     /// Bars of up to 1850 Mb/s have an axis to 2000, 190 units high.
@@ -381,11 +381,11 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_said_and_two_flows_have_two_bars() {
-        let error = Some(Warning::new("refused", "nobody <there>", ""));
+        let error = Some(Caveat::new("refused", "nobody <there>", ""));
         let failed = Run { error, ..run("vegas", None) };
         let shared = Run { beside: Some(flows(Some(20))), ..run("reno", Some(70)) };
         let html = report(vec![failed, shared]).to_html();
-        for said in ["nobody &lt;there&gt;", "1 warning</a> speaks", "the one beside it", ">20.0<"] {
+        for said in ["nobody &lt;there&gt;", "1 caveat</a> speaks", "the one beside it", ">20.0<"] {
             assert!(html.contains(said), "{said}: {html}");
         }
         assert_eq!(html.matches("class=\"piece\"").count(), 3);

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use longhaul_result::Caveat;
 use longhaul_session::control::{Amount, Bind, UdpParameters};
 use longhaul_session::locate::{Granularity, Location, LocationMethod};
-use longhaul_session::result::{UdpResult, Warning};
+use longhaul_session::result::UdpResult;
 use longhaul_units::{Bytes, Nanos};
 use serde::Serialize;
 
-use crate::about::{About, spaced, warnings};
+use crate::about::{About, caveats, spaced};
 use crate::bars::{Bar, panel};
 use crate::colour::{fill, patterns};
 use crate::page::{escape, page};
@@ -40,9 +41,9 @@ pub struct Series {
     /// Its tests, in the order of the experiment.
     pub runs: Vec<Run>,
     /// Why there are none.
-    pub error: Option<Warning>,
+    pub error: Option<Caveat>,
     /// What speaks against trusting the series as a whole.
-    pub warnings: Vec<Warning>,
+    pub caveats: Vec<Caveat>,
 }
 
 /// One test.
@@ -57,9 +58,9 @@ pub struct Run {
     /// What came of it.
     pub result: Option<UdpResult>,
     /// Why nothing came of it.
-    pub error: Option<Warning>,
+    pub error: Option<Caveat>,
     /// What speaks against trusting it.
-    pub warnings: Vec<Warning>,
+    pub caveats: Vec<Caveat>,
 }
 
 impl Run {
@@ -78,11 +79,11 @@ impl Series {
     }
 
     /// Its doubts, each with where it arose.
-    fn doubts(&self) -> impl Iterator<Item = (String, &Warning)> {
-        let whole = self.error.iter().chain(&self.warnings).map(|warning| (self.name.clone(), warning));
+    fn doubts(&self) -> impl Iterator<Item = (String, &Caveat)> {
+        let whole = self.error.iter().chain(&self.caveats).map(|caveat| (self.name.clone(), caveat));
         let runs = self.runs.iter().flat_map(|run| {
             let place = format!("{}, {} Mb/s", self.name, mbit(run.rate_bps));
-            run.error.iter().chain(&run.warnings).map(move |warning| (place.clone(), warning))
+            run.error.iter().chain(&run.caveats).map(move |caveat| (place.clone(), caveat))
         });
         whole.chain(runs)
     }
@@ -110,7 +111,7 @@ impl Report {
         self.panels(&mut body);
         self.about.note(&mut body);
         self.table(&mut body, &lossy);
-        warnings(&mut body, doubts());
+        caveats(&mut body, doubts());
         self.method(&mut body, results());
         self.about.hosts(&mut body);
         self.commands(&mut body);
@@ -215,7 +216,7 @@ impl Report {
             *body += &format!("<p>{text}</p>\n");
         }
         *body += "<p>Rates are of UDP payload: sent over the time from first to last departure, received over that from first \
-                  to last arrival. Percentages are of the packets sent. A rate that the sender did not reach is a warning.</p>\n\
+                  to last arrival. Percentages are of the packets sent. A rate that the sender did not reach is a caveat.</p>\n\
                   <p>Client and server are network namespaces of one machine, and longhaul emulates the path between them, so \
                   both hosts and the path share its CPUs. Each series has a path and hosts of its own.</p>\n";
     }
@@ -310,7 +311,7 @@ mod tests {
             parameters: UdpParameters::default(),
             result: Some(result),
             error: None,
-            warnings: Vec::new(),
+            caveats: Vec::new(),
         }
     }
 
@@ -322,7 +323,7 @@ mod tests {
             poll_interval_ns: None,
             runs,
             error: None,
-            warnings: Vec::new(),
+            caveats: Vec::new(),
         }
     }
 
@@ -365,14 +366,14 @@ mod tests {
     fn what_was_not_measured_is_said() {
         let mut failed = run(400, &[]);
         failed.result = None;
-        failed.error = Some(Warning::new("unreachable", "nobody <there>", "call"));
+        failed.error = Some(Caveat::new("unreachable", "nobody <there>", "call"));
         let mut none = series("none", Vec::new());
-        none.error = Some(Warning::new("lab", "no ring", ""));
+        none.error = Some(Caveat::new("lab", "no ring", ""));
         let mut interrupted = report(vec![series("1 MiB", vec![failed]), none]);
         interrupted.about.interrupted = true;
         let html = interrupted.to_html();
         for said in
-            ["400: not measured", "nobody &lt;there&gt;", "no ring", "ended before its end", "2 warnings</a> speak"]
+            ["400: not measured", "nobody &lt;there&gt;", "no ring", "ended before its end", "2 caveats</a> speak"]
         {
             assert!(html.contains(said), "{said}: {html}");
         }

@@ -14,7 +14,7 @@ use longhaul_session::control::{
     WindowAuto,
 };
 use longhaul_session::report::{EndReport, StreamSent};
-use longhaul_session::secure::{Channel, Key, Side};
+use longhaul_session::secure::{Channel, Key, Role};
 use longhaul_session::tcp::fields;
 use longhaul_units::Nanos;
 
@@ -83,8 +83,8 @@ pub fn run(
         .validate()
         .map_err(|error| SessionError::new("not_valid", error.to_string(), format!("change {}", error.flag)))?;
     let channel = match &target.key {
-        Some(key) => Channel::keyed(Side::Client, key, random()?),
-        None => Channel::plain(Side::Client),
+        Some(key) => Channel::keyed(Role::Client, key, random()?),
+        None => Channel::plain(Role::Client),
     };
     let (sender, receiver) = events();
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");

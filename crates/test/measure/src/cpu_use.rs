@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::procfs::{CpuTime, cpu_times};
-use longhaul_session::result::{Binding, ChangedCounters, Warning};
+use longhaul_result::Caveat;
+use longhaul_session::result::{Binding, ChangedCounters};
 use longhaul_units::Nanos;
 
 /// Between two looks.
@@ -110,7 +111,7 @@ impl CpuUse {
 
     /// The doubt that a saturated CPU raises: one that the receiver is bound to, one that spends half of its time in softirq, or
     /// all of them.
-    pub(crate) fn warning(&self, binding: Option<&Binding>) -> Option<Warning> {
+    pub(crate) fn caveat(&self, binding: Option<&Binding>) -> Option<Caveat> {
         if self.span < SHORTEST {
             return None;
         }
@@ -128,7 +129,7 @@ impl CpuUse {
             })
             .collect();
         (!said.is_empty()).then(|| {
-            Warning::new(
+            Caveat::new(
                 "receiver_cpu_saturated",
                 format!("the receiver's machine was busy: {}", said.join(", ")),
                 "give receiver and softirq a CPU each (--bind split, -A), allow batches (no --wire), or ask for less",
@@ -154,14 +155,14 @@ mod tests {
     fn a_full_cpu_counts_where_the_receiver_is() {
         let bound = |cpu| Binding { receiver_cpus: vec![cpu], ..Binding::default() };
         let sender_spins = used([1_000, 300], [0, 0]);
-        assert_eq!(sender_spins.warning(None), None);
-        assert_eq!(sender_spins.warning(Some(&bound(1))), None);
-        let warning = sender_spins.warning(Some(&bound(0))).unwrap();
-        assert!(warning.message.contains("CPU 0 100 % (0 % softirq)") && !warning.message.contains("CPU 1"));
-        assert!(used([300, 960], [0, 600]).warning(None).unwrap().message.contains("CPU 1 96 % (60 % softirq)"));
-        assert!(used([960, 960], [0, 0]).warning(None).is_some());
-        assert_eq!(used([940, 940], [600, 600]).warning(None), None);
-        assert_eq!(CpuUse { span: Nanos::from_millis(499), ..used([960, 960], [0, 0]) }.warning(None), None);
+        assert_eq!(sender_spins.caveat(None), None);
+        assert_eq!(sender_spins.caveat(Some(&bound(1))), None);
+        let caveat = sender_spins.caveat(Some(&bound(0))).unwrap();
+        assert!(caveat.message.contains("CPU 0 100 % (0 % softirq)") && !caveat.message.contains("CPU 1"));
+        assert!(used([300, 960], [0, 600]).caveat(None).unwrap().message.contains("CPU 1 96 % (60 % softirq)"));
+        assert!(used([960, 960], [0, 0]).caveat(None).is_some());
+        assert_eq!(used([940, 940], [600, 600]).caveat(None), None);
+        assert_eq!(CpuUse { span: Nanos::from_millis(499), ..used([960, 960], [0, 0]) }.caveat(None), None);
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::sync::mpsc::Sender;
 
 use longhaul_kernel::schedule::pin_to;
 use longhaul_kernel::udp::BufferGrant;
+use longhaul_result::Caveat;
 use longhaul_session::control::{DataPlan, Progress, SessionError, TestParameters};
 use longhaul_session::report::{EndReport, StreamSent};
-use longhaul_session::result::{SocketBuffer, Warning};
+use longhaul_session::result::SocketBuffer;
 use longhaul_units::Nanos;
 
 use crate::driver::{Event, SenderNow};
@@ -65,10 +66,10 @@ impl Data {
     }
 
     /// What there is to say about the conditions at this end so far, once.
-    pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
+    pub(crate) fn take_caveats(&mut self) -> Vec<Caveat> {
         match self {
-            Self::Udp(udp) => udp.take_warnings(),
-            Self::Tcp(tcp) => tcp.take_warnings(),
+            Self::Udp(udp) => udp.take_caveats(),
+            Self::Tcp(tcp) => tcp.take_caveats(),
         }
     }
 
@@ -155,13 +156,13 @@ pub(crate) fn buffer(grant: BufferGrant) -> SocketBuffer {
     SocketBuffer { asked_bytes: grant.asked_bytes.map(|bytes| bytes as u64), given_bytes: grant.given_bytes as u64 }
 }
 
-/// A warning where the kernel gave less of a buffer than was asked for.
-pub(crate) fn not_granted(which: &str, limit: &str, grant: BufferGrant) -> Option<Warning> {
+/// A caveat where the kernel gave less of a buffer than was asked for.
+pub(crate) fn not_granted(which: &str, limit: &str, grant: BufferGrant) -> Option<Caveat> {
     (!grant.is_whole()).then(|| {
         // The kernel doubles what it is asked for, and says what it gave doubled.
         let (asked, given) = (grant.asked_bytes.unwrap_or(0), grant.given_bytes / 2);
         let message = format!("of {asked} bytes of {which} buffer the kernel gave {given}");
-        Warning::new("buffer_not_granted", message, format!("raise sysctl {limit}, or run as root"))
+        Caveat::new("buffer_not_granted", message, format!("raise sysctl {limit}, or run as root"))
     })
 }
 

@@ -425,7 +425,7 @@ mod tests {
     use std::net::TcpListener;
     use std::time::{Duration, Instant};
 
-    use longhaul_session::secure::Side;
+    use longhaul_session::secure::Role;
 
     use super::*;
 
@@ -451,7 +451,7 @@ mod tests {
         let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (near, _) = listener.accept().unwrap();
         let (sender, receiver) = events();
-        let mut control = Control::new(near, Channel::plain(Side::Server), &sender).unwrap();
+        let mut control = Control::new(near, Channel::plain(Role::Server), &sender).unwrap();
         control.handle_bytes(b"longhaul/1 plain").unwrap();
         (control, receiver, far)
     }

@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use longhaul_bpf::BpfError;
-use longhaul_bpf::drops::{DropEvent, DropOptions, Drops, Flow, HostRole, Place, ReasonNames, place};
+use longhaul_bpf::drops::{DropEvent, DropOptions, Drops, Flow, HostRole, ReasonNames, place};
 use longhaul_bpf::symbols::Symbols;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_session::locate::{Evidence, Location, Total, TotalScope};
@@ -166,14 +166,14 @@ struct Placing {
 }
 
 impl Placing {
-    /// Place and reason; `None` where it was no loss.
+    /// Location and reason; `None` where it was no loss.
     fn of(&self, reason: u32, address: u64, cookie: Cookie, transmitting: bool) -> Option<(Location, String)> {
         let role = if self.is_sent(cookie) { HostRole::Sender } else { HostRole::Receiver };
         let symbol = self.symbols.as_ref().and_then(|symbols| symbols.name(address)).unwrap_or("");
         let reason = self.names.name(reason);
-        let place = place(&reason, symbol, role, transmitting)?;
+        let location = place(&reason, symbol, role, transmitting)?;
         let why = if symbol.is_empty() { reason.to_string() } else { format!("{reason} @ {symbol}") };
-        Some((location(place), why))
+        Some((location, why))
     }
 
     fn direction<'a>(&self, seen: &'a mut Seen, cookie: Cookie) -> &'a mut SeenOfDirection {
@@ -206,21 +206,5 @@ fn add(evidence: &mut Evidence, event: &DropEvent<'_>, location: Location, why: 
     }
     if let Some((first, count)) = run {
         evidence.add(first, count, location, why, event.unit_packets);
-    }
-}
-
-fn location(place: Place) -> Location {
-    match place {
-        Place::SenderSocket => Location::SenderSocket,
-        Place::SenderStack => Location::SenderStack,
-        Place::SenderQdisc => Location::SenderQdisc,
-        Place::SenderDevice => Location::SenderDevice,
-        Place::Network => Location::Network,
-        Place::ReceiverRing => Location::ReceiverRing,
-        Place::ReceiverBacklog => Location::ReceiverBacklog,
-        Place::ReceiverFilter => Location::ReceiverFilter,
-        Place::ReceiverStack => Location::ReceiverStack,
-        Place::ReceiverSocketBuffer => Location::ReceiverSocketBuffer,
-        Place::ReceiverApplication => Location::ReceiverApplication,
     }
 }

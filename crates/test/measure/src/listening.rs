@@ -14,7 +14,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::{Interest, Poller};
 use longhaul_session::control::SessionError;
-use longhaul_session::secure::{Channel, Key, Side};
+use longhaul_session::secure::{Channel, Key, Role};
 use longhaul_units::Nanos;
 
 use crate::driver::{Control, Event, events, random};
@@ -120,8 +120,8 @@ impl Seat {
         let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
         stream.set_nonblocking(false).map_err(io)?;
         let channel = match key {
-            Some(key) => Channel::keyed(Side::Server, key, random()?),
-            None => Channel::plain(Side::Server),
+            Some(key) => Channel::keyed(Role::Server, key, random()?),
+            None => Channel::plain(Role::Server),
         };
         let mut control = Control::new(stream, channel, &self.sender).map_err(io)?;
         control.establish(&self.receiver)?;

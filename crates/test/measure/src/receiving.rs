@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
 use longhaul_kernel::udp::{ReceiveSlots, SuperPacket, UdpReceiver};
+use longhaul_result::Caveat;
 use longhaul_session::account::SequenceTracker;
 use longhaul_session::control::Timestamps;
 use longhaul_session::locate::{Evidence, Location};
-use longhaul_session::result::Warning;
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
@@ -88,15 +88,15 @@ impl Stamping {
     }
 
     /// What speaks against the stamps, at the end of the test.
-    pub(crate) fn warnings(&self) -> Vec<Warning> {
-        let mut warnings = Vec::new();
+    pub(crate) fn caveats(&self) -> Vec<Caveat> {
+        let mut caveats = Vec::new();
         let unstamped = self.unstamped.load(Ordering::Relaxed);
         if unstamped > 0 {
             let message =
                 format!("{unstamped} packets came without the stamp that was asked for and have the program's");
-            warnings.push(Warning::new("packets_unstamped", message, "use --timestamps kernel or app"));
+            caveats.push(Caveat::new("packets_unstamped", message, "use --timestamps kernel or app"));
         }
-        warnings
+        caveats
     }
 }
 
@@ -221,10 +221,10 @@ mod tests {
         let mut kernel = Stamping::new(Timestamps::Kernel);
         let stamp = kernel.realtime.realtime_of(now);
         assert_eq!(kernel.arrival(&packet(Some(stamp), None), now + Nanos::from_secs(9)), now);
-        assert_eq!(kernel.warnings(), []);
+        assert_eq!(kernel.caveats(), []);
         // A packet without a stamp is taken, and told.
         assert_eq!(kernel.arrival(&packet(None, None), now), now);
-        assert_eq!(kernel.warnings()[0].code, "packets_unstamped");
+        assert_eq!(kernel.caveats()[0].code, "packets_unstamped");
 
         // A NIC's clock may begin anywhere; what counts is what passes on it.
         let mut nic = Stamping::new(Timestamps::Nic);

@@ -140,7 +140,7 @@ impl Session for Serving {
         self.session.handle_message(now, message);
     }
     fn handle_data_opened(&mut self, now: Nanos, data: &mut Data) {
-        self.session.handle_data_opened(now, data.ports(), data.take_warnings());
+        self.session.handle_data_opened(now, data.ports(), data.take_caveats());
     }
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {
         self.session.handle_data_failed(now, error);

@@ -11,11 +11,11 @@ use longhaul_bpf::drops::Flow;
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
 use longhaul_kernel::host::HostSnapshot;
 use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
+use longhaul_result::Caveat;
 use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, SpacingRecorder};
 use longhaul_session::control::{Collect, DataPlan, Progress, SessionError, Timestamps, UdpParameters};
 use longhaul_session::locate::{Evidence, Location, LocationMethod, Total, TotalScope};
 use longhaul_session::report::{EndReport, ReceiverReport, SenderReport, StreamSent};
-use longhaul_session::result::Warning;
 use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;
 
@@ -56,7 +56,7 @@ pub(crate) struct UdpData {
     /// What the other end says that it sent.
     peer_sent: Vec<StreamSent>,
     realtime: RealtimeOffset,
-    warnings: Vec<Warning>,
+    caveats: Vec<Caveat>,
     events: Sender<Event>,
 }
 
@@ -121,7 +121,7 @@ impl UdpData {
             sent: (0..parameters.streams).map(|_| None).collect(),
             peer_sent: Vec::new(),
             realtime: realtime_offset(),
-            warnings: Vec::new(),
+            caveats: Vec::new(),
             events: events.clone(),
             plan: plan.clone(),
             parameters: asked.clone(),
@@ -137,10 +137,10 @@ impl UdpData {
                 }
             };
             if plan.receives {
-                data.warnings.extend(not_granted("receive", "net.core.rmem_max", receiver.receive_buffer()));
+                data.caveats.extend(not_granted("receive", "net.core.rmem_max", receiver.receive_buffer()));
             }
             if let Some(sender) = sender.as_ref().filter(|_| plan.sends) {
-                data.warnings.extend(not_granted("send", "net.core.wmem_max", sender.send_buffer()));
+                data.caveats.extend(not_granted("send", "net.core.wmem_max", sender.send_buffer()));
             }
             let stamped_each = parameters.wire;
             let limit = parameters.packets_of_stream(stream).unwrap_or(MAX_SEQUENCES);
@@ -191,7 +191,7 @@ impl UdpData {
                     "use --collect auto, or run both ends as root",
                 ));
             }
-            Err(error) => self.warnings.push(Warning::new(
+            Err(error) => self.caveats.push(Caveat::new(
                 "no_drop_events",
                 format!("losses are placed by counters: {error}"),
                 "run as root on Linux 5.17 or newer",
@@ -240,15 +240,15 @@ impl UdpData {
     }
 
     /// What there is to say about the conditions at this end so far, once.
-    pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
-        let warnings = std::mem::take(&mut self.warnings);
-        warnings.into_iter().map(|warning| self.of_this_end(warning)).collect()
+    pub(crate) fn take_caveats(&mut self) -> Vec<Caveat> {
+        let caveats = std::mem::take(&mut self.caveats);
+        caveats.into_iter().map(|caveat| self.of_this_end(caveat)).collect()
     }
 
-    /// A warning that says which end it is about.
-    fn of_this_end(&self, warning: Warning) -> Warning {
+    /// A caveat that says which end it is about.
+    fn of_this_end(&self, caveat: Caveat) -> Caveat {
         let end = if self.server { "server" } else { "client" };
-        Warning { message: format!("{end}: {}", warning.message), ..warning }
+        Caveat { message: format!("{end}: {}", caveat.message), ..caveat }
     }
 
     /// Sends a datagram of the proof. One that is lost is sent again.
@@ -270,7 +270,7 @@ impl UdpData {
             let flows: Vec<_> = (0..).zip(to).map(flow).collect();
             // What fails now is a doubt, as the test has begun.
             if let Err(error) = self.watch(&flows) {
-                self.warnings.push(Warning::new(&error.code, error.message, error.remedy));
+                self.caveats.push(Caveat::new(&error.code, error.message, error.remedy));
             }
         }
         for (number, stream) in (0_u8..).zip(&mut self.streams) {
@@ -369,9 +369,9 @@ impl UdpData {
             // A panic was printed when it happened; the account up to there stands.
             let _ = thread.join();
         }
-        let mut warnings = std::mem::take(&mut self.warnings);
-        warnings.extend(self.stamping.warnings());
-        warnings.extend(stepped(self.parameters.timestamps, self.realtime, realtime_offset()));
+        let mut caveats = std::mem::take(&mut self.caveats);
+        caveats.extend(self.stamping.caveats());
+        caveats.extend(stepped(self.parameters.timestamps, self.realtime, realtime_offset()));
         // Before the events end, as a packet whose checksum is wrong is dropped when it is read.
         let unread: Vec<Evidence> = match self.plan.receives && self.parameters.collect != Collect::Off {
             true => (0..)
@@ -381,12 +381,12 @@ impl UdpData {
             false => Vec::new(),
         };
         let seen = self.seen();
-        let sender = self.plan.sends.then(|| self.sender_report(seen.as_ref(), &mut warnings));
-        let receiver = self.plan.receives.then(|| self.receiver_report(seen.as_ref(), unread, &mut warnings));
+        let sender = self.plan.sends.then(|| self.sender_report(seen.as_ref(), &mut caveats));
+        let receiver = self.plan.receives.then(|| self.receiver_report(seen.as_ref(), unread, &mut caveats));
         // A host that cannot be written as JSON is not looked at.
         let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
-        let warnings = warnings.into_iter().map(|warning| self.of_this_end(warning)).collect();
-        EndReport { sender, receiver, tcp: None, host, warnings }
+        let caveats = caveats.into_iter().map(|caveat| self.of_this_end(caveat)).collect();
+        EndReport { sender, receiver, tcp: None, host, caveats }
     }
 
     /// What all watches saw; `None` where there was none.
@@ -406,8 +406,8 @@ impl UdpData {
         all
     }
 
-    fn sender_report(&mut self, seen: Option<&Seen>, warnings: &mut Vec<Warning>) -> SenderReport {
-        let changed = self.changes(false, warnings);
+    fn sender_report(&mut self, seen: Option<&Seen>, caveats: &mut Vec<Caveat>) -> SenderReport {
+        let changed = self.changes(false, caveats);
         let buffer = self.streams.iter().find_map(|stream| stream.sender.as_ref()).map(|s| buffer(s.send_buffer()));
         let mut spacing = SpacingRecorder::default();
         let mut refused = Vec::new();
@@ -425,14 +425,14 @@ impl UdpData {
             report.evidence.push(out.evidence);
             refused.push(out.refused);
             if out.given_up > Nanos::ZERO {
-                warnings.push(Warning::new(
+                caveats.push(Caveat::new(
                     "pacing_not_achieved",
                     format!("the sender could not keep up and put its schedule off by {}", out.given_up),
                     "ask for a lower rate, larger packets, or allow batches (no --wire)",
                 ));
             }
             if let Some(failure) = out.failure {
-                warnings.push(Warning::new("sender_stopped", format!("the sender stopped early: {failure}"), ""));
+                caveats.push(Caveat::new("sender_stopped", format!("the sender stopped early: {failure}"), ""));
             }
         }
         report.spacing = spacing.spacing(self.parameters.spacing());
@@ -463,17 +463,17 @@ impl UdpData {
     }
 
     /// Counters that changed, and a doubt where some could not be read.
-    fn changes(&self, receives: bool, warnings: &mut Vec<Warning>) -> Changed {
+    fn changes(&self, receives: bool, caveats: &mut Vec<Caveat>) -> Changed {
         if self.parameters.collect == Collect::Off {
             return Changed::default();
         }
         let changed = self.before.changes(receives);
-        let known = warnings.iter().any(|warning| warning.code == "counters_unread");
+        let known = caveats.iter().any(|caveat| caveat.code == "counters_unread");
         if let (false, [first, rest @ ..]) = (known, &changed.unread[..]) {
             let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
             let message = format!("counters could not be read: {first}{more}");
             let remedy = "run as root; what they count may lie in `network` or `unexplained`";
-            warnings.push(Warning::new("counters_unread", message, remedy));
+            caveats.push(Caveat::new("counters_unread", message, remedy));
         }
         changed
     }
@@ -482,13 +482,13 @@ impl UdpData {
         &mut self,
         seen: Option<&Seen>,
         unread: Vec<Evidence>,
-        warnings: &mut Vec<Warning>,
+        caveats: &mut Vec<Caveat>,
     ) -> ReceiverReport {
-        let mut changed = self.changes(true, warnings);
+        let mut changed = self.changes(true, caveats);
         let binding = self.bound.said();
         if let Some(used) = self.cpus.take().map(CpuWatch::finish) {
             used.add_to(&mut changed.all);
-            warnings.extend(used.warning(binding.as_ref()));
+            caveats.extend(used.caveat(binding.as_ref()));
         }
         // With UDP_GRO a counter counts all packets of a super-packet once, so what is left over is not the network's.
         let counts_packets = self.parameters.wire || changed.totals.is_empty();
@@ -595,14 +595,14 @@ fn damaged(counted: u64, report: &ReceiverReport) -> Option<Total> {
     })
 }
 
-/// A warning where `CLOCK_REALTIME` was stepped.
-fn stepped(timestamps: Timestamps, before: RealtimeOffset, after: RealtimeOffset) -> Option<Warning> {
+/// A caveat where `CLOCK_REALTIME` was stepped.
+fn stepped(timestamps: Timestamps, before: RealtimeOffset, after: RealtimeOffset) -> Option<Caveat> {
     let step_ns = after.offset_ns.saturating_sub(before.offset_ns);
     let apart = Nanos(step_ns.unsigned_abs());
     let doubt = LEAST_STEP + before.error + after.error;
     (apart > doubt).then(|| {
         let towards = if step_ns > 0 { "forward" } else { "back" };
-        Warning::new(
+        Caveat::new(
             "clock_stepped",
             format!("the realtime clock was set {towards} by {apart} during the test"),
             match timestamps {
@@ -645,7 +645,7 @@ mod tests {
     #[test]
     fn a_step_of_the_clock_is_told_and_slewing_is_not() {
         let at = |offset_ns| RealtimeOffset { offset_ns, error: Nanos(1_000) };
-        let said = |after| stepped(Timestamps::App, at(5_000_000_000), at(after)).map(|warning| warning.message);
+        let said = |after| stepped(Timestamps::App, at(5_000_000_000), at(after)).map(|caveat| caveat.message);
         assert_eq!(said(5_000_900_000), None);
         assert!(said(7_000_000_000).unwrap().contains("forward by 2s"));
         assert!(said(4_500_000_000).unwrap().contains("back by 500ms"));

@@ -9,8 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::account::{Spacing, StreamReceived};
 use crate::locate::evidence::of_message;
 use crate::locate::{Evidence, LocationMethod, Total};
-use crate::result::{Binding, ChangedCounters, SocketBuffer, Warning};
+use crate::result::{Binding, ChangedCounters, SocketBuffer};
 use crate::tcp::TcpEndReport;
+use longhaul_result::Caveat;
 
 /// What a stream sent, by the sender's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -96,7 +97,7 @@ pub struct EndReport {
     pub host: serde_json::Value,
     /// Doubts of this end.
     #[serde(default)]
-    pub warnings: Vec<Warning>,
+    pub caveats: Vec<Caveat>,
 }
 
 /// Longest list of streams in a report.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_result::Caveat;
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -11,24 +12,6 @@ use crate::report::{ReceiverReport, SenderReport};
 
 /// Runs beyond this are not listed in the result but in a file named by `losses_file`.
 pub const MAX_LISTED_LOSSES: usize = 10_000;
-
-/// What speaks against trusting a result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Warning {
-    /// For programs.
-    pub code: String,
-    /// What is the matter, in one line.
-    pub message: String,
-    /// What to do about it.
-    pub remedy: String,
-}
-
-impl Warning {
-    /// A warning.
-    pub fn new(code: &str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into(), remedy: remedy.into() }
-    }
-}
 
 /// Counters that changed during the test, with how far they went.
 pub type ChangedCounters = BTreeMap<String, i64>;
@@ -152,13 +135,13 @@ pub struct Assembled<'a> {
     /// Whether `result.losses` is empty because there are too many.
     pub needs_losses_file: bool,
     /// Doubts that the numbers themselves raise.
-    pub warnings: Vec<Warning>,
+    pub caveats: Vec<Caveat>,
 }
 
 impl UdpResult {
     /// Joins what the two ends of one direction know.
     pub fn assemble<'a>(setting: Setting, sender: &'a SenderReport, receiver: &'a ReceiverReport) -> Assembled<'a> {
-        let mut warnings = Vec::new();
+        let mut caveats = Vec::new();
         let attribution = attribution(sender, receiver);
         let mut losses: Vec<Loss> = attribution.losses().take(MAX_LISTED_LOSSES + 1).collect();
         let needs_losses_file = losses.len() > MAX_LISTED_LOSSES;
@@ -176,7 +159,7 @@ impl UdpResult {
         let stated = sender.streams.iter().map(|stream| stream.sent_packets).fold(0, add);
         if stated != sent_packets || received_packets != sum(|stream| stream.counts.received_packets) {
             let message = format!("the sender counted {stated} packets, the receiver's account has {sent_packets}");
-            warnings.push(Warning::new("accounts_differ", message, "trust the receiver's account; report this"));
+            caveats.push(Caveat::new("accounts_differ", message, "trust the receiver's account; report this"));
         }
         let mut reordering = ReorderingSummary::default();
         let mut pattern = LossPattern::default();
@@ -191,7 +174,7 @@ impl UdpResult {
         let bytes = |packets: u64| packets.saturating_mul(setting.payload_bytes.into());
         let jitter_ns = receiver.streams.iter().filter_map(|stream| stream.jitter_ns).max();
         if jitter_ns.is_none() && received_packets > 1 {
-            warnings.push(Warning::new(
+            caveats.push(Caveat::new(
                 "jitter_unknown",
                 "no jitter: packets shared their time stamps",
                 "use --wire and a rate at which packets are sent one by one",
@@ -199,7 +182,7 @@ impl UdpResult {
         }
         let unexplained = attribution.by_location().get(&Location::Unexplained).copied().unwrap_or(0);
         if unexplained > 0 && looked_at_packets(sender, receiver) {
-            warnings.push(Warning::new(
+            caveats.push(Caveat::new(
                 "drops_unseen",
                 format!("{unexplained} losses cannot be placed: not every drop at the ends could be seen"),
                 "lower the rate, use --wire, or give the receiver more CPU",
@@ -207,7 +190,7 @@ impl UdpResult {
         }
         if attribution.surplus_packets() > 0 {
             let message = format!("counters saw {} drops more than packets were lost", attribution.surplus_packets());
-            warnings.push(Warning::new(
+            caveats.push(Caveat::new(
                 "counters_exceed_losses",
                 message,
                 "other traffic was dropped too: keep the hosts idle",
@@ -216,10 +199,10 @@ impl UdpResult {
         let foreign = sum(|stream| stream.counts.out_of_range_packets);
         if foreign > 0 {
             let message = format!("{foreign} packets with the test's cookie had impossible sequence numbers");
-            warnings.push(Warning::new("foreign_packets", message, "look for what else sends to the data port"));
+            caveats.push(Caveat::new("foreign_packets", message, "look for what else sends to the data port"));
         }
         if setting.granularity == Granularity::Superpacket && lost_packets > 0 {
-            warnings.push(Warning::new(
+            caveats.push(Caveat::new(
                 "batches_hide_the_wire",
                 "packets travelled in batches, so a drop may have taken a whole batch",
                 "use --wire to count single packets",
@@ -240,7 +223,7 @@ impl UdpResult {
             jitter_ns,
             loss_by_location: attribution.by_location().clone(),
             loss_reasons: reasons(&attribution),
-            location_method: sender.method.min_of(receiver.method),
+            location_method: sender.method.of_both(receiver.method),
             losses,
             losses_file: None,
             granularity: setting.granularity,
@@ -251,7 +234,7 @@ impl UdpResult {
             binding: receiver.binding.clone(),
             counters: EndCounters { sender: sender.counters.clone(), receiver: receiver.counters.clone() },
         };
-        Assembled { result, attribution, needs_losses_file, warnings }
+        Assembled { result, attribution, needs_losses_file, caveats }
     }
 }
 
@@ -293,11 +276,4 @@ fn span(streams: impl Iterator<Item = (u64, u64, u64)> + Clone) -> Nanos {
     let first = used.clone().map(|(_, first, _)| first).min().unwrap_or(0);
     let last = used.map(|(_, _, last)| last).max().unwrap_or(0);
     Nanos(last.saturating_sub(first))
-}
-
-impl LocationMethod {
-    /// The method of a result whose ends used these: per packet only where both did.
-    fn min_of(self, other: Self) -> Self {
-        if self == Self::Bpf && other == Self::Bpf { Self::Bpf } else { Self::Counters }
-    }
 }

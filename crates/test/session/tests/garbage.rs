@@ -11,7 +11,7 @@ use longhaul_session::control::{
 use longhaul_session::locate::{Granularity, Location, Total, TotalScope};
 use longhaul_session::report::{EndReport, ReceiverReport, SenderReport, StreamSent};
 use longhaul_session::result::{Setting, UdpResult};
-use longhaul_session::secure::{Channel, ChannelError, Key, Side};
+use longhaul_session::secure::{Channel, ChannelError, Key, Role};
 use longhaul_units::Nanos;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -137,7 +137,7 @@ fn ten_thousand_broken_byte_streams() {
     for case in 0..CASES {
         let keyed = case % 4 == 0;
         let channel = |side, seed| if keyed { Channel::keyed(side, &key(1), [seed; 32]) } else { Channel::plain(side) };
-        let (mut client, mut server) = (channel(Side::Client, 5), channel(Side::Server, 6));
+        let (mut client, mut server) = (channel(Role::Client, 5), channel(Role::Server, 6));
         let mut bytes = client.poll_transmit().unwrap();
         if below(&mut random, 8) > 0 {
             // Go through with the handshake, so that damage hits what follows.
@@ -192,13 +192,13 @@ fn what_is_not_json_of_ours_is_an_error_and_no_more() {
     for (text, good) in
         [("{\"type\":\"alive\"}", true), ("{\"type\":\"launch\"}", false), (&deep, false), (&wide, true)]
     {
-        let mut channel = Channel::plain(Side::Server);
+        let mut channel = Channel::plain(Role::Server);
         channel.handle_bytes(b"longhaul/1 plain").unwrap();
         let mut bytes = (text.len() as u32).to_be_bytes().to_vec();
         bytes.extend_from_slice(text.as_bytes());
         assert_eq!(channel.handle_bytes(&bytes).is_ok(), good);
     }
-    let mut channel = Channel::plain(Side::Server);
+    let mut channel = Channel::plain(Role::Server);
     assert_eq!(channel.handle_bytes(b"GET / HTTP/1.1\r\n"), Err(ChannelError::NotLonghaul));
     assert_eq!(channel.poll_transmit(), None, "nothing is answered to strangers");
 }
@@ -222,5 +222,5 @@ fn a_report_that_lies_gives_a_result_with_doubts() {
     let assembled = UdpResult::assemble(setting, &sender, &receiver);
     assert_eq!(assembled.result.received_packets, 64 * 5);
     assert!(assembled.result.reordering.extent_packets_mean() == 0.0);
-    assert!(assembled.warnings.iter().any(|warning| warning.code == "accounts_differ"));
+    assert!(assembled.caveats.iter().any(|caveat| caveat.code == "accounts_differ"));
 }

@@ -284,7 +284,7 @@ fn caps_are_refused_with_the_flag_or_set_the_pace() {
     pair.run();
     let end = pair.test_end(Side::Client);
     assert_eq!(end.parameters.udp().unwrap().pace, Pace::RateBps(10_000_000));
-    assert_eq!(end.warnings[0].code, "rate_capped");
+    assert_eq!(end.caveats[0].code, "rate_capped");
 }
 
 #[test]

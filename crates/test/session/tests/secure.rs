@@ -1,7 +1,7 @@
 //! Two channels with each other: keys, no keys, wrong keys.
 
 use longhaul_session::control::{MAX_MESSAGE_BYTES, Message};
-use longhaul_session::secure::{Channel, ChannelError, Key, Side};
+use longhaul_session::secure::{Channel, ChannelError, Key, Role};
 
 fn key(seed: u8) -> Key {
     let bytes: [u8; 32] = std::array::from_fn(|index| index as u8 ^ seed);
@@ -36,7 +36,7 @@ fn messages_pass_with_a_key_and_without() {
             }
             let channel =
                 |side, seed| if keyed { Channel::keyed(side, &key(1), [seed; 32]) } else { Channel::plain(side) };
-            let (mut client, mut server) = (channel(Side::Client, 8), channel(Side::Server, 9));
+            let (mut client, mut server) = (channel(Role::Client, 8), channel(Role::Server, 9));
             // Before the handshake: it waits.
             client.send(&Message::Alive).unwrap();
             client.send(&long).unwrap();
@@ -54,8 +54,8 @@ fn messages_pass_with_a_key_and_without() {
 
 #[test]
 fn with_a_key_nothing_can_be_read_on_the_way() {
-    let mut client = Channel::keyed(Side::Client, &key(1), [8; 32]);
-    let mut server = Channel::keyed(Side::Server, &key(1), [9; 32]);
+    let mut client = Channel::keyed(Role::Client, &key(1), [8; 32]);
+    let mut server = Channel::keyed(Role::Server, &key(1), [9; 32]);
     carry(&mut client, &mut server, 1000);
     client.send(&Message::Goodbye).unwrap();
     let bytes = client.poll_transmit().unwrap();
@@ -68,8 +68,8 @@ fn with_a_key_nothing_can_be_read_on_the_way() {
 
 #[test]
 fn keys_that_differ_are_said_at_both_ends() {
-    let mut client = Channel::keyed(Side::Client, &key(1), [8; 32]);
-    let mut server = Channel::keyed(Side::Server, &key(2), [9; 32]);
+    let mut client = Channel::keyed(Role::Client, &key(1), [8; 32]);
+    let mut server = Channel::keyed(Role::Server, &key(2), [9; 32]);
     client.send(&Message::Alive).unwrap();
     assert_eq!(carry(&mut client, &mut server, 1000), (Some(ChannelError::WrongKey), Some(ChannelError::WrongKey)));
     assert_eq!(server.poll_message(), None);
@@ -77,15 +77,15 @@ fn keys_that_differ_are_said_at_both_ends() {
 
 #[test]
 fn both_must_say_no_auth() {
-    let mut client = Channel::plain(Side::Client);
-    let mut server = Channel::keyed(Side::Server, &key(2), [9; 32]);
+    let mut client = Channel::plain(Role::Client);
+    let mut server = Channel::keyed(Role::Server, &key(2), [9; 32]);
     client.send(&Message::Alive).unwrap();
     let errors = carry(&mut client, &mut server, 1000);
     assert_eq!(errors, (Some(ChannelError::KeyRequired), Some(ChannelError::NoKeyThere)));
     assert_eq!(server.poll_message(), None, "nothing unauthenticated is heard");
 
-    let mut client = Channel::keyed(Side::Client, &key(1), [8; 32]);
-    let mut server = Channel::plain(Side::Server);
+    let mut client = Channel::keyed(Role::Client, &key(1), [8; 32]);
+    let mut server = Channel::plain(Role::Server);
     client.send(&Message::Alive).unwrap();
     let errors = carry(&mut client, &mut server, 1000);
     assert_eq!(errors, (Some(ChannelError::NoKeyThere), Some(ChannelError::KeyRequired)));
@@ -93,7 +93,7 @@ fn both_must_say_no_auth() {
 
 #[test]
 fn another_version_is_known_as_such() {
-    let mut server = Channel::plain(Side::Server);
+    let mut server = Channel::plain(Role::Server);
     assert_eq!(server.handle_bytes(b"longhaul/2 plain"), Err(ChannelError::Version));
     assert_eq!(server.poll_transmit().unwrap(), b"longhaul/1 plain", "so that it learns ours");
 }

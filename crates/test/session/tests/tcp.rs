@@ -118,7 +118,7 @@ fn caps_hold_for_tcp() {
     pair.run();
     let end = pair.test_end(Side::Client);
     assert_eq!(end.parameters.tcp().unwrap().pace_bps, Some(1_000_000_000));
-    assert!(end.warnings.iter().any(|warning| warning.code == "rate_capped"), "{:?}", end.warnings);
+    assert!(end.caveats.iter().any(|caveat| caveat.code == "rate_capped"), "{:?}", end.caveats);
     let caps = longhaul_session::control::Caps { streams: 2, ..Default::default() };
     let mut pair = Pair::with_caps(parameters(Direction::Forward), caps);
     pair.run();

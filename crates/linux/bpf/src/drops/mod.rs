@@ -24,7 +24,7 @@ pub use disabled::Drops;
 #[cfg(bpf_programs)]
 pub use enabled::Drops;
 pub use event::DropEvent;
-pub use place::{HostRole, Place, place};
+pub use place::{HostRole, place};
 pub use reasons::ReasonNames;
 
 /// The most flows that one [`Drops`] watches: `MAX_FLOWS` in `intf.h`.

@@ -6,6 +6,8 @@
 //! What is not a loss has no place, although it is a drop: a copy for a packet socket or a raw socket, and a packet for somebody
 //! else's MAC address that a bridge or an emulator takes on at the same time.
 
+use longhaul_result::Location;
+
 /// Whose network namespace a drop was in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostRole {
@@ -21,46 +23,19 @@ pub enum HostRole {
     Unknown,
 }
 
-/// A place on the way of a packet, in the order in which it travels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
-    /// Before it left the sending socket.
-    SenderSocket,
-    /// Netfilter, neighbour, route.
-    SenderStack,
-    /// The queueing discipline, and tc's filters there.
-    SenderQdisc,
-    /// The device and its driver.
-    SenderDevice,
-    /// Between the hosts.
-    Network,
-    /// The receiver's device: its ring.
-    ReceiverRing,
-    /// The queue of a CPU (`netdev_max_backlog`).
-    ReceiverBacklog,
-    /// XDP, tc, netfilter, a socket filter.
-    ReceiverFilter,
-    /// Checksum, IP, UDP.
-    ReceiverStack,
-    /// The socket's buffer was full.
-    ReceiverSocketBuffer,
-    /// It lay in the socket, unread, when that was closed.
-    ReceiverApplication,
-}
-
 /// Where a packet was dropped. `None` where that is not known, and where it is no loss.
 ///
 /// `reason` is a name as [`ReasonNames`](super::ReasonNames) has it, `symbol` the function in which
 /// [`DropEvent::location`](super::DropEvent::location) lies, empty if not known; `transmitting` as
 /// [`DropEvent::transmitting`](super::DropEvent::transmitting).
-pub fn place(reason: &str, symbol: &str, role: HostRole, transmitting: bool) -> Option<Place> {
+pub fn place(reason: &str, symbol: &str, role: HostRole, transmitting: bool) -> Option<Location> {
     if is_copy(symbol) {
         // An emulator's own packet socket is the network; a sniffer's on a host is nothing.
         let full = matches!(reason, "SOCKET_RCVBUFF" | "PACKET_SOCK_ERROR") && role == HostRole::Other;
-        return full.then_some(Place::Network);
+        return full.then_some(Location::Network);
     }
     if is_closed_socket(symbol) {
-        return Some(Place::ReceiverApplication);
+        return Some(Location::ReceiverApplication);
     }
     match role {
         HostRole::Other => on_the_way(reason, symbol),
@@ -69,7 +44,7 @@ pub fn place(reason: &str, symbol: &str, role: HostRole, transmitting: bool) -> 
         HostRole::Both if transmitting => on_sending(reason, symbol),
         HostRole::Both => on_receiving(reason, symbol),
         // Only sockets lose their namespace. What a full one dropped was received.
-        HostRole::Unknown => on_receiving(reason, symbol).filter(|place| *place == Place::ReceiverSocketBuffer),
+        HostRole::Unknown => on_receiving(reason, symbol).filter(|place| *place == Location::ReceiverSocketBuffer),
     }
 }
 
@@ -86,42 +61,42 @@ fn is_closed_socket(symbol: &str) -> bool {
     ["udp_destruct_common", "udp_destruct_sock", "udpv6_destruct_sock", "inet_sock_destruct"].contains(&symbol)
 }
 
-fn on_the_way(reason: &str, symbol: &str) -> Option<Place> {
+fn on_the_way(reason: &str, symbol: &str) -> Option<Location> {
     match reason {
         // A port without an address of its own: its packet socket has taken the frame already.
         "OTHERHOST" | "UNHANDLED_PROTO" => None,
         // A forwarder's own socket is no part of the way.
         _ if is_udp_socket(symbol) => None,
-        _ => Some(Place::Network),
+        _ => Some(Location::Network),
     }
 }
 
-fn on_sending(reason: &str, symbol: &str) -> Option<Place> {
+fn on_sending(reason: &str, symbol: &str) -> Option<Location> {
     Some(match reason {
-        _ if reason.starts_with("QDISC_") || reason.starts_with("FQ_") => Place::SenderQdisc,
+        _ if reason.starts_with("QDISC_") || reason.starts_with("FQ_") => Location::SenderQdisc,
         "CAKE_FLOOD" | "DUALPI2_STEP_DROP" | "TC_EGRESS" | "TC_CHAIN_NOTFOUND" | "TC_RECLASSIFY_LOOP"
-        | "TC_COOKIE_ERROR" => Place::SenderQdisc,
+        | "TC_COOKIE_ERROR" => Location::SenderQdisc,
         _ if reason.starts_with("NEIGH_") || reason.starts_with("IP_") || reason.starts_with("IPV6") => {
-            Place::SenderStack
+            Location::SenderStack
         }
         "NETFILTER_DROP" | "BPF_CGROUP_EGRESS" | "XFRM_POLICY" | "SECURITY_HOOK" | "PKT_TOO_BIG"
-        | "RECURSION_LIMIT" => Place::SenderStack,
+        | "RECURSION_LIMIT" => Location::SenderStack,
         "DEV_HDR" | "DEV_READY" | "FULL_RING" | "SKB_GSO_SEG" | "SKB_CSUM" | "TAP_FILTER" | "TAP_TXFILTER"
-        | "NO_TX_TARGET" => Place::SenderDevice,
-        "SKB_UCOPY_FAULT" => Place::SenderSocket,
+        | "NO_TX_TARGET" => Location::SenderDevice,
+        "SKB_UCOPY_FAULT" => Location::SenderSocket,
         // The rest has no reason of its own.
         _ => match symbol {
             "__ip_append_data"
             | "__ip6_append_data"
             | "__ip_flush_pending_frames"
             | "__ip6_flush_pending_frames"
-            | "sock_alloc_send_pskb" => Place::SenderSocket,
-            _ if symbol.starts_with("udp_send") || symbol.starts_with("udp_v6_send") => Place::SenderSocket,
+            | "sock_alloc_send_pskb" => Location::SenderSocket,
+            _ if symbol.starts_with("udp_send") || symbol.starts_with("udp_v6_send") => Location::SenderSocket,
             _ if ["ip_", "ip6_", "__ip_", "neigh_", "arp_", "ndisc_", "nf_", "dst_", "xfrm"]
                 .iter()
                 .any(|prefix| symbol.starts_with(prefix)) =>
             {
-                Place::SenderStack
+                Location::SenderStack
             }
             // Between the queueing discipline and the wire; the driver's own functions have any name.
             "__dev_queue_xmit"
@@ -129,38 +104,38 @@ fn on_sending(reason: &str, symbol: &str) -> Option<Place> {
             | "validate_xmit_skb"
             | "validate_xmit_skb_list"
             | "sch_direct_xmit"
-            | "__dev_direct_xmit" => Place::SenderDevice,
+            | "__dev_direct_xmit" => Location::SenderDevice,
             _ if symbol.ends_with("_xmit") || symbol.contains("_xmit_") || symbol.ends_with("_start_xmit") => {
-                Place::SenderDevice
+                Location::SenderDevice
             }
-            _ if symbol.contains("qdisc") || symbol.ends_with("_enqueue") => Place::SenderQdisc,
+            _ if symbol.contains("qdisc") || symbol.ends_with("_enqueue") => Location::SenderQdisc,
             _ => return None,
         },
     })
 }
 
-fn on_receiving(reason: &str, symbol: &str) -> Option<Place> {
+fn on_receiving(reason: &str, symbol: &str) -> Option<Location> {
     Some(match reason {
-        "SOCKET_RCVBUFF" | "PROTO_MEM" | "SOCKET_BACKLOG" => Place::ReceiverSocketBuffer,
-        "SOCKET_CLOSE" => Place::ReceiverApplication,
-        "CPU_BACKLOG" => Place::ReceiverBacklog,
+        "SOCKET_RCVBUFF" | "PROTO_MEM" | "SOCKET_BACKLOG" => Location::ReceiverSocketBuffer,
+        "SOCKET_CLOSE" => Location::ReceiverApplication,
+        "CPU_BACKLOG" => Location::ReceiverBacklog,
         "NETFILTER_DROP" | "XDP" | "TC_INGRESS" | "SOCKET_FILTER" | "SECURITY_HOOK" | "XFRM_POLICY"
-        | "TC_CHAIN_NOTFOUND" | "TC_RECLASSIFY_LOOP" | "TC_COOKIE_ERROR" => Place::ReceiverFilter,
-        "FULL_RING" => Place::ReceiverRing,
+        | "TC_CHAIN_NOTFOUND" | "TC_RECLASSIFY_LOOP" | "TC_COOKIE_ERROR" => Location::ReceiverFilter,
+        "FULL_RING" => Location::ReceiverRing,
         "NOT_SPECIFIED" | "QUEUE_PURGE" | "NOMEM" | "PFMEMALLOC" => match symbol {
-            "veth_xmit" | "veth_forward_skb" => Place::ReceiverRing,
+            "veth_xmit" | "veth_forward_skb" => Location::ReceiverRing,
             // veth_xdp_rcv_one drops frames that were redirected: no skb, no event.
-            "veth_xdp_rcv_skb" | "do_xdp_generic" | "netif_receive_generic_xdp" => Place::ReceiverFilter,
-            _ if symbol.starts_with("enqueue_to_backlog") || symbol == "netif_rx_internal" => Place::ReceiverBacklog,
+            "veth_xdp_rcv_skb" | "do_xdp_generic" | "netif_receive_generic_xdp" => Location::ReceiverFilter,
+            _ if symbol.starts_with("enqueue_to_backlog") || symbol == "netif_rx_internal" => Location::ReceiverBacklog,
             _ if symbol.starts_with("ip_") || symbol.starts_with("ip6_") || symbol.starts_with("ipv6_") => {
-                Place::ReceiverStack
+                Location::ReceiverStack
             }
-            _ if is_udp_socket(symbol) => Place::ReceiverStack,
-            _ if symbol.contains("netif_receive_skb") => Place::ReceiverStack,
+            _ if is_udp_socket(symbol) => Location::ReceiverStack,
+            _ if symbol.contains("netif_receive_skb") => Location::ReceiverStack,
             _ => return None,
         },
         // Checksums, no socket, wrong MAC address, routes, headers: what else the stack says of a packet that came in.
-        _ => Place::ReceiverStack,
+        _ => Location::ReceiverStack,
     })
 }
 
@@ -185,7 +160,7 @@ fn is_udp_socket(symbol: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::HostRole::*;
-    use super::Place::*;
+    use super::Location::*;
     use super::*;
 
     #[test]
@@ -243,11 +218,5 @@ mod tests {
     fn a_host_that_sends_to_itself_is_both() {
         assert_eq!(place("NETFILTER_DROP", "nf_hook_slow", Both, true), Some(SenderStack));
         assert_eq!(place("NETFILTER_DROP", "nf_hook_slow", Both, false), Some(ReceiverFilter));
-    }
-
-    #[test]
-    fn places_are_in_the_order_of_travel() {
-        assert!(SenderSocket < SenderQdisc && SenderDevice < Network && Network < ReceiverRing);
-        assert!(ReceiverRing < ReceiverSocketBuffer && ReceiverSocketBuffer < ReceiverApplication);
     }
 }

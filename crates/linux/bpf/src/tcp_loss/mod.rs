@@ -17,7 +17,7 @@ mod enabled;
 pub use disabled::TcpLoss;
 #[cfg(bpf_programs)]
 pub use enabled::TcpLoss;
-pub use place::{TcpPlace, tcp_place};
+pub use place::tcp_place;
 
 /// The most connections that one [`TcpLoss`] watches: `MAX_CONNECTIONS` in `intf.h`.
 pub const MAX_CONNECTIONS: u32 = 256;

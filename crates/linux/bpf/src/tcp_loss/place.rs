@@ -2,28 +2,19 @@
 //!
 //! Source: `include/net/dropreason-core.h`, `net/ipv4/tcp_input.c`, `net/ipv4/tcp_ipv4.c` of Linux 6.18.
 
-/// Where a packet was dropped with respect to a host's TCP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TcpPlace {
-    /// Going out, between TCP and the wire.
-    Transmit,
-    /// Coming in, between the wire and TCP.
-    Receive,
-    /// In TCP, for want of memory.
-    Pruned,
-}
+use longhaul_result::TcpLocation;
 
 /// Where a packet of a followed connection was dropped; `None` where that is no loss: what TCP has already, or will have no use for.
 ///
 /// `outgoing`: it went from this host to the other. `reason` is a name as [`ReasonNames`](crate::drops::ReasonNames) has it, `symbol`
 /// the function, empty where it is not known.
-pub fn tcp_place(reason: &str, symbol: &str, outgoing: bool) -> Option<TcpPlace> {
+pub fn tcp_place(reason: &str, symbol: &str, outgoing: bool) -> Option<TcpLocation> {
     if is_no_loss(reason) || is_copy(symbol) {
         return None;
     }
     if outgoing {
         // What TCP itself frees of its queue when a connection ends was not lost on the way.
-        return (!is_tcp(symbol)).then_some(TcpPlace::Transmit);
+        return (!is_tcp(symbol)).then_some(TcpLocation::Transmit);
     }
     match reason {
         "PROTO_MEM"
@@ -32,11 +23,11 @@ pub fn tcp_place(reason: &str, symbol: &str, outgoing: bool) -> Option<TcpPlace>
         | "TCP_ZEROWINDOW"
         | "TCP_OVERWINDOW"
         | "TCP_OFO_QUEUE_PRUNE"
-        | "TCP_OFO_DROP" => Some(TcpPlace::Pruned),
+        | "TCP_OFO_DROP" => Some(TcpLocation::Pruned),
         _ if reason.starts_with("TCP_") && reason != "TCP_CSUM" => None,
         // Without a reason TCP frees what it was done with.
         "NOT_SPECIFIED" | "QUEUE_PURGE" if is_tcp(symbol) => None,
-        _ => Some(TcpPlace::Receive),
+        _ => Some(TcpLocation::Receive),
     }
 }
 
@@ -79,7 +70,7 @@ fn is_tcp(symbol: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::TcpPlace::*;
+    use super::TcpLocation::*;
     use super::*;
 
     #[test]

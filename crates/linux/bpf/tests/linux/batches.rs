@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use longhaul_bpf::drops::{DropOptions, Place};
+use longhaul_bpf::drops::DropOptions;
 use longhaul_kernel::ethtool;
 use longhaul_kernel::mounts::{fresh_sysfs, private_mounts};
+use longhaul_result::Location;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::filters::run;
@@ -36,7 +37,7 @@ fn a_batch_of_the_sender_is_one_drop() {
         assert_eq!(seen.len(), 1, "{seen:?}");
         assert_eq!((seen[0].unit_packets, seen[0].super_packet), (44, true));
         watch.print("UDP_SEGMENT");
-        assert!(watch.at(Place::ReceiverFilter).into_iter().eq(sequences));
+        assert!(watch.at(Location::ReceiverFilter).into_iter().eq(sequences));
     }
     assert_eq!(watch.drops.lost().unwrap().unread_packets, 0);
 }
@@ -56,7 +57,7 @@ fn the_kernels_largest_batch() {
     let events: Vec<_> = seen.iter().map(|seen| (seen.sequences.len(), seen.unit_packets, seen.continued)).collect();
     let expected = [(64, most as u32, false), (64, most as u32, true)];
     assert_eq!(events, expected[..most as usize / 64]);
-    assert!(watch.at(Place::ReceiverFilter).into_iter().eq(0..most));
+    assert!(watch.at(Location::ReceiverFilter).into_iter().eq(0..most));
 }
 
 #[test]
@@ -76,8 +77,8 @@ fn without_paged_payload_a_batch_is_counted() {
     watch.until(1);
     let lost = watch.drops.lost().unwrap();
     println!("without paged payload: {lost:?}, {:?}", watch.seen);
-    assert!(watch.at(Place::ReceiverFilter).contains(&7), "linear payload is read all the same");
-    assert!(lost.unread_packets > 0 || watch.at(Place::ReceiverFilter).len() == 41);
+    assert!(watch.at(Location::ReceiverFilter).contains(&7), "linear payload is read all the same");
+    assert!(lost.unread_packets > 0 || watch.at(Location::ReceiverFilter).len() == 41);
 }
 
 #[test]
@@ -112,7 +113,7 @@ fn what_gro_built_has_gaps() {
     assert!(seen.iter().all(|seen| seen.sequences.len() == seen.unit_packets as usize));
     // What arrived and what was dropped is what was sent.
     socket.set_nonblocking(true).unwrap();
-    let mut all = watch.at(Place::ReceiverSocketBuffer);
+    let mut all = watch.at(Location::ReceiverSocketBuffer);
     let mut buffer = vec![0; 1 << 16];
     while let Ok(bytes) = socket.recv(&mut buffer) {
         for segment in buffer[..bytes].chunks(700) {

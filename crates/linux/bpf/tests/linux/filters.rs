@@ -6,8 +6,9 @@ use std::process::Command;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{TC_INGRESS, TcHookBuilder, Xdp, XdpFlags};
-use longhaul_bpf::drops::{HostRole, Place};
+use longhaul_bpf::drops::HostRole;
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_result::Location;
 
 use crate::hosts::{Hosts, RECEIVER_IP, Watch, watched_hosts};
 use crate::skeleton::HooksSkelBuilder;
@@ -30,7 +31,7 @@ pub(crate) fn run(host: &NetNamespace, command: &str) -> bool {
     }
 }
 
-fn drops_the_flow(hosts: &Hosts, watch: &mut Watch, what: &str, expected: Place) {
+fn drops_the_flow(hosts: &Hosts, watch: &mut Watch, what: &str, expected: Location) {
     let socket = hosts.receiving(RECEIVER_IP);
     for sequence in 0..20 {
         // At the output hook sending fails with EPERM.
@@ -55,13 +56,13 @@ fn nftables(hook: &str) -> Option<(Hosts, Watch)> {
 #[test]
 fn nftables_at_the_receiver() {
     let Some((hosts, mut watch)) = nftables("input") else { return };
-    drops_the_flow(&hosts, &mut watch, "nft input", Place::ReceiverFilter);
+    drops_the_flow(&hosts, &mut watch, "nft input", Location::ReceiverFilter);
 }
 
 #[test]
 fn nftables_at_the_sender() {
     let Some((hosts, mut watch)) = nftables("output") else { return };
-    drops_the_flow(&hosts, &mut watch, "nft output", Place::SenderStack);
+    drops_the_flow(&hosts, &mut watch, "nft output", Location::SenderStack);
     assert!(watch.seen.iter().all(|seen| seen.role == HostRole::Sender), "{:?}", watch.seen);
 }
 
@@ -77,7 +78,7 @@ fn hooked(what: &str, attach: impl FnOnce(&Hooks<'_>, i32) -> libbpf_rs::Result<
     if let Err(error) = hosts.receiver.enter(|| attach(&hooks, ifindex)).unwrap() {
         return println!("skipped: {what}: {error}");
     }
-    drops_the_flow(&hosts, &mut watch, what, Place::ReceiverFilter);
+    drops_the_flow(&hosts, &mut watch, what, Location::ReceiverFilter);
 }
 
 struct Hooks<'a> {

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_bpf::BpfError;
-use longhaul_bpf::drops::{DropEvent, DropOptions, Drops, Flow, HostRole, Place, ReasonNames, place};
+use longhaul_bpf::drops::{DropEvent, DropOptions, Drops, Flow, HostRole, ReasonNames, place};
 use longhaul_bpf::symbols::Symbols;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::{Address, Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_result::Location;
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, HEADER_LEN, Probe};
 
@@ -146,7 +147,7 @@ pub(crate) struct Seen {
     pub(crate) reason: String,
     pub(crate) symbol: String,
     pub(crate) role: HostRole,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<Location>,
     pub(crate) sequences: Vec<u64>,
     pub(crate) unit_packets: u32,
     pub(crate) super_packet: bool,
@@ -246,7 +247,7 @@ impl Watch {
     }
 
     /// The sequence numbers dropped at `place`, and fails where one is listed twice.
-    pub(crate) fn at(&self, place: Place) -> BTreeSet<u64> {
+    pub(crate) fn at(&self, place: Location) -> BTreeSet<u64> {
         let mut all = BTreeSet::new();
         for seen in self.seen.iter().filter(|seen| seen.place == Some(place)) {
             for sequence in &seen.sequences {

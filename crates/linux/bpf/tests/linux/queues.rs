@@ -3,10 +3,11 @@
 use std::fs;
 use std::net::UdpSocket;
 
-use longhaul_bpf::drops::{HostRole, Place};
+use longhaul_bpf::drops::HostRole;
 use longhaul_kernel::ethtool;
 use longhaul_kernel::mounts::{fresh_sysfs, private_mounts};
 use longhaul_kernel::sysctl;
+use longhaul_result::Location;
 
 use crate::filters::run;
 use crate::hosts::{Hosts, RECEIVER_IP, RECEIVER_LINK, SENDER_LINK, watched_hosts};
@@ -34,11 +35,11 @@ fn a_token_bucket_at_the_sender() {
     send(&hosts, &receiving, 20, 500);
     watch.until(10);
     watch.print("tbf");
-    let queued = 20 - watch.at(Place::SenderQdisc).len() as u64;
+    let queued = 20 - watch.at(Location::SenderQdisc).len() as u64;
     assert!((5..15).contains(&queued), "{queued} were not dropped");
-    assert!(watch.at(Place::SenderQdisc).into_iter().eq(queued..20), "drop-tail");
+    assert!(watch.at(Location::SenderQdisc).into_iter().eq(queued..20), "drop-tail");
     assert!(watch.seen.iter().all(|seen| seen.role == HostRole::Sender));
-    assert_eq!(watch.at(Place::SenderQdisc).len(), watch.seen.len());
+    assert_eq!(watch.at(Location::SenderQdisc).len(), watch.seen.len());
     // Taking the queue away drops what it holds.
     assert!(run(&hosts.sender, &format!("tc qdisc del dev {SENDER_LINK} root")));
 }
@@ -58,7 +59,7 @@ fn nobody_answers_for_the_address() {
     }
     watch.until(20);
     watch.print("no neighbour");
-    assert!(watch.at(Place::SenderStack).into_iter().eq(0..20), "{:?}", watch.seen);
+    assert!(watch.at(Location::SenderStack).into_iter().eq(0..20), "{:?}", watch.seen);
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn a_full_ring_of_a_veth() {
     assert!(!gone.is_empty());
     watch.until(gone.len());
     watch.print("veth ring");
-    assert!(watch.at(Place::ReceiverRing).into_iter().eq(gone));
+    assert!(watch.at(Location::ReceiverRing).into_iter().eq(gone));
 }
 
 #[test]
@@ -118,5 +119,5 @@ fn a_full_backlog() {
     assert!(!gone.is_empty(), "the backlog never filled");
     watch.until(gone.len());
     watch.print("backlog");
-    assert!(watch.at(Place::ReceiverBacklog).into_iter().eq(gone));
+    assert!(watch.at(Location::ReceiverBacklog).into_iter().eq(gone));
 }

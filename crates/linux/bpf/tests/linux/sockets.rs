@@ -3,9 +3,10 @@
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 
-use longhaul_bpf::drops::{HostRole, Place};
+use longhaul_bpf::drops::HostRole;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::packet::{PacketOptions, PacketSocket};
+use longhaul_result::Location;
 use longhaul_wire::probe::Probe;
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -45,7 +46,7 @@ fn a_full_socket_buffer() {
         assert!(seen.iter().all(|seen| seen.at >= before && seen.at <= monotonic()));
         watch.print("socket buffer");
         let gone: Vec<_> = (0..100).filter(|sequence| !kept.contains(sequence)).collect();
-        assert!(watch.at(Place::ReceiverSocketBuffer).into_iter().eq(gone));
+        assert!(watch.at(Location::ReceiverSocketBuffer).into_iter().eq(gone));
     }
     assert_eq!(watch.drops.unrecorded().unwrap(), []);
 }
@@ -66,7 +67,7 @@ fn what_is_unread_when_the_socket_is_closed() {
     hosts.receiver.enter(|| drop(socket)).unwrap();
     watch.until(7);
     watch.print("unread at close");
-    assert!(watch.at(Place::ReceiverApplication).into_iter().eq(3..10));
+    assert!(watch.at(Location::ReceiverApplication).into_iter().eq(3..10));
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn what_is_unread_when_the_process_is_killed() {
     child.wait().unwrap();
     watch.until(5);
     watch.print("unread at kill");
-    assert!(watch.at(Place::ReceiverApplication).into_iter().eq(0..5));
+    assert!(watch.at(Location::ReceiverApplication).into_iter().eq(0..5));
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn nobody_listens() {
     }
     watch.until(5);
     watch.print("nobody listens");
-    assert!(watch.at(Place::ReceiverStack).into_iter().eq(0..5));
+    assert!(watch.at(Location::ReceiverStack).into_iter().eq(0..5));
 }
 
 #[test]
@@ -127,6 +128,6 @@ fn a_wrong_checksum() {
     assert_eq!(hosts.receiver.enter(|| receive_all(&socket)).unwrap(), [44]);
     watch.until(4);
     watch.print("wrong checksum");
-    assert!(watch.at(Place::ReceiverStack).into_iter().eq(40..44), "{:?}", watch.seen);
+    assert!(watch.at(Location::ReceiverStack).into_iter().eq(40..44), "{:?}", watch.seen);
     assert!(watch.seen.iter().all(|seen| seen.role == HostRole::Receiver), "{:?}", watch.seen);
 }

@@ -1,8 +1,9 @@
 //! Drops that are no losses: what is dropped arrives all the same.
 
-use longhaul_bpf::drops::{DropOptions, Flow, HostRole, Place};
+use longhaul_bpf::drops::{DropOptions, Flow, HostRole};
 use longhaul_kernel::packet::{PacketOptions, PacketSocket};
 use longhaul_lab::{Lab, LabSpec};
+use longhaul_result::Location;
 
 use crate::hosts::{Hosts, RECEIVER_IP, Watch, watched_hosts};
 use crate::sockets::receive_all;
@@ -54,7 +55,7 @@ fn an_emulator_on_the_way() {
     watch.print("emulator");
     assert!(!watch.seen.is_empty(), "the core's stack was to drop what the emulator's packet socket took");
     assert!(watch.seen.iter().all(|seen| (seen.role, seen.place) == (HostRole::Other, None)), "{:?}", watch.seen);
-    assert!(watch.at(Place::Network).is_empty());
+    assert!(watch.at(Location::Network).is_empty());
     // Who asks for one host's drops is not told of them.
     drop(socket);
     sending.send(&hosts.payload(20, 1000)).unwrap();

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use longhaul_emulator::Warning;
 use longhaul_report::capture::Report;
 use longhaul_report::saved::ANALYZE_SCHEMA;
+use longhaul_result::Caveat;
 use longhaul_trace::flow::{AnalyzeResult, Millisecond};
 use longhaul_trace::{FlowOptions, FlowSummary, Flows, Sink};
 use serde::Serialize;
@@ -23,7 +23,7 @@ use crate::captures::source::{End, Filter, Trace};
 use crate::cmd::analyze::figures::Figures;
 use crate::cmd::analyze::series::SeriesFile;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// How often progress is shown on a terminal.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
@@ -150,7 +150,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let ranked = kept.largest.into_sorted_vec();
     let flows = ranked.into_iter().map(|Reverse(Ranked(flow))| flow).collect();
     let result = AnalyzeResult { totals, flows_total: kept.flows_total, flows };
-    let warnings = warnings(&trace, &result);
+    let caveats = caveats(&trace, &result);
     let parameters = AnalyzeParameters {
         files: trace.paths(),
         flow: args.flow.iter().map(End::to_string).collect(),
@@ -158,7 +158,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         top: args.top,
     };
     let text = longhaul_report::text::analyze::report(&result);
-    let envelope = Envelope::new(ANALYZE_SCHEMA, started_at, parameters, result, warnings);
+    let envelope = Envelope::new(ANALYZE_SCHEMA, started_at, parameters, result, caveats);
     if let Some(folder) = &folder {
         folder.save(&envelope)?;
     }
@@ -170,7 +170,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     } else {
         print_text(&text);
     }
-    print_warnings(&envelope.warnings);
+    print_caveats(&envelope.caveats);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -242,11 +242,11 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new("unwritable", format!("{}: {error}", path.display()))
 }
 
-fn warnings(trace: &Trace, result: &AnalyzeResult) -> Vec<Warning> {
-    let mut warnings =
-        trace.warnings(if result.totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
+fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {
+    let mut caveats =
+        trace.caveats(if result.totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
     let mut warn = |code: &str, message: String, remedy: &str| {
-        warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+        caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
     };
     let evicted = result.totals.evicted_flows;
     if evicted > 0 {
@@ -266,5 +266,5 @@ fn warnings(trace: &Trace, result: &AnalyzeResult) -> Vec<Warning> {
         let message = "offloads hide the wire: some packets stand for several, with one time stamp".into();
         warn("super_packets", message, "capture outside of the hosts, or with ethtool -K IF tso off gso off gro off");
     }
-    warnings
+    caveats
 }

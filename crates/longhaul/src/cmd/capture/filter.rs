@@ -63,7 +63,7 @@ fn by_tcpdump(expression: &str, snap_bytes: u32) -> Result<SocketFilter, Failure
         })?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().rfind(|line| !line.starts_with("Warning")).unwrap_or("it says nothing");
+        let said = said.lines().rfind(|line| !line.starts_with("Caveat")).unwrap_or("it says nothing");
         return Err(Failure::usage(format!("--filter \"{expression}\": {said}")).remedy("see pcap-filter(7)"));
     }
     SocketFilter::from_numbers(&String::from_utf8_lossy(&output.stdout), snap_bytes)

@@ -17,9 +17,9 @@ use serde_json::json;
 
 use crate::args::roll::Roll;
 use crate::cmd::capture::filter::FilterArgs;
-use crate::cmd::capture::text::{result, text, warnings};
+use crate::cmd::capture::text::{caveats, result, text};
 use crate::cmd::capture::to::ToArgs;
-use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
 
 /// How often a signal or the end is looked for.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
@@ -112,18 +112,18 @@ pub(crate) fn run(args: Args) -> Outcome {
     let captured = running.stop();
     let duration = monotonic().saturating_sub(began);
 
-    let warnings = warnings(&captured);
+    let caveats = caveats(&captured);
     if args.json {
         let parameters = json!({
             "interfaces": args.interface, "snap_bytes": spec.snap_bytes, "filter": spec.filter_text,
             "ring_bytes": spec.ring_bytes, "rings": rings, "output": args.output, "to": args.to.to,
         });
         let result = result(&captured, duration);
-        print_json(&Envelope::new("longhaul.capture/1", started_at, parameters, result, warnings.clone()));
+        print_json(&Envelope::new("longhaul.capture/1", started_at, parameters, result, caveats.clone()));
     } else {
         print_text(&text(&captured, duration));
     }
-    print_warnings(&warnings);
+    print_caveats(&caveats);
     Ok(match stop.requested() {
         Some(StopSignal::Interrupt) => ExitCode::from(INTERRUPTED),
         _ => ExitCode::SUCCESS,

@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal;
 
-use longhaul_emulator::Warning;
 use longhaul_measure::capture::{Captured, LinkEnd};
+use longhaul_result::Caveat;
 use longhaul_trace::ledger::{Ledger, Place};
 use longhaul_units::{Bytes, Nanos};
 use serde_json::json;
@@ -60,10 +60,10 @@ fn logger(link: &LinkEnd) -> serde_json::Value {
 }
 
 /// What speaks against trusting it.
-pub(crate) fn warnings(captured: &Captured) -> Vec<Warning> {
-    let mut warnings = Vec::new();
+pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
+    let mut caveats = Vec::new();
     let mut warn = |code: &str, message: String, remedy: &str| {
-        warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+        caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
     };
     let dropped = |place| captured.ledger.dropped_packets.get(&place).copied().unwrap_or(0);
     for (place, remedy) in [
@@ -109,7 +109,7 @@ pub(crate) fn warnings(captured: &Captured) -> Vec<Warning> {
             format!("{} of the packets are super-packets, which were never on a wire", captured.super_packets);
         warn("super_packets", message, "turn offloads off (ethtool -K IF gro off tso off) to see wire packets");
     }
-    warnings
+    caveats
 }
 
 /// The same for people.

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 
 use longhaul_bpf::congestion;
 use longhaul_congestion::{Algorithm, Variant};
-use longhaul_emulator::Warning;
 use longhaul_kernel::congestion_control::{CongestionControls, sockets_by_control};
 use longhaul_kernel::namespace;
+use longhaul_result::Caveat;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// List the congestion controls that the kernel has and that can be loaded, and how many sockets use each
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ pub(crate) struct Use {
     /// Namespaces by their default.
     pub(crate) defaults: BTreeMap<String, u64>,
     /// What could not be seen.
-    pub(crate) warnings: Vec<Warning>,
+    pub(crate) caveats: Vec<Caveat>,
 }
 
 impl Use {
@@ -76,7 +76,7 @@ impl Use {
             unseen = namespaces.len().saturating_sub(1);
         }
         if unseen > 0 || all.namespaces == 0 {
-            all.warnings.push(Warning {
+            all.caveats.push(Caveat {
                 code: "namespaces_unseen".into(),
                 message: format!("the sockets of {unseen} network namespaces could not be counted"),
                 remedy: "run as root".into(),
@@ -111,14 +111,14 @@ pub(crate) fn run(args: Args) -> Outcome {
             "cannot_load_because": support,
             "namespaces": in_use.namespaces,
         });
-        print_json(&Envelope::new("longhaul.cc.list/1", now, json!({}), result, in_use.warnings));
+        print_json(&Envelope::new("longhaul.cc.list/1", now, json!({}), result, in_use.caveats));
         return Ok(ExitCode::SUCCESS);
     }
     print_text(&text(&registered));
     if let Err(error) = congestion::require_support() {
         print_text(&format!("none can be loaded: {error}\n"));
     }
-    print_warnings(&in_use.warnings);
+    print_caveats(&in_use.caveats);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,12 +5,12 @@ use std::process::{Command, ExitCode};
 use clap::ValueEnum;
 use longhaul_bpf::congestion::{CongestionError, Control, kept, unload as unload_one};
 use longhaul_congestion::{Algorithm, Settings, Variant};
-use longhaul_emulator::Warning;
+use longhaul_result::Caveat;
 use serde_json::{Map, Value, json};
 
 use crate::cmd::cc::list::Use;
 use crate::cmd::cc::{Choice, failure};
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// Load congestion controls: any program of any user can then select them by name (lh_scalable)
 #[derive(Debug, clap::Args)]
@@ -198,45 +198,45 @@ pub(crate) fn unload(args: UnloadArgs) -> Outcome {
             .remedy(format!("loaded: {}", if there.is_empty() { "none".into() } else { there.join(", ") })));
     }
     let in_use = Use::look();
-    let mut warnings = in_use.warnings.clone();
+    let mut caveats = in_use.caveats.clone();
     let mut unloaded = Vec::new();
     for name in wanted {
         let count = |counts: &std::collections::BTreeMap<String, u64>| counts.get(&name).copied().unwrap_or_default();
         let (sockets, defaults) = (count(&in_use.sockets), count(&in_use.defaults));
         unload_one(&name).map_err(|error| failure(&error))?;
-        warnings.extend(still_used(&name, sockets, defaults));
+        caveats.extend(still_used(&name, sockets, defaults));
         unloaded.push(json!({ "name": name, "sockets": sockets, "default_of_namespaces": defaults }));
     }
     if args.json {
         let parameters = json!({ "names": args.names });
         let result = json!({ "unloaded": unloaded });
-        print_json(&Envelope::new("longhaul.cc.unload/1", started_at, parameters, result, warnings));
+        print_json(&Envelope::new("longhaul.cc.unload/1", started_at, parameters, result, caveats));
         return Ok(ExitCode::SUCCESS);
     }
     for one in unloaded {
         print_text(&format!("{} unloaded\n", one["name"].as_str().unwrap_or_default()));
     }
-    print_warnings(&warnings);
+    print_caveats(&caveats);
     Ok(ExitCode::SUCCESS)
 }
 
 /// What uses a control that was unloaded.
-fn still_used(name: &str, sockets: u64, defaults: u64) -> Vec<Warning> {
-    let mut warnings = Vec::new();
+fn still_used(name: &str, sockets: u64, defaults: u64) -> Vec<Caveat> {
+    let mut caveats = Vec::new();
     if sockets > 0 {
         let (noun, verb) = if sockets == 1 { ("socket", "uses") } else { ("sockets", "use") };
-        warnings.push(Warning {
+        caveats.push(Caveat {
             code: "still_in_use".into(),
             message: format!("{sockets} {noun} still {verb} {name}"),
             remedy: "they keep it until they close; its programs go with the last".into(),
         });
     }
     if defaults > 0 {
-        warnings.push(Warning {
+        caveats.push(Caveat {
             code: "still_default".into(),
             message: format!("{name} is still the default of {defaults} network namespace(s)"),
             remedy: "choose another there: sysctl net.ipv4.tcp_congestion_control".into(),
         });
     }
-    warnings
+    caveats
 }

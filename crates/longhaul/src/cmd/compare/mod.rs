@@ -7,9 +7,9 @@ pub(crate) mod runs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use longhaul_emulator::Warning;
 use longhaul_report::compared::Report;
 use longhaul_report::saved::COMPARE_SCHEMA;
+use longhaul_result::Caveat;
 use longhaul_trace::compare::{
     CompareResult, Compared, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, segment_sizes,
 };
@@ -22,7 +22,7 @@ use crate::cmd::compare::delays::DelayFile;
 use crate::cmd::compare::figures::Delays;
 use crate::cmd::compare::runs::{of_points, of_runs};
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 const EXAMPLES: &str = "\
 Example:
@@ -110,7 +110,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let tolerance_ns = args.tolerance.0 as f64;
     let (mut delays, mut drawn) = (Delays::default(), None);
     let gaps = [a.gaps(), b.gaps()];
-    let (result, warnings) = match args.second_run.as_slice() {
+    let (result, caveats) = match args.second_run.as_slice() {
         [c, d] => {
             let (mut c, mut d) = (open(c)?, open(d)?);
             let delays_in = args.output.as_deref();
@@ -120,14 +120,14 @@ pub(crate) fn run(args: Args) -> Outcome {
             let behaviour = of_points([&first, &second], args.same_clock, tolerance_ns);
             let result = CompareResult { points: Some((&first).into()), behaviour: Some(behaviour) };
             drawn = Some(first);
-            let mut said = warnings(&[&a, &b, &c, &d], &result);
-            said.extend(warnings(&[], &CompareResult { points: Some((&second).into()), behaviour: None }));
+            let mut said = caveats(&[&a, &b, &c, &d], &result);
+            said.extend(caveats(&[], &CompareResult { points: Some((&second).into()), behaviour: None }));
             (result, said)
         }
         _ if args.behaviour => {
             let behaviour = of_runs(&mut a, &mut b, tolerance_ns)?;
             let result = CompareResult { points: None, behaviour: Some(behaviour) };
-            let said = warnings(&[&a, &b], &result);
+            let said = caveats(&[&a, &b], &result);
             (result, said)
         }
         _ => {
@@ -135,7 +135,7 @@ pub(crate) fn run(args: Args) -> Outcome {
                 lay_over(&args, [&args.a, &args.b], args.output.as_deref(), open, [&mut a, &mut b], &mut delays)?;
             let result = CompareResult { points: Some((&compared).into()), behaviour: None };
             drawn = Some(compared);
-            let said = warnings(&[&a, &b], &result);
+            let said = caveats(&[&a, &b], &result);
             (result, said)
         }
     };
@@ -150,7 +150,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         port: Some(args.port).filter(|port| *port > 0),
     };
     let text = longhaul_report::text::compare::report(&result);
-    let envelope = Envelope::new(COMPARE_SCHEMA, started_at, parameters, result, warnings);
+    let envelope = Envelope::new(COMPARE_SCHEMA, started_at, parameters, result, caveats);
     if let Some(folder) = &folder {
         folder.save(&envelope)?;
     }
@@ -170,7 +170,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     } else {
         print_text(&text);
     }
-    print_warnings(&envelope.warnings);
+    print_caveats(&envelope.caveats);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -237,14 +237,14 @@ fn match_up<F: FnMut(&Reached)>(a: &mut Trace, b: &mut Trace, matching: &mut Mat
     }
 }
 
-fn warnings(traces: &[&Trace], result: &CompareResult) -> Vec<Warning> {
+fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
     let so = |trace: &Trace| match trace.gaps().sum() {
         (0, _) => "it does not say when, so they look lost on the path",
         _ => "that time is left out",
     };
-    let mut warnings: Vec<Warning> = traces.iter().flat_map(|trace| trace.warnings(so(trace))).collect();
+    let mut caveats: Vec<Caveat> = traces.iter().flat_map(|trace| trace.caveats(so(trace))).collect();
     let mut warn = |code: &str, message: String, remedy: &str| {
-        warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+        caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
     };
     if let Some(points) = &result.points {
         if points.clock.corrected && points.clock.offset_error_ns.is_none() {
@@ -265,5 +265,5 @@ fn warnings(traces: &[&Trace], result: &CompareResult) -> Vec<Warning> {
             warn("clocks_differ", message, "leave --same-clock away");
         }
     }
-    warnings
+    caveats
 }

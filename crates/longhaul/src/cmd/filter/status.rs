@@ -5,19 +5,19 @@ use std::process::ExitCode;
 use longhaul_bpf::filter::{
     Cast, Class, Filter, FilterCounters, FilterError, Generations, Reason, SizeRange, Tally, Verdicts,
 };
-use longhaul_emulator::Warning;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::{Link, Netlink};
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
 use longhaul_measure::filter::obstacles;
+use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cmd::filter::{failure, interface, no_link};
 use crate::cmd::filter::{prometheus, text};
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 const SCHEMA: &str = "longhaul.filter.status/1";
 
@@ -77,7 +77,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             let clear = if std::io::IsTerminal::is_terminal(&std::io::stdout()) { "\x1b[H\x1b[J" } else { "" };
             let before = before.as_ref().map(|(counters, then)| (counters, now.saturating_sub(*then)));
             print_text(&format!("{clear}{}\n", text::text(&next.result, before)));
-            print_warnings(&next.warnings);
+            print_caveats(&next.caveats);
         }
         before = Some((next.result.counters.clone(), now));
         due += every;
@@ -116,7 +116,7 @@ pub(crate) struct Status {
 pub(crate) struct Report {
     pub(crate) result: Status,
     started_at: String,
-    warnings: Vec<Warning>,
+    caveats: Vec<Caveat>,
 }
 
 /// Asks the kernel.
@@ -147,9 +147,9 @@ pub(crate) fn report(netlink: &mut Netlink, link: &Link, filter: &Filter) -> Res
         program_id: filter.program_id(),
         counters: filter.counters().map_err(failed)?,
     };
-    let mut warnings = Vec::new();
+    let mut caveats = Vec::new();
     let mut warn = |code: &str, message: String, remedy: String| {
-        warnings.push(Warning { code: code.into(), message, remedy });
+        caveats.push(Caveat { code: code.into(), message, remedy });
     };
     if !addresses_current {
         warn(
@@ -175,7 +175,7 @@ pub(crate) fn report(netlink: &mut Netlink, link: &Link, filter: &Filter) -> Res
     for obstacle in obstacles(netlink, link).map_err(|error| no_link(name, &error))? {
         warn(obstacle.code(), obstacle.message(name), obstacle.remedy());
     }
-    Ok(Report { result, started_at, warnings })
+    Ok(Report { result, started_at, caveats })
 }
 
 impl Report {
@@ -186,13 +186,13 @@ impl Report {
             self.started_at.clone(),
             parameters,
             self.result.json(),
-            self.warnings.clone(),
+            self.caveats.clone(),
         ));
     }
 
     pub(crate) fn print_text(&self) {
         print_text(&text::text(&self.result, None));
-        print_warnings(&self.warnings);
+        print_caveats(&self.caveats);
     }
 }
 

@@ -8,7 +8,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Subcommand;
-use longhaul_emulator::Warning;
 use longhaul_kernel::capability;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
@@ -17,12 +16,13 @@ use longhaul_lab::enter::{EnterError, enter};
 use longhaul_lab::{Lab, LabSpec, orphans};
 use longhaul_path::preset;
 use longhaul_path::spec::{PathSpec, no_files};
+use longhaul_result::Caveat;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::args::engine::EngineArgs;
 use crate::output::status;
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// Run programs on hosts of this machine with an emulated path between them
 #[derive(Debug, clap::Args)]
@@ -332,7 +332,7 @@ fn show_status(lab: &Which, as_json: bool) -> Outcome {
 }
 
 fn print_status(info: &Info, status: longhaul_emulator::Status, as_json: bool) {
-    let warnings = status.warnings(info.spec.lateness_bound);
+    let caveats = status.caveats(info.spec.lateness_bound);
     if as_json {
         let parameters = json!({ "lab": info.spec, "path": info.path, "hosts": info.hosts });
         print_json(&Envelope::new(
@@ -340,12 +340,12 @@ fn print_status(info: &Info, status: longhaul_emulator::Status, as_json: bool) {
             info.started_at.clone(),
             parameters,
             status,
-            warnings.clone(),
+            caveats.clone(),
         ));
     } else {
         print_text(&format!("{}: {}", info.spec.name, status::text(&status)));
     }
-    print_warnings(&warnings);
+    print_caveats(&caveats);
 }
 
 fn show_list(as_json: bool) -> Outcome {
@@ -393,13 +393,13 @@ fn down(lab: &Which, all: bool, as_json: bool) -> Outcome {
         };
     }
     let now = jiff::Timestamp::now().to_string();
-    let (mut labs, mut warnings) = (Vec::new(), Vec::new());
+    let (mut labs, mut caveats) = (Vec::new(), Vec::new());
     for name in &names {
         let client = Client::new(name).map_err(control_failure)?;
         let info = client.info().map_err(control_failure)?;
         let status = client.down().map_err(control_failure)?;
-        let of_lab = status.warnings(info.spec.lateness_bound).into_iter();
-        warnings.extend(of_lab.map(|warning| Warning { message: format!("{name}: {}", warning.message), ..warning }));
+        let of_lab = status.caveats(info.spec.lateness_bound).into_iter();
+        caveats.extend(of_lab.map(|caveat| Caveat { message: format!("{name}: {}", caveat.message), ..caveat }));
         labs.push(json!({
             "lab": info.spec, "path": info.path, "hosts": info.hosts, "started_at": info.started_at, "status": status
         }));
@@ -409,9 +409,9 @@ fn down(lab: &Which, all: bool, as_json: bool) -> Outcome {
     let cleared = clear_orphans(&killed)?;
     if as_json {
         let result = json!({ "labs": labs, "cleared": cleared });
-        print_json(&Envelope::new("longhaul.lab.down/1", now, json!({ "all": all }), result, warnings.clone()));
+        print_json(&Envelope::new("longhaul.lab.down/1", now, json!({ "all": all }), result, caveats.clone()));
     }
-    print_warnings(&warnings);
+    print_caveats(&caveats);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::args::listen::{Listen, Listening, not_bound};
 use crate::args::roll::Roll;
 use crate::cmd::log::text::Account;
-use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
 
 /// The port of the control connections, and of the first capture's datagrams: beside that of `longhaul serve`.
 pub(crate) const PORT: u16 = 5211;
@@ -73,17 +73,17 @@ pub(crate) fn run(args: Args) -> Outcome {
     .map_err(|error| Failure::new("log", error))?;
 
     let account = account.lock().unwrap_or_else(PoisonError::into_inner);
-    let warnings = account.warnings();
+    let caveats = account.caveats();
     if args.json {
         let parameters = json!({
             "output": args.output, "address": host.address().unwrap_or(address).to_string(), "encrypted": encrypted,
         });
         let result = account.result();
-        print_json(&Envelope::new("longhaul.log/1", started_at, parameters, result, warnings.clone()));
+        print_json(&Envelope::new("longhaul.log/1", started_at, parameters, result, caveats.clone()));
     } else {
         print_text(&account.text());
     }
-    print_warnings(&warnings);
+    print_caveats(&caveats);
     Ok(match stop.requested() {
         Some(StopSignal::Interrupt) => ExitCode::from(INTERRUPTED),
         _ => ExitCode::SUCCESS,

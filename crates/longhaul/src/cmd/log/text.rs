@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use longhaul_emulator::Warning;
 use longhaul_measure::capture::{End, Logged};
+use longhaul_result::Caveat;
 use longhaul_session::control::SessionError;
 use longhaul_units::Bytes;
 use serde_json::{Value, json};
@@ -60,10 +60,10 @@ impl Account {
         text
     }
 
-    pub(crate) fn warnings(&self) -> Vec<Warning> {
-        let mut warnings = Vec::new();
+    pub(crate) fn caveats(&self) -> Vec<Caveat> {
+        let mut caveats = Vec::new();
         let mut warn = |code: &str, message: String, remedy: &str| {
-            warnings.push(Warning { code: code.into(), message, remedy: remedy.into() });
+            caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
         };
         for (peer, logged) in &self.captures {
             if let End::Vanished(why) = &logged.end {
@@ -93,7 +93,7 @@ impl Account {
                 warn("unaccounted", message, "report this as an error of longhaul");
             }
         }
-        warnings
+        caveats
     }
 }
 

@@ -17,8 +17,8 @@ use longhaul_wire::probe::Cookie;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cmd::udp::{exit_code, printed};
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+use crate::cmd::udp::exit_code;
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// Frames a second where no rate is asked for: enough to see, and no harm to a network.
 const DEFAULT_RATE: u64 = 1_000;
@@ -204,14 +204,14 @@ pub(crate) fn run(args: Args) -> Outcome {
         engine: args.engine,
         cpus: args.cpu,
     };
-    let warnings = printed(sent.warnings(&amount));
-    let envelope = Envelope::new("longhaul.mix/1", started_at, parameters, Reported { interrupted, sent }, warnings);
+    let caveats = sent.caveats(&amount);
+    let envelope = Envelope::new("longhaul.mix/1", started_at, parameters, Reported { interrupted, sent }, caveats);
     if args.json {
         print_json(&envelope);
     } else {
         print_text(&text::report(&envelope.result.sent));
     }
-    print_warnings(&envelope.warnings);
+    print_caveats(&envelope.caveats);
     Ok(match stop.requested() {
         Some(signal @ (StopSignal::Interrupt | StopSignal::Terminate | StopSignal::HangUp)) => {
             ExitCode::from(exit_code(signal))

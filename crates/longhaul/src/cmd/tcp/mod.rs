@@ -10,10 +10,10 @@ use std::str::FromStr;
 use longhaul_kernel::signals::Stop;
 use longhaul_report::saved::{Directions, TCP_SCHEMA, TcpAsked};
 use longhaul_report::text;
+use longhaul_result::Caveat;
 use longhaul_session::control::{
     Affinity, Amount, Collect, CongestionStep, Direction, TcpParameters, TestEnd, WindowAuto,
 };
-use longhaul_session::result::Warning;
 use longhaul_session::tcp::TcpResult;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
@@ -22,9 +22,9 @@ use crate::cmd::serve::PORT;
 use crate::cmd::tcp::live::Live;
 use crate::cmd::tcp::samples::{End, write_samples};
 use crate::cmd::udp::live::Show;
-use crate::cmd::udp::{exit_code, failure, hosts, once, printed, target, word};
+use crate::cmd::udp::{exit_code, failure, hosts, target, word};
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// Between live lines where none was asked for.
 const DEFAULT_INTERVAL: Nanos = Nanos::from_secs(1);
@@ -267,26 +267,26 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
 
     let ipv6 = target.address.ip().to_canonical().is_ipv6();
-    let (tcp, mut results, mut warnings) = results(&end, ipv6)?;
+    let (tcp, mut results, mut caveats) = results(&end, ipv6)?;
     if stop.requested().is_some() {
-        warnings.push(Warning::new("interrupted", "the test was ended before its time", "let it run to its end"));
+        caveats.push(Caveat::new("interrupted", "the test was ended before its time", "let it run to its end"));
     }
     if let Some(folder) = &folder {
         match save_samples(folder, &end) {
             Ok(()) => results.each(|result| result.samples_file = Some(SAMPLES.into())),
-            Err(error) => warnings.push(Warning::new("samples_not_saved", error, "make room, and run it again")),
+            Err(error) => caveats.push(Caveat::new("samples_not_saved", error, "make room, and run it again")),
         }
     }
     let parameters = TcpAsked { host: args.host, address: target.address, tcp };
     let envelope =
-        Envelope::new(TCP_SCHEMA, started_at, parameters, results, printed(once(warnings))).with_hosts(hosts(&end));
+        Envelope::new(TCP_SCHEMA, started_at, parameters, results, Caveat::unique(caveats)).with_hosts(hosts(&end));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     if args.json || args.json_stream {
         print_json(&envelope);
     } else {
         print_text(&text::tcp::report(&envelope.parameters.tcp, &envelope.result));
     }
-    print_warnings(&envelope.warnings);
+    print_caveats(&envelope.caveats);
     if let Err(failure) = saved {
         // The result is printed, and with --json it is the one object.
         return Ok(failure.report_beside());
@@ -295,18 +295,18 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// The result of each direction that was tested, and all doubts.
-fn results(end: &TestEnd, ipv6: bool) -> Result<(TcpParameters, Directions<TcpResult>, Vec<Warning>), Failure> {
+fn results(end: &TestEnd, ipv6: bool) -> Result<(TcpParameters, Directions<TcpResult>, Vec<Caveat>), Failure> {
     let none = || Failure::new("no_report", "the server's report has no result").remedy("use the same version there");
-    let mut warnings: Vec<Warning> = end.warnings.clone();
-    warnings.extend(end.local.warnings.iter().cloned());
-    warnings.extend(end.remote.iter().flat_map(|remote| remote.warnings.iter().cloned()));
+    let mut caveats: Vec<Caveat> = end.caveats.clone();
+    caveats.extend(end.local.caveats.iter().cloned());
+    caveats.extend(end.remote.iter().flat_map(|remote| remote.caveats.iter().cloned()));
     let parameters = end.parameters.tcp().ok_or_else(none)?;
     let local = end.local.tcp.as_ref().ok_or_else(none)?;
     let remote = end.remote.as_ref().and_then(|remote| remote.tcp.as_ref()).ok_or_else(none)?;
     let mut one = |backward: bool| {
         let (sender, receiver) = if backward { (remote, local) } else { (local, remote) };
         let mut assembled = TcpResult::assemble(parameters, ipv6, backward, sender, receiver)?;
-        warnings.append(&mut assembled.warnings);
+        caveats.append(&mut assembled.caveats);
         Some(Box::new(assembled.result))
     };
     let results = match (one(false), one(true)) {
@@ -314,7 +314,7 @@ fn results(end: &TestEnd, ipv6: bool) -> Result<(TcpParameters, Directions<TcpRe
         (Some(one), None) | (None, Some(one)) => Directions::One(one),
         (None, None) => return Err(none()),
     };
-    Ok((parameters.clone(), results, warnings))
+    Ok((parameters.clone(), results, caveats))
 }
 
 /// All samples of both ends.

@@ -11,11 +11,12 @@ use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_measure::client::{Family, Target, resolve};
 use longhaul_report::saved::{Directions, UDP_SCHEMA, UdpAsked};
 use longhaul_report::text;
+use longhaul_result::Caveat;
 use longhaul_session::control::{
     Affinity, Amount, Bind, Collect, Direction, Pace, SessionError, TestEnd, Timestamps, UdpParameters,
 };
 use longhaul_session::locate::Granularity;
-use longhaul_session::result::{Setting, UdpResult, Warning};
+use longhaul_session::result::{Setting, UdpResult};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ use crate::cmd::key;
 use crate::cmd::serve::PORT;
 use crate::cmd::udp::live::{Live, Show};
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
 
 /// Payload that fills a packet of 1500 bytes on IPv4 or IPv6, and leaves room for a tunnel's header.
 const DEFAULT_PAYLOAD: u32 = 1448;
@@ -221,20 +222,20 @@ pub(crate) fn run(args: Args) -> Outcome {
         (Err(error), None) => return Err(failure(error)),
     };
 
-    let (udp, results, mut warnings) = results(&end, folder.as_ref())?;
+    let (udp, results, mut caveats) = results(&end, folder.as_ref())?;
     if stop.requested().is_some() {
-        warnings.push(Warning::new("interrupted", "the test was ended before its time", "let it run to its end"));
+        caveats.push(Caveat::new("interrupted", "the test was ended before its time", "let it run to its end"));
     }
     let parameters = UdpAsked { host: args.host, address: target.address, udp };
     let hosts = hosts(&end);
-    let envelope = Envelope::new(UDP_SCHEMA, started_at, parameters, results, printed(warnings)).with_hosts(hosts);
+    let envelope = Envelope::new(UDP_SCHEMA, started_at, parameters, results, caveats).with_hosts(hosts);
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     if args.json || args.json_stream {
         print_json(&envelope);
     } else {
         print_text(&text::udp::report(&envelope.parameters.udp, &envelope.result));
     }
-    print_warnings(&envelope.warnings);
+    print_caveats(&envelope.caveats);
     if let Err(failure) = saved {
         // The result is printed, and with --json it is the one object.
         return Ok(failure.report_beside());
@@ -266,11 +267,11 @@ pub(crate) fn hosts(end: &TestEnd) -> Value {
 fn results(
     end: &TestEnd,
     folder: Option<&Folder>,
-) -> Result<(UdpParameters, Directions<UdpResult>, Vec<Warning>), Failure> {
+) -> Result<(UdpParameters, Directions<UdpResult>, Vec<Caveat>), Failure> {
     let none = || Failure::new("no_report", "the server's report has no result").remedy("use the same version there");
-    let mut warnings: Vec<Warning> = end.warnings.clone();
-    warnings.extend(end.local.warnings.iter().cloned());
-    warnings.extend(end.remote.iter().flat_map(|remote| remote.warnings.iter().cloned()));
+    let mut caveats: Vec<Caveat> = end.caveats.clone();
+    caveats.extend(end.local.caveats.iter().cloned());
+    caveats.extend(end.remote.iter().flat_map(|remote| remote.caveats.iter().cloned()));
     let parameters = end.parameters.udp().ok_or_else(none)?;
     let mut one = |backward: bool| {
         let (sender, receiver) = end.direction(backward)?;
@@ -285,10 +286,8 @@ fn results(
             };
             match folder.map(|folder| folder.write_losses(name, assembled.attribution.losses())) {
                 Some(Ok(())) => assembled.result.losses_file = Some(name.into()),
-                Some(Err(error)) => {
-                    warnings.push(Warning::new("losses_not_saved", error, "make room, and run it again"))
-                }
-                None => warnings.push(Warning::new(
+                Some(Err(error)) => caveats.push(Caveat::new("losses_not_saved", error, "make room, and run it again")),
+                None => caveats.push(Caveat::new(
                     "losses_not_listed",
                     "there are too many losses to list them in a result",
                     "use -o DIR: they go to DIR/losses.parquet",
@@ -302,9 +301,9 @@ fn results(
                 spacing.batch_packets.p50
             );
             let remedy = "ask for a lower rate or larger packets, or take it as a test of bursts";
-            warnings.push(Warning::new("offload_hides_spacing", message, remedy));
+            caveats.push(Caveat::new("offload_hides_spacing", message, remedy));
         }
-        warnings.append(&mut assembled.warnings);
+        caveats.append(&mut assembled.caveats);
         Some(Box::new(assembled.result))
     };
     let results = match (one(false), one(true)) {
@@ -312,22 +311,5 @@ fn results(
         (Some(one), None) | (None, Some(one)) => Directions::One(one),
         (None, None) => return Err(none()),
     };
-    Ok((parameters.clone(), results, once(warnings)))
-}
-
-/// Each warning once: both ends and both directions may say the same.
-pub(crate) fn once(mut warnings: Vec<Warning>) -> Vec<Warning> {
-    let mut said = Vec::new();
-    warnings.retain(|warning| {
-        !said.contains(warning) && {
-            said.push(warning.clone());
-            true
-        }
-    });
-    warnings
-}
-
-pub(crate) fn printed(warnings: Vec<Warning>) -> Vec<longhaul_emulator::Warning> {
-    let one = |w: Warning| longhaul_emulator::Warning { code: w.code, message: w.message, remedy: w.remedy };
-    warnings.into_iter().map(one).collect()
+    Ok((parameters.clone(), results, Caveat::unique(caveats)))
 }

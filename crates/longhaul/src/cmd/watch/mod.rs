@@ -17,16 +17,16 @@ use longhaul_kernel::wait::{readable_until, sleep_until};
 use longhaul_measure::watch::{Selection, Watch, WatchError, WatchOptions, Watched};
 use longhaul_report::saved::WATCH_SCHEMA;
 use longhaul_report::text;
-use longhaul_session::result::Warning;
+use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
 use crate::cmd::tcp::samples::{End, FlowSamples, write_samples};
+use crate::cmd::udp::exit_code;
 use crate::cmd::udp::live::Show;
-use crate::cmd::udp::{exit_code, once, printed};
 use crate::cmd::watch::live::Live;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// Between tables where none was asked for.
 const DEFAULT_INTERVAL: Nanos = Nanos::from_secs(1);
@@ -141,7 +141,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut live = Live::new(args.show());
     let ended = follow(&args, &mut watch, child, stop, &mut live).map_err(|error| Failure::new("watch", error))?;
     live.end();
-    let Watched { mut result, samples, mut warnings } = watch.finish();
+    let Watched { mut result, samples, mut caveats } = watch.finish();
 
     if let Some(folder) = &folder {
         let flow = |one: longhaul_measure::watch::WatchedSamples| (one.number, one.congestion, one.series);
@@ -156,7 +156,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         let end = End { flows: flows.collect() };
         match folder.write(SAMPLES, |file| write_samples(file, &[end])) {
             Ok(()) => result.samples_file = Some(SAMPLES.into()),
-            Err(error) => warnings.push(Warning::new("samples_not_saved", error, "make room, and run it again")),
+            Err(error) => caveats.push(Caveat::new("samples_not_saved", error, "make room, and run it again")),
         }
     }
     let exit = ended.map(code_of);
@@ -169,7 +169,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         sample_ns: args.sample.0,
         exit_code: exit,
     };
-    let envelope = Envelope::new(WATCH_SCHEMA, started_at, parameters, result, printed(once(warnings)));
+    let envelope = Envelope::new(WATCH_SCHEMA, started_at, parameters, result, Caveat::unique(caveats));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     if args.json {
         print_json(&envelope);
@@ -178,7 +178,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     } else {
         eprint!("{}", text::watch::report(&envelope.result));
     }
-    print_warnings(&envelope.warnings);
+    print_caveats(&envelope.caveats);
     if let Err(failure) = saved {
         return Ok(failure.report_beside());
     }

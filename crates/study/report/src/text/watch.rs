@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use longhaul_session::tcp::{Flow, Segment, Side, TcpDrop, WatchResult, WatchedConnection};
+use longhaul_session::tcp::{Flow, Segment, TcpDrop, WatchResult, WatchedConnection};
 use longhaul_units::{BitRate, Bytes};
 
 use super::{rate, short, visible};
@@ -108,10 +108,10 @@ fn one(text: &mut String, connection: &WatchedConnection) {
 
 fn dropped(drop: &TcpDrop) -> String {
     let what = if drop.segment == Segment::Data { "data" } else { "ACKs" };
-    let place = match drop.side {
-        Side::Transmit => "leaving this host",
-        Side::Receive => "entering this host",
-        Side::Pruned => "no memory for it",
+    let place = match drop.location {
+        longhaul_result::TcpLocation::Transmit => "leaving this host",
+        longhaul_result::TcpLocation::Receive => "entering this host",
+        longhaul_result::TcpLocation::Pruned => "no memory for it",
     };
     format!("dropped here: {} packets of {what}, {place}: {}", drop.packets, drop.reason)
 }

@@ -38,8 +38,8 @@ pub(crate) struct Tested {
     /// What the sender counted, less what the receiver did and what was lost at each place: three counts that each stand for
     /// themselves. 0 where every packet is accounted for.
     pub(crate) unaccounted_packets: i64,
-    /// Codes of warnings.
-    pub(crate) warnings: Vec<String>,
+    /// Codes of caveats.
+    pub(crate) caveats: Vec<String>,
     pub(crate) cpu_s: f64,
 }
 
@@ -102,11 +102,11 @@ fn test(address: SocketAddr, parameters: &UdpParameters) -> Result<Tested> {
     let sent: u64 = sender.streams.iter().map(|stream| stream.sent_packets).sum();
     let received: u64 = receiver.streams.iter().map(|stream| stream.counts.received_packets).sum();
     let placed: u64 = assembled.result.loss_by_location.values().sum();
-    let remote = end.remote.iter().flat_map(|remote| &remote.warnings);
-    let warnings = end.warnings.iter().chain(&end.local.warnings).chain(remote).chain(&assembled.warnings);
+    let remote = end.remote.iter().flat_map(|remote| &remote.caveats);
+    let caveats = end.caveats.iter().chain(&end.local.caveats).chain(remote).chain(&assembled.caveats);
     Ok(Tested {
         unaccounted_packets: sent as i64 - received as i64 - placed as i64,
-        warnings: warnings.map(|warning| warning.code.clone()).collect(),
+        caveats: caveats.map(|caveat| caveat.code.clone()).collect(),
         result: UdpResult { losses: Vec::new(), ..assembled.result },
         cpu_s: process_cpu_time().as_secs_f64(),
     })

@@ -59,7 +59,7 @@ impl Outcome {
             "received_gbit_per_second": result.received_rate_bps as f64 / 1e9,
             "cpu_s": self.cpu_s,
             "cpu_s_per_gbit": self.cpu_s / gbit.max(f64::MIN_POSITIVE),
-            "warnings": self.tested.warnings,
+            "caveats": self.tested.caveats,
         });
         Sample::plain(value, detail)
     }

@@ -16,7 +16,7 @@ use longhaul_kernel::schedule::Pinned;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
 use longhaul_mix::{FCS_BYTES, Plan};
-use longhaul_session::result::Warning;
+use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
@@ -79,7 +79,7 @@ pub struct MixResult {
     pub engine: EngineKind,
     /// Why not faster.
     pub engine_note: Option<String>,
-    /// What to do about that; it is in the warning.
+    /// What to do about that; it is in the caveat.
     #[serde(skip)]
     pub engine_remedy: String,
     /// From before the first frame to behind the last one.
@@ -334,10 +334,10 @@ impl Run<'_> {
 
 impl MixResult {
     /// What speaks against taking it for what `amount` asked.
-    pub fn warnings(&self, amount: &MixAmount) -> Vec<Warning> {
-        let mut warnings = Vec::new();
+    pub fn caveats(&self, amount: &MixAmount) -> Vec<Caveat> {
+        let mut caveats = Vec::new();
         if let Some(note) = &self.engine_note {
-            warnings.push(Warning::new(
+            caveats.push(Caveat::new(
                 "packet_socket_used",
                 format!("frames go by a packet socket, as finished skbs, and so no filter saves a receiver their cost: {note}"),
                 &*self.engine_remedy,
@@ -345,7 +345,7 @@ impl MixResult {
         }
         if self.refused_packets > 0 {
             let all = self.refused_packets + self.sent_packets;
-            warnings.push(Warning::new(
+            caveats.push(Caveat::new(
                 "frames_refused",
                 format!("the interface did not take {} of {all} frames", self.refused_packets),
                 "ask for less; at a veth's far end the ring was full. Several CPUs need as many rings there: `ethtool -L IF rx N`",
@@ -355,12 +355,12 @@ impl MixResult {
             && self.packets_per_second < asked * (1.0 - RATE_TOLERANCE)
             && self.duration_ns > 100_000_000
         {
-            warnings.push(Warning::new(
+            caveats.push(Caveat::new(
                 "rate_not_achieved",
                 format!("{:.0} frames a second were asked for, {:.0} were sent", asked, self.packets_per_second),
                 "ask for less, or give sender and receiver a CPU each",
             ));
         }
-        warnings
+        caveats
     }
 }

@@ -9,8 +9,8 @@ use longhaul_congestion::{Algorithm, Settings, Variant};
 use longhaul_kernel::tcp::{
     available_congestion_controls, congestion_control, probe_congestion_control, set_congestion_control,
 };
+use longhaul_result::Caveat;
 use longhaul_session::control::{MAX_CONGESTION_NAME, SessionError, TcpParameters};
-use longhaul_session::result::Warning;
 use longhaul_units::Nanos;
 
 /// What longhaul's own congestion controls begin with (`longhaul cc`).
@@ -32,7 +32,7 @@ impl Congestion {
     ///
     /// # Errors
     /// The first that is not to be had or not given to this user.
-    pub(super) fn resolve(parameters: &TcpParameters, warnings: &mut Vec<Warning>) -> Result<Self, SessionError> {
+    pub(super) fn resolve(parameters: &TcpParameters, caveats: &mut Vec<Caveat>) -> Result<Self, SessionError> {
         let mut steps: Vec<(Nanos, String)> = Vec::new();
         let mut loaded = Vec::new();
         for (begins, name) in parameters.congestion_starts() {
@@ -45,11 +45,7 @@ impl Congestion {
             };
             if found != name && !steps.iter().any(|(_, known)| *known == found) {
                 let message = format!("the kernel has no {name}: {found} of `longhaul cc` is taken");
-                warnings.push(Warning::new(
-                    "congestion_control_resolved",
-                    message,
-                    format!("say -C {found} to mean it"),
-                ));
+                caveats.push(Caveat::new("congestion_control_resolved", message, format!("say -C {found} to mean it")));
             }
             steps.push((begins, found));
         }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use longhaul_bpf::symbols::Symbols;
-use longhaul_bpf::tcp_loss::{TcpDropSum, TcpLoss, TcpPlace, tcp_place};
+use longhaul_bpf::tcp_loss::{TcpDropSum, TcpLoss, tcp_place};
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_result::Caveat;
+use longhaul_result::TcpLocation;
 use longhaul_session::control::{Collect, DataPlan, SessionError, TcpParameters, TcpStreamId};
 use longhaul_session::locate::{Location, LocationMethod, Total};
-use longhaul_session::result::Warning;
-use longhaul_session::tcp::{Retransmitted, Segment, Side, TcpDrop, TcpEndReport};
+use longhaul_session::tcp::{Retransmitted, Segment, TcpDrop, TcpEndReport};
 
 use super::flow::Flow;
 use crate::counters::{Before, Changed};
@@ -32,7 +33,7 @@ impl Losses {
     ///
     /// # Errors
     /// Where the plan says `bpf` and there is none to be had.
-    pub(super) fn watch(parameters: &TcpParameters, warnings: &mut Vec<Warning>) -> Result<Self, SessionError> {
+    pub(super) fn watch(parameters: &TcpParameters, caveats: &mut Vec<Caveat>) -> Result<Self, SessionError> {
         let before = (parameters.collect != Collect::Off).then(Before::take);
         let events = match parameters.collect {
             Collect::Auto | Collect::Bpf => match TcpLoss::attach() {
@@ -44,7 +45,7 @@ impl Losses {
                 }
                 Err(error) => {
                     let message = format!("losses are placed by counters: {error}");
-                    warnings.push(Warning::new("no_drop_events", message, "run as root on Linux 5.17 or newer"));
+                    caveats.push(Caveat::new("no_drop_events", message, "run as root on Linux 5.17 or newer"));
                     None
                 }
             },
@@ -67,17 +68,13 @@ impl Losses {
     }
 
     /// Adds what was seen to the report.
-    pub(super) fn finish(self, plan: &DataPlan, server: bool, report: &mut TcpEndReport, warnings: &mut Vec<Warning>) {
+    pub(super) fn finish(self, plan: &DataPlan, server: bool, report: &mut TcpEndReport, caveats: &mut Vec<Caveat>) {
         let Some(before) = &self.before else { return };
         let received = before.changes(true);
         if let [first, rest @ ..] = &received.unread[..] {
             let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
             let message = format!("counters could not be read: {first}{more}");
-            warnings.push(Warning::new(
-                "counters_unread",
-                message,
-                "run as root; what they count may lie in `network`",
-            ));
+            caveats.push(Caveat::new("counters_unread", message, "run as root; what they count may lie in `network`"));
         }
         report.counters.extend(received.all.clone());
         match &self.events {
@@ -98,34 +95,25 @@ impl Losses {
         let drops = events.drops();
         report.complete = drops.is_ok() && events.missed_drops().is_ok_and(|missed| missed == 0);
         let symbols = Symbols::read().ok();
-        let mut sums: BTreeMap<(bool, Segment, Side, String), (u64, u64)> = BTreeMap::new();
+        let mut sums: BTreeMap<(bool, Segment, TcpLocation, String), (u64, u64)> = BTreeMap::new();
         for drop in drops.unwrap_or_default().iter().filter(|drop| !self.is_foreign(drop)) {
             let Some(id) = self.followed.get(drop.connection as usize) else { continue };
             let symbol = symbols.as_ref().and_then(|symbols| symbols.name(drop.location)).unwrap_or("");
             let reason = events.reason_names().name(drop.reason);
-            let Some(place) = tcp_place(&reason, symbol, drop.from_here) else { continue };
-            let side = match place {
-                TcpPlace::Transmit => Side::Transmit,
-                TcpPlace::Receive => Side::Receive,
-                TcpPlace::Pruned => Side::Pruned,
-            };
+            let Some(location) = tcp_place(&reason, symbol, drop.from_here) else { continue };
             let sends = id.backward == server;
             let segment = if drop.from_here == sends { Segment::Data } else { Segment::Ack };
             let why = if symbol.is_empty() { reason.to_string() } else { format!("{reason} @ {symbol}") };
-            let (packets, bytes) = sums.entry((id.backward, segment, side, why)).or_default();
+            let (packets, bytes) = sums.entry((id.backward, segment, location, why)).or_default();
             *packets += drop.packets;
             *bytes += drop.bytes;
         }
-        report.drops.extend(sums.into_iter().map(|((backward, segment, side, reason), (packets, bytes))| TcpDrop {
-            backward,
-            segment,
-            side,
-            reason,
-            packets,
-            bytes: Some(bytes),
+        report.drops.extend(sums.into_iter().map(|((backward, segment, location, reason), (packets, bytes))| {
+            TcpDrop { backward, segment, location, reason, packets, bytes: Some(bytes) }
         }));
         // What never was a packet in memory, in a NIC's full ring, has no event; a virtual interface's ring has both.
-        let placed: u64 = report.drops.iter().filter(|drop| drop.side == Side::Receive).map(|drop| drop.packets).sum();
+        let placed: u64 =
+            report.drops.iter().filter(|drop| drop.location == TcpLocation::Receive).map(|drop| drop.packets).sum();
         for total in counters.totals.iter().filter(|total| without_event(total)) {
             let packets = total.packets.saturating_sub(placed);
             if packets > 0 {
@@ -162,7 +150,14 @@ impl Losses {
         for total in &sent.totals {
             let (backward, segment) = if plan.sends { (forth, Segment::Data) } else { (back, Segment::Ack) };
             let (reason, packets) = (total.reason.clone(), total.packets);
-            report.drops.push(TcpDrop { backward, segment, side: Side::Transmit, reason, packets, bytes: None });
+            report.drops.push(TcpDrop {
+                backward,
+                segment,
+                location: TcpLocation::Transmit,
+                reason,
+                packets,
+                bytes: None,
+            });
         }
         let in_front_of_tcp = |total: &&Total| {
             matches!(total.location, Location::ReceiverRing | Location::ReceiverBacklog | Location::ReceiverFilter)
@@ -174,8 +169,8 @@ impl Losses {
             let pruned = report.counters.iter().filter_map(|(name, by)| {
                 let known = PRUNED.iter().any(|known| name.ends_with(&format!("TcpExt.{known}")));
                 let packets = u64::try_from(*by).ok().filter(|by| known && *by > 0)?;
-                let (segment, side, reason) = (Segment::Data, Side::Pruned, name.clone());
-                Some(TcpDrop { backward: back, segment, side, reason, packets, bytes: None })
+                let (segment, location, reason) = (Segment::Data, TcpLocation::Pruned, name.clone());
+                Some(TcpDrop { backward: back, segment, location, reason, packets, bytes: None })
             });
             let pruned: Vec<_> = pruned.collect();
             report.drops.extend(pruned);
@@ -188,7 +183,7 @@ impl Losses {
 fn receive_side(plan: &DataPlan, server: bool, total: &Total) -> TcpDrop {
     let (backward, segment) = if plan.receives { (!server, Segment::Data) } else { (server, Segment::Ack) };
     let (reason, packets) = (total.reason.clone(), total.packets);
-    TcpDrop { backward, segment, side: Side::Receive, reason, packets, bytes: None }
+    TcpDrop { backward, segment, location: TcpLocation::Receive, reason, packets, bytes: None }
 }
 
 /// What a counter of this name counts although no event need tell of it.

@@ -17,9 +17,10 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::host::HostSnapshot;
 use longhaul_kernel::tcp::{TcpOptions, receive_buffer, send_buffer, set_max_pacing_rate};
 use longhaul_kernel::tcp_info;
+use longhaul_result::Caveat;
 use longhaul_session::control::{Collect, DataPlan, Progress, SessionError, TcpParameters, TcpStreamId};
 use longhaul_session::report::{EndReport, StreamSent};
-use longhaul_session::result::{SocketBuffer, Warning};
+use longhaul_session::result::SocketBuffer;
 use longhaul_session::tcp::{INFO_BYTES, TcpEndReport, TcpInfo, TcpStreamReport};
 use longhaul_units::{BitRate, Nanos};
 
@@ -60,7 +61,7 @@ pub(crate) struct TcpData {
     stop_receiving: Arc<AtomicBool>,
     /// What the other end says that it sent.
     peer_sent: Vec<StreamSent>,
-    warnings: Vec<Warning>,
+    caveats: Vec<Caveat>,
     events: Sender<Event>,
 }
 
@@ -82,10 +83,10 @@ impl TcpData {
         if plan.receives {
             may_use(&affinity.receiver_cpus)?;
         }
-        let mut warnings = Vec::new();
+        let mut caveats = Vec::new();
         let congestion =
-            if plan.sends { Congestion::resolve(&parameters, &mut warnings)? } else { Congestion::default() };
-        let losses = Losses::watch(&parameters, &mut warnings)?;
+            if plan.sends { Congestion::resolve(&parameters, &mut caveats)? } else { Congestion::default() };
+        let losses = Losses::watch(&parameters, &mut caveats)?;
         let options = TcpOptions {
             buffer_bytes: parameters.window_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
             largest_segment_bytes: parameters.mss_bytes,
@@ -115,7 +116,7 @@ impl TcpData {
             stop_sending: Arc::default(),
             stop_receiving: Arc::default(),
             peer_sent: Vec::new(),
-            warnings,
+            caveats,
             events: events.clone(),
             plan,
             parameters,
@@ -131,15 +132,15 @@ impl TcpData {
         vec![self.port]
     }
 
-    pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
-        let warnings = std::mem::take(&mut self.warnings);
-        warnings.into_iter().map(|warning| self.of_this_end(warning)).collect()
+    pub(crate) fn take_caveats(&mut self) -> Vec<Caveat> {
+        let caveats = std::mem::take(&mut self.caveats);
+        caveats.into_iter().map(|caveat| self.of_this_end(caveat)).collect()
     }
 
-    /// A warning that says which end it is about.
-    fn of_this_end(&self, warning: Warning) -> Warning {
+    /// A caveat that says which end it is about.
+    fn of_this_end(&self, caveat: Caveat) -> Caveat {
         let end = if self.server { "server" } else { "client" };
-        Warning { message: format!("{end}: {}", warning.message), ..warning }
+        Caveat { message: format!("{end}: {}", caveat.message), ..caveat }
     }
 
     /// Client: these are the connections.
@@ -160,7 +161,7 @@ impl TcpData {
             if let Some(bps) = self.parameters.pace_bps
                 && let Err(error) = set_max_pacing_rate(flow.socket(), BitRate(bps))
             {
-                self.warnings.push(Warning::new("not_paced", format!("--pace: {error}"), ""));
+                self.caveats.push(Caveat::new("not_paced", format!("--pace: {error}"), ""));
             }
             self.congestion.begin(flow.socket());
         } else {
@@ -193,7 +194,7 @@ impl TcpData {
         for (which, limit, grant, used) in grants {
             if let (Ok(grant), true) = (grant, used) {
                 let grant = longhaul_kernel::udp::BufferGrant { asked_bytes, ..grant };
-                self.warnings.extend(not_granted(which, limit, grant));
+                self.caveats.extend(not_granted(which, limit, grant));
             }
         }
     }
@@ -265,31 +266,31 @@ impl TcpData {
         }
         let mut sampled = self.sampler.finish();
         let mut tcp = TcpEndReport { sampling: sampled.cost, ..TcpEndReport::default() };
-        let mut warnings = std::mem::take(&mut self.warnings);
+        let mut caveats = std::mem::take(&mut self.caveats);
         for (id, flow) in &self.flows {
             let mut report = sampled.flows.remove(id).unwrap_or_default();
-            self.describe(*id, flow, &mut report, &mut warnings);
+            self.describe(*id, flow, &mut report, &mut caveats);
             tcp.streams.push(report);
         }
         let losses = std::mem::take(&mut self.losses);
         if self.parameters.collect != Collect::Off {
-            losses.finish(&self.plan, self.server, &mut tcp, &mut warnings);
+            losses.finish(&self.plan, self.server, &mut tcp, &mut caveats);
         }
         if let Some(used) = self.cpus.take().map(CpuWatch::finish) {
             used.add_to(&mut tcp.counters);
-            warnings.extend(used.warning(None).map(|warning| Warning {
+            caveats.extend(used.caveat(None).map(|caveat| Caveat {
                 remedy: "give the reader a CPU of its own (-A), or ask for less".into(),
-                ..warning
+                ..caveat
             }));
         }
         // A host that cannot be written as JSON is not looked at.
         let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
-        let warnings = warnings.into_iter().map(|warning| self.of_this_end(warning)).collect();
-        EndReport { tcp: Some(tcp), host, warnings, ..EndReport::default() }
+        let caveats = caveats.into_iter().map(|caveat| self.of_this_end(caveat)).collect();
+        EndReport { tcp: Some(tcp), host, caveats, ..EndReport::default() }
     }
 
     /// What is known of a flow beside its samples.
-    fn describe(&self, id: TcpStreamId, flow: &Flow, report: &mut TcpStreamReport, warnings: &mut Vec<Warning>) {
+    fn describe(&self, id: TcpStreamId, flow: &Flow, report: &mut TcpStreamReport, caveats: &mut Vec<Caveat>) {
         report.backward = id.backward;
         report.stream = id.stream;
         report.sends = flow.sends;
@@ -309,7 +310,7 @@ impl TcpData {
             if missing > 0 && report.failure.is_none() {
                 let message =
                     format!("flow {}: {missing} bytes were still on their way when the test ended", id.stream);
-                warnings.push(Warning::new("not_drained", message, "take a smaller window, or a longer test"));
+                caveats.push(Caveat::new("not_drained", message, "take a smaller window, or a longer test"));
             }
         }
     }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use longhaul_bpf::symbols::Symbols;
-use longhaul_bpf::tcp_loss::{MAX_CONNECTIONS, TcpLoss, TcpPlace, tcp_place};
-use longhaul_session::result::Warning;
-use longhaul_session::tcp::{Flow, Retransmitted, Segment, Side, TcpDrop, WatchedConnection};
+use longhaul_bpf::tcp_loss::{MAX_CONNECTIONS, TcpLoss, tcp_place};
+use longhaul_result::Caveat;
+use longhaul_result::TcpLocation;
+use longhaul_session::tcp::{Flow, Retransmitted, Segment, TcpDrop, WatchedConnection};
 
 use super::connection::Seen;
 
@@ -19,11 +20,11 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// Where it cannot, that is a warning.
-    pub(super) fn attach(namespace_inode: u64, warnings: &mut Vec<Warning>) -> Self {
+    /// Where it cannot, that is a caveat.
+    pub(super) fn attach(namespace_inode: u64, caveats: &mut Vec<Caveat>) -> Self {
         let events = TcpLoss::attach().map_err(|error| {
             let message = format!("where this host drops packets is not seen: {error}");
-            warnings.push(Warning::new("no_drop_events", message, "run as root on Linux 5.17 or newer"));
+            caveats.push(Caveat::new("no_drop_events", message, "run as root on Linux 5.17 or newer"));
         });
         Self { events: events.ok(), namespace_inode, followed: 0 }
     }
@@ -43,7 +44,7 @@ impl Losses {
     pub(super) fn finish(&self, connections: &mut [WatchedConnection]) {
         let Some(events) = &self.events else { return };
         let symbols = Symbols::read().ok();
-        let mut sums: BTreeMap<(u32, Segment, Side, String), (u64, u64)> = BTreeMap::new();
+        let mut sums: BTreeMap<(u32, Segment, TcpLocation, String), (u64, u64)> = BTreeMap::new();
         for drop in events.drops().unwrap_or_default() {
             // Another namespace's drop is the other end's, or the network's.
             let foreign = drop.namespace_inode.is_some_and(|inode| u64::from(inode) != self.namespace_inode);
@@ -53,16 +54,11 @@ impl Losses {
             let Some(connection) = connections.iter().find(|one| one.number == drop.connection) else { continue };
             let symbol = symbols.as_ref().and_then(|symbols| symbols.name(drop.location)).unwrap_or("");
             let reason = events.reason_names().name(drop.reason);
-            let Some(place) = tcp_place(&reason, symbol, drop.from_here) else { continue };
-            let side = match place {
-                TcpPlace::Transmit => Side::Transmit,
-                TcpPlace::Receive => Side::Receive,
-                TcpPlace::Pruned => Side::Pruned,
-            };
+            let Some(location) = tcp_place(&reason, symbol, drop.from_here) else { continue };
             let sends = connection.flow == Flow::Sending;
             let segment = if drop.from_here == sends { Segment::Data } else { Segment::Ack };
             let why = if symbol.is_empty() { reason.to_string() } else { format!("{reason} @ {symbol}") };
-            let (packets, bytes) = sums.entry((drop.connection, segment, side, why)).or_default();
+            let (packets, bytes) = sums.entry((drop.connection, segment, location, why)).or_default();
             *packets += drop.packets;
             *bytes += drop.bytes;
         }
@@ -73,10 +69,10 @@ impl Losses {
             }
             let own = sums.iter().filter(|((number, ..), _)| *number == connection.number);
             connection.drops = own
-                .map(|((_, segment, side, reason), (packets, bytes))| TcpDrop {
+                .map(|((_, segment, location, reason), (packets, bytes))| TcpDrop {
                     backward: false,
                     segment: *segment,
-                    side: *side,
+                    location: *location,
                     reason: reason.clone(),
                     packets: *packets,
                     bytes: Some(*bytes),

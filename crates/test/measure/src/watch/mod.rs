@@ -19,7 +19,7 @@ use longhaul_bpf::tcp_owner::TcpOwners;
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_kernel::sock_diag::{TcpEnds, TcpSocket, TcpSockets};
-use longhaul_session::result::Warning;
+use longhaul_result::Caveat;
 use longhaul_session::tcp::{CongestionSince, MAX_SAMPLES, SamplingCost, Series, WatchResult};
 use longhaul_units::Nanos;
 
@@ -100,7 +100,7 @@ pub struct Watched {
     /// All samples, where they were kept.
     pub samples: Vec<WatchedSamples>,
     /// What speaks against trusting it.
-    pub warnings: Vec<Warning>,
+    pub caveats: Vec<Caveat>,
 }
 
 /// Watches, one [`Self::sample`] after the other.
@@ -133,16 +133,16 @@ pub struct Watch {
     cost: SamplingCost,
     ticks: u64,
     cpu_before: Nanos,
-    warnings: Vec<Warning>,
+    caveats: Vec<Caveat>,
 }
 
 impl Watch {
     /// Begins.
     ///
     /// # Errors
-    /// [`WatchError`]. What makes the result poorer but not impossible becomes a warning in it.
+    /// [`WatchError`]. What makes the result poorer but not impossible becomes a caveat in it.
     pub fn open(options: WatchOptions) -> Result<Self, WatchError> {
-        let mut warnings = Vec::new();
+        let mut caveats = Vec::new();
         let namespace = options.namespace.map_or_else(NetNamespace::current, Ok)?;
         let chooser = Chooser::new(options.selection)?;
         // Attached first: whoever opens a connection from now on is known.
@@ -154,11 +154,11 @@ impl Watch {
                     "which process has a connection is looked up in /proc alone, so of one that ends within a sample it is not known: \
                      {error}"
                 );
-                warnings.push(Warning::new("short_lived_unowned", message, "run as root on a kernel with BTF"));
+                caveats.push(Caveat::new("short_lived_unowned", message, "run as root on a kernel with BTF"));
                 None
             }
         };
-        let losses = Losses::attach(inode, &mut warnings);
+        let losses = Losses::attach(inode, &mut caveats);
         let opened = namespace.enter(|| (TcpEnds::open(), TcpSockets::open()));
         // One's own namespace need not be entered, which takes CAP_SYS_ADMIN.
         let (ends, sockets) = match opened {
@@ -170,7 +170,7 @@ impl Watch {
             Err(error) => {
                 let message =
                     format!("what a connection did between its last sample and its end is not known: {error}");
-                warnings.push(Warning::new("ends_unseen", message, "run as root on Linux 4.3 or newer"));
+                caveats.push(Caveat::new("ends_unseen", message, "run as root on Linux 4.3 or newer"));
                 None
             }
         };
@@ -198,7 +198,7 @@ impl Watch {
             cost: SamplingCost { interval_ns: options.sample.0, ..SamplingCost::default() },
             ticks: 0,
             cpu_before: thread_cpu_time(),
-            warnings,
+            caveats,
         };
         // What is there already did not begin under our eyes.
         let at_start = &mut watch.at_start;
@@ -288,9 +288,9 @@ impl Watch {
             connections.push(connection.result(self.start));
         }
         self.losses.finish(&mut connections);
-        let mut warnings = self.warnings;
-        warnings.extend(self.chooser.warnings());
-        let mut warn = |code: &str, message: String, remedy: &str| warnings.push(Warning::new(code, message, remedy));
+        let mut caveats = self.caveats;
+        caveats.extend(self.chooser.caveats());
+        let mut warn = |code: &str, message: String, remedy: &str| caveats.push(Caveat::new(code, message, remedy));
         if self.missed_ends {
             let message =
                 "so many connections ended at once that the end of some was missed: they show their last sample".into();
@@ -327,7 +327,7 @@ impl Watch {
             sampling: self.cost,
             samples_file: None,
         };
-        Watched { result, samples, warnings }
+        Watched { result, samples, caveats }
     }
 
     fn take_owners(&mut self) {

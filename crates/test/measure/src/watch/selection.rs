@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use longhaul_bpf::tcp_owner::{Owner, OwnerEvent};
 use longhaul_kernel::process_sockets::{self, SocketOwners};
 use longhaul_kernel::sock_diag::TcpFilter;
-use longhaul_session::result::Warning;
+use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 
 use super::WatchError;
@@ -206,13 +206,13 @@ impl Chooser {
             && process_sockets::descendants(self.root.unwrap_or(0)).is_empty()
     }
 
-    pub(super) fn warnings(&self) -> Option<Warning> {
+    pub(super) fn caveats(&self) -> Option<Caveat> {
         self.unowned.then(|| {
             let message = format!(
                 "{} processes of other users were not looked at, so some connections have no program",
                 self.hidden_processes
             );
-            Warning::new("processes_hidden", message, "run as root")
+            Caveat::new("processes_hidden", message, "run as root")
         })
     }
 }

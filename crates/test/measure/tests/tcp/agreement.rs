@@ -30,9 +30,9 @@ fn every_byte_arrives_in_each_direction_over_both_protocols() {
             if !tested {
                 continue;
             }
-            let (result, warnings) = assemble(&end, backward);
+            let (result, caveats) = assemble(&end, backward);
             assert_eq!((result.bytes, result.streams.len()), (8_000_001, streams.into()), "{direction:?}");
-            assert!(!warnings.iter().any(|w| w.code == "not_drained" || w.code == "flow_failed"), "{warnings:?}");
+            assert!(!caveats.iter().any(|w| w.code == "not_drained" || w.code == "flow_failed"), "{caveats:?}");
             let sent: u64 = end
                 .local
                 .tcp

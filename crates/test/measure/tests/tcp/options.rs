@@ -87,8 +87,8 @@ fn segments_options_and_sending_without_a_copy() {
         ..bytes(5_000_000)
     };
     let end = run(&lab, asked);
-    let (result, warnings) = assemble(&end, false);
-    assert_eq!(result.bytes, 5_000_000, "{warnings:?}");
+    let (result, caveats) = assemble(&end, false);
+    assert_eq!(result.bytes, 5_000_000, "{caveats:?}");
     assert_eq!(result.streams[0].mss_bytes, 1_000);
     // Neither time stamps (1) nor SACK (2).
     assert_eq!(end.local.tcp.as_ref().unwrap().streams[0].summary.options & 3, 0);

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::{PathSpec, no_files};
+use longhaul_result::Caveat;
 use longhaul_session::control::{Amount, CongestionStep, TcpParameters, TestEnd};
-use longhaul_session::result::Warning;
 use longhaul_session::tcp::TcpResult;
 
 /// A lab with this path, that has a name of this test's own.
@@ -25,19 +25,19 @@ pub(crate) fn millis(ms: u64) -> TcpParameters {
 }
 
 /// The result of one direction, and all doubts.
-pub(crate) fn assemble(end: &TestEnd, backward: bool) -> (TcpResult, Vec<Warning>) {
+pub(crate) fn assemble(end: &TestEnd, backward: bool) -> (TcpResult, Vec<Caveat>) {
     let remote = end.remote.as_ref().unwrap();
     let (local, far) = (end.local.tcp.as_ref().unwrap(), remote.tcp.as_ref().unwrap());
     let (sender, receiver) = if backward { (far, local) } else { (local, far) };
     let assembled = TcpResult::assemble(end.parameters.tcp().unwrap(), false, backward, sender, receiver).unwrap();
-    let mut warnings = assembled.warnings;
-    warnings.extend(end.warnings.iter().chain(&end.local.warnings).chain(&remote.warnings).cloned());
+    let mut caveats = assembled.caveats;
+    caveats.extend(end.caveats.iter().chain(&end.local.caveats).chain(&remote.caveats).cloned());
     let result = assembled.result;
     let shares = result.limited_by;
     let sum = shares.congestion_window + shares.receive_window + shares.send_buffer + shares.application;
     assert!((sum - 1.0).abs() < 1e-9, "{shares:?}");
     assert_eq!(result.bytes, result.streams.iter().map(|stream| stream.bytes).sum::<u64>());
-    (result, warnings)
+    (result, caveats)
 }
 
 /// The result alone.

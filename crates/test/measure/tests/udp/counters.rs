@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use longhaul_result::Caveat;
 use longhaul_session::control::{Pace, UdpParameters};
 use longhaul_session::locate::{Location, LocationMethod};
-use longhaul_session::result::{UdpResult, Warning};
+use longhaul_session::result::UdpResult;
 
 use crate::capture::Capture;
 use crate::hosts::*;
@@ -20,7 +21,7 @@ fn unprivileged(
     asked: &UdpParameters,
     prepare: impl FnOnce(&longhaul_lab::Lab) -> bool,
     meddle: impl FnOnce(&longhaul_lab::Lab, &Process, &Capture),
-) -> Option<(UdpResult, Vec<Warning>)> {
+) -> Option<(UdpResult, Vec<Caveat>)> {
     if !able() {
         return None;
     }
@@ -33,16 +34,16 @@ fn between(
     lab: &longhaul_lab::Lab,
     asked: &UdpParameters,
     meddle: impl FnOnce(&longhaul_lab::Lab, &Process, &Capture),
-) -> (UdpResult, Vec<Warning>) {
+) -> (UdpResult, Vec<Caveat>) {
     let (server, address) = serving_process(lab, UNPRIVILEGED);
     let reached = Capture::reaching(lab, "server");
     let client = testing_process(lab, UNPRIVILEGED, address, asked);
     meddle(lab, &server, &reached);
-    let (result, warnings) = client.outcome().unwrap();
+    let (result, caveats) = client.outcome().unwrap();
     assert_eq!(result.location_method, LocationMethod::Counters);
-    let told = warnings.iter().filter(|warning| warning.code == "no_drop_events").count();
-    assert_eq!(told, 2, "both ends say so: {warnings:?}");
-    (result, warnings)
+    let told = caveats.iter().filter(|caveat| caveat.code == "no_drop_events").count();
+    assert_eq!(told, 2, "both ends say so: {caveats:?}");
+    (result, caveats)
 }
 
 /// Within what the kernel gives without a right.
@@ -56,13 +57,13 @@ fn nothing(_: &longhaul_lab::Lab, _: &Process, _: &Capture) {}
 fn the_path() {
     let path = "[[both]]\ndelay = '1ms'\n[[forward]]\nloss = { every = 100 }\n";
     let large = UdpParameters { sockbuf_bytes: Some(1 << 30), ..parameters(2_000) };
-    let Some((result, warnings)) = unprivileged(path, &large, |_| true, nothing) else { return };
+    let Some((result, caveats)) = unprivileged(path, &large, |_| true, nothing) else { return };
     for (end, which) in [("client", "send"), ("server", "receive")] {
         let said = format!("{end}: of 1073741824 bytes of {which} buffer the kernel gave ");
-        let told = |warning: &&Warning| warning.code == "buffer_not_granted" && warning.message.starts_with(&said);
-        assert_eq!(warnings.iter().filter(told).count(), 1, "{warnings:?}");
+        let told = |caveat: &&Caveat| caveat.code == "buffer_not_granted" && caveat.message.starts_with(&said);
+        assert_eq!(caveats.iter().filter(told).count(), 1, "{caveats:?}");
     }
-    assert_eq!(lost_at(&result), [(Location::Network, result.lost_packets)], "{:?} {warnings:?}", result.counters);
+    assert_eq!(lost_at(&result), [(Location::Network, result.lost_packets)], "{:?} {caveats:?}", result.counters);
     assert!((19..=21).contains(&result.lost_packets));
 }
 
@@ -212,10 +213,10 @@ fn the_senders_queue() {
                    tc qdisc add dev eth0 parent 1:20 pfifo limit 50 && \
                    tc filter add dev eth0 parent 1: protocol ip u32 match ip protocol 6 0xff flowid 1:10";
     let outcome = unprivileged(PATH, &asked(3_000), |lab| on(lab, "client", command), nothing);
-    let Some((result, warnings)) = outcome else { return };
+    let Some((result, caveats)) = outcome else { return };
     assert!(result.lost_packets > 500, "{}", result.lost_packets);
     assert_eq!(lost_at(&result), [(Location::SenderQdisc, result.lost_packets)], "{:?}", result.counters);
-    assert!(warnings.iter().all(|warning| warning.code != "counters_exceed_losses"), "{warnings:?}");
+    assert!(caveats.iter().all(|caveat| caveat.code != "counters_exceed_losses"), "{caveats:?}");
 }
 
 #[test]

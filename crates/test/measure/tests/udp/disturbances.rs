@@ -134,10 +134,10 @@ fn a_clock_that_is_stepped() {
             outcome.unwrap()
         });
         server.join().unwrap();
-        let (result, warnings) = assemble(&outcome.unwrap(), false);
+        let (result, caveats) = assemble(&outcome.unwrap(), false);
         // Both ends see it, as they have one clock here.
-        let told = warnings.iter().filter(|warning| warning.code == "clock_stepped").count();
-        assert_eq!(told, if expected { 2 } else { 0 }, "{warnings:?}");
+        let told = caveats.iter().filter(|caveat| caveat.code == "clock_stepped").count();
+        assert_eq!(told, if expected { 2 } else { 0 }, "{caveats:?}");
         // The figures come from a clock that does not step.
         assert_eq!(result.lost_packets, 0);
         assert!(result.duration_ns < 1_900_000_000, "{}", result.duration_ns);

@@ -11,7 +11,7 @@ use longhaul_session::control::{
     Accept, Amount, BusyPolicy, Direction, Hello, Message, PROTOCOL, Pace, Progress, SessionError, UdpParameters,
 };
 use longhaul_session::report::StreamSent;
-use longhaul_session::secure::{Channel, Side};
+use longhaul_session::secure::{Channel, Role};
 use longhaul_wire::probe::{FIRST_RESERVED, HEADER_LEN, Probe};
 
 use crate::capture::Capture;
@@ -158,7 +158,7 @@ fn a_client_leaves_no_thread_that_waits_for_signals() {
 #[test]
 fn strangers_get_no_more_than_a_greeting() {
     let (server, address) = serving_process_at(&own(), &[], LOOPBACK, Some(1));
-    let channels = [Channel::plain(Side::Client), Channel::keyed(Side::Client, &key(2), [9; 32])];
+    let channels = [Channel::plain(Role::Client), Channel::keyed(Role::Client, &key(2), [9; 32])];
     for mut channel in channels {
         let mut stream = TcpStream::connect(address).unwrap();
         let asked = UdpParameters { direction: Direction::Reverse, ..parameters(1_000) };
@@ -188,7 +188,7 @@ impl ByHand {
     fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
-        let mut channel = Channel::plain(Side::Client);
+        let mut channel = Channel::plain(Role::Client);
         channel.send(&hello()).unwrap();
         Self { stream, channel }
     }

@@ -14,9 +14,10 @@ use longhaul_lab::{Lab, LabSpec};
 use longhaul_measure::client::{self, Live, Target};
 use longhaul_measure::server::{ServeOptions, Server};
 use longhaul_path::spec::{PathSpec, no_files};
+use longhaul_result::Caveat;
 use longhaul_session::control::{Amount, BusyPolicy, Caps, Pace, SessionError, TestEnd, TestParameters, UdpParameters};
 use longhaul_session::locate::{Granularity, Location};
-use longhaul_session::result::{Setting, UdpResult, Warning};
+use longhaul_session::result::{Setting, UdpResult};
 use longhaul_session::secure::Key;
 
 /// After this, what was waited for does not come.
@@ -98,7 +99,7 @@ pub(crate) fn run_to(lab: &Lab, address: IpAddr, parameters: impl Into<TestParam
 }
 
 /// The result of one direction and its doubts; that it adds up is checked here for all tests.
-pub(crate) fn assemble(end: &TestEnd, backward: bool) -> (UdpResult, Vec<Warning>) {
+pub(crate) fn assemble(end: &TestEnd, backward: bool) -> (UdpResult, Vec<Caveat>) {
     let (sender, receiver) = end.direction(backward).unwrap();
     let granularity = if end.parameters.udp().unwrap().wire { Granularity::Wire } else { Granularity::Superpacket };
     let setting = Setting { payload_bytes: end.parameters.udp().unwrap().payload_bytes, granularity };
@@ -109,10 +110,10 @@ pub(crate) fn assemble(end: &TestEnd, backward: bool) -> (UdpResult, Vec<Warning
     assert_eq!(result.lost_packets, placed);
     let listed = result.losses.iter().map(|loss| loss.packets).sum::<u64>();
     assert_eq!(listed, if assembled.needs_losses_file { 0 } else { result.lost_packets });
-    let mut warnings = assembled.warnings;
-    warnings.extend(end.warnings.iter().chain(&end.local.warnings).cloned());
-    warnings.extend(end.remote.iter().flat_map(|remote| remote.warnings.iter().cloned()));
-    (result, warnings)
+    let mut caveats = assembled.caveats;
+    caveats.extend(end.caveats.iter().chain(&end.local.caveats).cloned());
+    caveats.extend(end.remote.iter().flat_map(|remote| remote.caveats.iter().cloned()));
+    (result, caveats)
 }
 
 /// The result alone.
@@ -352,7 +353,7 @@ pub(crate) fn testing_process_of(lab: &Lab, to: SocketAddr, parameters: &TestPar
 
 impl Process {
     /// What a client came to.
-    pub(crate) fn outcome(mut self) -> Result<(UdpResult, Vec<Warning>), String> {
+    pub(crate) fn outcome(mut self) -> Result<(UdpResult, Vec<Caveat>), String> {
         let text = self.says("outcome ");
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }

@@ -28,12 +28,12 @@ fn every_hundredth_packet_is_lost_on_the_path() {
         let capture = Capture::leaving(&lab, "client");
         let end = run(&lab, asked);
         let expected = numbers(&capture.finish(), |place| place % 100 == 0);
-        let (result, warnings) = assemble(&end, false);
+        let (result, caveats) = assemble(&end, false);
         assert_eq!((result.location_method, result.granularity), (LocationMethod::Bpf, granularity));
         assert_lost(&result, Location::Network, &expected);
         assert!(expected.len() >= 39, "{}", expected.len());
-        let hidden = warnings.iter().any(|warning| warning.code == "batches_hide_the_wire");
-        assert_eq!(hidden, granularity == Granularity::Superpacket, "{warnings:?}");
+        let hidden = caveats.iter().any(|caveat| caveat.code == "batches_hide_the_wire");
+        assert_eq!(hidden, granularity == Granularity::Superpacket, "{caveats:?}");
     }
 }
 

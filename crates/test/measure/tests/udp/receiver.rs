@@ -122,12 +122,12 @@ fn more_drops_than_events_can_be_read() {
         drop(stopped);
         client.join().unwrap().unwrap()
     });
-    let (result, warnings) = assemble(&end, false);
+    let (result, caveats) = assemble(&end, false);
     let (left, reached) = (left.sequences(), reached.sequences());
     let at = |location| result.loss_by_location[&location];
     assert_eq!(at(Location::Network), (left.len() - reached.len()) as u64, "{:?}", result.loss_reasons);
     assert_eq!(at(Location::ReceiverSocketBuffer), reached.len() as u64 - result.received_packets);
-    assert_eq!(at(Location::Unexplained), 0, "{:?} {warnings:?}", result.loss_reasons);
+    assert_eq!(at(Location::Unexplained), 0, "{:?} {caveats:?}", result.loss_reasons);
     let by_number = result.loss_reasons.iter().find(|reason| reason.reason.contains("more drops than events"));
     assert!(by_number.is_some_and(|reason| reason.packets > 10_000), "{:?}", result.loss_reasons);
 }

@@ -4,7 +4,7 @@ use longhaul_units::{BitRate, Nanos};
 
 use super::limits::{PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
-use super::message::{Accept, Hello, Message, PROTOCOL, Progress, SessionError};
+use super::message::{Accept, Hello, Message, PROTOCOL, Progress, SessionError, caveats_of_peer};
 use super::parameters::UdpParameters;
 use super::proof::ClientProof;
 use super::tcp_parameters::TcpParameters;
@@ -12,7 +12,7 @@ use super::test_parameters::TestParameters;
 use super::transfer::{Transfer, report_deadline};
 use super::{DataPlan, Output, TestEnd};
 use crate::report::{EndReport, StreamSent};
-use crate::result::Warning;
+use longhaul_result::Caveat;
 
 /// What a client is to do.
 #[derive(Debug, Clone)]
@@ -164,7 +164,7 @@ impl ClientSession {
                 let pace_kept = asked.rate().is_none() || asked.pace == granted.pace;
                 if asked.pace != granted.pace {
                     let message = format!("the server allows {} a stream", granted.rate().unwrap_or_default());
-                    accept.warnings.push(Warning::new("rate_capped", message, "raise its cap on the rate"));
+                    accept.caveats.push(Caveat::new("rate_capped", message, "raise its cap on the rate"));
                 }
                 (comparable == *asked && pace_kept, usize::from(asked.streams))
             }
@@ -174,7 +174,7 @@ impl ClientSession {
                 if asked.pace_bps != granted.pace_bps {
                     let rate = BitRate(granted.pace_bps.unwrap_or_default());
                     let message = format!("the server allows {rate} a flow, which are paced so");
-                    accept.warnings.push(Warning::new("rate_capped", message, "raise its cap on the rate"));
+                    accept.caveats.push(Caveat::new("rate_capped", message, "raise its cap on the rate"));
                 }
                 (comparable == *asked && pace_kept, 1)
             }
@@ -185,7 +185,7 @@ impl ClientSession {
             return self
                 .fail(now, SessionError::new("protocol", error, "use the same version of longhaul at both ends"));
         }
-        accept.warnings = Warning::of_peer(accept.warnings);
+        accept.caveats = caveats_of_peer(accept.caveats);
         let direction = accept.parameters.direction();
         self.line.push(Output::OpenData(DataPlan {
             parameters: accept.parameters.clone(),
@@ -385,12 +385,12 @@ impl ClientSession {
         }
         match serde_json::from_str::<EndReport>(remote) {
             Ok(mut remote) => {
-                remote.warnings = Warning::of_peer(remote.warnings);
+                remote.caveats = caveats_of_peer(remote.caveats);
                 let end = TestEnd {
                     parameters: accept.parameters.clone(),
                     local: std::mem::take(local),
                     remote: Some(remote),
-                    warnings: std::mem::take(&mut accept.warnings),
+                    caveats: std::mem::take(&mut accept.caveats),
                 };
                 self.line.say(now, Message::Goodbye);
                 self.line.push(Output::Finished(Box::new(end)));

@@ -17,7 +17,7 @@ use super::limits::Caps;
 use super::tcp_proof::TcpCookie;
 use super::test_parameters::TestParameters;
 use crate::report::{MAX_LIST, StreamSent, bounded_list};
-use crate::result::Warning;
+use longhaul_result::Caveat;
 
 /// Name and version of the protocol.
 pub const PROTOCOL: &str = "longhaul/1";
@@ -111,7 +111,7 @@ pub struct Accept {
     pub caps: Caps,
     /// What the server has to say about the conditions, such as a buffer that was not granted in full.
     #[serde(default)]
-    pub warnings: Vec<Warning>,
+    pub caveats: Vec<Caveat>,
 }
 
 impl Accept {
@@ -182,12 +182,10 @@ fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_SHOWN).collect()
 }
 
-impl Warning {
-    /// A peer's warnings, fit to be shown, and at most sixteen.
-    pub(crate) fn of_peer(warnings: Vec<Self>) -> Vec<Self> {
-        let one = |w: Self| Self { code: shown(&w.code), message: shown(&w.message), remedy: shown(&w.remedy) };
-        warnings.into_iter().take(16).map(one).collect()
-    }
+/// The caveats of the other end, fit to be shown: bounded in number and length, without control characters.
+pub(crate) fn caveats_of_peer(caveats: Vec<Caveat>) -> Vec<Caveat> {
+    let one = |c: Caveat| Caveat { code: shown(&c.code), message: shown(&c.message), remedy: shown(&c.remedy) };
+    caveats.into_iter().take(16).map(one).collect()
 }
 
 /// Why bytes are no message.

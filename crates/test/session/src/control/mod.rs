@@ -58,7 +58,7 @@ pub use tcp_proof::{TCP_HELLO_BYTES, TcpCookie, TcpStreamId};
 pub use test_parameters::{TCP_FEATURE, TestParameters};
 
 use crate::report::{EndReport, StreamSent};
-use crate::result::Warning;
+use longhaul_result::Caveat;
 
 /// What a session wants done, in this order.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,7 +129,7 @@ pub struct TestEnd {
     /// What the other end knows; `None` at the server.
     pub remote: Option<EndReport>,
     /// What the server had to say about the conditions.
-    pub warnings: Vec<Warning>,
+    pub caveats: Vec<Caveat>,
 }
 
 impl TestEnd {

@@ -18,7 +18,7 @@ use super::test_parameters::{TCP_FEATURE, TestParameters};
 use super::transfer::{Transfer, report_deadline};
 use super::{DataPlan, Output, TestEnd};
 use crate::report::{EndReport, StreamSent};
-use crate::result::Warning;
+use longhaul_result::Caveat;
 
 /// What a server grants, and to whom.
 #[derive(Debug, Clone, Copy)]
@@ -194,7 +194,7 @@ impl ServerSession {
     }
 
     /// The data sockets are open on these ports, one for each stream (they may be equal), after [`Output::OpenData`].
-    pub fn handle_data_opened(&mut self, now: Nanos, data_ports: Vec<u16>, warnings: Vec<Warning>) {
+    pub fn handle_data_opened(&mut self, now: Nanos, data_ports: Vec<u16>, caveats: Vec<Caveat>) {
         let State::Opening { granted, .. } = &mut self.state else { return };
         let granted = std::mem::take(granted);
         let token = self.random.word(2);
@@ -220,7 +220,7 @@ impl ServerSession {
                 token,
                 token_high,
                 caps: self.config.caps,
-                warnings,
+                caveats,
             }),
         );
         // The client opens its own sockets first.
@@ -304,7 +304,7 @@ impl ServerSession {
         match serde_json::to_string(&report) {
             Ok(text) if text.len() as u64 <= most.0 => {
                 let parameters = std::mem::take(granted);
-                let end = TestEnd { parameters, local: report, remote: None, warnings: Vec::new() };
+                let end = TestEnd { parameters, local: report, remote: None, caveats: Vec::new() };
                 let deadline = report_deadline(now);
                 self.state = State::Reporting { end: Box::new(end), text, sent: 0, deadline };
             }

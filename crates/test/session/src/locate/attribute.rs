@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{Class, Evidence, Sight, Total};
-use super::location::Location;
 use crate::account::{LossMap, Run, Runs};
+use longhaul_result::Location;
 
 /// Consecutive packets of one stream that were lost in one way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

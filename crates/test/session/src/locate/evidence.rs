@@ -3,10 +3,10 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::location::Location;
 use crate::account::loss_map::{decode_runs, encode_runs};
 use crate::account::{LossMap, MAX_SEQUENCES, SequenceSet};
 use crate::report::{MAX_LIST, bounded_list};
+use longhaul_result::Location;
 
 /// Different (location, reason, unit) that are told apart. The kernel knows some 120 drop reasons and a super-packet has at most
 /// 64 sizes in practice, of which few occur in one test.

@@ -5,8 +5,7 @@
 
 mod attribute;
 pub(crate) mod evidence;
-mod location;
 
 pub use attribute::{Attribution, Loss, Losses, StreamLosses, attribute};
 pub use evidence::{Evidence, MAX_CLASSES, Sight, Total, TotalScope};
-pub use location::{Granularity, Location, LocationMethod};
+pub use longhaul_result::{Granularity, Location, LocationMethod};

@@ -27,7 +27,7 @@ const NAME: &[u8] = b"longhaul/";
 
 /// Which end this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum Role {
     /// It speaks first.
     Client,
     /// It answers.
@@ -99,7 +99,7 @@ impl From<ChannelError> for SessionError {
 /// is in [`poll_message`](Self::poll_message) and [`poll_transmit`](Self::poll_transmit). Messages may be sent at once: they wait for
 /// the handshake. Memory: one message, one Noise message, and what is not polled.
 pub struct Channel {
-    side: Side,
+    side: Role,
     keyed: bool,
     stage: Stage,
     /// Bytes that are not yet a whole preamble or Noise message.
@@ -131,18 +131,18 @@ impl std::fmt::Debug for Channel {
 impl Channel {
     /// A channel that proves and demands `key`. `random` is 32 bytes from the operating system's random source, new ones for every
     /// channel: repeated they would give the encryption away.
-    pub fn keyed(side: Side, key: &Key, random: [u8; 32]) -> Self {
+    pub fn keyed(side: Role, key: &Key, random: [u8; 32]) -> Self {
         // Pattern, key length and primitives are constants that the library takes.
-        let handshake = handshake(side == Side::Client, key, KEYED, random).expect("constant pattern");
+        let handshake = handshake(side == Role::Client, key, KEYED, random).expect("constant pattern");
         Self::new(side, true, Stage::Preamble(Some(Box::new(handshake))))
     }
 
     /// A channel without authentication or encryption, for `--no-auth`.
-    pub fn plain(side: Side) -> Self {
+    pub fn plain(side: Role) -> Self {
         Self::new(side, false, Stage::Preamble(None))
     }
 
-    fn new(side: Side, keyed: bool, stage: Stage) -> Self {
+    fn new(side: Role, keyed: bool, stage: Stage) -> Self {
         let mut channel = Self {
             side,
             keyed,
@@ -155,7 +155,7 @@ impl Channel {
             waiting: Vec::new(),
             failed: None,
         };
-        if side == Side::Client {
+        if side == Role::Client {
             channel.put_preamble();
             if let Stage::Preamble(Some(handshake)) = &mut channel.stage {
                 // A first message without payload has a constant length, for which there is room.
@@ -215,7 +215,7 @@ impl Channel {
     fn take_unit(&mut self, unit: &[u8]) -> Result<(), ChannelError> {
         match std::mem::replace(&mut self.stage, Stage::Dead) {
             Stage::Preamble(handshake) => {
-                if self.side == Side::Server {
+                if self.side == Role::Server {
                     self.put_preamble();
                 }
                 self.stage = match (handshake, self.check_preamble(unit)?) {
@@ -229,12 +229,12 @@ impl Channel {
             Stage::Handshake(mut handshake) => {
                 let mut payload = [0; 64];
                 if handshake.read_message(&unit[2..], &mut payload).is_err() {
-                    if self.side == Side::Server {
+                    if self.side == Role::Server {
                         self.output.extend_from_slice(&[0, 0]);
                     }
                     return Err(ChannelError::WrongKey);
                 }
-                if self.side == Side::Server {
+                if self.side == Role::Server {
                     put_handshake(&mut handshake, &mut self.output).map_err(|_| ChannelError::WrongKey)?;
                 }
                 let mut transport = handshake.into_transport_mode().map_err(|_| ChannelError::WrongKey)?;

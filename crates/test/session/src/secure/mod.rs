@@ -14,6 +14,6 @@ mod datagrams;
 mod key;
 mod noise;
 
-pub use channel::{Channel, ChannelError, PREAMBLE_BYTES, Side};
+pub use channel::{Channel, ChannelError, PREAMBLE_BYTES, Role};
 pub use datagrams::{DATAGRAM_OVERHEAD_BYTES, DatagramKeys, DatagramOffer, TOKEN_BYTES, decode_secret, encode_secret};
 pub use key::{KEY_BYTES, Key, KeyError};

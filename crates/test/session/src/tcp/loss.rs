@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_result::TcpLocation;
 use serde::{Deserialize, Serialize};
 
 /// What was lost.
@@ -24,18 +25,6 @@ pub enum Segment {
     Ack,
 }
 
-/// On which side of a host's TCP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// Between TCP and the wire, going out: netfilter, qdisc, device.
-    Transmit,
-    /// Between the wire and TCP, coming in: ring, backlog, filters, IP.
-    Receive,
-    /// In TCP: its memory was full.
-    Pruned,
-}
-
 /// Drops at one end, of one direction's flows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpDrop {
@@ -44,7 +33,7 @@ pub struct TcpDrop {
     /// What was dropped.
     pub segment: Segment,
     /// Where.
-    pub side: Side,
+    pub location: TcpLocation,
     /// The kernel's reason and function, or the counter.
     pub reason: String,
     /// Packets as the wire has them.
@@ -99,18 +88,20 @@ impl LossBytes {
             *place = place.saturating_add(bytes);
         };
         for drop in sender {
-            match (drop.segment, drop.side) {
-                (Segment::Data, Side::Transmit) => add(|loss| &mut loss.snd_txloss, size(drop)),
-                (Segment::Ack, Side::Receive | Side::Pruned) => add(|loss| &mut loss.snd_rxloss, size(drop)),
+            match (drop.segment, drop.location) {
+                (Segment::Data, TcpLocation::Transmit) => add(|loss| &mut loss.snd_txloss, size(drop)),
+                (Segment::Ack, TcpLocation::Receive | TcpLocation::Pruned) => {
+                    add(|loss| &mut loss.snd_rxloss, size(drop))
+                }
                 // The other end's to tell: both are one host's namespace.
                 _ => {}
             }
         }
         for drop in receiver {
-            match (drop.segment, drop.side) {
-                (Segment::Data, Side::Receive) => add(|loss| &mut loss.rcv_rxloss, size(drop)),
-                (Segment::Data, Side::Pruned) => add(|loss| &mut loss.tcp_pruning, size(drop)),
-                (Segment::Ack, Side::Transmit) => add(|loss| &mut loss.rcv_txloss, size(drop)),
+            match (drop.segment, drop.location) {
+                (Segment::Data, TcpLocation::Receive) => add(|loss| &mut loss.rcv_rxloss, size(drop)),
+                (Segment::Data, TcpLocation::Pruned) => add(|loss| &mut loss.tcp_pruning, size(drop)),
+                (Segment::Ack, TcpLocation::Transmit) => add(|loss| &mut loss.rcv_txloss, size(drop)),
                 _ => {}
             }
         }
@@ -148,12 +139,12 @@ pub(super) fn by_reason<'a>(
 
 /// The name of a drop's place, for the end that `sends` the data; `None` where the other end tells.
 pub(super) fn location(drop: &TcpDrop, sends: bool) -> Option<&'static str> {
-    Some(match (sends, drop.segment, drop.side) {
-        (true, Segment::Data, Side::Transmit) => "snd_txloss",
-        (true, Segment::Ack, Side::Receive | Side::Pruned) => "snd_rxloss",
-        (false, Segment::Data, Side::Receive) => "rcv_rxloss",
-        (false, Segment::Data, Side::Pruned) => "tcp_pruning",
-        (false, Segment::Ack, Side::Transmit) => "rcv_txloss",
+    Some(match (sends, drop.segment, drop.location) {
+        (true, Segment::Data, TcpLocation::Transmit) => "snd_txloss",
+        (true, Segment::Ack, TcpLocation::Receive | TcpLocation::Pruned) => "snd_rxloss",
+        (false, Segment::Data, TcpLocation::Receive) => "rcv_rxloss",
+        (false, Segment::Data, TcpLocation::Pruned) => "tcp_pruning",
+        (false, Segment::Ack, TcpLocation::Transmit) => "rcv_txloss",
         _ => return None,
     })
 }
@@ -162,22 +153,22 @@ pub(super) fn location(drop: &TcpDrop, sends: bool) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn drop(segment: Segment, side: Side, packets: u64, bytes: Option<u64>) -> TcpDrop {
-        TcpDrop { backward: false, segment, side, reason: "x".into(), packets, bytes }
+    fn drop(segment: Segment, location: TcpLocation, packets: u64, bytes: Option<u64>) -> TcpDrop {
+        TcpDrop { backward: false, segment, location, reason: "x".into(), packets, bytes }
     }
 
     #[test]
     fn each_drop_goes_to_its_place_and_the_rest_to_the_network() {
         let sender = [
-            drop(Segment::Data, Side::Transmit, 2, Some(3_000)),
-            drop(Segment::Ack, Side::Receive, 10, None),
-            drop(Segment::Data, Side::Receive, 99, None),
+            drop(Segment::Data, TcpLocation::Transmit, 2, Some(3_000)),
+            drop(Segment::Ack, TcpLocation::Receive, 10, None),
+            drop(Segment::Data, TcpLocation::Receive, 99, None),
         ];
         let receiver = [
-            drop(Segment::Data, Side::Receive, 1, Some(1_500)),
-            drop(Segment::Data, Side::Pruned, 2, None),
-            drop(Segment::Ack, Side::Transmit, 3, Some(156)),
-            drop(Segment::Ack, Side::Receive, 99, None),
+            drop(Segment::Data, TcpLocation::Receive, 1, Some(1_500)),
+            drop(Segment::Data, TcpLocation::Pruned, 2, None),
+            drop(Segment::Ack, TcpLocation::Transmit, 3, Some(156)),
+            drop(Segment::Ack, TcpLocation::Receive, 99, None),
         ];
         let again = SentAgain { bytes: 15_000, spurious_bytes: 1_500 };
         let loss = LossBytes::of(sender.iter(), receiver.iter(), again, (1_500, 52));

@@ -22,7 +22,7 @@ mod watched;
 pub use backlog::unsent_limit_bytes;
 pub use info::{FIELDS, Field, INFO_BYTES, TcpInfo, fields};
 pub use limited::{LimitedBy, LimitedTimes};
-pub use loss::{LossBytes, Segment, Side, TcpDrop};
+pub use loss::{LossBytes, Segment, TcpDrop};
 pub use receiving::{ReceiverLimitedBy, ReceiverTimes, Receiving};
 pub use report::{CongestionSince, Retransmitted, SamplingCost, TcpEndReport, TcpStreamReport};
 pub use result::{TcpAssembled, TcpBuffers, TcpLossReason, TcpMemory, TcpResult, TcpStreamResult};

@@ -9,7 +9,8 @@ use super::report::{SamplingCost, TcpEndReport, TcpStreamReport};
 use super::rfc6349::{Rfc6349, buffer_delay_percentage, tcp_efficiency_percentage, transfer_time_ratio};
 use crate::control::TcpParameters;
 use crate::locate::LocationMethod;
-use crate::result::{EndCounters, SocketBuffer, Warning};
+use crate::result::{EndCounters, SocketBuffer};
+use longhaul_result::Caveat;
 
 /// Headers of an IPv4 packet: IP and TCP without options.
 const IPV4_HEADERS: u64 = 40;
@@ -169,7 +170,7 @@ pub struct TcpAssembled {
     /// The result.
     pub result: TcpResult,
     /// Doubts.
-    pub warnings: Vec<Warning>,
+    pub caveats: Vec<Caveat>,
 }
 
 impl TcpResult {
@@ -186,7 +187,7 @@ impl TcpResult {
         if sent.is_empty() || received.is_empty() {
             return None;
         }
-        let mut warnings = Vec::new();
+        let mut caveats = Vec::new();
         let streams: Vec<TcpStreamResult> = (received.iter())
             .filter_map(|to| {
                 let from = sent.iter().find(|from| from.stream == to.stream)?;
@@ -196,7 +197,7 @@ impl TcpResult {
         for end in sent.iter().chain(&received) {
             if let Some(failure) = &end.failure {
                 let message = format!("flow {}: {failure}", end.stream);
-                warnings.push(Warning::new("flow_failed", message, ""));
+                caveats.push(Caveat::new("flow_failed", message, ""));
             }
         }
         let first = received.iter().map(|to| to.first_ns).filter(|ns| *ns > 0).min().unwrap_or(0);
@@ -252,7 +253,7 @@ impl TcpResult {
         let bpf = sender.method == LocationMethod::Bpf && receiver.method == LocationMethod::Bpf;
         if bpf && !(sender.complete && receiver.complete) {
             let message = "some drops may not have been seen: what they were lies in `network`";
-            warnings.push(Warning::new("drops_missed", message, "keep the hosts idle"));
+            caveats.push(Caveat::new("drops_missed", message, "keep the hosts idle"));
         }
         let result = Self {
             goodput_bps: BitRate::of(bytes, Nanos(duration_ns)).0,
@@ -272,7 +273,7 @@ impl TcpResult {
             counters: EndCounters { sender: sender.counters.clone(), receiver: receiver.counters.clone() },
             streams,
         };
-        Some(TcpAssembled { result, warnings })
+        Some(TcpAssembled { result, caveats })
     }
 }
 

@@ -21,15 +21,16 @@ use longhaul_measure::client::{self, Target};
 use longhaul_measure::server::{ServeOptions, Server};
 use longhaul_report::udp_loss::{Report, Run, Series};
 use longhaul_report::{About, tcp_goodput};
+use longhaul_result::Caveat;
 use longhaul_session::control::{BusyPolicy, Caps, SessionError, TestEnd, TestParameters, UdpParameters};
 use longhaul_session::locate::Granularity;
-use longhaul_session::result::{Setting, UdpResult, Warning};
+use longhaul_session::result::{Setting, UdpResult};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
 use crate::args::engine::EngineArgs;
 
-use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_json, print_text, print_warnings};
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
 
 /// Run an experiment: labs, tests in them, a table, a report
 ///
@@ -101,8 +102,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let (0, false, Some(error)) = (of_udp + of_tcp, interrupted, error()) {
         return Err(Failure::from_peer(error.code, error.message).remedy(&error.remedy));
     }
-    let mut warnings: Vec<_> = udp.iter().flat_map(|(series, _)| printed_warnings(series)).collect();
-    warnings.extend(tcp.iter().flat_map(|(series, _)| tcp::printed_warnings(series)));
+    let mut caveats: Vec<_> = udp.iter().flat_map(|(series, _)| printed_caveats(series)).collect();
+    caveats.extend(tcp.iter().flat_map(|(series, _)| tcp::printed_caveats(series)));
     let with_status = |mut value: Value, status: &Option<Status>| {
         value["emulator"] = json!(status);
         value
@@ -119,7 +120,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         "path": experiment.path.to_toml(),
         "lab": spec,
     });
-    let envelope = Envelope::new("longhaul.lab.run/1", started_at.clone(), parameters, result, warnings.clone())
+    let envelope = Envelope::new("longhaul.lab.run/1", started_at.clone(), parameters, result, caveats.clone())
         .with_hosts(hosts.clone());
     if let Some(folder) = &args.output {
         let about = About {
@@ -146,7 +147,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.json {
         print_json(&envelope);
     }
-    print_warnings(&text::first_of_each_kind(&warnings));
+    print_caveats(&text::first_of_each_kind(&caveats));
     if let Some(folder) = &args.output {
         say(&format!("\nreport: {}", folder.join("report.html").display()));
     }
@@ -170,15 +171,15 @@ fn run_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     ) {
         return Err(Failure::new("not_measured", error).remedy("run as root, if you do not"));
     }
-    let warnings = report.series.iter().filter_map(|series| {
+    let caveats = report.series.iter().filter_map(|series| {
         let error = series.error.as_ref()?;
-        Some(longhaul_emulator::Warning {
+        Some(Caveat {
             code: "not_measured".into(),
             message: format!("{}: {error}", series.name),
             remedy: String::new(),
         })
     });
-    let warnings: Vec<_> = warnings.collect();
+    let caveats: Vec<_> = caveats.collect();
     let parameters = json!({
         "title": experiment.title,
         "source": experiment.source,
@@ -188,7 +189,7 @@ fn run_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
         "rates_bps": experiment.rates.iter().map(|rate| rate.0).collect::<Vec<_>>(),
     });
     let result = json!({ "interrupted": interrupted, "series": report.series });
-    let envelope = Envelope::new("longhaul.lab.run.mix/1", started_at, parameters, result, warnings);
+    let envelope = Envelope::new("longhaul.lab.run.mix/1", started_at, parameters, result, caveats);
     if let Some(folder) = &args.output {
         let object = serde_json::to_string(&envelope).map_err(|error| Failure::new("json", error))?;
         for (name, contents) in [("result.json", object + "\n"), ("report.html", report.to_html())] {
@@ -200,7 +201,7 @@ fn run_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     if args.json {
         print_json(&envelope);
     }
-    print_warnings(&envelope.warnings);
+    print_caveats(&envelope.caveats);
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
@@ -208,21 +209,17 @@ fn not_written(path: &Path, error: std::io::Error) -> Failure {
     Failure::new("not_written", format!("cannot write {}: {error}", path.display()))
 }
 
-fn first_error(series: &Series) -> Option<&Warning> {
+fn first_error(series: &Series) -> Option<&Caveat> {
     series.error.as_ref().or_else(|| series.runs.iter().find_map(|run| run.error.as_ref()))
 }
 
 /// The doubts of a series, each with where it arose.
-fn printed_warnings(series: &Series) -> Vec<longhaul_emulator::Warning> {
-    let of = |place: String, warning: &Warning| longhaul_emulator::Warning {
-        code: warning.code.clone(),
-        message: format!("{place}: {}", warning.message),
-        remedy: warning.remedy.clone(),
-    };
-    let whole = series.error.iter().chain(&series.warnings).map(|warning| of(series.name.clone(), warning));
+fn printed_caveats(series: &Series) -> Vec<Caveat> {
+    let of = |place: String, caveat: &Caveat| caveat.about(&place);
+    let whole = series.error.iter().chain(&series.caveats).map(|caveat| of(series.name.clone(), caveat));
     let runs = series.runs.iter().flat_map(|run| {
         let place = format!("{}, {}", series.name, BitRate(run.rate_bps));
-        run.error.iter().chain(&run.warnings).map(move |warning| of(place.clone(), warning))
+        run.error.iter().chain(&run.caveats).map(move |caveat| of(place.clone(), caveat))
     });
     whole.chain(runs).collect()
 }
@@ -243,7 +240,7 @@ fn run_series(
         poll_interval_ns: series.poll_interval.map(|interval| interval.0),
         runs: Vec::new(),
         error: None,
-        warnings: Vec::new(),
+        caveats: Vec::new(),
     };
     let raised = Lab::up(spec.clone(), series.path.clone()).and_then(|lab| {
         series.poll_interval.map_or(Ok(()), |interval| lab.poll_receiver("server", interval))?;
@@ -272,40 +269,40 @@ fn run_series(
             parameters: parameters.clone(),
             result: None,
             error: None,
-            warnings: Vec::new(),
+            caveats: Vec::new(),
         };
         match test(&lab, "client", parameters, stop) {
             Ok(end) => {
                 if hosts.is_null() {
                     *hosts = json!({ "client": end.local.host, "server": end.remote.as_ref().map(|end| &end.host) });
                 }
-                (run.result, run.warnings) = result(&end);
+                (run.result, run.caveats) = result(&end);
                 run.parameters = end.parameters.udp().cloned().unwrap_or(run.parameters);
             }
-            Err(error) => run.error = Some(Warning::new(&error.code, error.message, error.remedy)),
+            Err(error) => run.error = Some(Caveat::new(&error.code, error.message, error.remedy)),
         }
         say(&text::row(&run));
         done.runs.push(run);
     }
     let status;
-    (done.warnings, status) = end(lab, spec);
+    (done.caveats, status) = end(lab, spec);
     (done, status)
 }
 
 /// Takes the lab of a series down: what speaks against trusting it, and where it stood.
-pub(crate) fn end(lab: Lab, spec: &LabSpec) -> (Vec<Warning>, Option<Status>) {
+pub(crate) fn end(lab: Lab, spec: &LabSpec) -> (Vec<Caveat>, Option<Status>) {
     match lab.down() {
         Ok(status) => {
-            let doubts = status.warnings(spec.lateness_bound);
-            (doubts.into_iter().map(|w| Warning::new(&w.code, w.message, w.remedy)).collect(), Some(status))
+            let doubts = status.caveats(spec.lateness_bound);
+            (doubts, Some(status))
         }
         Err(error) => (vec![lab_failed(error)], None),
     }
 }
 
 /// There is no lab, or it ended badly.
-pub(crate) fn lab_failed(error: LabError) -> Warning {
-    Warning::new("lab", error.to_string(), "run as root, if you do not")
+pub(crate) fn lab_failed(error: LabError) -> Caveat {
+    Caveat::new("lab", error.to_string(), "run as root, if you do not")
 }
 
 /// One test from `client` to the server.
@@ -350,16 +347,16 @@ pub(crate) fn test(
 }
 
 /// The result of the direction that was tested, and all doubts.
-fn result(end: &TestEnd) -> (Option<UdpResult>, Vec<Warning>) {
-    let remote = end.remote.iter().flat_map(|remote| &remote.warnings);
-    let mut warnings: Vec<Warning> = end.warnings.iter().chain(&end.local.warnings).chain(remote).cloned().collect();
+fn result(end: &TestEnd) -> (Option<UdpResult>, Vec<Caveat>) {
+    let remote = end.remote.iter().flat_map(|remote| &remote.caveats);
+    let mut caveats: Vec<Caveat> = end.caveats.iter().chain(&end.local.caveats).chain(remote).cloned().collect();
     let result = end.direction(false).map(|(sender, receiver)| {
         let setting = setting(end.parameters.udp());
         let assembled = UdpResult::assemble(setting, sender, receiver);
-        warnings.extend(assembled.warnings);
+        caveats.extend(assembled.caveats);
         assembled.result
     });
-    (result, warnings)
+    (result, caveats)
 }
 
 fn setting(parameters: Option<&UdpParameters>) -> Setting {

@@ -9,8 +9,8 @@ use longhaul_lab::experiment::{TcpFlows, TcpSeries, TcpTest};
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::{LossSpec, PathSpec};
 use longhaul_report::tcp_goodput::{Flows, Run, Series};
+use longhaul_result::Caveat;
 use longhaul_session::control::{Amount, SessionError, TcpParameters, TestEnd};
-use longhaul_session::result::Warning;
 use longhaul_session::tcp::TcpResult;
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(crate) fn run_series(
         changes: series.changes.clone(),
         runs: Vec::new(),
         error: None,
-        warnings: Vec::new(),
+        caveats: Vec::new(),
     };
     let lab = match Lab::up(spec.clone(), series.path.clone()) {
         Ok(lab) => lab,
@@ -51,7 +51,7 @@ pub(crate) fn run_series(
         done.runs.push(run);
     }
     let status;
-    (done.warnings, status) = end(lab, spec);
+    (done.caveats, status) = end(lab, spec);
     (done, status)
 }
 
@@ -67,7 +67,7 @@ fn run_test(lab: &Lab, wanted: &TcpTest, path: &PathSpec, stop: Stop, hosts: &mu
     if let (Ok(end), true) = (&own, hosts.is_null()) {
         *hosts = json!({ "client": end.local.host, "server": end.remote.as_ref().map(|end| &end.host) });
     }
-    let (mut error, mut warnings) = (None, Vec::new());
+    let (mut error, mut caveats) = (None, Vec::new());
     let mut flows_of = |flows: &TcpFlows, end: Result<TestEnd, SessionError>| {
         let mut done = Flows {
             host: flows.host.clone(),
@@ -79,10 +79,10 @@ fn run_test(lab: &Lab, wanted: &TcpTest, path: &PathSpec, stop: Stop, hosts: &mu
             Ok(end) => {
                 let doubts;
                 (done.result, doubts) = result(&end);
-                warnings.extend(doubts);
+                caveats.extend(doubts);
                 done.parameters = end.parameters.tcp().cloned().unwrap_or(done.parameters);
             }
-            Err(why) => error = Some(Warning::new(&why.code, why.message, why.remedy)),
+            Err(why) => error = Some(Caveat::new(&why.code, why.message, why.remedy)),
         }
         done
     };
@@ -90,23 +90,23 @@ fn run_test(lab: &Lab, wanted: &TcpTest, path: &PathSpec, stop: Stop, hosts: &mu
     let beside = wanted.beside.as_ref().zip(other).map(|(beside, end)| flows_of(beside, end));
     // Where others share the path, its losses are theirs as well.
     let expected_bps = if beside.is_none() { expected(path, &flows) } else { None };
-    Run { label: wanted.label.clone(), flows, beside, expected_bps, error, warnings }
+    Run { label: wanted.label.clone(), flows, beside, expected_bps, error, caveats }
 }
 
 /// The result of the direction that was tested, and all doubts.
-fn result(end: &TestEnd) -> (Option<TcpResult>, Vec<Warning>) {
-    let remote = end.remote.iter().flat_map(|remote| &remote.warnings);
-    let mut warnings: Vec<Warning> = end.warnings.iter().chain(&end.local.warnings).chain(remote).cloned().collect();
+fn result(end: &TestEnd) -> (Option<TcpResult>, Vec<Caveat>) {
+    let remote = end.remote.iter().flat_map(|remote| &remote.caveats);
+    let mut caveats: Vec<Caveat> = end.caveats.iter().chain(&end.local.caveats).chain(remote).cloned().collect();
     let assembled = end.parameters.tcp().and_then(|parameters| {
         let (local, remote) = (end.local.tcp.as_ref()?, end.remote.as_ref()?.tcp.as_ref()?);
         TcpResult::assemble(parameters, false, false, local, remote)
     });
     (
         assembled.map(|assembled| {
-            warnings.extend(assembled.warnings);
+            caveats.extend(assembled.caveats);
             assembled.result
         }),
-        warnings,
+        caveats,
     )
 }
 
@@ -191,16 +191,12 @@ fn command(parameters: &TcpParameters) -> String {
 }
 
 /// The doubts of a series, each with where it arose.
-pub(crate) fn printed_warnings(series: &Series) -> Vec<longhaul_emulator::Warning> {
-    let of = |place: String, warning: &Warning| longhaul_emulator::Warning {
-        code: warning.code.clone(),
-        message: format!("{place}: {}", warning.message),
-        remedy: warning.remedy.clone(),
-    };
-    let whole = series.error.iter().chain(&series.warnings).map(|warning| of(series.name.clone(), warning));
+pub(crate) fn printed_caveats(series: &Series) -> Vec<Caveat> {
+    let of = |place: String, caveat: &Caveat| caveat.about(&place);
+    let whole = series.error.iter().chain(&series.caveats).map(|caveat| of(series.name.clone(), caveat));
     let runs = series.runs.iter().flat_map(|run| {
         let place = format!("{}, {}", series.name, run.label);
-        run.error.iter().chain(&run.warnings).map(move |warning| of(place.clone(), warning))
+        run.error.iter().chain(&run.caveats).map(move |caveat| of(place.clone(), caveat))
     });
     whole.chain(runs).collect()
 }

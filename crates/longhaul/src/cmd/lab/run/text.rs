@@ -1,9 +1,9 @@
 //! An experiment as people read it.
 
-use longhaul_emulator::Warning;
 use longhaul_path::spec::{Direction, PathSpec};
 use longhaul_report::Host;
 use longhaul_report::udp_loss::Run;
+use longhaul_result::Caveat;
 use longhaul_session::locate::Location;
 use longhaul_session::result::UdpResult;
 use longhaul_units::Bytes;
@@ -53,16 +53,16 @@ fn lost(result: &UdpResult, location: Location) -> u64 {
     result.loss_by_location.get(&location).copied().unwrap_or(0)
 }
 
-/// The first warning of each kind, with how many more there are: a terminal is no place for one of each test.
-pub(crate) fn first_of_each_kind(warnings: &[Warning]) -> Vec<Warning> {
-    let mut kinds: Vec<(Warning, usize)> = Vec::new();
-    for warning in warnings {
-        match kinds.iter_mut().find(|(first, _)| first.code == warning.code) {
+/// The first caveat of each kind, with how many more there are: a terminal is no place for one of each test.
+pub(crate) fn first_of_each_kind(caveats: &[Caveat]) -> Vec<Caveat> {
+    let mut kinds: Vec<(Caveat, usize)> = Vec::new();
+    for caveat in caveats {
+        match kinds.iter_mut().find(|(first, _)| first.code == caveat.code) {
             Some((_, more)) => *more += 1,
-            None => kinds.push((warning.clone(), 0)),
+            None => kinds.push((caveat.clone(), 0)),
         }
     }
-    let said = |(mut first, more): (Warning, usize)| {
+    let said = |(mut first, more): (Caveat, usize)| {
         if more > 0 {
             first.message += &format!("; {more} more of this kind");
         }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_session::control::{Message, SessionError};
-use longhaul_session::secure::{Channel, Key, Side};
+use longhaul_session::secure::{Channel, Key, Role};
 use longhaul_trace::log_link::LinkMessage;
 use longhaul_units::Nanos;
 
@@ -37,8 +37,8 @@ impl LinkControl {
     pub(super) fn establish(stream: TcpStream, key: Option<&Key>, stop: Option<Stop>) -> Result<Self, SessionError> {
         let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
         let channel = match key {
-            Some(key) => Channel::keyed(Side::Client, key, random()?),
-            None => Channel::plain(Side::Client),
+            Some(key) => Channel::keyed(Role::Client, key, random()?),
+            None => Channel::plain(Role::Client),
         };
         let (sender, events) = events();
         let signals = stop.map(|stop| Signals::watch(stop, sender.clone())).transpose().map_err(io)?;

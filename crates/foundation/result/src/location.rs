@@ -87,6 +87,13 @@ pub enum LocationMethod {
     Counters,
 }
 
+impl LocationMethod {
+    /// The method of a result whose ends used these: per packet only where both did.
+    pub fn of_both(self, other: Self) -> Self {
+        if self == Self::Bpf && other == Self::Bpf { Self::Bpf } else { Self::Counters }
+    }
+}
+
 /// What one loss stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -96,6 +103,18 @@ pub enum Granularity {
     Wire,
     /// Packets travelled in batches, and may have been lost in batches that a real wire would have parted.
     Superpacket,
+}
+
+/// Where a host's TCP lost a packet, as figure 6c of the NLR Rings paper has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TcpLocation {
+    /// Between TCP and the wire, going out: netfilter, qdisc, device.
+    Transmit,
+    /// Between the wire and TCP, coming in: ring, backlog, filters, IP.
+    Receive,
+    /// In TCP: its memory was full.
+    Pruned,
 }
 
 #[cfg(test)]

@@ -1,0 +1,37 @@
+//! The form of every `--json`.
+
+use serde::Serialize;
+
+use crate::Caveat;
+
+/// The result of a command with what it stands on, as every `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct Envelope<P, R> {
+    /// Name and version of the result's form, such as `longhaul.lab.status/1`.
+    pub schema: &'static str,
+    /// The version of longhaul.
+    pub longhaul: &'static str,
+    /// When the command began, RFC 3339.
+    pub started_at: String,
+    /// What was asked.
+    pub parameters: P,
+    /// The hosts that took part, as `longhaul host` shows them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<serde_json::Value>,
+    /// What was measured or done.
+    pub result: R,
+    /// Doubts about the result.
+    pub caveats: Vec<Caveat>,
+}
+
+impl<P, R> Envelope<P, R> {
+    /// An envelope that names this version of longhaul: all crates share it.
+    pub fn new(schema: &'static str, started_at: String, parameters: P, result: R, caveats: Vec<Caveat>) -> Self {
+        Self { schema, longhaul: env!("CARGO_PKG_VERSION"), started_at, parameters, hosts: None, result, caveats }
+    }
+
+    /// With the hosts that took part.
+    pub fn with_hosts(self, hosts: serde_json::Value) -> Self {
+        Self { hosts: Some(hosts), ..self }
+    }
+}

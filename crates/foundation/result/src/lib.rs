@@ -1,0 +1,11 @@
+//! What the results of all commands share: a caveat, a place of loss, the envelope.
+//!
+//! The figures of a result stand beside the logic that makes them, in the crate of its test or observation.
+
+mod caveat;
+mod envelope;
+mod location;
+
+pub use caveat::Caveat;
+pub use envelope::Envelope;
+pub use location::{Granularity, Location, LocationMethod, TcpLocation};
