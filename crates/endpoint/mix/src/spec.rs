@@ -1,4 +1,4 @@
-//! The text form of a mix (`docs/mix.md` has every key).
+//! The text form of a mix (`docs/reference/mix.md` has every key).
 //!
 //! ```toml
 //! name = "half junk"

@@ -1,4 +1,4 @@
-//! Experiments: a path and the tests to run over it, as a TOML file (`docs/experiments.md` has every key).
+//! Experiments: a path and the tests to run over it, as a TOML file (`docs/reference/experiments.md` has every key).
 //!
 //! ```toml
 //! title = "UDP loss against rate"

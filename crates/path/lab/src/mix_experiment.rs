@@ -1,4 +1,4 @@
-//! Experiments about a receiver under a mix, as a TOML file (`docs/experiments.md` has every key).
+//! Experiments about a receiver under a mix, as a TOML file (`docs/reference/experiments.md` has every key).
 //!
 //! ```toml
 //! title = "What a filter saves"

@@ -2,7 +2,7 @@
 
 /// A kind of traffic, as the program tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "their names say it; docs/filter.md says how each is known")]
+#[allow(missing_docs, reason = "their names say it; docs/reference/filter.md says how each is known")]
 pub enum Class {
     Ipv4Tcp,
     Ipv4Udp,

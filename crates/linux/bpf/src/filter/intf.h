@@ -41,7 +41,7 @@ enum filter_cast {
 /* Frames by their length on the wire, FCS included (RFC 2819, etherStatsPkts64Octets and on). */
 enum { SIZES = 7 };
 
-/* Why a frame passes or not; reason.rs has the same order, docs/filter.md what each means. */
+/* Why a frame passes or not; reason.rs has the same order, docs/reference/filter.md what each means. */
 enum filter_reason {
 	OUR_UNICAST,
 	SECONDARY_UNICAST,

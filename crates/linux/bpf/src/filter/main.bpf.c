@@ -4,7 +4,7 @@
  *
  * The algorithm is NIMA's: our unicast passes; of broadcast, ARP for us and what cannot be judged; multicast that we joined; the
  * rest is rejected. Beyond the paper: IP addresses, IPv6 neighbour discovery, VLAN tags, ports that nobody listens on, and
- * exceptions without which a host would lose its network. docs/filter.md has every reason.
+ * exceptions without which a host would lose its network. docs/reference/filter.md has every reason.
  *
  * Who we are is read where the kernel has it (device.h): MAC addresses, joined groups, whether a bridge or bond has taken the
  * interface over. Local IP addresses it cannot look up there (bpf_fib_lookup refuses where forwarding is off), so they come in a

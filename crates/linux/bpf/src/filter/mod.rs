@@ -1,7 +1,7 @@
 //! The endpoint filter: an XDP program that tells frames for this host from those that are not, counts both, and drops the latter
 //! where it is asked to.
 //!
-//! The algorithm, its reasons and exceptions stand in `main.bpf.c` and `docs/filter.md`. A [`Filter`] is attached by a link: it goes
+//! The algorithm, its reasons and exceptions stand in `main.bpf.c` and `docs/reference/filter.md`. A [`Filter`] is attached by a link: it goes
 //! with the last descriptor of that link, thus with its process, unless it is [kept](Filter::keep). Any process may
 //! [open](Filter::open) the one that is there: nothing but the kernel has its state.
 //!

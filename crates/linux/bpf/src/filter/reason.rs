@@ -1,4 +1,4 @@
-//! Why a frame passes or is rejected: in the order of `intf.h`. `docs/filter.md` says each at length.
+//! Why a frame passes or is rejected: in the order of `intf.h`. `docs/reference/filter.md` says each at length.
 
 /// Why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

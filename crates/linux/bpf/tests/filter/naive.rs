@@ -1,4 +1,4 @@
-//! The rules of `docs/filter.md` once more, in Rust, as plainly as they can be said: what the program must agree with.
+//! The rules of `docs/reference/filter.md` once more, in Rust, as plainly as they can be said: what the program must agree with.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -39,7 +39,7 @@ Example:
   longhaul analyze -o series monday.pcap            # every millisecond of every flow, as Parquet
 
 Reads what `longhaul capture` and `longhaul convert` write, pcap and pcapng, also packed by gzip or zstd.
-docs/analyze-results.md tells what each number means.";
+docs/reference/analyze-results.md tells what each number means.";
 
 /// What each flow of a capture did: retransmissions, order, round trips, bursts, what limits it
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,7 @@ use parquet::schema::parser::parse_message_type;
 /// Rows that are compressed together.
 const ROW_GROUP: usize = 65_536;
 
-/// docs/analyze-results.md tells what the columns mean.
+/// docs/reference/analyze-results.md tells what the columns mean.
 const COLUMNS: &str = "message series {
     required int64 flow (integer(64, false));
     required boolean forward;

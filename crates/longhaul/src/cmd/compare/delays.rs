@@ -17,7 +17,7 @@ use crate::output::Failure;
 /// Rows that are compressed together.
 const ROW_GROUP: usize = 65_536;
 
-/// docs/compare-results.md tells what the columns mean.
+/// docs/reference/compare-results.md tells what the columns mean.
 const COLUMNS: &str = "message delays {
     required int64 path;
     required int64 sequence;

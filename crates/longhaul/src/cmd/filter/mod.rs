@@ -25,7 +25,7 @@ use crate::output::{Failure, Outcome};
   longhaul filter confirm eth0                    # and goes on, as this session is still there
   longhaul filter detach eth0
 
-docs/filter.md says what passes, what is rejected, and why.")]
+docs/reference/filter.md says what passes, what is rejected, and why.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,

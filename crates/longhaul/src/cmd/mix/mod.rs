@@ -39,7 +39,7 @@ Example:
   longhaul mix -i lab0 --mix junk.toml -b 100M -k 100000 --seed 7
 
 Frames go out by the interface that is named and by no other. On a veth they arrive at its far end as from a NIC's driver, where the kernel
-has XDP live frames and the far end has `gro on` or an XDP program. docs/mix.md tells what a mix file has and what the numbers mean.";
+has XDP live frames and the far end has `gro on` or an XDP program. docs/reference/mix.md tells what a mix file has and what the numbers mean.";
 
 /// Send what a network carries: frames of many kinds, most of them for others
 ///

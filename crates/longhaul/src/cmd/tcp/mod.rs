@@ -40,7 +40,7 @@ Example:
   longhaul tcp server -C reno:20s,cubic:20s -i 1s      # switched in mid-flow
   longhaul show monday
 
-docs/tcp-results.md tells what each number of the result means.";
+docs/reference/tcp-results.md tells what each number of the result means.";
 
 /// Measure TCP to a host: how fast, what limits it, where it loses bytes
 #[derive(Debug, clap::Args)]

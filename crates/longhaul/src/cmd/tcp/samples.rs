@@ -62,7 +62,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// The columns of the file; docs/tcp-results.md tells what they mean.
+/// The columns of the file; docs/reference/tcp-results.md tells what they mean.
 fn columns() -> String {
     let mut text = String::from(
         "message samples {

@@ -15,7 +15,7 @@ use crate::output::saved::Folder;
 
 /// Losses that are held in memory and compressed together.
 const ROW_GROUP: usize = 65_536;
-/// The columns of a file of losses; docs/udp-results.md tells what they mean.
+/// The columns of a file of losses; docs/reference/udp-results.md tells what they mean.
 const COLUMNS: &str = "message losses {
     required int32 stream (integer(8, false));
     required int64 first_sequence (integer(64, false));

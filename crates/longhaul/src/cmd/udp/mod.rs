@@ -39,7 +39,7 @@ Example:
   longhaul udp server -R -b 1G -i 1s -o monday      # the server sends; keep the result
   longhaul show monday
 
-docs/udp-results.md tells what each number of the result means.";
+docs/reference/udp-results.md tells what each number of the result means.";
 
 /// Measure UDP to a host, and where each lost packet was lost
 #[derive(Debug, clap::Args)]

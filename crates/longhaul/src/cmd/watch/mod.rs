@@ -50,7 +50,7 @@ Example:
 
 With a COMMAND what is said goes to stderr, as stdout is the command's; with --json stdout has the result alone, and the command's
 goes to stderr. The exit code is the command's (128 and the signal's number where one ended it), 127 where there is no such
-command, 126 where it cannot be run, 130 after Ctrl-C. docs/watch-results.md tells what each number of the result means.";
+command, 126 where it cannot be run, 130 after Ctrl-C. docs/reference/watch-results.md tells what each number of the result means.";
 
 /// Watch TCP connections of other programs: how fast, what limits them
 ///

@@ -1,6 +1,6 @@
 //! The columns of a header log.
 //!
-//! Names are Wireshark's with underscores; docs/header-log.md tells units and meanings. Columns of one [`Class`] have a value in the
+//! Names are Wireshark's with underscores; docs/reference/header-log.md tells units and meanings. Columns of one [`Class`] have a value in the
 //! same rows, so that a reader and a writer deal with one set of levels for all of them.
 
 use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as PhysicalType};

@@ -40,7 +40,7 @@ use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, prin
   longhaul lab run nlr-udp-loss -o results && xdg-open results/report.html
   longhaul lab run datatag-loss --realtime 50       # Reno, HighSpeed, Scalable at one loss in 30,000
 
-docs/experiments.md tells what a file of your own may say.")]
+docs/reference/experiments.md tells what a file of your own may say.")]
 pub(crate) struct Args {
     /// An experiment that comes with longhaul (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness, nima), or a file
     experiment: String,
