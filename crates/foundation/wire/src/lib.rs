@@ -14,7 +14,7 @@
 //! What is not here: sockets, clocks, `unsafe`. No function panics or loops without bound on any input.
 //!
 //! The layers, from below: [`checksum`]; one file a header ([`ethernet`], [`vlan`], [`arp`], [`ipv4`], [`ipv6`], [`udp`],
-//! [`tcp`], [`vnet`]); the private `layers`, which finds the headers of a frame through tunnels; [`frame`] and [`segment`].
+//! [`tcp`], [`vnet`]); [`segmentation`] with the private `layers`, which finds the headers of a frame through tunnels.
 //! [`corrupt`] and [`describe`](fn@describe) serve the emulator's impairments and its counters.
 
 pub mod arp;
@@ -22,12 +22,10 @@ pub mod checksum;
 pub mod corrupt;
 pub mod describe;
 pub mod ethernet;
-pub mod frame;
 pub mod ipv4;
 pub mod ipv6;
-mod layers;
 pub mod probe;
-pub mod segment;
+pub mod segmentation;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;
@@ -35,8 +33,7 @@ pub mod vnet;
 
 pub use corrupt::flip_bit;
 pub use describe::describe;
-pub use frame::{Shape, ShapeError};
-pub use segment::{PieceHeader, SegmentError, Segmenter};
+pub use segmentation::{PieceHeader, SegmentError, Segmenter, Shape, ShapeError};
 pub use vnet::{Gso, VnetHeader};
 
 /// The two bytes at `at` as a number in network order. `at + 2` must lie within `bytes`: views check their length first.

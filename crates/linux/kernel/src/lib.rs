@@ -2,6 +2,8 @@
 //!
 //! The crate opens `unsafe`; each site says why it is sound. Every other crate but `bpf` stays safe.
 //!
+//! The folders group modules by what they reach; all are named from the crate's root.
+//!
 //! | to | module |
 //! |---|---|
 //! | read clocks, relate packet stamps to them | [`clock`] |
@@ -30,34 +32,19 @@
 
 #![allow(unsafe_code)]
 
-pub mod capability;
-pub mod capture_ring;
 pub mod clock;
-pub mod congestion_control;
-pub mod counters;
 pub mod direct_file;
-pub mod driver_statistics;
-pub mod ethtool;
+mod frames;
 pub mod host;
-pub mod link;
-mod link_ioctl;
+mod interfaces;
 pub mod memory;
-pub mod mounts;
-pub mod namespace;
-pub mod packet;
-pub mod packet_ring;
-pub mod process;
-pub mod process_sockets;
-pub mod procfs;
-pub mod rps;
-pub mod schedule;
-pub mod signals;
-pub mod sock_diag;
-pub mod socket_filter;
+mod processes;
+mod sockets;
 pub mod sysctl;
-pub mod tcp;
-pub mod tcp_info;
-pub mod udp;
-pub mod unix;
-pub mod user_namespace;
 pub mod wait;
+
+pub use frames::{capture_ring, packet, packet_ring, socket_filter};
+pub(crate) use interfaces::link_ioctl;
+pub use interfaces::{counters, driver_statistics, ethtool, link, rps};
+pub use processes::{capability, mounts, namespace, process, procfs, schedule, signals, user_namespace};
+pub use sockets::{congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};

@@ -5,8 +5,8 @@
 //! frame, not from the IP header, which in BIG TCP has 0). The temporary hop-by-hop header of IPv6 BIG TCP is taken out before
 //! the wire (`ipv6_gso_segment`), so a segment's headers do not have it.
 
-use crate::layers::{Goal, Layers};
-use crate::segment::MAX_HEADER_BYTES;
+use super::MAX_HEADER_BYTES;
+use super::layers::{Goal, Layers};
 use crate::vnet::{Gso, VnetHeader};
 use crate::{ipv6, tcp, udp};
 

@@ -24,13 +24,11 @@
 
 use std::ops::Range;
 
-use crate::frame::{self, Shape, ShapeError};
-use crate::layers::{Kind, Layers};
+use super::MAX_HEADER_BYTES;
+use super::frame::{self, Shape, ShapeError};
+use super::layers::{Kind, Layers};
 use crate::vnet::{GSO_ECN, NEEDS_CSUM, VnetHeader};
 use crate::{be16, checksum, ipv4, ipv6, put16, put32, tcp, udp};
-
-/// Headers of a segment at most. Ethernet, two tags, IPv6 and TCP with all options take 122 bytes; VXLAN over IPv6 adds 70.
-pub const MAX_HEADER_BYTES: usize = 256;
 
 /// Why no piece could be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

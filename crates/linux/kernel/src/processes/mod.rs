@@ -1,0 +1,10 @@
+//! Processes: where they live, when they run, how they end.
+
+pub mod capability;
+pub mod mounts;
+pub mod namespace;
+pub mod process;
+pub mod procfs;
+pub mod schedule;
+pub mod signals;
+pub mod user_namespace;
