@@ -29,7 +29,7 @@ check:
 bench: deps
 	cargo bench -p longhaul-lab --bench path
 	cargo bench -p longhaul-measure --bench udp
-	cargo bench -p longhaul-measure --bench filter
+	cargo bench -p longhaul-filter --bench filter
 	cargo bench -p longhaul-trace --bench analyze
 	cargo bench -p longhaul --bench capture
 

@@ -11,7 +11,7 @@ use common::{printed, root};
 use serde_json::Value;
 
 /// Crates that know no operating system: their time is an argument.
-const PURE: [&str; 9] = [
+const PURE: [&str; 8] = [
     "longhaul-units",
     "longhaul-result",
     "longhaul-wire",
@@ -20,11 +20,20 @@ const PURE: [&str; 9] = [
     "longhaul-congestion",
     "longhaul-trace",
     "longhaul-report",
-    "longhaul-mix",
 ];
 /// Crates that know one.
-const IMPURE: [&str; 6] =
-    ["longhaul-kernel", "longhaul-bpf", "longhaul-emulator", "longhaul-measure", "longhaul-lab", "longhaul"];
+const IMPURE: [&str; 8] = [
+    "longhaul-kernel",
+    "longhaul-bpf",
+    "longhaul-emulator",
+    "longhaul-measure",
+    "longhaul-lab",
+    "longhaul-mix",
+    "longhaul-filter",
+    "longhaul",
+];
+/// Modules of `longhaul-mix` that only describe frames. They are as pure as the crates above.
+const PURE_OF_MIX: [&str; 5] = ["spec.rs", "kind.rs", "frames", "plan.rs", "draw.rs"];
 /// Ways to the operating system that lead around those.
 const OS_CRATES: [&str; 7] = ["libc", "nix", "rustix", "mio", "tokio", "socket2", "jiff"];
 /// What a pure crate would read a clock or sleep with.
@@ -154,6 +163,19 @@ fn pure_crates_read_no_clock() {
         let hits = lines(sources(&folder.join("src")), |line| CLOCKS.iter().any(|clock| line.contains(clock)));
         assert!(hits.is_empty(), "time is an argument in {package}:\n{}", hits.join("\n"));
     }
+}
+
+#[test]
+fn a_mix_is_described_without_an_operating_system() {
+    let folder = packages()["longhaul-mix"].join("src");
+    let files = PURE_OF_MIX.map(|name| folder.join(name));
+    let files = files.into_iter().flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    let impure = |line: &str| {
+        let system = ["longhaul_kernel", "longhaul_bpf", "crate::engine", "crate::sending", "crate::receiver"];
+        CLOCKS.iter().chain(&system).chain(&OS_CRATES).any(|name| line.contains(name))
+    };
+    let hits = lines(files.collect(), impure);
+    assert!(hits.is_empty(), "frames of a mix follow from its text, a seed and a number:\n{}", hits.join("\n"));
 }
 
 #[test]

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use common::object;
 use longhaul_bpf::filter::{Filter, FilterOptions};
 use longhaul_bpf::support::has_bpf_fs;
+use longhaul_filter::Following;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::{Address, Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::packet::{PacketOptions, PacketSocket};
-use longhaul_measure::filter::Following;
 use longhaul_units::Nanos;
 use serde_json::Value;
 

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use common::{longhaul, object};
 use longhaul_bpf::filter::{Filter, FilterOptions, Reason};
+use longhaul_filter::Following;
 use longhaul_kernel::capability;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::ethtool;
@@ -15,8 +16,7 @@ use longhaul_kernel::link::{Address, Netlink, Route, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::{Process, Signal};
 use longhaul_kernel::schedule::allowed_cpus;
-use longhaul_measure::filter::Following;
-use longhaul_measure::mix::StreamReceiver;
+use longhaul_mix::StreamReceiver;
 use longhaul_units::Nanos;
 use longhaul_units::statistics::chi_square;
 use longhaul_wire::probe::Cookie;

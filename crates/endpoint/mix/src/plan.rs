@@ -236,7 +236,7 @@ mod tests {
                 let longer = size == 64
                     && ["cdp", "vtp", "ipv6", "neighbour-solicitation", "netbeui", "appletalk", "lldp", "disl", "edp"]
                         .contains(&&**class);
-                assert!(bytes == size.into() || longer && bytes < 130, "{class}: {bytes}");
+                assert!(bytes == usize::from(size) || longer && bytes < 130, "{class}: {bytes}");
             }
         }
     }

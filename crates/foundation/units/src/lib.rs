@@ -1,8 +1,10 @@
-//! Time, rate and size as types, with the text forms that people type and read; and files of such text, read with a bound.
+//! Time, rate and size as types, with the text forms that people type and read; and files of such text, read with a bound;
+//! and a schedule of packets.
 //!
 //! Nothing here reads a clock: a [`Nanos`] is an instant only because its owner says from which origin it counts.
 
 mod histogram;
+pub mod pacer;
 mod quantity;
 mod rate;
 mod size;

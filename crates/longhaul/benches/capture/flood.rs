@@ -9,7 +9,7 @@ use longhaul_kernel::ethtool;
 use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::schedule::pin_to;
-use longhaul_measure::mix::{EngineKind, MixAmount, Mixer};
+use longhaul_mix::{EngineKind, MixAmount, Mixer};
 use longhaul_mix::{MixSpec, Plan};
 use longhaul_trace::CaptureReader;
 use longhaul_units::Nanos;

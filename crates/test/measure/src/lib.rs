@@ -3,8 +3,7 @@
 //! [`longhaul_session`] decides what happens; here are the clock, the sockets and the threads that do it. A test has a driver,
 //! which owns the session and waits for events, a thread that reads the control connection, and one thread a stream that sends
 //! or receives. [`client::run`] makes one, [`server::Server`] answers. [`watch`] looks at connections that
-//! others make, [`capture`] records the heads of packets, [`filter`] keeps frames for others away, and [`mix`] sends what a network
-//! carries besides, all without a session.
+//! others make, [`capture`] records the heads of packets, both without a session.
 
 mod binding;
 pub mod capture;
@@ -14,10 +13,7 @@ mod cpu_use;
 mod data;
 mod driver;
 mod drops;
-pub mod filter;
 mod listening;
-pub mod mix;
-pub mod pacer;
 mod receiving;
 mod sending;
 pub mod server;

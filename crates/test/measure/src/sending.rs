@@ -11,9 +11,8 @@ use longhaul_session::control::{Amount, Pace as AskedPace, UdpParameters};
 use longhaul_session::locate::{Evidence, Location};
 use longhaul_session::report::StreamSent;
 use longhaul_units::Nanos;
+use longhaul_units::pacer::{Pace, Pacer};
 use longhaul_wire::probe::{Cookie, Probe};
-
-use crate::pacer::{Pace, Pacer};
 
 /// Datagrams that go in one call at most.
 const BATCH_MOST: usize = 128;

@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use longhaul_bpf::filter::{Allow, Filter, FilterOptions, Mode};
+use longhaul_filter::{Following, obstacles};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_measure::filter::{Following, obstacles};
 use longhaul_units::Nanos;
 
 use crate::cmd::filter::sample::SampleFile;

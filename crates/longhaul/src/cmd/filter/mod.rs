@@ -10,8 +10,8 @@ pub(crate) mod text;
 use clap::Subcommand;
 use longhaul_bpf::BpfError;
 use longhaul_bpf::filter::FilterError;
+use longhaul_filter::FollowError;
 use longhaul_kernel::link::{Link, LinkError, Netlink};
-use longhaul_measure::filter::FollowError;
 
 use crate::output::{Failure, Outcome};
 

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use longhaul_bpf::filter::{
     Cast, Class, Filter, FilterCounters, FilterError, Generations, Reason, SizeRange, Tally, Verdicts,
 };
+use longhaul_filter::obstacles;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::{Link, Netlink};
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
-use longhaul_measure::filter::obstacles;
 use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 use serde::Serialize;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use longhaul_kernel::capability;
 use longhaul_kernel::link::{Link, Netlink, holds_default_route};
 use longhaul_kernel::signals::{Stop, StopSignal};
-use longhaul_measure::mix::{EngineKind, MixAmount, MixResult, Mixer};
+use longhaul_mix::{EngineKind, MixAmount, MixResult, Mixer};
 use longhaul_mix::{MixSpec, Plan, Sizes, Target};
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::ethernet;
@@ -220,7 +220,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     })
 }
 
-fn not_sent(error: longhaul_measure::mix::EngineError) -> Failure {
+fn not_sent(error: longhaul_mix::EngineError) -> Failure {
     let remedy = error.remedy().to_owned();
     let failure = Failure::new("no_engine", error);
     failure.remedy(if capability::is_root_in_namespace() { &remedy } else { "run as root" })

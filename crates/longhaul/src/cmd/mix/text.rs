@@ -1,6 +1,6 @@
 //! A mix as people read it.
 
-use longhaul_measure::mix::{EngineKind, MixAmount, MixProgress, MixResult};
+use longhaul_mix::{EngineKind, MixAmount, MixProgress, MixResult};
 
 /// What is going to happen.
 pub(crate) fn heading(mix: &str, link: &str, engine: EngineKind, amount: &MixAmount, seed: u64) -> String {

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use longhaul_bpf::filter::{Filter, FilterOptions};
+use longhaul_filter::Following;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::ethtool;
 use longhaul_kernel::link::{Address, Netlink, VethEnd};
@@ -14,8 +15,7 @@ use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::procfs::cpu_times;
 use longhaul_kernel::signals::Stop;
 use longhaul_lab::mix_experiment::{MixExperiment, MixSeries, ReceiverKind};
-use longhaul_measure::filter::Following;
-use longhaul_measure::mix::{MixAmount, MixResult, Mixer, StreamReceiver};
+use longhaul_mix::{MixAmount, MixResult, Mixer, StreamReceiver};
 use longhaul_mix::{Plan, Target};
 use longhaul_report::mix::{Most, PaperReceived, Report, Run, Series};
 use longhaul_units::{BitRate, Nanos};

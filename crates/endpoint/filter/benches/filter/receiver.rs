@@ -4,8 +4,8 @@ use std::fs;
 use std::process::Command;
 
 use longhaul_bpf::filter::{Filter, FilterOptions};
+use longhaul_filter::Following;
 use longhaul_kernel::ethtool;
-use longhaul_measure::filter::Following;
 
 use crate::rig::{Cable, SERVER};
 use crate::{Error, Result};

@@ -1,4 +1,4 @@
-//! What a filter saves, and how fast a mix is sent: `cargo bench -p longhaul-measure --bench filter [-- FILTER] [--quick]`.
+//! What a filter saves, and how fast a mix is sent: `cargo bench -p longhaul-filter --bench filter [-- FILTER] [--quick]`.
 //!
 //! Two fresh network namespaces with one veth pair between them. Frames come as XDP live frames, so that a receiver that drops them
 //! early has spent nothing on them; sender and receiver share one CPU, on which nothing else runs: a frame's cost is the time that
@@ -21,7 +21,7 @@ mod measure;
 mod receiver;
 #[path = "../../../../path/lab/benches/path/report.rs"]
 mod report;
-#[path = "../udp/rig.rs"]
+#[path = "../../../../test/measure/benches/udp/rig.rs"]
 mod rig;
 #[path = "../../../../path/lab/benches/path/run.rs"]
 mod run;
@@ -34,7 +34,7 @@ type Result<T> = std::result::Result<T, Error>;
 
 /// The benchmark's name, and the package that it is of.
 const NAME: &str = "filter";
-const PACKAGE: &str = "longhaul-measure";
+const PACKAGE: &str = "longhaul-filter";
 
 fn main() -> ExitCode {
     run::main()

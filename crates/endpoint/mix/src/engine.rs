@@ -12,10 +12,11 @@ use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_kernel::packet::{OpenError, OutgoingFrame, PacketSocket, Refusal, SendError, VNET_HEADER_BYTES};
 use longhaul_kernel::schedule::{Pinned, ScheduleError};
 use longhaul_kernel::wait::writable_until;
-use longhaul_mix::{Numbering, Plan};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, Probe};
 use serde::Serialize;
+
+use crate::plan::{Numbering, Plan};
 
 /// Frames that go in one system call of a packet socket.
 const BATCH: usize = longhaul_kernel::packet::BATCH_MOST;
@@ -80,15 +81,15 @@ impl EngineError {
 
 /// What became of the frames so far.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Counts {
-    pub(super) made: u64,
-    pub(super) sequence: u64,
-    pub(super) sent: Vec<u64>,
+pub(crate) struct Counts {
+    pub(crate) made: u64,
+    pub(crate) sequence: u64,
+    pub(crate) sent: Vec<u64>,
 }
 
 /// Sends frames, each thread its share: those with the numbers `share`, `share + shares`, … of the plan.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(crate) struct Engine {
     /// One for each share; none: there is one, and its thread runs anywhere.
     cpus: Vec<usize>,
     way: Way,
@@ -119,7 +120,7 @@ struct SocketShare {
 }
 
 impl Engine {
-    pub(super) fn open(kind: EngineKind, ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<Self, EngineError> {
+    pub(crate) fn open(kind: EngineKind, ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<Self, EngineError> {
         let way = match kind {
             EngineKind::LiveFrames => live(ifindex, plan, cpus)?,
             EngineKind::PacketSocket => {
@@ -139,13 +140,13 @@ impl Engine {
     }
 
     /// Frames are made and dropped.
-    pub(super) fn into_nothing(plan: &Plan) -> Result<Self, EngineError> {
+    pub(crate) fn into_nothing(plan: &Plan) -> Result<Self, EngineError> {
         let (frames, apart) = load(0, plan, &[])?;
         frames.run(1).map_err(EngineError::NoLiveFrames)?;
         Ok(Self { cpus: Vec::new(), way: Way::Live { frames, made: vec![AtomicU64::new(1)], _apart: apart } })
     }
 
-    pub(super) fn kind(&self) -> EngineKind {
+    pub(crate) fn kind(&self) -> EngineKind {
         match self.way {
             Way::Live { .. } => EngineKind::LiveFrames,
             Way::Socket { .. } => EngineKind::PacketSocket,
@@ -153,23 +154,23 @@ impl Engine {
     }
 
     /// The CPU that a share's thread has to be on, if not any.
-    pub(super) fn cpu(&self, share: usize) -> Option<usize> {
+    pub(crate) fn cpu(&self, share: usize) -> Option<usize> {
         self.cpus.get(share).copied()
     }
 
-    pub(super) fn shares(&self) -> usize {
+    pub(crate) fn shares(&self) -> usize {
         self.cpus.len().max(1)
     }
 
     /// Frames of a share so far, taken by the interface or not.
-    pub(super) fn made(&self, share: usize) -> u64 {
+    pub(crate) fn made(&self, share: usize) -> u64 {
         match &self.way {
             Way::Live { made, .. } => made[share].load(Ordering::Relaxed),
             Way::Socket { shares, .. } => locked(&shares[share]).made,
         }
     }
 
-    pub(super) fn counts(&self) -> io::Result<Counts> {
+    pub(crate) fn counts(&self) -> io::Result<Counts> {
         match &self.way {
             Way::Live { frames, .. } => {
                 let LiveState { made, sequence, sent, .. } = frames.state()?;
@@ -189,7 +190,7 @@ impl Engine {
     }
 
     /// Sends the next `frames` frames of a share, or fewer where a signal comes. One thread does so for a share, on its CPU.
-    pub(super) fn send(&self, share: usize, plan: &Plan, frames: u32) -> io::Result<()> {
+    pub(crate) fn send(&self, share: usize, plan: &Plan, frames: u32) -> io::Result<()> {
         match &self.way {
             Way::Live { frames: live, made, .. } => {
                 let made = &made[share];

@@ -3,9 +3,6 @@
 //! [`Mixer::open`] chooses how: XDP live frames, which arrive on a veth as from a NIC's driver and are several times as fast, or a
 //! packet socket where the kernel, the interface or its far end cannot do that. Both send the same frames in the same order.
 
-mod engine;
-mod receiver;
-
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,16 +12,14 @@ use longhaul_kernel::clock::{monotonic, thread_cpu_time};
 use longhaul_kernel::schedule::Pinned;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
-use longhaul_mix::{FCS_BYTES, Plan};
 use longhaul_result::Caveat;
 use longhaul_units::Nanos;
+use longhaul_units::pacer::{Pace, Pacer};
 use serde::Serialize;
 
-use engine::Engine;
-pub use engine::{EngineError, EngineKind};
-pub use receiver::{StreamReceiver, StreamReceiverError};
-
-use crate::pacer::{Pace, Pacer};
+use crate::engine::{Engine, EngineError, EngineKind};
+use crate::plan::Plan;
+use crate::spec::FCS_BYTES;
 
 /// What a call may take where no rate is asked for: Ctrl-C and the end of the time wait as long.
 const CALL: Nanos = Nanos::from_millis(4);

@@ -2,7 +2,7 @@
 
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::schedule::allowed_cpus;
-use longhaul_measure::mix::{EngineKind, MixAmount, Mixer};
+use longhaul_mix::{EngineKind, MixAmount, Mixer};
 use longhaul_mix::{MixSpec, Plan, Target};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;

@@ -4,7 +4,7 @@
 //! the rest late, so the rate holds. As few packets go together as the cost of sending allows: where a call takes longer than
 //! a gap, several leave in one.
 
-use longhaul_units::Nanos;
+use crate::Nanos;
 
 /// Debt beyond which a sender does not try to catch up: the machine was elsewhere, and a burst as long as that would be
 /// another test than the one asked for.
