@@ -19,9 +19,8 @@ use longhaul_session::control::{
     Caps, ClientConfig, ClientSession, Deframer, Message, Output, Randomness, ServerConfig, ServerSession,
     TCP_HELLO_BYTES, TcpParameters, TestParameters, UdpParameters, Verdict,
 };
-use longhaul_session::locate::Granularity;
 use longhaul_session::report::EndReport;
-use longhaul_session::result::{Setting, UdpResult};
+use longhaul_session::result::UdpResult;
 use longhaul_session::secure::Key;
 use longhaul_session::tcp::{Series, TcpResult};
 use longhaul_trace::header_log::HeaderLogReader;
@@ -207,9 +206,8 @@ pub fn control_messages(input: &[u8]) {
 /// The other end's report, out of which a result is made.
 pub fn end_report(input: &[u8]) {
     let Ok(report) = serde_json::from_slice::<EndReport>(input) else { return };
-    let setting = Setting { payload_bytes: 1448, granularity: Granularity::Wire };
     let (sender, receiver) = (report.sender.unwrap_or_default(), report.receiver.unwrap_or_default());
-    let result = UdpResult::assemble(setting, &sender, &receiver).result;
+    let result = UdpResult::assemble(&UdpParameters::default(), &sender, &receiver).result;
     let placed: u64 = result.loss_by_location.values().sum();
     assert_eq!((placed, result.sent_packets), (result.lost_packets, result.received_packets + result.lost_packets));
     let Some(tcp) = report.tcp else { return };

@@ -12,6 +12,8 @@ use common::{longhaul, object, root};
 use longhaul_kernel::capability;
 use longhaul_kernel::process::{Process, Signal};
 use longhaul_lab::orphans;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
 use serde_json::{Value, json};
 
 /// A folder that goes with this value.
@@ -149,6 +151,41 @@ fn tcp_has_its_table_and_its_page() {
         assert_eq!((&seen["title"], &seen["wider"]), (&json!("Two flows"), &json!([])), "{seen:#}");
         assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
     }
+}
+
+/// A result lists up to 10,000 runs of losses. Those of a test with more are in a file of its own, or a caveat says that they are not.
+#[test]
+fn losses_beyond_what_a_result_lists_are_in_a_file_or_a_caveat() {
+    if unprivileged() {
+        return;
+    }
+    let experiment = root().join("crates/longhaul/tests/many-losses.toml");
+    let run = |more: &[&str]| {
+        let output = longhaul(&[&["lab", "run", experiment.to_str().unwrap(), "--json"], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        let printed = object(&output.stdout);
+        let [many, few] = [0, 1].map(|series| printed["result"]["series"][series]["runs"][0].clone());
+        assert!(many["result"]["lost_packets"].as_u64() > Some(10_000), "{many:#}");
+        assert_eq!(many["result"]["losses"], json!([]));
+        let listed = few["result"]["losses"].as_array().unwrap().len();
+        assert!((1..10_000).contains(&listed), "{listed}");
+        assert_eq!((&few["result"]["losses_file"], raised(&few)), (&Value::Null, false));
+        many
+    };
+    fn raised(run: &Value) -> bool {
+        run["caveats"].as_array().unwrap().iter().any(|caveat| caveat["code"] == "losses_not_listed")
+    }
+
+    let unsaved = run(&[]);
+    assert_eq!((&unsaved["result"]["losses_file"], raised(&unsaved)), (&Value::Null, true), "{:#}", unsaved["caveats"]);
+
+    let folder = Folder::new("many-losses");
+    let saved = run(&["-o", folder.0.to_str().unwrap()]);
+    assert_eq!((&saved["result"]["losses_file"], raised(&saved)), (&json!("losses-1-1.parquet"), false));
+    let reader = SerializedFileReader::new(File::open(folder.file("losses-1-1.parquet")).unwrap()).unwrap();
+    let rows: Vec<u64> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().get_ulong(2).unwrap()).collect();
+    assert!(rows.len() > 10_000, "{}", rows.len());
+    assert_eq!(Some(rows.iter().sum()), saved["result"]["lost_packets"].as_u64());
 }
 
 /// What a page shows, as a browser laid it out.

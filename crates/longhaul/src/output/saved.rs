@@ -20,6 +20,15 @@ const MOST_BYTES: u64 = 64 << 20;
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
+    /// Makes the folder where it is not there; what is in it is replaced by what has the same name.
+    pub(crate) fn open(path: PathBuf) -> Result<Self, Failure> {
+        match fs::create_dir_all(&path) {
+            Ok(()) => Ok(Self(path)),
+            Err(error) => Err(Failure::new("not_written", format!("-o {}: {error}", path.display()))
+                .remedy("name a folder that can be written")),
+        }
+    }
+
     /// Makes the folder where it is not there. Before the test, so that no result is lost for want of it.
     pub(crate) fn prepare(path: PathBuf) -> Result<Self, Failure> {
         let failed = |why: String| Failure::new("not_written", format!("-o {}: {why}", path.display()));

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use longhaul_result::Caveat;
 use longhaul_session::control::{TcpParameters, UdpParameters};
 use longhaul_session::result::UdpResult;
+use longhaul_session::results::Directions;
 use longhaul_session::tcp::{TcpResult, WatchResult};
 use longhaul_trace::compare::CompareResult;
 use longhaul_trace::flow::AnalyzeResult;
@@ -49,34 +50,6 @@ pub struct TcpAsked {
     pub host: String,
     /// The test as the server granted it.
     pub tcp: TcpParameters,
-}
-
-/// The results of a test. That of one direction is the result itself.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub enum Directions<R> {
-    /// One direction was tested.
-    One(Box<R>),
-    /// Both were, at once.
-    Both {
-        /// From client to server.
-        forward: Box<R>,
-        /// From server to client.
-        backward: Box<R>,
-    },
-}
-
-impl<R> Directions<R> {
-    /// Does `work` with the result of each direction.
-    pub fn each(&mut self, mut work: impl FnMut(&mut R)) {
-        match self {
-            Self::One(result) => work(result),
-            Self::Both { forward, backward } => {
-                work(forward);
-                work(backward);
-            }
-        }
-    }
 }
 
 /// A result that was read.

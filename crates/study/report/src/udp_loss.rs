@@ -293,14 +293,12 @@ fn setting(series: &Series) -> String {
 #[cfg(test)]
 mod tests {
     use longhaul_session::report::{ReceiverReport, SenderReport};
-    use longhaul_session::result::Setting;
 
     use super::*;
 
     fn run(rate_mbit: u64, lost: &[(Location, u64)]) -> Run {
-        let setting = Setting { payload_bytes: 1448, granularity: Granularity::Wire };
         let (sender, receiver) = (SenderReport::default(), ReceiverReport::default());
-        let mut result = UdpResult::assemble(setting, &sender, &receiver).result;
+        let mut result = UdpResult::assemble(&UdpParameters::default(), &sender, &receiver).result;
         result.sent_packets = 1000;
         result.loss_by_location = Location::ALL.into_iter().map(|location| (location, 0)).collect();
         result.loss_by_location.extend(lost.iter().copied());

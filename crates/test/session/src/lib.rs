@@ -15,5 +15,6 @@ pub mod control;
 pub mod locate;
 pub mod report;
 pub mod result;
+pub mod results;
 pub mod secure;
 pub mod tcp;

@@ -1,4 +1,4 @@
-//! The result of a UDP test, in the names that other programs may rely on (DESIGN.md §3, "UDP result").
+//! The result of a UDP test, in the names that other programs may rely on (`docs/reference/udp-results.md`).
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::account::{Distribution, LossPattern, ReorderingSummary, Spacing, StreamReceived};
+use crate::control::UdpParameters;
 use crate::locate::{Attribution, Granularity, Location, LocationMethod, Loss, Sight, StreamLosses, attribute};
 use crate::report::{ReceiverReport, SenderReport};
 
@@ -116,15 +117,6 @@ pub struct UdpResult {
     pub counters: EndCounters,
 }
 
-/// How a test was done, as far as its result depends on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setting {
-    /// Payload of each packet.
-    pub payload_bytes: u32,
-    /// What one loss stands for.
-    pub granularity: Granularity,
-}
-
 /// A result with what it stands on.
 #[derive(Debug)]
 pub struct Assembled<'a> {
@@ -139,8 +131,13 @@ pub struct Assembled<'a> {
 }
 
 impl UdpResult {
-    /// Joins what the two ends of one direction know.
-    pub fn assemble<'a>(setting: Setting, sender: &'a SenderReport, receiver: &'a ReceiverReport) -> Assembled<'a> {
+    /// Joins what the two ends know of one direction of the test that `parameters` describe.
+    pub fn assemble<'a>(
+        parameters: &UdpParameters,
+        sender: &'a SenderReport,
+        receiver: &'a ReceiverReport,
+    ) -> Assembled<'a> {
+        let granularity = if parameters.wire { Granularity::Wire } else { Granularity::Superpacket };
         let mut caveats = Vec::new();
         let attribution = attribution(sender, receiver);
         let mut losses: Vec<Loss> = attribution.losses().take(MAX_LISTED_LOSSES + 1).collect();
@@ -171,7 +168,7 @@ impl UdpResult {
         let sending = span(sender.streams.iter().map(|s| (s.sent_packets, s.first_sent_ns, s.last_sent_ns)));
         let receiving =
             span(receiver.streams.iter().map(|s| (s.counts.received_packets, s.first_arrival_ns, s.last_arrival_ns)));
-        let bytes = |packets: u64| packets.saturating_mul(setting.payload_bytes.into());
+        let bytes = |packets: u64| packets.saturating_mul(parameters.payload_bytes.into());
         let jitter_ns = receiver.streams.iter().filter_map(|stream| stream.jitter_ns).max();
         if jitter_ns.is_none() && received_packets > 1 {
             caveats.push(Caveat::new(
@@ -201,12 +198,20 @@ impl UdpResult {
             let message = format!("{foreign} packets with the test's cookie had impossible sequence numbers");
             caveats.push(Caveat::new("foreign_packets", message, "look for what else sends to the data port"));
         }
-        if setting.granularity == Granularity::Superpacket && lost_packets > 0 {
+        if granularity == Granularity::Superpacket && lost_packets > 0 {
             caveats.push(Caveat::new(
                 "batches_hide_the_wire",
                 "packets travelled in batches, so a drop may have taken a whole batch",
                 "use --wire to count single packets",
             ));
+        }
+        let batch_packets = sender.spacing.batch_packets.p50;
+        if sender.spacing.requested_ns.is_some() && batch_packets > u64::from(parameters.burst_packets) {
+            let message = format!(
+                "the sender held the rate by sending {batch_packets} packets at a time, so packets on the wire are not spaced as asked"
+            );
+            let remedy = "ask for a lower rate or larger packets, or read the result as a test of bursts";
+            caveats.push(Caveat::new("offload_hides_spacing", message, remedy));
         }
 
         let result = Self {
@@ -226,7 +231,7 @@ impl UdpResult {
             location_method: sender.method.of_both(receiver.method),
             losses,
             losses_file: None,
-            granularity: setting.granularity,
+            granularity,
             loss_periods: pattern.loss_periods(),
             loss_distances: pattern.loss_distances(),
             spacing: sender.spacing,
@@ -276,4 +281,24 @@ fn span(streams: impl Iterator<Item = (u64, u64, u64)> + Clone) -> Nanos {
     let first = used.clone().map(|(_, first, _)| first).min().unwrap_or(0);
     let last = used.map(|(_, _, last)| last).max().unwrap_or(0);
     Nanos(last.saturating_sub(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sender that keeps a rate by batches says so, whoever asked for the result; one whose batches are the bursts asked for does not.
+    #[test]
+    fn batches_beyond_the_bursts_asked_for_are_a_caveat() {
+        let mut sender = SenderReport::default();
+        sender.spacing.requested_ns = Some(1_000);
+        sender.spacing.batch_packets.p50 = 4;
+        let receiver = ReceiverReport::default();
+        let raised = |burst_packets: u32| {
+            let parameters = UdpParameters { burst_packets, ..UdpParameters::default() };
+            let assembled = UdpResult::assemble(&parameters, &sender, &receiver);
+            assembled.caveats.iter().any(|caveat| caveat.code == "offload_hides_spacing")
+        };
+        assert!(raised(1) && raised(3) && !raised(4));
+    }
 }

@@ -8,9 +8,9 @@ use longhaul_session::control::{
     ClientConfig, ClientSession, Direction, Hello, Message, Output, PROTOCOL, Progress, Refusal, ServerConfig,
     ServerSession, SessionError, TCP_FEATURE, TcpParameters, TestParameters, UdpParameters, Verdict,
 };
-use longhaul_session::locate::{Granularity, Location, Total, TotalScope};
+use longhaul_session::locate::{Location, Total, TotalScope};
 use longhaul_session::report::{EndReport, ReceiverReport, SenderReport, StreamSent};
-use longhaul_session::result::{Setting, UdpResult};
+use longhaul_session::result::UdpResult;
 use longhaul_session::secure::{Channel, ChannelError, Key, Role};
 use longhaul_units::Nanos;
 use rand_core::{Rng, SeedableRng};
@@ -218,8 +218,8 @@ fn a_report_that_lies_gives_a_result_with_doubts() {
     let sender = SenderReport { streams, ..SenderReport::default() };
     let text = serde_json::to_string(&EndReport { receiver: Some(receiver), ..EndReport::default() }).unwrap();
     let receiver = serde_json::from_str::<EndReport>(&text).unwrap().receiver.unwrap();
-    let setting = Setting { payload_bytes: u32::MAX, granularity: Granularity::Wire };
-    let assembled = UdpResult::assemble(setting, &sender, &receiver);
+    let parameters = UdpParameters { payload_bytes: u32::MAX, wire: true, ..UdpParameters::default() };
+    let assembled = UdpResult::assemble(&parameters, &sender, &receiver);
     assert_eq!(assembled.result.received_packets, 64 * 5);
     assert!(assembled.result.reordering.extent_packets_mean() == 0.0);
     assert!(assembled.caveats.iter().any(|caveat| caveat.code == "accounts_differ"));

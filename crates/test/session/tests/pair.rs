@@ -9,8 +9,8 @@ use longhaul_session::control::limits::{
 use longhaul_session::control::{
     Amount, BusyPolicy, Caps, Direction, Hello, Message, Pace, SessionError, TestEnd, UdpParameters, Verdict,
 };
-use longhaul_session::locate::{Granularity, Location};
-use longhaul_session::result::{Setting, UdpResult};
+use longhaul_session::locate::Location;
+use longhaul_session::result::UdpResult;
 use longhaul_units::{BitRate, Nanos};
 
 fn parameters(direction: Direction) -> UdpParameters {
@@ -25,9 +25,7 @@ fn parameters(direction: Direction) -> UdpParameters {
 
 fn result(end: &TestEnd, backward: bool) -> UdpResult {
     let (sender, receiver) = end.direction(backward).expect("that direction was tested");
-    let setting =
-        Setting { payload_bytes: end.parameters.udp().unwrap().payload_bytes, granularity: Granularity::Wire };
-    let assembled = UdpResult::assemble(setting, sender, receiver);
+    let assembled = UdpResult::assemble(end.parameters.udp().unwrap(), sender, receiver);
     let result = assembled.result;
     assert_eq!(result.sent_packets, result.received_packets + result.loss_by_location.values().sum::<u64>());
     assert_eq!(result.lost_packets, result.losses.iter().map(|loss| loss.packets).sum::<u64>());

@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use longhaul_kernel::signals::Stop;
-use longhaul_report::saved::{Directions, TCP_SCHEMA, TcpAsked};
+use longhaul_report::saved::{TCP_SCHEMA, TcpAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_session::control::{
     Affinity, Amount, Collect, CongestionStep, Direction, TcpParameters, TestEnd, WindowAuto,
 };
-use longhaul_session::tcp::TcpResult;
+use longhaul_session::results;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::args::listen::in_lab;
@@ -22,7 +22,7 @@ use crate::cmd::serve::PORT;
 use crate::cmd::tcp::live::Live;
 use crate::cmd::tcp::samples::{End, write_samples};
 use crate::cmd::udp::live::Show;
-use crate::cmd::udp::{exit_code, failure, hosts, target, word};
+use crate::cmd::udp::{exit_code, failure, hosts, no_report, target, word};
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
@@ -267,7 +267,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
 
     let ipv6 = target.address.ip().to_canonical().is_ipv6();
-    let (tcp, mut results, mut caveats) = results(&end, ipv6)?;
+    let (Some(tcp), Some((mut results, mut caveats))) = (end.parameters.tcp().cloned(), results::tcp(&end, ipv6))
+    else {
+        return Err(no_report());
+    };
     if stop.requested().is_some() {
         caveats.push(Caveat::new("interrupted", "the test was ended before its time", "let it run to its end"));
     }
@@ -292,29 +295,6 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Ok(failure.report_beside());
     }
     Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
-}
-
-/// The result of each direction that was tested, and all doubts.
-fn results(end: &TestEnd, ipv6: bool) -> Result<(TcpParameters, Directions<TcpResult>, Vec<Caveat>), Failure> {
-    let none = || Failure::new("no_report", "the server's report has no result").remedy("use the same version there");
-    let mut caveats: Vec<Caveat> = end.caveats.clone();
-    caveats.extend(end.local.caveats.iter().cloned());
-    caveats.extend(end.remote.iter().flat_map(|remote| remote.caveats.iter().cloned()));
-    let parameters = end.parameters.tcp().ok_or_else(none)?;
-    let local = end.local.tcp.as_ref().ok_or_else(none)?;
-    let remote = end.remote.as_ref().and_then(|remote| remote.tcp.as_ref()).ok_or_else(none)?;
-    let mut one = |backward: bool| {
-        let (sender, receiver) = if backward { (remote, local) } else { (local, remote) };
-        let mut assembled = TcpResult::assemble(parameters, ipv6, backward, sender, receiver)?;
-        caveats.append(&mut assembled.caveats);
-        Some(Box::new(assembled.result))
-    };
-    let results = match (one(false), one(true)) {
-        (Some(forward), Some(backward)) => Directions::Both { forward, backward },
-        (Some(one), None) | (None, Some(one)) => Directions::One(one),
-        (None, None) => return Err(none()),
-    };
-    Ok((parameters.clone(), results, caveats))
 }
 
 /// All samples of both ends.

@@ -9,14 +9,15 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_measure::client::{Family, Target, resolve};
-use longhaul_report::saved::{Directions, UDP_SCHEMA, UdpAsked};
+use longhaul_report::saved::{UDP_SCHEMA, UdpAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_session::control::{
     Affinity, Amount, Bind, Collect, Direction, Pace, SessionError, TestEnd, Timestamps, UdpParameters,
 };
-use longhaul_session::locate::Granularity;
-use longhaul_session::result::{Setting, UdpResult};
+use longhaul_session::locate::Loss;
+use longhaul_session::result::UdpResult;
+use longhaul_session::results::{self, Directions, SaveLosses};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
@@ -222,7 +223,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         (Err(error), None) => return Err(failure(error)),
     };
 
-    let (udp, results, mut caveats) = results(&end, folder.as_ref())?;
+    let (udp, results, mut caveats) = results(&end, folder.as_ref(), "losses").ok_or_else(no_report)?;
     if stop.requested().is_some() {
         caveats.push(Caveat::new("interrupted", "the test was ended before its time", "let it run to its end"));
     }
@@ -243,6 +244,29 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
 }
 
+/// What was tested, the result of each direction and all caveats. Losses that are too many to list go to a file of `folder`, whose
+/// name begins with `losses`.
+pub(crate) fn results(
+    end: &TestEnd,
+    folder: Option<&Folder>,
+    losses: &str,
+) -> Option<(UdpParameters, Directions<UdpResult>, Vec<Caveat>)> {
+    let mut save = folder.map(|folder| {
+        move |ending: &str, all: &mut dyn Iterator<Item = Loss>| {
+            let name = format!("{losses}{ending}.parquet");
+            folder.write_losses(&name, all).map(|()| name)
+        }
+    });
+    let save = save.as_mut().map(|save| save as &mut SaveLosses<'_>);
+    let (results, caveats) = results::udp(end, save)?;
+    Some((end.parameters.udp()?.clone(), results, caveats))
+}
+
+/// The server's report lacks what a result is made of.
+pub(crate) fn no_report() -> Failure {
+    Failure::new("no_report", "the server's report has no result").remedy("use the same version there")
+}
+
 /// What a shell gives for a program that a signal ended: 128 and its number.
 pub(crate) fn exit_code(signal: StopSignal) -> u8 {
     match signal {
@@ -261,55 +285,4 @@ pub(crate) fn hosts(end: &TestEnd) -> Value {
         Direction::Reverse => json!({ "sender": server, "receiver": client }),
         Direction::Bidirectional => json!({ "client": client, "server": server }),
     }
-}
-
-/// The result of each direction that was tested, and all doubts. Losses that are too many to list go to a file of `folder`.
-fn results(
-    end: &TestEnd,
-    folder: Option<&Folder>,
-) -> Result<(UdpParameters, Directions<UdpResult>, Vec<Caveat>), Failure> {
-    let none = || Failure::new("no_report", "the server's report has no result").remedy("use the same version there");
-    let mut caveats: Vec<Caveat> = end.caveats.clone();
-    caveats.extend(end.local.caveats.iter().cloned());
-    caveats.extend(end.remote.iter().flat_map(|remote| remote.caveats.iter().cloned()));
-    let parameters = end.parameters.udp().ok_or_else(none)?;
-    let mut one = |backward: bool| {
-        let (sender, receiver) = end.direction(backward)?;
-        let granularity = if parameters.wire { Granularity::Wire } else { Granularity::Superpacket };
-        let setting = Setting { payload_bytes: parameters.payload_bytes, granularity };
-        let mut assembled = UdpResult::assemble(setting, sender, receiver);
-        if assembled.needs_losses_file {
-            let name = match (parameters.direction, backward) {
-                (Direction::Bidirectional, false) => "losses-forward.parquet",
-                (Direction::Bidirectional, true) => "losses-backward.parquet",
-                _ => "losses.parquet",
-            };
-            match folder.map(|folder| folder.write_losses(name, assembled.attribution.losses())) {
-                Some(Ok(())) => assembled.result.losses_file = Some(name.into()),
-                Some(Err(error)) => caveats.push(Caveat::new("losses_not_saved", error, "make room, and run it again")),
-                None => caveats.push(Caveat::new(
-                    "losses_not_listed",
-                    "there are too many losses to list them in a result",
-                    "use -o DIR: they go to DIR/losses.parquet",
-                )),
-            }
-        }
-        let spacing = &assembled.result.spacing;
-        if spacing.requested_ns.is_some() && spacing.batch_packets.p50 > u64::from(parameters.burst_packets) {
-            let message = format!(
-                "the rate was held by sending {} packets at a time, so the spacing asked for is not that on the wire",
-                spacing.batch_packets.p50
-            );
-            let remedy = "ask for a lower rate or larger packets, or take it as a test of bursts";
-            caveats.push(Caveat::new("offload_hides_spacing", message, remedy));
-        }
-        caveats.append(&mut assembled.caveats);
-        Some(Box::new(assembled.result))
-    };
-    let results = match (one(false), one(true)) {
-        (Some(forward), Some(backward)) => Directions::Both { forward, backward },
-        (Some(one), None) | (None, Some(one)) => Directions::One(one),
-        (None, None) => return Err(none()),
-    };
-    Ok((parameters.clone(), results, Caveat::unique(caveats)))
 }

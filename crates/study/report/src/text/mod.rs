@@ -8,7 +8,7 @@ pub mod watch;
 
 use longhaul_units::BitRate;
 
-use crate::saved::Directions;
+use longhaul_session::results::Directions;
 
 /// A time with three digits, as times are compared by eye.
 pub fn short(ns: u64) -> String {

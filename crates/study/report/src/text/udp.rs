@@ -8,7 +8,7 @@ use longhaul_session::result::{LossReason, SocketBuffer, UdpResult};
 use longhaul_units::{BitRate, Bytes};
 
 use super::{each_direction, rate, short};
-use crate::saved::Directions;
+use longhaul_session::results::Directions;
 
 /// Characters of a line.
 const WIDTH: usize = 80;

@@ -8,8 +8,7 @@ use longhaul_measure::client::{self, Target};
 use longhaul_measure::server::{ServeOptions, Server};
 use longhaul_session::account::SequenceTracker;
 use longhaul_session::control::{BusyPolicy, Caps, TcpParameters, UdpParameters};
-use longhaul_session::locate::Granularity;
-use longhaul_session::result::{Setting, UdpResult};
+use longhaul_session::result::UdpResult;
 use longhaul_session::tcp::{LimitedBy, SamplingCost, TcpResult};
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -96,9 +95,7 @@ fn test(address: SocketAddr, parameters: &UdpParameters) -> Result<Tested> {
     let end = client::run(&Target { address, key: None }, parameters.clone(), None, |_| {})
         .map_err(|error| Error::from(error.message))?;
     let (sender, receiver) = end.direction(false).ok_or("no report of the other end")?;
-    let granularity = if parameters.wire { Granularity::Wire } else { Granularity::Superpacket };
-    let setting = Setting { payload_bytes: parameters.payload_bytes, granularity };
-    let assembled = UdpResult::assemble(setting, sender, receiver);
+    let assembled = UdpResult::assemble(parameters, sender, receiver);
     let sent: u64 = sender.streams.iter().map(|stream| stream.sent_packets).sum();
     let received: u64 = receiver.streams.iter().map(|stream| stream.counts.received_packets).sum();
     let placed: u64 = assembled.result.loss_by_location.values().sum();

@@ -16,8 +16,8 @@ use longhaul_measure::server::{ServeOptions, Server};
 use longhaul_path::spec::{PathSpec, no_files};
 use longhaul_result::Caveat;
 use longhaul_session::control::{Amount, BusyPolicy, Caps, Pace, SessionError, TestEnd, TestParameters, UdpParameters};
-use longhaul_session::locate::{Granularity, Location};
-use longhaul_session::result::{Setting, UdpResult};
+use longhaul_session::locate::Location;
+use longhaul_session::result::UdpResult;
 use longhaul_session::secure::Key;
 
 /// After this, what was waited for does not come.
@@ -101,9 +101,7 @@ pub(crate) fn run_to(lab: &Lab, address: IpAddr, parameters: impl Into<TestParam
 /// The result of one direction and its doubts; that it adds up is checked here for all tests.
 pub(crate) fn assemble(end: &TestEnd, backward: bool) -> (UdpResult, Vec<Caveat>) {
     let (sender, receiver) = end.direction(backward).unwrap();
-    let granularity = if end.parameters.udp().unwrap().wire { Granularity::Wire } else { Granularity::Superpacket };
-    let setting = Setting { payload_bytes: end.parameters.udp().unwrap().payload_bytes, granularity };
-    let assembled = UdpResult::assemble(setting, sender, receiver);
+    let assembled = UdpResult::assemble(end.parameters.udp().unwrap(), sender, receiver);
     let result = assembled.result;
     let placed: u64 = result.loss_by_location.values().sum();
     assert_eq!(result.sent_packets, result.received_packets + placed, "sent = received + what was lost at each place");

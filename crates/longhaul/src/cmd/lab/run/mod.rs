@@ -23,13 +23,13 @@ use longhaul_report::udp_loss::{Report, Run, Series};
 use longhaul_report::{About, tcp_goodput};
 use longhaul_result::Caveat;
 use longhaul_session::control::{BusyPolicy, Caps, SessionError, TestEnd, TestParameters, UdpParameters};
-use longhaul_session::locate::Granularity;
-use longhaul_session::result::{Setting, UdpResult};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
 use crate::args::engine::EngineArgs;
 
+use crate::cmd::udp;
+use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
 
 /// Run an experiment: labs, tests in them, a table, a report
@@ -60,9 +60,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let experiment = Experiment::load(&args.experiment).map_err(Failure::usage)?;
     let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    if let Some(folder) = &args.output {
-        fs::create_dir_all(folder).map_err(|error| not_written(folder, error))?;
-    }
+    let folder = args.output.clone().map(Folder::open).transpose()?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     // Before there is a second thread.
     if !capability::is_root_in_namespace() {
@@ -76,10 +74,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut hosts = Value::Null;
     let mut udp: Vec<(Series, Option<Status>)> = Vec::new();
     let mut tcp: Vec<(tcp_goodput::Series, Option<Status>)> = Vec::new();
-    for series in &experiment.udp {
+    for (number, series) in (1..).zip(&experiment.udp) {
         if stop.requested().is_none() {
             say(&format!("\n{}", text::heading(&series.name)));
-            udp.push(run_series(series, &spec, stop, &mut hosts, &say));
+            udp.push(run_series((number, series), &spec, folder.as_ref(), stop, &mut hosts, &say));
         }
     }
     for series in &experiment.tcp {
@@ -205,6 +203,11 @@ fn run_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
+/// The server said that the test ended, but not how.
+pub(crate) fn no_report() -> Caveat {
+    Caveat::new("no_report", "the server's report has no result", "")
+}
+
 fn not_written(path: &Path, error: std::io::Error) -> Failure {
     Failure::new("not_written", format!("cannot write {}: {error}", path.display()))
 }
@@ -225,10 +228,12 @@ fn printed_caveats(series: &Series) -> Vec<Caveat> {
 }
 
 /// Raises a lab and makes the tests of `series` in it; those that were made where `stop` came before the last. `hosts` gets
-/// client and server as they were first seen.
+/// client and server as they were first seen. A test with more losses than a result lists writes them to a file of `folder`, named by
+/// the number of the series and its own.
 fn run_series(
-    series: &UdpSeries,
+    (number, series): (usize, &UdpSeries),
     spec: &LabSpec,
+    folder: Option<&Folder>,
     stop: Stop,
     hosts: &mut Value,
     say: &impl Fn(&str),
@@ -254,7 +259,7 @@ fn run_series(
             return (done, None);
         }
     };
-    for rate in &series.rates {
+    for (test_number, rate) in (1..).zip(&series.rates) {
         if stop.requested().is_some() {
             break;
         }
@@ -276,8 +281,13 @@ fn run_series(
                 if hosts.is_null() {
                     *hosts = json!({ "client": end.local.host, "server": end.remote.as_ref().map(|end| &end.host) });
                 }
-                (run.result, run.caveats) = result(&end);
-                run.parameters = end.parameters.udp().cloned().unwrap_or(run.parameters);
+                let losses = format!("losses-{number}-{test_number}");
+                match udp::results(&end, folder, &losses) {
+                    Some((granted, results, caveats)) => {
+                        (run.parameters, run.result, run.caveats) = (granted, Some(results.into_first()), caveats);
+                    }
+                    None => run.error = Some(no_report()),
+                }
             }
             Err(error) => run.error = Some(Caveat::new(&error.code, error.message, error.remedy)),
         }
@@ -344,24 +354,6 @@ pub(crate) fn test(
     // Where the client failed it may wait for another for ever; it ends with this process.
     let _ = serving.join();
     Ok(end)
-}
-
-/// The result of the direction that was tested, and all doubts.
-fn result(end: &TestEnd) -> (Option<UdpResult>, Vec<Caveat>) {
-    let remote = end.remote.iter().flat_map(|remote| &remote.caveats);
-    let mut caveats: Vec<Caveat> = end.caveats.iter().chain(&end.local.caveats).chain(remote).cloned().collect();
-    let result = end.direction(false).map(|(sender, receiver)| {
-        let setting = setting(end.parameters.udp());
-        let assembled = UdpResult::assemble(setting, sender, receiver);
-        caveats.extend(assembled.caveats);
-        assembled.result
-    });
-    (result, caveats)
-}
-
-fn setting(parameters: Option<&UdpParameters>) -> Setting {
-    let (payload_bytes, wire) = parameters.map_or((0, false), |udp| (udp.payload_bytes, udp.wire));
-    Setting { payload_bytes, granularity: if wire { Granularity::Wire } else { Granularity::Superpacket } }
 }
 
 /// What makes the same test by hand.

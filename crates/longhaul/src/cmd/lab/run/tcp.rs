@@ -11,11 +11,11 @@ use longhaul_path::spec::{LossSpec, PathSpec};
 use longhaul_report::tcp_goodput::{Flows, Run, Series};
 use longhaul_result::Caveat;
 use longhaul_session::control::{Amount, SessionError, TcpParameters, TestEnd};
-use longhaul_session::tcp::TcpResult;
+use longhaul_session::results;
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
-use crate::cmd::lab::run::{end, lab_failed, test};
+use crate::cmd::lab::run::{end, lab_failed, no_report, test};
 
 /// Raises a lab and makes the tests of `series` in it; those that were made where `stop` came before the last. `hosts` gets
 /// client and server as they were first seen.
@@ -77,9 +77,13 @@ fn run_test(lab: &Lab, wanted: &TcpTest, path: &PathSpec, stop: Stop, hosts: &mu
         };
         match end {
             Ok(end) => {
-                let doubts;
-                (done.result, doubts) = result(&end);
-                caveats.extend(doubts);
+                match results::tcp(&end, false) {
+                    Some((results, raised)) => {
+                        done.result = Some(results.into_first());
+                        caveats.extend(raised);
+                    }
+                    None => error = Some(no_report()),
+                }
                 done.parameters = end.parameters.tcp().cloned().unwrap_or(done.parameters);
             }
             Err(why) => error = Some(Caveat::new(&why.code, why.message, why.remedy)),
@@ -91,23 +95,6 @@ fn run_test(lab: &Lab, wanted: &TcpTest, path: &PathSpec, stop: Stop, hosts: &mu
     // Where others share the path, its losses are theirs as well.
     let expected_bps = if beside.is_none() { expected(path, &flows) } else { None };
     Run { label: wanted.label.clone(), flows, beside, expected_bps, error, caveats }
-}
-
-/// The result of the direction that was tested, and all doubts.
-fn result(end: &TestEnd) -> (Option<TcpResult>, Vec<Caveat>) {
-    let remote = end.remote.iter().flat_map(|remote| &remote.caveats);
-    let mut caveats: Vec<Caveat> = end.caveats.iter().chain(&end.local.caveats).chain(remote).cloned().collect();
-    let assembled = end.parameters.tcp().and_then(|parameters| {
-        let (local, remote) = (end.local.tcp.as_ref()?, end.remote.as_ref()?.tcp.as_ref()?);
-        TcpResult::assemble(parameters, false, false, local, remote)
-    });
-    (
-        assembled.map(|assembled| {
-            caveats.extend(assembled.caveats);
-            assembled.result
-        }),
-        caveats,
-    )
 }
 
 /// The goodput that the response function of the flow's control says, where the path loses packets at a rate and the control has one:
