@@ -8,7 +8,7 @@
 //! |---|---|
 //! | read clocks, relate packet stamps to them | [`clock`] |
 //! | receive and send Ethernet frames | [`packet`], [`packet_ring`] |
-//! | capture the heads of frames, and say of which | [`capture_ring`], [`socket_filter`] |
+//! | capture header snippets of frames, and choose the frames | [`capture_ring`], [`socket_filter`] |
 //! | send and receive UDP for tests | [`udp`] |
 //! | open TCP sockets, pace them, choose their congestion control, send without a copy | [`tcp`] |
 //! | read what the kernel knows of a TCP connection | [`tcp_info`] |

@@ -133,7 +133,7 @@ impl Poller {
     /// none after the deadline, or early after a signal. A `deadline` of zero looks without waiting.
     ///
     /// # Errors
-    /// None that is known.
+    /// Does not fail in practice.
     pub fn wait(&self, deadline: Option<Nanos>) -> io::Result<impl ExactSizeIterator<Item = Ready> + use<>> {
         let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS_MOST];
         let count = match epoll::wait(&self.epoll, &mut events[..], timeout(deadline).as_ref()) {

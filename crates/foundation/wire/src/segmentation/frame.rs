@@ -65,12 +65,12 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of the frame of `total_bytes` that begins with `head`, which must hold its headers.
+    /// The shape of the frame of `total_bytes` that begins with `headers`, which must hold its headers.
     ///
     /// # Errors
     /// Only a frame with a `gso_type` can fail; the [`ShapeError`] says why it cannot be cut.
-    pub fn parse(head: &[u8], total_bytes: usize, vnet: &VnetHeader) -> Result<Self, ShapeError> {
-        parse(head, total_bytes, vnet).map(|(shape, _)| shape)
+    pub fn parse(headers: &[u8], total_bytes: usize, vnet: &VnetHeader) -> Result<Self, ShapeError> {
+        parse(headers, total_bytes, vnet).map(|(shape, _)| shape)
     }
 
     /// Bytes of the wire packet `index`, counted from 0; 0 where there is none.
@@ -99,7 +99,11 @@ impl Shape {
 }
 
 /// The shape, and the headers where it is a super-packet.
-pub(crate) fn parse(head: &[u8], total_bytes: usize, vnet: &VnetHeader) -> Result<(Shape, Option<Layers>), ShapeError> {
+pub(crate) fn parse(
+    headers: &[u8],
+    total_bytes: usize,
+    vnet: &VnetHeader,
+) -> Result<(Shape, Option<Layers>), ShapeError> {
     let total = u32::try_from(total_bytes).map_err(|_| ShapeError::Length)?;
     let (protocol, ip_version) = match vnet.gso() {
         Gso::None => {
@@ -118,7 +122,7 @@ pub(crate) fn parse(head: &[u8], total_bytes: usize, vnet: &VnetHeader) -> Resul
         Gso::UdpL4 => (udp::PROTOCOL, None),
         Gso::Udp | Gso::Other(_) => return Err(ShapeError::Gso(vnet.gso_type)),
     };
-    if head.len() > total_bytes {
+    if headers.len() > total_bytes {
         return Err(ShapeError::Length);
     }
     if vnet.gso_size == 0 {
@@ -129,14 +133,14 @@ pub(crate) fn parse(head: &[u8], total_bytes: usize, vnet: &VnetHeader) -> Resul
         return Err(ShapeError::Checksum);
     }
     let offset = vnet.needs_csum().then_some(usize::from(vnet.csum_start));
-    let mut layers = Layers::find(head, Goal { protocol, ip_version, offset })?;
+    let mut layers = Layers::find(headers, Goal { protocol, ip_version, offset })?;
     if layers.route_ahead && !vnet.needs_csum() {
         return Err(ShapeError::RouteAhead);
     }
     if usize::from(layers.payload_offset) > MAX_HEADER_BYTES {
         return Err(ShapeError::HeadersTooLong);
     }
-    // The headers lie within `head`, and `head` within the frame.
+    // The headers lie within `headers`, and `headers` within the frame.
     let payload_bytes = total - u32::from(layers.payload_offset);
     let segments = payload_bytes.div_ceil(u32::from(vnet.gso_size)).max(1);
     if segments == 1 {
@@ -161,13 +165,13 @@ mod tests {
     use crate::vnet::NEEDS_CSUM;
 
     /// Ethernet, IPv4 and TCP headers with nothing in them but what the walk needs.
-    fn head() -> Vec<u8> {
-        let mut head = vec![0; 54];
-        head[12] = 8;
-        head[14] = 0x45;
-        head[23] = tcp::PROTOCOL;
-        head[46] = 0x50;
-        head
+    fn headers() -> Vec<u8> {
+        let mut headers = vec![0; 54];
+        headers[12] = 8;
+        headers[14] = 0x45;
+        headers[23] = tcp::PROTOCOL;
+        headers[46] = 0x50;
+        headers
     }
 
     const VNET: VnetHeader =
@@ -175,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_super_packet_of_two_and_a_half_segments() {
-        let shape = Shape::parse(&head(), 54 + 2500, &VNET).unwrap();
+        let shape = Shape::parse(&headers(), 54 + 2500, &VNET).unwrap();
         assert_eq!((shape.segments, shape.header_bytes, shape.payload_bytes, shape.is_tunnel), (3, 54, 2500, false));
         assert_eq!([0, 1, 2, 3].map(|i| shape.wire_len(i)), [1054, 1054, 554, 0]);
         assert_eq!(shape.run_wire_len(1, 2), 1054 + 554);
@@ -192,21 +196,21 @@ mod tests {
     #[test]
     fn a_super_packet_of_one_segment_or_none() {
         for payload in [0, 1, 1000] {
-            let shape = Shape::parse(&head(), 54 + payload, &VNET).unwrap();
+            let shape = Shape::parse(&headers(), 54 + payload, &VNET).unwrap();
             assert_eq!((shape.segments, shape.wire_len(0) as usize), (1, 54 + payload));
         }
     }
 
     #[test]
     fn what_cannot_be_cut_says_why() {
-        let parse = |head: &[u8], vnet| Shape::parse(head, 3000, &vnet).unwrap_err();
-        assert_eq!(parse(&head(), VnetHeader { gso_type: 3, ..VNET }), ShapeError::Gso(3));
-        assert_eq!(parse(&head(), VnetHeader { gso_size: 0, ..VNET }), ShapeError::SegmentSize);
-        assert_eq!(parse(&head(), VnetHeader { csum_offset: 6, ..VNET }), ShapeError::Checksum);
-        assert_eq!(parse(&head(), VnetHeader { gso_type: 4, ..VNET }), ShapeError::Protocol);
-        assert_eq!(parse(&head()[..53], VNET), ShapeError::Truncated);
-        assert_eq!(Shape::parse(&head(), 53, &VNET), Err(ShapeError::Length));
-        let mut fragment = head();
+        let parse = |headers: &[u8], vnet| Shape::parse(headers, 3000, &vnet).unwrap_err();
+        assert_eq!(parse(&headers(), VnetHeader { gso_type: 3, ..VNET }), ShapeError::Gso(3));
+        assert_eq!(parse(&headers(), VnetHeader { gso_size: 0, ..VNET }), ShapeError::SegmentSize);
+        assert_eq!(parse(&headers(), VnetHeader { csum_offset: 6, ..VNET }), ShapeError::Checksum);
+        assert_eq!(parse(&headers(), VnetHeader { gso_type: 4, ..VNET }), ShapeError::Protocol);
+        assert_eq!(parse(&headers()[..53], VNET), ShapeError::Truncated);
+        assert_eq!(Shape::parse(&headers(), 53, &VNET), Err(ShapeError::Length));
+        let mut fragment = headers();
         fragment[20] = 0x20;
         assert_eq!(parse(&fragment, VNET), ShapeError::Fragment);
     }

@@ -57,8 +57,8 @@ pub(crate) struct Goal {
 }
 
 impl Layers {
-    /// Walks the headers of the frame that begins with `head`.
-    pub(crate) fn find(head: &[u8], goal: Goal) -> Result<Self, ShapeError> {
+    /// Walks the headers of the frame that begins with `headers`.
+    pub(crate) fn find(headers: &[u8], goal: Goal) -> Result<Self, ShapeError> {
         let none = Layer { kind: Kind::Ipv4, offset: 0 };
         let empty = Self {
             stack: [none; MOST_LAYERS],
@@ -68,7 +68,7 @@ impl Layers {
             route_ahead: false,
             is_tunnel: false,
         };
-        empty.behind_ethernet(head, 0, goal)
+        empty.behind_ethernet(headers, 0, goal)
     }
 
     /// Outermost first.
@@ -95,37 +95,37 @@ impl Layers {
         Ok(())
     }
 
-    fn behind_ethernet(self, head: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
-        let frame = head.get(offset..).and_then(ethernet::Frame::new_checked).ok_or(ShapeError::Truncated)?;
+    fn behind_ethernet(self, headers: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
+        let frame = headers.get(offset..).and_then(ethernet::Frame::new_checked).ok_or(ShapeError::Truncated)?;
         let network = frame.network().ok_or(ShapeError::Truncated)?;
-        self.behind(head, Network { offset: offset + network.offset, ..network }, goal)
+        self.behind(headers, Network { offset: offset + network.offset, ..network }, goal)
     }
 
     /// Walks from an IP header to the goal. Each turn takes one IP header and, on the way through a tunnel, what carries the
     /// next; the stack bounds the turns.
-    fn behind(mut self, head: &[u8], mut network: Network, goal: Goal) -> Result<Self, ShapeError> {
+    fn behind(mut self, headers: &[u8], mut network: Network, goal: Goal) -> Result<Self, ShapeError> {
         loop {
-            let (protocol, upper) = self.take_ip(head, network)?;
+            let (protocol, upper) = self.take_ip(headers, network)?;
             let version = if network.ether_type == ether_type::IPV4 { 4 } else { 6 };
             if protocol == goal.protocol
                 && goal.offset.is_none_or(|offset| offset == upper)
                 && goal.ip_version.is_none_or(|wanted| wanted == version)
             {
-                return self.take_goal(head, upper, goal);
+                return self.take_goal(headers, upper, goal);
             }
             self.is_tunnel = true;
             network = match protocol {
                 IP_IN_IP => Network { ether_type: ether_type::IPV4, offset: upper },
                 IPV6_IN_IP => Network { ether_type: ether_type::IPV6, offset: upper },
-                GRE => match self.take_gre(head, upper)? {
+                GRE => match self.take_gre(headers, upper)? {
                     Network { ether_type: ether_type::BRIDGED, offset } => {
-                        return self.behind_ethernet(head, offset, goal);
+                        return self.behind_ethernet(headers, offset, goal);
                     }
                     network => network,
                 },
                 udp::PROTOCOL => {
                     self.push(Kind::Udp, upper)?;
-                    return self.behind_udp(head, upper, goal);
+                    return self.behind_udp(headers, upper, goal);
                 }
                 _ => return Err(ShapeError::Protocol),
             }
@@ -133,8 +133,8 @@ impl Layers {
     }
 
     /// Takes an IP header; what lies behind it, and where.
-    fn take_ip(&mut self, head: &[u8], network: Network) -> Result<(u8, usize), ShapeError> {
-        let bytes = head.get(network.offset..).ok_or(ShapeError::Truncated)?;
+    fn take_ip(&mut self, headers: &[u8], network: Network) -> Result<(u8, usize), ShapeError> {
+        let bytes = headers.get(network.offset..).ok_or(ShapeError::Truncated)?;
         match network.ether_type {
             ether_type::IPV4 => {
                 let ip = ipv4::Packet::new_checked(bytes).ok_or(ShapeError::Truncated)?;
@@ -166,8 +166,8 @@ impl Layers {
         }
     }
 
-    fn take_goal(mut self, head: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
-        let bytes = head.get(offset..).ok_or(ShapeError::Truncated)?;
+    fn take_goal(mut self, headers: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
+        let bytes = headers.get(offset..).ok_or(ShapeError::Truncated)?;
         let (kind, header_len) = if goal.protocol == tcp::PROTOCOL {
             (Kind::Tcp, tcp::Segment::new_checked(bytes).ok_or(ShapeError::Truncated)?.header_len())
         } else {
@@ -180,10 +180,10 @@ impl Layers {
     }
 
     /// Takes a GRE header; what it carries.
-    fn take_gre(&mut self, head: &[u8], offset: usize) -> Result<Network, ShapeError> {
+    fn take_gre(&mut self, headers: &[u8], offset: usize) -> Result<Network, ShapeError> {
         const CHECKSUM: u16 = 0x8000;
         const KEY: u16 = 0x2000;
-        let header = head.get(offset..offset + 4).ok_or(ShapeError::Truncated)?;
+        let header = headers.get(offset..offset + 4).ok_or(ShapeError::Truncated)?;
         let flags = be16(header, 0);
         // What is left: routing (RFC 1701), a sequence number, which only the sender can give, and PPTP's version 1.
         if flags & !(CHECKSUM | KEY) != 0 {
@@ -198,67 +198,67 @@ impl Layers {
 
     /// Walks what a UDP tunnel carries. By its port where that is known; by trial where not, provided that the place of the
     /// inner header is known and so a wrong guess is seen.
-    fn behind_udp(self, head: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
-        let udp = head.get(offset..).and_then(udp::Datagram::new_checked).ok_or(ShapeError::Truncated)?;
+    fn behind_udp(self, headers: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
+        let udp = headers.get(offset..).and_then(udp::Datagram::new_checked).ok_or(ShapeError::Truncated)?;
         let inner = offset + udp::HEADER_LEN;
         match udp.destination_port() {
             // 8472 is Linux's default for a VXLAN device without `dstport`.
-            4789 | 8472 => self.behind_vxlan(head, inner, goal),
-            4790 => self.behind_vxlan_gpe(head, inner, goal),
-            6081 => self.behind_geneve(head, inner, goal),
+            4789 | 8472 => self.behind_vxlan(headers, inner, goal),
+            4790 => self.behind_vxlan_gpe(headers, inner, goal),
+            6081 => self.behind_geneve(headers, inner, goal),
             _ if goal.offset.is_some() => self
-                .behind_vxlan(head, inner, goal)
-                .or_else(|_| self.behind_geneve(head, inner, goal))
-                .or_else(|_| self.behind_nothing(head, inner, goal)),
+                .behind_vxlan(headers, inner, goal)
+                .or_else(|_| self.behind_geneve(headers, inner, goal))
+                .or_else(|_| self.behind_nothing(headers, inner, goal)),
             _ => Err(ShapeError::Protocol),
         }
     }
 
-    fn behind_vxlan(self, head: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
-        match head.get(offset) {
-            Some(flags) if flags & 0x08 != 0 => self.behind_ethernet(head, offset + 8, goal),
+    fn behind_vxlan(self, headers: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
+        match headers.get(offset) {
+            Some(flags) if flags & 0x08 != 0 => self.behind_ethernet(headers, offset + 8, goal),
             Some(_) => Err(ShapeError::Protocol),
             None => Err(ShapeError::Truncated),
         }
     }
 
-    fn behind_vxlan_gpe(self, head: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
-        let header = head.get(offset..offset + 8).ok_or(ShapeError::Truncated)?;
+    fn behind_vxlan_gpe(self, headers: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
+        let header = headers.get(offset..offset + 8).ok_or(ShapeError::Truncated)?;
         let names_its_payload = header[0] & 0x04 != 0;
         match header[3] {
             1 if names_its_payload => {
-                self.behind(head, Network { ether_type: ether_type::IPV4, offset: offset + 8 }, goal)
+                self.behind(headers, Network { ether_type: ether_type::IPV4, offset: offset + 8 }, goal)
             }
             2 if names_its_payload => {
-                self.behind(head, Network { ether_type: ether_type::IPV6, offset: offset + 8 }, goal)
+                self.behind(headers, Network { ether_type: ether_type::IPV6, offset: offset + 8 }, goal)
             }
-            3 if names_its_payload => self.behind_ethernet(head, offset + 8, goal),
+            3 if names_its_payload => self.behind_ethernet(headers, offset + 8, goal),
             _ if names_its_payload => Err(ShapeError::Protocol),
-            _ => self.behind_vxlan(head, offset, goal),
+            _ => self.behind_vxlan(headers, offset, goal),
         }
     }
 
-    fn behind_geneve(self, head: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
-        let header = head.get(offset..offset + 8).ok_or(ShapeError::Truncated)?;
+    fn behind_geneve(self, headers: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
+        let header = headers.get(offset..offset + 8).ok_or(ShapeError::Truncated)?;
         if header[0] >> 6 != 0 {
             return Err(ShapeError::Protocol);
         }
         let inner = offset + 8 + usize::from(header[0] & 0x3f) * 4;
         match be16(header, 2) {
-            ether_type::BRIDGED => self.behind_ethernet(head, inner, goal),
-            ether_type => self.behind(head, Network { ether_type, offset: inner }, goal),
+            ether_type::BRIDGED => self.behind_ethernet(headers, inner, goal),
+            ether_type => self.behind(headers, Network { ether_type, offset: inner }, goal),
         }
     }
 
     /// Foo over UDP: IP at once.
-    fn behind_nothing(self, head: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
-        let ether_type = match head.get(offset).map(|first| first >> 4) {
+    fn behind_nothing(self, headers: &[u8], offset: usize, goal: Goal) -> Result<Self, ShapeError> {
+        let ether_type = match headers.get(offset).map(|first| first >> 4) {
             Some(4) => ether_type::IPV4,
             Some(6) => ether_type::IPV6,
             Some(_) => return Err(ShapeError::Protocol),
             None => return Err(ShapeError::Truncated),
         };
-        self.behind(head, Network { ether_type, offset }, goal)
+        self.behind(headers, Network { ether_type, offset }, goal)
     }
 }
 

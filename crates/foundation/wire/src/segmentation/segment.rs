@@ -109,12 +109,12 @@ struct Written {
 }
 
 impl Segmenter {
-    /// For the frame of `total_bytes` that begins with `head`, which must hold its headers.
+    /// For the frame of `total_bytes` that begins with `headers`, which must hold its headers.
     ///
     /// # Errors
     /// As [`Shape::parse`]: only a frame with a `gso_type` can fail.
-    pub fn new(head: &[u8], total_bytes: usize, vnet: VnetHeader) -> Result<Self, ShapeError> {
-        let (shape, layers) = frame::parse(head, total_bytes, &vnet)?;
+    pub fn new(headers: &[u8], total_bytes: usize, vnet: VnetHeader) -> Result<Self, ShapeError> {
+        let (shape, layers) = frame::parse(headers, total_bytes, &vnet)?;
         Ok(Self { shape, vnet, layers })
     }
 
@@ -123,7 +123,7 @@ impl Segmenter {
         self.shape
     }
 
-    /// Makes the headers of the `count` segments from `first` on. `head` is the frame, or its beginning with all headers.
+    /// Makes the headers of the `count` segments from `first` on. `headers` is the frame, or its beginning with all headers.
     ///
     /// The run of all segments is the frame as it is: no header, all bytes as payload. A run of one segment is a plain
     /// frame. A super-packet without `NEEDS_CSUM` gets it, in part or whole: its checksum, if it was good, covered the whole,
@@ -131,7 +131,7 @@ impl Segmenter {
     ///
     /// # Errors
     /// [`SegmentError::Run`], [`SegmentError::Tunnel`], [`SegmentError::OtherFrame`].
-    pub fn run(&self, head: &[u8], first: u32, count: u32, piece: &mut PieceHeader) -> Result<(), SegmentError> {
+    pub fn run(&self, headers: &[u8], first: u32, count: u32, piece: &mut PieceHeader) -> Result<(), SegmentError> {
         if count == 0 || first.checked_add(count).is_none_or(|end| end > self.shape.segments) {
             return Err(SegmentError::Run { first, count });
         }
@@ -144,10 +144,10 @@ impl Segmenter {
             piece.vnet = self.whole();
             return Ok(());
         };
-        let written = self.write_headers(layers, head, first, count, &mut piece.bytes)?;
+        let written = self.write_headers(layers, headers, first, count, &mut piece.bytes)?;
         let (_, upper) = layers.innermost();
         let field = checksum_offset(upper.kind);
-        let partial = self.partial_checksum(layers, head, &piece.bytes[..written.len], &written, first, count);
+        let partial = self.partial_checksum(layers, headers, &piece.bytes[..written.len], &written, first, count);
         let start = layers.place(upper, written.moved);
         put16(&mut piece.bytes, start + field, partial);
 
@@ -222,14 +222,14 @@ impl Segmenter {
     fn write_headers(
         &self,
         layers: &Layers,
-        head: &[u8],
+        headers: &[u8],
         first: u32,
         count: u32,
         out: &mut [u8],
     ) -> Result<Written, SegmentError> {
-        let head = head.get(..usize::from(layers.payload_offset)).ok_or(SegmentError::OtherFrame)?;
+        let headers = headers.get(..usize::from(layers.payload_offset)).ok_or(SegmentError::OtherFrame)?;
         let payload = self.shape.payload_of(first, count) as usize;
-        let written = copy_headers(head, usize::from(layers.jumbo_offset), payload, out);
+        let written = copy_headers(headers, usize::from(layers.jumbo_offset), payload, out);
         let out = &mut out[..written.len];
         for layer in layers.iter() {
             let start = layers.place(layer, written.moved);
@@ -275,11 +275,11 @@ impl Segmenter {
         flags
     }
 
-    /// The innermost checksum field as `NEEDS_CSUM` wants it. `head` is the original, `header` the new one.
+    /// The innermost checksum field as `NEEDS_CSUM` wants it. `headers` is the original, `header` the new one.
     fn partial_checksum(
         &self,
         layers: &Layers,
-        head: &[u8],
+        headers: &[u8],
         header: &[u8],
         written: &Written,
         first: u32,
@@ -290,7 +290,7 @@ impl Segmenter {
         let length = (header.len() - layers.place(upper, written.moved)) as u32 + self.shape.payload_of(first, count);
         if self.vnet.needs_csum() {
             // Only the length differs. Not computed from the addresses: behind a routing header the covered one is elsewhere.
-            let field = be16(head, start + checksum_offset(upper.kind));
+            let field = be16(headers, start + checksum_offset(upper.kind));
             checksum::Sum::ZERO.add_u16(field).sub_u32(self.shape.total_bytes - start as u32).add_u32(length).fold()
         } else {
             checksum::pseudo_of(&header[layers.place(ip, written.moved)..], protocol(upper.kind), length).fold()
@@ -299,22 +299,22 @@ impl Segmenter {
 }
 
 /// Copies the headers, the jumbo header at `jumbo` (0: none) left out where the run fits without.
-fn copy_headers(head: &[u8], jumbo: usize, payload: usize, out: &mut [u8]) -> Written {
+fn copy_headers(headers: &[u8], jumbo: usize, payload: usize, out: &mut [u8]) -> Written {
     let behind_jumbo = jumbo + ipv6::JUMBO_LEN;
-    if jumbo == 0 || head.len() < behind_jumbo {
-        out[..head.len()].copy_from_slice(head);
-        return Written { len: head.len(), moved: 0 };
+    if jumbo == 0 || headers.len() < behind_jumbo {
+        out[..headers.len()].copy_from_slice(headers);
+        return Written { len: headers.len(), moved: 0 };
     }
-    if head.len() - behind_jumbo + payload > usize::from(u16::MAX) {
-        out[..head.len()].copy_from_slice(head);
-        put32(out, jumbo + 4, (head.len() - jumbo + payload) as u32);
-        return Written { len: head.len(), moved: 0 };
+    if headers.len() - behind_jumbo + payload > usize::from(u16::MAX) {
+        out[..headers.len()].copy_from_slice(headers);
+        put32(out, jumbo + 4, (headers.len() - jumbo + payload) as u32);
+        return Written { len: headers.len(), moved: 0 };
     }
-    let len = head.len() - ipv6::JUMBO_LEN;
-    out[..jumbo].copy_from_slice(&head[..jumbo]);
-    out[jumbo..len].copy_from_slice(&head[behind_jumbo..]);
+    let len = headers.len() - ipv6::JUMBO_LEN;
+    out[..jumbo].copy_from_slice(&headers[..jumbo]);
+    out[jumbo..len].copy_from_slice(&headers[behind_jumbo..]);
     // What followed the jumbo header now follows the IPv6 header, whose next header is its seventh byte.
-    out[jumbo - ipv6::HEADER_LEN + 6] = head[jumbo];
+    out[jumbo - ipv6::HEADER_LEN + 6] = headers[jumbo];
     Written { len, moved: ipv6::JUMBO_LEN }
 }
 

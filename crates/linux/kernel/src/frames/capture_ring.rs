@@ -1,12 +1,12 @@
-//! Receiving the heads of many frames without a system call each: a `TPACKET_V3` ring shared with the kernel.
+//! Receives header snippets of many frames without a system call for each: a `TPACKET_V3` ring shared with the kernel.
 //!
-//! The kernel packs heads tightly into blocks, and hands a block over when it is full or a time has passed. So a ring of 64 MiB holds
-//! some 300,000 heads of 96 bytes, where [`crate::packet_ring`] would need a slot for each that holds a whole frame. The
+//! The kernel packs snippets tightly into blocks. It hands a block over when it is full or a time has passed. So a ring of 64 MiB holds
+//! some 300,000 snippets of 96 bytes, where [`crate::packet_ring`] would need a slot for each that holds a whole frame. The
 //! filter's return value says how many bytes the kernel copies.
 //!
 //! ```text
-//! a block:   | tpacket_block_desc 48 | head | head | …                     |
-//! a head:    | tpacket3_hdr 48 | sockaddr_ll 20 | … | virtio_net_hdr 10 | frame's first bytes … |
+//! a block:   | tpacket_block_desc 48 | snippet | snippet | …               |
+//! a snippet: | tpacket3_hdr 48 | sockaddr_ll 20 | … | virtio_net_hdr 10 | frame's first bytes … |
 //!            0                                       tp_mac - 10         tp_mac
 //! ```
 //!
@@ -26,14 +26,14 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use crate::packet::{OpenError, PacketOptions, PacketSocket, VNET_HEADER_BYTES, VlanTag, VnetHeader, vlan_tag};
 use crate::socket_filter::SocketFilter;
 
-/// Large blocks are taken with fewer looks, small ones come sooner; the kernel wants whole pages.
+/// Large blocks take fewer reads, small ones arrive sooner. The kernel wants whole pages.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Where `sockaddr_ll` stands in a head: behind the header, aligned to 16 (`TPACKET_ALIGN`).
+/// Where `sockaddr_ll` stands in a snippet: behind the header, aligned to 16 (`TPACKET_ALIGN`).
 const ADDRESS_AT: usize = 48;
-/// The slot that `tp_frame_nr` is counted in; V3 packs heads and only checks that the numbers agree.
+/// The slot that `tp_frame_nr` is counted in; V3 packs snippets and only checks that the numbers agree.
 const FRAME_BYTES: usize = 2048;
 
-/// `PACKET_FANOUT_CPU`: each CPU fills the same ring always, and as far as there are enough of them no two fill one.
+/// `PACKET_FANOUT_CPU`: each CPU fills the same ring always. Where there are enough rings, no two CPUs share one.
 const FANOUT_BY_CPU: u32 = libc::PACKET_FANOUT_CPU;
 /// The kernel chooses a number for the group.
 const FANOUT_NEW: u32 = libc::PACKET_FANOUT_FLAG_UNIQUEID;
@@ -43,7 +43,7 @@ const FANOUT_NO_OUTGOING: u32 = libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
 /// How a [`CaptureRing`] is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaptureOptions {
-    /// Memory for heads that wait.
+    /// Memory for snippets that wait.
     pub ring_bytes: usize,
     /// A block that is not full is handed over after this many milliseconds.
     pub block_timeout_ms: u32,
@@ -64,7 +64,7 @@ pub struct RingStatistics {
     pub dropped: u64,
 }
 
-/// A packet socket whose heads arrive in shared memory.
+/// A packet socket whose snippets arrive in shared memory.
 #[derive(Debug)]
 pub struct CaptureRing {
     socket: PacketSocket,
@@ -240,7 +240,7 @@ impl CaptureRing {
     /// From now on nothing new comes; what waits can still be read, the last block after its timeout.
     ///
     /// # Errors
-    /// None that is known, for an open socket.
+    /// Does not fail in practice on an open socket.
     pub fn stop(&self) -> io::Result<()> {
         SocketFilter::nothing().attach(&self.socket)
     }
@@ -260,7 +260,7 @@ impl AsFd for CaptureRing {
     }
 }
 
-/// Heads that the kernel handed over together, in the order in which they found their place.
+/// Snippets that the kernel handed over together, in the order in which it stored them.
 #[derive(Debug)]
 pub struct Block<'a> {
     memory: NonNull<u8>,
@@ -270,9 +270,9 @@ pub struct Block<'a> {
     ring: PhantomData<&'a CaptureRing>,
 }
 
-/// One frame's head.
+/// The first bytes of one frame, and what the kernel says of it.
 #[derive(Debug, Clone, Copy)]
-pub struct Head<'a> {
+pub struct Snippet<'a> {
     /// When it passed, nanoseconds since 1970 on `CLOCK_REALTIME`, or on the NIC's clock where `nic_stamp` says so.
     pub stamp_ns: i64,
     /// The NIC took the stamp.
@@ -290,15 +290,15 @@ pub struct Head<'a> {
 }
 
 impl Block<'_> {
-    /// How many heads it holds in all.
+    /// How many snippets the block holds.
     pub fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// The next head.
+    /// The next snippet.
     #[allow(clippy::should_implement_trait)] // An iterator could not lend.
     #[inline]
-    pub fn next(&mut self) -> Option<Head<'_>> {
+    pub fn next(&mut self) -> Option<Snippet<'_>> {
         // The numbers are the kernel's own; they are held to the block all the same.
         if self.left == 0 || self.at + ADDRESS_AT + size_of::<libc::sockaddr_ll>() > BLOCK_BYTES {
             return None;
@@ -322,7 +322,7 @@ impl Block<'_> {
             0 => BLOCK_BYTES,
             offset => self.at.saturating_add(offset),
         };
-        Some(Head {
+        Some(Snippet {
             stamp_ns: i64::from(header.tp_sec) * 1_000_000_000 + i64::from(header.tp_nsec),
             nic_stamp: header.tp_status & libc::TP_STATUS_TS_RAW_HARDWARE != 0,
             outgoing: address.sll_pkttype == libc::PACKET_OUTGOING,

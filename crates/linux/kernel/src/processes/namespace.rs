@@ -155,7 +155,7 @@ impl NetNamespace {
     /// Its device and inode.
     ///
     /// # Errors
-    /// None that is known.
+    /// Does not fail in practice.
     pub fn id(&self) -> Result<NamespaceId, NamespaceError> {
         let stat = rustix::fs::fstat(&self.fd)
             .map_err(|source| NamespaceError::Io { action: "stat", source: source.into() })?;
@@ -165,7 +165,7 @@ impl NetNamespace {
     /// The inode number, as in `net:[…]`.
     ///
     /// # Errors
-    /// None that is known.
+    /// Does not fail in practice.
     pub fn inode(&self) -> Result<u64, NamespaceError> {
         Ok(self.id()?.inode)
     }

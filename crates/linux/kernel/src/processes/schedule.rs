@@ -174,7 +174,7 @@ pub fn favour_session() -> bool {
 /// Has the calling thread woken as exactly as the kernel can: 1 ns of timer slack rather than 50 µs.
 ///
 /// # Errors
-/// None that is known.
+/// Does not fail in practice.
 pub fn set_least_timer_slack() -> Result<(), ScheduleError> {
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
         .map_err(|source| ScheduleError::Io { step: "prctl PR_SET_TIMERSLACK", source: source.into() })
@@ -183,7 +183,7 @@ pub fn set_least_timer_slack() -> Result<(), ScheduleError> {
 /// The calling thread's timer slack.
 ///
 /// # Errors
-/// None that is known.
+/// Does not fail in practice.
 pub fn timer_slack() -> Result<Nanos, ScheduleError> {
     rustix::thread::current_timer_slack()
         .map(Nanos)

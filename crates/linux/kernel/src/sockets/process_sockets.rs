@@ -82,7 +82,7 @@ pub fn name(pid: u32) -> Option<String> {
 /// From now on descendants whose parent ends become children of this process rather than of init.
 ///
 /// # Errors
-/// None that is known.
+/// Does not fail in practice.
 pub fn adopt_orphans() -> io::Result<()> {
     let own = Some(rustix::process::getpid());
     Ok(rustix::process::set_child_subreaper(own)?)

@@ -103,11 +103,11 @@ pub struct TcpMemory {
 impl<'a> TcpSocket<'a> {
     /// Reads an answer; `None` where it is cut off or of another family.
     fn parse(body: &'a [u8]) -> Option<Self> {
-        let (head, attributes) = body.split_at_checked(ANSWER_BYTES)?;
-        let port = |at: usize| Some(u16::from_be_bytes(head.get(at..at + 2)?.try_into().ok()?));
-        let family = i32::from(head[0]);
+        let (header, attributes) = body.split_at_checked(ANSWER_BYTES)?;
+        let port = |at: usize| Some(u16::from_be_bytes(header.get(at..at + 2)?.try_into().ok()?));
+        let family = i32::from(header[0]);
         let address = |at: usize| -> Option<IpAddr> {
-            let bytes: [u8; 16] = head.get(at..at + 16)?.try_into().ok()?;
+            let bytes: [u8; 16] = header.get(at..at + 16)?.try_into().ok()?;
             match family {
                 libc::AF_INET => Some(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).into()),
                 libc::AF_INET6 => Some(IpAddr::from(Ipv6Addr::from(bytes)).to_canonical()),
@@ -115,15 +115,15 @@ impl<'a> TcpSocket<'a> {
             }
         };
         Some(Self {
-            state: head[1],
+            state: header[1],
             local: SocketAddr::new(address(8)?, port(4)?),
             remote: SocketAddr::new(address(24)?, port(6)?),
             // Two words of 32 bits, the lower first.
-            cookie: u64::from(u32_at(head, 11)?) | u64::from(u32_at(head, 12)?) << 32,
-            unread_bytes: u32_at(head, 14)?,
-            unacknowledged_bytes: u32_at(head, 15)?,
-            uid: u32_at(head, 16)?,
-            inode: u32_at(head, 17)?,
+            cookie: u64::from(u32_at(header, 11)?) | u64::from(u32_at(header, 12)?) << 32,
+            unread_bytes: u32_at(header, 14)?,
+            unacknowledged_bytes: u32_at(header, 15)?,
+            uid: u32_at(header, 16)?,
+            inode: u32_at(header, 17)?,
             attributes,
         })
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longhaul_kernel::capture_ring::{CaptureRing, Head, RingStatistics};
+use longhaul_kernel::capture_ring::{CaptureRing, RingStatistics, Snippet};
 use longhaul_kernel::clock::{monotonic, realtime, thread_cpu_time};
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::wait::{Interest, Poller};
@@ -345,7 +345,7 @@ fn next_empty(pool: &Pool, interface: u16, stalled: &mut bool) -> Option<PacketB
 
 /// Appends a head as a record; whether it is a super-packet.
 #[inline]
-fn push(block: &mut PacketBlock, interface: u16, link: LinkType, snap_bytes: usize, head: &Head<'_>) -> bool {
+fn push(block: &mut PacketBlock, interface: u16, link: LinkType, snap_bytes: usize, head: &Snippet<'_>) -> bool {
     let (gso_segs, gso_size) = if head.vnet[1] == 0 { (1, 0) } else { super_packet(head) };
     let mut record = Record {
         at_ns: head.stamp_ns,
@@ -372,7 +372,7 @@ fn push(block: &mut PacketBlock, interface: u16, link: LinkType, snap_bytes: usi
 
 /// How many wire packets a super-packet stands for, and the payload of each.
 #[cold]
-fn super_packet(head: &Head<'_>) -> (u16, u16) {
+fn super_packet(head: &Snippet<'_>) -> (u16, u16) {
     let vnet = VnetHeader::parse(head.vnet);
     let size = vnet.gso_size;
     if size == 0 {

@@ -224,7 +224,7 @@ impl PacketSocket {
     /// What the kernel granted for receiving, in bytes, its bookkeeping included.
     ///
     /// # Errors
-    /// None that is known, for an open socket.
+    /// Does not fail in practice on an open socket.
     pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
         Ok(sockopt::socket_recv_buffer_size(&self.fd)?)
     }
@@ -232,7 +232,7 @@ impl PacketSocket {
     /// What the kernel granted for sending, in bytes, its bookkeeping included.
     ///
     /// # Errors
-    /// None that is known, for an open socket.
+    /// Does not fail in practice on an open socket.
     pub fn send_buffer_bytes(&self) -> io::Result<usize> {
         Ok(sockopt::socket_send_buffer_size(&self.fd)?)
     }

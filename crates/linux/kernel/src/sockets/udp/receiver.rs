@@ -184,7 +184,7 @@ impl UdpReceiver {
     /// kernel does not tell for UDP (udp(7), `SIOCINQ`): read it to know.
     ///
     /// # Errors
-    /// None that is known, for an open socket.
+    /// Does not fail in practice on an open socket.
     pub fn next_packet_bytes(&self) -> io::Result<Option<u64>> {
         let bytes = rustix::io::ioctl_fionread(&self.fd)?;
         Ok((bytes > 0).then_some(bytes))
