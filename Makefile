@@ -35,4 +35,4 @@ bench: deps
 
 # A minute of mutated input for each parser; CONTRIBUTING.md has the way with cargo-fuzz.
 fuzz:
-	LONGHAUL_FUZZ_SECONDS=60 cargo test -p longhaul --test fuzz_corpus -- --nocapture
+	LONGHAUL_FUZZ_SECONDS=60 cargo test -p longhaul --test pure -- --nocapture fuzz_corpus::

@@ -1,7 +1,7 @@
 //! What is tried with arbitrary bytes: each parser of longhaul that reads what others wrote.
 //!
 //! A target must not panic, loop or take memory without bound, and what a parser accepts must keep the promises written
-//! here. The files in `fuzz_targets/` hand these to libFuzzer; `crates/longhaul/tests/fuzz_corpus.rs` runs them on stable.
+//! here. The files in `fuzz_targets/` hand these to libFuzzer; `crates/longhaul/tests/pure/fuzz_corpus.rs` runs them on stable.
 
 #![allow(unreachable_pub, reason = "a crate of its own here, a module there")]
 

@@ -6,9 +6,16 @@ pub(crate) mod captures;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longhaul_kernel::capability;
 use serde_json::Value;
+
+/// Held by tests that judge rates, times or what CPUs do, so that no two of a program run at a time.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The repository.
 pub(crate) fn root() -> PathBuf {

@@ -1,0 +1,374 @@
+//! Experiments: what they measure, what they leave behind, and their report in a browser.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::{longhaul, object, root};
+use longhaul_kernel::capability;
+use longhaul_kernel::process::{Process, Signal};
+use longhaul_lab::orphans;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
+use serde_json::{Value, json};
+
+/// A folder that goes with this value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn unprivileged() -> bool {
+    let skip = !capability::is_root_in_namespace();
+    if skip {
+        println!("skipped: polling a receiver's ring takes root (CAP_NET_ADMIN, CAP_SYS_ADMIN)");
+    }
+    skip
+}
+
+/// Runs the three places and returns the result; the folder has the report.
+fn three_places(folder: &Folder) -> Value {
+    let experiment = root().join("crates/longhaul/tests/three-places.toml");
+    let output =
+        longhaul(&["lab", "run", experiment.to_str().unwrap(), "-o", folder.0.to_str().unwrap(), "--realtime", "10"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for said in ["Everything at once", "receive ring", "socket buffer", "report.html"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    object(&fs::read(folder.file("result.json")).unwrap())
+}
+
+#[test]
+fn each_place_is_provoked_and_the_report_shows_it() {
+    if unprivileged() {
+        return;
+    }
+    let folder = Folder::new("three-places");
+    let result = three_places(&folder);
+    let runs = result["result"]["series"][0]["runs"].as_array().unwrap();
+    let lost = |run: usize, place: &str| runs[run]["result"]["loss_by_location"][place].as_u64().unwrap();
+    for (number, run) in runs.iter().enumerate() {
+        let (sent, received) = (&run["result"]["sent_packets"], &run["result"]["received_packets"]);
+        let all: u64 = run["result"]["loss_by_location"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+        assert_eq!(sent.as_u64().unwrap(), received.as_u64().unwrap() + all, "{run:#}");
+        // Control packets are on the path as well, so a tenth is not exact.
+        let tenth = sent.as_u64().unwrap() / 10;
+        assert!(lost(number, "network").abs_diff(tenth) <= tenth / 10 + 5, "{run:#}");
+        assert_eq!(run["result"]["location_method"], "bpf");
+    }
+    assert!(lost(1, "receiver_ring") > 0, "{:#}", runs[1]);
+    assert!(lost(1, "receiver_socket_buffer") > 0, "{:#}", runs[1]);
+    let links = result["hosts"]["server"]["interfaces"].as_array().unwrap();
+    assert_eq!((links.len(), &links[1]["name"]), (2, &json!("eth0")), "a host sees its own interfaces");
+    assert_eq!(links[1]["gro_flush_timeout_ns"], 20_000_000, "and how they are set");
+
+    let Some(mut browser) = Browser::start(&folder) else { return };
+    let report = format!("file://{}", folder.file("report.html").display());
+    for (width, mobile) in [(1280, false), (390, true)] {
+        browser.open(&report, width, mobile);
+        let seen = browser.evaluate(LOOK);
+        assert_eq!(seen["title"], "Three places");
+        assert_eq!(seen["bars"], json!(["10000000", "40000000"]), "a bar for each rate: {seen:#}");
+        let pieces = seen["pieces"].as_array().unwrap();
+        // What a bar shows is what was measured: the heights of its pieces are as their packets.
+        for (piece, place) in pieces.iter().zip(["network", "receiver_ring", "receiver_socket_buffer"]) {
+            assert_eq!(piece["place"], place, "in the order of travel: {seen:#}");
+            let scale = piece["height"].as_f64().unwrap() / lost(1, place) as f64;
+            let first = pieces[0]["height"].as_f64().unwrap() / lost(1, "network") as f64;
+            assert!((scale / first - 1.0).abs() < 0.05, "{seen:#}");
+        }
+        assert_eq!(pieces.len(), 3, "{seen:#}");
+        assert_eq!(seen["legend"], json!(["network", "receiver_ring", "receiver_socket_buffer"]));
+        assert_eq!(seen["rows"].as_array().unwrap().len(), 2);
+        for place in ["network", "receiver_ring", "receiver_socket_buffer"] {
+            let cells = seen["rows"][1].as_array().unwrap();
+            assert!(cells.contains(&json!(lost(1, place).to_string())), "the table has {place}: {seen:#}");
+        }
+        assert_eq!(seen["width"], width, "{seen:#}");
+        assert_eq!(seen["wider"], json!([]), "nothing is wider than the window of {width}");
+        let complaints = browser.complaints();
+        assert!(complaints.is_empty(), "{complaints:#?}");
+        assert_eq!(browser.requests(), std::slice::from_ref(&report), "nothing comes from elsewhere");
+    }
+}
+
+#[test]
+fn tcp_has_its_table_and_its_page() {
+    if unprivileged() {
+        return;
+    }
+    let folder = Folder::new("two-flows");
+    let experiment = root().join("crates/longhaul/tests/two-flows.toml");
+    let output = longhaul(&["lab", "run", experiment.to_str().unwrap(), "-o", folder.0.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for said in ["Alone, one packet lost in 200", "expected", "Beside another", "limited by", "report.html"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let result = object(&fs::read(folder.file("result.json")).unwrap());
+    let series = result["result"]["tcp"].as_array().unwrap();
+    let alone = &series[0]["runs"][0];
+    // A window of some 17 packets, each 10 ms; by how much it is met is for the tests of the controls to say.
+    let expected = alone["expected_bps"].as_f64().unwrap() / 1e6;
+    assert!((5.0..40.0).contains(&expected), "{alone:#}");
+    assert!(alone["flows"]["result"]["retransmits"].as_u64() > Some(2) && alone["beside"].is_null(), "{alone:#}");
+    for (run, control) in series[1]["runs"].as_array().unwrap().iter().zip(["reno", "cubic"]) {
+        assert_eq!((&run["label"], &run["expected_bps"]), (&json!(control), &Value::Null));
+        assert_eq!(run["beside"]["host"], "far");
+        // 536 with time stamps.
+        assert_eq!(run["beside"]["result"]["streams"][0]["mss_bytes"], 524, "{run:#}");
+        let rates = [&run["flows"], &run["beside"]].map(|flows| flows["result"]["goodput_bps"].as_u64().unwrap());
+        assert!(rates.iter().all(|rate| *rate > 100_000) && rates[0] + rates[1] < 110_000_000, "{rates:?}");
+    }
+    let page = fs::read_to_string(folder.file("report.html")).unwrap();
+    assert_eq!(page.matches("class=\"bar\"").count(), 3, "{page}");
+    assert!(page.contains("the one beside it") && page.contains("what the response function says"), "{page}");
+    let Some(mut browser) = Browser::start(&folder) else { return };
+    let report = format!("file://{}", folder.file("report.html").display());
+    for (width, mobile) in [(1280, false), (390, true)] {
+        browser.open(&report, width, mobile);
+        let seen = browser.evaluate(LOOK);
+        assert_eq!((&seen["title"], &seen["wider"]), (&json!("Two flows"), &json!([])), "{seen:#}");
+        assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
+    }
+}
+
+/// A result lists up to 10,000 runs of losses. Those of a test with more are in a file of its own, or a caveat says that they are not.
+#[test]
+fn losses_beyond_what_a_result_lists_are_in_a_file_or_a_caveat() {
+    if unprivileged() {
+        return;
+    }
+    let experiment = root().join("crates/longhaul/tests/many-losses.toml");
+    let run = |more: &[&str]| {
+        let output = longhaul(&[&["lab", "run", experiment.to_str().unwrap(), "--json"], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        let printed = object(&output.stdout);
+        let [many, few] = [0, 1].map(|series| printed["result"]["series"][series]["runs"][0].clone());
+        assert!(many["result"]["lost_packets"].as_u64() > Some(10_000), "{many:#}");
+        assert_eq!(many["result"]["losses"], json!([]));
+        let listed = few["result"]["losses"].as_array().unwrap().len();
+        assert!((1..10_000).contains(&listed), "{listed}");
+        assert_eq!((&few["result"]["losses_file"], raised(&few)), (&Value::Null, false));
+        many
+    };
+    fn raised(run: &Value) -> bool {
+        run["caveats"].as_array().unwrap().iter().any(|caveat| caveat["code"] == "losses_not_listed")
+    }
+
+    let unsaved = run(&[]);
+    assert_eq!((&unsaved["result"]["losses_file"], raised(&unsaved)), (&Value::Null, true), "{:#}", unsaved["caveats"]);
+
+    let folder = Folder::new("many-losses");
+    let saved = run(&["-o", folder.0.to_str().unwrap()]);
+    assert_eq!((&saved["result"]["losses_file"], raised(&saved)), (&json!("losses-1-1.parquet"), false));
+    let reader = SerializedFileReader::new(File::open(folder.file("losses-1-1.parquet")).unwrap()).unwrap();
+    let rows: Vec<u64> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().get_ulong(2).unwrap()).collect();
+    assert!(rows.len() > 10_000, "{}", rows.len());
+    assert_eq!(Some(rows.iter().sum()), saved["result"]["lost_packets"].as_u64());
+}
+
+/// What a page shows, as a browser laid it out.
+const LOOK: &str = r#"(() => {
+    const all = (selector, of) => [...document.querySelectorAll(selector)].map(of);
+    const edge = document.documentElement.clientWidth;
+    const visible = box => box.width > 0 && box.height > 0;
+    return {
+        title: document.querySelector("h1").textContent,
+        bars: all("svg.plot .bar", bar => bar.dataset.rate),
+        pieces: all("svg.plot .bar:last-of-type .piece", piece =>
+            ({ place: piece.dataset.location, height: piece.getBoundingClientRect().height })),
+        legend: all(".legend li", item => item.dataset.location),
+        rows: all("table.numbers tbody tr[data-rate]", row => [...row.cells].map(cell => cell.textContent)),
+        width: innerWidth,
+        wider: [document.documentElement.scrollWidth > edge ? "page" : null].filter(Boolean).concat(
+            all("body *", element => [element.tagName, element.getBoundingClientRect()])
+                .filter(([, box]) => visible(box) && (box.right > edge + 0.5 || box.left < -0.5)).map(([name]) => name)),
+    };
+})()"#;
+
+/// A browser without a window, spoken to in the Chrome DevTools Protocol over a pair of pipes.
+struct Browser {
+    process: Child,
+    commands: File,
+    answers: BufReader<File>,
+    session: Option<String>,
+    last: u64,
+    events: Vec<Value>,
+}
+
+impl Browser {
+    /// `None` where there is no browser, which is printed.
+    fn start(folder: &Folder) -> Option<Self> {
+        if Command::new("chromium").arg("--version").output().is_err() {
+            println!("skipped: there is no chromium; install it (make deps)");
+            return None;
+        }
+        let (to, from) = (folder.file("to-browser"), folder.file("from-browser"));
+        assert!(Command::new("mkfifo").args([&to, &from]).status().unwrap().success());
+        // It reads commands from descriptor 3 and answers at 4. A browser that hangs ends with its time.
+        let script = "exec timeout 120 chromium --headless --no-sandbox --disable-gpu --no-first-run \
+                      --user-data-dir=\"$1\" --remote-debugging-pipe about:blank 3<\"$2\" 4>\"$3\"";
+        let process = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .args([folder.file("profile"), to.clone(), from.clone()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Opening a pipe waits for its other end, so in the shell's order.
+        let commands = OpenOptions::new().write(true).open(&to).unwrap();
+        let answers = BufReader::new(File::open(&from).unwrap());
+        let mut browser = Self { process, commands, answers, session: None, last: 0, events: Vec::new() };
+        let targets = browser.ask("Target.getTargets", json!({}));
+        let page = targets["targetInfos"].as_array().unwrap().iter().find(|target| target["type"] == "page").unwrap();
+        let attached = browser.ask("Target.attachToTarget", json!({ "targetId": page["targetId"], "flatten": true }));
+        browser.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            browser.ask(&format!("{domain}.enable"), json!({}));
+        }
+        Some(browser)
+    }
+
+    fn ask(&mut self, method: &str, parameters: Value) -> Value {
+        self.last += 1;
+        let mut message = json!({ "id": self.last, "method": method, "params": parameters });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        self.commands.write_all(format!("{message}\0").as_bytes()).unwrap();
+        loop {
+            let answer = self.read();
+            if answer["id"] == self.last {
+                assert!(answer["error"].is_null(), "{method}: {answer}");
+                return answer["result"].clone();
+            }
+            self.events.push(answer);
+        }
+    }
+
+    fn read(&mut self) -> Value {
+        let mut message = Vec::new();
+        self.answers.read_until(0, &mut message).unwrap();
+        assert_eq!(message.pop(), Some(0), "the browser ended");
+        serde_json::from_slice(&message).unwrap()
+    }
+
+    /// Opens `url` in a window of `width` and waits until it is loaded.
+    fn open(&mut self, url: &str, width: u32, mobile: bool) {
+        let window = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": mobile });
+        self.ask("Emulation.setDeviceMetricsOverride", window);
+        self.events.clear();
+        self.ask("Page.navigate", json!({ "url": url }));
+        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
+            let event = self.read();
+            self.events.push(event);
+        }
+    }
+
+    fn evaluate(&mut self, script: &str) -> Value {
+        let answer = self.ask("Runtime.evaluate", json!({ "expression": script, "returnByValue": true }));
+        assert!(answer["exceptionDetails"].is_null(), "{answer:#}");
+        answer["result"]["value"].clone()
+    }
+
+    /// What came on the console, from the page or from the browser about it.
+    fn complaints(&self) -> Vec<&Value> {
+        let names = ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"];
+        self.events.iter().filter(|event| names.iter().any(|name| event["method"] == *name)).collect()
+    }
+
+    fn requests(&self) -> Vec<String> {
+        let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        sent.map(|event| event["params"]["request"]["url"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.commands.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
+        // It ends its own children. `timeout` ends it where it does not.
+        let _ = self.answers.read_to_end(&mut Vec::new());
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn ctrl_c_writes_what_was_measured() {
+    if unprivileged() {
+        return;
+    }
+    let folder = Folder::new("ctrl-c");
+    let file = folder.file("long.toml");
+    let series = |name: &str, time: &str| {
+        format!("[[udp]]\nname = '{name}'\nrates = ['5M', '6M']\ntime = '{time}'\nlength = 200\nsockbuf = '4M'\n")
+    };
+    let text = format!("title = 'long'\npath = 'lan'\n{}{}", series("short", "100ms"), series("long", "10m"));
+    fs::write(&file, text).unwrap();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["lab", "run", file.to_str().unwrap(), "-o", folder.0.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    assert!(lines.by_ref().any(|line| line.unwrap() == "long"), "the second series is announced");
+    let pid = run.id();
+    // Anywhere in the second series will do, but in a test is where it matters.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !sends(pid) {
+        assert!(Instant::now() < deadline, "waited for the sender");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Process::open(pid).unwrap().unwrap().signal(Signal::INT).unwrap();
+    let began = Instant::now();
+    let status = run.wait().unwrap();
+    assert_eq!(status.code(), Some(130));
+    assert!(began.elapsed() < Duration::from_secs(60), "it did not wait for the end of the test");
+    let result = object(&fs::read(folder.file("result.json")).unwrap());
+    assert_eq!(result["result"]["interrupted"], true);
+    let series = result["result"]["series"].as_array().unwrap();
+    let tests: Vec<usize> = series.iter().map(|one| one["runs"].as_array().unwrap().len()).collect();
+    assert_eq!(tests, [2, 1], "no test begins after Ctrl-C");
+    assert!(series[1]["runs"][0]["result"]["received_packets"].as_u64() > Some(0), "{:#}", series[1]["runs"][0]);
+    assert!(fs::read_to_string(folder.file("report.html")).unwrap().contains("ended before its end"));
+    let name = format!("run-{pid}");
+    assert!(orphans::find().unwrap().iter().all(|orphan| orphan.lab != name), "nothing is left");
+}
+
+/// Whether a thread of the process sends a test.
+fn sends(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok()).any(|name| name.trim() == "send 0")
+}
+
+#[test]
+fn a_wrong_experiment_is_refused_in_a_line() {
+    let folder = Folder::new("wrong");
+    let file = folder.file("wrong.toml");
+    fs::write(&file, "title = 'x'\npath = 'lan'\n[[udp]]\nname = 'x'\nrates = ['1M']\nsockbuff = '1M'\n").unwrap();
+    let output = longhaul(&["lab", "run", file.to_str().unwrap(), "--json"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.lines().count() == 1 && said.contains("wrong.toml:6:1: unknown field `sockbuff`"), "{said}");
+    assert_eq!(object(&output.stdout)["error"]["code"], "usage");
+    assert_eq!(longhaul(&["lab", "run", "nlr-udp-los"]).status.code(), Some(2));
+}

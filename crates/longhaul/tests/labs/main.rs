@@ -1,0 +1,11 @@
+//! Labs, what runs on their hosts, and what `--json` prints.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod experiments;
+mod hosts;
+mod killed;
+mod schemas;
+mod udp_refusals;
+mod watch;

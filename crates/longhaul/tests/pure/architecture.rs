@@ -1,0 +1,217 @@
+//! The invariants of ARCHITECTURE.md: mostly things that are deliberately absent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::{printed, root};
+use serde_json::Value;
+
+/// Crates that know no operating system: their time is an argument.
+const PURE: [&str; 8] = [
+    "longhaul-units",
+    "longhaul-result",
+    "longhaul-wire",
+    "longhaul-path",
+    "longhaul-session",
+    "longhaul-congestion",
+    "longhaul-trace",
+    "longhaul-report",
+];
+/// Crates that know one.
+const IMPURE: [&str; 8] = [
+    "longhaul-kernel",
+    "longhaul-bpf",
+    "longhaul-emulator",
+    "longhaul-measure",
+    "longhaul-lab",
+    "longhaul-mix",
+    "longhaul-filter",
+    "longhaul",
+];
+/// Modules of `longhaul-mix` that only describe frames. They are as pure as the crates above.
+const PURE_OF_MIX: [&str; 5] = ["spec.rs", "kind.rs", "frames", "plan.rs", "draw.rs"];
+/// Ways to the operating system that lead around those.
+const OS_CRATES: [&str; 7] = ["libc", "nix", "rustix", "mio", "tokio", "socket2", "jiff"];
+/// What a pure crate would read a clock or sleep with.
+const CLOCKS: [&str; 4] = ["Instant::now", "SystemTime::now", "thread::sleep", "sleep_until"];
+/// Crates that may be `unsafe`.
+const UNSAFE: [&str; 2] = ["linux/kernel", "linux/bpf"];
+
+/// The packages of this workspace and what each needs, without what only its tests need.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs this test");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let packages = metadata["packages"].as_array().unwrap().iter().map(|package| {
+        let all = package["dependencies"].as_array().unwrap().iter();
+        let needed = all.filter(|dependency| dependency["kind"] != "dev").map(|dependency| text(&dependency["name"]));
+        (text(&package["name"]), needed.collect())
+    });
+    packages.collect()
+}
+
+/// What `package` needs, directly or through other packages of the workspace.
+fn reach(package: &str, dependencies: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![package];
+    while let Some(next) = open.pop() {
+        for needed in dependencies.get(next).into_iter().flatten() {
+            if reached.insert(needed.clone()) {
+                open.push(needed);
+            }
+        }
+    }
+    reached
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The folders of the crates below `crates/`, by their path there, such as `foundation/units`.
+fn crates() -> BTreeMap<String, PathBuf> {
+    let below = |folder: &Path| -> Vec<PathBuf> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
+    };
+    let top = root().join("crates");
+    let rooms = below(&top);
+    let folders = rooms.iter().cloned().chain(rooms.iter().flat_map(|room| below(room)));
+    let folders = folders.filter(|folder| folder.join("Cargo.toml").exists());
+    folders.map(|folder| (folder.strip_prefix(&top).unwrap().to_str().unwrap().to_owned(), folder)).collect()
+}
+
+/// The folder of each package of the workspace.
+fn packages() -> BTreeMap<String, PathBuf> {
+    let name = |folder: &Path| {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let line = manifest.lines().find(|line| line.starts_with("name = ")).unwrap();
+        line.trim_start_matches("name = ").trim_matches('"').to_owned()
+    };
+    crates().into_values().map(|folder| (name(&folder), folder)).collect()
+}
+
+/// A line without its comment. Quotes before `//` keep a URL in a text.
+fn code(line: &str) -> &str {
+    let comment = line.match_indices("//").find(|(at, _)| line[..*at].matches('"').count().is_multiple_of(2));
+    comment.map_or(line, |(at, _)| &line[..at])
+}
+
+/// Lines of code in `files` of which `found` is true, as `file:line: text`.
+fn lines(files: Vec<PathBuf>, found: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut hits = Vec::new();
+    for file in files {
+        for (number, line) in (1..).zip(fs::read_to_string(&file).unwrap().lines()) {
+            if found(code(line)) {
+                hits.push(format!("{}:{number}: {}", file.display(), line.trim()));
+            }
+        }
+    }
+    hits
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|part| part == word)
+}
+
+#[test]
+fn pure_crates_know_no_operating_system() {
+    let dependencies = dependencies();
+    assert!(dependencies.contains_key("longhaul-path"), "{dependencies:?}");
+    for package in PURE {
+        let reached = reach(package, &dependencies);
+        for forbidden in IMPURE.iter().chain(&OS_CRATES) {
+            assert!(!reached.contains(*forbidden), "{package} depends on {forbidden}");
+        }
+    }
+}
+
+#[test]
+fn units_stand_on_their_own() {
+    let reached = reach("longhaul-units", &dependencies());
+    assert!(reached.iter().all(|needed| !needed.starts_with("longhaul")), "{reached:?}");
+}
+
+#[test]
+fn kernel_decides_nothing() {
+    let reached = reach("longhaul-kernel", &dependencies());
+    let own: Vec<_> = reached.iter().filter(|needed| needed.starts_with("longhaul")).collect();
+    assert_eq!(own, ["longhaul-units"], "kernel is access to Linux, without a model or a policy");
+}
+
+#[test]
+fn pure_crates_read_no_clock() {
+    for package in PURE {
+        let folder = &packages()[package];
+        let hits = lines(sources(&folder.join("src")), |line| CLOCKS.iter().any(|clock| line.contains(clock)));
+        assert!(hits.is_empty(), "time is an argument in {package}:\n{}", hits.join("\n"));
+    }
+}
+
+#[test]
+fn a_mix_is_described_without_an_operating_system() {
+    let folder = packages()["longhaul-mix"].join("src");
+    let files = PURE_OF_MIX.map(|name| folder.join(name));
+    let files = files.into_iter().flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    let impure = |line: &str| {
+        let system = ["longhaul_kernel", "longhaul_bpf", "crate::engine", "crate::sending", "crate::receiver"];
+        CLOCKS.iter().chain(&system).chain(&OS_CRATES).any(|name| line.contains(name))
+    };
+    let hits = lines(files.collect(), impure);
+    assert!(hits.is_empty(), "frames of a mix follow from its text, a seed and a number:\n{}", hits.join("\n"));
+}
+
+#[test]
+fn unsafe_is_confined() {
+    for (name, folder) in crates().into_iter().filter(|(name, _)| !UNSAFE.contains(&name.as_str())) {
+        let hits = lines(sources(&folder.join("src")), |line| has_word(line, "unsafe") || line.contains("unsafe_code"));
+        assert!(hits.is_empty(), "unsafe code outside of {UNSAFE:?}, in {name}:\n{}", hits.join("\n"));
+    }
+    assert_eq!(code("let url = \"a://b\"; // unsafe"), "let url = \"a://b\"; ");
+    assert!(has_word("pub unsafe fn f()", "unsafe") && !has_word("unshare_unsafe()", "unsafe"));
+}
+
+#[test]
+fn every_crate_has_the_lints_of_the_workspace() {
+    for (name, folder) in crates() {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{name}");
+    }
+}
+
+#[test]
+fn the_map_shows_every_crate() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    assert!(crates().len() > 10, "{:?}", crates());
+    for name in crates().keys() {
+        assert!(map.contains(&format!("`crates/{name}`")), "ARCHITECTURE.md does not mention `crates/{name}`");
+    }
+}
+
+#[test]
+fn every_preset_is_known_by_name() {
+    let listed = printed(&["paths"]);
+    let mut listed: Vec<&str> = listed.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    listed.sort_unstable();
+    let mut files: Vec<String> = fs::read_dir(root().join("paths"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    files.sort_unstable();
+    assert_eq!(listed, files);
+}

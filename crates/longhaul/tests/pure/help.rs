@@ -1,0 +1,85 @@
+//! What longhaul says of itself: help, completions, man pages.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::{commands, help, longhaul, printed};
+
+#[test]
+fn help_fits_a_screen() {
+    let help = help(&[]);
+    assert!(help.lines().count() <= 24, "{} lines", help.lines().count());
+    assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+    insta::assert_snapshot!(help);
+}
+
+#[test]
+fn a_udp_result_fits_a_terminal() {
+    let file = crate::common::root().join("crates/longhaul/tests/udp-result.json");
+    let text = printed(&["show", file.to_str().unwrap()]);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn every_command_shows_an_example() {
+    let without: Vec<String> = (commands().into_iter().skip(1))
+        .filter(|command| !help(command).contains(&format!("Example:\n  longhaul {}", command[0])))
+        .map(|command| command.join(" "))
+        .collect();
+    assert!(without.is_empty(), "without an example in their help: {}", without.join(", "));
+}
+
+#[test]
+fn completions_know_the_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = printed(&["completion", shell]);
+        for word in ["emulate", "segmentation", "status"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
+fn every_command_has_a_man_page() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("man-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    printed(&["man", folder.to_str().unwrap()]);
+    let mut written: Vec<String> =
+        fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    written.sort_unstable();
+    let mut expected: Vec<String> = (commands().into_iter())
+        .map(|command| ["longhaul".to_owned()].into_iter().chain(command).collect::<Vec<_>>().join("-") + ".1")
+        .collect();
+    expected.sort_unstable();
+    for page in &written {
+        let text = fs::read_to_string(folder.join(page)).unwrap();
+        assert!(text.contains(".TH ") && text.contains(".SH SYNOPSIS"), "{page}: {text}");
+    }
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(written, expected);
+}
+
+/// One line that names what is wrong, and exit code 2.
+#[test]
+fn wrong_usage_is_said_in_a_line() {
+    for (arguments, named) in [
+        (&["nonsense"][..], "nonsense"),
+        (&[], "longhaul: which command? use one of udp, tcp,"),
+        (&["lab"], "longhaul lab: which command? use one of up, exec, shell, set, run, status, list, down ("),
+        (&["key"], "longhaul key: which command? use one of new ("),
+        (&["udp", "::1", "--key", "/no/such/key"], "longhaul key new FILE"),
+        (&["serve", "--key", "/no/such/key"], "longhaul key new FILE"),
+        (&["paths", "show", "nlr-smal"], "nlr-small"),
+        (&["lab", "up", "lan", "--mtu", "9"], "--mtu"),
+        (&["lab", "up", "lan", "--batch-time", "1 fortnight"], "--batch-time"),
+        (&["lab", "up", "lan", "--set", "delay=-1ms"], "delay"),
+        (&["emulate", "--left", "lh0", "--right", "lh0", "--path", "lan"], "lh0"),
+    ] {
+        let output = longhaul(arguments);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
+        assert!(text.contains(named), "{arguments:?}: {text}");
+    }
+}

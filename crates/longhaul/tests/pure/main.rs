@@ -1,0 +1,9 @@
+//! What longhaul says of itself and of wrong input, its parsers, and the map of its crates.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod architecture;
+mod bad_input;
+mod fuzz_corpus;
+mod help;

@@ -1,0 +1,239 @@
+//! Congestion controls over emulated paths, as DataTAG and the NLR Rings paper saw them: who gets how much, and how long a loss
+//! costs. What is expected comes from `longhaul_congestion`, the same that `longhaul cc table` prints.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::{TestLab, alone, object};
+use longhaul_congestion::aimd::Model;
+use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_units::Nanos;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
+use serde_json::Value;
+
+/// Payload of a segment: 1500 bytes less IPv4, TCP and time stamps.
+const MSS_BYTES: f64 = 1448.0;
+/// DataTAG's loss: one packet in so many.
+const EVERY: u64 = 30_000;
+
+/// A folder in /tmp that goes with this value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("longhaul-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A lab whose server answers tests, two at a time.
+struct Tested {
+    server: Child,
+    lab: TestLab,
+    folder: Folder,
+}
+
+impl Tested {
+    fn up(name: &str, path: &str) -> Option<Self> {
+        if !is_root_in_namespace() {
+            println!("skipped: needs root, to load congestion controls");
+            return None;
+        }
+        let folder = Folder::new(name);
+        let file = folder.0.join("path.toml");
+        fs::write(&file, path).unwrap();
+        let lab = TestLab::up(name, file.to_str().unwrap())?;
+        let serve = ["serve", "--sessions", "2"];
+        let mut server = exec(&lab, "server", &serve).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        Some(Self { server, lab, folder })
+    }
+
+    /// `longhaul tcp server` on `host`, started.
+    fn start(&self, host: &str, options: &[&str]) -> Child {
+        let test = [&["tcp", "server", "-4", "--json"], options].concat();
+        exec(&self.lab, host, &test).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn tcp(&self, options: &[&str]) -> Flow {
+        Flow::of(self.start("client", options))
+    }
+}
+
+impl Drop for Tested {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn exec(lab: &TestLab, host: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command.args(["lab", "exec", host, "--name", &lab.name, "--", env!("CARGO_BIN_EXE_longhaul")]).args(arguments);
+    command
+}
+
+/// What a test of one flow said.
+#[derive(Debug)]
+struct Flow {
+    control: String,
+    goodput_bps: f64,
+    mean_window_packets: f64,
+    mean_rtt: Nanos,
+}
+
+impl Flow {
+    fn of(test: Child) -> Self {
+        let output = test.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let result = &object(&output.stdout)["result"];
+        let stream = &result["streams"][0];
+        let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value}"));
+        Self {
+            control: stream["congestion_control"].as_str().unwrap().to_owned(),
+            goodput_bps: number(&result["goodput_bps"]),
+            mean_window_packets: number(&stream["mean_cwnd_bytes"]) / number(&stream["mss_bytes"]),
+            mean_rtt: Nanos(number(&stream["mean_rtt_ns"]) as u64),
+        }
+    }
+}
+
+/// How far `seen` is from `expected`, as a share of it.
+fn off(seen: f64, expected: f64) -> f64 {
+    (seen / expected - 1.0).abs()
+}
+
+/// The window over time, from the samples of a saved test: seconds and packets.
+fn windows(samples: &Path) -> Vec<(f64, f64)> {
+    let reader = SerializedFileReader::new(File::open(samples).unwrap()).unwrap();
+    let columns = reader.metadata().file_metadata().schema_descr().columns().to_vec();
+    let place =
+        |name: &str| columns.iter().position(|column| column.name() == name).unwrap_or_else(|| panic!("{name}"));
+    let (end, at, window) = (place("end"), place("at_ns"), place("snd_cwnd_packets"));
+    let rows = reader.get_row_iter(None).unwrap().map(Result::unwrap);
+    let rows = rows.filter(|row| row.get_string(end).unwrap() == "sender");
+    let number = |row: &parquet::record::Row, place: usize| match row.get_ulong(place) {
+        Ok(value) => value as f64,
+        Err(_) => f64::from(row.get_uint(place).unwrap()),
+    };
+    rows.map(|row| (number(&row, at) / 1e9, number(&row, window))).collect()
+}
+
+/// DataTAG, one packet lost in 30,000 on a long path: Scalable and HighSpeed TCP hold windows that Reno cannot, each the one that
+/// its response function says; and Reno takes as long to recover as the AIMD table says.
+#[test]
+fn windows_are_those_of_the_response_functions() {
+    let _alone = alone();
+    let path = format!(
+        "[[forward]]\nrate = '3Gbit'\nqueue = '64MiB'\ndelay = '10ms'\nloss = {{ every = {EVERY} }}\n\
+         [[backward]]\ndelay = '10ms'"
+    );
+    let Some(lab) = Tested::up("response", &path) else { return };
+    let saved = lab.folder.0.join("reno");
+    let mut seen = Vec::new();
+    // Reno loses a packet each 2.8 s here, so a mean over 17 s is over 6 cycles.
+    for (name, seconds) in [("reno", "22s"), ("highspeed", "16s"), ("scalable", "16s")] {
+        let keep = ["-o", saved.to_str().unwrap()];
+        let options = ["-C", name, "-t", seconds, "--omit", "5s"];
+        let flow = lab.tcp(&[&options[..], if name == "reno" { &keep } else { &[] }].concat());
+        assert!(flow.control == name || flow.control == format!("lh_{name}"), "{flow:?}");
+        let expected = Model::named(name).unwrap().window_at(1.0 / EVERY as f64, flow.mean_rtt);
+        let rate = expected * MSS_BYTES * 8.0 / flow.mean_rtt.as_secs_f64();
+        println!("{flow:?}; {expected:.0} packets, {:.1} Mb/s expected", rate / 1e6);
+        assert!(off(flow.mean_window_packets, expected) < 0.15, "{name}: {} packets", flow.mean_window_packets);
+        assert!(off(flow.goodput_bps, rate) < 0.15, "{name}: {} bit/s", flow.goodput_bps);
+        seen.push(flow);
+    }
+    // Those that the kernel lacks were there for the test alone.
+    let gone = || {
+        let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+        !available.contains("lh_scalable")
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !gone() {
+        assert!(Instant::now() < deadline, "lh_scalable is still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let [reno, highspeed, scalable] = &seen[..] else { unreachable!("three were tested") };
+    assert!(highspeed.goodput_bps > 2.0 * reno.goodput_bps, "{seen:?}");
+    assert!(scalable.goodput_bps > 2.0 * highspeed.goodput_bps, "{seen:?}");
+    reno_recovers_in_time(&windows(&saved.join("samples.parquet")), reno.mean_rtt);
+}
+
+/// From each loss until the window is what it was: half of it in round trips (DataTAG's table, RFC 5681).
+fn reno_recovers_in_time(windows: &[(f64, f64)], rtt: Nanos) {
+    /// How much of the window is to be regained: the next loss may come a packet earlier than the one before.
+    const REGAINED: f64 = 0.95;
+    let mut recoveries = Vec::new();
+    let (mut loss, mut peak) = (None, 0.0_f64);
+    // By then the slow start's window is lost.
+    for &(at, window) in windows.iter().filter(|(at, _)| *at > 8.0) {
+        peak = peak.max(window);
+        if window < 0.7 * peak && loss.is_none() {
+            loss = Some((at, peak));
+        }
+        if let Some((since, before)) = loss
+            && window >= REGAINED * before
+        {
+            let expected = Model::Reno.row(before, rtt).recovery_s * (REGAINED - 0.5) / 0.5;
+            recoveries.push((before, at - since, expected));
+            (loss, peak) = (None, window);
+        }
+    }
+    println!("recoveries (packets, seconds, expected): {recoveries:.2?}");
+    assert!(recoveries.len() >= 2, "{} recoveries", recoveries.len());
+    for (peak, seconds, expected) in recoveries {
+        assert!(off(seconds, expected) < 0.15, "{peak} packets regained in {seconds} s, {expected} s expected");
+    }
+}
+
+/// The NLR Rings paper's figure 6: the variants are alike, and Vegas is low, as it takes a jitter of hundreds of microseconds for
+/// a queue.
+#[test]
+fn vegas_gets_least() {
+    let _alone = alone();
+    let path = "[[both]]\nrate = '400Mbit'\nqueue = '256KiB'\ndelay = '8ms'\n\
+                jitter = { law = 'normal', stddev = '300us', order = 'fifo' }";
+    let Some(lab) = Tested::up("vegas", path) else { return };
+    let names =
+        ["vegas", "reno", "cubic", "bic", "highspeed", "scalable", "htcp", "hybla", "illinois", "yeah", "compound"];
+    let rates = names.map(|name| lab.tcp(&["-C", name, "-t", "5s", "--omit", "1s"]).goodput_bps / 1e6);
+    println!("Mb/s: {:?}", names.iter().zip(rates).collect::<Vec<_>>());
+    let vegas = rates[0];
+    for (name, rate) in names.iter().zip(rates).skip(1) {
+        assert!(rate > 1.2 * vegas, "{name} {rate:.0} Mb/s, vegas {vegas:.0} Mb/s");
+    }
+}
+
+/// DataTAG's fairness figures: of two Reno flows at one bottleneck the one with the longer round trip, and the one with the smaller
+/// segments, get less.
+#[test]
+fn reno_favours_short_round_trips_and_large_segments() {
+    let _alone = alone();
+    let path = "[[client]]\nname = 'near'\n[[client]]\nname = 'far'\ndelay = '20ms'\n\
+                [[both]]\nrate = '100Mbit'\nqueue = '64KiB'\ndelay = '5ms'";
+    let Some(lab) = Tested::up("fairness", path) else { return };
+    let together = |one: (&str, &[&str]), other: (&str, &[&str])| {
+        let tests = [one, other]
+            .map(|(host, options)| lab.start(host, &[&["-C", "reno", "-t", "15s", "--omit", "3s"], options].concat()));
+        tests.map(|test| Flow::of(test).goodput_bps / 1e6)
+    };
+    let [near, far] = together(("near", &[]), ("far", &[]));
+    println!("RTT 10 ms: {near:.1} Mb/s, RTT 50 ms: {far:.1} Mb/s");
+    assert!(near > 2.0 * far, "RTT 10 ms: {near:.1} Mb/s, RTT 50 ms: {far:.1} Mb/s");
+    let [large, small] = together(("near", &[]), ("near", &["-M", "536"]));
+    println!("1448 bytes: {large:.1} Mb/s, 536 bytes: {small:.1} Mb/s");
+    assert!(large > 1.5 * small, "1448 bytes: {large:.1} Mb/s, 536 bytes: {small:.1} Mb/s");
+}

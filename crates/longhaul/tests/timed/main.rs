@@ -1,0 +1,13 @@
+//! Traffic whose rate, timing or completeness is judged. Each test holds `common::alone`: no two run at a time.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod analyze_limits;
+mod analyze_truth;
+mod compare;
+mod compare_gaps;
+mod compare_runs;
+mod congestion;
+mod tcp;
+mod udp;

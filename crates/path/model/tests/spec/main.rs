@@ -1,0 +1,7 @@
+//! Path files, and changes to a path that is in use.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod changes;
+mod path_files;

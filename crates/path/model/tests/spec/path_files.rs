@@ -1,0 +1,376 @@
+//! Path files as users write them: what is read, what is refused and how it is said, and that what is written reads back.
+
+use std::io;
+use std::sync::Arc;
+
+use longhaul_path::law::Table;
+use longhaul_path::spec::*;
+use longhaul_units::{BitRate, Bytes, Nanos};
+
+fn parse(text: &str) -> Result<PathSpec, SpecError> {
+    PathSpec::parse(text, &|name| match name {
+        "drops.txt" => Ok("# lost on Tuesday\n5\n1\n9-12 # a burst\n\n5\n".into()),
+        "wan.dist" => Ok("# a table\n -8192 0 8192\n".into()),
+        "bad.txt" => Ok("1\nx\n".into()),
+        _ => Err(io::Error::new(io::ErrorKind::NotFound, "no such file")),
+    })
+}
+
+fn refusal(text: &str) -> String {
+    let message = parse(text).expect_err(text).to_string();
+    assert!(!message.contains('\n'), "{message}");
+    message
+}
+
+#[test]
+fn every_key_is_read() {
+    let spec = parse(
+        r#"
+        name = "all"
+        source = "a test"
+        [[client]]
+        name = "alice"
+        rate = "25Gbit"
+        delay = "10us"
+        queue = "1000p"
+        mtu = 9000
+        [[server]]
+        [[forward]]
+        name = "edge"
+        loss = { gilbert-elliott = { p = "1%", r = "25%" } }
+        outages = [{ at = "10s", for = "50ms", every = "60s" }, { at = "5", for = "1s" }]
+        duplicate = "0.1%"
+        corrupt = 1e-6
+        queue = "64MiB"
+        rate = "9.28Gbit"
+        layer = "L2"
+        delay = "250ms"
+        jitter = { law = "normal", stddev = "8.45us", order = "free" }
+        coalesce = { time = "50us", count = 8 }
+        "#,
+    )
+    .unwrap();
+    let hop = HopSpec {
+        name: Some("edge".into()),
+        loss: LossSpec::GilbertElliott {
+            p: Probability(0.01),
+            r: Probability(0.25),
+            h: Probability(0.0),
+            k: Probability(1.0),
+        },
+        outages: vec![
+            Outage { at: Nanos::from_secs(10), lasting: Nanos::from_millis(50), every: Some(Nanos::from_secs(60)) },
+            Outage { at: Nanos::from_secs(5), lasting: Nanos::from_secs(1), every: None },
+        ],
+        duplicate: Probability(0.001),
+        corrupt: Probability(1e-6),
+        queue: QueueLimit::Bytes(Bytes(64 << 20)),
+        rate: Some(BitRate(9_280_000_000)),
+        layer: Layer::L2,
+        delay: Nanos::from_millis(250),
+        jitter: Some(JitterSpec { law: Law::Normal, stddev: Nanos(8_450), order: Order::Free }),
+        coalesce: Some(CoalesceSpec { time: Nanos::from_micros(50), count: Some(8.try_into().unwrap()) }),
+    };
+    let alice = HostSpec {
+        name: Some("alice".into()),
+        rate: Some(BitRate::from_gbit(25)),
+        delay: Nanos::from_micros(10),
+        queue: QueueLimit::Packets(1000),
+        mtu: Some(9000),
+    };
+    let want = PathSpec {
+        name: "all".into(),
+        source: "a test".into(),
+        forward: vec![hop],
+        backward: vec![],
+        clients: vec![alice],
+        servers: vec![HostSpec::default()],
+    };
+    assert_eq!(spec, want);
+}
+
+#[test]
+fn an_empty_file_is_a_wire() {
+    assert_eq!(parse("").unwrap(), PathSpec::default());
+}
+
+/// `both` hops are near the clients, so backward meets them last and in reverse.
+#[test]
+fn both_is_mirrored() {
+    let spec = parse(
+        r#"
+        [[backward]]
+        name = "own-back"
+        [[both]]
+        name = "near"
+        [[forward]]
+        name = "own-there"
+        [[both]]
+        name = "far"
+        "#,
+    )
+    .unwrap();
+    assert_eq!(spec.hop_names(Direction::Forward), ["near", "far", "own-there"]);
+    assert_eq!(spec.hop_names(Direction::Backward), ["own-back", "far", "near"]);
+}
+
+#[test]
+fn every_form_of_loss() {
+    let chance = |p| LossSpec::Random(Probability(p));
+    let list = |numbers: &[u64]| LossSpec::List(numbers.into());
+    let every = LossSpec::Every(30_000.try_into().unwrap());
+    for (text, want) in [
+        (r#"{ random = "0.01%" }"#, chance(1e-4)),
+        (r#"{ random = "1e-4" }"#, chance(1e-4)),
+        ("{ random = 0.0001 }", chance(1e-4)),
+        ("{ random = 1 }", chance(1.0)),
+        ("{ every = 30_000 }", every.clone()),
+        (r#""every(30000)""#, every),
+        (r#"{ list = "drops.txt" }"#, list(&[1, 5, 9, 10, 11, 12])),
+        (r#"{ list = [3, "1-2", 2] }"#, list(&[1, 2, 3])),
+        (r#""list(1,5,9-12)""#, list(&[1, 5, 9, 10, 11, 12])),
+        (r#""none""#, LossSpec::None),
+    ] {
+        let spec = parse(&format!("[[forward]]\nloss = {text}")).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(spec.forward[0].loss, want, "{text}");
+    }
+}
+
+#[test]
+fn a_table_of_jitter() {
+    let table = Law::Table(Arc::new(Table::new(vec![-1.0, 0.0, 1.0]).unwrap()));
+    for source in [r#"file = "wan.dist""#, "quantiles = [0.0, 1, -1]"] {
+        let text = format!("[[forward]]\ndelay = \"1ms\"\njitter = {{ law = \"table\", stddev = \"1ms\", {source} }}");
+        assert_eq!(parse(&text).unwrap().forward[0].jitter.as_ref().unwrap().law, table, "{source}");
+    }
+}
+
+/// Each wrong value is answered by one line with place, value and what is allowed.
+#[test]
+fn what_is_refused_and_how() {
+    for (line, want) in [
+        (
+            "rat = \"1Gbit\"",
+            "line 2, column 1: forward[0].rat: no such key, use name, loss, outages, duplicate, corrupt, queue, rate, layer, delay, jitter, coalesce",
+        ),
+        (
+            "rate = \"10Gbyte\"",
+            "line 2, column 8: forward[0].rate: `10Gbyte`: unknown unit `Gbyte`, use one of bit, kbit, Mbit, Gbit, Tbit (or k, M, G, T)",
+        ),
+        ("rate = \"0\"", "line 2, column 8: forward[0].rate: `0bit`: from 2kbit to 10000Gbit"),
+        (
+            "rate = \"-1Gbit\"",
+            "line 2, column 8: forward[0].rate: `-1Gbit` is not a number of 0 or more with a unit (bit, kbit, Mbit, Gbit, Tbit (or k, M, G, T))",
+        ),
+        ("rate = 1000", "line 2, column 8: forward[0].rate: `1000`: a text such as \"9.28Gbit\""),
+        ("delay = \"11s\"", "line 2, column 9: forward[0].delay: `11s`: from 0ns to 10s"),
+        (
+            "delay = \"nan\"",
+            "line 2, column 9: forward[0].delay: `nan` is not a number of 0 or more with a unit (ns, us, ms, s, m, h)",
+        ),
+        ("queue = \"0\"", "line 2, column 9: forward[0].queue: `0B`: from 1B to 1TiB"),
+        ("queue = \"0p\"", "line 2, column 9: forward[0].queue: `0`: from 1 to 1000000000"),
+        (
+            "queue = \"5 pots\"",
+            "line 2, column 9: forward[0].queue: `5 pots`: use bytes (64MiB), packets (1000p) or unlimited",
+        ),
+        ("layer = \"L3\"", "line 2, column 9: forward[0].layer: `L3`: use L1 or L2"),
+        (
+            "loss = { random = 1.5 }",
+            "line 2, column 19: forward[0].loss.random: `1.5`: a probability is from 0 to 1, or 0% to 100%",
+        ),
+        (
+            "loss = { random = nan }",
+            "line 2, column 19: forward[0].loss.random: `nan`: a probability is from 0 to 1, or 0% to 100%",
+        ),
+        (
+            "loss = { random = \"-1%\" }",
+            "line 2, column 19: forward[0].loss.random: `-1%`: a probability is from 0 to 1, or 0% to 100%",
+        ),
+        ("loss = { every = 0 }", "line 2, column 18: forward[0].loss.every: `0`: a whole number from 1"),
+        (
+            "loss = { every = 2, random = 1 }",
+            "line 2, column 8: forward[0].loss: one of random, every, gilbert-elliott and list",
+        ),
+        (
+            "loss = { gilbert-elliott = { p = 0.1 } }",
+            "line 2, column 28: forward[0].loss.gilbert-elliott: r is missing, a probability",
+        ),
+        (
+            "loss = { gilbert-elliott = { p = 0.1, r = 1, h = 2 } }",
+            "line 2, column 50: forward[0].loss.gilbert-elliott.h: `2`: a probability is from 0 to 1, or 0% to 100%",
+        ),
+        ("loss = { list = \"gone.txt\" }", "line 2, column 17: forward[0].loss.list: `gone.txt`: no such file"),
+        (
+            "loss = { list = \"bad.txt\" }",
+            "line 2, column 17: forward[0].loss.list: `x`: a list has packet numbers from 1 and ranges like 9-12",
+        ),
+        (
+            "loss = { list = [\"1-99999999999\"] }",
+            "line 2, column 17: forward[0].loss.list: `1-99999999999`: a list has at most 10000000 packets",
+        ),
+        (
+            "loss = true",
+            "line 2, column 8: forward[0].loss: `true`: \"none\", { random = \"0.01%\" }, { every = 30000 }, { gilbert-elliott = { p, r } } or { list }",
+        ),
+        (
+            "loss = \"sometimes\"",
+            "line 2, column 8: forward[0].loss: `sometimes`: use none, random(P), every(N), gilbert-elliott(P,R), gilbert-elliott(P,R,H,K) or list(1,5,9-12)",
+        ),
+        ("outages = [{ at = \"1s\" }]", "line 2, column 12: forward[0].outages[0]: for is missing, a time"),
+        (
+            "outages = [{ at = \"1s\", for = \"2s\", every = \"1s\" }]",
+            "line 2, column 11: forward[0].outages: every `1s`: from 2s to 2592000s",
+        ),
+        (
+            "jitter = { law = \"gauss\", stddev = \"1us\" }",
+            "line 2, column 18: forward[0].jitter.law: `gauss`: use one of normal, uniform, pareto, paretonormal, table",
+        ),
+        ("jitter = { law = \"normal\" }", "line 2, column 10: forward[0].jitter: stddev, a time, is missing"),
+        (
+            "jitter = { law = \"table\", stddev = \"1us\" }",
+            "line 2, column 10: forward[0].jitter: law table needs one of file and quantiles",
+        ),
+        (
+            "delay = \"3ms\"\njitter = { law = \"normal\", stddev = \"2ms\" }",
+            "line 3, column 10: forward[0].jitter: stddev `2ms`: at most 1ms for law normal around a delay of 3ms, or packets would leave before they came",
+        ),
+        (
+            "coalesce = { count = 8 }",
+            "line 2, column 12: forward[0].coalesce: time is missing, such as time = \"50us\"",
+        ),
+        ("coalesce = \"2s\"", "line 2, column 12: forward[0].coalesce: time `2s`: from 1ns to 1s"),
+        (
+            "name = \"a.b\"",
+            "line 2, column 8: forward[0].name: `a.b`: 1 to 32 letters, digits, `-` or `_`, not `-` first",
+        ),
+        ("name = \"hop2\"", "line 2, column 8: forward[0].name: `hop2`: means something else already"),
+        ("name = \"client\"", "forward[0].name: `client`: a host has this name"),
+        ("name = \"x\"\n[[forward]]\nname = \"x\"", "forward[1].name: `x`: another hop has this name"),
+        ("[[client]]\nmtu = 67", "line 3, column 7: client[0].mtu: `67`: from 68 to 65535"),
+        ("[[client]]\nname = \"x\"\n[[server]]\nname = \"x\"", "name: `x`: two hosts have this name"),
+    ] {
+        assert_eq!(refusal(&format!("[[forward]]\n{line}\n")), want, "{line}");
+    }
+    assert_eq!(refusal("forward = 5"), "line 1, column 11: forward: use [[forward]] tables");
+    assert_eq!(refusal("name = \"a\\nb\""), "name: `a\\nb`: one line of at most 1000 characters");
+    assert_eq!(refusal(&"[[forward]]\n".repeat(65)), "line 1, column 1: forward: 65 of them, at most 64");
+    assert_eq!(refusal(&format!("{}[[both]]", "[[forward]]\n".repeat(64))), "forward: 65 hops, at most 64");
+    assert_eq!(refusal(&"[[server]]\n".repeat(65)), "line 1, column 1: server: 65 of them, at most 64");
+}
+
+#[test]
+fn what_is_no_toml_is_one_line_with_its_place() {
+    for (text, place) in
+        [("a = ", "line 1, column 5: "), ("[[forward]]\nrate = \"\n", "line 2, column "), ("\u{0}", "line 1")]
+    {
+        let message = refusal(text);
+        assert!(message.starts_with(place), "{message}");
+    }
+    // Deep nesting must not end the stack.
+    let message = refusal(&format!("a = {}", "[".repeat(100_000)));
+    assert!(message.len() < 600, "{message}");
+}
+
+#[test]
+fn files_are_read_beside_the_path_file_only() {
+    let folder = std::env::temp_dir().join(format!("longhaul-path-files-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("lists")).unwrap();
+    std::fs::write(folder.join("lists/drops.txt"), "7\n").unwrap();
+    let path = folder.join("mine.toml");
+    let load = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        PathSpec::load(&path)
+    };
+    let spec = load("[[both]]\nloss = { list = \"lists/drops.txt\" }").unwrap();
+    assert_eq!((spec.name.as_str(), &spec.backward[0].loss), ("mine", &LossSpec::List([7].into())));
+
+    let refusal = |text: &str| load(text).unwrap_err().to_string();
+    let shown = path.display();
+    for name in ["/etc/shadow", "../x", "lists/../../x", ""] {
+        let message = refusal(&format!("[[both]]\nloss = {{ list = \"{name}\" }}"));
+        let want = "name a file in the folder of the path file or below it";
+        assert_eq!(message, format!("{shown}:2:17: both[0].loss.list: `{name}`: {want}"));
+    }
+    assert!(refusal("[[both]]\nloss = { list = \"lists\" }").ends_with("`lists`: not a regular file"));
+    assert_eq!(refusal(&"#".repeat((1 << 20) + 1)), format!("{shown}: longer than 1048576 bytes"));
+    assert!(PathSpec::load(&folder).unwrap_err().to_string().ends_with(": not a regular file"));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn delays_rates_and_access() {
+    let spec = parse(
+        r#"
+        [[forward]]
+        rate = "9.28Gbit"
+        delay = "200ms"
+        [[forward]]
+        rate = "1Gbit"
+        delay = "50ms"
+        [[backward]]
+        delay = "250ms"
+        [[client]]
+        [[client]]
+        name = "fast"
+        rate = "100Gbit"
+        "#,
+    )
+    .unwrap();
+    assert_eq!(spec.one_way_delay(Direction::Forward), Nanos::from_millis(250));
+    assert_eq!(spec.round_trip(), Nanos::from_millis(500));
+    assert_eq!(spec.bottleneck(Direction::Forward), Some(BitRate::from_gbit(1)));
+    assert_eq!(spec.bottleneck(Direction::Backward), None);
+    assert_eq!(spec.host_names(Side::Client), ["client1", "fast"]);
+    assert_eq!(spec.host_names(Side::Server), ["server"]);
+    let speeds: Vec<_> = spec.clients.iter().map(|host| spec.access_rate(host)).collect();
+    assert_eq!(speeds, [Some(BitRate::from_gbit(25)), Some(BitRate::from_gbit(100))]);
+    assert_eq!(PathSpec::default().access_rate(&HostSpec::default()), None);
+    for (hop_gbit, access_gbit) in [(1, 10), (5, 10), (10, 25), (100, 200), (200, 400), (400, 800)] {
+        let hop = HopSpec { rate: Some(BitRate::from_gbit(hop_gbit)), ..HopSpec::default() };
+        let spec = PathSpec { backward: vec![hop], ..PathSpec::default() };
+        assert_eq!(spec.access_rate(&HostSpec::default()), Some(BitRate::from_gbit(access_gbit)));
+    }
+}
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn what_is_written_reads_back(spec in crate::common::any_path()) {
+            let text = spec.to_toml();
+            let read = PathSpec::parse(&text, &no_files).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
+            prop_assert_eq!(read, spec, "{}", text);
+        }
+
+        #[test]
+        fn no_text_panics(text in "\\PC{0,60}") {
+            let _ = parse(&text);
+        }
+
+        /// Near what is right: the characters and words of path files, shuffled.
+        #[test]
+        fn no_mutation_panics(spec in crate::common::any_path(), cuts in prop::collection::vec((any::<prop::sample::Index>(), "[-0-9a-z\\[\\]{}\"=.,%( )\n]{0,4}"), 1..6)) {
+            let mut text: Vec<char> = spec.to_toml().chars().collect();
+            for (at, put) in cuts {
+                let at = at.index(text.len() + 1);
+                let end = (at + put.chars().count() / 2).min(text.len());
+                text.splice(at..end, put.chars());
+            }
+            let text: String = text.into_iter().collect();
+            if let Err(error) = parse(&text) {
+                prop_assert!(!error.to_string().contains('\n'), "{}", error);
+            }
+        }
+
+        #[test]
+        fn no_value_panics(key in prop::sample::select(Key::ALL.to_vec()), value in "[-0-9a-zG%.,()]{0,16}") {
+            let _ = Change::parse(&format!("{}={value}", key.name()));
+            let _ = parse(&format!("[[forward]]\n{} = \"{value}\"", key.name()));
+        }
+    }
+}
