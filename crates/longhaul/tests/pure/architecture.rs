@@ -20,11 +20,12 @@ const PURE: [&str; 8] = [
     "longhaul-report",
 ];
 /// Crates that know one.
-const IMPURE: [&str; 8] = [
+const IMPURE: &[&str] = &[
     "longhaul-kernel",
     "longhaul-bpf",
     "longhaul-emulator",
     "longhaul-measure",
+    "longhaul-watch",
     "longhaul-lab",
     "longhaul-mix",
     "longhaul-filter",

@@ -2,8 +2,7 @@
 //!
 //! [`longhaul_session`] decides what happens; here are the clock, the sockets and the threads that do it. A test has a driver,
 //! which owns the session and waits for events, a thread that reads the control connection, and one thread a stream that sends
-//! or receives. [`client::run`] makes one, [`server::Server`] answers. [`watch`] looks at connections that
-//! others make, [`capture`] records the heads of packets, both without a session.
+//! or receives. [`client::run`] makes one, [`server::Server`] answers. [`capture`] records the heads of packets, without a session.
 
 mod binding;
 pub mod capture;
@@ -19,6 +18,5 @@ mod sending;
 pub mod server;
 mod tcp;
 mod udp_data;
-pub mod watch;
 
 pub use longhaul_session as session;

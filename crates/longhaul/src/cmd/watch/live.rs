@@ -1,7 +1,7 @@
 //! What is said while connections are watched.
 
-use longhaul_measure::watch::ConnectionNow;
 use longhaul_units::{BitRate, Bytes, Nanos};
+use longhaul_watch::ConnectionNow;
 
 use crate::cmd::udp::live::Show;
 use crate::output::print_text;

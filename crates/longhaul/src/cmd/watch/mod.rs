@@ -14,11 +14,11 @@ use longhaul_kernel::process::{Process, Signal};
 use longhaul_kernel::process_sockets::adopt_orphans;
 use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_kernel::wait::{readable_until, sleep_until};
-use longhaul_measure::watch::{Selection, Watch, WatchError, WatchOptions, Watched};
 use longhaul_report::saved::WATCH_SCHEMA;
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_units::Nanos;
+use longhaul_watch::{Selection, Watch, WatchError, WatchOptions, Watched};
 use serde::Serialize;
 
 use crate::cmd::tcp::samples::{End, FlowSamples, write_samples};
@@ -144,7 +144,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let Watched { mut result, samples, mut caveats } = watch.finish();
 
     if let Some(folder) = &folder {
-        let flow = |one: longhaul_measure::watch::WatchedSamples| (one.number, one.congestion, one.series);
+        let flow = |one: longhaul_watch::WatchedSamples| (one.number, one.congestion, one.series);
         let owned: Vec<_> = samples.into_iter().map(flow).collect();
         let flows = owned.iter().map(|(number, congestion, series)| FlowSamples {
             end: "watched",

@@ -12,8 +12,8 @@ use longhaul_kernel::sock_diag::TcpFilter;
 use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 
-use super::WatchError;
-use super::connection::Seen;
+use crate::WatchError;
+use crate::connection::Seen;
 
 /// Openings of connections that are remembered until the connection is seen or its end.
 const MOST_OWNERS: usize = 65_536;
@@ -37,7 +37,7 @@ pub enum Selection {
 
 /// Says whether a connection is one of those.
 #[derive(Debug)]
-pub(super) struct Chooser {
+pub(crate) struct Chooser {
     selection: Selection,
     /// The process that all descend from.
     root: Option<u32>,
@@ -54,7 +54,7 @@ pub(super) struct Chooser {
 }
 
 impl Chooser {
-    pub(super) fn new(selection: Selection) -> Result<Self, WatchError> {
+    pub(crate) fn new(selection: Selection) -> Result<Self, WatchError> {
         let root = match &selection {
             Selection::Process(pid) => {
                 process_sockets::of_process(*pid).map_err(|source| WatchError::Process { pid: *pid, source })?;
@@ -83,7 +83,7 @@ impl Chooser {
     }
 
     /// What the kernel can choose by itself.
-    pub(super) fn filter(&self) -> TcpFilter {
+    pub(crate) fn filter(&self) -> TcpFilter {
         match self.selection {
             Selection::Port(port) => TcpFilter::Port(port),
             Selection::Cgroup(_) if self.groups.len() == 1 => {
@@ -94,7 +94,7 @@ impl Chooser {
     }
 
     /// Takes what a tracepoint told.
-    pub(super) fn learn(&mut self, event: OwnerEvent) {
+    pub(crate) fn learn(&mut self, event: OwnerEvent) {
         if self.owners.len() >= MOST_OWNERS {
             // Those of connections that nobody will ask for, mostly.
             self.owners.clear();
@@ -108,17 +108,17 @@ impl Chooser {
         }
     }
 
-    pub(super) fn forget(&mut self, cookie: u64) {
+    pub(crate) fn forget(&mut self, cookie: u64) {
         self.owners.remove(&cookie);
     }
 
     /// When it began, as a tracepoint told.
-    pub(super) fn began(&self, cookie: u64) -> Option<Nanos> {
+    pub(crate) fn began(&self, cookie: u64) -> Option<Nanos> {
         self.owners.get(&cookie).and_then(|(_, began)| *began)
     }
 
     /// Whether it is to be watched.
-    pub(super) fn chooses(&mut self, now: Nanos, seen: &Seen) -> bool {
+    pub(crate) fn chooses(&mut self, now: Nanos, seen: &Seen) -> bool {
         match &self.selection {
             Selection::All => true,
             Selection::Port(port) => [seen.local.port(), seen.remote.port()].contains(port),
@@ -172,7 +172,7 @@ impl Chooser {
     }
 
     /// Whose it is, as far as that is known already.
-    pub(super) fn owner(&self, seen: &Seen) -> Option<(u32, String)> {
+    pub(crate) fn owner(&self, seen: &Seen) -> Option<(u32, String)> {
         if let Some((Some(owner), _)) = self.owners.get(&seen.cookie) {
             // By now it may run another program: a shell opens nothing, but what it starts has its name first.
             let name = process_sockets::name(owner.pid).unwrap_or_else(|| owner.name.clone());
@@ -183,7 +183,7 @@ impl Chooser {
     }
 
     /// Whose all sockets are, by inode number.
-    pub(super) fn look_up(&mut self) -> HashMap<u32, (u32, String)> {
+    pub(crate) fn look_up(&mut self) -> HashMap<u32, (u32, String)> {
         let by_inode = if self.root.is_some() {
             self.look();
             self.sockets.clone()
@@ -201,12 +201,12 @@ impl Chooser {
     }
 
     /// Whether the processes that were to be watched are gone.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         matches!(self.selection, Selection::Process(pid) if !is_there(pid))
             && process_sockets::descendants(self.root.unwrap_or(0)).is_empty()
     }
 
-    pub(super) fn caveats(&self) -> Option<Caveat> {
+    pub(crate) fn caveats(&self) -> Option<Caveat> {
         self.unowned.then(|| {
             let message = format!(
                 "{} processes of other users were not looked at, so some connections have no program",

@@ -14,15 +14,15 @@ const MOST_CONTROLS: usize = 255;
 
 /// What one look at a socket shows, kept.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
-    pub(super) cookie: u64,
-    pub(super) local: SocketAddr,
-    pub(super) remote: SocketAddr,
+pub(crate) struct Seen {
+    pub(crate) cookie: u64,
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
     /// 0 of one that nobody holds, or that is gone.
-    pub(super) inode: u32,
+    pub(crate) inode: u32,
     /// `None` where only its end is seen.
-    pub(super) uid: Option<u32>,
-    pub(super) cgroup_id: Option<u64>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) cgroup_id: Option<u64>,
     info: TcpInfo,
     unread_bytes: u32,
     memory: Option<TcpMemory>,
@@ -31,7 +31,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// `None` of a socket that has no `TCP_INFO` any more.
-    pub(super) fn of(socket: &TcpSocket<'_>) -> Option<Self> {
+    pub(crate) fn of(socket: &TcpSocket<'_>) -> Option<Self> {
         let memory = socket.memory();
         Some(Self {
             cookie: socket.cookie,
@@ -78,9 +78,9 @@ pub struct ConnectionNow {
 
 /// A connection that is followed, from its first sample to its last.
 #[derive(Debug)]
-pub(super) struct Connection {
-    pub(super) number: u32,
-    pub(super) cookie: u64,
+pub(crate) struct Connection {
+    pub(crate) number: u32,
+    pub(crate) cookie: u64,
     local: SocketAddr,
     remote: SocketAddr,
     inode: u32,
@@ -131,7 +131,7 @@ struct Interval {
 
 impl Connection {
     /// `began` is when it did, as far as known; `None` where it was there before.
-    pub(super) fn new(number: u32, seen: &Seen, began: Option<Nanos>) -> Self {
+    pub(crate) fn new(number: u32, seen: &Seen, began: Option<Nanos>) -> Self {
         let mut summary = FlowSummary::default();
         let mut base = Counters::of(&seen.info);
         if let Some(began) = began {
@@ -165,12 +165,12 @@ impl Connection {
         }
     }
 
-    pub(super) fn keep_samples(&mut self, most: usize) {
+    pub(crate) fn keep_samples(&mut self, most: usize) {
         self.series = Some(Series::new(most));
     }
 
     /// Takes a sample.
-    pub(super) fn take(&mut self, now: Nanos, socket: &TcpSocket<'_>) {
+    pub(crate) fn take(&mut self, now: Nanos, socket: &TcpSocket<'_>) {
         let Some(info) = socket.info() else { return };
         if socket.inode != 0 {
             self.inode = socket.inode;
@@ -183,7 +183,7 @@ impl Connection {
     }
 
     /// The same, of what was kept.
-    pub(super) fn take_seen(&mut self, now: Nanos, seen: &Seen) {
+    pub(crate) fn take_seen(&mut self, now: Nanos, seen: &Seen) {
         self.memory = seen.memory.or(self.memory);
         if let Some(name) = &seen.congestion_control {
             self.under(now, name);
@@ -192,7 +192,7 @@ impl Connection {
     }
 
     /// Takes what the kernel told of its end. What it still had unread is nobody's any more.
-    pub(super) fn take_last(&mut self, now: Nanos, seen: &Seen) {
+    pub(crate) fn take_last(&mut self, now: Nanos, seen: &Seen) {
         if !self.last_is_final {
             self.last_is_final = true;
             self.take_info(now, &seen.info, 0);
@@ -200,7 +200,7 @@ impl Connection {
     }
 
     /// Its only sample is that of its end.
-    pub(super) fn be_final(&mut self) {
+    pub(crate) fn be_final(&mut self) {
         self.last_is_final = true;
     }
 
@@ -229,41 +229,41 @@ impl Connection {
         }
     }
 
-    pub(super) fn set_owner(&mut self, pid: u32, name: &str) {
+    pub(crate) fn set_owner(&mut self, pid: u32, name: &str) {
         if self.owner.is_none() {
             self.owner = Some((pid, name.to_owned()));
         }
     }
 
-    pub(super) fn may_be_named(&self) -> bool {
+    pub(crate) fn may_be_named(&self) -> bool {
         self.owner.is_none() && self.inode != 0
     }
 
-    pub(super) fn inode(&self) -> u32 {
+    pub(crate) fn inode(&self) -> u32 {
         self.inode
     }
 
-    pub(super) fn last_seen(&self) -> Nanos {
+    pub(crate) fn last_seen(&self) -> Nanos {
         Nanos(self.last_ns)
     }
 
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.ended = true;
     }
 
-    pub(super) fn kept_samples(&self) -> usize {
+    pub(crate) fn kept_samples(&self) -> usize {
         self.series.as_ref().map_or(0, |series| series.samples().len())
     }
 
-    pub(super) fn thin(&mut self) {
+    pub(crate) fn thin(&mut self) {
         self.series.iter_mut().for_each(Series::thin);
     }
 
-    pub(super) fn take_series(&mut self) -> Option<Series> {
+    pub(crate) fn take_series(&mut self) -> Option<Series> {
         self.series.take().filter(|series| !series.samples().is_empty())
     }
 
-    pub(super) fn congestion(&self) -> Vec<CongestionSince> {
+    pub(crate) fn congestion(&self) -> Vec<CongestionSince> {
         self.congestion.clone()
     }
 
@@ -276,7 +276,7 @@ impl Connection {
     }
 
     /// Where it stands since the last call; `None` before its first sample.
-    pub(super) fn now(&mut self) -> Option<ConnectionNow> {
+    pub(crate) fn now(&mut self) -> Option<ConnectionNow> {
         let (_, info) = self.summary.last()?;
         let before = self.interval;
         let span = Nanos(self.last_ns.saturating_sub(before.at_ns));
@@ -311,7 +311,7 @@ impl Connection {
     }
 
     /// What it came to; times count from `start`.
-    pub(super) fn result(self, start: Nanos) -> WatchedConnection {
+    pub(crate) fn result(self, start: Nanos) -> WatchedConnection {
         let span = Nanos(self.last_ns.saturating_sub(self.first_ns));
         let (sent_bytes, received_bytes) = (self.sent(&self.base), self.received(&self.base));
         let flow = if received_bytes > sent_bytes.unwrap_or(0) { Flow::Receiving } else { Flow::Sending };

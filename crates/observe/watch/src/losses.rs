@@ -8,11 +8,11 @@ use longhaul_result::Caveat;
 use longhaul_result::TcpLocation;
 use longhaul_session::tcp::{Flow, Retransmitted, Segment, TcpDrop, WatchedConnection};
 
-use super::connection::Seen;
+use crate::connection::Seen;
 
 /// Watches the losses of the first [`MAX_CONNECTIONS`] connections.
 #[derive(Debug)]
-pub(super) struct Losses {
+pub(crate) struct Losses {
     events: Option<TcpLoss>,
     namespace_inode: u64,
     /// The same numbers as in the result, below this, are followed.
@@ -21,7 +21,7 @@ pub(super) struct Losses {
 
 impl Losses {
     /// Where it cannot, that is a caveat.
-    pub(super) fn attach(namespace_inode: u64, caveats: &mut Vec<Caveat>) -> Self {
+    pub(crate) fn attach(namespace_inode: u64, caveats: &mut Vec<Caveat>) -> Self {
         let events = TcpLoss::attach().map_err(|error| {
             let message = format!("where this host drops packets is not seen: {error}");
             caveats.push(Caveat::new("no_drop_events", message, "run as root on Linux 5.17 or newer"));
@@ -30,7 +30,7 @@ impl Losses {
     }
 
     /// Another connection, with numbers in order.
-    pub(super) fn follow(&mut self, number: u32, seen: &Seen) {
+    pub(crate) fn follow(&mut self, number: u32, seen: &Seen) {
         if let Some(events) = &self.events
             && number == self.followed
             && number < MAX_CONNECTIONS
@@ -41,7 +41,7 @@ impl Losses {
     }
 
     /// Adds what was seen.
-    pub(super) fn finish(&self, connections: &mut [WatchedConnection]) {
+    pub(crate) fn finish(&self, connections: &mut [WatchedConnection]) {
         let Some(events) = &self.events else { return };
         let symbols = Symbols::read().ok();
         let mut sums: BTreeMap<(u32, Segment, TcpLocation, String), (u64, u64)> = BTreeMap::new();
