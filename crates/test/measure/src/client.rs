@@ -1,14 +1,10 @@
 //! The client: one test, from the connection to the result of both ends.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::mpsc;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::wait::{Interest, Poller, readable_until};
 use longhaul_session::control::{
     Caps, ClientConfig, ClientSession, Message, Output, Progress, SessionError, TcpStreamId, TestEnd, TestParameters,
     WindowAuto,
@@ -18,19 +14,14 @@ use longhaul_session::secure::{Channel, Key, Role};
 use longhaul_session::tcp::fields;
 use longhaul_units::Nanos;
 
+use crate::control::{Control, Signals, connect, random};
 use crate::data::{Data, Place};
-use crate::driver::{Control, Event, Session, drive, events, interrupted, random};
+use crate::driver::{Session, drive};
 
 pub use crate::driver::{Live, SenderNow};
 
-/// How long a host may take to accept the control connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-
 /// A window holds at least a few segments, however short the path.
 const LEAST_WINDOW: u64 = 64 << 10;
-
-/// How often a signal is looked for where nothing waits for it.
-const ANOTHER_SIGNAL: Nanos = Nanos::from_millis(50);
 
 /// Whom to test with.
 #[derive(Debug, Clone)]
@@ -86,7 +77,7 @@ pub fn run(
         Some(key) => Channel::keyed(Role::Client, key, random()?),
         None => Channel::plain(Role::Client),
     };
-    let (sender, receiver) = events();
+    let (sender, receiver) = mpsc::channel();
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
     let _signals = stop.map(|stop| Signals::watch(stop, sender.clone())).transpose().map_err(io)?;
     let mut control = Control::new(stream, channel, &sender).map_err(io)?;
@@ -104,68 +95,6 @@ fn size_window(parameters: &mut TestParameters, control: &TcpStream) {
     let rtt_ns = crate::tcp::read_info(control).map_or(0, |info| info.value(fields::RTT) * 1_000);
     *auto = WindowAuto { rtt_ns, ..*auto };
     tcp.window_bytes = Some(auto.window_bytes().max(LEAST_WINDOW));
-}
-
-/// A thread that tells a test of signals; it ends with this.
-pub(crate) struct Signals {
-    thread: Option<JoinHandle<()>>,
-    /// Its other end becomes readable when this one closes.
-    going: Option<UnixStream>,
-}
-
-impl Signals {
-    pub(crate) fn watch(stop: Stop, events: Sender<Event>) -> std::io::Result<Self> {
-        let (going, over) = UnixStream::pair()?;
-        let poller = Poller::new()?;
-        poller.add(stop, 0, Interest::Readable)?;
-        poller.add(&over, 1, Interest::Readable)?;
-        let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {
-            if poller.wait(None).is_err() || stop.requested().is_none() {
-                return;
-            }
-            let _ = events.send(Event::Interrupt);
-            while stop.count() < 2 {
-                // A signal's descriptor stays readable from the first one on.
-                match readable_until(&over, Some(monotonic() + ANOTHER_SIGNAL)) {
-                    Ok(false) => {}
-                    Ok(true) | Err(_) => return,
-                }
-            }
-            let _ = events.send(Event::Abort);
-        })?;
-        Ok(Self { thread: Some(thread), going: Some(going) })
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        drop(self.going.take());
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
-}
-
-/// Connects to `address`; a signal ends the attempt.
-pub(crate) fn connect(
-    address: SocketAddr,
-    stop: Option<Stop>,
-    remedy: &'static str,
-) -> Result<TcpStream, SessionError> {
-    let (sender, connected) = channel();
-    // It ends by itself, at the latest after the patience.
-    let attempt = move || _ = sender.send(TcpStream::connect_timeout(&address, CONNECT_PATIENCE));
-    let unreachable = |error: std::io::Error| {
-        let message = format!("cannot connect to {address}: {error}");
-        SessionError::new("unreachable", message, remedy)
-    };
-    std::thread::Builder::new().name("connect".into()).spawn(attempt).map_err(unreachable)?;
-    loop {
-        match connected.recv_timeout(Duration::from_nanos(ANOTHER_SIGNAL.0)) {
-            Ok(stream) => return stream.map_err(unreachable),
-            Err(_) if stop.is_some_and(|stop| stop.requested().is_some()) => return Err(interrupted()),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(unreachable(std::io::Error::other("the attempt ended"))),
-        }
-    }
 }
 
 struct Client(ClientSession);

@@ -1,46 +1,45 @@
 //! The loop that drives a session: events in, outputs out.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
-use std::thread;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_session::control::{Message, Output, Progress, SessionError, TcpStreamId, TestEnd};
 use longhaul_session::report::{EndReport, StreamSent};
-use longhaul_session::secure::{Channel, ChannelError};
 use longhaul_units::Nanos;
 
+use crate::control::{Control, ControlEvent, HasControl, interrupted};
 use crate::data::{Data, Place};
 use crate::sending::StreamOut;
 use crate::tcp::TcpEvent;
 
 /// How often arrivals are looked at once the sender is done.
 const DRAIN_LOOK: Nanos = Nanos::from_millis(20);
-/// A control connection that does not take a message, or a piece of a report, within this is dead.
-const WRITE_PATIENCE: Nanos = Nanos::from_secs(10);
-/// The handshake of the channel ends by then.
-const HANDSHAKE_PATIENCE: Nanos = Nanos::from_secs(10);
-
 /// What can happen to a test.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Bytes came over the control connection.
-    Control(Vec<u8>),
-    /// It was closed or broke.
-    ControlLost(String),
+    /// Of the control connection.
+    Control(ControlEvent),
     /// A datagram that is no bulk came.
     Probe { stream: u8, from: SocketAddr, bytes: Vec<u8> },
     /// A stream is sent.
     Sent(u8, Box<StreamOut>),
     /// Of the connections of a TCP test.
     Tcp(TcpEvent),
-    /// The user, or the server's operator, wants it to end.
-    Interrupt,
-    /// The user wants it to end now, without a result.
-    Abort,
     /// Somebody else's test ended: ask again whether this one may run.
     AskAgain,
+}
+
+impl From<ControlEvent> for Event {
+    fn from(event: ControlEvent) -> Self {
+        Self::Control(event)
+    }
+}
+
+impl HasControl for Event {
+    fn into_control(self) -> Option<ControlEvent> {
+        if let Self::Control(event) = self { Some(event) } else { None }
+    }
 }
 
 /// Either end's session.
@@ -63,108 +62,6 @@ pub(crate) trait Session {
     fn handle_admission(&mut self, now: Nanos, longest: Option<Nanos>);
     fn poll_output(&mut self, now: Nanos) -> Option<Output>;
     fn poll_timeout(&self) -> Option<Nanos>;
-}
-
-/// The control connection: bytes of a thread's own reading, through the secure channel.
-pub(crate) struct Control {
-    stream: TcpStream,
-    pub(crate) channel: Channel,
-    /// Lets the reading thread go on: it reads no more than is dealt with, so that a peer cannot fill this end's memory.
-    go_on: SyncSender<()>,
-    pub(crate) patience: Nanos,
-}
-
-impl Control {
-    /// Reads `stream` in a thread that sends what comes to `events`; ends with the connection.
-    pub(crate) fn new(stream: TcpStream, channel: Channel, events: &Sender<Event>) -> std::io::Result<Self> {
-        stream.set_nodelay(true)?;
-        let mut reading = stream.try_clone()?;
-        let events = events.clone();
-        let (go_on, may_go_on) = sync_channel(1);
-        thread::Builder::new().name("control".into()).spawn(move || {
-            let mut buffer = [0; 16 << 10];
-            loop {
-                let event = match reading.read(&mut buffer) {
-                    Ok(0) => Event::ControlLost("closed by the other end".into()),
-                    Ok(count) => Event::Control(buffer[..count].to_vec()),
-                    Err(error) => Event::ControlLost(error.to_string()),
-                };
-                let over = matches!(event, Event::ControlLost(_));
-                if events.send(event).is_err() || over || may_go_on.recv().is_err() {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE })
-    }
-
-    /// Deals with bytes that came.
-    pub(crate) fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
-        let taken = self.channel.handle_bytes(bytes);
-        // One is waited for at a time, so there is room; a thread that has ended needs none.
-        let _ = self.go_on.try_send(());
-        taken
-    }
-
-    /// Writes what waits to be written, all of it within [`WRITE_PATIENCE`].
-    pub(crate) fn transmit(&mut self) -> std::io::Result<()> {
-        let deadline = monotonic() + self.patience;
-        while let Some(bytes) = self.channel.poll_transmit() {
-            let mut rest = bytes.as_slice();
-            while !rest.is_empty() {
-                let left = deadline.saturating_sub(monotonic());
-                if left == Nanos::ZERO {
-                    return Err(std::io::Error::new(ErrorKind::TimedOut, "the other end does not read"));
-                }
-                self.stream.set_write_timeout(Some(left.into()))?;
-                match self.stream.write(rest) {
-                    Ok(written) => rest = &rest[written..],
-                    // The time is over: the deadline says so.
-                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until the channel is established.
-    pub(crate) fn establish(&mut self, events: &Receiver<Event>) -> Result<(), SessionError> {
-        let deadline = monotonic() + HANDSHAKE_PATIENCE;
-        let lost = |why: String| SessionError::new("control_lost", why, "is a longhaul server listening there?");
-        loop {
-            self.transmit().map_err(|error| lost(format!("the control connection broke: {error}")))?;
-            if self.channel.is_established() {
-                return Ok(());
-            }
-            let left = deadline.saturating_sub(monotonic());
-            match events.recv_timeout(left.into()) {
-                Ok(Event::Control(bytes)) => {
-                    if let Err(error) = self.handle_bytes(&bytes) {
-                        let _ = self.transmit();
-                        return Err(SessionError::new(error.code(), error.to_string(), error.remedy()));
-                    }
-                }
-                Ok(Event::ControlLost(why)) => {
-                    return Err(lost(format!("the control connection was lost in the handshake: {why}")));
-                }
-                Ok(Event::Interrupt | Event::Abort) => return Err(interrupted()),
-                Ok(_) => {}
-                Err(_) => return Err(lost("the other end does not answer".into())),
-            }
-        }
-    }
-
-    /// Closes the connection; the reading thread wakes and ends.
-    pub(crate) fn hang_up(&self) {
-        let _ = self.stream.shutdown(std::net::Shutdown::Both);
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        self.hang_up();
-    }
 }
 
 /// What a receiver has got so far.
@@ -340,7 +237,7 @@ pub(crate) fn drive(
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(SessionError::new("internal", "the test's threads have ended", "report this"));
             }
-            Ok(Event::Abort) => return Err(interrupted()),
+            Ok(Event::Control(ControlEvent::Abort)) => return Err(interrupted()),
             Ok(event) => handle(event, session, &mut control, &mut data),
         }
     }
@@ -349,7 +246,7 @@ pub(crate) fn drive(
 fn handle(event: Event, session: &mut impl Session, control: &mut Control, data: &mut Option<Data>) {
     let now = monotonic();
     match event {
-        Event::Control(bytes) => {
+        Event::Control(ControlEvent::Bytes(bytes)) => {
             let taken = control.handle_bytes(&bytes);
             while let Some(message) = control.channel.poll_message() {
                 session.handle_message(now, message);
@@ -358,7 +255,7 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
                 session.handle_connection_lost(SessionError::new(error.code(), error.to_string(), error.remedy()));
             }
         }
-        Event::ControlLost(why) => {
+        Event::Control(ControlEvent::Lost(why)) => {
             let message = format!("the control connection was lost: {why}");
             session.handle_connection_lost(SessionError::new(
                 "control_lost",
@@ -373,10 +270,10 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
             }
         }
         Event::Tcp(event) => handle_tcp(now, event, session, data),
-        Event::Interrupt => session.handle_interrupt(now),
+        Event::Control(ControlEvent::Interrupt) => session.handle_interrupt(now),
         Event::AskAgain => session.handle_admission(now, None),
         // The loop ends with it.
-        Event::Abort => {}
+        Event::Control(ControlEvent::Abort) => {}
     }
 }
 
@@ -403,30 +300,8 @@ fn handle_tcp(now: Nanos, event: TcpEvent, session: &mut impl Session, data: &mu
     }
 }
 
-pub(crate) fn interrupted() -> SessionError {
-    SessionError::new("interrupted", "interrupted before there was a result", "")
-}
-
-/// A queue of events.
-pub(crate) fn events() -> (Sender<Event>, Receiver<Event>) {
-    channel()
-}
-
-/// 32 bytes from the operating system's random source.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], SessionError> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| SessionError::new("random", format!("no random numbers from the system: {error}"), ""))?;
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-    use std::time::{Duration, Instant};
-
-    use longhaul_session::secure::Role;
-
     use super::*;
 
     #[test]
@@ -443,51 +318,5 @@ mod tests {
         assert_eq!(interval.look, ms(1_420));
         assert!(interval.is_over(ms(2_500), ms(2_080)));
         assert_eq!((interval.due, interval.look), (ms(2_500), ms(2_920)));
-    }
-
-    /// An end of a control connection with its events, and the other end's socket.
-    fn pair() -> (Control, Receiver<Event>, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (near, _) = listener.accept().unwrap();
-        let (sender, receiver) = events();
-        let mut control = Control::new(near, Channel::plain(Role::Server), &sender).unwrap();
-        control.handle_bytes(b"longhaul/1 plain").unwrap();
-        (control, receiver, far)
-    }
-
-    #[test]
-    fn a_peer_that_reads_slowly_does_not_hold_a_session() {
-        let (mut control, _events, far) = pair();
-        control.patience = Nanos::from_millis(500);
-        for _ in 0..100 {
-            control.channel.send(&Message::Report { text: "x".repeat(256 << 10), last: false }).unwrap();
-        }
-        // Each write gets something done, and all of them would take for ever. It ends with the connection.
-        let reader = far.try_clone().unwrap();
-        thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while (&reader).read(&mut buffer).is_ok_and(|bytes| bytes > 0) {
-                thread::sleep(Duration::from_millis(20));
-            }
-        });
-        let began = Instant::now();
-        assert_eq!(control.transmit().unwrap_err().kind(), ErrorKind::TimedOut);
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-        far.shutdown(std::net::Shutdown::Both).unwrap();
-    }
-
-    #[test]
-    fn no_more_is_read_than_is_dealt_with() {
-        let (mut control, events, mut far) = pair();
-        // More than the kernel keeps for both sockets, so that it is known when nobody reads.
-        far.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
-        let filled = (0..10_000).take_while(|_| far.write_all(&[0; 64 << 10]).is_ok()).count();
-        assert!(filled < 1_000, "{filled} times 64 KiB were taken");
-        // The thread was let go once by the preamble, so two reads may wait here.
-        let waiting = events.try_iter().count();
-        assert!((1..=2).contains(&waiting), "{waiting} events wait");
-        assert!(control.handle_bytes(&[0; 4]).is_err(), "that is no message");
-        assert!(matches!(events.recv().unwrap(), Event::Control(_)), "the next one comes");
     }
 }

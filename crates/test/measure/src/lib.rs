@@ -7,12 +7,13 @@
 mod binding;
 pub mod capture;
 pub mod client;
+pub mod control;
 mod counters;
 mod cpu_use;
 mod data;
 mod driver;
 mod drops;
-mod listening;
+pub mod listening;
 mod receiving;
 mod sending;
 pub mod server;

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use longhaul_session::control::SessionError;
 use longhaul_session::secure::{Channel, Key, Role};
 use longhaul_units::Nanos;
 
-use crate::driver::{Control, Event, events, random};
+use crate::control::{Control, ControlEvent, HasControl, random};
 
 /// Connections at a time, served or waiting. For a further one a stranger goes; where all are known it is closed at once.
 const CONNECTIONS_MOST: usize = 64;
@@ -30,35 +30,41 @@ const GOODBYE_LOOK: Duration = Duration::from_millis(10);
 
 /// How long to listen.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Until {
+pub struct Until {
     /// A signal.
-    pub(crate) stop: Option<Stop>,
+    pub stop: Option<Stop>,
     /// The first connection that counts has ended.
-    pub(crate) once: bool,
+    pub once: bool,
     /// How long those that are connected then have for their last words.
-    pub(crate) goodbye: Duration,
+    pub goodbye: Duration,
 }
 
 /// Who is connected.
-#[derive(Debug, Default)]
-pub(crate) struct Seats(Mutex<Taken>);
+#[derive(Debug)]
+pub struct Seats<E>(Mutex<Taken<E>>);
 
-#[derive(Debug, Default)]
-struct Taken {
-    by_number: BTreeMap<u64, Guest>,
+#[derive(Debug)]
+struct Taken<E> {
+    by_number: BTreeMap<u64, Guest<E>>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Guest {
-    sender: Sender<Event>,
+struct Guest<E> {
+    sender: Sender<E>,
     address: IpAddr,
     is_known: bool,
 }
 
-impl Seats {
+impl<E> Default for Seats<E> {
+    fn default() -> Self {
+        Self(Mutex::new(Taken { by_number: BTreeMap::new(), next: 0 }))
+    }
+}
+
+impl<E> Seats<E> {
     /// Tells everyone.
-    pub(crate) fn tell_all(&self, event: impl Fn() -> Event) {
+    pub fn tell_all(&self, event: impl Fn() -> E) {
         self.taken(|taken| {
             for guest in taken.by_number.values() {
                 let _ = guest.sender.send(event());
@@ -66,13 +72,13 @@ impl Seats {
         });
     }
 
-    fn taken<T>(&self, work: impl FnOnce(&mut Taken) -> T) -> T {
+    fn taken<T>(&self, work: impl FnOnce(&mut Taken<E>) -> T) -> T {
         // What is in it stays right whatever panicked while it held the lock: single insertions and removals.
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Taken {
+impl<E: HasControl> Taken<E> {
     /// Whether there is a seat for one more. Of those who have not shown who they are one goes where there was none: the longest there
     /// of the address with the most of them, so that who floods puts out his own.
     fn has_room(&mut self) -> bool {
@@ -86,7 +92,7 @@ impl Taken {
         let goes = strangers.values().max().and_then(|(_, oldest)| self.by_number.remove(oldest));
         goes.is_some_and(|guest| {
             // It ends at once: it does nothing but wait.
-            let _ = guest.sender.send(Event::Abort);
+            let _ = guest.sender.send(ControlEvent::Abort.into());
             true
         })
     }
@@ -94,17 +100,19 @@ impl Taken {
 
 /// A connection's place among the others, given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    seats: Arc<Seats>,
+pub struct Seat<E> {
+    seats: Arc<Seats<E>>,
     number: u64,
-    pub(crate) sender: Sender<Event>,
-    pub(crate) receiver: Receiver<Event>,
+    /// Tells whoever sits here of an event.
+    pub sender: Sender<E>,
+    /// The events.
+    pub receiver: Receiver<E>,
 }
 
-impl Seat {
+impl<E: HasControl> Seat<E> {
     /// A seat for one more; `None` where all are taken by those who are known.
-    fn take(seats: &Arc<Seats>, address: IpAddr) -> Option<Self> {
-        let (sender, receiver) = events();
+    fn take(seats: &Arc<Seats<E>>, address: IpAddr) -> Option<Self> {
+        let (sender, receiver) = channel();
         let number = seats.taken(|taken| {
             taken.has_room().then(|| {
                 taken.next += 1;
@@ -116,7 +124,10 @@ impl Seat {
     }
 
     /// Makes the channel with whoever came over `stream`, by `key` where there is one.
-    pub(crate) fn control(&self, stream: TcpStream, key: Option<&Key>) -> Result<Control, SessionError> {
+    ///
+    /// # Errors
+    /// Why there is none, with what to do.
+    pub fn control(&self, stream: TcpStream, key: Option<&Key>) -> Result<Control, SessionError> {
         let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
         stream.set_nonblocking(false).map_err(io)?;
         let channel = match key {
@@ -129,7 +140,7 @@ impl Seat {
     }
 
     /// Whoever sits here has the key, or speaks the protocol where there is none: it stays.
-    pub(crate) fn know(&self) {
+    pub fn know(&self) {
         self.seats.taken(|taken| {
             if let Some(guest) = taken.by_number.get_mut(&self.number) {
                 guest.is_known = true;
@@ -138,14 +149,17 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl<E> Drop for Seat<E> {
     fn drop(&mut self) {
         self.seats.taken(|taken| taken.by_number.remove(&self.number));
     }
 }
 
 /// Listens at `address`.
-pub(crate) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+///
+/// # Errors
+/// Where it is taken or not this host's.
+pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
@@ -156,11 +170,11 @@ pub(crate) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
 ///
 /// # Errors
 /// Where the kernel refuses to wait.
-pub(crate) fn listen(
+pub fn listen<E: HasControl>(
     listener: &TcpListener,
-    seats: &Arc<Seats>,
+    seats: &Arc<Seats<E>>,
     until: Until,
-    serve: impl Fn(TcpStream, SocketAddr, &Seat) -> bool + Send + Sync + 'static,
+    serve: impl Fn(TcpStream, SocketAddr, &Seat<E>) -> bool + Send + Sync + 'static,
 ) -> std::io::Result<()> {
     let poller = Poller::new()?;
     poller.add(listener, 0, Interest::Readable)?;
@@ -197,7 +211,7 @@ pub(crate) fn listen(
         threads.retain(|thread| !thread.is_finished());
         threads.push(thread);
     }
-    seats.tell_all(|| Event::Interrupt);
+    seats.tell_all(|| ControlEvent::Interrupt.into());
     let end = Instant::now() + until.goodbye;
     while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < end {
         sleep(GOODBYE_LOOK);
@@ -211,16 +225,16 @@ mod tests {
 
     #[test]
     fn who_floods_puts_out_his_own() {
-        let seats = Arc::new(Seats::default());
+        let seats = Arc::new(Seats::<ControlEvent>::default());
         let address = |last: u8| IpAddr::from([10, 0, 0, last]);
         let known = Seat::take(&seats, address(1)).unwrap();
         known.know();
         let waiting = Seat::take(&seats, address(2)).unwrap();
-        let flood: Vec<Seat> = (0..500).map(|_| Seat::take(&seats, address(3)).unwrap()).collect();
+        let flood: Vec<Seat<_>> = (0..500).map(|_| Seat::take(&seats, address(3)).unwrap()).collect();
         assert_eq!(seats.taken(|taken| taken.by_number.len()), CONNECTIONS_MOST);
         assert!(known.receiver.try_recv().is_err() && waiting.receiver.try_recv().is_err());
         let (gone, stay) = flood.split_at(500 - (CONNECTIONS_MOST - 2));
-        assert!(gone.iter().all(|seat| matches!(seat.receiver.try_recv(), Ok(Event::Abort))));
+        assert!(gone.iter().all(|seat| matches!(seat.receiver.try_recv(), Ok(ControlEvent::Abort))));
         assert!(stay.iter().all(|seat| seat.receiver.try_recv().is_err()));
         // Where all are known a further one has no place; once one leaves it has.
         stay.iter().for_each(Seat::know);

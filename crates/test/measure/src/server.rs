@@ -14,8 +14,9 @@ use longhaul_session::report::{EndReport, StreamSent};
 use longhaul_session::secure::Key;
 use longhaul_units::Nanos;
 
+use crate::control::random;
 use crate::data::{Data, Place};
-use crate::driver::{Event, Session, drive, random};
+use crate::driver::{Event, Session, drive};
 use crate::listening::{self, Seat, Seats, Until, listen};
 
 /// How long sessions have to say goodbye when the server goes down.
@@ -44,7 +45,7 @@ pub struct Server {
 #[derive(Debug)]
 struct Shared {
     options: ServeOptions,
-    seats: Arc<Seats>,
+    seats: Arc<Seats<Event>>,
     admission: Mutex<Admission>,
 }
 
@@ -102,7 +103,12 @@ pub struct Ended {
     pub result: Result<TestEnd, SessionError>,
 }
 
-fn serve(stream: TcpStream, peer: SocketAddr, seat: &Seat, shared: &Arc<Shared>) -> Result<TestEnd, SessionError> {
+fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    seat: &Seat<Event>,
+    shared: &Arc<Shared>,
+) -> Result<TestEnd, SessionError> {
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
     let own = stream.local_addr().map_err(io)?.ip();
     let options = &shared.options;

@@ -20,7 +20,7 @@ use super::reading::Reader;
 use super::rings::{Opened, open_rings};
 use super::writing::{Writer, Written};
 use super::{BLOCK_BYTES, CaptureError, CaptureSpec, Captured, Counters, LogTargets};
-use crate::driver::random;
+use crate::control::random;
 
 /// Nor shorter than this, where files are short.
 const BLOCK_BYTES_LEAST: usize = 64 << 10;

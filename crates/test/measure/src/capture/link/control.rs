@@ -1,7 +1,7 @@
 //! A link's control connection, and what is said over it.
 
 use std::net::TcpStream;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
@@ -11,8 +11,7 @@ use longhaul_trace::log_link::LinkMessage;
 use longhaul_units::Nanos;
 
 use super::START;
-use crate::client::Signals;
-use crate::driver::{Control, Event, events, interrupted, random};
+use crate::control::{Control, ControlEvent, Signals, interrupted, random};
 
 /// A control connection that does not take a message of some hundred bytes for so long is dead. Heads wait meanwhile.
 const WRITE_PATIENCE: Nanos = Nanos::from_secs(2);
@@ -20,7 +19,7 @@ const WRITE_PATIENCE: Nanos = Nanos::from_secs(2);
 /// The control connection with what it needs to be read.
 pub(super) struct LinkControl {
     control: Control,
-    events: Receiver<Event>,
+    events: Receiver<ControlEvent>,
     /// A signal ends waiting while the link is made. Later the first one ends the capture, and only a second one this.
     pub(super) is_made: bool,
     _signals: Option<Signals>,
@@ -40,7 +39,7 @@ impl LinkControl {
             Some(key) => Channel::keyed(Role::Client, key, random()?),
             None => Channel::plain(Role::Client),
         };
-        let (sender, events) = events();
+        let (sender, events) = mpsc::channel();
         let signals = stop.map(|stop| Signals::watch(stop, sender.clone())).transpose().map_err(io)?;
         let mut control = Control::new(stream, channel, &sender).map_err(io)?;
         control.establish(&events)?;
@@ -72,13 +71,12 @@ impl LinkControl {
         Some(self.take(event))
     }
 
-    fn take(&mut self, event: Event) -> Result<(), SessionError> {
+    fn take(&mut self, event: ControlEvent) -> Result<(), SessionError> {
         match event {
-            Event::Control(bytes) => Ok(self.control.handle_bytes(&bytes)?),
-            Event::ControlLost(why) => Err(lost(&why)),
-            Event::Interrupt if self.is_made => Ok(()),
-            Event::Interrupt | Event::Abort => Err(interrupted()),
-            _ => Ok(()),
+            ControlEvent::Bytes(bytes) => Ok(self.control.handle_bytes(&bytes)?),
+            ControlEvent::Lost(why) => Err(lost(&why)),
+            ControlEvent::Interrupt if self.is_made => Ok(()),
+            ControlEvent::Interrupt | ControlEvent::Abort => Err(interrupted()),
         }
     }
 

@@ -18,6 +18,7 @@ use longhaul_session::control::SessionError;
 use longhaul_session::secure::Key;
 use longhaul_units::{Bytes, Nanos};
 
+use crate::control::ControlEvent;
 use crate::listening::{self, Seats, Until, listen};
 
 pub use session::{End, Logged};
@@ -50,7 +51,7 @@ pub struct LogOptions {
 #[derive(Debug)]
 pub struct LogHost {
     listener: TcpListener,
-    seats: Arc<Seats>,
+    seats: Arc<Seats<ControlEvent>>,
     shared: Arc<Shared>,
 }
 

@@ -19,7 +19,7 @@ use super::recording::Recording;
 use super::{CaptureSeat, LogOptions, Shared};
 use crate::capture::SpoolSpec;
 use crate::capture::files::SpoolFiles;
-use crate::driver::{Control, Event, interrupted, random};
+use crate::control::{Control, ControlEvent, interrupted, random};
 use crate::listening::Seat;
 
 /// After the handshake a capture says within this what it is.
@@ -66,7 +66,7 @@ impl Drop for NewFolder {
 }
 
 /// Hears what the capture of this connection is, and makes all ready for it.
-pub(super) fn open(stream: TcpStream, seat: &Seat, shared: &Arc<Shared>) -> Result<Opened, SessionError> {
+pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Shared>) -> Result<Opened, SessionError> {
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
     let own = stream.local_addr().map_err(io)?;
     let options = &shared.options;
@@ -100,7 +100,7 @@ pub(super) fn say(control: &mut Control, message: &LinkMessage) -> Result<(), Se
     control.transmit().map_err(|error| lost(error.to_string()))
 }
 
-fn wait_for_open(control: &mut Control, seat: &Seat) -> Result<Open, SessionError> {
+fn wait_for_open(control: &mut Control, seat: &Seat<ControlEvent>) -> Result<Open, SessionError> {
     let deadline = monotonic() + OPEN_PATIENCE;
     let lost = |why: String| SessionError::new("control_lost", why, "");
     loop {
@@ -119,10 +119,9 @@ fn wait_for_open(control: &mut Control, seat: &Seat) -> Result<Open, SessionErro
             None => {}
         }
         match seat.receiver.recv_timeout(deadline.saturating_sub(monotonic()).into()) {
-            Ok(Event::Control(bytes)) => control.handle_bytes(&bytes)?,
-            Ok(Event::ControlLost(why)) => return Err(lost(why)),
-            Ok(Event::Interrupt | Event::Abort) => return Err(interrupted()),
-            Ok(_) => {}
+            Ok(ControlEvent::Bytes(bytes)) => control.handle_bytes(&bytes)?,
+            Ok(ControlEvent::Lost(why)) => return Err(lost(why)),
+            Ok(ControlEvent::Interrupt | ControlEvent::Abort) => return Err(interrupted()),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 return Err(lost("it does not say what it captures".into()));
             }

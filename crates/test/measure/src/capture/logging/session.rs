@@ -17,7 +17,7 @@ use longhaul_units::{Bytes, Nanos};
 use super::Shared;
 use super::opening::{NewFolder, Opened, open, refuse, say};
 use super::recording::{Recorded, Recording};
-use crate::driver::{Control, Event};
+use crate::control::{Control, ControlEvent};
 use crate::listening::Seat;
 
 /// How long one waits for datagrams before the control connection is looked at.
@@ -90,7 +90,7 @@ pub struct Logged {
 pub(super) fn serve(
     stream: TcpStream,
     peer: SocketAddr,
-    seat: &Seat,
+    seat: &Seat<ControlEvent>,
     shared: &Arc<Shared>,
     begun: impl FnOnce(&Path),
 ) -> Result<Logged, SessionError> {
@@ -154,7 +154,7 @@ struct Session {
 
 impl Session {
     /// Takes datagrams until the capture ends.
-    fn run(mut self, seat: &Seat) -> Result<Logged, SessionError> {
+    fn run(mut self, seat: &Seat<ControlEvent>) -> Result<Logged, SessionError> {
         let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
         let (mut flush, mut progress) = (self.began, self.began);
         // Since when it is ending, and as what.
@@ -240,13 +240,13 @@ impl Session {
     }
 
     /// Takes the next event, if there is one; how the capture ends, where it does.
-    fn take_event(&mut self, now: Nanos, seat: &Seat) -> Option<End> {
+    fn take_event(&mut self, now: Nanos, seat: &Seat<ControlEvent>) -> Option<End> {
         // First, as words fill the disk too.
         if self.is_full() {
             return Some(End::Full);
         }
         match seat.receiver.try_recv() {
-            Ok(Event::Control(bytes)) => {
+            Ok(ControlEvent::Bytes(bytes)) => {
                 self.heard = now;
                 let taken = self.control.handle_bytes(&bytes);
                 while let Some(message) = self.control.channel.poll_message() {
@@ -256,8 +256,8 @@ impl Session {
                 }
                 taken.err().map(|error| End::Vanished(error.to_string()))
             }
-            Ok(Event::ControlLost(why)) => Some(End::Vanished(why)),
-            Ok(Event::Interrupt | Event::Abort) => Some(End::Stopped),
+            Ok(ControlEvent::Lost(why)) => Some(End::Vanished(why)),
+            Ok(ControlEvent::Interrupt | ControlEvent::Abort) => Some(End::Stopped),
             _ if now >= self.heard.saturating_add(PEER_SILENCE) => {
                 Some(End::Vanished(format!("it said nothing for {PEER_SILENCE}")))
             }

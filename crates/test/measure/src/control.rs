@@ -1,0 +1,309 @@
+//! A control connection: how it is made, the thread that reads it, the secure channel over it, the signals that end it.
+//!
+//! Whoever has one waits for events in a queue. Those of the connection are [`ControlEvent`]; a queue may hold others too
+//! ([`HasControl`]).
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::signals::Stop;
+use longhaul_kernel::wait::{Interest, Poller, readable_until};
+use longhaul_session::control::SessionError;
+use longhaul_session::secure::{Channel, ChannelError};
+use longhaul_units::Nanos;
+
+/// How long a host may take to accept the control connection.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A control connection that does not take a message, or a piece of a report, within this is dead.
+const WRITE_PATIENCE: Nanos = Nanos::from_secs(10);
+/// The handshake of the channel ends by then.
+const HANDSHAKE_PATIENCE: Nanos = Nanos::from_secs(10);
+
+/// How often a signal is looked for where nothing waits for it.
+const ANOTHER_SIGNAL: Nanos = Nanos::from_millis(50);
+
+/// What can happen to a control connection.
+#[derive(Debug)]
+pub enum ControlEvent {
+    /// Bytes came.
+    Bytes(Vec<u8>),
+    /// It was closed or broke: why.
+    Lost(String),
+    /// The user or the operator wants it to end.
+    Interrupt,
+    /// It ends now, without a result.
+    Abort,
+}
+
+/// An event that may be a control connection's.
+pub trait HasControl: From<ControlEvent> + Send + 'static {
+    /// `None` of any other event.
+    fn into_control(self) -> Option<ControlEvent>;
+}
+
+impl HasControl for ControlEvent {
+    fn into_control(self) -> Option<ControlEvent> {
+        Some(self)
+    }
+}
+
+/// One end of a control connection.
+pub struct Control {
+    stream: TcpStream,
+    /// The secure channel.
+    pub channel: Channel,
+    /// Lets the reading thread go on: it reads no more than is dealt with, so that a peer cannot fill this end's memory.
+    go_on: SyncSender<()>,
+    /// A peer that does not take a message within this is dead.
+    pub patience: Nanos,
+}
+
+impl Control {
+    /// Reads `stream` in a thread that sends what comes to `events`; ends with the connection.
+    ///
+    /// # Errors
+    /// Where there is no thread or descriptor.
+    pub fn new<E: HasControl>(stream: TcpStream, channel: Channel, events: &Sender<E>) -> std::io::Result<Self> {
+        stream.set_nodelay(true)?;
+        let mut reading = stream.try_clone()?;
+        let events = events.clone();
+        let (go_on, may_go_on) = sync_channel(1);
+        thread::Builder::new().name("control".into()).spawn(move || {
+            let mut buffer = [0; 16 << 10];
+            loop {
+                let event = match reading.read(&mut buffer) {
+                    Ok(0) => ControlEvent::Lost("closed by the other end".into()),
+                    Ok(count) => ControlEvent::Bytes(buffer[..count].to_vec()),
+                    Err(error) => ControlEvent::Lost(error.to_string()),
+                };
+                let over = matches!(event, ControlEvent::Lost(_));
+                if events.send(event.into()).is_err() || over || may_go_on.recv().is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE })
+    }
+
+    /// Deals with bytes that came.
+    ///
+    /// # Errors
+    /// Where they are not of this protocol, or not of the peer.
+    pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
+        let taken = self.channel.handle_bytes(bytes);
+        // One is waited for at a time, so there is room; a thread that has ended needs none.
+        let _ = self.go_on.try_send(());
+        taken
+    }
+
+    /// Writes what waits to be written, all of it within [`Self::patience`].
+    ///
+    /// # Errors
+    /// Where the connection is lost, or the peer does not read.
+    pub fn transmit(&mut self) -> std::io::Result<()> {
+        let deadline = monotonic() + self.patience;
+        while let Some(bytes) = self.channel.poll_transmit() {
+            let mut rest = bytes.as_slice();
+            while !rest.is_empty() {
+                let left = deadline.saturating_sub(monotonic());
+                if left == Nanos::ZERO {
+                    return Err(std::io::Error::new(ErrorKind::TimedOut, "the other end does not read"));
+                }
+                self.stream.set_write_timeout(Some(left.into()))?;
+                match self.stream.write(rest) {
+                    Ok(written) => rest = &rest[written..],
+                    // The time is over: the deadline says so.
+                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the channel is established.
+    ///
+    /// # Errors
+    /// Why it is not, with what to do.
+    pub fn establish<E: HasControl>(&mut self, events: &Receiver<E>) -> Result<(), SessionError> {
+        let deadline = monotonic() + HANDSHAKE_PATIENCE;
+        let lost = |why: String| SessionError::new("control_lost", why, "is a longhaul server listening there?");
+        loop {
+            self.transmit().map_err(|error| lost(format!("the control connection broke: {error}")))?;
+            if self.channel.is_established() {
+                return Ok(());
+            }
+            let left = deadline.saturating_sub(monotonic());
+            match events.recv_timeout(left.into()).map(E::into_control) {
+                Ok(Some(ControlEvent::Bytes(bytes))) => {
+                    if let Err(error) = self.handle_bytes(&bytes) {
+                        let _ = self.transmit();
+                        return Err(SessionError::new(error.code(), error.to_string(), error.remedy()));
+                    }
+                }
+                Ok(Some(ControlEvent::Lost(why))) => {
+                    return Err(lost(format!("the control connection was lost in the handshake: {why}")));
+                }
+                Ok(Some(ControlEvent::Interrupt | ControlEvent::Abort)) => return Err(interrupted()),
+                Ok(None) => {}
+                Err(_) => return Err(lost("the other end does not answer".into())),
+            }
+        }
+    }
+
+    /// Closes the connection; the reading thread wakes and ends.
+    pub fn hang_up(&self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.hang_up();
+    }
+}
+
+/// A thread that turns signals into events; it ends with this.
+#[derive(Debug)]
+pub struct Signals {
+    thread: Option<JoinHandle<()>>,
+    /// Its other end becomes readable when this one closes.
+    going: Option<UnixStream>,
+}
+
+impl Signals {
+    /// The first signal is [`ControlEvent::Interrupt`], the second [`ControlEvent::Abort`].
+    ///
+    /// # Errors
+    /// Where there is no thread or descriptor.
+    pub fn watch<E: HasControl>(stop: Stop, events: Sender<E>) -> std::io::Result<Self> {
+        let (going, over) = UnixStream::pair()?;
+        let poller = Poller::new()?;
+        poller.add(stop, 0, Interest::Readable)?;
+        poller.add(&over, 1, Interest::Readable)?;
+        let thread = thread::Builder::new().name("signals".into()).spawn(move || {
+            if poller.wait(None).is_err() || stop.requested().is_none() {
+                return;
+            }
+            let _ = events.send(ControlEvent::Interrupt.into());
+            while stop.count() < 2 {
+                // A signal's descriptor stays readable from the first one on.
+                match readable_until(&over, Some(monotonic() + ANOTHER_SIGNAL)) {
+                    Ok(false) => {}
+                    Ok(true) | Err(_) => return,
+                }
+            }
+            let _ = events.send(ControlEvent::Abort.into());
+        })?;
+        Ok(Self { thread: Some(thread), going: Some(going) })
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        drop(self.going.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Connects to `address`; a signal ends the attempt.
+///
+/// # Errors
+/// Why there is no connection, with `remedy`.
+pub fn connect(address: SocketAddr, stop: Option<Stop>, remedy: &'static str) -> Result<TcpStream, SessionError> {
+    let (sender, connected) = channel();
+    // It ends by itself, at the latest after the patience.
+    let attempt = move || _ = sender.send(TcpStream::connect_timeout(&address, CONNECT_PATIENCE));
+    let unreachable = |error: std::io::Error| {
+        let message = format!("cannot connect to {address}: {error}");
+        SessionError::new("unreachable", message, remedy)
+    };
+    thread::Builder::new().name("connect".into()).spawn(attempt).map_err(unreachable)?;
+    loop {
+        match connected.recv_timeout(Duration::from_nanos(ANOTHER_SIGNAL.0)) {
+            Ok(stream) => return stream.map_err(unreachable),
+            Err(_) if stop.is_some_and(|stop| stop.requested().is_some()) => return Err(interrupted()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(unreachable(std::io::Error::other("the attempt ended"))),
+        }
+    }
+}
+
+/// What ended by a signal ends with this.
+pub fn interrupted() -> SessionError {
+    SessionError::new("interrupted", "interrupted before there was a result", "")
+}
+
+/// 32 bytes from the operating system's random source.
+///
+/// # Errors
+/// Where it gives none.
+pub fn random<const N: usize>() -> Result<[u8; N], SessionError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| SessionError::new("random", format!("no random numbers from the system: {error}"), ""))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    use longhaul_session::control::Message;
+    use longhaul_session::secure::Role;
+
+    use super::*;
+
+    /// An end of a control connection with its events, and the other end's socket.
+    fn pair() -> (Control, Receiver<ControlEvent>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (near, _) = listener.accept().unwrap();
+        let (sender, receiver) = channel();
+        let mut control = Control::new(near, Channel::plain(Role::Server), &sender).unwrap();
+        control.handle_bytes(b"longhaul/1 plain").unwrap();
+        (control, receiver, far)
+    }
+
+    #[test]
+    fn a_peer_that_reads_slowly_does_not_hold_a_session() {
+        let (mut control, _events, far) = pair();
+        control.patience = Nanos::from_millis(500);
+        for _ in 0..100 {
+            control.channel.send(&Message::Report { text: "x".repeat(256 << 10), last: false }).unwrap();
+        }
+        // Each write gets something done, and all of them would take for ever. It ends with the connection.
+        let reader = far.try_clone().unwrap();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while (&reader).read(&mut buffer).is_ok_and(|bytes| bytes > 0) {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let began = Instant::now();
+        assert_eq!(control.transmit().unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        far.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
+    #[test]
+    fn no_more_is_read_than_is_dealt_with() {
+        let (mut control, events, mut far) = pair();
+        // More than the kernel keeps for both sockets, so that it is known when nobody reads.
+        far.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+        let filled = (0..10_000).take_while(|_| far.write_all(&[0; 64 << 10]).is_ok()).count();
+        assert!(filled < 1_000, "{filled} times 64 KiB were taken");
+        // The thread was let go once by the preamble, so two reads may wait here.
+        let waiting = events.try_iter().count();
+        assert!((1..=2).contains(&waiting), "{waiting} events wait");
+        assert!(control.handle_bytes(&[0; 4]).is_err(), "that is no message");
+        assert!(matches!(events.recv().unwrap(), ControlEvent::Bytes(_)), "the next one comes");
+    }
+}
