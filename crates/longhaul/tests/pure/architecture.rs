@@ -25,6 +25,7 @@ const IMPURE: &[&str] = &[
     "longhaul-bpf",
     "longhaul-emulator",
     "longhaul-measure",
+    "longhaul-capture",
     "longhaul-watch",
     "longhaul-lab",
     "longhaul-mix",

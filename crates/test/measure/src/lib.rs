@@ -2,10 +2,9 @@
 //!
 //! [`longhaul_session`] decides what happens; here are the clock, the sockets and the threads that do it. A test has a driver,
 //! which owns the session and waits for events, a thread that reads the control connection, and one thread a stream that sends
-//! or receives. [`client::run`] makes one, [`server::Server`] answers. [`capture`] records the heads of packets, without a session.
+//! or receives. [`client::run`] makes one, [`server::Server`] answers.
 
 mod binding;
-pub mod capture;
 pub mod client;
 pub mod control;
 mod counters;

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::{Nudge, Stop, StopSignal};
 use longhaul_kernel::wait::readable_until;
-use longhaul_measure::capture::{CaptureError, CaptureSpec, Counters, LogTargets, Running, SpoolSpec};
+use longhaul_capture::{CaptureError, CaptureSpec, Counters, LogTargets, Running, SpoolSpec};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use longhaul_measure::capture::{Captured, LinkEnd};
+use longhaul_capture::{Captured, LinkEnd};
 use longhaul_result::Caveat;
 use longhaul_trace::ledger::{Ledger, Place};
 use longhaul_units::{Bytes, Nanos};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use longhaul_measure::capture::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LogTarget, LogTargets, room_for_heads};
+use longhaul_capture::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LogTarget, LogTargets, room_for_heads};
 use longhaul_measure::client::resolve;
 
 use crate::args::listen::in_lab;

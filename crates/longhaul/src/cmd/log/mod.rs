@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_kernel::signals::{Stop, StopSignal};
-use longhaul_measure::capture::{LogHost, LogOptions};
+use longhaul_capture::{LogHost, LogOptions};
 use longhaul_units::Bytes;
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use longhaul_measure::capture::{End, Logged};
+use longhaul_capture::{End, Logged};
 use longhaul_result::Caveat;
 use longhaul_session::control::SessionError;
 use longhaul_units::Bytes;

@@ -19,7 +19,7 @@ use longhaul_trace::log_link::{FIRST_PROBE, LinkMessage, LinkProgress, LinkSende
 use longhaul_trace::spool::{Meta, PacketBlock};
 use longhaul_units::Nanos;
 
-use crate::control::{connect, random};
+use longhaul_measure::control::{connect, random};
 
 use control::{LinkControl, no_answer, not_understood};
 use datagrams::{DATAGRAM_BYTES_SURE, Datagrams};

@@ -8,25 +8,25 @@ use longhaul_kernel::udp::{NicStamps, NicStampsError, nic_stamps_support};
 use longhaul_trace::LinkType;
 use longhaul_trace::spool::Interface;
 
-use super::reading::Watched;
-use super::{CaptureError, CaptureSpec, KERNEL_BLOCK_TIMEOUT_MS};
+use crate::reading::{KERNEL_BLOCK_TIMEOUT_MS, Watched};
+use crate::spec::{CaptureError, CaptureSpec};
 
 /// Rings that an interface has unasked, at most: beyond, memory for each is small.
 const RINGS_MOST_UNASKED: usize = 16;
 
 /// What a capture listens to.
 #[derive(Default)]
-pub(super) struct Opened {
+pub(crate) struct Opened {
     /// Those of an interface one after the other.
-    pub(super) rings: Vec<Watched>,
-    pub(super) interfaces: Vec<Interface>,
+    pub(crate) rings: Vec<Watched>,
+    pub(crate) interfaces: Vec<Interface>,
     /// What NICs were told, for as long as it lasts.
-    pub(super) stamps: Vec<NicStamps>,
-    pub(super) nic_refusals: Vec<String>,
+    pub(crate) stamps: Vec<NicStamps>,
+    pub(crate) nic_refusals: Vec<String>,
 }
 
 /// Opens the rings of all interfaces: packets wait in them from then on.
-pub(super) fn open_rings(spec: &CaptureSpec) -> Result<Opened, CaptureError> {
+pub(crate) fn open_rings(spec: &CaptureSpec) -> Result<Opened, CaptureError> {
     let link_error = |name: &str| {
         let name = name.to_owned();
         move |source| CaptureError::Link { name, source }

@@ -10,10 +10,10 @@ use longhaul_trace::ledger::{Gap, Ledger, Place};
 use longhaul_trace::log_link::Payload;
 use longhaul_trace::spool::{Mark, PacketBlock};
 
-use crate::capture::files::SpoolFiles;
-use crate::capture::pool::Pool;
-use crate::capture::writing::{Writer, Written};
-use crate::capture::{BLOCK_BYTES, Counters, ToWriter};
+use crate::blocks::{BLOCK_BYTES, Pool, ToWriter};
+use crate::counters::Counters;
+use crate::files::SpoolFiles;
+use crate::writing::{Writer, Written};
 
 /// Memory of blocks that wait for the disk.
 const WAITING_BYTES: usize = 32 << 20;

@@ -1,5 +1,6 @@
 //! A capture from its beginning to its end: its rings, its links, its threads.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
@@ -12,18 +13,50 @@ use longhaul_trace::ledger::Ledger;
 use longhaul_trace::spool::{Mark, Meta, Share};
 use longhaul_units::Nanos;
 
-use super::files::SpoolFiles;
-use super::forwarding::{Forwarded, Forwarder};
-use super::link::LogLink;
-use super::pool::Pool;
-use super::reading::Reader;
-use super::rings::{Opened, open_rings};
-use super::writing::{Writer, Written};
-use super::{BLOCK_BYTES, CaptureError, CaptureSpec, Captured, Counters, LogTargets};
-use crate::control::random;
+use crate::blocks::{BLOCK_BYTES, Pool};
+use crate::counters::Counters;
+use crate::files::SpoolFiles;
+use crate::forwarding::{Forwarded, Forwarder};
+use crate::link::{LinkEnd, LogLink, LogTargets};
+use crate::reading::Reader;
+use crate::rings::{Opened, open_rings};
+use crate::writing::{Writer, Written};
+use crate::spec::{CaptureError, CaptureSpec};
+use longhaul_measure::control::random;
 
 /// Nor shorter than this, where files are short.
 const BLOCK_BYTES_LEAST: usize = 64 << 10;
+
+/// What came of a capture.
+#[derive(Debug)]
+pub struct Captured {
+    /// The whole account.
+    pub ledger: Ledger,
+    /// What it was.
+    pub meta: Meta,
+    /// Files that are there, oldest first.
+    pub files: Vec<PathBuf>,
+    /// Files that `keep` removed.
+    pub files_removed: u64,
+    /// Moments that were marked.
+    pub marks: Vec<Mark>,
+    /// Packets read, super-packets among them.
+    pub read_packets: u64,
+    /// Bytes of their frames.
+    pub frame_bytes: u64,
+    /// Super-packets.
+    pub super_packets: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// CPU time of both threads.
+    pub cpu: Nanos,
+    /// What the disk said last, where something could not be written.
+    pub disk_error: Option<String>,
+    /// What became of each link to a logging host.
+    pub loggers: Vec<LinkEnd>,
+    /// Why interfaces have the kernel's stamps although their own were asked for.
+    pub nic_refusals: Vec<String>,
+}
 
 /// A capture that runs.
 #[derive(Debug)]

@@ -18,8 +18,8 @@ use longhaul_session::control::SessionError;
 use longhaul_session::secure::Key;
 use longhaul_units::{Bytes, Nanos};
 
-use crate::control::ControlEvent;
-use crate::listening::{self, Seats, Until, listen};
+use longhaul_measure::control::ControlEvent;
+use longhaul_measure::listening::{self, Seats, Until, listen};
 
 pub use session::{End, Logged};
 

@@ -17,8 +17,8 @@ use longhaul_units::{Bytes, Nanos};
 use super::Shared;
 use super::opening::{NewFolder, Opened, open, refuse, say};
 use super::recording::{Recorded, Recording};
-use crate::control::{Control, ControlEvent};
-use crate::listening::Seat;
+use longhaul_measure::control::{Control, ControlEvent};
+use longhaul_measure::listening::Seat;
 
 /// How long one waits for datagrams before the control connection is looked at.
 const LOOK_EVERY: Nanos = Nanos::from_millis(20);

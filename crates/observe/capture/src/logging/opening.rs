@@ -17,10 +17,10 @@ use longhaul_units::Nanos;
 
 use super::recording::Recording;
 use super::{CaptureSeat, LogOptions, Shared};
-use crate::capture::SpoolSpec;
-use crate::capture::files::SpoolFiles;
-use crate::control::{Control, ControlEvent, interrupted, random};
-use crate::listening::Seat;
+use crate::files::SpoolFiles;
+use crate::spec::SpoolSpec;
+use longhaul_measure::control::{Control, ControlEvent, interrupted, random};
+use longhaul_measure::listening::Seat;
 
 /// After the handshake a capture says within this what it is.
 const OPEN_PATIENCE: Nanos = Nanos::from_secs(10);

@@ -15,9 +15,9 @@ use longhaul_trace::log_link::{Floor, LinkMessage};
 use longhaul_trace::spool::{PacketBlock, Packets};
 use longhaul_units::Nanos;
 
-use super::link::{LinkEnd, LogLink};
-use super::pool::Pool;
-use super::{Counters, ToWriter};
+use crate::link::{LinkEnd, LogLink};
+use crate::blocks::{Pool, ToWriter};
+use crate::counters::Counters;
 
 /// How often links are heard at least.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -26,14 +26,14 @@ const EMPTY_EVERY: Nanos = Nanos::from_millis(150);
 /// Drops that follow each other are one gap.
 const JOINED_NS: i64 = 1_000_000_000;
 
-pub(super) struct Forwarder {
-    pub(super) from_reader: Receiver<ToWriter>,
+pub(crate) struct Forwarder {
+    pub(crate) from_reader: Receiver<ToWriter>,
     /// The writing thread, where the capture also goes to files of its own.
-    pub(super) to_writer: Option<SyncSender<ToWriter>>,
-    pub(super) pool: Arc<Pool>,
-    pub(super) counters: Arc<Counters>,
-    pub(super) links: Vec<LogLink>,
-    pub(super) started_ns: i64,
+    pub(crate) to_writer: Option<SyncSender<ToWriter>>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) links: Vec<LogLink>,
+    pub(crate) started_ns: i64,
 }
 
 impl Drop for Forwarder {
@@ -47,10 +47,10 @@ impl Drop for Forwarder {
 
 /// What the forwarding thread leaves.
 #[derive(Debug, Default)]
-pub(super) struct Forwarded {
+pub(crate) struct Forwarded {
     /// Of what no logging host was there for.
-    pub(super) ledger: Ledger,
-    pub(super) links: Vec<LinkEnd>,
+    pub(crate) ledger: Ledger,
+    pub(crate) links: Vec<LinkEnd>,
 }
 
 /// Heads on their way into a datagram.
@@ -65,7 +65,7 @@ struct Packing {
 
 impl Forwarder {
     /// Runs until the reading thread has ended and the logging hosts have closed their files.
-    pub(super) fn run(mut self) -> Forwarded {
+    pub(crate) fn run(mut self) -> Forwarded {
         let mut packing = Packing {
             heads: PacketBlock::with_capacity(1 << 16),
             room_bytes: self.links.first().map_or(0, LogLink::room_bytes),

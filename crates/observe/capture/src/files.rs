@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::direct_file::{ALIGNMENT, open_direct};
 use longhaul_trace::spool::{EXTENSION, HEADER_BYTES, Kind, Meta, control_block, pad_block};
-use longhaul_units::{Bytes, Nanos};
+use longhaul_units::Nanos;
 
-use super::CaptureError;
+use crate::spec::{CaptureError, SpoolSpec};
 
 /// Room that is kept for the last words of a capture whose disk is full: some ledgers.
 const RESERVE_BYTES: usize = 256 << 10;
@@ -20,22 +20,9 @@ const DIRECT_LEAST: usize = 128 << 10;
 /// What keeps that room.
 const RESERVE: &str = ".reserve";
 
-/// Where to write, and how much.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpoolSpec {
-    /// The folder; made where it is missing.
-    pub folder: PathBuf,
-    /// A file is closed and the next begun at this length.
-    pub roll_bytes: Bytes,
-    /// Or at this age.
-    pub roll_time: Option<Nanos>,
-    /// The oldest files go when all together are longer.
-    pub keep_bytes: Option<Bytes>,
-}
-
 /// The files of one capture, written by one thread.
 #[derive(Debug)]
-pub(super) struct SpoolFiles {
+pub(crate) struct SpoolFiles {
     spec: SpoolSpec,
     meta: Meta,
     file: File,
@@ -54,7 +41,7 @@ pub(super) struct SpoolFiles {
 
 impl SpoolFiles {
     /// Makes the folder and its first file.
-    pub(super) fn create(spec: &SpoolSpec, meta: &Meta) -> Result<Self, CaptureError> {
+    pub(crate) fn create(spec: &SpoolSpec, meta: &Meta) -> Result<Self, CaptureError> {
         let failed = |source| CaptureError::Folder { folder: spec.folder.clone(), source };
         fs::create_dir_all(&spec.folder).map_err(failed)?;
         let mut entries = fs::read_dir(&spec.folder).map_err(failed)?;
@@ -89,13 +76,13 @@ impl SpoolFiles {
     }
 
     /// Appends whole blocks. After an error the file ends where it did.
-    pub(super) fn append(&mut self, blocks: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(&mut self, blocks: &[u8]) -> io::Result<()> {
         let written = self.file.write_all_at(blocks, self.bytes);
         self.keep_or_cut(written, self.bytes + blocks.len() as u64)
     }
 
     /// The same for a large block, past the page cache where that can be: `block` then lies at the beginning of a page.
-    pub(super) fn append_directly(&mut self, block: &[u8]) -> io::Result<()> {
+    pub(crate) fn append_directly(&mut self, block: &[u8]) -> io::Result<()> {
         let is_at_page = block.as_ptr().align_offset(ALIGNMENT) == 0;
         let Some(direct) = self.direct.take_if(|_| is_at_page && block.len() >= DIRECT_LEAST) else {
             return self.append(block);
@@ -134,18 +121,18 @@ impl SpoolFiles {
     }
 
     /// Gives up the room that was kept; whether there was some.
-    pub(super) fn free_reserve(&mut self) -> bool {
+    pub(crate) fn free_reserve(&mut self) -> bool {
         self.reserve.take().is_some_and(|path| fs::remove_file(path).is_ok())
     }
 
     /// Whether it is time for the next file, before so many bytes more.
-    pub(super) fn roll_is_due(&self, coming_bytes: usize) -> bool {
+    pub(crate) fn roll_is_due(&self, coming_bytes: usize) -> bool {
         let old = self.spec.roll_time.is_some_and(|time| monotonic().saturating_sub(self.opened) >= time);
         old || self.bytes + coming_bytes as u64 > self.spec.roll_bytes.0
     }
 
     /// Closes the file and begins the next.
-    pub(super) fn roll(&mut self) -> io::Result<()> {
+    pub(crate) fn roll(&mut self) -> io::Result<()> {
         let meta = Meta { file: self.meta.file + 1, ..self.meta.clone() };
         let described = control_block(Kind::Meta, meta.started_ns, &meta);
         let (path, file) = open(&self.spec.folder, meta.file)?;
@@ -164,7 +151,7 @@ impl SpoolFiles {
     }
 
     /// Says that the file is whole, and has the disk say so too.
-    pub(super) fn close(&mut self) -> io::Result<()> {
+    pub(crate) fn close(&mut self) -> io::Result<()> {
         let end = control_block(Kind::End, self.meta.started_ns, &());
         self.append(&end)?;
         self.file.sync_data()
@@ -184,17 +171,17 @@ impl SpoolFiles {
     }
 
     /// Bytes of all files, those that were removed among them.
-    pub(super) fn written_bytes(&self) -> u64 {
+    pub(crate) fn written_bytes(&self) -> u64 {
         self.bytes_before + self.bytes
     }
 
     /// Has the disk take what was written.
-    pub(super) fn sync(&self) -> io::Result<()> {
+    pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 
     /// Files that are there, oldest first, and how many were removed.
-    pub(super) fn files(&self) -> (Vec<PathBuf>, u64) {
+    pub(crate) fn files(&self) -> (Vec<PathBuf>, u64) {
         let closed = self.closed.iter().map(|(path, _)| path.clone());
         (closed.chain([self.path.clone()]).collect(), self.removed)
     }
@@ -207,6 +194,6 @@ fn open(folder: &Path, number: u32) -> io::Result<(PathBuf, File)> {
 }
 
 /// Whether `error` says that there is no room.
-pub(super) fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }

@@ -11,11 +11,11 @@ use longhaul_trace::ledger::{Gap, Ledger, Place};
 use longhaul_trace::spool::{Kind, Mark, PacketBlock, control_block, tick_block};
 use longhaul_units::Nanos;
 
-use super::files::{SpoolFiles, is_full};
-use super::pool::Pool;
-use super::{Counters, ToWriter};
+use crate::files::{SpoolFiles, is_full};
+use crate::blocks::{Pool, ToWriter};
+use crate::counters::Counters;
 
-/// What was written is on the disk after this, and what was flushed before ([`super::reading`]) was 0.2 s old at most.
+/// What was written is on the disk after this, and what was flushed before ([`crate::reading`]) was 0.2 s old at most.
 const SYNC_EVERY: Nanos = Nanos::from_millis(600);
 /// A disk that is full is tried again this often.
 const RETRY_EVERY: Nanos = Nanos::from_millis(250);
@@ -24,19 +24,19 @@ const JOINED_NS: i64 = 1_000_000_000;
 
 /// What the writing thread leaves.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(crate) struct Written {
     /// Of what it dropped itself.
-    pub(super) ledger: Ledger,
-    pub(super) files: Vec<PathBuf>,
-    pub(super) files_removed: u64,
-    pub(super) disk_error: Option<String>,
+    pub(crate) ledger: Ledger,
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) files_removed: u64,
+    pub(crate) disk_error: Option<String>,
 }
 
-pub(super) struct Writer {
-    pub(super) from_reader: Receiver<ToWriter>,
-    pub(super) pool: Arc<Pool>,
-    pub(super) spool: SpoolFiles,
-    pub(super) counters: Arc<Counters>,
+pub(crate) struct Writer {
+    pub(crate) from_reader: Receiver<ToWriter>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) spool: SpoolFiles,
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl Drop for Writer {
@@ -62,7 +62,7 @@ struct Disk {
 
 impl Writer {
     /// Runs until the reading thread has ended.
-    pub(super) fn run(mut self) -> Written {
+    pub(crate) fn run(mut self) -> Written {
         let mut disk = Disk::default();
         let mut synced = monotonic();
         while let Ok(message) = self.from_reader.recv() {

@@ -11,7 +11,7 @@ use longhaul_trace::log_link::LinkMessage;
 use longhaul_units::Nanos;
 
 use super::START;
-use crate::control::{Control, ControlEvent, Signals, interrupted, random};
+use longhaul_measure::control::{Control, ControlEvent, Signals, interrupted, random};
 
 /// A control connection that does not take a message of some hundred bytes for so long is dead. Heads wait meanwhile.
 const WRITE_PATIENCE: Nanos = Nanos::from_secs(2);

@@ -1,6 +1,7 @@
 //! The reading thread: out of the rings, into blocks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,12 +15,14 @@ use longhaul_trace::{Direction, LinkType, Record};
 use longhaul_units::Nanos;
 use longhaul_wire::{Shape, VnetHeader};
 
-use super::pool::Pool;
-use super::{Counters, KERNEL_BLOCK_TIMEOUT_MS, ToWriter, ToWriterSender};
+use crate::blocks::{Pool, ToWriter};
+use crate::counters::Counters;
 
+/// A block that is not full is handed over by the kernel after this long.
+pub(crate) const KERNEL_BLOCK_TIMEOUT_MS: u32 = 20;
 /// How often the kernel's count of drops is read: the precision of a gap's ends.
 const STATISTICS_EVERY: Nanos = Nanos::from_millis(10);
-/// How often blocks that are not full are handed on. With [`super::files`]' syncs a power cut loses less than a second.
+/// How often blocks that are not full are handed on. With [`crate::files`]' syncs a power cut loses less than a second.
 const FLUSH_EVERY: Nanos = Nanos::from_millis(200);
 /// How often the NIC's own counters are read.
 const NIC_EVERY: Nanos = Nanos::from_secs(1);
@@ -40,7 +43,7 @@ const DRAIN_MOST: Nanos = Nanos::from_secs(2);
 
 /// A ring, and what is known of its interface.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(crate) struct Watched {
     ring: CaptureRing,
     interface: u16,
     link: LinkType,
@@ -57,7 +60,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn new(ring: CaptureRing, interface: u16, link: LinkType, ifindex: u32) -> Self {
+    pub(crate) fn new(ring: CaptureRing, interface: u16, link: LinkType, ifindex: u32) -> Self {
         let now_ns = realtime().0 as i64;
         Self {
             ring,
@@ -75,19 +78,19 @@ impl Watched {
     }
 }
 
-pub(super) struct Reader {
-    pub(super) rings: Vec<Watched>,
-    pub(super) pool: Arc<Pool>,
-    pub(super) to_writer: ToWriterSender,
-    pub(super) counters: Arc<Counters>,
-    pub(super) stop: Arc<AtomicBool>,
-    pub(super) done: Arc<AtomicBool>,
-    pub(super) marks: Arc<Mutex<Vec<Mark>>>,
-    pub(super) packets_most: Option<u64>,
-    pub(super) bytes_most: Option<u64>,
-    pub(super) snap_bytes: usize,
+pub(crate) struct Reader {
+    pub(crate) rings: Vec<Watched>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) to_writer: SyncSender<ToWriter>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) done: Arc<AtomicBool>,
+    pub(crate) marks: Arc<Mutex<Vec<Mark>>>,
+    pub(crate) packets_most: Option<u64>,
+    pub(crate) bytes_most: Option<u64>,
+    pub(crate) snap_bytes: usize,
     /// A block is handed on at this length.
-    pub(super) block_bytes: usize,
+    pub(crate) block_bytes: usize,
 }
 
 /// What happens now and then.
@@ -101,7 +104,7 @@ struct Due {
 
 impl Reader {
     /// Runs to the end; the whole ledger but for what the writer adds.
-    pub(super) fn run(mut self) -> Ledger {
+    pub(crate) fn run(mut self) -> Ledger {
         let mut whole = Ledger::default();
         let mut part = Ledger::default();
         let now = monotonic();
