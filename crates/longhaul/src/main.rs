@@ -40,9 +40,9 @@ enum Command {
     Cc(cmd::cc::Args),
     /// Watch TCP connections of other programs: how fast, what limits them
     Watch(cmd::watch::Args),
-    /// Record the heads of packets at the rate of the wire, and account for every one
+    /// Record packet headers at wire rate, and count every dropped packet
     Capture(cmd::capture::Args),
-    /// Take the heads that captures on other hosts send here
+    /// Receive and store the packet headers that captures on other hosts send
     Log(cmd::log::Args),
     /// Turn captures into header logs (Parquet), pcap and pcapng, and back
     Convert(cmd::convert::Args),

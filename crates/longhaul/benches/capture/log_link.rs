@@ -146,7 +146,7 @@ impl<'a> Ends<'a> {
 
     fn to_disk(&self, rate: Option<f64>) -> Sum {
         let spool = self.folder.join("spool");
-        let words = ["capture", "-J", "-i", "in", "--interval", "0", "-o"];
+        let words = ["capture", "-J", "in", "--interval", "0", "-o"];
         let mut command = Command::new(LONGHAUL);
         let capture = self.on(&self.cable.receiver, command.args(words).arg(&spool).stdout(Stdio::piped()));
         let sum = self.flood(rate, &[&capture], &[]);
@@ -169,7 +169,7 @@ impl<'a> Ends<'a> {
         let log = self.on(&self.far, &mut command);
         sleep(Duration::from_millis(300));
         let mut command = Command::new(LONGHAUL);
-        command.args(["capture", "-J", "-i", "in", "--interval", "0", "--to", FAR]).args(auth).args(options);
+        command.args(["capture", "-J", "in", "--interval", "0", "--to", FAR]).args(auth).args(options);
         let capture = self.on(&self.cable.receiver, command.stdout(Stdio::piped()));
         let sum = self.flood(rate, &[&capture], &[&log]);
         let here = finish(capture);

@@ -172,7 +172,7 @@ fn to_disk(cable: &Cable, folder: &Path) {
     let mut converted = None;
     for round in 0..ROUNDS {
         measure(cable, &mut runs[0].1, None);
-        let arguments = ["capture", "-i", "in", "--interval", "0", "-o"];
+        let arguments = ["capture", "in", "--interval", "0", "-o"];
         let ours = &mut runs[1].1;
         measure(cable, ours, Some(Command::new(LONGHAUL).args(arguments).arg(&spool)));
         for file in fs::read_dir(&spool).unwrap() {

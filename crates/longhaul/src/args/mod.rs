@@ -1,5 +1,6 @@
 //! Arguments that several commands share.
 
 pub(crate) mod engine;
+pub(crate) mod interval;
 pub(crate) mod listen;
 pub(crate) mod roll;

@@ -176,7 +176,7 @@ fn count(result: &Value, key: &str) -> u64 {
 #[test]
 fn every_packet_is_there_once_and_in_order() {
     let Some(host) = Host::new("every") else { return };
-    let capture = host.capture(&["-i", "lo", "--port", &PORT.to_string()]);
+    let capture = host.capture(&["lo", "--port", &PORT.to_string()]);
     host.send(5000);
     capture.signal("-USR1");
     sleep(Duration::from_millis(300));
@@ -229,7 +229,7 @@ fn several_rings_are_one_capture() {
     const EACH: u64 = 20_000;
     let Some(host) = Host::new("rings") else { return };
     let port = PORT.to_string();
-    let capture = host.capture(&["-i", "lo", "--port", &port, "--rings", "2", "--ring", "8M"]);
+    let capture = host.capture(&["lo", "--port", &port, "--rings", "2", "--ring", "8M"]);
     host.sockets();
     let send = |times: u64| {
         let host = &host;
@@ -277,7 +277,7 @@ fn several_rings_are_one_capture() {
 #[test]
 fn a_slow_ring_stays_in_order_with_a_busy_one() {
     let Some(host) = Host::new("uneven") else { return };
-    let capture = host.capture(&["-i", "lo", "--port", &PORT.to_string(), "--rings", "2"]);
+    let capture = host.capture(&["lo", "--port", &PORT.to_string(), "--rings", "2"]);
     host.sockets();
     let end = Instant::now() + Duration::from_secs(2);
     let send = |cpu: usize, at_once: u64, pause: Duration| {
@@ -315,7 +315,7 @@ fn a_slow_ring_stays_in_order_with_a_busy_one() {
 #[test]
 fn the_ledger_is_exact_when_the_ring_overruns() {
     let Some(host) = Host::new("overrun") else { return };
-    let capture = host.capture(&["-i", "lo", "--port", &PORT.to_string(), "--ring", "2M"]);
+    let capture = host.capture(&["lo", "--port", &PORT.to_string(), "--ring", "2M"]);
     host.send(1000);
     sleep(Duration::from_millis(200));
     capture.signal("-STOP");
@@ -355,7 +355,7 @@ fn the_ledger_is_exact_when_the_ring_overruns() {
 #[test]
 fn a_kill_loses_no_more_than_the_last_second() {
     let Some(host) = Host::new("kill") else { return };
-    let mut capture = host.capture(&["-i", "lo", "--port", &PORT.to_string()]);
+    let mut capture = host.capture(&["lo", "--port", &PORT.to_string()]);
     host.send(3000);
     sleep(Duration::from_millis(1000));
     // Of these at most some are lost.
@@ -374,7 +374,7 @@ fn a_full_disk_is_counted_and_said() {
     let spool = host.path("spool");
     fs::create_dir_all(&spool).unwrap();
     let script = format!(
-        "mount -t tmpfs -o size=2m none {spool} && {LONGHAUL} capture -J -i lo --port {PORT} -o {spool}; \
+        "mount -t tmpfs -o size=2m none {spool} && {LONGHAUL} capture -J lo --port {PORT} -o {spool}; \
          code=$?; cp {spool}/*.spool {folder}; exit $code",
         folder = host.folder.display()
     );
@@ -409,7 +409,7 @@ fn a_full_disk_is_counted_and_said() {
 fn the_oldest_files_go() {
     let Some(host) = Host::new("keep") else { return };
     let port = PORT.to_string();
-    let capture = host.capture(&["-i", "lo", "--port", &port, "--roll-bytes", "1M", "--keep", "3M"]);
+    let capture = host.capture(&["lo", "--port", &port, "--roll-bytes", "1M", "--keep", "3M"]);
     for _ in 0..20 {
         host.send(5000);
         sleep(Duration::from_millis(20));
@@ -448,7 +448,7 @@ fn two_interfaces_merge_in_order_and_tags_stay() {
         host.namespace.enter(|| [left, right].map(|at| PacketSocket::open(at, &PacketOptions::default()).unwrap()));
     let sockets = sockets.unwrap();
     sleep(Duration::from_millis(100));
-    let capture = host.capture(&["-i", "va,vb", "--filter", "ether proto 0x88b5 or vlan"]);
+    let capture = host.capture(&["va,vb", "--filter", "ether proto 0x88b5 or vlan"]);
     for number in 0..400_u16 {
         let tag: &[u8] = if number % 2 == 0 { &[0x81, 0, 0, 77] } else { &[] };
         let number = number.to_be_bytes();
@@ -478,7 +478,7 @@ fn two_interfaces_merge_in_order_and_tags_stay() {
 #[test]
 fn super_packets_are_marked() {
     let Some(host) = Host::new("super") else { return };
-    let capture = host.capture(&["-i", "lo", "--flow", &format!("127.0.0.1:{PORT}-127.0.0.1:7071")]);
+    let capture = host.capture(&["lo", "--flow", &format!("127.0.0.1:{PORT}-127.0.0.1:7071")]);
     let sockets = host
         .namespace
         .enter(|| (UdpSocket::bind(("127.0.0.1", PORT)).unwrap(), UdpSocket::bind(("127.0.0.1", 7071)).unwrap()));
@@ -502,7 +502,7 @@ fn super_packets_are_marked() {
 #[test]
 fn an_interface_without_a_clock_is_told() {
     let Some(host) = Host::new("clock") else { return };
-    let capture = host.capture(&["-i", "lo", "--port", &PORT.to_string(), "-k", "1", "--clock", "nic"]);
+    let capture = host.capture(&["lo", "--port", &PORT.to_string(), "-k", "1", "--clock", "nic"]);
     host.send(1);
     let result = capture.wait();
     assert_eq!(result["result"]["interfaces"][0]["clock"], "kernel CLOCK_REALTIME", "{result}");
@@ -513,7 +513,7 @@ fn an_interface_without_a_clock_is_told() {
 #[test]
 fn it_ends_by_itself() {
     let Some(host) = Host::new("ends") else { return };
-    let capture = host.capture(&["-i", "lo", "--port", &PORT.to_string(), "-k", "100"]);
+    let capture = host.capture(&["lo", "--port", &PORT.to_string(), "-k", "100"]);
     host.send(300);
     let began = Instant::now();
     let result = capture.wait();
@@ -523,7 +523,7 @@ fn it_ends_by_itself() {
     let again: Output = host
         .namespace
         .enter(|| {
-            Command::new(LONGHAUL).args(["capture", "-i", "lo", "-t", "1", "-o", &host.path("spool")]).output().unwrap()
+            Command::new(LONGHAUL).args(["capture", "lo", "-t", "1", "-o", &host.path("spool")]).output().unwrap()
         })
         .unwrap();
     assert!(String::from_utf8_lossy(&again.stderr).contains("holds a capture already"), "{again:?}");

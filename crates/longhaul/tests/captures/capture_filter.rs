@@ -56,7 +56,7 @@ fn flow_and_port_filter_ipv6() {
         .enumerate()
         .map(|(number, filter)| {
             let spool = folder.file(&format!("spool{number}"));
-            let command = [&[program, "capture", "-J", "-i", "eth0", "-o", &spool][..], filter].concat();
+            let command = [&[program, "capture", "-J", "eth0", "-o", &spool][..], filter].concat();
             let mut child = on(&lab, "client", &command).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
             let (mut said, mut byte) = (String::new(), [0]);
             while !said.contains("Ctrl-C ends\n") {

@@ -439,7 +439,7 @@ fn capture_and_convert() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capture-{}", std::process::id()));
     let (spool, log) = (folder.join("spool"), folder.join("log.parquet"));
     let (spool, log) = (spool.to_str().unwrap(), log.to_str().unwrap());
-    let captured = object(&longhaul(&["capture", "-J", "-i", "lo", "-t", "200ms", "-o", spool]).stdout);
+    let captured = object(&longhaul(&["capture", "-J", "lo", "-t", "200ms", "-o", spool]).stdout);
     assert_valid(&captured, "longhaul.capture/1");
     let mut bad = captured.clone();
     bad["result"]["dropped_by_place"].as_object_mut().unwrap().remove("nic");
@@ -468,7 +468,7 @@ fn capture_to_a_logging_host() {
     stderr.read_line(&mut said).unwrap();
     // "… at 127.0.0.1:PORT; Ctrl-C ends"
     let to = said.split(" at ").last().unwrap().split(';').next().unwrap().to_owned();
-    let captured = object(&longhaul(&["capture", "-J", "-i", "lo", "-t", "300ms", "--to", &to]).stdout);
+    let captured = object(&longhaul(&["capture", "-J", "lo", "-t", "300ms", "--to", &to]).stdout);
     assert_valid(&captured, "longhaul.capture/1");
     assert_eq!((&captured["parameters"]["output"], &captured["parameters"]["to"][0]), (&Value::Null, &json!(to)));
     // It goes on to speak.

@@ -106,7 +106,7 @@ impl Hosts {
 
     pub(crate) fn capture_words<'a>(to: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
         let to: Vec<&str> = to.iter().flat_map(|to| ["--to", to]).collect();
-        [&["capture", "-J", "-i", "lo", "--port", PORT_TEXT][..], &to, more].concat()
+        [&["capture", "-J", "lo", "--port", PORT_TEXT][..], &to, more].concat()
     }
 
     /// Sends `count` numbered datagrams over the client's loopback.

@@ -24,7 +24,7 @@ fn who_has_another_key_or_none_is_refused() {
     printed(&["key", "new", &other]);
     let log = hosts.log("log", &["--key", &key]);
     let refused = |options: &[&str]| {
-        let words = [&["capture", "-i", "lo", "--to", "server"][..], options].concat();
+        let words = [&["capture", "lo", "--to", "server"][..], options].concat();
         Program::try_start(&mut hosts.on("client", &[&[LONGHAUL][..], &words].concat())).err().expect("it is refused")
     };
     let said = refused(&["--key", &other]);
@@ -33,7 +33,7 @@ fn who_has_another_key_or_none_is_refused() {
     assert!(said.contains("requires a key"), "{said}");
     // Nor does one come with a key where there is none.
     let open = hosts.log("open", &["-p", "5212"]);
-    let words = ["capture", "-i", "lo", "--to", "server:5212", "--key", &key];
+    let words = ["capture", "lo", "--to", "server:5212", "--key", &key];
     let said =
         Program::try_start(&mut hosts.on("client", &[&[LONGHAUL][..], &words].concat())).err().expect("it is refused");
     assert!(said.contains("the other end has no key"), "{said}");

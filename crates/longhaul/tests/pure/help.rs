@@ -67,6 +67,7 @@ fn wrong_usage_is_said_in_a_line() {
         (&["nonsense"][..], "nonsense"),
         (&[], "longhaul: which command? use one of udp, tcp,"),
         (&["lab"], "longhaul lab: which command? use one of up, exec, shell, set, run, status, list, down ("),
+        (&["capture", "-i", "eth0", "-o", "x"], "-i is a time; name the interface without -i: eth0"),
         (&["key"], "longhaul key: which command? use one of new ("),
         (&["udp", "::1", "--key", "/no/such/key"], "longhaul key new FILE"),
         (&["serve", "--key", "/no/such/key"], "longhaul key new FILE"),

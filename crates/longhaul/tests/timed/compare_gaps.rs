@@ -32,19 +32,8 @@ struct Recording(Child);
 
 impl Recording {
     fn start(lab: &TestLab, host: &str, folder: &str) -> Self {
-        let command = [
-            env!("CARGO_BIN_EXE_longhaul"),
-            "capture",
-            "-J",
-            "-i",
-            "eth0",
-            "--port",
-            "9000",
-            "--ring",
-            "2M",
-            "-o",
-            folder,
-        ];
+        let command =
+            [env!("CARGO_BIN_EXE_longhaul"), "capture", "-J", "eth0", "--port", "9000", "--ring", "2M", "-o", folder];
         let mut child = on(lab, host, &command).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (mut stderr, mut said, mut byte) = (child.stderr.take().unwrap(), String::new(), [0]);
         while !said.contains("Ctrl-C ends\n") {

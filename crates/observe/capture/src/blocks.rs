@@ -1,4 +1,5 @@
-//! Blocks that are empty, the last used first: one that is still in the cache is filled for less than one that is not.
+//! Blocks of packets on their way between threads, and the pool of empty ones. The pool lends the block used last: it is still in the
+//! CPU cache.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,48 +8,48 @@ use std::time::Duration;
 use longhaul_trace::ledger::Ledger;
 use longhaul_trace::spool::{Mark, PacketBlock};
 
-/// A block is handed on when it is this long: what a write past the page cache costs beside its bytes is then little. What a kill loses
-/// is bounded by time, not by this.
+/// A block is passed on at this length. The fixed cost of a write past the page cache is then small. How much a kill loses is bounded by
+/// time, not by this.
 pub(crate) const BLOCK_BYTES: usize = 2 << 20;
-/// How often one who waits looks whether the writer still lives.
+/// How often a waiting thread checks that the writer still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What the reading thread hands to the writing one.
+/// What passes from the reading thread to the writing thread.
 #[derive(Debug)]
 pub(crate) enum ToWriter {
     Block(PacketBlock),
-    /// No later packet is older than this.
+    /// No packet that follows is older than this; nanoseconds since 1970.
     Tick(i64),
-    /// Since the one before, but for what the writer does itself.
+    /// The account since the last one, without what the writer does.
     Ledger(Ledger),
     Mark(Mark),
-    /// The capture ended elsewhere without its last word: the files must not say that they are whole.
+    /// The capture broke off on the capturing host: the files must not be marked as complete.
     Cut,
 }
 
-/// A fixed number of blocks, lent to the reading thread and given back by the writing one.
+/// A fixed number of blocks. The reading thread takes them, the writing thread gives them back.
 #[derive(Debug)]
 pub(crate) struct Pool {
     empty: Mutex<Vec<PacketBlock>>,
-    /// How many there are in all.
+    /// All blocks, empty or not.
     count: usize,
     given_back: Condvar,
     closed: AtomicBool,
 }
 
 impl Pool {
-    /// `count` blocks with room for `bytes` each; memory is taken when it is first used.
+    /// `count` blocks with room for `bytes` each. Memory is allocated on first use.
     pub(crate) fn new(count: usize, bytes: usize) -> Self {
         let empty = (0..count).map(|_| PacketBlock::with_capacity(bytes)).collect();
         Self { empty: Mutex::new(empty), count, given_back: Condvar::new(), closed: AtomicBool::new(false) }
     }
 
-    /// A block, if one is empty.
+    /// An empty block, if there is one.
     pub(crate) fn take(&self) -> Option<PacketBlock> {
         self.lock().pop()
     }
 
-    /// A block, once one is given back; `None` once the writer has ended.
+    /// Waits for an empty block; `None` once the writer has ended.
     pub(crate) fn wait(&self) -> Option<PacketBlock> {
         let mut empty = self.lock();
         loop {
@@ -63,7 +64,7 @@ impl Pool {
         }
     }
 
-    /// Whether more than half of all wait to be written: the disk does not keep up.
+    /// Whether more than half of the blocks wait for the disk.
     pub(crate) fn is_scarce(&self) -> bool {
         self.lock().len() < self.count / 2
     }
@@ -74,7 +75,7 @@ impl Pool {
         self.given_back.notify_one();
     }
 
-    /// No block comes back any more.
+    /// Says that no more blocks come back.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.given_back.notify_one();

@@ -1,16 +1,16 @@
-//! What a capture has done so far, for whoever watches it.
+//! The counters of a running capture.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use longhaul_trace::ledger::Place;
 
-/// What a capture has done so far; readable while it runs.
+/// The counters of a running capture.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Packets taken out of the rings.
+    /// Packets read from the rings.
     pub read_packets: AtomicU64,
-    /// Bytes that their frames had.
+    /// Bytes of their frames on the wire.
     pub frame_bytes: AtomicU64,
     /// Super-packets among them.
     pub super_packets: AtomicU64,
@@ -18,13 +18,13 @@ pub struct Counters {
     pub written_packets: AtomicU64,
     /// Bytes written.
     pub written_bytes: AtomicU64,
-    /// By place.
+    /// Packets dropped, in the order of [`Place::ALL`].
     pub dropped: [AtomicU64; Place::ALL.len()],
-    /// The disk is full at the moment.
+    /// Whether the disk is full now.
     pub disk_full: AtomicBool,
-    /// CPU time of the reading and the writing thread, once they have ended.
+    /// CPU time of the threads that have ended.
     pub cpu_ns: AtomicU64,
-    /// What the user should hear at once.
+    /// Messages for the user.
     notices: Mutex<Vec<String>>,
 }
 
@@ -42,12 +42,12 @@ impl Counters {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
-    /// What the user should hear at once, since the last time.
+    /// Takes the messages that the user should see at once.
     pub fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Packets dropped so far, in all places.
+    /// Packets dropped so far, at all places.
     pub fn dropped_packets(&self) -> u64 {
         self.dropped.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
     }

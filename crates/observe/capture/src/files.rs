@@ -1,4 +1,4 @@
-//! The files of a spool: opened one after the other, closed whole, removed oldest first.
+//! The files of a spool: one is open at a time, closed ones are complete, the oldest is removed first.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -13,34 +13,34 @@ use longhaul_units::Nanos;
 
 use crate::spec::{CaptureError, SpoolSpec};
 
-/// Room that is kept for the last words of a capture whose disk is full: some ledgers.
+/// Space reserved for the last ledgers of a capture whose disk is full.
 const RESERVE_BYTES: usize = 256 << 10;
-/// Below this a write past the page cache takes longer than one into it.
+/// Below this length a write past the page cache is slower than one into it.
 const DIRECT_LEAST: usize = 128 << 10;
-/// What keeps that room.
+/// The file that reserves the space.
 const RESERVE: &str = ".reserve";
 
-/// The files of one capture, written by one thread.
+/// The files of one capture. One thread writes them.
 #[derive(Debug)]
 pub(crate) struct SpoolFiles {
     spec: SpoolSpec,
     meta: Meta,
     file: File,
-    /// The same past the page cache, where the file system can.
+    /// The same file, opened with `O_DIRECT` where the file system can.
     direct: Option<File>,
     path: PathBuf,
-    /// Of whole blocks: what lies behind is the rest of a write that failed.
+    /// Length of the complete blocks. Bytes beyond it are left over from a failed write.
     bytes: u64,
     opened: Nanos,
     closed: VecDeque<(PathBuf, u64)>,
-    /// Of all files before this one.
+    /// Bytes of all earlier files.
     bytes_before: u64,
     removed: u64,
     reserve: Option<PathBuf>,
 }
 
 impl SpoolFiles {
-    /// Makes the folder and its first file.
+    /// Creates the folder and its first file.
     pub(crate) fn create(spec: &SpoolSpec, meta: &Meta) -> Result<Self, CaptureError> {
         let failed = |source| CaptureError::Folder { folder: spec.folder.clone(), source };
         fs::create_dir_all(&spec.folder).map_err(failed)?;
@@ -49,7 +49,7 @@ impl SpoolFiles {
             return Err(CaptureError::Occupied(spec.folder.clone()));
         }
         let reserve = spec.folder.join(RESERVE);
-        // Without it the last ledger of a full disk may be missing; the capture says it all the same.
+        // Without the reserve, the last ledger may be missing from a full disk. The result has it anyway.
         let reserve = fs::write(&reserve, vec![1; RESERVE_BYTES]).is_ok().then_some(reserve);
         let (path, file) = open(&spec.folder, meta.file).map_err(failed)?;
         let direct = open_direct(&path).ok();
@@ -75,13 +75,13 @@ impl SpoolFiles {
         self.append(&block)
     }
 
-    /// Appends whole blocks. After an error the file ends where it did.
+    /// Appends complete blocks. After an error the file keeps its length.
     pub(crate) fn append(&mut self, blocks: &[u8]) -> io::Result<()> {
         let written = self.file.write_all_at(blocks, self.bytes);
         self.keep_or_cut(written, self.bytes + blocks.len() as u64)
     }
 
-    /// The same for a large block, past the page cache where that can be: `block` then lies at the beginning of a page.
+    /// Appends a large block with `O_DIRECT` where possible. That needs `block` to begin at a page boundary.
     pub(crate) fn append_directly(&mut self, block: &[u8]) -> io::Result<()> {
         let is_at_page = block.as_ptr().align_offset(ALIGNMENT) == 0;
         let Some(direct) = self.direct.take_if(|_| is_at_page && block.len() >= DIRECT_LEAST) else {
@@ -90,7 +90,7 @@ impl SpoolFiles {
         let at = self.bytes.next_multiple_of(ALIGNMENT as u64);
         let pad = match (at - self.bytes) as usize {
             0 => 0,
-            // There must be room for a header.
+            // Padding must hold at least a header.
             short if short < HEADER_BYTES => short + ALIGNMENT,
             enough => enough,
         };
@@ -102,7 +102,7 @@ impl SpoolFiles {
         };
         let written = written.and_then(|()| direct.write_all_at(whole, at));
         if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidInput) {
-            // The file system cannot, and says so now; from here on by way of the cache.
+            // The file system refuses `O_DIRECT` only now. From here on, write through the page cache.
             return self.append(block);
         }
         self.direct = Some(direct);
@@ -120,18 +120,18 @@ impl SpoolFiles {
         }
     }
 
-    /// Gives up the room that was kept; whether there was some.
+    /// Frees the reserved space; `false` if there was none.
     pub(crate) fn free_reserve(&mut self) -> bool {
         self.reserve.take().is_some_and(|path| fs::remove_file(path).is_ok())
     }
 
-    /// Whether it is time for the next file, before so many bytes more.
+    /// Whether to begin the next file before appending `coming_bytes`.
     pub(crate) fn roll_is_due(&self, coming_bytes: usize) -> bool {
         let old = self.spec.roll_time.is_some_and(|time| monotonic().saturating_sub(self.opened) >= time);
         old || self.bytes + coming_bytes as u64 > self.spec.roll_bytes.0
     }
 
-    /// Closes the file and begins the next.
+    /// Closes the file and opens the next one.
     pub(crate) fn roll(&mut self) -> io::Result<()> {
         let meta = Meta { file: self.meta.file + 1, ..self.meta.clone() };
         let described = control_block(Kind::Meta, meta.started_ns, &meta);
@@ -163,24 +163,24 @@ impl SpoolFiles {
         while all > keep.0
             && let Some((path, bytes)) = self.closed.pop_front()
         {
-            // One that somebody else has removed is gone as well.
+            // Somebody else may have removed it already.
             let _ = fs::remove_file(path);
             all -= bytes;
             self.removed += 1;
         }
     }
 
-    /// Bytes of all files, those that were removed among them.
+    /// Bytes of all files, including removed ones.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.bytes_before + self.bytes
     }
 
-    /// Has the disk take what was written.
+    /// Flushes what was written to the disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 
-    /// Files that are there, oldest first, and how many were removed.
+    /// The files that exist, oldest first, and how many were removed.
     pub(crate) fn files(&self) -> (Vec<PathBuf>, u64) {
         let closed = self.closed.iter().map(|(path, _)| path.clone());
         (closed.chain([self.path.clone()]).collect(), self.removed)
@@ -193,7 +193,7 @@ fn open(folder: &Path, number: u32) -> io::Result<(PathBuf, File)> {
     Ok((path, file))
 }
 
-/// Whether `error` says that there is no room.
+/// Whether `error` says that the disk is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }

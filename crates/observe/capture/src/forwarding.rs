@@ -1,8 +1,8 @@
-//! The forwarding thread: out of blocks, into datagrams for logging hosts, which take turns.
+//! The forwarding thread: packs snippets from blocks into datagrams for logging hosts, which take turns.
 //!
-//! It stands between the reading and the writing thread, or in the place of the latter. Datagrams are dealt out in turn, as TAPEE dealt
-//! out frames: the traffic of a long fat network may be one flow, and dealing by flow would give all of it to one host. A logging host
-//! that goes away is left out from then on; where none is left heads are dropped, counted, and the capture goes on.
+//! It runs between the reading and the writing thread, or instead of the latter. Hosts take turns by datagram, as the loggers of TAPEE took
+//! turns by frame: the traffic of a long fat network may be one flow, and a split by flow would give all of it to one host. A host that
+//! fails gets no more datagrams. If no host is left, snippets are dropped and counted, and the capture continues.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -15,20 +15,20 @@ use longhaul_trace::log_link::{Floor, LinkMessage};
 use longhaul_trace::spool::{PacketBlock, Packets};
 use longhaul_units::Nanos;
 
-use crate::link::{LinkEnd, LogLink};
 use crate::blocks::{Pool, ToWriter};
 use crate::counters::Counters;
+use crate::link::{LinkEnd, LogLink};
 
-/// How often links are heard at least.
+/// How often messages from the logging hosts are read, at least.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// An empty datagram says this often that nothing is missing, or shows that something is.
+/// How often an empty datagram shows whether earlier ones are missing.
 const EMPTY_EVERY: Nanos = Nanos::from_millis(150);
-/// Drops that follow each other are one gap.
+/// Drops less than this apart make one gap.
 const JOINED_NS: i64 = 1_000_000_000;
 
 pub(crate) struct Forwarder {
     pub(crate) from_reader: Receiver<ToWriter>,
-    /// The writing thread, where the capture also goes to files of its own.
+    /// The writing thread, if the capture also writes local files.
     pub(crate) to_writer: Option<SyncSender<ToWriter>>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) counters: Arc<Counters>,
@@ -38,25 +38,25 @@ pub(crate) struct Forwarder {
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
-        // However it ends: who waits for a block must not wait for ever.
+        // However it ends, nobody must wait for a block forever.
         if self.to_writer.is_none() {
             self.pool.close();
         }
     }
 }
 
-/// What the forwarding thread leaves.
+/// The outcome of the forwarding thread.
 #[derive(Debug, Default)]
 pub(crate) struct Forwarded {
-    /// Of what no logging host was there for.
+    /// Packets for which no logging host was left.
     pub(crate) ledger: Ledger,
     pub(crate) links: Vec<LinkEnd>,
 }
 
-/// Heads on their way into a datagram.
+/// Snippets for the next datagram.
 struct Packing {
-    heads: PacketBlock,
-    /// What a datagram for the next link has room for.
+    snippets: PacketBlock,
+    /// Bytes that a datagram of the next link has for snippets.
     room_bytes: usize,
     next: usize,
     floor: Floor,
@@ -67,14 +67,14 @@ impl Forwarder {
     /// Runs until the reading thread has ended and the logging hosts have closed their files.
     pub(crate) fn run(mut self) -> Forwarded {
         let mut packing = Packing {
-            heads: PacketBlock::with_capacity(1 << 16),
+            snippets: PacketBlock::with_capacity(1 << 16),
             room_bytes: self.links.first().map_or(0, LogLink::room_bytes),
             next: 0,
             floor: Floor::new(self.started_ns),
             emptied: monotonic(),
         };
         let mut own = Ledger::default();
-        // Of what the reading thread knows: seen, and dropped before it came here.
+        // From the reading thread: packets seen, and packets that arrived here or were dropped before.
         let (mut seen, mut taken) = (0_u64, 0_u64);
         loop {
             match self.from_reader.recv_timeout(LOOK_EVERY) {
@@ -90,7 +90,7 @@ impl Forwarder {
                     self.pass_on(ToWriter::Ledger(part));
                 }
                 Ok(ToWriter::Mark(mark)) => {
-                    // Each has the whole account of marks, as each may be read alone.
+                    // Each host gets every mark, as each part may be read alone.
                     self.links
                         .iter_mut()
                         .filter(|link| link.is_up())
@@ -110,7 +110,7 @@ impl Forwarder {
             self.hear();
         }
         self.deal(&mut packing, &mut own, false);
-        // Of what the kernel says it saw and no block brought: the logging hosts' account is to show it as well.
+        // Packets that the kernel counted but no block contained: the logging hosts' account shows them too.
         if let Some(missing) = seen.checked_sub(taken).filter(|missing| *missing > 0) {
             self.tell(LinkMessage::Part { ledger: Ledger { seen_packets: missing, ..Ledger::default() } });
         }
@@ -118,19 +118,19 @@ impl Forwarder {
     }
 
     fn finish(mut self, packing: Packing, own: Ledger) -> Forwarded {
-        // The writing thread ends while the logging hosts do.
+        // The writing thread ends at the same time as the logging hosts.
         drop(self.to_writer.take());
         self.links.iter_mut().for_each(|link| link.finish(packing.floor.floor_ns()));
         let links = std::mem::take(&mut self.links).into_iter().map(LogLink::close).collect();
         Counters::add(&self.counters.cpu_ns, thread_cpu_time().0);
-        // Without a writing thread blocks would be missed.
+        // Without a writing thread, nobody else closes the pool.
         self.pool.close();
         Forwarded { ledger: own, links }
     }
 
     fn pass_on(&self, message: ToWriter) {
         match (&self.to_writer, message) {
-            // A writer that is gone has said why.
+            // A writer that ended has reported why.
             (Some(writer), message) => drop(writer.send(message)),
             (None, ToWriter::Block(mut block)) => {
                 block.reset(0);
@@ -141,50 +141,50 @@ impl Forwarder {
     }
 
     fn forward(&mut self, block: &PacketBlock, packing: &mut Packing, own: &mut Ledger) {
-        if packing.heads.interface() != block.interface() {
+        if packing.snippets.interface() != block.interface() {
             self.deal(packing, own, true);
-            packing.heads.reset(block.interface());
+            packing.snippets.reset(block.interface());
         }
         let first_ns = block.span_ns().0;
         let mut packets =
             Packets::of_body(block.body(), block.packets(), first_ns, block.interface(), LinkType::Ethernet);
-        // A block of ours is whole.
+        // Our own blocks are complete.
         while let Ok(Some(packet)) = packets.next_raw() {
-            let full = packing.heads.body().len() + packet.bytes_most() > packing.room_bytes;
-            if full && !packing.heads.is_empty() {
+            let full = packing.snippets.body().len() + packet.bytes_most() > packing.room_bytes;
+            if full && !packing.snippets.is_empty() {
                 self.deal(packing, own, true);
             }
-            packing.heads.push_raw(&packet);
+            packing.snippets.push_raw(&packet);
         }
     }
 
-    /// Sends what is packed to the link whose turn it is. `more_follow`: see [`LogLink::send`].
+    /// Sends the packed snippets over the link whose turn it is. `more_follow`: see [`LogLink::send`].
     fn deal(&mut self, packing: &mut Packing, own: &mut Ledger, more_follow: bool) {
-        if packing.heads.is_empty() {
+        if packing.snippets.is_empty() {
             return;
         }
-        let interface = packing.heads.interface();
+        let interface = packing.snippets.interface();
         let count = self.links.len();
         let turn = (0..count).map(|more| (packing.next + more) % count).find(|at| self.links[*at].is_up());
         match turn {
             Some(at) => {
-                self.links[at].send(&packing.heads, packing.floor.floor_ns(), more_follow);
+                self.links[at].send(&packing.snippets, packing.floor.floor_ns(), more_follow);
                 packing.next = (at + 1) % count;
                 packing.room_bytes = self.links[packing.next].room_bytes();
             }
             None => {
-                let packets = packing.heads.packets().into();
-                let (from_ns, to_ns) = packing.heads.span_ns();
+                let packets = packing.snippets.packets().into();
+                let (from_ns, to_ns) = packing.snippets.span_ns();
                 self.counters.dropped_at(Place::LogLink, packets);
                 let gap = Gap { place: Place::LogLink, interface: Some(interface), from_ns, to_ns, packets };
                 own.seen_packets += packets;
                 own.drop_packets(gap, JOINED_NS);
             }
         }
-        packing.heads.reset(interface);
+        packing.snippets.reset(interface);
     }
 
-    /// Says that so far nothing is missing, or shows that something is; what waited to go together goes with it.
+    /// Sends each host an empty datagram, which shows whether earlier ones are missing. It also sends datagrams that wait for a batch.
     fn send_empty(&mut self, packing: &mut Packing) {
         let now = monotonic();
         if now < packing.emptied.saturating_add(EMPTY_EVERY) {
@@ -193,11 +193,11 @@ impl Forwarder {
         packing.emptied = now;
         let floor_ns = packing.floor.floor_ns();
         for link in self.links.iter_mut().filter(|link| link.is_up()) {
-            link.send(&packing.heads, floor_ns, false);
+            link.send(&packing.snippets, floor_ns, false);
         }
     }
 
-    /// What was dropped before it came here is in one logging host's account: the first that is there.
+    /// Reports packets that were dropped earlier to one logging host: the first that is up.
     fn tell_part(&mut self, part: &Ledger) {
         let dropped = part.dropped();
         if dropped > 0 {

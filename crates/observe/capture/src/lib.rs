@@ -1,12 +1,17 @@
-//! Capturing packet heads: one thread that empties the kernel's rings, one that writes.
+//! Records packet headers: from the kernel's rings into files, or over a network to logging hosts.
 //!
-//! The reading thread does nothing but pack heads into blocks (`reading.rs`); checksums, files and the disk's moods are the
-//! writing thread's (`writing.rs`). Between them is a fixed number of blocks: where the disk does not keep up, packets stay in the
-//! ring, and what the kernel then drops is entered into the ledger as dropped by the writer.
+//! ```text
+//!  rings ─► reading thread ─► blocks ─┬─► writing thread ─► files
+//!                                     └─► forwarding thread ─► link ─ ─ UDP ─ ─► logging host ─► blocks ─► writing thread ─► files
+//! ```
 //!
-//! Where heads go to logging hosts a third thread stands between the two, or in the place of the second (`forwarding.rs`): it repacks heads
-//! into datagrams for its links (`link/`). The other end of a link is `logging/`, a listener: datagrams into the same blocks for the same
-//! writing thread.
+//! The reading thread only packs header snippets into blocks. The writing thread computes checksums and waits for the disk. A fixed
+//! number of blocks passes between them. When the disk is too slow, packets stay in the ring, and the ledger counts what the kernel
+//! then drops as dropped by the writer.
+//!
+//! With logging hosts, the forwarding thread stands before the writing thread or replaces it. It packs snippets into datagrams.
+//!
+//! The formats of files and datagrams are not here (`longhaul-captures`).
 
 mod blocks;
 mod counters;
@@ -15,13 +20,15 @@ mod forwarding;
 mod link;
 mod logging;
 mod reading;
+mod result;
 mod rings;
 mod running;
 mod spec;
 mod writing;
 
 pub use counters::Counters;
-pub use link::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LinkEnd, LogTarget, LogTargets, room_for_heads};
+pub use link::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LinkEnd, LogTarget, LogTargets, room_for_snippets};
 pub use logging::{End, LogHost, LogOptions, Logged};
+pub use result::{Account, CaptureResult, LogResult, LoggedResult, LoggerError, LoggerResult};
 pub use running::{Captured, Running};
 pub use spec::{CaptureError, CaptureSpec, SpoolSpec};

@@ -1,4 +1,4 @@
-//! The reading thread: out of the rings, into blocks.
+//! The reading thread: moves packets from the rings into blocks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -18,30 +18,31 @@ use longhaul_wire::{Shape, VnetHeader};
 use crate::blocks::{Pool, ToWriter};
 use crate::counters::Counters;
 
-/// A block that is not full is handed over by the kernel after this long.
+/// The kernel passes on a block that is not full after this time.
 pub(crate) const KERNEL_BLOCK_TIMEOUT_MS: u32 = 20;
-/// How often the kernel's count of drops is read: the precision of a gap's ends.
+/// How often the kernel's drop count is read: the precision of a gap's start and end.
 const STATISTICS_EVERY: Nanos = Nanos::from_millis(10);
-/// How often blocks that are not full are handed on. With [`crate::files`]' syncs a power cut loses less than a second.
+/// How often blocks that are not full are passed on. Together with the flushes of [`crate::writing`], a power cut loses less than a
+/// second.
 const FLUSH_EVERY: Nanos = Nanos::from_millis(200);
 /// How often the NIC's own counters are read.
 const NIC_EVERY: Nanos = Nanos::from_secs(1);
-/// How long the thread sleeps at most.
+/// The longest sleep of the thread.
 const SLEEP_MOST: Nanos = Nanos::from_millis(50);
-/// A stamp is taken before its packet finds a place in the ring; other CPUs' packets overtake it meanwhile.
+/// A time stamp is taken before the packet gets its place in the ring. Packets of other CPUs may get there first.
 const STAMP_SLACK_NS: i64 = 5_000_000;
-/// What a block that the kernel still fills may hold back.
+/// How old a packet may be in a block that the kernel still fills.
 const HELD_BACK_NS: i64 = 3 * KERNEL_BLOCK_TIMEOUT_MS as i64 * 1_000_000;
-/// A tick that comes at least after so many bytes bounds what a reader has to keep.
+/// A tick comes at least after this many bytes. It bounds the memory of whoever reads the file.
 const TICK_EVERY_BYTES: usize = 8 << 20;
-/// Drops within this are one gap.
+/// Drops less than this apart make one gap.
 const JOINED_NS: i64 = 25_000_000;
-/// Headers of a super-packet that cannot be read: Ethernet, IPv4, TCP.
+/// The assumed headers of a super-packet whose own cannot be parsed: Ethernet, IPv4, TCP.
 const USUAL_HEADER_BYTES: u32 = 54;
-/// Wait for the last packets no longer than this.
+/// The longest wait for the last packets.
 const DRAIN_MOST: Nanos = Nanos::from_secs(2);
 
-/// A ring, and what is known of its interface.
+/// A ring and the state of its interface.
 #[derive(Debug)]
 pub(crate) struct Watched {
     ring: CaptureRing,
@@ -50,9 +51,9 @@ pub(crate) struct Watched {
     ifindex: u32,
     block: Option<PacketBlock>,
     statistics: RingStatistics,
-    /// Drops lie between this and the next reading.
+    /// When the statistics were read: drops happen between two readings.
     looked_ns: i64,
-    /// No later packet is older than this.
+    /// No packet that follows is older than this.
     complete_ns: i64,
     read: u64,
     nic_missed: Option<u64>,
@@ -89,11 +90,11 @@ pub(crate) struct Reader {
     pub(crate) packets_most: Option<u64>,
     pub(crate) bytes_most: Option<u64>,
     pub(crate) snap_bytes: usize,
-    /// A block is handed on at this length.
+    /// A block is passed on at this length.
     pub(crate) block_bytes: usize,
 }
 
-/// What happens now and then.
+/// When the periodic tasks are due.
 struct Due {
     statistics: Nanos,
     flush: Nanos,
@@ -103,7 +104,7 @@ struct Due {
 }
 
 impl Reader {
-    /// Runs to the end; the whole ledger but for what the writer adds.
+    /// Runs to the end. Returns the whole ledger, without the writer's part.
     pub(crate) fn run(mut self) -> Ledger {
         let mut whole = Ledger::default();
         let mut part = Ledger::default();
@@ -116,7 +117,7 @@ impl Reader {
             marks_sent: 0,
         };
         let mut netlink = Netlink::open().ok();
-        // Without it the thread looks often instead.
+        // Without a poller the thread looks often.
         let poller = Poller::new().ok();
         for (key, watched) in self.rings.iter().enumerate() {
             if let Some(poller) = &poller {
@@ -172,7 +173,7 @@ impl Reader {
             self.look_at_nics(netlink, &mut part);
         }
         whole.add(&part);
-        // What came after the last packet that was asked for is no part of the capture.
+        // Packets after the last requested one do not belong to the capture.
         part.seen_packets = part.seen_packets.saturating_sub(discarded);
         whole.seen_packets = whole.seen_packets.saturating_sub(discarded);
         let mut last = Ledger::default();
@@ -185,7 +186,7 @@ impl Reader {
         self.packets_most.is_some_and(|most| packets >= most) || self.bytes_most.is_some_and(|most| bytes >= most)
     }
 
-    /// Reads what is left once nothing new comes. How many packets were too many.
+    /// Stops the rings and reads what they still hold. Returns how many packets came after the last requested one.
     fn drain(&mut self, mut packets: u64, mut bytes: u64, stalled: &mut bool) -> u64 {
         for watched in &self.rings {
             let _ = watched.ring.stop();
@@ -217,7 +218,7 @@ impl Reader {
             if found {
                 quiet_since = now;
             }
-            // The kernel's own count says whether all that it took in has come.
+            // The kernel's count says whether every packet has been read.
             let complete = self.rings.iter_mut().all(|watched| {
                 let counted = watched.ring.statistics();
                 watched.gone || counted.seen - counted.dropped.min(counted.seen) <= watched.read
@@ -232,11 +233,11 @@ impl Reader {
         read.saturating_sub(packets)
     }
 
-    /// Takes the next block of the kernel's from ring `at`: how many packets and bytes of frames, `None` where none waits.
+    /// Takes the kernel's next block from ring `at`. Returns its packets and bytes of frames; `None` if no block is ready.
     fn take_block(&mut self, at: usize, packets_most: u64, bytes_most: u64, stalled: &mut bool) -> Option<(u64, u64)> {
         let Self { rings, pool, to_writer, counters, snap_bytes, block_bytes, .. } = self;
         let Watched { ring, interface, link, block: own, read, complete_ns, .. } = &mut rings[at];
-        // Before the look, so that what comes in between is later.
+        // Read the clock first: a packet that arrives in between is then newer.
         let looked_ns = realtime().0 as i64;
         let Some(mut block) = ring.next_block() else {
             *complete_ns = (*complete_ns).max(looked_ns - HELD_BACK_NS);
@@ -250,7 +251,7 @@ impl Reader {
                 Some(filling) if filling.len() < *block_bytes => filling,
                 _ => {
                     if let Some(full) = own.take() {
-                        // The channel has room for every block that there is.
+                        // The channel has room for every block.
                         let _ = to_writer.send(ToWriter::Block(full));
                     }
                     own.insert(next_empty(pool, *interface, stalled)?)
@@ -287,12 +288,12 @@ impl Reader {
         *stalled = false;
     }
 
-    /// What the NICs dropped before the kernel saw it, of any packets: a filter does not apply there.
+    /// Reads what the NICs dropped. It includes packets that the filter would leave out.
     fn look_at_nics(&mut self, netlink: &mut Netlink, part: &mut Ledger) {
         let mut last = None;
         for watched in &mut self.rings {
             watched.gone = watched.ring.socket().link_is_gone();
-            // An interface's rings stand together; its NIC is asked once.
+            // The rings of an interface are adjacent. Ask its NIC once.
             if last.replace(watched.interface) == Some(watched.interface) {
                 continue;
             }
@@ -312,7 +313,7 @@ impl Reader {
         }
     }
 
-    /// Hands on all that there is.
+    /// Passes on all packets, marks and the account.
     fn flush(&mut self, whole: &mut Ledger, part: &mut Ledger, marks_sent: &mut usize) {
         for watched in &mut self.rings {
             if let Some(block) = watched.block.take_if(|block| !block.is_empty()) {
@@ -333,7 +334,7 @@ impl Reader {
     }
 }
 
-/// An empty block, waiting for one where all are with the writer; `None` where the writer is gone.
+/// An empty block. Waits if the writer has them all; `None` if the writer has ended.
 fn next_empty(pool: &Pool, interface: u16, stalled: &mut bool) -> Option<PacketBlock> {
     let mut block = match pool.take() {
         Some(block) => block,
@@ -346,7 +347,7 @@ fn next_empty(pool: &Pool, interface: u16, stalled: &mut bool) -> Option<PacketB
     Some(block)
 }
 
-/// Appends a head as a record; whether it is a super-packet.
+/// Appends a packet as a record. Returns whether it is a super-packet.
 #[inline]
 fn push(block: &mut PacketBlock, interface: u16, link: LinkType, snap_bytes: usize, head: &Snippet<'_>) -> bool {
     let (gso_segs, gso_size) = if head.vnet[1] == 0 { (1, 0) } else { super_packet(head) };
@@ -373,7 +374,7 @@ fn push(block: &mut PacketBlock, interface: u16, link: LinkType, snap_bytes: usi
     gso_segs != 1
 }
 
-/// How many wire packets a super-packet stands for, and the payload of each.
+/// The number of wire packets that a super-packet stands for, and the payload bytes of each.
 #[cold]
 fn super_packet(head: &Snippet<'_>) -> (u16, u16) {
     let vnet = VnetHeader::parse(head.vnet);
@@ -383,7 +384,7 @@ fn super_packet(head: &Snippet<'_>) -> (u16, u16) {
     }
     let segments = match Shape::parse(head.bytes, head.frame_bytes as usize, &vnet) {
         Ok(shape) => shape.segments,
-        // Its headers were clipped away, or are of a kind that is not known.
+        // Its headers are cut off, or of an unknown kind.
         Err(_) => head.frame_bytes.saturating_sub(USUAL_HEADER_BYTES).div_ceil(size.into()).max(1),
     };
     (u16::try_from(segments).unwrap_or(u16::MAX), size)

@@ -1,4 +1,4 @@
-//! What a capture listens to: the rings of its interfaces, and whose clock stamps what comes out of them.
+//! The rings of a capture's interfaces, and the clocks of their time stamps.
 
 use longhaul_kernel::capture_ring::{CaptureOptions, CaptureRing};
 use longhaul_kernel::host::receive_queues;
@@ -11,21 +11,21 @@ use longhaul_trace::spool::Interface;
 use crate::reading::{KERNEL_BLOCK_TIMEOUT_MS, Watched};
 use crate::spec::{CaptureError, CaptureSpec};
 
-/// Rings that an interface has unasked, at most: beyond, memory for each is small.
+/// Default rings per interface, at most: with more, each has too little memory.
 const RINGS_MOST_UNASKED: usize = 16;
 
-/// What a capture listens to.
+/// Open rings and their interfaces.
 #[derive(Default)]
 pub(crate) struct Opened {
-    /// Those of an interface one after the other.
+    /// Grouped by interface.
     pub(crate) rings: Vec<Watched>,
     pub(crate) interfaces: Vec<Interface>,
-    /// What NICs were told, for as long as it lasts.
+    /// Settings of the NICs, undone when dropped.
     pub(crate) stamps: Vec<NicStamps>,
     pub(crate) nic_refusals: Vec<String>,
 }
 
-/// Opens the rings of all interfaces: packets wait in them from then on.
+/// Opens the rings of all interfaces. From then on, packets wait in them.
 pub(crate) fn open_rings(spec: &CaptureSpec) -> Result<Opened, CaptureError> {
     let link_error = |name: &str| {
         let name = name.to_owned();
@@ -67,7 +67,7 @@ pub(crate) fn open_rings(spec: &CaptureSpec) -> Result<Opened, CaptureError> {
     Ok(opened)
 }
 
-/// How many rings serve interface `name` without being asked for.
+/// The default number of rings of interface `name`.
 fn rings_of(name: &str) -> usize {
     let cpus = online_cpus().map_or(1, |cpus| cpus.len());
     (receive_queues(name) as usize).min(cpus).min(RINGS_MOST_UNASKED)

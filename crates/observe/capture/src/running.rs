@@ -1,4 +1,4 @@
-//! A capture from its beginning to its end: its rings, its links, its threads.
+//! A capture from start to end: its rings, its links, its threads.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,45 +20,45 @@ use crate::forwarding::{Forwarded, Forwarder};
 use crate::link::{LinkEnd, LogLink, LogTargets};
 use crate::reading::Reader;
 use crate::rings::{Opened, open_rings};
-use crate::writing::{Writer, Written};
 use crate::spec::{CaptureError, CaptureSpec};
+use crate::writing::{Writer, Written};
 use longhaul_measure::control::random;
 
-/// Nor shorter than this, where files are short.
+/// The shortest block, for short files.
 const BLOCK_BYTES_LEAST: usize = 64 << 10;
 
-/// What came of a capture.
+/// The outcome of a capture.
 #[derive(Debug)]
 pub struct Captured {
-    /// The whole account.
+    /// The complete account.
     pub ledger: Ledger,
-    /// What it was.
+    /// What was captured.
     pub meta: Meta,
-    /// Files that are there, oldest first.
+    /// The files that exist, oldest first.
     pub files: Vec<PathBuf>,
     /// Files that `keep` removed.
     pub files_removed: u64,
-    /// Moments that were marked.
+    /// Moments that the user marked.
     pub marks: Vec<Mark>,
-    /// Packets read, super-packets among them.
+    /// Packets read from the rings; a super-packet counts as one.
     pub read_packets: u64,
-    /// Bytes of their frames.
+    /// Bytes of their frames on the wire.
     pub frame_bytes: u64,
-    /// Super-packets.
+    /// Of those packets, the super-packets.
     pub super_packets: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// CPU time of both threads.
+    /// CPU time of all threads of the capture.
     pub cpu: Nanos,
-    /// What the disk said last, where something could not be written.
+    /// The last error of the disk, if there was one.
     pub disk_error: Option<String>,
-    /// What became of each link to a logging host.
+    /// The outcome of each link to a logging host.
     pub loggers: Vec<LinkEnd>,
-    /// Why interfaces have the kernel's stamps although their own were asked for.
+    /// Why interfaces use time stamps of the kernel although those of the NIC were requested.
     pub nic_refusals: Vec<String>,
 }
 
-/// A capture that runs.
+/// A running capture.
 #[derive(Debug)]
 pub struct Running {
     meta: Meta,
@@ -75,7 +75,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Opens the rings and starts. Packets are seen from then on.
+    /// Opens the rings and starts. Packets are recorded from then on.
     ///
     /// # Errors
     /// Any [`CaptureError`].
@@ -96,7 +96,7 @@ impl Running {
         };
         let mut links = Vec::new();
         if !spec.logging.targets.is_empty() {
-            // Packets that pass while links are made are no part of the capture.
+            // Packets that pass while the links are set up do not belong to the capture.
             drop(opened);
             links = open_links(&spec.logging, &meta)?;
             notice_own_traffic(spec, &links, &counters);
@@ -106,7 +106,7 @@ impl Running {
         let rings_count = rings.len();
         let spool = spec.spool.as_ref().map(|spool| SpoolFiles::create(spool, &meta)).transpose()?;
 
-        // A file is a few blocks, or its length would not be what was asked for.
+        // A file has at least a few blocks, or its length would differ from the requested one.
         let file_bytes = spec.spool.as_ref().map_or(u64::MAX, |spool| spool.roll_bytes.0);
         let block_bytes = (file_bytes / 4).min(BLOCK_BYTES as u64) as usize;
         let block_bytes = block_bytes.max(BLOCK_BYTES_LEAST);
@@ -164,22 +164,22 @@ impl Running {
         })
     }
 
-    /// What it is.
+    /// What is captured.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Rings of all interfaces together.
+    /// Open rings, of all interfaces.
     pub fn rings(&self) -> usize {
         self.rings
     }
 
-    /// What it has done so far.
+    /// The counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Marks this moment; which mark it is.
+    /// Marks this moment and returns the mark.
     pub fn mark(&self) -> Mark {
         let mut marks = self.marks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mark = Mark { number: marks.len() as u64 + 1, at_ns: realtime().0 as i64 };
@@ -187,15 +187,15 @@ impl Running {
         mark
     }
 
-    /// Whether it has ended by itself: the packets or bytes that were asked for are there, or all interfaces are gone.
+    /// Whether the capture has ended by itself: it has the requested packets or bytes, or all interfaces were removed.
     pub fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Ends it, writes what waits, and says what came of it.
+    /// Ends the capture and writes what still waits.
     pub fn stop(self) -> Captured {
         self.stop.store(true, Ordering::Release);
-        // A thread of ours that panicked leaves nothing to tell but what the counters say.
+        // Of a thread that panicked, only the counters are left.
         let mut ledger = self.reader.join().unwrap_or_default();
         let forwarded = self.forwarder.and_then(|thread| thread.join().ok()).unwrap_or_default();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -207,7 +207,7 @@ impl Running {
                 ledger.written_packets = load(&self.counters.written_packets);
                 written
             }
-            // The files are those of the logging hosts.
+            // Only the logging hosts have files.
             None => {
                 ledger.add(&Ledger { seen_packets: 0, ..forwarded.ledger });
                 for link in &forwarded.links {
@@ -236,7 +236,7 @@ impl Running {
     }
 }
 
-/// Links to all logging hosts, which from then on wait for heads; each is told `meta` and which part it gets.
+/// Opens the links to all logging hosts. Tells each the `meta` of the capture and which part it gets.
 fn open_links(logging: &LogTargets, meta: &Meta) -> Result<Vec<LogLink>, CaptureError> {
     let failed = |name: &str| {
         let name = name.to_owned();
@@ -253,7 +253,7 @@ fn open_links(logging: &LogTargets, meta: &Meta) -> Result<Vec<LogLink>, Capture
     Ok(links)
 }
 
-/// Tells the user where a link's own datagrams are captured as well. What a filter leaves out is not known here: then it says nothing.
+/// Tells the user if the datagrams of a link are captured too. With a filter it stays silent, as the filter may leave them out.
 fn notice_own_traffic(spec: &CaptureSpec, links: &[LogLink], counters: &Counters) {
     let Some(mut netlink) = Netlink::open().ok().filter(|_| spec.filter_text.is_empty()) else { return };
     let addresses = netlink.addresses().unwrap_or_default();
@@ -263,7 +263,7 @@ fn notice_own_traffic(spec: &CaptureSpec, links: &[LogLink], counters: &Counters
         if let Some(interface) = spec.interfaces.iter().find(|name| is_way(name)) {
             let (name, port) = (link.name(), link.port());
             counters.notice(format!(
-                "what goes to {name} leaves by {interface} and is captured too: --filter 'not port {port}' leaves it out"
+                "datagrams to {name} leave through {interface} and are captured too; a filter \"not port {port}\" leaves them out"
             ));
         }
     }

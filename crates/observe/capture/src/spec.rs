@@ -11,58 +11,58 @@ use longhaul_units::{Bytes, Nanos};
 
 use crate::link::LogTargets;
 
-/// What to capture, and until when.
+/// What to capture, and how much of it.
 #[derive(Debug, Clone)]
 pub struct CaptureSpec {
-    /// Names of interfaces in the calling thread's network namespace.
+    /// Interfaces, by their names in the calling thread's network namespace.
     pub interfaces: Vec<String>,
     /// Bytes of each frame.
     pub snap_bytes: u32,
-    /// Which frames; must keep `snap_bytes`.
+    /// Selects the frames. It must keep `snap_bytes` of each.
     pub filter: SocketFilter,
-    /// The same in the user's words, for the files.
+    /// The filter as the user wrote it, for the files.
     pub filter_text: String,
-    /// Memory of each interface's rings together.
+    /// Memory of all rings of an interface.
     pub ring_bytes: usize,
-    /// Rings of each interface; `None`: as many as it has receive queues and this host CPUs.
+    /// Rings per interface. `None`: one per receive queue, at most one per CPU.
     pub rings: Option<usize>,
-    /// Memory of blocks that wait for the writing thread.
+    /// Memory of the blocks that wait for the writing thread.
     pub waiting_bytes: usize,
-    /// See frames for other hosts too.
+    /// Also record frames for other hosts.
     pub promiscuous: bool,
-    /// Stamps of the NIC where it has them.
+    /// Use time stamps of the NIC where it has them.
     pub nic_stamps: bool,
     /// End after this many packets.
     pub packets_most: Option<u64>,
     /// End after this many bytes of frames.
     pub bytes_most: Option<u64>,
-    /// The files; `None` where heads go to logging hosts alone.
+    /// The files; `None` if snippets go only to logging hosts.
     pub spool: Option<SpoolSpec>,
-    /// Where heads go besides.
+    /// The logging hosts.
     pub logging: LogTargets,
-    /// What names the program in the files.
+    /// Name and version of the program, for the files.
     pub captured_by: String,
-    /// The host's name.
+    /// The host name, for the files.
     pub host: String,
 }
 
-/// Where to write, and how much.
+/// Where to write a spool, and how much of it to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpoolSpec {
-    /// The folder; made where it is missing.
+    /// The folder. It is created if it is missing.
     pub folder: PathBuf,
-    /// A file is closed and the next begun at this length.
+    /// A new file begins at this length.
     pub roll_bytes: Bytes,
-    /// Or at this age.
+    /// A new file also begins at this age.
     pub roll_time: Option<Nanos>,
-    /// The oldest files go when all together are longer.
+    /// The oldest files are removed when all files together are longer than this.
     pub keep_bytes: Option<Bytes>,
 }
 
 /// Why a capture does not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// There is no such interface.
+    /// The interface cannot be looked up.
     #[error("interface {name}: {source}")]
     Link {
         /// Its name.
@@ -70,7 +70,7 @@ pub enum CaptureError {
         /// What the kernel said.
         source: LinkError,
     },
-    /// Its frames cannot be had.
+    /// The kernel does not open a ring.
     #[error("interface {name}: {source}")]
     Open {
         /// Its name.
@@ -78,10 +78,8 @@ pub enum CaptureError {
         /// Why.
         source: OpenError,
     },
-    /// Its frames begin with something else than Ethernet or IP.
-    #[error(
-        "interface {name}: its frames begin with something that is neither Ethernet nor IP (ARPHRD {hardware_type})"
-    )]
+    /// Its frames begin with neither Ethernet nor IP.
+    #[error("interface {name}: its frames begin with neither Ethernet nor IP (ARPHRD {hardware_type})")]
     LinkType {
         /// Its name.
         name: String,
@@ -96,18 +94,18 @@ pub enum CaptureError {
         /// Why.
         source: io::Error,
     },
-    /// The folder holds another capture.
-    #[error("folder {0} holds a capture already")]
+    /// The folder already holds a capture.
+    #[error("folder {0} already holds a capture")]
     Occupied(PathBuf),
-    /// A logging host does not take the capture.
+    /// A logging host does not accept the capture.
     #[error("logging host {name}: {source}")]
     Logger {
-        /// As the user names it.
+        /// The name that the user gave.
         name: String,
         /// Why.
         source: SessionError,
     },
-    /// No thread, no descriptor.
+    /// A thread or a descriptor is missing.
     #[error("cannot start: {0}")]
     Start(io::Error),
 }

@@ -1,4 +1,4 @@
-//! The writing thread: blocks into files.
+//! The writing thread: writes blocks into files.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,21 +11,21 @@ use longhaul_trace::ledger::{Gap, Ledger, Place};
 use longhaul_trace::spool::{Kind, Mark, PacketBlock, control_block, tick_block};
 use longhaul_units::Nanos;
 
-use crate::files::{SpoolFiles, is_full};
 use crate::blocks::{Pool, ToWriter};
 use crate::counters::Counters;
+use crate::files::{SpoolFiles, is_full};
 
-/// What was written is on the disk after this, and what was flushed before ([`crate::reading`]) was 0.2 s old at most.
+/// How often files are flushed to the disk. The reading thread ([`crate::reading`]) holds a packet for at most 0.2 s before.
 const SYNC_EVERY: Nanos = Nanos::from_millis(600);
-/// A disk that is full is tried again this often.
+/// How often a full disk is tried again.
 const RETRY_EVERY: Nanos = Nanos::from_millis(250);
-/// Drops of blocks that follow each other are one gap.
+/// Dropped blocks less than this apart make one gap.
 const JOINED_NS: i64 = 1_000_000_000;
 
-/// What the writing thread leaves.
+/// The outcome of the writing thread.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    /// Of what it dropped itself.
+    /// What it dropped itself.
     pub(crate) ledger: Ledger,
     pub(crate) files: Vec<PathBuf>,
     pub(crate) files_removed: u64,
@@ -41,22 +41,22 @@ pub(crate) struct Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // However it ends: who waits for a block must not wait for ever.
+        // However it ends, nobody must wait for a block forever.
         self.pool.close();
     }
 }
 
-/// The state of the disk, and of the account that waits for it.
+/// The state of the disk, and the account that is not yet written.
 #[derive(Debug, Default)]
 struct Disk {
-    /// Since when nothing can be written, and when to try again.
+    /// When to try again, if the last write failed.
     full: Option<Nanos>,
-    /// What no file has yet.
+    /// The account that no file has yet.
     waiting: Ledger,
     marks: Vec<Mark>,
     error: Option<String>,
     own: Ledger,
-    /// The capture ended without its last word: the file must not say that it is whole.
+    /// The capture broke off: the file must not be marked as complete.
     cut: bool,
 }
 
@@ -100,9 +100,9 @@ impl Writer {
         let bytes = block.finish();
         let mut outcome = Err(None);
         if disk.is_worth_trying() {
-            // The account of what a file holds stands in that file.
+            // A file contains the account of its own packets.
             outcome = disk.roll(&mut self.spool, bytes.len()).map_err(Some);
-            // The page cache takes faster than a disk for a while, and has more room than our blocks.
+            // For a while the page cache is faster than the disk, and it has more room than our blocks.
             let scarce = self.pool.is_scarce();
             let append = if scarce { SpoolFiles::append } else { SpoolFiles::append_directly };
             outcome = outcome.and_then(|()| append(&mut self.spool, bytes).map_err(Some));
@@ -140,7 +140,7 @@ impl Writer {
         }
         let close = |()| if disk.cut { self.spool.sync() } else { self.spool.close() };
         if let Err(error) = ending.and_then(close) {
-            disk.error = Some(format!("{error}; the ledger's last part is not in the file"));
+            disk.error = Some(format!("{error}; the last part of the ledger is not in the file"));
         }
         self.spool.free_reserve();
         self.counters.written_bytes.store(self.spool.written_bytes(), Ordering::Relaxed);
@@ -153,7 +153,7 @@ impl Writer {
 }
 
 impl Counters {
-    /// Takes note of what came of a write that holds no packets, or of one that failed.
+    /// Records the outcome of a write without packets, or of a failed write.
     fn note(&self, outcome: io::Result<()>, disk: &mut Disk) {
         match outcome {
             Ok(()) => {}
@@ -174,7 +174,7 @@ impl Disk {
         self.full.is_none_or(|again| monotonic() >= again)
     }
 
-    /// Blocks of the account and the marks that wait; empty where there are none.
+    /// The waiting account and marks as blocks; empty if nothing waits.
     fn words(&self) -> Vec<u8> {
         let at_ns = realtime().0 as i64;
         let mut blocks = Vec::new();

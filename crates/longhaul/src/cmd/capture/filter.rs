@@ -11,19 +11,19 @@ use crate::output::Failure;
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 pub(crate) struct FilterArgs {
-    /// Only TCP and UDP from or to this port
+    /// Record only TCP and UDP from or to this port
     #[arg(long, value_name = "N")]
     port: Option<u16>,
-    /// Only what passes between two ends, either way, such as 10.0.0.1:5001-10.0.0.2:443
+    /// Record only packets between two endpoints, in both directions, such as 10.0.0.1:5001-10.0.0.2:443
     #[arg(long, value_name = "A:PORT-B:PORT")]
     flow: Option<String>,
-    /// Only what this pcap filter accepts, such as "tcp and net 10.0.0.0/8" (takes tcpdump, which compiles it)
+    /// Record only what this pcap filter accepts, such as "tcp and net 10.0.0.0/8" (needs tcpdump, which compiles it)
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
 }
 
 impl FilterArgs {
-    /// The program that accepts `snap_bytes` of each, and the filter in words; empty for all.
+    /// The socket filter, which keeps `snap_bytes` of each packet, and its text; empty for all packets.
     pub(crate) fn compile(&self, snap_bytes: u32) -> Result<(SocketFilter, String), Failure> {
         if let Some(port) = self.port {
             return Ok((SocketFilter::port(port, snap_bytes), format!("port {port}")));
@@ -41,20 +41,20 @@ impl FilterArgs {
 
 fn ends(flow: &str) -> Result<(SocketAddr, SocketAddr), Failure> {
     let wrong = || {
-        Failure::usage(format!("--flow {flow}: two ends as ADDRESS:PORT with a - between, IPv6 as [ADDRESS]:PORT"))
+        Failure::usage(format!("--flow {flow}: give ADDRESS:PORT-ADDRESS:PORT, with an IPv6 address in brackets"))
             .remedy("for example --flow 10.0.0.1:5001-10.0.0.2:443")
     };
     let (a, b) = flow.split_once('-').ok_or_else(wrong)?;
     let (a, b): (SocketAddr, SocketAddr) =
         (a.trim().parse().map_err(|_| wrong())?, b.trim().parse().map_err(|_| wrong())?);
     if a.is_ipv4() != b.is_ipv4() {
-        return Err(Failure::usage(format!("--flow {flow}: one end is IPv4, the other IPv6")));
+        return Err(Failure::usage(format!("--flow {flow}: give two addresses of the same family")));
     }
     Ok((a, b))
 }
 
-/// Has tcpdump compile `expression` for Ethernet. The kernel takes the outer VLAN tag out before the filter sees a frame: an
-/// expression with `vlan` therefore matches the inner tag.
+/// Compiles `expression` for Ethernet with tcpdump. The kernel removes the outer VLAN tag before the filter sees a frame, so `vlan`
+/// matches the inner tag.
 fn by_tcpdump(expression: &str, snap_bytes: u32) -> Result<SocketFilter, Failure> {
     let output =
         Command::new("tcpdump").args(["-y", "EN10MB", "-ddd", "--", expression]).output().map_err(|error| {
@@ -63,7 +63,7 @@ fn by_tcpdump(expression: &str, snap_bytes: u32) -> Result<SocketFilter, Failure
         })?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().rfind(|line| !line.starts_with("Caveat")).unwrap_or("it says nothing");
+        let said = said.lines().rfind(|line| !line.starts_with("Warning")).unwrap_or("no reason given");
         return Err(Failure::usage(format!("--filter \"{expression}\": {said}")).remedy("see pcap-filter(7)"));
     }
     SocketFilter::from_numbers(&String::from_utf8_lossy(&output.stdout), snap_bytes)

@@ -8,42 +8,43 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
+use longhaul_capture::{CaptureError, CaptureSpec, Counters, LogTargets, Running, SpoolSpec};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::{Nudge, Stop, StopSignal};
 use longhaul_kernel::wait::readable_until;
-use longhaul_capture::{CaptureError, CaptureSpec, Counters, LogTargets, Running, SpoolSpec};
 use longhaul_units::{BitRate, Bytes, Nanos};
-use serde_json::json;
+use serde::Serialize;
 
+use crate::args::interval::{DEFAULT_INTERVAL, interval};
 use crate::args::roll::Roll;
 use crate::cmd::capture::filter::FilterArgs;
-use crate::cmd::capture::text::{caveats, result, text};
+use crate::cmd::capture::text::{caveats, text};
 use crate::cmd::capture::to::ToArgs;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
 
-/// How often a signal or the end is looked for.
+/// How often the loop looks for a signal and for the end.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 
-/// Record the heads of packets at the rate of the wire, and account for every one
+/// Record packet headers at wire rate, and count every dropped packet
 ///
-/// Writes a spool: a folder of files that each are whole up to where they were cut, whatever happens. `longhaul convert` makes a
-/// header log (Parquet) or pcap of it. With --to heads go to hosts where `longhaul log` runs, with or without a spool here. Takes
-/// Ctrl-C to end. SIGUSR1 marks a moment.
+/// Keeps a header snippet of each packet: its first bytes. Writes a spool: a folder of files that stay readable even if the program or
+/// the machine dies. `longhaul convert` turns a spool into a header log (Parquet) or pcap. With --to, sends the snippets to hosts that
+/// run `longhaul log`, with or without a spool here. Runs until Ctrl-C. SIGUSR1 sets a mark with the current time.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  longhaul capture -i eth0 -o trace --keep 100G && longhaul convert trace trace.parquet\n  \
-        longhaul capture -i eth0 --to log1.example.net --to log2.example.net --key longhaul.key"
+    after_help = "Example:\n  longhaul capture eth0 -o trace --keep 100G && longhaul convert trace trace.parquet\n  \
+        longhaul capture eth0 --to log1.example.net --to log2.example.net --key longhaul.key"
 )]
 pub(crate) struct Args {
-    /// Interface, or several
-    #[arg(short, long, value_name = "IF", required = true, value_delimiter = ',', num_args = 1..)]
-    interface: Vec<String>,
-    /// Folder for the spool; made where it is missing
+    /// Capture on this interface, or on several
+    #[arg(value_name = "INTERFACE", required = true, value_delimiter = ',')]
+    interfaces: Vec<String>,
+    /// Write the spool into this folder; create it if it is missing
     #[arg(short, long, value_name = "DIR", required_unless_present = "to")]
     output: Option<PathBuf>,
     #[command(flatten)]
     to: ToArgs,
-    /// Bytes of each frame, from its MAC addresses on; 0 for all
+    /// Keep this many bytes of each frame, counted from the MAC addresses (0: all)
     #[arg(long, value_name = "BYTES", default_value_t = 96, value_parser = clap::value_parser!(u32).range(0..=65_535))]
     snap: u32,
     #[command(flatten)]
@@ -51,7 +52,7 @@ pub(crate) struct Args {
     /// End after this time
     #[arg(short = 't', long, value_name = "TIME")]
     time: Option<Nanos>,
-    /// End after this many packets; super-packets count once
+    /// End after this many packets; a super-packet counts as one
     #[arg(short = 'k', long, value_name = "N")]
     packets: Option<u64>,
     /// End after this many bytes of frames
@@ -59,20 +60,20 @@ pub(crate) struct Args {
     bytes: Option<Bytes>,
     #[command(flatten)]
     roll: Roll,
-    /// Memory of each interface's rings together, where packets wait while this program is busy
+    /// Use this much memory for the rings of each interface, where packets wait while longhaul is busy
     #[arg(long, value_name = "BYTES", default_value = "64M")]
     ring: Bytes,
-    /// Rings of each interface, so that CPUs which receive at the same time do not wait for each other [default: one a receive queue]
+    /// Open this many rings for each interface, so that CPUs receive without waiting for each other [default: one per receive queue]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     rings: Option<u16>,
-    /// Whose stamps: of the kernel, or of the NIC for what it receives, where it can (sent packets keep the kernel's clock)
+    /// Take time stamps from the kernel, or from the NIC for received packets if it can (sent packets keep the kernel's)
     #[arg(long, value_name = "CLOCK", default_value = "kernel")]
     clock: ClockOf,
-    /// Leave the interface out of promiscuous mode
+    /// Do not put the interface into promiscuous mode
     #[arg(long)]
     no_promiscuous: bool,
-    /// Print rates this often
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    /// Report rates every TIME (0: never)
+    #[arg(short = 'i', long, value_name = "TIME", default_value_t = DEFAULT_INTERVAL, value_parser = interval)]
     interval: Nanos,
     /// Print JSON at the end
     #[arg(short = 'J', long)]
@@ -85,10 +86,23 @@ enum ClockOf {
     Nic,
 }
 
+/// The parameters of the result.
+#[derive(Debug, Serialize)]
+struct Parameters<'a> {
+    interfaces: &'a [String],
+    snap_bytes: u32,
+    filter: &'a str,
+    ring_bytes: usize,
+    /// Rings that were opened, of all interfaces together.
+    rings: usize,
+    output: Option<PathBuf>,
+    to: &'a [String],
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
     let mut spec = args.spec()?;
     let signals = |error| Failure::new("signals", error);
-    // Names are looked up first: only a signal that ends the program at once ends that.
+    // Resolve names before signals are caught: a signal then ends the program at once.
     spec.logging = args.to.targets(spec.snap_bytes)?;
     let (stop, nudge) = (Stop::install().map_err(signals)?, Nudge::install().map_err(signals)?);
     spec.logging.stop = Some(stop);
@@ -96,7 +110,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let began = monotonic();
     let running = Running::start(&spec).map_err(not_started)?;
     let end = args.time.map_or(Nanos::MAX, |time| began.saturating_add(time));
-    eprintln!("longhaul: capturing on {} into {}; Ctrl-C ends", args.interface.join(", "), args.destination());
+    eprintln!("longhaul: capturing on {} into {}; Ctrl-C ends", args.interfaces.join(", "), args.destination());
 
     let rings = running.rings();
     let mut live = Live::new(began, args.interval);
@@ -114,11 +128,16 @@ pub(crate) fn run(args: Args) -> Outcome {
 
     let caveats = caveats(&captured);
     if args.json {
-        let parameters = json!({
-            "interfaces": args.interface, "snap_bytes": spec.snap_bytes, "filter": spec.filter_text,
-            "ring_bytes": spec.ring_bytes, "rings": rings, "output": args.output, "to": args.to.to,
-        });
-        let result = result(&captured, duration);
+        let parameters = Parameters {
+            interfaces: &args.interfaces,
+            snap_bytes: spec.snap_bytes,
+            filter: &spec.filter_text,
+            ring_bytes: spec.ring_bytes,
+            rings,
+            output: args.output.clone(),
+            to: &args.to.to,
+        };
+        let result = captured.result(duration);
         print_json(&Envelope::new("longhaul.capture/1", started_at, parameters, result, caveats.clone()));
     } else {
         print_text(&text(&captured, duration));
@@ -131,7 +150,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 impl Args {
-    /// Where heads go, in words.
+    /// Where the snippets go, for the first line.
     fn destination(&self) -> String {
         let folder = self.output.iter().map(|folder| folder.display().to_string());
         folder.chain(self.to.to.iter().map(|host| format!("logging host {host}"))).collect::<Vec<_>>().join(", ")
@@ -140,21 +159,23 @@ impl Args {
     fn spec(&self) -> Result<CaptureSpec, Failure> {
         let snap_bytes = if self.snap == 0 { 65_535 } else { self.snap };
         if snap_bytes < 14 {
-            return Err(Failure::usage(format!("--snap {snap_bytes}: 14 at least, the header of Ethernet; 0 for all")));
+            return Err(Failure::usage(format!(
+                "--snap {snap_bytes}: give at least 14, the Ethernet header, or 0 for all"
+            )));
         }
         let (filter, filter_text) = self.filter.compile(snap_bytes)?;
         let roll_bytes = self.roll.roll_bytes()?;
-        let mut interfaces = self.interface.clone();
+        let mut interfaces = self.interfaces.clone();
         interfaces.sort();
         interfaces.dedup();
-        if interfaces.len() != self.interface.len() {
-            return Err(Failure::usage("--interface: one is named twice"));
+        if interfaces.len() != self.interfaces.len() {
+            return Err(Failure::usage("an interface is named twice").remedy("name each interface once"));
         }
         if !(1 << 20..=16 << 30).contains(&self.ring.0) {
-            return Err(Failure::usage(format!("--ring {}: 1M to 16G", self.ring)));
+            return Err(Failure::usage(format!("--ring {}: give 1M to 16G", self.ring)));
         }
         Ok(CaptureSpec {
-            interfaces: self.interface.clone(),
+            interfaces: self.interfaces.clone(),
             snap_bytes,
             filter,
             filter_text,
@@ -178,7 +199,7 @@ impl Args {
     }
 }
 
-/// What must be heard at once.
+/// Prints what the user should know at once.
 fn say_notices(counters: &Counters) {
     for notice in counters.take_notices() {
         eprintln!("longhaul: {}", notice.replace(char::is_control, " "));
@@ -187,11 +208,11 @@ fn say_notices(counters: &Counters) {
 
 fn not_started(error: CaptureError) -> Failure {
     let (code, remedy) = match &error {
-        CaptureError::Link { .. } => ("no_interface", "see `longhaul host` or `ip link` for those that there are"),
+        CaptureError::Link { .. } => ("no_interface", "`longhaul host` and `ip link` list the interfaces"),
         CaptureError::Open { .. } => ("not_captured", "run as root"),
-        CaptureError::LinkType { .. } => ("link_type", "capture on an Ethernet or IP interface"),
-        CaptureError::Folder { .. } => ("not_written", "name a folder that can be written with --output"),
-        CaptureError::Occupied(_) => ("occupied", "name another folder with --output, or remove that one"),
+        CaptureError::LinkType { .. } => ("link_type", "capture on an interface with Ethernet or IP frames"),
+        CaptureError::Folder { .. } => ("not_written", "name a writable folder with --output"),
+        CaptureError::Occupied(_) => ("occupied", "name another folder with --output, or remove this one"),
         CaptureError::Start(_) => ("not_captured", ""),
         CaptureError::Logger { source, .. } => {
             let message = error.to_string();
@@ -202,7 +223,7 @@ fn not_started(error: CaptureError) -> Failure {
     Failure::new(code, error).remedy(remedy)
 }
 
-/// Lines of rates, as a test prints them.
+/// Prints rates at intervals.
 struct Live {
     began: Nanos,
     every: Nanos,

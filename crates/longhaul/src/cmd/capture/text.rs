@@ -1,65 +1,16 @@
-//! What `longhaul capture` says at its end.
+//! The text and the caveats at the end of `longhaul capture`.
 
 use std::io::IsTerminal;
 
-use longhaul_capture::{Captured, LinkEnd};
+use longhaul_capture::Captured;
 use longhaul_result::Caveat;
-use longhaul_trace::ledger::{Ledger, Place};
+use longhaul_trace::ledger::Place;
 use longhaul_units::{Bytes, Nanos};
-use serde_json::json;
 
 /// Gaps that the text shows.
 const GAPS_SHOWN: usize = 10;
 
-/// Drops by place, every place named.
-pub(crate) fn by_place(ledger: &Ledger) -> serde_json::Value {
-    let of = |place| ledger.dropped_packets.get(&place).copied().unwrap_or(0);
-    Place::ALL
-        .iter()
-        .map(|place| (place.name().to_owned(), of(*place).into()))
-        .collect::<serde_json::Map<_, _>>()
-        .into()
-}
-
-/// What came of a capture, as JSON.
-pub(crate) fn result(captured: &Captured, duration: Nanos) -> serde_json::Value {
-    json!({
-        "duration_ns": duration.0,
-        "interfaces": captured.meta.interfaces,
-        "seen_packets": captured.ledger.seen_packets,
-        "written_packets": captured.ledger.written_packets,
-        "dropped_packets": captured.ledger.dropped(),
-        "dropped_by_place": by_place(&captured.ledger),
-        "unaccounted_packets": captured.ledger.unaccounted_packets(),
-        "gaps": captured.ledger.gaps,
-        "super_packets": captured.super_packets,
-        "frame_bytes": captured.frame_bytes,
-        "written_bytes": captured.written_bytes,
-        "files": captured.files,
-        "files_removed": captured.files_removed,
-        "marks": captured.marks,
-        "cpu_ns": captured.cpu.0,
-        "loggers": captured.loggers.iter().map(logger).collect::<Vec<_>>(),
-    })
-}
-
-fn logger(link: &LinkEnd) -> serde_json::Value {
-    json!({
-        "name": link.name,
-        "address": link.address.to_string(),
-        "datagram_bytes": link.datagram_bytes,
-        "sent_datagrams": link.datagrams,
-        "lost_datagrams": link.progress.lost_datagrams,
-        "refused_datagrams": link.refused_datagrams,
-        "sent_packets": link.packets,
-        "written_packets": link.ledger.written_packets,
-        "dropped_by_place": by_place(&link.ledger),
-        "written_bytes": link.progress.written_bytes,
-        "error": link.error.as_ref().map(|error| json!({ "code": error.code, "message": error.message })),
-    })
-}
-
-/// What speaks against trusting it.
+/// Reasons to doubt the result.
 pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     let mut warn = |code: &str, message: String, remedy: &str| {
@@ -67,8 +18,8 @@ pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
     };
     let dropped = |place| captured.ledger.dropped_packets.get(&place).copied().unwrap_or(0);
     for (place, remedy) in [
-        (Place::Nic, "give the NIC more descriptors (ethtool -G), or spread its queues"),
-        (Place::KernelRing, "give it a larger --ring, a smaller --snap, or a CPU of its own"),
+        (Place::Nic, "give the NIC larger rings (ethtool -G) or more queues (ethtool -L)"),
+        (Place::KernelRing, "use a larger --ring or a smaller --snap, or give longhaul a CPU of its own"),
         (Place::Writer, "write to a faster disk"),
     ] {
         if dropped(place) > 0 {
@@ -79,40 +30,39 @@ pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
         let lost = link.ledger.dropped();
         if let Some(error) = &link.error {
             let rest = match lost {
-                0 => "it wrote all that it had been sent".into(),
-                lost => format!("{lost} packets that it had been sent may be missing"),
+                0 => "it wrote everything that it was sent".into(),
+                lost => format!("{lost} packets that it was sent may be missing"),
             };
             let message = format!("logging host {}: {error}; {rest}", link.name);
             warn("logger_lost", message, &error.remedy);
         } else if lost > 0 {
-            let message = format!("{lost} packets did not come to rest at logging host {}", link.name);
+            let message = format!("{lost} packets were lost or not written at logging host {}", link.name);
             warn(
                 "logger_dropped",
                 message,
-                "give it a faster link, a CPU and a disk that keep up, or share the load among several --to",
+                "use a faster link, CPU or disk there, or share the load among several --to",
             );
         }
     }
     if let Some(error) = &captured.disk_error {
         let packets = dropped(Place::Disk);
-        warn("disk", format!("{error}; {packets} packets were not written"), "make room, or use --keep");
+        warn("disk", format!("{error}; {packets} packets were not written"), "free space on the disk, or use --keep");
     }
     if captured.ledger.unaccounted_packets() != 0 {
         let message = format!("{} packets are not accounted for", captured.ledger.unaccounted_packets());
-        warn("unaccounted", message, "report this as an error of longhaul");
+        warn("unaccounted", message, "report this as a bug of longhaul");
     }
     for refusal in &captured.nic_refusals {
-        warn("no_nic_clock", format!("{refusal}; its packets have the kernel's stamps"), "");
+        warn("no_nic_clock", format!("{refusal}; its packets have time stamps of the kernel"), "");
     }
     if captured.super_packets > 0 {
-        let message =
-            format!("{} of the packets are super-packets, which were never on a wire", captured.super_packets);
+        let message = format!("{} of the packets are super-packets, which no wire carried", captured.super_packets);
         warn("super_packets", message, "turn offloads off (ethtool -K IF gro off tso off) to see wire packets");
     }
     caveats
 }
 
-/// The same for people.
+/// The result as text.
 pub(crate) fn text(captured: &Captured, duration: Nanos) -> String {
     let ledger = &captured.ledger;
     let seconds = duration.as_secs_f64().max(1e-9);
@@ -144,7 +94,7 @@ pub(crate) fn text(captured: &Captured, duration: Nanos) -> String {
         );
     }
     if ledger.gaps.len() > GAPS_SHOWN {
-        text += &format!("  … and {} gaps more\n", ledger.gaps.len() - GAPS_SHOWN);
+        text += &format!("  … and {} more gaps\n", ledger.gaps.len() - GAPS_SHOWN);
     }
     for mark in &captured.marks {
         text += &format!("  mark {}    at {:.3} s\n", mark.number, since(mark.at_ns));
@@ -162,7 +112,7 @@ pub(crate) fn text(captured: &Captured, duration: Nanos) -> String {
     }
     let removed = match captured.files_removed {
         0 => String::new(),
-        removed => format!(", {removed} older ones removed"),
+        removed => format!(", {removed} older files removed"),
     };
     if let Some(folder) = captured.files.first().and_then(|file| file.parent()) {
         let files = captured.files.len();

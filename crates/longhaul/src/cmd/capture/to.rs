@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use longhaul_capture::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LogTarget, LogTargets, room_for_heads};
+use longhaul_capture::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LogTarget, LogTargets, room_for_snippets};
 use longhaul_measure::client::resolve;
 
 use crate::args::listen::in_lab;
@@ -10,30 +10,30 @@ use crate::cmd::key;
 use crate::cmd::log::PORT;
 use crate::output::Failure;
 
-/// What passes everywhere: datagrams may get as short as this where longer ones do not come through.
+/// Passes everywhere. Datagrams get as short as this where longer ones do not arrive.
 const DATAGRAM_BYTES_SURE: usize = 1232;
-/// Fields of a packet before its head.
+/// Bytes that a packet's fields take before its snippet.
 const FIELDS_BYTES: usize = 32;
 
-/// Where heads go over the network.
+/// Where to send header snippets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ToArgs {
-    /// Send heads to this host, where `longhaul log` runs; several take turns
+    /// Send header snippets to this host, which runs `longhaul log`; several hosts take turns
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) to: Vec<String>,
-    /// Encrypt them, with the key that the logging hosts have too
+    /// Encrypt with this key; the logging hosts need the same one
     #[arg(long, value_name = "FILE", conflicts_with = "no_auth", requires = "to")]
     key: Option<PathBuf>,
-    /// Send them as they are, to logging hosts that let anyone
+    /// Send without encryption, to logging hosts that accept any client
     #[arg(long, requires = "to")]
     no_auth: bool,
-    /// Longest datagram, bytes of UDP payload [default: what the path's MTU allows, up to 8972]
+    /// Send datagrams of at most this UDP payload [default: what the path's MTU allows, up to 8972]
     #[arg(long, value_name = "BYTES", requires = "to")]
     datagram: Option<usize>,
 }
 
 impl ToArgs {
-    /// The logging hosts. Heads are of `snap_bytes` at most.
+    /// The logging hosts, for snippets of at most `snap_bytes`.
     pub(crate) fn targets(&self, snap_bytes: u32) -> Result<LogTargets, Failure> {
         if self.to.is_empty() {
             return Ok(LogTargets::default());
@@ -41,13 +41,13 @@ impl ToArgs {
         let allowed = DATAGRAM_BYTES_LEAST..=DATAGRAM_BYTES_LONGEST;
         if let Some(bytes) = self.datagram.filter(|bytes| !allowed.contains(bytes)) {
             return Err(Failure::usage(format!(
-                "--datagram {bytes}: {DATAGRAM_BYTES_LEAST} to {DATAGRAM_BYTES_LONGEST}"
+                "--datagram {bytes}: give {DATAGRAM_BYTES_LEAST} to {DATAGRAM_BYTES_LONGEST}"
             )));
         }
-        let room = room_for_heads(self.datagram.unwrap_or(DATAGRAM_BYTES_SURE)) - FIELDS_BYTES;
+        let room = room_for_snippets(self.datagram.unwrap_or(DATAGRAM_BYTES_SURE)) - FIELDS_BYTES;
         if snap_bytes as usize > room {
-            let text = format!("--snap {snap_bytes}: with --to at most {room}, as a head travels whole");
-            return Err(Failure::usage(text).remedy("give a smaller --snap, or a longer --datagram"));
+            let text = format!("--snap {snap_bytes}: with --to at most {room}, as a snippet must fit into a datagram");
+            return Err(Failure::usage(text).remedy("use a smaller --snap or a larger --datagram"));
         }
         let key = self.key.as_deref().map(key::load).transpose()?;
         let mut targets = Vec::new();
@@ -57,8 +57,8 @@ impl ToArgs {
                 Failure::from_peer(error.code, format!("--to {}", error.message)).remedy(error.remedy)
             })?;
             if key.is_none() && !self.no_auth && !address.ip().is_loopback() && !in_lab() {
-                return Err(Failure::usage(format!("--to {name}: beyond this machine --key FILE is needed"))
-                    .remedy("make one with `longhaul key new FILE`, or say --no-auth at both ends"));
+                return Err(Failure::usage(format!("--to {name}: another machine needs --key FILE"))
+                    .remedy("make a key with `longhaul key new FILE`, or use --no-auth at both ends"));
             }
             targets.push(LogTarget { name: name.clone(), address, key: key.clone() });
         }
@@ -66,9 +66,9 @@ impl ToArgs {
     }
 }
 
-/// `HOST`, `HOST:PORT`, `[IPv6]:PORT`, or an address of IPv6 as it is.
+/// Splits `HOST`, `HOST:PORT`, `[IPv6]:PORT`, or a bare IPv6 address.
 fn host_and_port(name: &str) -> Result<(&str, u16), Failure> {
-    let wrong = || Failure::usage(format!("--to {name}: HOST or HOST:PORT, IPv6 with a port as [ADDRESS]:PORT"));
+    let wrong = || Failure::usage(format!("--to {name}: give HOST or HOST:PORT, with an IPv6 address in brackets"));
     let bracketed = name.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let (host, port) = match bracketed {
         Some((host, "")) => (host, None),

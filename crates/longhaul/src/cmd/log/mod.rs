@@ -7,49 +7,57 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_capture::{LogHost, LogOptions};
+use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_units::Bytes;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::args::listen::{Listen, Listening, not_bound};
 use crate::args::roll::Roll;
 use crate::cmd::log::text::Account;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
 
-/// The port of the control connections, and of the first capture's datagrams: beside that of `longhaul serve`.
+/// The port of the control connections and of the first capture's datagrams. `longhaul serve` has 5210.
 pub(crate) const PORT: u16 = 5211;
 
-/// Take the heads that captures on other hosts send here
+/// Receive and store the packet headers that captures on other hosts send
 ///
-/// Each `longhaul capture --to` this host gets a folder of its own in DIR: a spool, which `longhaul convert`, `analyze` and `compare` read
-/// as one that was captured here. What the link loses is counted, with its times. Listens on loopback alone, or within a lab on all of
-/// its addresses, unless --bind says otherwise; beyond those it wants --key. Takes Ctrl-C to end.
+/// Writes each `longhaul capture --to` this host into a folder of its own in DIR. The folder is a spool: `longhaul convert`, `analyze` and
+/// `compare` read it like a local capture. Counts what the link loses, and when. Listens only on loopback (in a lab: on all addresses);
+/// --bind changes that, and then needs --key. Runs until Ctrl-C.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul log -o captures --bind 0.0.0.0 --key longhaul.key")]
 pub(crate) struct Args {
-    /// Folder for the captures; made where it is missing
+    /// Write captures into this folder; create it if it is missing
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     #[command(flatten)]
     listen: Listen,
-    /// Port: TCP, and UDP for datagrams of the first capture; those beside it get any
+    /// Listen on this port: TCP for control, UDP for the first capture (others get a free UDP port)
     #[arg(short, long, default_value_t = PORT)]
     port: u16,
-    /// Captures at the same time
+    /// Accept this many captures at the same time
     #[arg(long, value_name = "N", default_value_t = 16)]
     captures: usize,
-    /// End a capture that has written this much
+    /// End a capture after it has written this much
     #[arg(long, value_name = "BYTES")]
     bytes_cap: Option<Bytes>,
     #[command(flatten)]
     roll: Roll,
-    /// Take one capture and end
+    /// Accept one capture, then end
     #[arg(short = '1', long)]
     once: bool,
     /// Print JSON at the end
     #[arg(short = 'J', long)]
     json: bool,
+}
+
+/// The parameters of the result.
+#[derive(Debug, Serialize)]
+struct Parameters {
+    output: PathBuf,
+    address: SocketAddr,
+    encrypted: bool,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -64,7 +72,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     host.run(
         stop,
         args.once,
-        |peer, folder| eprintln!("longhaul: {peer}: a capture begins, into {}", folder.display()),
+        |peer, folder| eprintln!("longhaul: {peer}: a capture begins in {}", folder.display()),
         move |peer, ended| {
             let mut account = entering.lock().unwrap_or_else(PoisonError::into_inner);
             eprintln!("longhaul: {}", account.enter(peer, ended));
@@ -75,9 +83,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let account = account.lock().unwrap_or_else(PoisonError::into_inner);
     let caveats = account.caveats();
     if args.json {
-        let parameters = json!({
-            "output": args.output, "address": host.address().unwrap_or(address).to_string(), "encrypted": encrypted,
-        });
+        let parameters = Parameters { output: args.output, address: host.address().unwrap_or(address), encrypted };
         let result = account.result();
         print_json(&Envelope::new("longhaul.log/1", started_at, parameters, result, caveats.clone()));
     } else {
@@ -95,7 +101,7 @@ impl Args {
         let Listening { address, key, .. } = self.listen.check()?;
         let roll_bytes = self.roll.roll_bytes()?;
         if self.captures == 0 {
-            return Err(Failure::usage("--captures 0: 1 at least"));
+            return Err(Failure::usage("--captures 0: give at least 1"));
         }
         let options = LogOptions {
             key,
@@ -107,10 +113,10 @@ impl Args {
             captures_most: self.captures,
             stamp: || jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string(),
         };
-        // Where it cannot be written a capture should not be the first to learn that.
+        // Fail now rather than at the first capture.
         std::fs::create_dir_all(&self.output).map_err(|error| {
             Failure::new("not_written", format!("{}: {error}", self.output.display()))
-                .remedy("name a folder that can be written with --output")
+                .remedy("name a writable folder with --output")
         })?;
         Ok((SocketAddr::new(address, self.port), options))
     }

@@ -1,4 +1,4 @@
-//! A link's control connection, and what is said over it.
+//! The control connection of a link and its messages.
 
 use std::net::TcpStream;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -13,14 +13,14 @@ use longhaul_units::Nanos;
 use super::START;
 use longhaul_measure::control::{Control, ControlEvent, Signals, interrupted, random};
 
-/// A control connection that does not take a message of some hundred bytes for so long is dead. Heads wait meanwhile.
+/// A control connection that takes no message of some hundred bytes for this long is dead. Snippets wait meanwhile.
 const WRITE_PATIENCE: Nanos = Nanos::from_secs(2);
 
-/// The control connection with what it needs to be read.
+/// The control connection and its events.
 pub(super) struct LinkControl {
     control: Control,
     events: Receiver<ControlEvent>,
-    /// A signal ends waiting while the link is made. Later the first one ends the capture, and only a second one this.
+    /// Until the link is set up, one signal ends the wait. After that the first signal ends the capture, and only the second ends this.
     pub(super) is_made: bool,
     _signals: Option<Signals>,
 }
@@ -32,7 +32,7 @@ impl std::fmt::Debug for LinkControl {
 }
 
 impl LinkControl {
-    /// Makes the channel over `stream`.
+    /// Sets up the channel over `stream`.
     pub(super) fn establish(stream: TcpStream, key: Option<&Key>, stop: Option<Stop>) -> Result<Self, SessionError> {
         let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
         let channel = match key {
@@ -48,7 +48,7 @@ impl LinkControl {
     }
 
     pub(super) fn say(&mut self, message: &LinkMessage) -> Result<(), SessionError> {
-        // Our own types serialize.
+        // Our own types always serialize.
         self.send(&Message::LogLink { text: serde_json::to_string(message).expect("plain data") })
     }
 
@@ -56,16 +56,16 @@ impl LinkControl {
         self.control
             .channel
             .send(message)
-            .map_err(|error| SessionError::new("protocol", error.to_string(), "report this as an error of longhaul"))?;
+            .map_err(|error| SessionError::new("protocol", error.to_string(), "report this as a bug of longhaul"))?;
         self.control.transmit().map_err(|error| lost(&error.to_string()))
     }
 
-    /// Closes the connection, so that the other end knows at once, or as soon as it can be reached.
+    /// Closes the connection, so that the other end knows at once or as soon as it can be reached.
     pub(super) fn hang_up(&self) {
         self.control.hang_up();
     }
 
-    /// Takes what has come in, if anything has; messages then wait for [`Self::poll`].
+    /// Takes an event if there is one. Its messages then wait for [`Self::poll`].
     pub(super) fn take_event(&mut self) -> Option<Result<(), SessionError>> {
         let event = self.events.try_recv().ok()?;
         Some(self.take(event))
@@ -80,7 +80,7 @@ impl LinkControl {
         }
     }
 
-    /// The next message that is there; `None` where none is.
+    /// The next message that has arrived; `None` if there is none.
     pub(super) fn poll(&mut self) -> Result<Option<LinkMessage>, SessionError> {
         loop {
             match self.control.channel.poll_message() {
@@ -97,7 +97,7 @@ impl LinkControl {
         }
     }
 
-    /// The next message, by `deadline`; `None` where none came.
+    /// Waits for the next message until `deadline`; `None` if none arrived.
     pub(super) fn wait(&mut self, deadline: Nanos) -> Result<Option<LinkMessage>, SessionError> {
         loop {
             if let Some(message) = self.poll()? {
@@ -112,13 +112,17 @@ impl LinkControl {
 }
 
 fn lost(why: &str) -> SessionError {
-    SessionError::new("control_lost", format!("the connection was lost: {why}"), "does `longhaul log` still run there?")
+    SessionError::new(
+        "control_lost",
+        format!("the connection was lost: {why}"),
+        "check that `longhaul log` still runs there",
+    )
 }
 
 pub(super) fn not_understood() -> SessionError {
-    SessionError::new("protocol", "what it says is not of a logging host", START)
+    SessionError::new("protocol", "the answer is not that of a logging host", START)
 }
 
 pub(super) fn no_answer() -> SessionError {
-    SessionError::new("no_answer", "it does not answer", START)
+    SessionError::new("no_answer", "no answer", START)
 }

@@ -1,4 +1,4 @@
-//! A link's datagrams on their way out: sealed, and handed to the kernel many at a time.
+//! The datagrams of a link: encrypted, and passed to the kernel in batches.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,37 +6,37 @@ use longhaul_kernel::udp::{SenderOptions, UdpOpenError, UdpSendError, UdpSender,
 use longhaul_session::secure::{DATAGRAM_OVERHEAD_BYTES, DatagramKeys};
 use longhaul_units::Nanos;
 
-/// Longest datagram where the path's MTU would allow more: what jumbo frames of 9000 bytes carry, over IPv4.
+/// The longest datagram, even if the path's MTU allows more: what jumbo frames of 9000 bytes carry over IPv4.
 const DATAGRAM_BYTES_MOST: usize = 8972;
-/// What passes everywhere: IPv6's least MTU (RFC 8200 §5) without its headers.
+/// Passes everywhere: the minimum MTU of IPv6 (RFC 8200 §5) without headers.
 pub(super) const DATAGRAM_BYTES_SURE: usize = 1280 - 48;
-/// Shortest that is of use.
+/// The shortest useful datagram.
 pub const DATAGRAM_BYTES_LEAST: usize = 576;
-/// Longest that the user may ask for: a Noise message in a datagram of IPv4.
+/// The longest datagram that a user may ask for: a Noise message over IPv4.
 pub const DATAGRAM_BYTES_LONGEST: usize = 65_000;
-/// What waits in the kernel for the link.
+/// The socket's send buffer.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
-/// The socket that datagrams leave by, and those that wait to go together.
+/// The sending socket, and the datagrams that wait for a batch.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     socket: UdpSender,
     keys: DatagramKeys,
     session: u32,
-    /// Longest datagram. Longer ones than the path's MTU go in fragments.
+    /// Longest datagram. If it is longer than the path's MTU, it goes in fragments.
     bytes_most: usize,
-    /// Its length follows the path's MTU; else it was asked for.
+    /// The length follows the path's MTU; otherwise the user chose it.
     follows_path: bool,
     refused: u64,
-    /// The way there takes no super-packets.
+    /// The kernel takes no batches for this path.
     singly: bool,
     datagram: Vec<u8>,
-    /// All but the last of full length.
+    /// Datagrams of full length; the last may be shorter.
     batch: Vec<u8>,
 }
 
 impl Datagrams {
-    /// To `peer`; of `asked_bytes`, or as long as the path's MTU allows.
+    /// Sends to `peer`, in datagrams of `asked_bytes` or as long as the path's MTU allows.
     pub(super) fn connect(
         peer: SocketAddr,
         keys: DatagramKeys,
@@ -69,7 +69,7 @@ impl Datagrams {
         self.socket.peer_address()
     }
 
-    /// The address that they leave from.
+    /// The local address.
     pub(super) fn local_ip(&self) -> IpAddr {
         self.socket.local_address().ip()
     }
@@ -79,17 +79,17 @@ impl Datagrams {
         self.bytes_most
     }
 
-    /// Datagrams that this host's kernel did not take.
+    /// Datagrams that the kernel did not take.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Longer ones do not come through.
+    /// Makes datagrams no longer than this.
     pub(super) fn shorten(&mut self, bytes_most: usize) {
         self.bytes_most = self.bytes_most.min(bytes_most);
     }
 
-    /// No longer than the path's MTU, as far as the kernel knows it now, unless another length was asked for.
+    /// Adapts the length to the path MTU that the kernel knows now, unless the user chose a length.
     pub(super) fn follow_path(&mut self) {
         let headers = if self.peer_address().is_ipv4() { 28 } else { 48 };
         let by_mtu =
@@ -97,18 +97,18 @@ impl Datagrams {
         if self.follows_path {
             self.shorten(by_mtu.max(DATAGRAM_BYTES_LEAST));
         }
-        // The kernel makes no super-packet of fragments.
+        // The kernel does not batch datagrams that need fragments.
         self.singly |= self.bytes_most > by_mtu;
     }
 
-    /// Sends a datagram of `bytes` without heads, to see whether it comes through. Too long for the way is an answer as well.
+    /// Sends a datagram of `bytes` without snippets, to find out whether it arrives. The error "too long" is an answer too.
     pub(super) fn probe(&mut self, sequence: u64, bytes: usize) {
         self.keys.seal(self.session, sequence, &vec![0; bytes - DATAGRAM_OVERHEAD_BYTES], &mut self.datagram);
         let _ = self.socket.send(&self.datagram, true);
     }
 
-    /// Sends a payload. Where `more_follow` at once it is filled up to its full length and may wait for those, so that one call of the
-    /// kernel's takes many (`UDP_SEGMENT`).
+    /// Sends a payload. If `more_follow` at once, it is padded to full length and may wait for them, so that one system call sends many
+    /// (`UDP_SEGMENT`).
     pub(super) fn send(&mut self, sequence: u64, payload: &mut Vec<u8>, more_follow: bool) {
         let full = self.bytes_most - DATAGRAM_OVERHEAD_BYTES;
         let is_long = payload.len() > full;
@@ -117,7 +117,7 @@ impl Datagrams {
         }
         self.keys.seal(self.session, sequence, payload, &mut self.datagram);
         if is_long {
-            // A head that is longer than what passes whole, or one packed before the path got narrower: by itself, in fragments.
+            // A snippet longer than a datagram, or packed before the path MTU shrank: it goes alone, in fragments.
             self.transmit();
             let datagram = std::mem::take(&mut self.datagram);
             self.give(&datagram, datagram.len());
@@ -130,7 +130,7 @@ impl Datagrams {
         }
     }
 
-    /// Sends what waits.
+    /// Sends the batch.
     pub(super) fn transmit(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         self.give(&batch, self.bytes_most);
@@ -138,21 +138,21 @@ impl Datagrams {
         self.batch.clear();
     }
 
-    /// Hands the kernel datagrams of `step` bytes, the last of which may be shorter. Waiting until it takes them keeps to the speed of
-    /// this host's link. What it refuses the other end finds missing.
+    /// Passes datagrams of `step` bytes to the kernel; the last may be shorter. Waiting until the kernel takes them adapts to the speed of
+    /// this host's link. The other end misses what the kernel refuses.
     fn give(&mut self, mut rest: &[u8], step: usize) {
-        let (mut together, mut again, mut narrower) = (!self.singly, true, true);
+        let (mut together, mut retry, mut narrower) = (!self.singly, true, true);
         while !rest.is_empty() {
             let piece = if together { rest.len() } else { rest.len().min(step) };
             let sent = self.socket.send_segments(&rest[..piece], step, true);
             match sent.unsent {
                 None => rest = &rest[(sent.datagrams * step).min(rest.len())..],
-                // That was an earlier one's.
-                Some(Unsent::Because(UdpSendError::ConnectionRefused)) if again => again = false,
+                // The error belongs to an earlier datagram.
+                Some(Unsent::Because(UdpSendError::ConnectionRefused)) if retry => retry = false,
                 Some(Unsent::Because(UdpSendError::NotSegmentable)) if together => {
                     (self.singly, together) = (true, false)
                 }
-                // A router has said so, of an earlier one or before these: what was sealed goes in fragments, what follows is shorter.
+                // A router reported a smaller MTU. These datagrams go in fragments, later ones are shorter.
                 Some(Unsent::Because(error)) if narrower && is_too_long(&error, piece > step) => {
                     self.follow_path();
                     (together, narrower) = (false, false);
@@ -166,7 +166,7 @@ impl Datagrams {
     }
 }
 
-/// Kernels before 6.14 say EINVAL of datagrams in a super-packet that are longer than the path's MTU.
+/// Kernels before 6.14 return EINVAL for a batch whose datagrams are longer than the path's MTU.
 fn is_too_long(error: &UdpSendError, is_super: bool) -> bool {
     match error {
         UdpSendError::MessageTooLong => true,

@@ -1,6 +1,6 @@
-//! A capture's link to one logging host: how it is made, what goes over it, and the account of that.
+//! The link from a capture to one logging host: how it is set up, what it carries, and its account.
 //!
-//! Its control connection is in `control.rs`, its datagrams in `datagrams.rs`.
+//! `control.rs` has its control connection, `datagrams.rs` its datagrams.
 
 mod control;
 mod datagrams;
@@ -26,72 +26,72 @@ use datagrams::{DATAGRAM_BYTES_SURE, Datagrams};
 
 pub use datagrams::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST};
 
-/// A logging host answers within this.
+/// A logging host answers within this time.
 const ANSWER_PATIENCE: Nanos = Nanos::from_secs(10);
-/// Datagrams come through within this, or not at all: twenty tries.
+/// Time for the first datagram to arrive: twenty attempts.
 const PROOF_PATIENCE: Nanos = Nanos::from_secs(5);
-/// Between tries.
+/// Time between attempts.
 const PROOF_RESEND: Nanos = Nanos::from_millis(250);
-/// How much longer one waits for long datagrams where short ones came through.
+/// Time for long datagrams to arrive, once short ones did.
 const LONGER_PATIENCE: Nanos = Nanos::from_secs(2);
-/// A logging host says twice a second how far it is. One that says nothing for so long is gone; an outage of 5 s is none.
+/// A logging host reports its progress twice a second. After this silence the link is lost. It survives an outage of 5 s.
 const SILENCE: Nanos = Nanos::from_secs(10);
-/// After the last word the files are closed within this: the tail is waited for, then the disk.
+/// After the capture's last message the logging host closes its files within this time. It waits for late datagrams, then for the disk.
 const CLOSE_PATIENCE: Nanos = Nanos::from_secs(15);
 
-const START: &str = "start `longhaul log` there, and open its port in the firewalls, TCP and UDP";
+const START: &str = "start `longhaul log` there, and open its TCP and UDP port in the firewalls";
 
 /// A logging host.
 #[derive(Debug, Clone)]
 pub struct LogTarget {
-    /// As the user names it.
+    /// The name that the user gave.
     pub name: String,
     /// Where it listens.
     pub address: SocketAddr,
-    /// The key that both share; `None` for `--no-auth`.
+    /// The shared key; `None` for no encryption.
     pub key: Option<Key>,
 }
 
-/// Where heads go besides, or instead of, files.
+/// The logging hosts of a capture, beside or instead of files.
 #[derive(Debug, Clone, Default)]
 pub struct LogTargets {
     /// The logging hosts, which take turns.
     pub targets: Vec<LogTarget>,
-    /// Longest datagram that was asked for, bytes of UDP payload; `None` for what the path's MTU allows, up to 8972.
+    /// The requested longest datagram, bytes of UDP payload. `None`: what the path's MTU allows, up to 8972.
     pub datagram_bytes: Option<usize>,
-    /// A signal ends connecting.
+    /// A signal ends the connection attempt.
     pub stop: Option<Stop>,
 }
 
-/// Bytes of a datagram of `datagram_bytes` that are left for heads and their fields.
-pub fn room_for_heads(datagram_bytes: usize) -> usize {
+/// Bytes that a datagram of `datagram_bytes` has for snippets and their fields.
+pub fn room_for_snippets(datagram_bytes: usize) -> usize {
     datagram_bytes.saturating_sub(DATAGRAM_OVERHEAD_BYTES + PAYLOAD_HEADER_BYTES_MOST)
 }
 
-/// What came of a link.
+/// The outcome of a link.
 #[derive(Debug, Clone)]
 pub struct LinkEnd {
-    /// As the user names the logging host.
+    /// The name of the logging host, as the user gave it.
     pub name: String,
-    /// Where it is.
+    /// Address and port of the datagrams.
     pub address: SocketAddr,
     /// Longest datagram.
     pub datagram_bytes: usize,
     /// Datagrams sent.
     pub datagrams: u64,
-    /// Heads in them.
+    /// Packets in them.
     pub packets: u64,
     /// Datagrams that this host's kernel did not take.
     pub refused_datagrams: u64,
-    /// What the logging host said last.
+    /// The last progress report of the logging host.
     pub progress: LinkProgress,
-    /// The account of those heads: `packets = written + dropped`.
+    /// The account of those packets: `packets = written + dropped`.
     pub ledger: Ledger,
-    /// Why it ended before the capture did.
+    /// Why it ended before the capture.
     pub error: Option<SessionError>,
 }
 
-/// A link that is, or was, up.
+/// A link, up or lost.
 #[derive(Debug)]
 pub(super) struct LogLink {
     name: String,
@@ -104,16 +104,16 @@ pub(super) struct LogLink {
     heard: Nanos,
     closed: Option<Ledger>,
     error: Option<SessionError>,
-    /// That was said.
+    /// The user was told of the error.
     noticed: bool,
     payload: Vec<u8>,
 }
 
 impl LogLink {
-    /// Connects, tells what the capture is, and finds out how long datagrams may be that come through.
+    /// Connects, describes the capture, and finds the longest datagram that arrives.
     ///
     /// # Errors
-    /// Why there is no link, with what to do.
+    /// Why there is no link, and what to do.
     pub(super) fn open(target: &LogTarget, meta: &Meta, logging: &LogTargets) -> Result<Self, SessionError> {
         let stream = connect(target.address, logging.stop, START)?;
         let peer = stream.peer_addr().map_err(|error| SessionError::new("control", error.to_string(), ""))?;
@@ -154,7 +154,7 @@ impl LogLink {
         Ok(link)
     }
 
-    /// Sends datagrams of several lengths until the other end says which come through: the longest that do.
+    /// Sends datagrams of several lengths until the other end reports the longest that arrives.
     fn prove(&mut self) -> Result<(), SessionError> {
         let began = monotonic();
         let (mut heard, mut tried) = (0, 0);
@@ -177,67 +177,67 @@ impl LogLink {
                     break;
                 }
             }
-            // A router may have said meanwhile that they are too long.
+            // A router may have reported a smaller MTU meanwhile.
             self.datagrams.follow_path();
         }
         if heard == 0 {
-            let message = format!("no datagram reaches {}", self.datagrams.peer_address());
-            return Err(SessionError::new("data_blocked", message, "open that port for UDP in the firewalls"));
+            let message = format!("no UDP datagram reaches {}", self.datagrams.peer_address());
+            return Err(SessionError::new("data_blocked", message, "open this port for UDP in the firewalls"));
         }
         self.heard = monotonic();
         self.datagrams.shorten(heard);
         Ok(())
     }
 
-    /// As the user names the logging host.
+    /// The name of the logging host, as the user gave it.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The address that datagrams leave from.
+    /// The local address of the datagrams.
     pub(super) fn local_ip(&self) -> std::net::IpAddr {
         self.datagrams.local_ip()
     }
 
-    /// The port that they go to.
+    /// The port that datagrams are sent to.
     pub(super) fn port(&self) -> u16 {
         self.datagrams.peer_address().port()
     }
 
-    /// Bytes that a body may have.
+    /// Bytes that a datagram has for snippets.
     pub(super) fn room_bytes(&self) -> usize {
-        room_for_heads(self.datagrams.bytes_most())
+        room_for_snippets(self.datagrams.bytes_most())
     }
 
-    /// Whether it takes heads.
+    /// Whether the link is up.
     pub(super) fn is_up(&self) -> bool {
         self.error.is_none() && self.closed.is_none()
     }
 
-    /// Sends heads, which may be none. `more_follow`: others at once, which these may wait for.
-    pub(super) fn send(&mut self, heads: &PacketBlock, floor_ns: i64, more_follow: bool) {
-        let sequence = self.numbers.payload(heads, floor_ns, &mut self.payload);
+    /// Sends snippets, possibly none. `more_follow`: more come at once, and these may wait for them.
+    pub(super) fn send(&mut self, snippets: &PacketBlock, floor_ns: i64, more_follow: bool) {
+        let sequence = self.numbers.payload(snippets, floor_ns, &mut self.payload);
         self.datagrams.send(sequence, &mut self.payload, more_follow);
     }
 
-    /// Tells the other end.
+    /// Sends a message to the other end.
     pub(super) fn say(&mut self, message: &LinkMessage) {
         let said = self.control.say(message);
         self.said = monotonic();
         self.note(said);
     }
 
-    /// Hears what the other end says; `true` where the link has just gone.
+    /// Reads messages of the other end; `true` if the link was lost just now.
     pub(super) fn poll(&mut self, now: Nanos) -> bool {
         while self.is_up()
             && let Some(taken) = self.control.take_event()
         {
-            // What came before the end counts.
+            // Messages before the end count.
             self.hear_all();
             self.note(taken);
         }
         if self.is_up() && now >= self.heard.saturating_add(SILENCE) {
-            let text = format!("it said nothing for {SILENCE}");
+            let text = format!("no message for {SILENCE}");
             self.note(Err(SessionError::new("peer_silent", text, "check that it still runs and that the path is up")));
         } else if self.is_up() && now >= self.said.saturating_add(ALIVE_INTERVAL) {
             let said = self.control.send(&Message::Alive);
@@ -278,17 +278,17 @@ impl LogLink {
         }
     }
 
-    /// Why it is gone, if it is.
+    /// Why the link was lost, if it was.
     pub(super) fn error(&self) -> Option<&SessionError> {
         self.error.as_ref()
     }
 
-    /// Heads that are lost or not written, so far as the other end has said.
+    /// Packets that the other end reported as lost or not written.
     pub(super) fn dropped_packets(&self) -> u64 {
         self.progress.lost_packets.saturating_add(self.progress.disk_dropped_packets)
     }
 
-    /// Says how much was sent. [`Self::close`] hears what became of it.
+    /// Reports how much was sent. [`Self::close`] receives the account.
     pub(super) fn finish(&mut self, floor_ns: i64) {
         self.datagrams.transmit();
         if self.is_up() {
@@ -298,7 +298,7 @@ impl LogLink {
         }
     }
 
-    /// Waits until the other end has closed its files, and gives the account.
+    /// Waits until the other end has closed its files. Returns the account.
     pub(super) fn close(mut self) -> LinkEnd {
         let deadline = monotonic() + CLOSE_PATIENCE;
         while self.is_up() {
@@ -322,7 +322,7 @@ impl LogLink {
         }
     }
 
-    /// What became of the heads that were sent: what the other end does not say it wrote is dropped.
+    /// The account of the packets sent. What the other end did not report as written counts as dropped.
     fn account(&self) -> Ledger {
         let sent = self.numbers.heads();
         let latest_ns = self.numbers.latest_ns().unwrap_or(self.started_ns);
@@ -335,8 +335,8 @@ impl LogLink {
             ledger.drop_packets(Gap { place, interface: None, from_ns, to_ns, packets }, 0);
         };
         match &self.closed {
-            Some(told) => {
-                for gap in &told.gaps {
+            Some(account) => {
+                for gap in &account.gaps {
                     drop(gap.place, gap.from_ns, gap.to_ns, gap.packets);
                 }
             }
@@ -344,7 +344,7 @@ impl LogLink {
                 let settled_ns = self.progress.watermark_ns.clamp(self.started_ns, latest_ns.max(self.started_ns));
                 drop(Place::Disk, self.started_ns, settled_ns, self.progress.disk_dropped_packets);
                 drop(Place::LogLink, self.started_ns, settled_ns, self.progress.lost_packets);
-                // It may have written more, and did not live to say so.
+                // It may have written more without reporting it.
                 drop(Place::LogLink, settled_ns, latest_ns, u64::MAX);
             }
         }

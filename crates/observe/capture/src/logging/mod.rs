@@ -1,7 +1,7 @@
-//! A logging host: takes captures over log links, each into a folder of its own, until it is told to stop.
+//! A logging host: receives captures over log links and writes each into its own folder.
 //!
-//! A connection's way: it says what it captures, a folder, a socket and keys are made ready for it (`opening.rs`), its datagrams are
-//! taken until it ends (`session.rs`), the heads in them put into blocks for the writing thread (`recording.rs`).
+//! `opening.rs` accepts a capture and prepares its keys, socket and folder. `session.rs` receives its datagrams until it ends.
+//! `recording.rs` puts their snippets into blocks for the writing thread.
 
 mod opening;
 mod recording;
@@ -23,31 +23,31 @@ use longhaul_measure::listening::{self, Seats, Until, listen};
 
 pub use session::{End, Logged};
 
-/// How long captures have to close their files when the host goes down.
+/// Time for captures to close their files when the logging host stops.
 const GOODBYE: Duration = Duration::from_secs(15);
 
-/// How to log.
+/// The settings of a logging host.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
-    /// The key that captures must have; `None` for `--no-auth`.
+    /// The key that captures need; `None` accepts any, without encryption.
     pub key: Option<Key>,
-    /// Each capture has a folder in this.
+    /// Each capture gets a folder in this one.
     pub folder: PathBuf,
-    /// A file is closed and the next begun at this length.
+    /// A new file begins at this length.
     pub roll_bytes: Bytes,
-    /// Or at this age.
+    /// A new file also begins at this age.
     pub roll_time: Option<Nanos>,
-    /// The oldest files of a capture go when all of its files are longer.
+    /// The oldest files of a capture are removed when all its files are longer than this.
     pub keep_bytes: Option<Bytes>,
-    /// A capture that has written so much ends.
+    /// A capture ends after this many written bytes.
     pub bytes_most: Option<Bytes>,
-    /// Captures at a time.
+    /// The most captures at the same time.
     pub captures_most: usize,
-    /// What the folder of a capture that begins now is called, before the capturing host's name: the time.
+    /// The time as text, which begins the name of a capture's folder. The capturing host's name follows.
     pub stamp: fn() -> String,
 }
 
-/// A logging host that listens.
+/// A listening logging host.
 #[derive(Debug)]
 pub struct LogHost {
     listener: TcpListener,
@@ -66,7 +66,7 @@ impl LogHost {
     /// Listens at `address`.
     ///
     /// # Errors
-    /// Where it is taken or not this host's.
+    /// The address is in use or not one of this host.
     pub fn bind(address: SocketAddr, options: LogOptions) -> std::io::Result<Self> {
         let listener = listening::bind(address)?;
         let shared = Arc::new(Shared { options, captures: AtomicUsize::new(0) });
@@ -76,16 +76,16 @@ impl LogHost {
     /// Where it listens.
     ///
     /// # Errors
-    /// None that is known.
+    /// Does not fail in practice.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Takes captures until `stop`, or one where `once`. `begun` is told of the folder of each, `ended` how each ended, and of
-    /// connections that came to none, why.
+    /// Receives captures until `stop`, or one capture if `once`. Calls `begun` with the folder of each capture, and `ended` with the
+    /// outcome of each connection.
     ///
     /// # Errors
-    /// Where the kernel refuses to wait.
+    /// The kernel refuses to wait for connections.
     pub fn run(
         &self,
         stop: Stop,
@@ -97,7 +97,7 @@ impl LogHost {
         let until = Until { stop: Some(stop), once, goodbye: GOODBYE };
         listen(&self.listener, &self.seats, until, move |stream, peer, seat| {
             let result = session::serve(stream, peer, seat, &shared, |folder| begun(peer, folder));
-            // A stranger's connection is none.
+            // A refused connection is not a capture.
             let was_capture = result.is_ok();
             ended(peer, result);
             was_capture
@@ -105,12 +105,12 @@ impl LogHost {
     }
 }
 
-/// One of the captures that there may be at a time, given back when dropped.
+/// The right to be one of [`LogOptions::captures_most`], given back when dropped.
 #[derive(Debug)]
 struct CaptureSeat(Arc<Shared>);
 
 impl CaptureSeat {
-    /// `None` where all are taken.
+    /// `None` if all are taken.
     fn take(shared: &Arc<Shared>) -> Option<Self> {
         let most = shared.options.captures_most;
         let one_more = |captures| (captures < most).then_some(captures + 1);

@@ -1,4 +1,4 @@
-//! From a connection to a capture that can come: what it is, its keys, its socket, its folder.
+//! Accepts a capture: reads what it is, and prepares its keys, socket and folder.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -22,29 +22,29 @@ use crate::spec::SpoolSpec;
 use longhaul_measure::control::{Control, ControlEvent, interrupted, random};
 use longhaul_measure::listening::Seat;
 
-/// After the handshake a capture says within this what it is.
+/// After the handshake a capture describes itself within this time.
 const OPEN_PATIENCE: Nanos = Nanos::from_secs(10);
-/// A control connection that does not take a message is dead; datagrams wait in the socket meanwhile.
+/// A control connection that takes no message for this long is dead. Datagrams wait in the socket meanwhile.
 const WRITE_PATIENCE: Nanos = Nanos::from_secs(2);
-/// Where datagrams wait while their thread does not run: 0.3 s at 100 MB/s, in the kernel's measure, and less without CAP_NET_ADMIN.
+/// Socket buffer for datagrams while their thread does not run: 0.3 s at 100 MB/s. It is smaller without CAP_NET_ADMIN.
 const RECEIVE_BUFFER_BYTES: usize = 32 << 20;
-/// Folders of one name that are tried.
+/// Names that are tried for a folder.
 const FOLDERS_MOST: u32 = 1_000;
 
-/// A capture that was let in and has not begun.
+/// A capture that was accepted and has not begun.
 pub(super) struct Opened {
     pub(super) control: Control,
     pub(super) meta: Meta,
     pub(super) folder: NewFolder,
     pub(super) keys: DatagramKeys,
-    /// Stands in each of its datagrams.
+    /// The session number in each of its datagrams.
     pub(super) number: u32,
     pub(super) socket: UdpReceiver,
     pub(super) recording: Recording,
     pub(super) place: CaptureSeat,
 }
 
-/// A folder that goes away with this, unless it is kept.
+/// A new folder, removed when dropped unless it is kept.
 pub(super) struct NewFolder(Option<PathBuf>);
 
 impl NewFolder {
@@ -65,7 +65,7 @@ impl Drop for NewFolder {
     }
 }
 
-/// Hears what the capture of this connection is, and makes all ready for it.
+/// Accepts the capture of this connection and prepares everything for it.
 pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Shared>) -> Result<Opened, SessionError> {
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
     let own = stream.local_addr().map_err(io)?;
@@ -73,11 +73,11 @@ pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Sh
     let mut control = seat.control(stream, options.key.as_ref())?;
     control.patience = WRITE_PATIENCE;
     let open = wait_for_open(&mut control, seat).map_err(|error| refuse(&mut control, error))?;
-    // Who only repeats another's handshake never came so far.
+    // A peer that only replays a recorded handshake does not get here.
     seat.know();
     let Some(place) = CaptureSeat::take(shared) else {
-        let text = format!("it takes {} captures at a time, and has them", options.captures_most);
-        let error = SessionError::new("busy", text, "try later, or give `longhaul log` a larger --captures");
+        let text = format!("it accepts {} captures at the same time, and has them", options.captures_most);
+        let error = SessionError::new("busy", text, "try later, or start `longhaul log` with a larger --captures");
         let _ = control.channel.send(&Message::Refuse(Refusal { error: error.clone(), retry_after: None }));
         let _ = control.transmit();
         return Err(error);
@@ -85,7 +85,7 @@ pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Sh
     admit(control, open, own, options, place)
 }
 
-/// Tells the other end why it goes no further.
+/// Tells the other end why the connection ends.
 pub(super) fn refuse(control: &mut Control, error: SessionError) -> SessionError {
     let _ = control.channel.send(&Message::Error(error.clone()));
     let _ = control.transmit();
@@ -94,7 +94,7 @@ pub(super) fn refuse(control: &mut Control, error: SessionError) -> SessionError
 
 pub(super) fn say(control: &mut Control, message: &LinkMessage) -> Result<(), SessionError> {
     let lost = |why: String| SessionError::new("control_lost", why, "");
-    // Our own types serialize.
+    // Our own types always serialize.
     let message = Message::LogLink { text: serde_json::to_string(message).expect("plain data") };
     control.channel.send(&message).map_err(|error| lost(error.to_string()))?;
     control.transmit().map_err(|error| lost(error.to_string()))
@@ -108,13 +108,13 @@ fn wait_for_open(control: &mut Control, seat: &Seat<ControlEvent>) -> Result<Ope
             Some(Message::LogLink { text }) => {
                 return match serde_json::from_str(&text) {
                     Ok(LinkMessage::Open(open)) => Ok(*open),
-                    _ => Err(SessionError::new("protocol", "what it says first is not what it captures", "")),
+                    _ => Err(SessionError::new("protocol", "its first message does not describe a capture", "")),
                 };
             }
             Some(Message::Alive) => continue,
             Some(_) => {
-                let text = "this is a logging host, which takes captures and answers no tests";
-                return Err(SessionError::new("logging_host", text, "start `longhaul serve` for tests"));
+                let text = "this is a logging host: it accepts captures, not tests";
+                return Err(SessionError::new("logging_host", text, "start `longhaul serve` there for tests"));
             }
             None => {}
         }
@@ -123,13 +123,13 @@ fn wait_for_open(control: &mut Control, seat: &Seat<ControlEvent>) -> Result<Ope
             Ok(ControlEvent::Lost(why)) => return Err(lost(why)),
             Ok(ControlEvent::Interrupt | ControlEvent::Abort) => return Err(interrupted()),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                return Err(lost("it does not say what it captures".into()));
+                return Err(lost("it does not describe its capture".into()));
             }
         }
     }
 }
 
-/// Makes keys, a socket and a folder, and says so.
+/// Prepares keys, a socket and a folder, and accepts the capture.
 fn admit(
     mut control: Control,
     open: Open,
@@ -146,7 +146,13 @@ fn admit(
                 let token: [u8; TOKEN_BYTES] = random()?;
                 (DatagramKeys::plain(token), token.to_vec())
             }
-            _ => return Err(SessionError::new("protocol", "keys for datagrams are missing, or one too many", "")),
+            _ => {
+                return Err(SessionError::new(
+                    "protocol",
+                    "one end has a key for datagrams and the other does not",
+                    "",
+                ));
+            }
         };
         let socket = data_socket(own)?;
         let number = u32::from_ne_bytes(random()?);
@@ -172,8 +178,8 @@ fn admit(
     Ok(Opened { control, meta, folder, keys, number: session, socket, recording, place })
 }
 
-/// A socket for datagrams at the address that the capture connected to: at the port of the control connection, so that firewalls need
-/// know but one, or where another capture has that at any.
+/// A socket for datagrams, at the address that the capture connected to. Its port is that of the control connection, so that firewalls
+/// need one rule; if another capture has that port, any free one.
 fn data_socket(own: SocketAddr) -> Result<UdpReceiver, SessionError> {
     let options =
         ReceiverOptions { receive_buffer_bytes: Some(RECEIVE_BUFFER_BYTES), gro: true, timestamps: TimestampMode::App };
@@ -188,16 +194,16 @@ fn data_socket(own: SocketAddr) -> Result<UdpReceiver, SessionError> {
         .map_err(|error| SessionError::new("data_socket", error.to_string(), ""))
 }
 
-/// Makes a folder for a capture that begins now.
+/// Creates the folder of a capture that begins now.
 fn new_folder(options: &LogOptions, meta: &Meta) -> std::io::Result<NewFolder> {
     fs::create_dir_all(&options.folder)?;
-    // A name is the other host's word: nothing of it may lead elsewhere.
+    // The name comes from another host: it must not lead to another folder.
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let host: String = meta.host.chars().map(plain).take(64).collect();
     let name = format!("{}-{}", (options.stamp)(), if host.is_empty() { "host" } else { &host });
     for number in 1..FOLDERS_MOST {
-        let again = if number == 1 { String::new() } else { format!("-{number}") };
-        let folder = options.folder.join(format!("{name}{again}"));
+        let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+        let folder = options.folder.join(format!("{name}{suffix}"));
         match fs::create_dir(&folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => return made.map(|()| NewFolder(Some(folder))),

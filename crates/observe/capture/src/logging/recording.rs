@@ -1,4 +1,4 @@
-//! A capture's heads on their way to this host's disk: into blocks, one at a time for each interface, for the writing thread.
+//! Puts the snippets of a capture into blocks, one at a time per interface, for the writing thread.
 
 use std::io;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::counters::Counters;
 use crate::files::SpoolFiles;
 use crate::writing::{Writer, Written};
 
-/// Memory of blocks that wait for the disk.
+/// Memory of the blocks that wait for the disk.
 const WAITING_BYTES: usize = 32 << 20;
-/// Room behind a full block: the longest datagram's heads.
+/// Room beyond a full block, for the snippets of the longest datagram.
 const MARGIN_BYTES: usize = 64 << 10;
 
-/// What is being written of one capture.
+/// The recording of one capture.
 pub(super) struct Recording {
     blocks: Vec<Option<PacketBlock>>,
     pool: Arc<Pool>,
@@ -43,9 +43,9 @@ impl Recording {
         Ok(Self { blocks, pool, to_writer, writer, counters, taken_bytes: 0 })
     }
 
-    /// Takes the heads of a datagram. Where all blocks wait for the disk they are dropped: the gap.
-    pub(super) fn put(&mut self, heads: &Payload<'_>) -> Option<Gap> {
-        let span = heads.span;
+    /// Takes the snippets of a datagram. If all blocks wait for the disk, drops them and returns the gap.
+    pub(super) fn put(&mut self, snippets: &Payload<'_>) -> Option<Gap> {
+        let span = snippets.span;
         let own = self.blocks.get_mut(usize::from(span.interface)).filter(|_| span.count > 0)?;
         if let Some(full) = own.take_if(|block| block.len() >= BLOCK_BYTES) {
             let _ = self.to_writer.send(ToWriter::Block(full));
@@ -62,8 +62,8 @@ impl Recording {
             return Some(Gap { place: Place::Writer, interface: Some(span.interface), from_ns, to_ns, packets });
         };
         let before = block.len();
-        let mut packets = heads.packets();
-        // They were looked over when they came.
+        let mut packets = snippets.packets();
+        // They were checked on arrival.
         while let Ok(Some(packet)) = packets.next_raw() {
             block.push_raw(&packet);
         }
@@ -71,7 +71,7 @@ impl Recording {
         None
     }
 
-    /// A part of the account that the files are to have.
+    /// Adds a part of the account to the files.
     pub(super) fn account(&self, part: Ledger) {
         let _ = self.to_writer.send(ToWriter::Ledger(part));
     }
@@ -80,7 +80,7 @@ impl Recording {
         let _ = self.to_writer.send(ToWriter::Mark(mark));
     }
 
-    /// Hands on all that there is. No later head is older than `watermark_ns`.
+    /// Passes on all packets. No packet that follows is older than `watermark_ns`.
     pub(super) fn flush(&mut self, watermark_ns: i64) {
         for block in &mut self.blocks {
             if let Some(block) = block.take_if(|block| !block.is_empty()) {
@@ -90,36 +90,36 @@ impl Recording {
         let _ = self.to_writer.send(ToWriter::Tick(watermark_ns));
     }
 
-    /// What came of it so far.
+    /// The outcome so far.
     pub(super) fn so_far(&self) -> Recorded {
         Recorded::of(&self.counters)
     }
 
-    /// Bytes that were written, or wait to be.
+    /// Bytes that are written or wait to be.
     pub(super) fn taken_bytes(&self) -> u64 {
         self.taken_bytes.max(self.so_far().written_bytes)
     }
 
-    /// Writes what waits and closes the files, not as whole where the capture was `cut`.
+    /// Writes what waits and closes the files. If the capture was `cut`, the files are not marked as complete.
     pub(super) fn close(self, cut: bool) -> (Written, Recorded) {
         if cut {
             let _ = self.to_writer.send(ToWriter::Cut);
         }
         drop(self.to_writer);
-        // A thread of ours that panicked leaves nothing to tell but what the counters say.
+        // Of a thread that panicked, only the counters are left.
         let written = self.writer.join().unwrap_or_default();
         (written, Recorded::of(&self.counters))
     }
 }
 
-/// What came of the heads.
+/// What became of the packets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Recorded {
-    /// The file system has them.
+    /// In the file system.
     pub(super) written_packets: u64,
-    /// They came and were not written.
+    /// Received and not written.
     pub(super) dropped_packets: u64,
-    /// Of the files.
+    /// Bytes of the files.
     pub(super) written_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One capture at its logging host: its datagrams and its words, until it ends, and the account of both.
+//! One capture at its logging host: receives its datagrams and messages until it ends, and keeps their account.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -20,59 +20,59 @@ use super::recording::{Recorded, Recording};
 use longhaul_measure::control::{Control, ControlEvent};
 use longhaul_measure::listening::Seat;
 
-/// How long one waits for datagrams before the control connection is looked at.
+/// The longest wait for datagrams before the control connection is read.
 const LOOK_EVERY: Nanos = Nanos::from_millis(20);
-/// How often blocks that are not full are handed on, as where they are captured.
+/// How often blocks that are not full are passed on, as on the capturing host.
 const FLUSH_EVERY: Nanos = Nanos::from_millis(200);
-/// How often the capture hears how far this end is.
+/// How often this end reports its progress.
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(500);
-/// After the last word datagrams may be on their way for so long without one of them arriving.
+/// After the capture's last message, the wait for late datagrams ends after this silence.
 const TAIL_QUIET: Nanos = Nanos::from_secs(1);
-/// However many still arrive.
+/// The longest wait, even if datagrams still arrive.
 const TAIL_MOST: Nanos = Nanos::from_secs(5);
-/// What a capture that was lost had sent is in this host's buffer.
+/// After a capture was lost, its last datagrams wait in this host's buffer.
 const LOST_QUIET: Nanos = Nanos::from_millis(200);
-/// Datagrams taken at once; each slot has room for the longest.
+/// Datagrams received at once. A slot has room for the longest.
 const SLOTS: usize = 32;
 const SLOT_BYTES: usize = 65_536;
-/// Drops that follow each other are one gap.
+/// Drops less than this apart make one gap.
 const JOINED_NS: i64 = 100_000;
-/// Gaps that the last word tells; the others count without their times.
+/// Gaps in the last message. Further drops are counted without times.
 const GAPS_TOLD: usize = 2_000;
-/// Marks that a capture may set.
+/// The most marks of a capture.
 const MARKS_MOST: usize = 100_000;
 
 /// How a capture ended at its logging host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// It said so, and how much it was.
+    /// The capture ended and reported how much it sent.
     Finished,
-    /// The capture is gone, and with it what it sent last; why that is known.
+    /// The connection to the capture was lost, and with it the last packets. Says why.
     Vanished(String),
-    /// The logging host was told to stop.
+    /// The logging host was stopped.
     Stopped,
-    /// It is as long as it may be.
+    /// The capture reached its size limit.
     Full,
 }
 
-/// A capture as its logging host has it.
+/// The outcome of a capture at its logging host.
 #[derive(Debug)]
 pub struct Logged {
-    /// What it was.
+    /// What was captured.
     pub meta: Meta,
     /// How it ended.
     pub end: End,
     /// How long it took.
     pub duration: Nanos,
-    /// The whole account.
+    /// The complete account.
     pub ledger: Ledger,
-    /// What came over the link.
+    /// Counts of the link.
     pub counts: LinkCounts,
-    /// Datagrams that were not the capture's, or were changed.
+    /// Datagrams that did not belong to the capture, or were changed on the path.
     pub refused_datagrams: u64,
-    /// Datagrams that found this host's socket full; they are among the lost ones.
+    /// Datagrams that found this host's socket full. They are part of the lost ones.
     pub socket_dropped_datagrams: u64,
-    /// Files that are there, oldest first.
+    /// The files that exist, oldest first.
     pub files: Vec<PathBuf>,
     /// The folder.
     pub folder: PathBuf,
@@ -80,13 +80,13 @@ pub struct Logged {
     pub files_removed: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Moments that were marked.
+    /// Moments that the user marked.
     pub marks: Vec<Mark>,
-    /// What the disk said last, where something could not be written.
+    /// The last error of the disk, if there was one.
     pub disk_error: Option<String>,
 }
 
-/// Serves the connection of `peer`: one capture. `begun` is told of its folder.
+/// Serves the connection of `peer`: one capture. Calls `begun` with its folder.
 pub(super) fn serve(
     stream: TcpStream,
     peer: SocketAddr,
@@ -94,14 +94,14 @@ pub(super) fn serve(
     shared: &Arc<Shared>,
     begun: impl FnOnce(&Path),
 ) -> Result<Logged, SessionError> {
-    // The place is given back once all is closed.
+    // The place is given back after everything is closed.
     let Opened { control, meta, folder, keys, number, socket, recording, place: _place } = open(stream, seat, shared)?;
     begun(folder.path());
     let now = monotonic();
     let session = Session {
         control,
         bytes_most: shared.options.bytes_most,
-        // Datagrams of a key may come from anywhere, others from the capturing host alone.
+        // Encrypted datagrams may come from any address, others only from the capturing host.
         only_from: shared.options.key.is_none().then(|| peer.ip().to_canonical()),
         link: LinkReceiver::new(meta.interfaces.len(), meta.started_ns),
         meta,
@@ -135,32 +135,32 @@ struct Session {
     socket: UdpReceiver,
     link: LinkReceiver,
     recording: Recording,
-    /// Of all but what the writing thread drops.
+    /// The account, without what the writing thread drops.
     ledger: Ledger,
-    /// Of the link and of this host alone.
+    /// The account of the link and of this host only.
     own: Ledger,
     marks: Vec<Mark>,
     refused_datagrams: u64,
     longest_bytes: u32,
-    /// Of the datagram at hand.
+    /// Buffer for one datagram's payload.
     payload: Vec<u8>,
     began: Nanos,
-    /// When the capture last said something new, and when datagrams with heads came.
+    /// When the capture last sent something new, and when the last datagram with snippets arrived.
     heard: Nanos,
     arrived: Nanos,
-    /// Its last word: datagrams, heads in them, the latest of their stamps.
+    /// Its last message: datagrams, snippets in them, the latest time stamp.
     finished: Option<(u64, u64, i64)>,
 }
 
 impl Session {
-    /// Takes datagrams until the capture ends.
+    /// Receives datagrams until the capture ends.
     fn run(mut self, seat: &Seat<ControlEvent>) -> Result<Logged, SessionError> {
         let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
         let (mut flush, mut progress) = (self.began, self.began);
-        // Since when it is ending, and as what.
+        // Since when it is ending, and how.
         let mut ending: Option<(Nanos, End)> = None;
         loop {
-            // An error is of something that was sent, and here nothing is.
+            // Errors are about sent datagrams, and this socket sends none.
             let _ = self.socket.receive_until(&mut slots, monotonic() + LOOK_EVERY);
             let now = monotonic();
             'taking: for packet in slots.packets() {
@@ -173,7 +173,7 @@ impl Session {
                     self.take_datagram(now, datagram, known);
                 }
             }
-            // One event a round, or a capture that never stops talking would keep datagrams waiting.
+            // One event per round, or a capture that floods the control connection would keep datagrams waiting.
             if ending.is_none()
                 && let Some(end) = self.take_event(now, seat)
             {
@@ -215,19 +215,19 @@ impl Session {
         self.payload = payload;
     }
 
-    /// What comes again shows nobody's presence: anyone may have kept it.
+    /// A duplicate does not show that the capture is alive: anyone may have recorded and replayed it.
     fn take_payload(&mut self, now: Nanos, sequence: u64, payload: &[u8], bytes: u32) {
         if sequence >= FIRST_PROBE {
             if bytes > self.longest_bytes {
                 (self.longest_bytes, self.heard) = (bytes, now);
-                // A connection that is lost shows when it is read.
+                // A lost connection is noticed when it is read.
                 let _ = say(&mut self.control, &LinkMessage::Heard { bytes });
             }
             return;
         }
-        if let Arrival::Heads(heads) = self.link.handle(now, sequence, payload) {
+        if let Arrival::Heads(snippets) = self.link.handle(now, sequence, payload) {
             (self.arrived, self.heard) = (now, now);
-            if let Some(gap) = self.recording.put(&heads) {
+            if let Some(gap) = self.recording.put(&snippets) {
                 self.own.drop_packets(gap, JOINED_NS);
                 self.ledger.drop_packets(gap, JOINED_NS);
                 self.recording.account(Ledger {
@@ -239,9 +239,9 @@ impl Session {
         }
     }
 
-    /// Takes the next event, if there is one; how the capture ends, where it does.
+    /// Takes the next event. Returns how the capture ends, if it does.
     fn take_event(&mut self, now: Nanos, seat: &Seat<ControlEvent>) -> Option<End> {
-        // First, as words fill the disk too.
+        // First, as messages fill the disk too.
         if self.is_full() {
             return Some(End::Full);
         }
@@ -259,7 +259,7 @@ impl Session {
             Ok(ControlEvent::Lost(why)) => Some(End::Vanished(why)),
             Ok(ControlEvent::Interrupt | ControlEvent::Abort) => Some(End::Stopped),
             _ if now >= self.heard.saturating_add(PEER_SILENCE) => {
-                Some(End::Vanished(format!("it said nothing for {PEER_SILENCE}")))
+                Some(End::Vanished(format!("no message for {PEER_SILENCE}")))
             }
             _ => None,
         }
@@ -274,12 +274,12 @@ impl Session {
             Message::LogLink { text } => serde_json::from_str(&text).ok(),
             Message::Alive => return None,
             Message::Error(error) => return Some(End::Vanished(error.of_peer().message)),
-            Message::Goodbye => return Some(End::Vanished("it left without a last word".into())),
+            Message::Goodbye => return Some(End::Vanished("it left without its last message".into())),
             _ => None,
         };
         match message {
             Some(LinkMessage::Part { ledger }) => {
-                // Whatever it says: what is written is known here alone.
+                // Only this end knows what is written.
                 let part = Ledger { written_packets: 0, ..ledger };
                 self.ledger.add(&part);
                 self.recording.account(part);
@@ -296,11 +296,11 @@ impl Session {
                 self.finished = Some((datagrams, heads, latest_ns));
                 Some(End::Finished)
             }
-            _ => Some(End::Vanished("it sent what has no place here".into())),
+            _ => Some(End::Vanished("it sent an unexpected message".into())),
         }
     }
 
-    /// Hands on all that there is.
+    /// Passes on all packets and the account.
     fn flush(&mut self) {
         let part = self.link.take_part();
         if !part.is_empty() {
@@ -315,13 +315,13 @@ impl Session {
         progress(&self.link, self.recording.so_far())
     }
 
-    /// Closes the files and says the last word.
+    /// Closes the files and sends the last message.
     ///
     /// # Errors
-    /// Where no capture began: then there is no folder either.
+    /// No capture began. Then there is no folder either.
     fn end(mut self, end: End) -> Result<Logged, SessionError> {
         let end = match (self.link.finish(self.finished), end) {
-            (false, End::Finished) => End::Vanished("its last word does not fit what came".into()),
+            (false, End::Finished) => End::Vanished("its last message does not match what arrived".into()),
             (_, end) => end,
         };
         self.flush();
@@ -342,8 +342,8 @@ impl Session {
                 let error = match end {
                     End::Full => SessionError::new(
                         "full",
-                        "it takes no more of this capture",
-                        "give `longhaul log` a larger --bytes-cap",
+                        "the capture reached the size limit there",
+                        "start `longhaul log` with a larger --bytes-cap",
                     ),
                     _ => SessionError::new("stopped", "it was stopped there", ""),
                 };
@@ -351,7 +351,7 @@ impl Session {
             }
             End::Vanished(_) => {}
         }
-        // The first datagram goes when the capture begins, with or without heads.
+        // A capture sends its first datagram when it begins, with or without snippets.
         if counts.datagrams == 0 && self.finished.is_none() {
             let why = if let End::Vanished(why) = &end { format!(": {why}") } else { String::new() };
             return Err(SessionError::new("not_begun", format!("no capture began{why}"), ""));
