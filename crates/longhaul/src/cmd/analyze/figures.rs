@@ -1,7 +1,7 @@
 //! What `longhaul analyze --html` draws: a second look at the capture, as only then is it known which flows are the largest and how
 //! long they are.
 
-use longhaul_report::capture::{Flow, Heat, Point};
+use longhaul_report::html::capture::{Flow, Heat, Point};
 use longhaul_trace::flow::{DirectionSummary, Gaps, Intervals, Millisecond};
 use longhaul_trace::{FlowSummary, Sink};
 

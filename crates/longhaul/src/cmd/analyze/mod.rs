@@ -1,7 +1,6 @@
 //! `longhaul analyze`.
 
 pub(crate) mod figures;
-pub(crate) mod series;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use longhaul_report::capture::Report;
+use longhaul_report::html::capture::Report;
+use longhaul_report::parquet::SeriesFile;
 use longhaul_report::saved::ANALYZE_SCHEMA;
 use longhaul_result::Caveat;
 use longhaul_trace::flow::{AnalyzeResult, Millisecond};
@@ -21,7 +21,6 @@ use serde::Serialize;
 use crate::captures::input::ReadSoFar;
 use crate::captures::source::{End, Filter, Trace};
 use crate::cmd::analyze::figures::Figures;
-use crate::cmd::analyze::series::SeriesFile;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
@@ -83,7 +82,7 @@ struct Kept {
     top: usize,
     flows_total: u64,
     largest: BinaryHeap<Reverse<Ranked>>,
-    series: Option<SeriesFile>,
+    series: Option<SeriesFile<File>>,
 }
 
 /// A flow by its bytes; of equal ones the earlier is the larger.
@@ -232,7 +231,7 @@ impl Drop for Progress {
     }
 }
 
-fn series_in(folder: &Path) -> Result<SeriesFile, Failure> {
+fn series_in(folder: &Path) -> Result<SeriesFile<File>, Failure> {
     let path = folder.join("series.parquet");
     let file = File::create(&path).map_err(|error| unwritable(&path, &error))?;
     SeriesFile::new(file).map_err(|error| Failure::new("unwritable", format!("{}: {error}", path.display())))

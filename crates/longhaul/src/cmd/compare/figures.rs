@@ -1,6 +1,6 @@
 //! What `longhaul compare --html` draws, gathered as packets are matched.
 
-use longhaul_report::compared::Direction as Drawn;
+use longhaul_report::html::compared::Direction as Drawn;
 use longhaul_trace::compare::{Compared, Direction, Points, Reached};
 use longhaul_trace::flow::Gaps;
 

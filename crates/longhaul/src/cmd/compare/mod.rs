@@ -1,13 +1,14 @@
 //! `longhaul compare`.
 
-pub(crate) mod delays;
 pub(crate) mod figures;
 pub(crate) mod runs;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use longhaul_report::compared::Report;
+use longhaul_report::html::compared::Report;
+use longhaul_report::parquet::DelayFile;
 use longhaul_report::saved::COMPARE_SCHEMA;
 use longhaul_result::Caveat;
 use longhaul_trace::compare::{
@@ -18,7 +19,6 @@ use serde::Serialize;
 
 use crate::captures::source::{End, Filter, Trace};
 use crate::cmd::analyze::{Progress, pass};
-use crate::cmd::compare::delays::DelayFile;
 use crate::cmd::compare::figures::Delays;
 use crate::cmd::compare::runs::{of_points, of_runs};
 use crate::output::saved::Folder;
@@ -198,7 +198,13 @@ fn lay_over(
         Failure::new("nothing_in_common", error)
             .remedy("of two different runs, ask with --behaviour whether they are alike")
     })?;
-    let mut delays = delays_in.map(DelayFile::create_in).transpose()?;
+    let delays_file = delays_in.map(|folder| folder.join("delays.parquet"));
+    let unwritable = |error: &dyn std::fmt::Display| {
+        let file = delays_file.as_deref().unwrap_or(Path::new(""));
+        Failure::new("unwritable", format!("{}: {error}", file.display()))
+    };
+    let created = delays_file.as_ref().map(File::create).transpose().map_err(|error| unwritable(&error))?;
+    let mut delays = created.map(DelayFile::new).transpose().map_err(|error| unwritable(&error))?;
     let mut matching = Matching::new(plan, &sizes, gaps, |reached: &Reached| {
         drawn.add(reached);
         if let Some(delays) = &mut delays {
@@ -208,7 +214,7 @@ fn lay_over(
     match_up(&mut again(paths[0])?, &mut again(paths[1])?, &mut matching)?;
     let compared = matching.finish();
     if let Some(delays) = delays {
-        delays.finish()?;
+        delays.finish().map_err(|error| unwritable(&error))?;
     }
     Ok(compared)
 }

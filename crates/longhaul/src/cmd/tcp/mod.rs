@@ -1,13 +1,13 @@
 //! `longhaul tcp`.
 
 pub(crate) mod live;
-pub(crate) mod samples;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
 use longhaul_kernel::signals::Stop;
+use longhaul_report::parquet::{End, write_samples};
 use longhaul_report::saved::{TCP_SCHEMA, TcpAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
@@ -20,7 +20,6 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use crate::args::listen::in_lab;
 use crate::cmd::serve::PORT;
 use crate::cmd::tcp::live::Live;
-use crate::cmd::tcp::samples::{End, write_samples};
 use crate::cmd::udp::live::Show;
 use crate::cmd::udp::{exit_code, failure, hosts, no_report, target, word};
 use crate::output::saved::Folder;

@@ -1,7 +1,6 @@
 //! `longhaul udp`.
 
 pub(crate) mod live;
-pub(crate) mod losses;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,6 +8,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_measure::client::{Family, Target, resolve};
+use longhaul_report::parquet::write_losses;
 use longhaul_report::saved::{UDP_SCHEMA, UdpAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
@@ -254,7 +254,7 @@ pub(crate) fn results(
     let mut save = folder.map(|folder| {
         move |ending: &str, all: &mut dyn Iterator<Item = Loss>| {
             let name = format!("{losses}{ending}.parquet");
-            folder.write_losses(&name, all).map(|()| name)
+            folder.write(&name, |file| write_losses(file, all)).map(|()| name)
         }
     });
     let save = save.as_mut().map(|save| save as &mut SaveLosses<'_>);

@@ -14,6 +14,7 @@ use longhaul_kernel::process::{Process, Signal};
 use longhaul_kernel::process_sockets::adopt_orphans;
 use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_kernel::wait::{readable_until, sleep_until};
+use longhaul_report::parquet::{End, FlowSamples, write_samples};
 use longhaul_report::saved::WATCH_SCHEMA;
 use longhaul_report::text;
 use longhaul_result::Caveat;
@@ -21,7 +22,6 @@ use longhaul_units::Nanos;
 use longhaul_watch::{Selection, Watch, WatchError, WatchOptions, Watched};
 use serde::Serialize;
 
-use crate::cmd::tcp::samples::{End, FlowSamples, write_samples};
 use crate::cmd::udp::exit_code;
 use crate::cmd::udp::live::Show;
 use crate::cmd::watch::live::Live;

@@ -17,7 +17,7 @@ use longhaul_kernel::signals::Stop;
 use longhaul_lab::mix_experiment::{MixExperiment, MixSeries, ReceiverKind};
 use longhaul_mix::{MixAmount, MixResult, Mixer, StreamReceiver};
 use longhaul_mix::{Plan, Target};
-use longhaul_report::mix::{Most, PaperReceived, Report, Run, Series};
+use longhaul_report::html::mix::{Most, PaperReceived, Report, Run, Series};
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::Cookie;
 

@@ -8,7 +8,7 @@ use longhaul_kernel::signals::Stop;
 use longhaul_lab::experiment::{TcpFlows, TcpSeries, TcpTest};
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::{LossSpec, PathSpec};
-use longhaul_report::tcp_goodput::{Flows, Run, Series};
+use longhaul_report::html::tcp_goodput::{Flows, Run, Series};
 use longhaul_result::Caveat;
 use longhaul_session::control::{Amount, SessionError, TcpParameters, TestEnd};
 use longhaul_session::results;

@@ -1,8 +1,8 @@
 //! An experiment as people read it.
 
 use longhaul_path::spec::{Direction, PathSpec};
-use longhaul_report::Host;
-use longhaul_report::udp_loss::Run;
+use longhaul_report::html::Host;
+use longhaul_report::html::udp_loss::Run;
 use longhaul_result::Caveat;
 use longhaul_session::locate::Location;
 use longhaul_session::result::UdpResult;

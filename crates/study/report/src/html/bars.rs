@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use longhaul_session::locate::Location;
 
-use crate::axis::{grid, height, short, step};
-use crate::colour::fill;
-use crate::page::escape;
+use crate::html::axis::{grid, height, short, step};
+use crate::html::colour::fill;
+use crate::html::page::escape;
 
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 260.0;

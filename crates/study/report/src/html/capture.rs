@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::lines::{Band, Line, Panel, trimmed, unit_of};
-use crate::page::{escape, heading, page};
+use crate::html::lines::{Band, Line, Panel, trimmed, unit_of};
+use crate::html::page::{escape, heading, page};
 
 /// The script, and its SHA-256 in base64: `openssl dgst -sha256 -binary heat.js | base64`.
 const SCRIPT: &str = include_str!("heat.js");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longhaul_result::Caveat;
 
-use crate::page::escape;
+use crate::html::page::escape;
 
 /// An experiment, beside its figures.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,21 +1,13 @@
 //! The delay of each packet as a Parquet file: a row for each that passed both points.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::io::Write;
 
 use longhaul_trace::compare::Reached;
-use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{BoolType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
 
-use crate::output::Failure;
-
-/// Rows that are compressed together.
-const ROW_GROUP: usize = 65_536;
+use crate::parquet::{ROW_GROUP, writer};
 
 /// docs/reference/compare-results.md tells what the columns mean.
 const COLUMNS: &str = "message delays {
@@ -28,27 +20,24 @@ const COLUMNS: &str = "message delays {
 }";
 
 /// The file, and rows that were not written yet.
-pub(crate) struct DelayFile {
-    path: PathBuf,
-    writer: SerializedFileWriter<File>,
+pub struct DelayFile<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
     rows: Vec<Reached>,
     /// The first that went wrong: there is nobody to tell before the end.
     error: Option<ParquetError>,
 }
 
-impl DelayFile {
-    pub(crate) fn create_in(folder: &Path) -> Result<Self, Failure> {
-        let path = folder.join("delays.parquet");
-        let file = File::create(&path).map_err(|error| unwritable(&path, &error))?;
-        let compression = Compression::ZSTD(ZstdLevel::default());
-        let properties = WriterProperties::builder().set_compression(compression).build();
-        let writer = parse_message_type(COLUMNS)
-            .and_then(|columns| SerializedFileWriter::new(file, Arc::new(columns), Arc::new(properties)));
-        let writer = writer.map_err(|error| unwritable(&path, &error))?;
-        Ok(Self { path, writer, rows: Vec::with_capacity(ROW_GROUP), error: None })
+impl<W: Write + Send> DelayFile<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// Where `out` does not take what is written.
+    pub fn new(out: W) -> Result<Self, ParquetError> {
+        Ok(Self { writer: writer(out, COLUMNS)?, rows: Vec::with_capacity(ROW_GROUP), error: None })
     }
 
-    pub(crate) fn push(&mut self, row: Reached) {
+    /// Adds a row.
+    pub fn push(&mut self, row: Reached) {
         self.rows.push(row);
         if self.rows.len() == ROW_GROUP
             && let Err(error) = self.write()
@@ -83,13 +72,13 @@ impl DelayFile {
         Ok(())
     }
 
-    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// The first that went wrong.
+    pub fn finish(mut self) -> Result<(), ParquetError> {
         let written = if self.rows.is_empty() { Ok(()) } else { self.write() };
         let closed = written.and_then(|()| self.writer.close().map(drop));
-        self.error.map_or(closed, Err).map_err(|error| unwritable(&self.path, &error))
+        self.error.map_or(closed, Err)
     }
-}
-
-fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::new("unwritable", format!("{}: {error}", path.display()))
 }

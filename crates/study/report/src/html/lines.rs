@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::axis::{short, step};
-use crate::page::escape;
+use crate::html::axis::{short, step};
+use crate::html::page::escape;
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 272.0;

@@ -1,18 +1,13 @@
 //! What each flow did over time as a Parquet file: a row for each millisecond of a direction in which something went by.
 
-use std::fs::File;
-use std::sync::Arc;
+use std::io::Write;
 
 use longhaul_trace::flow::Millisecond;
-use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{BoolType, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
 
-/// Rows that are compressed together.
-const ROW_GROUP: usize = 65_536;
+use crate::parquet::{ROW_GROUP, writer};
 
 /// docs/reference/analyze-results.md tells what the columns mean.
 const COLUMNS: &str = "message series {
@@ -32,23 +27,24 @@ const COLUMNS: &str = "message series {
 }";
 
 /// The file, and rows that were not written yet.
-pub(crate) struct SeriesFile {
-    writer: SerializedFileWriter<File>,
+pub struct SeriesFile<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
     rows: Vec<(u64, bool, i64, Millisecond)>,
     /// The first that went wrong: there is nobody to tell before the end.
     error: Option<ParquetError>,
 }
 
-impl SeriesFile {
-    pub(crate) fn new(file: File) -> Result<Self, ParquetError> {
-        let compression = Compression::ZSTD(ZstdLevel::default());
-        let properties = WriterProperties::builder().set_compression(compression).build();
-        let schema = Arc::new(parse_message_type(COLUMNS)?);
-        let writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
-        Ok(Self { writer, rows: Vec::with_capacity(ROW_GROUP), error: None })
+impl<W: Write + Send> SeriesFile<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// Where `out` does not take what is written.
+    pub fn new(out: W) -> Result<Self, ParquetError> {
+        Ok(Self { writer: writer(out, COLUMNS)?, rows: Vec::with_capacity(ROW_GROUP), error: None })
     }
 
-    pub(crate) fn push(&mut self, flow: u64, forward: bool, at_ns: i64, row: Millisecond) {
+    /// Adds a row: what `flow` did in one direction in the millisecond that began at `at_ns` of the Unix epoch.
+    pub fn push(&mut self, flow: u64, forward: bool, at_ns: i64, row: Millisecond) {
         self.rows.push((flow, forward, at_ns, row));
         if self.rows.len() == ROW_GROUP
             && let Err(error) = self.write()
@@ -108,7 +104,11 @@ impl SeriesFile {
         Ok(())
     }
 
-    pub(crate) fn finish(mut self) -> Result<(), ParquetError> {
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// The first that went wrong.
+    pub fn finish(mut self) -> Result<(), ParquetError> {
         if !self.rows.is_empty() {
             self.write()?;
         }

@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use longhaul_trace::compare::IntervalBin;
 
-use crate::axis::{grid, height, short, step};
-use crate::capture::{TIMES, seconds};
-use crate::lines::{Band, Panel, legend, trimmed, unit_of};
-use crate::page::{escape, heading, page};
+use crate::html::axis::{grid, height, short, step};
+use crate::html::capture::{TIMES, seconds};
+use crate::html::lines::{Band, Panel, legend, trimmed, unit_of};
+use crate::html::page::{escape, heading, page};
 
 /// What is to be reported.
 #[derive(Debug)]

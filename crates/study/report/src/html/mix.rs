@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::page::{escape, page};
+use crate::html::page::{escape, page};
 
 /// An experiment's results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -153,7 +153,7 @@ impl Report {
             let _ = write!(body, "<h2>{title}</h2>\n<div class=\"panels\">\n");
             for size in &sizes {
                 let lines: Vec<&Series> = self.series.iter().filter(|series| series.frame_bytes == *size).collect();
-                body += &crate::mix_plot::panel(&format!("{size} bytes"), &lines, of);
+                body += &crate::html::mix_plot::panel(&format!("{size} bytes"), &lines, of);
             }
             body += "</div>\n";
         }
@@ -177,7 +177,7 @@ impl Report {
                     series.paper_received.iter().map(|point| (point.rate_bps as f64, point.packets_per_second));
                 (format!("paper, {}", series.receiver), points.collect())
             });
-            text += &crate::mix_plot::decades(&format!("{size} bytes"), &ours.chain(papers).collect::<Vec<_>>());
+            text += &crate::html::mix_plot::decades(&format!("{size} bytes"), &ours.chain(papers).collect::<Vec<_>>());
         }
         text += "</div>\n<h2>CPU time a frame, ns</h2>\n<div class=\"panels\">\n";
         for size in sizes {
@@ -186,7 +186,7 @@ impl Report {
                 (series.receiver.clone(), points.collect::<Vec<_>>())
             };
             let lines = self.series.iter().filter(|series| series.frame_bytes == *size).map(of);
-            text += &crate::mix_plot::decades(&format!("{size} bytes"), &lines.collect::<Vec<_>>());
+            text += &crate::html::mix_plot::decades(&format!("{size} bytes"), &lines.collect::<Vec<_>>());
         }
         text += "</div>\n<h2>The most that it takes</h2>\n<table><thead><tr><th>Frames/s</th>";
         const COLUMNS: [&str; 6] = [

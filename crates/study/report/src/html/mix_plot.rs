@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::mix::{Run, Series};
-use crate::page::escape;
+use crate::html::mix::{Run, Series};
+use crate::html::page::escape;
 
 /// Of a panel and its ground: width, height; left, top, right, bottom.
 const SIZE: [f64; 2] = [400.0, 240.0];
@@ -18,12 +18,12 @@ pub(crate) fn panel(title: &str, series: &[&Series], of: fn(&Run) -> f64) -> Str
     let runs = || series.iter().flat_map(|series| &series.runs);
     let most_rate = runs().map(|run| run.rate_bps as f64).fold(1.0, f64::max);
     let most = runs().map(of).fold(1e-9, f64::max);
-    let step = crate::axis::step(most);
+    let step = crate::html::axis::step(most);
     let steps = (most / step - 1e-6).ceil().max(1.0);
     let x = |run: &Run| left + (right - left) * run.rate_bps as f64 / most_rate;
-    let y = |value: f64| crate::axis::height(EDGES, step, steps, value);
+    let y = |value: f64| crate::html::axis::height(EDGES, step, steps, value);
     let mut svg = start(title);
-    crate::axis::grid(&mut svg, EDGES, step, steps, crate::axis::short);
+    crate::html::axis::grid(&mut svg, EDGES, step, steps, crate::html::axis::short);
     for (one, (colour, dashes)) in series.iter().zip(LINES.iter().cycle()) {
         let points: Vec<String> = one.runs.iter().map(|run| format!("{:.1},{:.1}", x(run), y(of(run)))).collect();
         let _ = write!(
@@ -50,7 +50,7 @@ pub(crate) fn decades(title: &str, lines: &[(String, Vec<(f64, f64)>)]) -> Strin
         let label = match decade {
             6.. => format!("{} M", 10_i64.pow(decade as u32 - 6)),
             3.. => format!("{} k", 10_i64.pow(decade as u32 - 3)),
-            _ => crate::axis::short(10_f64.powi(decade)),
+            _ => crate::html::axis::short(10_f64.powi(decade)),
         };
         let _ = write!(
             svg,

@@ -10,10 +10,10 @@ use longhaul_session::result::UdpResult;
 use longhaul_units::{Bytes, Nanos};
 use serde::Serialize;
 
-use crate::about::{About, caveats, spaced};
-use crate::bars::{Bar, panel};
-use crate::colour::{fill, patterns};
-use crate::page::{escape, page};
+use crate::html::about::{About, caveats, spaced};
+use crate::html::bars::{Bar, panel};
+use crate::html::colour::{fill, patterns};
+use crate::html::page::{escape, page};
 
 /// A panel whose bars are all below this share of the highest gets an axis of its own, as the insets of the paper's figure do.
 const LOW_PANEL: f64 = 0.2;

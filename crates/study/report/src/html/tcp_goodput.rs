@@ -9,9 +9,9 @@ use longhaul_session::tcp::{LimitedBy, TcpResult};
 use longhaul_units::{Bytes, Nanos};
 use serde::Serialize;
 
-use crate::about::{About, caveats, spaced};
-use crate::axis::{grid, height, short, step};
-use crate::page::{escape, page};
+use crate::html::about::{About, caveats, spaced};
+use crate::html::axis::{grid, height, short, step};
+use crate::html::page::{escape, page};
 
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 260.0;

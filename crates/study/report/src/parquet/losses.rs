@@ -1,20 +1,13 @@
 //! Every loss of a UDP test as a Parquet file.
 
-use std::fs::File;
-use std::sync::Arc;
+use std::io::Write;
 
 use longhaul_session::locate::Loss;
-use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
 
-use crate::output::saved::Folder;
+use crate::parquet::{ROW_GROUP, writer};
 
-/// Losses that are held in memory and compressed together.
-const ROW_GROUP: usize = 65_536;
 /// The columns of a file of losses; docs/reference/udp-results.md tells what they mean.
 const COLUMNS: &str = "message losses {
     required int32 stream (integer(8, false));
@@ -25,18 +18,12 @@ const COLUMNS: &str = "message losses {
     required byte_array reason (string);
 }";
 
-impl Folder {
-    /// Writes `losses` to the file `name`.
-    pub(crate) fn write_losses(&self, name: &str, losses: impl Iterator<Item = Loss>) -> Result<(), String> {
-        self.write(name, |file| write_losses(file, losses))
-    }
-}
-
-fn write_losses(file: File, mut losses: impl Iterator<Item = Loss>) -> Result<(), ParquetError> {
-    let compression = Compression::ZSTD(ZstdLevel::default());
-    let properties = WriterProperties::builder().set_compression(compression).build();
-    let schema = Arc::new(parse_message_type(COLUMNS)?);
-    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
+/// Writes a row for each run of `losses`.
+///
+/// # Errors
+/// Where `out` does not take what is written.
+pub fn write_losses(out: impl Write + Send, mut losses: impl Iterator<Item = Loss>) -> Result<(), ParquetError> {
+    let mut writer = writer(out, COLUMNS)?;
     loop {
         let rows: Vec<Loss> = losses.by_ref().take(ROW_GROUP).collect();
         if rows.is_empty() {
@@ -81,7 +68,7 @@ mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
 
-    use std::fs;
+    use std::fs::{self, File};
 
     use super::*;
     use longhaul_session::locate::Location;

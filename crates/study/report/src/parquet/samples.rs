@@ -1,37 +1,34 @@
 //! Samples of `TCP_INFO` as a Parquet file: a row a sample, a column a field, and null where the kernel does not have it.
 
-use std::fs::File;
-use std::sync::Arc;
+use std::io::Write;
 
 use longhaul_session::tcp::{CongestionSince, FIELDS, MAX_SAMPLES, Sample, Series, TcpStreamReport};
-use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::parser::parse_message_type;
+use parquet::file::writer::SerializedRowGroupWriter;
 
-/// Rows that are compressed together.
-const ROW_GROUP: usize = 65_536;
+use crate::parquet::{ROW_GROUP, writer};
 
 /// The samples of a flow, with what they do not say themselves.
 #[derive(Debug)]
-pub(crate) struct FlowSamples<'a> {
+pub struct FlowSamples<'a> {
     /// `sender` or `receiver` of the flow's data; `watched` where it may be either.
-    pub(crate) end: &'static str,
+    pub end: &'static str,
     /// `forward` or `backward`; `both` of a connection that is watched.
-    pub(crate) direction: &'static str,
+    pub direction: &'static str,
     /// Its number in its direction, or among those that are watched.
-    pub(crate) stream: u32,
+    pub stream: u32,
     /// What a sample's number of a congestion control stands for.
-    pub(crate) congestion: &'a [CongestionSince],
-    pub(crate) series: Series,
+    pub congestion: &'a [CongestionSince],
+    /// The samples.
+    pub series: Series,
 }
 
 /// The flows that were sampled on one host, by one clock.
 #[derive(Debug)]
-pub(crate) struct End<'a> {
-    pub(crate) flows: Vec<FlowSamples<'a>>,
+pub struct End<'a> {
+    /// The flows.
+    pub flows: Vec<FlowSamples<'a>>,
 }
 
 impl<'a> End<'a> {
@@ -39,7 +36,7 @@ impl<'a> End<'a> {
     ///
     /// # Errors
     /// Where the samples are damaged.
-    pub(crate) fn of_test(streams: &'a [TcpStreamReport]) -> Result<Self, String> {
+    pub fn of_test(streams: &'a [TcpStreamReport]) -> Result<Self, String> {
         let most = MAX_SAMPLES / streams.len().max(1);
         let flow = |report: &'a TcpStreamReport| {
             let series = Series::from_text(report.samples.as_deref()?, most);
@@ -84,11 +81,11 @@ fn columns() -> String {
 }
 
 /// Writes the samples of all `ends`, whose times count from the first sample of each.
-pub(crate) fn write_samples(file: File, ends: &[End<'_>]) -> Result<(), ParquetError> {
-    let compression = Compression::ZSTD(ZstdLevel::default());
-    let properties = WriterProperties::builder().set_compression(compression).build();
-    let schema = Arc::new(parse_message_type(&columns())?);
-    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
+///
+/// # Errors
+/// Where `out` does not take what is written.
+pub fn write_samples(out: impl Write + Send, ends: &[End<'_>]) -> Result<(), ParquetError> {
+    let mut writer = writer(out, &columns())?;
     for end in ends {
         let start_ns = end.start_ns();
         for flow in &end.flows {
@@ -104,7 +101,7 @@ pub(crate) fn write_samples(file: File, ends: &[End<'_>]) -> Result<(), ParquetE
 }
 
 fn write_rows(
-    group: &mut SerializedRowGroupWriter<'_, File>,
+    group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
     flow: &FlowSamples<'_>,
     rows: &[Sample],
     start_ns: u64,
@@ -130,14 +127,17 @@ fn write_rows(
     Ok(())
 }
 
-fn text(group: &mut SerializedRowGroupWriter<'_, File>, values: Vec<ByteArray>) -> Result<(), ParquetError> {
+fn text(
+    group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
+    values: Vec<ByteArray>,
+) -> Result<(), ParquetError> {
     let Some(mut column) = group.next_column()? else { return Ok(()) };
     column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
     column.close()
 }
 
 fn int32(
-    group: &mut SerializedRowGroupWriter<'_, File>,
+    group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
     values: &[i32],
     there: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
@@ -147,7 +147,7 @@ fn int32(
 }
 
 fn int64(
-    group: &mut SerializedRowGroupWriter<'_, File>,
+    group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
     values: &[i64],
     there: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
@@ -158,6 +158,8 @@ fn int64(
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use longhaul_session::tcp::{TcpInfo, fields};
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
