@@ -1,4 +1,4 @@
-//! [`Following`]: tells a filter of the host's addresses whenever they change.
+//! [`Following`]: gives a filter the host's addresses whenever they change.
 
 use std::io;
 
@@ -8,21 +8,21 @@ use longhaul_kernel::sysctl;
 use longhaul_kernel::wait::readable_until;
 use longhaul_units::Nanos;
 
-/// Why a host could not be followed.
+/// Why the host could not be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// The filter.
+    /// The filter refused.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// The kernel's tables.
+    /// The kernel's tables could not be read.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The news of changes.
+    /// The kernel does not notify of changes.
     #[error("cannot listen to changes of links, addresses and routes: {0}")]
     Changes(io::Error),
 }
 
-/// What a filter was told, and where its host's news come from. Opened and used in the network namespace of the interface.
+/// What a filter knows of its host, and the notifications of changes. It is opened and used in the interface's network namespace.
 #[derive(Debug)]
 pub struct Following {
     generations: Generations,
@@ -33,10 +33,10 @@ pub struct Following {
 }
 
 impl Following {
-    /// How often it looks where no news came: forwarding may be turned on without any.
+    /// How often to look without a notification: turning forwarding on causes none.
     pub const LOOK: Nanos = Nanos::from_millis(50);
 
-    /// Begins to follow the host for a filter at `interface`. The first [`Self::tell`] tells everything.
+    /// Starts to follow the host for a filter at `interface`. The first [`Self::tell`] sends everything.
     ///
     /// # Errors
     /// Any [`FollowError`].
@@ -50,13 +50,13 @@ impl Following {
         })
     }
 
-    /// Tells `filter` what changed; whether anything did.
+    /// Sends `filter` what changed. Returns whether anything did.
     ///
     /// # Errors
     /// Any [`FollowError`].
     pub fn tell(&mut self, filter: &Filter) -> Result<bool, FollowError> {
         self.changes.take();
-        // Before the addresses: what changes after this makes them old.
+        // Read before the addresses: a later change makes them old.
         let generations = self.generations.now()?;
         let judgement = judgement(&self.interface);
         if self.told == Some((generations, judgement)) {
@@ -68,18 +68,18 @@ impl Following {
         Ok(true)
     }
 
-    /// Waits for news, but not beyond `deadline` on `CLOCK_MONOTONIC`.
+    /// Waits for a notification until `deadline` on `CLOCK_MONOTONIC`. Returns whether one came.
     ///
     /// # Errors
-    /// As poll(2) has them.
+    /// Those of poll(2).
     pub fn wait(&self, deadline: Nanos) -> io::Result<bool> {
         readable_until(&self.changes, Some(deadline))
     }
 }
 
-/// A host that forwards takes packets for others, and may answer ARP and solicitations for them.
+/// A host that forwards accepts packets for others, and may answer ARP and solicitations for them.
 fn judgement(interface: &str) -> Judgement {
-    // A family that the kernel lacks forwards nothing.
+    // A kernel without a family does not forward it.
     let is_on = |family: &str| {
         sysctl::read(&format!("net/{family}/conf/{interface}/forwarding")).is_ok_and(|value| value != "0")
     };

@@ -1,11 +1,14 @@
-//! An endpoint filter that follows its host: the program of [`longhaul_bpf::filter`] and what the kernel says of addresses and links.
+//! The endpoint filter as a host needs it: what follows the host's addresses, what forbids dropping, and the status.
 //!
-//! The program sees MAC addresses, joined groups and whether something has taken its interface over where the kernel has them. Local
-//! addresses it is told by [`Following`], within some milliseconds of a change; meanwhile, and for good where nobody follows, the
-//! routing generation tells it that what it knows is old, and it passes what it would reject by address.
+//! The XDP program itself is [`longhaul_bpf::filter`]. It reads MAC addresses, joined groups, and whether something has taken the
+//! interface over, out of the kernel's own memory. [`Following`] gives it the local addresses, within some milliseconds of a change.
+//! Until then, and where nobody follows, the kernel's routing generation shows the program that its addresses are old. It then
+//! passes what it would reject by address.
 
 mod following;
 mod obstacle;
+mod status;
 
 pub use following::{FollowError, Following};
 pub use obstacle::{Obstacle, obstacles};
+pub use status::{FilterStatus, Judges, ProtocolCount, ReasonCount, SizeCount, StatusError, Tables};

@@ -1,9 +1,10 @@
-//! How a host is set up so that dropping frames by the filter's rules would break something, or do nothing.
+//! What in a host's set-up makes dropping frames break something, or do nothing.
 
 use longhaul_kernel::link::{Link, LinkError, Netlink};
 use longhaul_kernel::sysctl;
+use longhaul_result::Caveat;
 
-/// Something that wants frames which are not for this host.
+/// Something that needs frames which are not addressed to this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
     /// The interface is a part of a bridge, bond, team or VRF.
@@ -13,66 +14,57 @@ pub enum Obstacle {
         /// Its kind: `bridge`.
         kind: String,
     },
-    /// Interfaces of others on top: macvlan, macvtap, ipvlan.
+    /// Other interfaces share it: macvlan, macvtap, ipvlan.
     Shared {
         /// Their names.
         names: Vec<String>,
     },
-    /// Packets are forwarded.
+    /// The host forwards packets.
     Forwarding {
         /// `IPv4`, `IPv6` or both.
         families: String,
     },
-    /// Somebody reads all frames: a capture, a virtual machine, an emulator, or what lies on top in another namespace, as a container's
-    /// macvlan, where the driver cannot tell addresses apart.
+    /// Something reads all frames: a capture, a virtual machine, an emulator, or an interface of another namespace on top (a container's
+    /// macvlan) where the driver cannot filter by address.
     Promiscuous,
 }
 
 impl Obstacle {
-    /// For programs.
-    pub fn code(&self) -> &'static str {
+    /// What stands against dropping frames at `interface`, and what to do.
+    pub fn caveat(&self, interface: &str) -> Caveat {
         match self {
-            Self::PartOf { .. } => "part_of",
-            Self::Shared { .. } => "shared",
-            Self::Forwarding { .. } => "forwarding",
-            Self::Promiscuous => "promiscuous",
-        }
-    }
-
-    /// What is the matter.
-    pub fn message(&self, interface: &str) -> String {
-        match self {
-            Self::PartOf { master, kind } => {
-                format!("{interface} is a part of {master} ({kind}), which takes frames for others")
-            }
-            Self::Shared { names } => {
-                format!("{} on {interface}: frames for them are judged by MAC address alone", names.join(", "))
-            }
-            Self::Forwarding { families } => {
-                format!("{interface} forwards {families}: packets for others may be meant to pass")
-            }
-            Self::Promiscuous => format!("{interface} is promiscuous: somebody there reads frames that are for others"),
-        }
-    }
-
-    /// What to do about it.
-    pub fn remedy(&self) -> String {
-        match self {
-            Self::PartOf { master, kind } if kind == "bond" || kind == "team" => format!("filter {master} itself"),
-            Self::PartOf { .. } => "take it out of there, or filter where frames come out".into(),
-            Self::Shared { .. } => "with --force MAC addresses and groups are judged, IP addresses and ports are not".into(),
-            Self::Forwarding { .. } => {
-                "turn forwarding off; with --force MAC addresses and groups are judged, IP addresses, ARP and ports are not".into()
-            }
-            Self::Promiscuous => "end what reads there (a capture, a virtual machine, a container's macvlan), or use --force: it will not see what is rejected".into(),
+            Self::PartOf { master, kind } => Caveat::new(
+                "part_of",
+                format!("{interface} is a part of {master} ({kind}), which accepts frames for others"),
+                match kind.as_str() {
+                    "bond" | "team" => format!("filter {master} itself"),
+                    _ => format!("take {interface} out of {master}, or filter where the frames leave it"),
+                },
+            ),
+            Self::Shared { names } => Caveat::new(
+                "shared",
+                format!("{} on {interface}: the filter judges their frames by MAC address alone", names.join(", ")),
+                "with --force it judges MAC addresses and groups, but neither IP addresses nor ports",
+            ),
+            Self::Forwarding { families } => Caveat::new(
+                "forwarding",
+                format!("{interface} forwards {families}: packets for others may have to pass"),
+                "turn forwarding off; with --force the filter judges MAC addresses and groups, but no IP addresses, ARP or ports",
+            ),
+            Self::Promiscuous => Caveat::new(
+                "promiscuous",
+                format!("{interface} is promiscuous: something on it reads frames for others"),
+                "end what reads there (a capture, a virtual machine, a container's macvlan), or use --force: it will not see \
+                 rejected frames",
+            ),
         }
     }
 }
 
-/// What stands against dropping frames at `link`, as it is set up now.
+/// What stands against dropping frames at `link` now.
 ///
 /// # Errors
-/// [`LinkError`], where links cannot be listed.
+/// [`LinkError`], where the kernel does not list its links.
 pub fn obstacles(netlink: &mut Netlink, link: &Link) -> Result<Vec<Obstacle>, LinkError> {
     let links = netlink.links()?;
     let mut found = Vec::new();
@@ -100,7 +92,7 @@ pub fn obstacles(netlink: &mut Netlink, link: &Link) -> Result<Vec<Obstacle>, Li
     if !families.is_empty() {
         found.push(Obstacle::Forwarding { families: families.join(" and ") });
     }
-    // What shares an interface may make it promiscuous by itself.
+    // An interface that shares this one may have made it promiscuous.
     if link.promiscuous && found.is_empty() {
         found.push(Obstacle::Promiscuous);
     }

@@ -13,6 +13,7 @@
 
 pub mod aimd;
 pub mod algorithm;
+pub mod description;
 pub mod highspeed;
 pub mod parameter;
 pub mod response;

@@ -22,7 +22,8 @@
 //! | make and read links, addresses, neighbours, routes | [`link`] |
 //! | read and set a driver's features and counters | [`ethtool`] |
 //! | know what changed in all counters, and what a driver's mean | [`counters`], [`driver_statistics`] |
-//! | describe a host and what may slow it down | [`host`] |
+//! | read a driver's rings, queues and interrupt coalescing | [`driver_settings`] |
+//! | read what sysfs has of an interface | [`sysfs`] |
 //! | read and set kernel parameters | [`sysctl`] |
 //! | steer received packets to CPUs, and back whatever happens | [`rps`] |
 //! | find and end processes, read what they use | [`process`], [`procfs`] |
@@ -35,7 +36,6 @@
 pub mod clock;
 pub mod direct_file;
 mod frames;
-pub mod host;
 mod interfaces;
 pub mod memory;
 mod processes;
@@ -45,6 +45,6 @@ pub mod wait;
 
 pub use frames::{capture_ring, packet, packet_ring, socket_filter};
 pub(crate) use interfaces::link_ioctl;
-pub use interfaces::{counters, driver_statistics, ethtool, link, rps};
+pub use interfaces::{counters, driver_settings, driver_statistics, ethtool, link, rps, sysfs};
 pub use processes::{capability, mounts, namespace, process, procfs, schedule, signals, user_namespace};
 pub use sockets::{congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};

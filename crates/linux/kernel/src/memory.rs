@@ -116,10 +116,14 @@ impl PayloadMemory {
     }
 }
 
+/// Bytes of a page of memory.
+pub fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
 /// Writes a zero to each page.
 fn touch(memory: &mut [u8]) {
-    let page_bytes = rustix::param::page_size();
-    for page in memory.chunks_mut(page_bytes) {
+    for page in memory.chunks_mut(page_bytes()) {
         // SAFETY: a valid reference; volatile, or the compiler would leave out the write of a zero over a zero.
         unsafe { std::ptr::write_volatile(&mut page[0], 0) };
     }

@@ -4,31 +4,37 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use longhaul_kernel::host::{Coalescing, HostSnapshot, Interface, LONG_PATH_RTT, PciePath, QueueDirection};
-use longhaul_result::Caveat;
+use longhaul_host::{Coalescing, HostSnapshot, Interface, LONG_PATH_RTT, PciePath, QueueDirection};
 use longhaul_units::{BitRate, Nanos};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
-/// Characters of a line of words that go on.
+/// Characters of a line.
 const WIDTH: usize = 80;
 
-/// Show how this host is set up, as far as long fat networks care
+/// Show how this host is set up for long fat networks, and what to change
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  longhaul host --rtt 195ms\n  longhaul host -i eth0 --json | jq .result.interfaces[0].rings"
+    after_help = "Example:\n  longhaul host --rtt 195ms\n  longhaul host eth0 --json | jq .result.interfaces[0].rings"
 )]
 pub(crate) struct Args {
-    /// This interface alone
-    #[arg(short, long, value_name = "NAME")]
+    /// Show this interface alone
+    #[arg(value_name = "INTERFACE")]
     interface: Option<String>,
-    /// Round trip of the paths that buffers are judged by
+    /// Judge buffers for paths with this round trip
     #[arg(long, value_name = "TIME", default_value_t = LONG_PATH_RTT)]
     rtt: Nanos,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
+}
+
+/// What was asked, as the result has it.
+#[derive(Debug, Serialize)]
+struct Parameters {
+    rtt_ns: u64,
+    interface: Option<String>,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -39,18 +45,14 @@ pub(crate) fn run(args: Args) -> Outcome {
         if host.interfaces.is_empty() {
             return Err(Failure::new(
                 "no_interface",
-                format!("-i {wanted}: no such interface; there are {}", names.join(", ")),
+                format!("there is no interface {wanted}; there are {}", names.join(", ")),
             ));
         }
     }
-    let caveats: Vec<Caveat> = host
-        .findings(args.rtt)
-        .into_iter()
-        .map(|finding| Caveat { code: finding.code.into(), message: finding.message, remedy: finding.remedy })
-        .collect();
+    let caveats = host.caveats(args.rtt);
     if args.json {
         let now = jiff::Timestamp::now().to_string();
-        let parameters = json!({ "rtt_ns": args.rtt.0, "interface": args.interface });
+        let parameters = Parameters { rtt_ns: args.rtt.0, interface: args.interface };
         print_json(&Envelope::new("longhaul.host/1", now, parameters, host, caveats));
         return Ok(ExitCode::SUCCESS);
     }
@@ -138,7 +140,7 @@ fn describe(text: &mut String, interface: &Interface) {
     paragraph(text, "  napi", &napi);
     paragraph(text, "  irqs", &interface.coalescing.iter().flat_map(coalescing).collect::<Vec<_>>());
     let named = |active: bool| {
-        let of = |offload: &&longhaul_kernel::host::Offload| offload.changeable && offload.active == active;
+        let of = |offload: &&longhaul_host::Offload| offload.changeable && offload.active == active;
         interface.offloads.iter().filter(of).map(|offload| offload.name.clone()).collect::<Vec<_>>()
     };
     paragraph(text, "  on", &named(true));
@@ -155,14 +157,14 @@ fn bus(interface: &Interface) -> Vec<String> {
     words
 }
 
-/// Speed and width of the NIC's own link, and the least ceiling on the way to the processor.
+/// Speed and width of the NIC's own link, and the lowest ceiling between NIC and processor.
 fn pcie(path: &PciePath) -> Vec<String> {
     let own = path.links.first().and_then(|link| {
         Some(format!("{:.1} GT/s x{}", link.current_transfers_per_s? as f64 / 1e9, link.current_lanes?))
     });
     let ceiling = path.ceiling_bps.map(|ceiling| {
         let at = path.limited_by.as_deref().unwrap_or("?");
-        format!("no more than {:.1} Gbit/s one way (at {at})", ceiling as f64 / 1e9)
+        format!("at most {:.1} Gbit/s in one direction (at {at})", ceiling as f64 / 1e9)
     });
     own.into_iter().chain(ceiling).collect()
 }

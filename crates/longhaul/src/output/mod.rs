@@ -47,6 +47,11 @@ impl Failure {
         Self { code: code.into(), ..Self::new("", message) }
     }
 
+    /// A caveat that keeps the command from doing its work.
+    pub(crate) fn of(caveat: Caveat) -> Self {
+        Self { code: caveat.code.into(), remedy: caveat.remedy, ..Self::new("", caveat.message) }
+    }
+
     /// The command was called wrongly.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self { exit: 2, ..Self::new("usage", message) }

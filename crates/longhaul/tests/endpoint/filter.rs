@@ -317,7 +317,7 @@ fn an_overrun_of_netlink_costs_nothing() {
 fn watching_shows_each_moment_and_ends_with_the_filter() {
     let Some(hosts) = Hosts::new() else { return };
     let attached = hosts.attach(&[]);
-    let mut command = hosts.longhaul(&["filter", "status", "lf0", "--watch", "50ms", "--json"]);
+    let mut command = hosts.longhaul(&["filter", "status", "lf0", "--interval", "50ms", "--json"]);
     command.stdout(Stdio::piped());
     let mut watching = hosts.ours.enter(|| command.spawn()).unwrap().unwrap();
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();

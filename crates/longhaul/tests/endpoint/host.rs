@@ -52,7 +52,7 @@ fn a_host_is_described_as_other_tools_do() {
                sysctl -qw net.ipv4.tcp_rmem='4096 131072 7654321'";
     assert!(on_server(&lab, &["sh", "-c", set]).status.success());
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
-    let host = object(said(&lab, &[longhaul, "host", "--json", "-i", "eth0"]).unwrap().as_bytes())["result"].clone();
+    let host = object(said(&lab, &[longhaul, "host", "--json", "eth0"]).unwrap().as_bytes())["result"].clone();
     let eth0 = host["interfaces"][0].clone();
 
     offloads(&lab, &eth0);
@@ -125,7 +125,7 @@ fn a_host_is_described_as_other_tools_do() {
     let cpus: usize = said(&lab, &["getconf", "_NPROCESSORS_ONLN"]).unwrap().parse().unwrap();
     assert_eq!(host["cpu"]["online_cpus"].as_array().unwrap().len(), cpus);
 
-    let text = said(&lab, &[longhaul, "host", "-i", "eth0"]).unwrap();
+    let text = said(&lab, &[longhaul, "host", "eth0"]).unwrap();
     for part in ["RPS CPU 0-1", "defers interrupts for 7 polls, GRO for 21us", "txqueuelen 345", "7654321", "rx-gro"] {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -59,11 +59,11 @@ impl Cable {
         Some(Self { client, server, client_index })
     }
 
-    /// `longhaul mix -i lan` at the client.
+    /// `longhaul mix lan` at the client.
     fn mix(&self, arguments: &[&str]) -> Output {
         let run = || {
             let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-            command.args(["mix", "-i", "lan", "--json"]).args(arguments).output().unwrap()
+            command.args(["mix", "lan", "--json"]).args(arguments).output().unwrap()
         };
         self.client.enter(run).unwrap()
     }
@@ -233,7 +233,7 @@ fn ctrl_c_prints_what_was_sent() {
     let Some(cable) = Cable::new(true) else { return };
     let start = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-        command.args(["mix", "-i", "lan", "--json", "--target", TARGET, "--pps", "0", "--interval", "100ms"]);
+        command.args(["mix", "lan", "--json", "--target", TARGET, "--pps", "0", "--interval", "100ms"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let mut running = cable.client.enter(start).unwrap();
@@ -286,17 +286,17 @@ fn what_is_wrong_is_said_in_a_line() {
     std::fs::write(&file, "name = \"x\"\nsize = 64\n[[class]]\nkind = \"arp\"\nwait = 1\n").unwrap();
     let file = file.to_str().unwrap();
     for (arguments, exit, said) in [
-        (&["-i", "lo", "--mix", file][..], 2, ".toml:5:1: unknown field `wait`"),
-        (&["-i", "lo", "--mix", "nimo"], 2, "give a file, or one of nima"),
-        (&["-i", "lo"], 2, "mix nima has frames for a target: --target IP[:PORT] says for whom"),
-        (&["-i", "lo", "--target", "nobody"], 2, "--target nobody: an IP address of a host"),
+        (&["lo", "--mix", file][..], 2, ".toml:5:1: unknown field `wait`"),
+        (&["lo", "--mix", "nimo"], 2, "give a file, or one of nima"),
+        (&["lo"], 2, "mix nima has frames for a target: name it with --target IP[:PORT]"),
+        (&["lo", "--target", "nobody"], 2, "--target nobody: give the IP address of a host"),
         (
-            &["-i", "lo", "--target", "10.0.0.2", "--target-mac", "01:00:5e:00:00:01"],
+            &["lo", "--target", "10.0.0.2", "--target-mac", "01:00:5e:00:00:01"],
             2,
-            "--target-mac 01:00:5e:00:00:01: a unicast",
+            "--target-mac 01:00:5e:00:00:01: give a unicast",
         ),
-        (&["-i", "lo", "--target", "10.0.0.2", "--size", "63"], 2, "63 is not in 64..=1518"),
-        (&["-i", "there-is-none", "--target", "10.0.0.2"], 1, "no such link"),
+        (&["lo", "--target", "10.0.0.2", "--size", "63"], 2, "63 is not in 64..=1518"),
+        (&["there-is-none", "--target", "10.0.0.2"], 1, "no such link"),
     ] {
         let output = longhaul(&[&["mix"][..], arguments].concat());
         let text = String::from_utf8(output.stderr).unwrap();

@@ -168,10 +168,7 @@ fn mix() {
     let apart = NetNamespace::create().unwrap();
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-        apart
-            .enter(|| command.args(["mix", "-i", "left", "--json", "-k", "100"]).args(arguments).output())
-            .unwrap()
-            .unwrap()
+        apart.enter(|| command.args(["mix", "left", "--json", "-k", "100"]).args(arguments).output()).unwrap().unwrap()
     };
     let end = |name| VethEnd { name, namespace: None, mtu_bytes: None, mac: None };
     let up = || -> Result<(), LinkError> {
@@ -196,11 +193,11 @@ fn mix() {
 #[test]
 fn host() {
     assert_valid(&object(&longhaul(&["host", "--json"]).stdout), "longhaul.host/1");
-    let one = object(&longhaul(&["host", "--json", "-i", "lo"]).stdout);
+    let one = object(&longhaul(&["host", "--json", "lo"]).stdout);
     assert_valid(&one, "longhaul.host/1");
     let names: Vec<_> = one["result"]["interfaces"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
     assert_eq!(names, ["lo"]);
-    let output = longhaul(&["host", "--json", "-i", "none"]);
+    let output = longhaul(&["host", "--json", "none"]);
     assert_valid(&object(&output.stdout), "longhaul.error/1");
 }
 

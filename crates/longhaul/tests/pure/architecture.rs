@@ -30,6 +30,7 @@ const IMPURE: &[&str] = &[
     "longhaul-lab",
     "longhaul-mix",
     "longhaul-filter",
+    "longhaul-host",
     "longhaul",
 ];
 /// Modules of `longhaul-mix` that only describe frames. They are as pure as the crates above.

@@ -159,7 +159,7 @@ fn udp_tests_that_make_no_sense() {
     refused(&udp(&["-p", "9", "-t", "1"]), 1, &["127.0.0.1:9", "longhaul serve"]);
     refused(&["show", "/no/such/result"], 1, &["/no/such/result"]);
     refused(&["serve", "--bind", "192.0.2.1", "--no-auth"], 1, &["192.0.2.1:5210", "an address of this host"]);
-    refused(&["host", "-i", "nosuch0"], 1, &["-i", "nosuch0", "lo"]);
+    refused(&["host", "nosuch0"], 1, &["no interface nosuch0", "lo"]);
 }
 
 #[test]

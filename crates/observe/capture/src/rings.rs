@@ -1,7 +1,7 @@
 //! The rings of a capture's interfaces, and the clocks of their time stamps.
 
 use longhaul_kernel::capture_ring::{CaptureOptions, CaptureRing};
-use longhaul_kernel::host::receive_queues;
+use longhaul_kernel::driver_settings::receive_queues;
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::schedule::online_cpus;
 use longhaul_kernel::udp::{NicStamps, NicStampsError, nic_stamps_support};

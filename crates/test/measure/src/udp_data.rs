@@ -8,8 +8,8 @@ use std::sync::mpsc::Sender;
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_bpf::drops::Flow;
+use longhaul_host::HostSnapshot;
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
-use longhaul_kernel::host::HostSnapshot;
 use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
 use longhaul_result::Caveat;
 use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, SpacingRecorder};

@@ -1,5 +1,7 @@
 //! What the program counted: `struct filter_counters` in `intf.h`, summed over the CPUs.
 
+use serde::Serialize;
+
 use super::{Cast, Class, Reason, SizeRange};
 
 /// `struct tally`.
@@ -15,7 +17,7 @@ const PLAIN_AT: usize = 2 * TABLES + 3 + 5;
 pub(super) const COUNTERS_BYTES: usize = 8 * PLAIN_AT + TALLY_BYTES * PLAIN.len() * SizeRange::ALL.len();
 
 /// Frames and their bytes, without FCS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Tally {
     /// Frames.
     pub packets: u64,
@@ -32,7 +34,7 @@ impl Tally {
 }
 
 /// Accepted and rejected frames of a kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Verdicts {
     /// They pass.
     pub accepted: Tally,

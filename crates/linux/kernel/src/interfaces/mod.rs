@@ -1,8 +1,10 @@
 //! Network interfaces: links and addresses, features, counters, steering.
 
 pub mod counters;
+pub mod driver_settings;
 pub mod driver_statistics;
 pub mod ethtool;
 pub mod link;
 pub(crate) mod link_ioctl;
 pub mod rps;
+pub mod sysfs;

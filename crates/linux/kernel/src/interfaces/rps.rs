@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
-use crate::host::sysfs::{Sysfs, read};
 use crate::link::Netlink;
+use crate::sysfs::{Sysfs, read};
 use crate::unix::listen_abstract;
 
 /// Stacked interfaces (VLAN over bond over NIC) that are followed down.

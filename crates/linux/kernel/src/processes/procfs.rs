@@ -13,7 +13,7 @@ use longhaul_units::Nanos;
 pub fn resident_bytes() -> io::Result<u64> {
     let statm = fs::read_to_string("/proc/self/statm")?;
     resident_pages(&statm)
-        .map(|pages| pages * rustix::param::page_size() as u64)
+        .map(|pages| pages * crate::memory::page_bytes() as u64)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/self/statm reads `{statm}`")))
 }
 

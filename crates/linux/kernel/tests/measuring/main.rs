@@ -1,4 +1,4 @@
-//! What measures: UDP sockets, counters before and after, a host's set-up; each asked of Linux, in namespaces.
+//! UDP sockets, and counters before and after, of Linux in namespaces.
 //!
 //! Each test makes its own namespaces and says `skipped: why` where it may not.
 
@@ -6,7 +6,6 @@
 #[path = "../linux/cable.rs"]
 mod cable;
 mod counters;
-mod host;
 mod pair;
 mod udp;
 mod udp_loss;

@@ -1,4 +1,4 @@
-//! `longhaul cc list`: what the kernel has, what can be loaded, what is, and who uses it.
+//! `longhaul cc list`: the controls that the kernel has, those that can be loaded, and their use.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,11 +10,10 @@ use longhaul_kernel::congestion_control::{CongestionControls, sockets_by_control
 use longhaul_kernel::namespace;
 use longhaul_result::Caveat;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
-/// List the congestion controls that the kernel has and that can be loaded, and how many sockets use each
+/// List the congestion controls that the kernel has, how many sockets use each, and those that can be loaded
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul cc list --json | jq '.result.controls[] | select(.sockets > 0)'")]
 pub(crate) struct Args {
@@ -23,36 +22,62 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A control that is registered.
+/// A control that is registered in the kernel.
 #[derive(Debug, Serialize)]
 struct Registered {
     name: String,
     default: bool,
     allowed: bool,
     sockets: u64,
-    /// Ours: which; one under a name that was given to it is known by being kept.
+    /// longhaul loaded it. One with a name of its own (`--as`) is recognized only while it is kept.
     ours: bool,
     algorithm: Option<&'static str>,
     variant: Option<&'static str>,
-    /// It stays until it is unloaded; `None` where the caller may not look.
+    /// It stays until it is unloaded; `None` where the caller has no right to see that.
     kept: Option<bool>,
 }
 
-/// What the visible network namespaces do with controls.
+/// A control that longhaul brings.
+#[derive(Debug, Serialize)]
+struct Loadable {
+    algorithm: &'static str,
+    title: &'static str,
+    source: &'static str,
+    name: String,
+    /// Its name with Linux's parameters; `None` where Linux has no such module.
+    linux_variant: Option<String>,
+}
+
+/// Nothing can be asked.
+#[derive(Debug, Serialize)]
+struct Parameters {}
+
+/// What `cc list` prints.
+#[derive(Debug, Serialize)]
+struct Listed {
+    controls: Vec<Registered>,
+    loadable: Vec<Loadable>,
+    /// `None` where they can be loaded.
+    cannot_load_because: Option<String>,
+    /// Network namespaces whose sockets were counted.
+    namespaces: usize,
+}
+
+/// How the visible network namespaces use controls.
 #[derive(Debug, Default)]
 pub(crate) struct Use {
-    /// How many namespaces could be looked at.
+    /// Namespaces that could be read.
     pub(crate) namespaces: usize,
     /// Sockets by control.
     pub(crate) sockets: BTreeMap<String, u64>,
-    /// Namespaces by their default.
+    /// Namespaces by their default control.
     pub(crate) defaults: BTreeMap<String, u64>,
-    /// What could not be seen.
+    /// Namespaces that could not be read.
     pub(crate) caveats: Vec<Caveat>,
 }
 
 impl Use {
-    /// Looks at every network namespace that can be seen.
+    /// Reads every visible network namespace.
     pub(crate) fn look() -> Self {
         let mut all = Self::default();
         let namespaces = namespace::visible().unwrap_or_default();
@@ -68,7 +93,7 @@ impl Use {
             };
             all.take(sockets, default.ok());
         }
-        // Without CAP_SYS_ADMIN not even one's own can be entered, but it need not be.
+        // Without CAP_SYS_ADMIN a process cannot enter even its own namespace; it need not.
         if all.namespaces == 0
             && let Ok(sockets) = sockets_by_control()
         {
@@ -76,11 +101,11 @@ impl Use {
             unseen = namespaces.len().saturating_sub(1);
         }
         if unseen > 0 || all.namespaces == 0 {
-            all.caveats.push(Caveat {
-                code: "namespaces_unseen".into(),
-                message: format!("the sockets of {unseen} network namespaces could not be counted"),
-                remedy: "run as root".into(),
-            });
+            all.caveats.push(Caveat::new(
+                "namespaces_unseen",
+                format!("the sockets of {unseen} network namespaces could not be counted"),
+                "run as root",
+            ));
         }
         all
     }
@@ -105,18 +130,18 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.json {
         let now = jiff::Timestamp::now().to_string();
         let support = congestion::require_support().err().map(|error| error.to_string());
-        let result = json!({
-            "controls": registered,
-            "loadable": Algorithm::ALL.map(loadable),
-            "cannot_load_because": support,
-            "namespaces": in_use.namespaces,
-        });
-        print_json(&Envelope::new("longhaul.cc.list/1", now, json!({}), result, in_use.caveats));
+        let result = Listed {
+            controls: registered,
+            loadable: Algorithm::ALL.map(loadable).into(),
+            cannot_load_because: support,
+            namespaces: in_use.namespaces,
+        };
+        print_json(&Envelope::new("longhaul.cc.list/1", now, Parameters {}, result, in_use.caveats));
         return Ok(ExitCode::SUCCESS);
     }
     print_text(&text(&registered));
     if let Err(error) = congestion::require_support() {
-        print_text(&format!("none can be loaded: {error}\n"));
+        print_text(&format!("no control can be loaded: {error}\n"));
     }
     print_caveats(&in_use.caveats);
     Ok(ExitCode::SUCCESS)
@@ -137,15 +162,14 @@ fn describe(name: &str, controls: &CongestionControls, kept: Option<&[String]>, 
     }
 }
 
-fn loadable(algorithm: Algorithm) -> serde_json::Value {
-    let linux = algorithm.has_linux_module().then(|| algorithm.kernel_name(Variant::Linux));
-    json!({
-        "algorithm": algorithm.name(),
-        "title": algorithm.title(),
-        "source": algorithm.source(),
-        "name": algorithm.kernel_name(Variant::Paper),
-        "linux_variant": linux,
-    })
+fn loadable(algorithm: Algorithm) -> Loadable {
+    Loadable {
+        algorithm: algorithm.name(),
+        title: algorithm.title(),
+        source: algorithm.source(),
+        name: algorithm.kernel_name(Variant::Paper),
+        linux_variant: algorithm.has_linux_module().then(|| algorithm.kernel_name(Variant::Linux)),
+    }
 }
 
 fn text(registered: &[Registered]) -> String {
@@ -155,11 +179,11 @@ fn text(registered: &[Registered]) -> String {
         if control.ours {
             let found = Algorithm::of_kernel_name(&control.name);
             words.extend(found.map(|(algorithm, _)| algorithm.title().to_owned()));
-            words.extend((control.variant == Some("linux")).then(|| "as Linux has it".to_owned()));
+            words.extend((control.variant == Some("linux")).then(|| "Linux's variant".to_owned()));
             words.push(match control.kept {
                 Some(true) => "kept until unloaded".into(),
-                Some(false) => "goes with its process".into(),
-                None => "as root one sees whether it stays".into(),
+                Some(false) => "ends with its process".into(),
+                None => "kept or not: only root can see".into(),
             });
         }
         if control.default {

@@ -1,35 +1,36 @@
 //! `longhaul cc load` and `longhaul cc unload`.
 
+use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 
 use clap::ValueEnum;
 use longhaul_bpf::congestion::{CongestionError, Control, kept, unload as unload_one};
 use longhaul_congestion::{Algorithm, Settings, Variant};
 use longhaul_result::Caveat;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 use crate::cmd::cc::list::Use;
 use crate::cmd::cc::{Choice, failure};
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
-/// Load congestion controls: any program of any user can then select them by name (lh_scalable)
+/// Load congestion controls, so that any program can select them by name, such as lh_scalable
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul cc load scalable highspeed
   longhaul cc load bic --variant linux                         # as lh_bic_l
   longhaul cc load scalable --set low_window=100 --as lh_s100
-  longhaul cc load vegas -- iperf3 -c server -C lh_vegas       # only while that runs")]
+  longhaul cc load vegas -- iperf3 -c server -C lh_vegas       # only while iperf3 runs")]
 pub(crate) struct LoadArgs {
-    /// A name from `longhaul cc list`, or all
+    /// Load the controls with these names, as `longhaul cc list` has them, or all
     #[arg(required = true, value_name = "NAME")]
     names: Vec<Choice>,
-    /// Whose parameters and rules: the paper's, or those of the Linux module (lh_NAME_l)
+    /// Use the parameters and rules of the paper (lh_NAME) or of the Linux module (lh_NAME_l)
     #[arg(long, value_enum, default_value_t = VariantArg::Paper)]
     variant: VariantArg,
     /// Change a parameter that `longhaul cc show NAME` lists
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Another name in the kernel
+    /// Give the control another name in the kernel
     #[arg(long = "as", value_name = "NAME")]
     rename: Option<String>,
     /// Print JSON
@@ -44,7 +45,7 @@ pub(crate) struct LoadArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul cc unload all")]
 pub(crate) struct UnloadArgs {
-    /// A name as in `longhaul cc list`, or all
+    /// Unload the controls with these names, as `longhaul cc list` has them, or all
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     /// Print JSON
@@ -67,6 +68,54 @@ impl From<VariantArg> for Variant {
     }
 }
 
+/// What `cc load` was asked, as the result has it.
+#[derive(Debug, Serialize)]
+struct LoadParameters<'a> {
+    names: Vec<&'a str>,
+    variant: &'static str,
+    set: &'a [String],
+}
+
+/// What `cc load` did.
+#[derive(Debug, Serialize)]
+struct LoadResult<'a> {
+    loaded: Vec<Loaded<'a>>,
+    /// Names that were loaded before.
+    already_there: Vec<String>,
+}
+
+/// A control that was loaded.
+#[derive(Debug, Serialize)]
+struct Loaded<'a> {
+    name: &'a str,
+    algorithm: &'static str,
+    variant: &'static str,
+    /// Each as stored; `longhaul cc show` has its unit.
+    parameters: BTreeMap<&'static str, u32>,
+}
+
+/// What `cc unload` was asked, as the result has it.
+#[derive(Debug, Serialize)]
+struct UnloadParameters<'a> {
+    names: &'a [String],
+}
+
+/// What `cc unload` did.
+#[derive(Debug, Serialize)]
+struct UnloadResult {
+    unloaded: Vec<Unloaded>,
+}
+
+/// A control that was unloaded.
+#[derive(Debug, Serialize)]
+struct Unloaded {
+    name: String,
+    /// Sockets that still use it.
+    sockets: u64,
+    /// Network namespaces whose default it still is.
+    default_of_namespaces: u64,
+}
+
 pub(crate) fn load(args: LoadArgs) -> Outcome {
     let wanted = settings(&args)?;
     let all = args.names.contains(&Choice::All);
@@ -78,7 +127,7 @@ pub(crate) fn load(args: LoadArgs) -> Outcome {
     for settings in &wanted {
         match Control::load(settings).and_then(Control::keep) {
             Ok(()) => loaded.push(settings),
-            // Who wants all wants those that are missing.
+            // `all` means those that are missing.
             Err(CongestionError::AlreadyThere { name }) if all => already.push(name),
             Err(error) => {
                 let before = loaded.iter().map(|settings: &&Settings| settings.name()).collect::<Vec<_>>().join(", ");
@@ -92,10 +141,13 @@ pub(crate) fn load(args: LoadArgs) -> Outcome {
         }
     }
     if args.json {
-        let parameters =
-            json!({ "names": names(&wanted), "variant": Variant::from(args.variant).name(), "set": args.set });
-        let result =
-            json!({ "loaded": loaded.iter().map(|one| described(one)).collect::<Vec<_>>(), "already_there": already });
+        let parameters = LoadParameters {
+            names: wanted.iter().map(Settings::name).collect(),
+            variant: Variant::from(args.variant).name(),
+            set: &args.set,
+        };
+        let loaded = loaded.iter().map(|one| described(one)).collect();
+        let result = LoadResult { loaded, already_there: already };
         print_json(&Envelope::new("longhaul.cc.load/1", started_at, parameters, result, Vec::new()));
         return Ok(ExitCode::SUCCESS);
     }
@@ -103,12 +155,12 @@ pub(crate) fn load(args: LoadArgs) -> Outcome {
         print_text(&format!("{:<16} {}\n", settings.name(), settings.algorithm().title()));
     }
     for name in already {
-        print_text(&format!("{name:<16} was there\n"));
+        print_text(&format!("{name:<16} was already loaded\n"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Holds the controls while `command` runs; its exit code is ours. Killed, this process takes them with it.
+/// Loads the controls while `command` runs, and returns its exit code. The controls end with this process, even if it is killed.
 fn while_running(wanted: &[Settings], all: bool, command: &[String]) -> Outcome {
     let mut held = Vec::new();
     for settings in wanted {
@@ -123,7 +175,7 @@ fn while_running(wanted: &[Settings], all: bool, command: &[String]) -> Outcome 
         .status()
         .map_err(|error| Failure::new("no_command", format!("cannot run {}: {error}", command[0])).exit(127))?;
     drop(held);
-    // Ended by a signal, as shells say it.
+    // The exit code that shells give for a signal.
     let signal = std::os::unix::process::ExitStatusExt::signal(&status).map(|signal| 128 + signal);
     Ok(ExitCode::from(status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
@@ -134,7 +186,7 @@ fn settings(args: &LoadArgs) -> Result<Vec<Settings>, Failure> {
     let mut algorithms: Vec<Algorithm> = Vec::new();
     for name in &args.names {
         let these = match name {
-            // Of all that have it.
+            // All that have the variant.
             Choice::All => {
                 Algorithm::ALL.into_iter().filter(|one| variant == Variant::Paper || one.has_linux_module()).collect()
             }
@@ -161,20 +213,14 @@ fn settings(args: &LoadArgs) -> Result<Vec<Settings>, Failure> {
         .map_err(|error: longhaul_congestion::SettingsError| Failure::usage(error))
 }
 
-fn names(wanted: &[Settings]) -> Vec<&str> {
-    wanted.iter().map(Settings::name).collect()
-}
-
-fn described(settings: &Settings) -> Value {
+fn described(settings: &Settings) -> Loaded<'_> {
     let parameters = settings.algorithm().parameters().iter().zip(settings.values());
-    let parameters: Map<String, Value> =
-        parameters.map(|(parameter, value)| (parameter.name.to_owned(), json!(value))).collect();
-    json!({
-        "name": settings.name(),
-        "algorithm": settings.algorithm().name(),
-        "variant": settings.variant().name(),
-        "parameters": parameters,
-    })
+    Loaded {
+        name: settings.name(),
+        algorithm: settings.algorithm().name(),
+        variant: settings.variant().name(),
+        parameters: parameters.map(|(parameter, value)| (parameter.name, *value)).collect(),
+    }
 }
 
 pub(crate) fn unload(args: UnloadArgs) -> Outcome {
@@ -185,14 +231,14 @@ pub(crate) fn unload(args: UnloadArgs) -> Outcome {
         if name == "all" {
             wanted.extend(there.iter().cloned());
         } else {
-            // A control's own name stands for the paper's variant, unless something else has just that name.
+            // The name of an algorithm means the paper's variant, unless a loaded control has that very name.
             let ours = name.parse::<Algorithm>().map(|algorithm| algorithm.kernel_name(Variant::Paper));
             wanted.push(if there.contains(name) { name.clone() } else { ours.unwrap_or_else(|_| name.clone()) });
         }
     }
     wanted.sort_unstable();
     wanted.dedup();
-    // Before anything goes, so that a wrong name changes nothing.
+    // Checked before any is unloaded, so that a wrong name changes nothing.
     if let Some(missing) = wanted.iter().find(|name| !there.contains(name)) {
         return Err(failure(&CongestionError::NotKept { name: missing.clone() })
             .remedy(format!("loaded: {}", if there.is_empty() { "none".into() } else { there.join(", ") })));
@@ -201,42 +247,42 @@ pub(crate) fn unload(args: UnloadArgs) -> Outcome {
     let mut caveats = in_use.caveats.clone();
     let mut unloaded = Vec::new();
     for name in wanted {
-        let count = |counts: &std::collections::BTreeMap<String, u64>| counts.get(&name).copied().unwrap_or_default();
+        let count = |counts: &BTreeMap<String, u64>| counts.get(&name).copied().unwrap_or_default();
         let (sockets, defaults) = (count(&in_use.sockets), count(&in_use.defaults));
         unload_one(&name).map_err(|error| failure(&error))?;
         caveats.extend(still_used(&name, sockets, defaults));
-        unloaded.push(json!({ "name": name, "sockets": sockets, "default_of_namespaces": defaults }));
+        unloaded.push(Unloaded { name, sockets, default_of_namespaces: defaults });
     }
     if args.json {
-        let parameters = json!({ "names": args.names });
-        let result = json!({ "unloaded": unloaded });
+        let parameters = UnloadParameters { names: &args.names };
+        let result = UnloadResult { unloaded };
         print_json(&Envelope::new("longhaul.cc.unload/1", started_at, parameters, result, caveats));
         return Ok(ExitCode::SUCCESS);
     }
     for one in unloaded {
-        print_text(&format!("{} unloaded\n", one["name"].as_str().unwrap_or_default()));
+        print_text(&format!("{} unloaded\n", one.name));
     }
     print_caveats(&caveats);
     Ok(ExitCode::SUCCESS)
 }
 
-/// What uses a control that was unloaded.
+/// Caveats about a control that was unloaded and is still used.
 fn still_used(name: &str, sockets: u64, defaults: u64) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     if sockets > 0 {
         let (noun, verb) = if sockets == 1 { ("socket", "uses") } else { ("sockets", "use") };
-        caveats.push(Caveat {
-            code: "still_in_use".into(),
-            message: format!("{sockets} {noun} still {verb} {name}"),
-            remedy: "they keep it until they close; its programs go with the last".into(),
-        });
+        caveats.push(Caveat::new(
+            "still_in_use",
+            format!("{sockets} {noun} still {verb} {name}"),
+            "they keep it until they close; the kernel frees it with the last",
+        ));
     }
     if defaults > 0 {
-        caveats.push(Caveat {
-            code: "still_default".into(),
-            message: format!("{name} is still the default of {defaults} network namespace(s)"),
-            remedy: "choose another there: sysctl net.ipv4.tcp_congestion_control".into(),
-        });
+        caveats.push(Caveat::new(
+            "still_default",
+            format!("{name} is still the default of {defaults} network namespace(s)"),
+            "choose another there: sysctl net.ipv4.tcp_congestion_control",
+        ));
     }
     caveats
 }

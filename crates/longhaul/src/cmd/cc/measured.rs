@@ -1,23 +1,24 @@
 //! Measured points beside the response functions (`longhaul cc table --measured`).
 //!
-//! A flow's rate of loss is what it sent again of all that it sent, by packets. A sender that sends again in error, and one that loses
-//! several packets at a time, have fewer losses than that; then the functions are judged at too high a loss.
+//! A flow's rate of loss is the share of its packets that it retransmitted, without spurious retransmissions. A flow that loses several
+//! packets at a time has fewer loss events than that: the functions are then evaluated at too high a loss.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use longhaul_congestion::aimd::Model;
+use longhaul_congestion::description::formulas;
 use longhaul_session::tcp::TcpStreamResult;
 use longhaul_units::Nanos;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cmd::cc::table::{formulas, packets};
+use crate::cmd::cc::table::packets;
 
-/// A file that is longer is no result of a test.
+/// Bound on the size of a file that is read.
 const FILE_BYTES_MOST: u64 = 256 << 20;
 
-/// One flow that lost packets, and what windows it should have had.
+/// One flow that lost packets, and the windows that response functions give for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Point {
     algorithm: String,
@@ -25,7 +26,7 @@ pub(crate) struct Point {
     rtt_ns: u64,
     window_packets: f64,
     rate_bps: u64,
-    /// Of the control's own response function; `None` where it has none.
+    /// By the control's own response function; `None` where it has none.
     expected_packets: Option<f64>,
     mathis_packets: f64,
     padhye_packets: f64,
@@ -33,7 +34,7 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// `None` where a flow lost nothing, had several controls, or its kernel did not tell.
+    /// `None` where a flow lost nothing, used several controls, or its kernel does not report enough.
     fn of(flow: &TcpStreamResult) -> Option<Self> {
         let (rtt, mss) = (Nanos(flow.mean_rtt_ns?), flow.mss_bytes.max(1) as f64);
         let sent_packets = (flow.bytes + flow.retransmitted_bytes.unwrap_or(0)) as f64 / mss;
@@ -59,7 +60,7 @@ impl Point {
     }
 }
 
-/// The flows in a result of `longhaul tcp` or `longhaul lab run`, or in the folder that has one.
+/// The flows in a result of `longhaul tcp` or `longhaul lab run`; `path` is a file, or the folder of a result.
 pub(crate) fn read(path: &Path) -> Result<Vec<Point>, String> {
     let file = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
     let text = longhaul_units::read_text(&file, FILE_BYTES_MOST).map_err(|error| error.to_string())?;
@@ -71,17 +72,17 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Point>, String> {
     }
     let mut points = Vec::new();
     for streams in streams(&json["result"]) {
-        let flows: Vec<TcpStreamResult> =
-            serde_json::from_value(streams.clone()).map_err(|error| format!("a flow is broken: {error}; {wanted}"))?;
+        let flows: Vec<TcpStreamResult> = serde_json::from_value(streams.clone())
+            .map_err(|error| format!("a flow cannot be read: {error}; {wanted}"))?;
         points.extend(flows.iter().filter_map(Point::of));
     }
     if points.is_empty() {
-        return Err("no flow in it lost a packet: there is no point to show".into());
+        return Err("no flow in it lost a packet".into());
     }
     Ok(points)
 }
 
-/// Every list of flows, wherever the kind of result has it.
+/// Every list of flows, in either kind of result.
 fn streams(result: &Value) -> Vec<&Value> {
     let one = |result: &'_ Value| result.get("streams").is_some();
     let mut found: Vec<&Value> = Vec::new();
@@ -94,7 +95,7 @@ fn streams(result: &Value) -> Vec<&Value> {
     found.into_iter().map(|result| &result["streams"]).collect()
 }
 
-/// A row a point; empty without points.
+/// One row for each point; empty without points.
 pub(crate) fn text(points: &[Point]) -> String {
     if points.is_empty() {
         return String::new();

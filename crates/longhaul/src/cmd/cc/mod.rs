@@ -1,4 +1,4 @@
-//! `longhaul cc`: the congestion controls.
+//! `longhaul cc`: congestion controls.
 
 pub(crate) mod list;
 pub(crate) mod load;
@@ -16,7 +16,7 @@ use longhaul_congestion::algorithm::UnknownAlgorithm;
 
 use crate::output::{Failure, Outcome};
 
-/// Load congestion controls that the kernel lacks; what each holds and how it recovers
+/// Load congestion controls that the kernel lacks; show their parameters and response functions
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = false)]
 #[command(after_help = "Example:
@@ -47,7 +47,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
 }
 
-/// A control of ours, or all of them.
+/// One of longhaul's controls, or all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
     All,
@@ -62,7 +62,7 @@ impl FromStr for Choice {
     }
 }
 
-/// For programs: which of the reasons it was.
+/// The failure, with its code.
 pub(crate) fn failure(error: &CongestionError) -> Failure {
     let code = match error {
         CongestionError::Bpf(BpfError::NotBuilt { .. }) => "not_built",

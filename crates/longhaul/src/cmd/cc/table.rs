@@ -1,45 +1,59 @@
-//! `longhaul cc table`: window, time to recover from a loss, and loss that can be borne; response functions.
+//! `longhaul cc table`: the AIMD table, and response functions.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_congestion::aimd::{Model, NoModel, model_names, window};
-use longhaul_congestion::response;
+use longhaul_congestion::description::{AimdTable, LOSSES, formulas};
 use longhaul_units::{BitRate, Nanos};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::cmd::cc::measured::{self, Point};
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text};
 
-/// The rates of loss that response functions are shown at.
-pub(crate) const LOSSES: [f64; 7] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8];
-
-/// Print the AIMD table: the window for a rate, how long a loss takes to recover from, and what loss can be borne
+/// Print the AIMD table: the window for a rate, the time to recover from a loss, and the loss that can be borne
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul cc table
   longhaul cc table --rate 100Gbit --rtt 71ms --mtu 9000 --algorithm all
-  longhaul cc table --measured monday/result.json   # a saved test, or experiment, beside its response functions")]
+  longhaul cc table --measured monday/result.json   # flows of a saved test or experiment, and response functions")]
 pub(crate) struct Args {
-    /// Rates of the link, in bits of whole packets [default: 10M, 100M, 1G, 10G]
+    /// Print rows for these link rates, in bits of whole packets [default: 10M, 100M, 1G, 10G]
     #[arg(long, value_name = "RATE", value_delimiter = ',')]
     rate: Vec<BitRate>,
-    /// Round trip
+    /// Use this round trip
     #[arg(long, value_name = "TIME", default_value = "200ms")]
     rtt: Nanos,
-    /// Size of a packet
+    /// Use packets of this size
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(68..=65535))]
     mtu: u32,
-    /// reno, cubic, one from `longhaul cc list`, or all
+    /// Print rows for these controls: reno, cubic, a name from `longhaul cc list`, or all
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "reno")]
     algorithm: Vec<String>,
-    /// Results that `longhaul tcp` or `longhaul lab run` saved: each flow beside the response functions at its own loss and round trip
+    /// Add the flows of a saved `longhaul tcp` or `longhaul lab run` result, and the response functions at their loss and round trip
     #[arg(long, value_name = "FILE")]
     measured: Vec<PathBuf>,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
+}
+
+/// What was asked, as the result has it.
+#[derive(Debug, Serialize)]
+struct Parameters {
+    rates_bps: Vec<u64>,
+    rtt_ns: u64,
+    mtu_bytes: u32,
+    algorithms: Vec<&'static str>,
+}
+
+/// The table, and the flows of saved results.
+#[derive(Debug, Serialize)]
+struct Printed {
+    #[serde(flatten)]
+    table: AimdTable,
+    measured: Vec<Point>,
 }
 
 pub(crate) fn run(mut args: Args) -> Outcome {
@@ -59,13 +73,14 @@ pub(crate) fn run(mut args: Args) -> Outcome {
     }
     if args.json {
         let now = jiff::Timestamp::now().to_string();
-        let parameters = json!({
-            "rates_bps": args.rate.iter().map(|rate| rate.0).collect::<Vec<_>>(),
-            "rtt_ns": args.rtt.0,
-            "mtu_bytes": args.mtu,
-            "algorithms": models.iter().map(Model::name).collect::<Vec<_>>(),
-        });
-        print_json(&Envelope::new("longhaul.cc.table/1", now, parameters, result(&args, &models, &points), Vec::new()));
+        let parameters = Parameters {
+            rates_bps: args.rate.iter().map(|rate| rate.0).collect(),
+            rtt_ns: args.rtt.0,
+            mtu_bytes: args.mtu,
+            algorithms: models.iter().map(Model::name).collect(),
+        };
+        let result = Printed { table: AimdTable::of(&models, &args.rate, args.rtt, args.mtu), measured: points };
+        print_json(&Envelope::new("longhaul.cc.table/1", now, parameters, result, Vec::new()));
     } else {
         print_text(&(text(&args, &models) + &measured::text(&points)));
     }
@@ -84,45 +99,6 @@ fn models(names: &[String]) -> Result<Vec<Model>, NoModel> {
         }
     }
     Ok(models)
-}
-
-/// The formulas of others, by name: the mean window at a rate of loss.
-pub(crate) fn formulas(loss: f64, rtt: Nanos) -> [(&'static str, f64); 3] {
-    [
-        ("mathis", response::mathis_window(loss, 1.0)),
-        ("padhye", response::padhye_window(loss, rtt.as_secs_f64())),
-        ("rfc3649", response::rfc3649_window(loss)),
-    ]
-}
-
-fn result(args: &Args, models: &[Model], points: &[Point]) -> Value {
-    let mut rows = Vec::new();
-    for model in models {
-        for rate in &args.rate {
-            let row = model.row(window(*rate, args.rtt, args.mtu), args.rtt);
-            rows.push(json!({
-                "algorithm": model.name(),
-                "rate_bps": rate.0,
-                "window_packets": row.window_packets,
-                "recovery_ns": Nanos::from_secs_f64(row.recovery_s).0,
-                "supportable_loss": row.supportable_loss,
-            }));
-        }
-    }
-    let response = LOSSES.map(|loss| {
-        let formulas = formulas(loss, args.rtt).map(|(name, window)| (name, window));
-        let ours = models.iter().map(|model| (model.name(), model.window_at(loss, args.rtt)));
-        let point = |(name, window): (&str, f64)| {
-            let rate_bps = window * f64::from(args.mtu) * 8.0 / args.rtt.as_secs_f64();
-            json!({ "function": name, "window_packets": window, "rate_bps": rate_bps })
-        };
-        json!({
-            "loss": loss,
-            "formulas": formulas.map(point),
-            "algorithms": ours.map(point).collect::<Vec<_>>(),
-        })
-    });
-    json!({ "rows": rows, "response": response, "measured": points })
 }
 
 fn text(args: &Args, models: &[Model]) -> String {
@@ -146,13 +122,13 @@ fn text(args: &Args, models: &[Model]) -> String {
     }
     let _ = writeln!(
         text,
-        "\nwindow: mean, in packets, to two digits; recovery: from one loss to that window again, without queues;"
+        "\nwindow: the mean window in packets, to two digits; recovery: time from one loss to that window, without queues;"
     );
-    let _ = writeln!(text, "loss: what may be lost of all packets. --json has more digits.");
+    let _ = writeln!(text, "loss: the share of packets that may be lost. --json prints more digits.");
     let _ = writeln!(text, "\nmean window, packets, by rate of loss");
     let names = formulas(0.01, args.rtt).map(|(name, _)| name).into_iter().chain(models.iter().map(Model::name));
-    let heads = names.fold(String::new(), |all, name| format!("{all} {name:>12}"));
-    let _ = writeln!(text, "{:<6}{heads}", "loss");
+    let titles = names.fold(String::new(), |all, name| format!("{all} {name:>12}"));
+    let _ = writeln!(text, "{:<6}{titles}", "loss");
     for loss in LOSSES {
         let ours = models.iter().map(|model| model.window_at(loss, args.rtt));
         let windows = formulas(loss, args.rtt).map(|(_, window)| window).into_iter().chain(ours);

@@ -17,33 +17,33 @@ use crate::cmd::filter::status::{mode_in_words, report};
 use crate::cmd::filter::{failure, interface, no_link, not_followed};
 use crate::output::{Failure, Outcome};
 
-/// Attach the filter to an interface, or put another in the place of the one that is there: it counts, and drops only if asked to
+/// Attach the filter to an interface, in place of one that is there; it counts, and drops only with --enforce or --for
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
-  longhaul filter attach eth0                                # counts until Ctrl-C, then prints what came
-  longhaul filter attach eth0 --pin --enforce --for 60s      # a session over this very interface is not lost:
-  longhaul filter confirm eth0                               # without this it returns to counting
+  longhaul filter attach eth0                                # counts until Ctrl-C, then prints the counters
+  longhaul filter attach eth0 --pin --for 60s                # drops for a minute, so that a remote session is not lost
+  longhaul filter confirm eth0                               # keeps dropping; without this it only counts again
   longhaul filter attach eth0 --enforce --ports listening --allow 10.0.0.0/8 --allow 5353")]
 pub(crate) struct AttachArgs {
     /// The interface
     #[arg(value_name = "INTERFACE")]
     interface: String,
-    /// Drop what is rejected
+    /// Drop rejected frames
     #[arg(long)]
     enforce: bool,
-    /// Drop for this time, then only count again unless `longhaul filter confirm` came; even if this process is gone
+    /// Drop rejected frames for this time, then only count, unless `longhaul filter confirm` runs before; needs no process
     #[arg(long = "for", value_name = "TIME")]
     enforce_for: Option<Nanos>,
-    /// Stay when this process ends, which is at once: until `longhaul filter detach`
+    /// Keep the filter until `longhaul filter detach`, and end this process at once
     #[arg(long, conflicts_with_all = ["time", "sample", "json"])]
     pin: bool,
-    /// Where to run: in the driver, or in the stack, which any driver has [default: native where the driver can]
+    /// Run in the driver (native) or in the stack (generic, works with any driver) [default: native where the driver can]
     #[arg(long, value_enum)]
     mode: Option<ModeArg>,
-    /// Reject what goes to a TCP or UDP port of ours that nobody listens on and no connection has
+    /// Reject packets to TCP and UDP ports of this host that have no listening socket and no connection
     #[arg(long, value_enum)]
     ports: Option<PortsArg>,
-    /// Never reject by IP address or port what comes from this network, or goes to this port
+    /// Never reject by IP address or port: packets from this network, or to this port
     #[arg(long, value_name = "CIDR|PORT")]
     allow: Vec<AllowArg>,
     /// Drop although the interface is part of a bridge or bond, is shared, forwards, or is being captured
@@ -53,7 +53,7 @@ pub(crate) struct AttachArgs {
     staying: Staying,
 }
 
-/// Tell a filter that stays of changed addresses, until it is detached or Ctrl-C; without, it passes what they may concern
+/// Send the host's changed addresses to a filter that stays, until Ctrl-C or detach; without, the filter passes what they may concern
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul filter follow eth0")]
 pub(crate) struct FollowArgs {
@@ -64,19 +64,19 @@ pub(crate) struct FollowArgs {
     staying: Staying,
 }
 
-/// Of a process that stays beside its filter.
+/// Options of a process that stays with its filter.
 #[derive(Debug, clap::Args)]
 struct Staying {
-    /// Stay for this time [default: until Ctrl-C]
+    /// Run for this time [default: until Ctrl-C]
     #[arg(short = 't', long, value_name = "TIME")]
     time: Option<Nanos>,
-    /// Write the heads of rejected frames to this file (pcapng)
+    /// Write header snippets of rejected frames to this file (pcapng)
     #[arg(long, value_name = "FILE")]
     sample: Option<PathBuf>,
-    /// Write one rejected frame in so many
+    /// Write one in N rejected frames
     #[arg(long, value_name = "N", default_value_t = 1, requires = "sample", value_parser = clap::value_parser!(u64).range(1..))]
     sample_every: u64,
-    /// Print what was counted as JSON, at the end
+    /// Print the counters as JSON at the end
     #[arg(short = 'J', long)]
     json: bool,
 }
@@ -119,10 +119,10 @@ pub(crate) fn attach(args: AttachArgs) -> Outcome {
     if enforce && !args.force {
         let found = obstacles(&mut netlink, &link).map_err(|error| no_link(name, &error))?;
         if let Some(obstacle) = found.first() {
-            return Err(Failure::new(obstacle.code(), obstacle.message(name)).remedy(obstacle.remedy()));
+            return Err(Failure::of(obstacle.caveat(name)));
         }
     }
-    // Before anything is dropped: a file that cannot be written.
+    // A file that cannot be written must fail before anything is dropped.
     let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name)).transpose()?;
     let mut following = Following::begin(name).map_err(|error| not_followed(name, &error))?;
     let options = FilterOptions {
@@ -145,7 +145,7 @@ pub(crate) fn attach(args: AttachArgs) -> Outcome {
     let does = match (enforce, args.enforce_for) {
         (false, _) => "counts".to_owned(),
         (true, None) => "drops what it rejects".into(),
-        (true, Some(time)) => format!("drops what it rejects for {time}, then counts unless confirmed"),
+        (true, Some(time)) => format!("drops what it rejects for {time}, then only counts unless confirmed"),
     };
     eprintln!("longhaul: {name}: {}; {does}", mode_in_words(&filter));
     if args.pin {
@@ -166,7 +166,7 @@ pub(crate) fn follow(args: FollowArgs) -> Outcome {
     stay(name, filter, following, stop, &args.staying, sample)
 }
 
-/// Follows the host until it is over, then prints what was counted.
+/// Follows the host until the end, then prints the counters.
 fn stay(
     name: &str,
     filter: Filter,
@@ -180,15 +180,16 @@ fn stay(
     let end = staying.time.map_or(Nanos::MAX, |time| monotonic().saturating_add(time));
     while stop.requested().is_none() && monotonic() < end {
         if !filter.is_attached() {
-            eprintln!("longhaul: {name}: somebody detached or replaced the filter");
+            eprintln!("longhaul: {name}: another process detached or replaced the filter");
             break;
         }
         following.tell(&filter).map_err(|error| not_followed(name, &error))?;
         if let Some((file, samples)) = &mut sampling {
-            file.take(samples).map_err(|error| error.remedy("make room; the filter goes with this process"))?;
+            file.take(samples)
+                .map_err(|error| error.remedy("make room on the disk; the filter ends with this process"))?;
         }
         let now = monotonic();
-        // A signal interrupts no wait that begins after it, so it is short.
+        // Short: a signal does not interrupt a wait that begins after it.
         following.wait(end.min(now.saturating_add(Following::LOOK))).map_err(|error| Failure::new("wait", error))?;
     }
     if let Some((mut file, mut samples)) = sampling {

@@ -9,7 +9,7 @@ use crate::cmd::filter::status::report;
 use crate::cmd::filter::{failure, interface};
 use crate::output::{Failure, Outcome, print_text};
 
-/// Go on dropping what is rejected, beyond the time of `attach --for`
+/// Keep dropping rejected frames beyond the time of `attach --for`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul filter confirm eth0")]
 pub(crate) struct ConfirmArgs {
@@ -18,14 +18,14 @@ pub(crate) struct ConfirmArgs {
     interface: String,
 }
 
-/// Take the filter off, whoever attached it; nothing of it stays
+/// Detach the filter from an interface, whoever attached it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul filter detach eth0")]
 pub(crate) struct DetachArgs {
     /// The interface
     #[arg(value_name = "INTERFACE")]
     interface: String,
-    /// Print JSON: what was counted
+    /// Print the counters as JSON
     #[arg(short = 'J', long)]
     json: bool,
 }
@@ -40,7 +40,7 @@ pub(crate) fn confirm(args: ConfirmArgs) -> Outcome {
             .remedy(format!("longhaul filter attach {name} --enforce")));
     }
     if !filter.confirm(monotonic()).map_err(|error| failure(name, &error))? {
-        return Err(Failure::new("too_late", format!("the time is over, and the filter at {name} only counts since"))
+        return Err(Failure::new("too_late", format!("the time is over: the filter at {name} only counts now"))
             .remedy(format!("longhaul filter attach {name} --for TIME")));
     }
     print_text(&format!("{name}: drops what it rejects, for good\n"));
@@ -51,7 +51,7 @@ pub(crate) fn detach(args: DetachArgs) -> Outcome {
     let name = &args.interface;
     let (mut netlink, link) = interface(name)?;
     let filter = Filter::open(link.index).map_err(|error| failure(name, &error))?;
-    // While it is still there to be asked.
+    // Read before it is detached.
     let last = args.json.then(|| report(&mut netlink, &link, &filter)).transpose()?;
     filter.detach().map_err(|error| failure(name, &error))?;
     match last {

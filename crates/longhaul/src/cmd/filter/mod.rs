@@ -1,4 +1,4 @@
-//! `longhaul filter`: keeps frames that are for others away from the stack.
+//! `longhaul filter`: counts, or drops in XDP, frames that are not addressed to this host.
 
 pub(crate) mod attach;
 pub(crate) mod change;
@@ -15,17 +15,17 @@ use longhaul_kernel::link::{Link, LinkError, Netlink};
 
 use crate::output::{Failure, Outcome};
 
-/// Keep frames that are for others away from the stack; see what arrives
+/// Count, or drop in XDP, frames not addressed to this host
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = false)]
 #[command(after_help = "Example:
-  longhaul filter attach eth0                     # only counts, until Ctrl-C
-  longhaul filter status eth0                     # elsewhere: what arrives, what would be rejected
-  longhaul filter attach eth0 --pin --for 60s     # drops it for a minute
-  longhaul filter confirm eth0                    # and goes on, as this session is still there
+  longhaul filter attach eth0                     # counts until Ctrl-C
+  longhaul filter status eth0                     # in another terminal: what arrives, and what would be rejected
+  longhaul filter attach eth0 --pin --for 60s     # drops rejected frames for a minute
+  longhaul filter confirm eth0                    # keeps dropping: this session still works
   longhaul filter detach eth0
 
-docs/reference/filter.md says what passes, what is rejected, and why.")]
+docs/reference/filter.md lists what is accepted, what is rejected, and why.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
 }
 
-/// The interface, and a conversation about its network namespace.
+/// The interface, and a netlink socket of its network namespace.
 pub(crate) fn interface(name: &str) -> Result<(Netlink, Link), Failure> {
     let mut netlink = Netlink::open().map_err(|error| no_link(name, &error))?;
     let link = netlink.link_by_name(name).map_err(|error| no_link(name, &error))?;
@@ -66,7 +66,7 @@ pub(crate) fn no_link(name: &str, error: &LinkError) -> Failure {
     }
 }
 
-/// For programs: which of the reasons it was.
+/// The failure, with its code.
 pub(crate) fn failure(name: &str, error: &FilterError) -> Failure {
     let code = match error {
         FilterError::Bpf(BpfError::NotBuilt { .. }) => "not_built",
@@ -75,9 +75,9 @@ pub(crate) fn failure(name: &str, error: &FilterError) -> Failure {
         FilterError::Bpf(_) => "bpf",
         FilterError::NoKernelContext => "no_kernel_context",
         FilterError::OtherProgram { id, name: program, .. } => {
-            let message = format!("{name} has an XDP program that is not this filter: `{program}`, id {id}; it stays");
+            let message = format!("{name} already has another XDP program, `{program}` with id {id}; it is left there");
             return Failure::new("other_program", message)
-                .remedy(format!("end who attached it, or `ip link set dev {name} xdp off`"));
+                .remedy(format!("end the process that attached it, or `ip link set dev {name} xdp off`"));
         }
         FilterError::NotThere { .. } => {
             return Failure::new("no_filter", format!("{name} has no filter"))

@@ -5,12 +5,11 @@
 use std::fmt::Write;
 
 use longhaul_bpf::filter::{Cast, Class, Reason, SizeRange};
+use longhaul_filter::FilterStatus;
 
-use crate::cmd::filter::status::Status;
-
-/// Counters by protocol, cast and verdict; by size; by reason. Sizes are not a histogram of Prometheus, as their ranges are
-/// those of RFC 2819 and each frame is in one.
-pub(crate) fn text(status: &Status) -> String {
+/// Counters by protocol, destination and verdict; by size; by reason. The sizes are no Prometheus histogram: their ranges are those
+/// of RFC 2819, and each frame is in one.
+pub(crate) fn text(status: &FilterStatus) -> String {
     let counters = &status.counters;
     let interface = escaped(&status.interface);
     let mut text = String::new();
@@ -37,7 +36,7 @@ pub(crate) fn text(status: &Status) -> String {
         family(
             &format!("longhaul_filter_{unit}_total"),
             "counter",
-            &format!("Frames that arrived, in {unit}; bytes are without FCS."),
+            &format!("Received frames, in {unit}; bytes without FCS."),
             protocols.collect(),
         );
         let sizes = SizeRange::ALL.iter().enumerate().flat_map(|(index, range)| {
@@ -63,7 +62,7 @@ pub(crate) fn text(status: &Status) -> String {
         family(
             &format!("longhaul_filter_reason_{unit}_total"),
             "counter",
-            &format!("Frames by why they pass or not, in {unit}."),
+            &format!("Frames by the reason to accept or reject them, in {unit}."),
             reasons.collect(),
         );
     }
@@ -71,20 +70,25 @@ pub(crate) fn text(status: &Status) -> String {
     family(
         "longhaul_filter_dropped_packets_total",
         "counter",
-        "Rejected frames that were dropped, as the filter enforced.",
+        "Rejected frames that the filter dropped.",
         one(counters.dropped_packets),
     );
     family(
         "longhaul_filter_samples_lost_total",
         "counter",
-        "Samples of rejected frames that nobody took in time.",
+        "Samples of rejected frames that nobody read in time.",
         one(counters.lost_samples),
     );
-    family("longhaul_filter_enforces", "gauge", "1 while rejected frames are dropped.", one(status.enforces.into()));
+    family(
+        "longhaul_filter_enforces",
+        "gauge",
+        "1 while the filter drops rejected frames.",
+        one(status.enforces.into()),
+    );
     family(
         "longhaul_filter_addresses_current",
         "gauge",
-        "0 while the filter passes what it may not know an address of.",
+        "0 while the addresses of the filter are old: it passes what it would reject by address.",
         one(status.addresses_current.into()),
     );
     text

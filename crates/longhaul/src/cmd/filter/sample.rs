@@ -12,7 +12,7 @@ use longhaul_units::Nanos;
 
 use crate::output::Failure;
 
-/// A file that samples are written to.
+/// A file for samples.
 pub(crate) struct SampleFile {
     path: PathBuf,
     writer: Writer<BufWriter<File>>,
@@ -30,7 +30,7 @@ impl SampleFile {
         Ok(Self { path: path.into(), writer, clock: realtime_offset() })
     }
 
-    /// Writes what waits.
+    /// Writes the samples that wait.
     pub(crate) fn take(&mut self, samples: &mut Samples) -> Result<(), Failure> {
         let mut written = Ok(());
         samples.drain(|sample| {

@@ -3,19 +3,20 @@
 use std::fmt::Write;
 
 use longhaul_bpf::filter::{Cast, Class, FilterCounters, Reason, SizeRange, Tally, Verdicts};
+use longhaul_filter::FilterStatus;
 use longhaul_units::{Bytes, Nanos};
 
-use crate::cmd::filter::status::Status;
-
-/// A line, and tables of what came; with what was counted so long before, packets a second beside them.
-pub(crate) fn text(status: &Status, before: Option<(&FilterCounters, Nanos)>) -> String {
+/// What the filter does, and tables of what it counted; with the counters of some time `before`, also frames a second.
+pub(crate) fn text(status: &FilterStatus, before: Option<(&FilterCounters, Nanos)>) -> String {
     let counters = &status.counters;
     let all = counters.total();
     let mut text = String::new();
-    let does = match (status.enforces, status.reverts_in) {
+    let does = match (status.enforces, status.reverts_in_ns.map(Nanos)) {
         (false, _) => "counts".to_owned(),
         (true, None) => "drops what it rejects".into(),
-        (true, Some(time)) => format!("drops what it rejects, for {:.1} s more unless confirmed", time.as_secs_f64()),
+        (true, Some(time)) => {
+            format!("drops what it rejects; only counts in {:.1} s unless confirmed", time.as_secs_f64())
+        }
     };
     let kept = if status.kept { ", stays until detached" } else { "" };
     // Writing to a string cannot fail.
@@ -84,8 +85,8 @@ pub(crate) fn text(status: &Status, before: Option<(&FilterCounters, Nanos)>) ->
         let _ = writeln!(text, "{}", verdicts(&name, counters.size(index), whole));
     }
     for rejects in [false, true] {
-        let head = if rejects { "rejected" } else { "accepted" };
-        let _ = writeln!(text, "\n{head:<25} {:>13} {:>10}", "frames", "bytes");
+        let title = if rejects { "rejected" } else { "accepted" };
+        let _ = writeln!(text, "\n{title:<25} {:>13} {:>10}", "frames", "bytes");
         for (index, reason) in Reason::ALL.iter().enumerate().filter(|(_, reason)| reason.rejects() == rejects) {
             let tally = counters.reason(*reason);
             if tally.packets == 0 {

@@ -9,63 +9,61 @@ use std::process::ExitCode;
 use longhaul_kernel::capability;
 use longhaul_kernel::link::{Link, Netlink, holds_default_route};
 use longhaul_kernel::signals::{Stop, StopSignal};
-use longhaul_mix::{EngineKind, MixAmount, MixResult, Mixer};
-use longhaul_mix::{MixSpec, Plan, Sizes, Target};
+use longhaul_mix::{EngineError, EngineKind, MixAmount, MixResult, MixSpec, Mixer, Plan, Sizes, Target};
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::ethernet;
 use longhaul_wire::probe::Cookie;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::cmd::udp::exit_code;
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
-/// Frames a second where no rate is asked for: enough to see, and no harm to a network.
+/// Frames a second without --pps or --rate: visible, and harmless to a network.
 const DEFAULT_RATE: u64 = 1_000;
-/// The port of the target where none is given, that of longhaul's own tests.
+/// The UDP port of a target without one: the port of longhaul's own tests.
 const DEFAULT_PORT: u16 = 5210;
-/// Between lines on a terminal.
+/// The interval of reports on a terminal.
 const DEFAULT_INTERVAL: Nanos = Nanos::from_secs(1);
-/// No link has shorter ones.
+/// The shortest interval.
 const LEAST_INTERVAL: Nanos = Nanos::from_millis(100);
-/// What a seed sets apart from the cookie that comes of it.
+/// Keeps the cookie different from the seed that it is made of.
 const COOKIE_SALT: u64 = 0x6d69_7800;
 
 const EXAMPLES: &str = "\
 Example:
-  longhaul mix -i lab0 --target 10.0.0.2:5210 --pps 20000 -t 10s   # NIMA's mix; 5 % of it is a numbered stream for the target
-  longhaul mix -i lab0 --target 10.0.0.2 --size 64 --pps 0 -t 5s   # as fast as it goes
-  longhaul mix -i eth1 --target 10.0.0.2 --pps 0 --cpu 2,3,4,5     # from four CPUs
-  longhaul mix -i lab0 --mix junk.toml -b 100M -k 100000 --seed 7
+  longhaul mix lab0 --target 10.0.0.2:5210 --pps 20000 -t 10s   # NIMA's mix; 5 % is a numbered stream to the target
+  longhaul mix lab0 --target 10.0.0.2 --size 64 --pps 0 -t 5s   # as fast as possible
+  longhaul mix eth1 --target 10.0.0.2 --pps 0 --cpu 2,3,4,5     # from four CPUs
+  longhaul mix lab0 --mix junk.toml -b 100M -k 100000 --seed 7
 
-Frames go out by the interface that is named and by no other. On a veth they arrive at its far end as from a NIC's driver, where the kernel
-has XDP live frames and the far end has `gro on` or an XDP program. docs/reference/mix.md tells what a mix file has and what the numbers mean.";
+Frames leave through INTERFACE only. At the far end of a veth they arrive as from a NIC's driver if the kernel has XDP live frames and the
+far end has `gro on` or an XDP program. docs/reference/mix.md describes mix files and results.";
 
-/// Send what a network carries: frames of many kinds, most of them for others
+/// Generate background traffic: many kinds of frames, mostly addressed to other hosts
 ///
-/// Real frames of each class by its weight, and a numbered stream for a target among them. It takes root.
+/// Sends well-formed frames of each class by its weight, with a numbered stream to a target among them. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The interface to send by
-    #[arg(short = 'i', long, value_name = "IF")]
+    /// Send through this interface
+    #[arg(value_name = "INTERFACE")]
     interface: String,
-    /// A mix that comes with longhaul (nima), or a file
+    /// Send this mix: nima, which comes with longhaul, or a file
     #[arg(long, value_name = "NAME|FILE", default_value = "nima")]
     mix: String,
-    /// All frames of this many bytes, FCS included, 64 to 1518 [default: as the mix says]
+    /// Make all frames this long, FCS included, 64 to 1518 [default: as in the mix]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=1518))]
     size: Option<u16>,
-    /// Who gets the numbered stream of the mix: an IP address, and a UDP port if it is not 5210
+    /// Send the numbered stream of the mix to this IP address and UDP port [default port: 5210]
     #[arg(long, value_name = "IP[:PORT]")]
     target: Option<String>,
-    /// The target's MAC address, or that of the router before it [default: as the neighbour table has it]
+    /// Use this MAC address for the target, or for the router before it [default: from the neighbour table]
     #[arg(long, value_name = "MAC", requires = "target")]
     target_mac: Option<String>,
-    /// Frames a second; 0: as fast as it goes [default: 1000]
+    /// Send N frames a second (0: as fast as possible) [default: 1000]
     #[arg(long, value_name = "N", conflicts_with = "rate")]
     pps: Option<u64>,
-    /// Bits a second of frames with their FCS; 0: as fast as it goes
+    /// Send at this bit rate, counting frames with their FCS (0: as fast as possible)
     #[arg(short = 'b', long, value_name = "RATE")]
     rate: Option<BitRate>,
     /// Send for this time [default: until Ctrl-C]
@@ -74,20 +72,20 @@ pub(crate) struct Args {
     /// Send this many frames
     #[arg(short = 'k', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// The same seed makes the same frames in the same order [default: another each time]
+    /// Make the frames from this seed: the same seed makes the same frames in the same order [default: random]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// How to send: xdp (as from a driver), packet (by a socket), or auto: xdp where it works
+    /// Send by XDP (as a driver does), by a packet socket, or by XDP where it works (auto)
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = ["auto", "xdp", "packet"])]
     engine: String,
-    /// CPUs to send on, a thread on each, such as 2 or 2,3 [default: one thread, on any]
+    /// Send from a thread on each of these CPUs, such as 2,3 [default: one thread on any CPU]
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
     cpu: Vec<usize>,
-    /// Send even where the default route leaves by the interface
+    /// Send even if the default route uses the interface
     #[arg(long)]
     force: bool,
-    /// A line each such time; 0: none [default: 1s on a terminal]
-    #[arg(long, value_name = "TIME")]
+    /// Report every TIME (0: never) [default: 1s on a terminal]
+    #[arg(short, long, value_name = "TIME")]
     interval: Option<Nanos>,
     /// Print JSON
     #[arg(short = 'J', long)]
@@ -98,17 +96,45 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct Parameters {
     interface: String,
-    mix: Value,
+    mix: DescribedMix,
     seed: u64,
     packets_per_second: Option<f64>,
     time_ns: Option<u64>,
     packets: Option<u64>,
-    target: Option<Value>,
+    target: Option<DescribedTarget>,
     engine: String,
     cpus: Vec<usize>,
 }
 
-/// What came out.
+/// A mix.
+#[derive(Debug, Serialize)]
+struct DescribedMix {
+    name: String,
+    source: String,
+    sizes: Vec<DescribedSizes>,
+}
+
+/// Sizes of which each is as likely as another, FCS included.
+#[derive(Debug, Serialize)]
+struct DescribedSizes {
+    from_bytes: u16,
+    to_bytes: u16,
+    /// Share of the frames that have one of these sizes, 0 to 1.
+    share: f64,
+}
+
+/// The receiver of the numbered stream.
+#[derive(Debug, Serialize)]
+struct DescribedTarget {
+    address: IpAddr,
+    port: u16,
+    mac: String,
+    source: IpAddr,
+    source_port: u16,
+    cookie: u32,
+}
+
+/// What was sent, and whether a signal ended it.
 #[derive(Debug, Serialize)]
 struct Reported {
     interrupted: bool,
@@ -139,7 +165,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mac = args.target_mac.as_deref().map(parse_mac).transpose()?;
     if spec.has_target() && named.is_none() {
         return Err(Failure::usage(format!(
-            "mix {} has frames for a target: --target IP[:PORT] says for whom",
+            "mix {} has frames for a target: name it with --target IP[:PORT]",
             spec.name
         )));
     }
@@ -154,7 +180,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Err(Failure::new(
             "too_long",
             format!(
-                "frames of {} bytes and {} with their FCS do not pass {}, whose MTU is {}",
+                "frames of {} bytes ({} with FCS) are too long for {} with an MTU of {}",
                 plan.longest_bytes(),
                 plan.longest_bytes() + 4,
                 link.name,
@@ -181,7 +207,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut live = text::Live::default();
     let sent = mixer
         .run(&amount, Some(stop), interval, |progress| eprintln!("{}", live.line(progress)))
-        .map_err(|error| Failure::new("not_sent", format!("sending by {}: {error}", link.name)))?;
+        .map_err(|error| Failure::new("not_sent", format!("sending through {}: {error}", link.name)))?;
 
     let interrupted = stop.requested().is_some();
     let parameters = Parameters {
@@ -191,15 +217,13 @@ pub(crate) fn run(args: Args) -> Outcome {
         packets_per_second: amount.packets_per_second,
         time_ns: amount.time.map(|time| time.0),
         packets: amount.packets,
-        target: target.map(|target| {
-            json!({
-                "address": target.address,
-                "port": target.port,
-                "mac": text::mac(target.mac),
-                "source": target.source,
-                "source_port": target.source_port,
-                "cookie": target.cookie.0,
-            })
+        target: target.map(|target| DescribedTarget {
+            address: target.address,
+            port: target.port,
+            mac: text::mac(target.mac),
+            source: target.source,
+            source_port: target.source_port,
+            cookie: target.cookie.0,
         }),
         engine: args.engine,
         cpus: args.cpu,
@@ -220,13 +244,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     })
 }
 
-fn not_sent(error: longhaul_mix::EngineError) -> Failure {
+fn not_sent(error: EngineError) -> Failure {
     let remedy = error.remedy().to_owned();
     let failure = Failure::new("no_engine", error);
     failure.remedy(if capability::is_root_in_namespace() { &remedy } else { "run as root" })
 }
 
-/// The interface, if nobody loses his network by it.
+/// The interface, if sending through it does not harm the machine's own network.
 fn usable(netlink: &mut Netlink, args: &Args) -> Result<Link, Failure> {
     let name = &args.interface;
     let link = netlink.link_by_name(name).map_err(|error| Failure::new("no_interface", error))?;
@@ -235,9 +259,9 @@ fn usable(netlink: &mut Netlink, args: &Args) -> Result<Link, Failure> {
     if holds && !args.force {
         return Err(Failure::new(
             "default_route",
-            format!("the default route leaves by {name}: this machine's network would get the mix"),
+            format!("the default route uses {name}: the mix would go into this machine's own network"),
         )
-        .remedy("name an interface of a test network, or give --force"));
+        .remedy("name an interface of a test network, or use --force"));
     }
     if !link.up || !link.carrier {
         let why = if link.up { "has no carrier" } else { "is down" };
@@ -254,7 +278,7 @@ fn address(text: &str) -> Result<SocketAddr, Failure> {
         with_port.ok().filter(|a: &SocketAddr| a.port() > 0 && !a.ip().is_unspecified() && !a.ip().is_multicast());
     good.ok_or_else(|| {
         Failure::usage(format!(
-            "--target {text}: an IP address of a host, and a port if wanted, such as 10.0.0.2:5210 or [fd00::2]:5210"
+            "--target {text}: give the IP address of a host, with or without a port, such as 10.0.0.2:5210 or [fd00::2]:5210"
         ))
     })
 }
@@ -263,10 +287,12 @@ fn parse_mac(text: &str) -> Result<[u8; 6], Failure> {
     let bytes: Vec<u8> =
         text.split(':').filter_map(|byte| (byte.len() == 2).then(|| u8::from_str_radix(byte, 16).ok())?).collect();
     let good = bytes.try_into().ok().filter(|mac: &[u8; 6]| text.len() == 17 && mac[0] & 1 == 0);
-    good.ok_or_else(|| Failure::usage(format!("--target-mac {text}: a unicast address, such as 02:00:00:00:00:02")))
+    good.ok_or_else(|| {
+        Failure::usage(format!("--target-mac {text}: give a unicast MAC address, such as 02:00:00:00:00:02"))
+    })
 }
 
-/// Who gets the stream, from whom.
+/// The target of the stream, and the source of its datagrams.
 fn target(
     netlink: &mut Netlink,
     link: &Link,
@@ -280,20 +306,23 @@ fn target(
             let known = netlink.neighbours().map_err(|error| Failure::new("neighbours", error))?;
             let one = known.iter().find(|n| n.ifindex == link.index && n.ip == named.ip());
             one.and_then(|neighbour| neighbour.mac).ok_or_else(|| {
-                Failure::new("no_mac", format!("the MAC address of {} by {} is not known", named.ip(), link.name))
-                    .remedy("give --target-mac, or ping it first")
+                Failure::new(
+                    "no_mac",
+                    format!("the neighbour table of {} has no MAC address for {}", link.name, named.ip()),
+                )
+                .remedy("give --target-mac, or ping the target first")
             })?
         }
     };
     let addresses = netlink.addresses().map_err(|error| Failure::new("addresses", error))?;
-    // A link-local address would have routers drop what it sends elsewhere.
+    // Routers drop packets with a link-local source that go elsewhere.
     let fits = |ip: &IpAddr| match (ip, named.ip()) {
         (IpAddr::V4(_), IpAddr::V4(_)) => true,
         (IpAddr::V6(own), IpAddr::V6(other)) => own.is_unicast_link_local() == other.is_unicast_link_local(),
         _ => false,
     };
     let own = addresses.iter().filter(|address| address.ifindex == link.index).map(|address| address.ip).find(fits);
-    // Without one of its own it is an address that is set aside for measuring (RFC 2544, RFC 5180).
+    // An interface without a fitting address uses one that is reserved for benchmarks (RFC 2544, RFC 5180).
     let none: IpAddr = match named.ip() {
         IpAddr::V4(_) => Ipv4Addr::new(198, 18, 0, 1).into(),
         IpAddr::V6(_) => Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1).into(),
@@ -311,19 +340,20 @@ fn target(
 fn random_seed() -> Result<u64, Failure> {
     let mut bytes = [0; 4];
     getrandom::fill(&mut bytes).map_err(|error| Failure::new("random", error))?;
-    // Short enough to type again.
+    // Short enough to type.
     Ok(u32::from_ne_bytes(bytes).into())
 }
 
 /// A mix as the result has it.
-fn described(spec: &MixSpec) -> Value {
+fn described(spec: &MixSpec) -> DescribedMix {
     let sizes = match &spec.sizes {
-        Sizes::One(bytes) => json!([{ "from_bytes": bytes, "to_bytes": bytes, "share": 1.0 }]),
+        Sizes::One(bytes) => vec![DescribedSizes { from_bytes: *bytes, to_bytes: *bytes, share: 1.0 }],
         Sizes::Spread(spans) => {
             let sum: f64 = spans.iter().map(|span| span.weight).sum();
-            let shown = |span: &longhaul_mix::Span| json!({ "from_bytes": span.from, "to_bytes": span.to, "share": span.weight / sum });
-            spans.iter().map(shown).collect()
+            let shares = spans.iter().map(|span| span.weight / sum);
+            let sizes = spans.iter().zip(shares);
+            sizes.map(|(span, share)| DescribedSizes { from_bytes: span.from, to_bytes: span.to, share }).collect()
         }
     };
-    json!({ "name": spec.name, "source": spec.source, "sizes": sizes })
+    DescribedMix { name: spec.name.clone(), source: spec.source.clone(), sizes }
 }

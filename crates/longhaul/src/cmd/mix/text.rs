@@ -2,21 +2,21 @@
 
 use longhaul_mix::{EngineKind, MixAmount, MixProgress, MixResult};
 
-/// What is going to happen.
+/// What is about to be sent.
 pub(crate) fn heading(mix: &str, link: &str, engine: EngineKind, amount: &MixAmount, seed: u64) -> String {
     let how = match engine {
-        EngineKind::LiveFrames => "as from a driver (XDP live frames)",
+        EngineKind::LiveFrames => "by XDP live frames",
         EngineKind::PacketSocket => "by a packet socket",
     };
-    let rate = amount.packets_per_second.map_or("as fast as it goes".to_owned(), |rate| format!("{rate:.0} frames/s"));
-    format!("longhaul: mix {mix} by {link} {how}, {rate}, seed {seed}; Ctrl-C ends")
+    let rate = amount.packets_per_second.map_or("as fast as possible".to_owned(), |rate| format!("{rate:.0} frames/s"));
+    format!("longhaul: mix {mix} through {link} {how}, {rate}, seed {seed}; Ctrl-C ends")
 }
 
 pub(crate) fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Lines as it goes on.
+/// The lines of a running mix.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     elapsed_ns: u64,
@@ -44,7 +44,7 @@ impl Live {
 /// What was sent.
 pub(crate) fn report(result: &MixResult) -> String {
     let mut text = format!(
-        "{} frames in {:.3} s: {:.0} frames/s, {:.1} Mb/s of frames, {:.1} Mb/s of a wire{}\n\n{:<24} {:>8} {:>12} {:>8} {:>12}\n",
+        "{} frames in {:.3} s: {:.0} frames/s, {:.1} Mb/s of frames, {:.1} Mb/s on the wire{}\n\n{:<24} {:>8} {:>12} {:>8} {:>12}\n",
         result.sent_packets,
         result.duration_ns as f64 / 1e9,
         result.packets_per_second,

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
+use longhaul_host::HostSnapshot;
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::host::HostSnapshot;
 use longhaul_kernel::tcp::{TcpOptions, receive_buffer, send_buffer, set_max_pacing_rate};
 use longhaul_kernel::tcp_info;
 use longhaul_result::Caveat;

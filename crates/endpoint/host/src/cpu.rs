@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use longhaul_kernel::sysfs::{self, number_list};
 use serde::Serialize;
 
-use super::sysfs::{self, number_list};
 use super::{Reasons, read_line};
 
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -21,9 +21,9 @@ pub struct Cpu {
     pub model: Option<String>,
     /// Logical CPUs that are online.
     pub online_cpus: Vec<u32>,
-    /// Logical CPUs that the scheduler leaves alone (`isolcpus`).
+    /// Logical CPUs that the scheduler does not use (`isolcpus`).
     pub isolated_cpus: Vec<u32>,
-    /// Cores; less than CPUs where each runs two threads.
+    /// Cores; fewer than CPUs where a core runs two threads.
     pub cores: Option<u32>,
     /// Memory nodes and their CPUs.
     pub numa_nodes: Vec<NumaNode>,
@@ -31,9 +31,9 @@ pub struct Cpu {
     pub governors: Vec<String>,
     /// The highest frequency of any CPU, as its driver allows it now.
     pub max_frequency_hz: Option<u64>,
-    /// The lowest frequency that any CPU has now.
+    /// The lowest frequency at which any CPU runs now.
     pub least_current_frequency_hz: Option<u64>,
-    /// Who puts idle CPUs to sleep: `intel_idle`, `acpi_idle`.
+    /// The driver that puts idle CPUs to sleep: `intel_idle`, `acpi_idle`.
     pub idle_driver: Option<String>,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn read(reasons: &mut Reasons) -> Cpu {
     if governors.is_empty() {
         reasons.note(
             format!("{CPUS}/cpu*/cpufreq"),
-            "the kernel does not set CPU frequencies here (virtual machine, or firmware does)",
+            "the kernel does not set CPU frequencies here (a virtual machine, or the firmware sets them)",
         );
     }
     Cpu {
@@ -99,7 +99,7 @@ fn numa_nodes() -> Vec<NumaNode> {
     number_list(&online).into_iter().filter_map(node).collect()
 }
 
-/// `model name` on x86; `cpu model`, `Model`, `cpu` elsewhere. Arm says none.
+/// `model name` on x86; `cpu model`, `Model`, `cpu` elsewhere. Arm has no such line.
 fn model_name(cpuinfo: &str) -> Option<String> {
     ["model name", "cpu model", "Model", "cpu"].iter().find_map(|wanted| {
         cpuinfo.lines().find_map(|line| {
@@ -109,7 +109,7 @@ fn model_name(cpuinfo: &str) -> Option<String> {
     })
 }
 
-/// A hint at what the machine runs on: the firmware's product where a hypervisor shows itself.
+/// The hypervisor, as far as it can be told: the firmware's product name where the CPU reports a hypervisor.
 pub(super) fn virtualization() -> Option<String> {
     let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|t| !t.is_empty());
     if let Some(kind) = read("/sys/hypervisor/type") {
@@ -120,7 +120,7 @@ pub(super) fn virtualization() -> Option<String> {
     match (flagged, product) {
         (true, Some(product)) => Some(product),
         (true, None) => Some("hypervisor".into()),
-        // Firmware names of virtual machines whose CPU does not tell (systemd-detect-virt(1) has the same list).
+        // Product names of virtual machines whose CPU does not report it (systemd-detect-virt(1) has the same list).
         (false, Some(product)) => ["KVM", "QEMU", "VMware", "VirtualBox", "Virtual Machine", "Google Compute"]
             .iter()
             .any(|known| product.contains(known))
@@ -129,13 +129,13 @@ pub(super) fn virtualization() -> Option<String> {
     }
 }
 
-/// CPUID's bit 31 of leaf 1, which hypervisors set.
+/// CPUID leaf 1, ECX bit 31, which hypervisors set.
 fn has_hypervisor_flag(cpuinfo: &str) -> bool {
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
     flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// The memory node that a device sits at; `None` where the firmware does not tell (−1).
+/// The memory node next to a device; `None` where the firmware does not report it (−1).
 pub(super) fn node_of(device: &Path) -> Option<u32> {
     sysfs::read_number(&device.join("numa_node")).ok().and_then(|node| u32::try_from(node).ok())
 }

@@ -1,40 +1,38 @@
-//! A host as it matters to its network: NICs, PCIe, rings, offloads, queues, interrupts, sysctls, CPU, clock.
+//! How a host is set up for its network: NICs, PCIe, rings, offloads, queues, interrupts, sysctls, CPU, clock.
 //!
-//! A [`HostSnapshot`] is of the machine and of the network namespace that the calling thread is in. It serializes to JSON with
+//! A [`HostSnapshot`] describes the machine and the network namespace of the calling thread. It serializes to JSON with
 //! the unit of each number in its name. What could not be read is `null`, and [`HostSnapshot::unreadable`] says why.
-//! [`HostSnapshot::findings`] says what of it is likely to cost throughput, and what to do.
+//! [`HostSnapshot::caveats`] says what is likely to cost throughput, and what to do.
 //!
-//! What is not here: setting any of it.
+//! Nothing here changes a setting.
 //!
 //! Source: `Documentation/ABI/testing/sysfs-class-net*`, `sysfs-bus-pci`, `Documentation/networking/scaling.rst`,
 //! `<linux/ethtool.h>`, proc(5).
 
+mod caveats;
 mod cpu;
-mod device;
-mod findings;
 mod interface;
 mod pcie;
 mod sysctls;
-pub(crate) mod sysfs;
 
+pub use caveats::LONG_PATH_RTT;
 pub use cpu::{Cpu, NumaNode};
-pub use device::{Channels, Coalescing, Pause, Rings, receive_queues};
-pub use findings::{Finding, LONG_PATH_RTT};
 pub use interface::{Interface, Interrupt, Offload, Queue, QueueDirection};
+pub use longhaul_kernel::driver_settings::{Channels, Coalescing, Pause, Rings};
 pub use pcie::{PcieLink, PciePath};
-pub use sysctls::{SysctlValue, keys as sysctl_keys};
+pub use sysctls::SysctlValue;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use longhaul_kernel::clock::realtime;
+use longhaul_kernel::memory::page_bytes;
 use serde::Serialize;
-
-use crate::clock::realtime;
 
 /// A host at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostSnapshot {
-    /// When it was taken: `CLOCK_REALTIME`, since 1970.
+    /// When the snapshot was taken: `CLOCK_REALTIME`, since 1970.
     pub taken_at_realtime_ns: u64,
     /// The host's name.
     pub hostname: Option<String>,
@@ -42,7 +40,7 @@ pub struct HostSnapshot {
     pub kernel: Kernel,
     /// The processors.
     pub cpu: Cpu,
-    /// The interfaces of the network namespace, loopback too.
+    /// The interfaces of the network namespace, loopback included.
     pub interfaces: Vec<Interface>,
     /// Kernel parameters by name, as in sysctl(8); `tcp_mem` and `udp_mem` count pages ([`Kernel::page_bytes`]), every other
     /// buffer bytes.
@@ -60,18 +58,18 @@ pub struct Kernel {
     pub architecture: &'static str,
     /// Bytes of a page.
     pub page_bytes: u64,
-    /// What keeps its time: `tsc`, `kvm-clock`, `hpet`.
+    /// The clock source in use: `tsc`, `kvm-clock`, `hpet`.
     pub clocksource: Option<String>,
-    /// What else could.
+    /// The clock sources that the kernel offers.
     pub clocksources_available: Option<Vec<String>>,
-    /// The hypervisor or machine that it runs on, as far as it can be told; `None` where nothing hints at one.
+    /// The hypervisor or virtual machine that the kernel runs on; `None` where nothing hints at one.
     pub virtualization: Option<String>,
 }
 
 /// Something that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
-    /// A file, a sysctl, or what was asked of which interface's driver.
+    /// A file, a sysctl, or an interface and the setting that its driver was asked for.
     pub what: String,
     /// Why, in the kernel's words.
     pub reason: String,
@@ -82,7 +80,7 @@ pub struct Unreadable {
 struct Reasons(Vec<Unreadable>);
 
 impl Reasons {
-    /// The value, or `None` and the reason noted.
+    /// Gives the value; or notes the reason and gives `None`.
     fn keep<T>(&mut self, what: impl fmt::Display, result: Result<T, impl fmt::Display>) -> Option<T> {
         result.map_err(|error| self.note(what, error)).ok()
     }
@@ -93,8 +91,8 @@ impl Reasons {
 }
 
 impl HostSnapshot {
-    /// Looks at the machine, and at the network namespace that the calling thread is in. Needs no rights; some things stay
-    /// unread without them.
+    /// Reads the set-up of the machine and of the calling thread's network namespace. Needs no rights; without them some values stay
+    /// unread.
     pub fn take() -> Self {
         let mut reasons = Reasons::default();
         let taken_at_realtime_ns = realtime().0;
@@ -116,7 +114,7 @@ fn kernel(reasons: &mut Reasons) -> Kernel {
     Kernel {
         release: read_line("/proc/sys/kernel/osrelease", reasons),
         architecture: std::env::consts::ARCH,
-        page_bytes: rustix::param::page_size() as u64,
+        page_bytes: page_bytes() as u64,
         clocksource: read_line(&format!("{clock}/current_clocksource"), reasons),
         clocksources_available: read_line(&format!("{clock}/available_clocksource"), reasons)
             .map(|line| line.split_ascii_whitespace().map(str::to_owned).collect()),

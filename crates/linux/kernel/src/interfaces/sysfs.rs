@@ -1,7 +1,7 @@
-//! A sysfs that shows the links of the calling thread's network namespace.
+//! A sysfs that shows the interfaces of the calling thread's network namespace, and the forms that its files have.
 //!
-//! `/sys/class/net` shows those of the namespace in which `/sys` was mounted. Where that is another one, a fresh sysfs is made
-//! and opened without mounting it anywhere. Source: sysfs(5), fsopen(2), fsmount(2).
+//! `/sys/class/net` shows the interfaces of the namespace in which `/sys` was mounted. Where that is another one, this makes a new
+//! sysfs and opens it without mounting it anywhere. Source: sysfs(5), fsopen(2), fsmount(2).
 
 use std::fs;
 use std::io;
@@ -12,23 +12,23 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 
 use crate::link::Link;
 
-/// Where to read.
+/// A sysfs, `/sys` or a new one.
 #[derive(Debug)]
-pub(crate) struct Sysfs {
+pub struct Sysfs {
     root: PathBuf,
     _mount: Option<OwnedFd>,
 }
 
 impl Sysfs {
-    /// For a namespace that has these links.
+    /// The sysfs of the calling thread's network namespace, which has `links`, to read.
     ///
     /// # Errors
-    /// Where `/sys` shows another namespace and the caller may not make a sysfs of its own.
-    pub(super) fn of(links: &[Link]) -> Result<Self, String> {
+    /// `/sys` shows another namespace, and the caller may not make a sysfs of its own.
+    pub fn of(links: &[Link]) -> Result<Self, String> {
         Self::open(links, MountAttrFlags::MOUNT_ATTR_RDONLY)
     }
 
-    /// As [`Sysfs::of`], to set things in.
+    /// As [`Sysfs::of`], to write too.
     pub(crate) fn writable(links: &[Link]) -> Result<Self, String> {
         Self::open(links, MountAttrFlags::empty())
     }
@@ -52,7 +52,7 @@ impl Sysfs {
     }
 
     /// The directory of interface `name`.
-    pub(crate) fn interface(&self, name: &str) -> PathBuf {
+    pub fn interface(&self, name: &str) -> PathBuf {
         self.root.join("class/net").join(name)
     }
 }
@@ -73,19 +73,25 @@ fn shows(root: &Path, links: &[Link]) -> bool {
 }
 
 /// A file's text, trimmed.
-pub(crate) fn read(path: &Path) -> io::Result<String> {
+///
+/// # Errors
+/// As reading a file fails.
+pub fn read(path: &Path) -> io::Result<String> {
     Ok(fs::read_to_string(path)?.trim().to_owned())
 }
 
 /// A file's whole number.
-pub(super) fn read_number(path: &Path) -> io::Result<u64> {
+///
+/// # Errors
+/// As reading a file fails; [`io::ErrorKind::InvalidData`] where the text is no number.
+pub fn read_number(path: &Path) -> io::Result<u64> {
     let text = read(path)?;
     text.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("`{text}` is no number")))
 }
 
-/// The numbers in a list such as `0-3,8`. Broken parts are passed over, ranges cut at 8,192 numbers (as many CPUs as
-/// Linux has at most).
-pub(super) fn number_list(text: &str) -> Vec<u32> {
+/// The numbers in a list such as `0-3,8`. Skips malformed parts, and cuts ranges at 8,192 numbers (the most CPUs
+/// that Linux supports).
+pub fn number_list(text: &str) -> Vec<u32> {
     /// `CONFIG_NR_CPUS` at its highest.
     const MOST: u32 = 8_192;
     let mut numbers: Vec<u32> = text
@@ -105,8 +111,8 @@ pub(super) fn number_list(text: &str) -> Vec<u32> {
     numbers
 }
 
-/// The numbers of the bits set in a mask such as `00000000,0000000f`; `None` where it is none.
-pub(super) fn mask_list(text: &str) -> Option<Vec<u32>> {
+/// The numbers of the bits set in a mask such as `00000000,0000000f`; `None` where the text is no mask.
+pub fn mask_list(text: &str) -> Option<Vec<u32>> {
     let digits: Vec<u32> =
         text.trim().chars().filter(|c| *c != ',').map(|c| c.to_digit(16)).collect::<Option<Vec<_>>>()?;
     let bits = digits.iter().rev().enumerate().flat_map(|(place, digit)| {

@@ -4,63 +4,61 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_kernel::sysctl::{self, SysctlError};
 use serde::Serialize;
 
 use super::Reasons;
-use crate::sysctl::{self, SysctlError};
 
-/// Names of the parameters that are read, as in sysctl(8).
-pub fn keys() -> &'static [&'static str] {
-    &[
-        "kernel.numa_balancing",
-        "kernel.sched_rt_runtime_us",
-        "net.core.busy_poll",
-        "net.core.busy_read",
-        "net.core.default_qdisc",
-        "net.core.dev_weight",
-        "net.core.gro_normal_batch",
-        "net.core.netdev_budget",
-        "net.core.netdev_budget_usecs",
-        "net.core.netdev_max_backlog",
-        "net.core.optmem_max",
-        "net.core.rmem_default",
-        "net.core.rmem_max",
-        "net.core.rps_sock_flow_entries",
-        "net.core.wmem_default",
-        "net.core.wmem_max",
-        "net.ipv4.ip_local_port_range",
-        "net.ipv4.tcp_adv_win_scale",
-        "net.ipv4.tcp_allowed_congestion_control",
-        "net.ipv4.tcp_app_win",
-        "net.ipv4.tcp_available_congestion_control",
-        "net.ipv4.tcp_congestion_control",
-        "net.ipv4.tcp_dsack",
-        "net.ipv4.tcp_ecn",
-        "net.ipv4.tcp_frto",
-        "net.ipv4.tcp_limit_output_bytes",
-        "net.ipv4.tcp_mem",
-        "net.ipv4.tcp_min_tso_segs",
-        "net.ipv4.tcp_moderate_rcvbuf",
-        "net.ipv4.tcp_mtu_probing",
-        "net.ipv4.tcp_no_metrics_save",
-        "net.ipv4.tcp_notsent_lowat",
-        "net.ipv4.tcp_pacing_ca_ratio",
-        "net.ipv4.tcp_pacing_ss_ratio",
-        "net.ipv4.tcp_recovery",
-        "net.ipv4.tcp_reordering",
-        "net.ipv4.tcp_rmem",
-        "net.ipv4.tcp_sack",
-        "net.ipv4.tcp_shrink_window",
-        "net.ipv4.tcp_slow_start_after_idle",
-        "net.ipv4.tcp_timestamps",
-        "net.ipv4.tcp_tso_win_divisor",
-        "net.ipv4.tcp_window_scaling",
-        "net.ipv4.tcp_wmem",
-        "net.ipv4.udp_mem",
-        "net.ipv4.udp_rmem_min",
-        "net.ipv4.udp_wmem_min",
-    ]
-}
+/// The parameters that are read, as in sysctl(8).
+const KEYS: [&str; 47] = [
+    "kernel.numa_balancing",
+    "kernel.sched_rt_runtime_us",
+    "net.core.busy_poll",
+    "net.core.busy_read",
+    "net.core.default_qdisc",
+    "net.core.dev_weight",
+    "net.core.gro_normal_batch",
+    "net.core.netdev_budget",
+    "net.core.netdev_budget_usecs",
+    "net.core.netdev_max_backlog",
+    "net.core.optmem_max",
+    "net.core.rmem_default",
+    "net.core.rmem_max",
+    "net.core.rps_sock_flow_entries",
+    "net.core.wmem_default",
+    "net.core.wmem_max",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_adv_win_scale",
+    "net.ipv4.tcp_allowed_congestion_control",
+    "net.ipv4.tcp_app_win",
+    "net.ipv4.tcp_available_congestion_control",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_dsack",
+    "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_frto",
+    "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_min_tso_segs",
+    "net.ipv4.tcp_moderate_rcvbuf",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_no_metrics_save",
+    "net.ipv4.tcp_notsent_lowat",
+    "net.ipv4.tcp_pacing_ca_ratio",
+    "net.ipv4.tcp_pacing_ss_ratio",
+    "net.ipv4.tcp_recovery",
+    "net.ipv4.tcp_reordering",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_shrink_window",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_tso_win_divisor",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.udp_mem",
+    "net.ipv4.udp_rmem_min",
+    "net.ipv4.udp_wmem_min",
+];
 
 /// A parameter's value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -68,7 +66,7 @@ pub fn keys() -> &'static [&'static str] {
 pub enum SysctlValue {
     /// One whole number.
     Number(i64),
-    /// Several: `tcp_rmem` has least, default, most.
+    /// Several: `tcp_rmem` has minimum, default, maximum.
     Numbers(Vec<i64>),
     /// Anything else.
     Text(String),
@@ -94,8 +92,8 @@ impl SysctlValue {
         }
     }
 
-    /// The last of its numbers: the number itself, or the most of least, default, most.
-    pub fn most(&self) -> Option<i64> {
+    /// The last of its numbers: the number itself, or the maximum of minimum, default, maximum.
+    pub fn maximum(&self) -> Option<i64> {
         match self {
             Self::Number(number) => Some(*number),
             Self::Numbers(numbers) => numbers.last().copied(),
@@ -104,13 +102,13 @@ impl SysctlValue {
     }
 }
 
-/// Reads them in the calling thread's network namespace. What this kernel does not have is left out, and noted.
+/// Reads them in the calling thread's network namespace. Leaves out what this kernel does not have, and notes it.
 pub(super) fn read(reasons: &mut Reasons) -> BTreeMap<String, SysctlValue> {
     let mut values = BTreeMap::new();
-    for key in keys() {
+    for key in KEYS {
         match sysctl::read(key) {
             Ok(text) => {
-                values.insert((*key).to_owned(), SysctlValue::parse(&text));
+                values.insert(key.to_owned(), SysctlValue::parse(&text));
             }
             Err(SysctlError::Missing { .. }) => {
                 reasons.note(key, "this kernel or this network namespace does not have it");
@@ -132,20 +130,20 @@ mod tests {
         assert_eq!(SysctlValue::parse("212992"), SysctlValue::Number(212_992));
         let triple = SysctlValue::parse("4096\t131072\t6291456");
         assert_eq!(triple, SysctlValue::Numbers(vec![4096, 131_072, 6_291_456]));
-        assert_eq!(triple.most(), Some(6_291_456));
+        assert_eq!(triple.maximum(), Some(6_291_456));
         assert_eq!(SysctlValue::parse("fq_codel"), SysctlValue::Text("fq_codel".into()));
         assert_eq!(SysctlValue::parse(""), SysctlValue::Text(String::new()));
     }
 
     #[test]
     fn keys_are_sorted_and_unique() {
-        assert!(keys().is_sorted_by(|a, b| a < b));
+        assert!(KEYS.is_sorted_by(|a, b| a < b));
     }
 
     proptest! {
         #[test]
         fn no_text_panics(text in "[0-9a-z \\t\\-]{0,40}") {
-            let _ = SysctlValue::parse(&text).most();
+            let _ = SysctlValue::parse(&text).maximum();
         }
     }
 }

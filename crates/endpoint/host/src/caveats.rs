@@ -1,121 +1,101 @@
-//! What of a host's set-up is likely to cost throughput, and what to do about it.
+//! What in a host's set-up is likely to cost throughput, and what to do about it.
 //!
-//! A finding is advice, not a measurement: whether it matters here a test tells.
+//! These caveats are advice, not measurements: a test tells whether they matter.
 
-use serde::Serialize;
-
+use longhaul_result::Caveat;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
-use super::{HostSnapshot, Interface};
+use super::{HostSnapshot, Interface, QueueDirection, SysctlValue};
 
-/// The round-trip time that buffers are judged by where none is known: half around the world in fibre.
+/// The round-trip time to judge buffers by where none is known: half around the world in fibre.
 pub const LONG_PATH_RTT: Nanos = Nanos::from_millis(100);
 
-/// A UDP receiver that is kept from running this long must not lose packets: one scheduling tick at 100 Hz.
+/// How long a UDP receiver may wait for its CPU without losing packets: one scheduling tick at 100 Hz.
 const RECEIVER_PAUSE: Nanos = Nanos::from_millis(10);
 
-/// Something to look at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// What kind it is, for programs.
-    pub code: &'static str,
-    /// The interface or sysctl that it is about.
-    pub subject: Option<String>,
-    /// What was found.
-    pub message: String,
-    /// What to do.
-    pub remedy: String,
-}
-
 impl HostSnapshot {
-    /// What to look at, for paths of `rtt` ([`LONG_PATH_RTT`] where it is not known).
-    pub fn findings(&self, rtt: Nanos) -> Vec<Finding> {
-        let mut findings = Vec::new();
+    /// What is likely to cost throughput on paths of `rtt` ([`LONG_PATH_RTT`] where it is not known).
+    pub fn caveats(&self, rtt: Nanos) -> Vec<Caveat> {
+        let mut caveats = Vec::new();
         let nics = self.interfaces.iter().filter(|interface| interface.hardware && interface.up);
         for nic in nics.clone() {
-            judge_nic(nic, self.cpu.numa_nodes.len(), &mut findings);
+            judge_nic(nic, self.cpu.numa_nodes.len(), &mut caveats);
         }
-        // What the fastest NIC could carry.
+        // The most that a NIC can carry.
         if let Some(rate) = nics.filter_map(|nic| nic.link_speed_bps).max().map(BitRate) {
-            self.judge_buffers(rate, rtt, &mut findings);
+            self.judge_buffers(rate, rtt, &mut caveats);
         }
-        self.judge_machine(&mut findings);
-        findings
+        self.judge_machine(&mut caveats);
+        caveats
     }
 
-    fn judge_buffers(&self, rate: BitRate, rtt: Nanos, findings: &mut Vec<Finding>) {
+    fn judge_buffers(&self, rate: BitRate, rtt: Nanos, caveats: &mut Vec<Caveat>) {
         let in_flight = rate.bytes_in(rtt);
-        let most = |key: &str| self.sysctls.get(key).and_then(super::SysctlValue::most);
+        let maximum = |key: &str| self.sysctls.get(key).and_then(SysctlValue::maximum);
         // A buffer of n bytes holds about n/2 of payload.
         for key in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
             let needed = in_flight.saturating_mul(2);
-            if let Some(bytes) = most(key).and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes < needed) {
-                findings.push(Finding {
-                    code: "tcp_buffer_small",
-                    subject: Some(key.into()),
-                    message: format!(
-                        "{key} allows {}, but at {rate} and {rtt} round trip {} are in flight",
+            if let Some(bytes) =
+                maximum(key).and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes < needed)
+            {
+                caveats.push(Caveat::new(
+                    "tcp_buffer_small",
+                    format!(
+                        "{key} allows {}, but {} are in flight at {rate} and a round trip of {rtt}",
                         Bytes(bytes),
                         Bytes(in_flight)
                     ),
-                    remedy: format!("sysctl -w {key}=\"4096 131072 {needed}\", and the path's own rate if it is lower"),
-                });
+                    format!("sysctl -w {key}=\"4096 131072 {needed}\", and the path's own rate if it is lower"),
+                ));
             }
         }
         let needed = rate.bytes_in(RECEIVER_PAUSE).saturating_mul(2);
         if let Some(bytes) =
-            most("net.core.rmem_max").and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes < needed)
+            maximum("net.core.rmem_max").and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes < needed)
         {
-            findings.push(Finding {
-                code: "udp_buffer_small",
-                subject: Some("net.core.rmem_max".into()),
-                message: format!(
-                    "net.core.rmem_max allows a program without root {}: at {rate} a receiver that waits {RECEIVER_PAUSE} \
-                     for its CPU loses packets",
+            caveats.push(Caveat::new(
+                "udp_buffer_small",
+                format!(
+                    "net.core.rmem_max allows {} to a program without root: a receiver that waits {RECEIVER_PAUSE} for its CPU \
+                     loses packets at {rate}",
                     Bytes(bytes)
                 ),
-                remedy: format!("sysctl -w net.core.rmem_max={needed}, or run as root"),
-            });
+                format!("sysctl -w net.core.rmem_max={needed}, or run as root"),
+            ));
         }
     }
 
-    fn judge_machine(&self, findings: &mut Vec<Finding>) {
+    fn judge_machine(&self, caveats: &mut Vec<Caveat>) {
         if let Some(slow) = self.cpu.governors.iter().find(|governor| *governor != "performance") {
-            findings.push(Finding {
-                code: "cpu_governor",
-                subject: None,
-                message: format!(
-                    "the CPU governor is {slow}: cores may run below their speed when packets come in bursts"
-                ),
-                remedy: "cpupower frequency-set -g performance".into(),
-            });
+            caveats.push(Caveat::new(
+                "cpu_governor",
+                format!("the CPU governor is {slow}: cores may run below their full speed when packets come in bursts"),
+                "cpupower frequency-set -g performance",
+            ));
         }
         const FAST: [&str; 6] =
             ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "timebase", "tod"];
         if let Some(slow) = self.kernel.clocksource.as_deref().filter(|clock| !FAST.contains(clock)) {
-            findings.push(Finding {
-                code: "clocksource_slow",
-                subject: None,
-                message: format!("the clock source is {slow}: reading the time costs a microsecond or more"),
-                remedy: "boot with tsc=reliable if the machine's TSC is sound, or see dmesg for why it was given up"
-                    .into(),
-            });
+            caveats.push(Caveat::new(
+                "clocksource_slow",
+                format!("the clock source is {slow}: reading it takes a microsecond or more"),
+                "boot with tsc=reliable if the machine's TSC is reliable, or see in dmesg why the kernel does not use it",
+            ));
         }
-        if let Some(0) = self.sysctls.get("net.ipv4.tcp_window_scaling").and_then(super::SysctlValue::most) {
-            findings.push(Finding {
-                code: "window_scaling_off",
-                subject: Some("net.ipv4.tcp_window_scaling".into()),
-                message: "TCP window scaling is off: no more than 64 KiB are in flight".into(),
-                remedy: "sysctl -w net.ipv4.tcp_window_scaling=1".into(),
-            });
+        if let Some(0) = self.sysctls.get("net.ipv4.tcp_window_scaling").and_then(SysctlValue::maximum) {
+            caveats.push(Caveat::new(
+                "window_scaling_off",
+                "TCP window scaling is off: at most 64 KiB are in flight",
+                "sysctl -w net.ipv4.tcp_window_scaling=1",
+            ));
         }
     }
 }
 
-fn judge_nic(nic: &Interface, numa_nodes: usize, findings: &mut Vec<Finding>) {
+fn judge_nic(nic: &Interface, numa_nodes: usize, caveats: &mut Vec<Caveat>) {
     let name = &nic.name;
-    let mut found = |code, message: String, remedy: String| {
-        findings.push(Finding { code, subject: Some(name.clone()), message, remedy });
+    let mut found = |code: &str, message: String, remedy: String| {
+        caveats.push(Caveat::new(code, message, remedy));
     };
     if let Some(rings) = nic.rings {
         let small = rings.receive_packets < rings.receive_max_packets;
@@ -135,7 +115,11 @@ fn judge_nic(nic: &Interface, numa_nodes: usize, findings: &mut Vec<Finding>) {
             let place = pcie.limited_by.as_deref().unwrap_or("its slot");
             found(
                 "pcie_below_link",
-                format!("{name}'s link has {}, the PCIe link at {place} carries {}", BitRate(speed), BitRate(ceiling)),
+                format!(
+                    "{name}'s link runs at {}, but the PCIe link at {place} carries {}",
+                    BitRate(speed),
+                    BitRate(ceiling)
+                ),
                 format!("move the NIC to a slot with more lanes; lspci -vvs {place} shows what both ends can do"),
             );
         }
@@ -146,13 +130,13 @@ fn judge_nic(nic: &Interface, numa_nodes: usize, findings: &mut Vec<Finding>) {
             found(
                 "pcie_narrowed",
                 format!("{name}'s PCIe link runs below what the NIC can do ({})", link.pci_address),
-                "look for a slot with as many lanes as the NIC, and whether it is seated well".into(),
+                "use a slot with as many lanes as the NIC, and check that the NIC is seated well".into(),
             );
         }
     }
     for (feature, code, loss) in [
-        ("rx-gro", "gro_off", "each received packet goes up the stack by itself"),
-        ("tx-generic-segmentation", "gso_off", "each sent packet goes down the stack by itself"),
+        ("rx-gro", "gro_off", "each received packet passes the stack by itself"),
+        ("tx-generic-segmentation", "gso_off", "each sent packet passes the stack by itself"),
     ] {
         if nic.offloads.iter().any(|offload| offload.name == feature && !offload.active) {
             found(code, format!("{feature} is off at {name}: {loss}"), format!("ethtool -K {name} {feature} on"));
@@ -161,7 +145,7 @@ fn judge_nic(nic: &Interface, numa_nodes: usize, findings: &mut Vec<Finding>) {
     let receiving = nic.interrupts.iter().filter(|irq| irq.name.is_some());
     let cpus: std::collections::BTreeSet<u32> =
         receiving.clone().flat_map(|irq| irq.effective_cpus.iter().flatten().copied()).collect();
-    let queues = nic.queues.iter().filter(|queue| queue.direction == super::QueueDirection::Receive).count();
+    let queues = nic.queues.iter().filter(|queue| queue.direction == QueueDirection::Receive).count();
     if let (Some(cpu), true) = (cpus.first().filter(|_| cpus.len() == 1), queues > 1) {
         found(
             "interrupts_on_one_cpu",
@@ -172,7 +156,9 @@ fn judge_nic(nic: &Interface, numa_nodes: usize, findings: &mut Vec<Finding>) {
     if let (Some(node), true) = (nic.numa_node, numa_nodes > 1) {
         found(
             "numa_node",
-            format!("{name} is next to memory node {node} of {numa_nodes}: from the others each packet crosses over"),
+            format!(
+                "{name} is next to memory node {node} of {numa_nodes}: packets for programs on another node cross between them"
+            ),
             format!("run sender and receiver on CPUs of node {node} (-A)"),
         );
     }
@@ -180,11 +166,11 @@ fn judge_nic(nic: &Interface, numa_nodes: usize, findings: &mut Vec<Finding>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Interrupt, Offload, PcieLink, PciePath, Queue, QueueDirection, Rings, SysctlValue};
+    use super::super::{Interrupt, Offload, PcieLink, PciePath, Queue, Rings};
     use super::*;
 
-    fn codes(host: &HostSnapshot, rtt: Nanos) -> Vec<&'static str> {
-        host.findings(rtt).iter().map(|finding| finding.code).collect()
+    fn codes(host: &HostSnapshot, rtt: Nanos) -> Vec<String> {
+        host.caveats(rtt).into_iter().map(|caveat| caveat.code).collect()
     }
 
     /// This machine, but for what is judged.
@@ -208,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_host_has_no_findings() {
+    fn a_good_host_has_no_caveats() {
         assert_eq!(codes(&good_host(), LONG_PATH_RTT), [""; 0]);
     }
 

@@ -1,6 +1,6 @@
 //! The PCI Express links between a NIC and the processor, and how much each can carry.
 //!
-//! *ceiling* = transfers a second × lanes × encoding, one way. The encoding keeps 8 of 10 bits up to 5 GT/s, 128 of 130 from
+//! *ceiling* = transfers a second × lanes × encoding, in one direction. The encoding keeps 8 of 10 bits up to 5 GT/s, 128 of 130 from
 //! 8 GT/s, and all from 64 GT/s. Packet headers and flow control on the link take some 10–20 % more of it, depending on the
 //! payload a PCIe packet carries: an Ethernet link that comes near the ceiling will not be filled.
 //!
@@ -9,26 +9,25 @@
 
 use std::path::Path;
 
+use longhaul_kernel::sysfs::{read, read_number};
 use serde::Serialize;
 
-use super::sysfs::{read, read_number};
-
-/// One PCIe link, as a device at its lower end sees it.
+/// One PCIe link, as the device at its lower end reports it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PcieLink {
     /// The device's address: `0000:3b:00.0`.
     pub pci_address: String,
-    /// Transfers a second and lane, now.
+    /// Transfers a second on each lane, now.
     pub current_transfers_per_s: Option<u64>,
     /// Lanes, now.
     pub current_lanes: Option<u64>,
-    /// Transfers a second and lane that the device could do.
+    /// The most transfers a second on each lane that the device can do.
     pub max_transfers_per_s: Option<u64>,
-    /// Lanes that the device could use.
+    /// The most lanes that the device can use.
     pub max_lanes: Option<u64>,
-    /// What the link carries now, one way, in bit/s after encoding; `None` where it has no lanes (virtual).
+    /// What the link can carry now in one direction, in bit/s after encoding; `None` where it has no lanes (virtual).
     pub ceiling_bps: Option<u64>,
-    /// What it could carry at its best.
+    /// What it could carry with all lanes at the highest speed.
     pub max_ceiling_bps: Option<u64>,
 }
 
@@ -37,15 +36,15 @@ pub struct PcieLink {
 pub struct PciePath {
     /// The NIC's own first.
     pub links: Vec<PcieLink>,
-    /// The least ceiling of them: no more than this gets between NIC and memory one way, in bit/s.
+    /// The lowest ceiling of the links: the most that passes between NIC and memory in one direction, in bit/s.
     pub ceiling_bps: Option<u64>,
-    /// Where that is.
+    /// The device below that link.
     pub limited_by: Option<String>,
     /// How the ceilings were computed.
     pub formula: &'static str,
 }
 
-/// Stands in the result.
+/// Printed in the result.
 const FORMULA: &str = "transfers/s x lanes x encoding (8/10 up to 5 GT/s, 128/130 from 8 GT/s, 1 from 64 GT/s), one way, \
                        before PCIe packet headers";
 

@@ -6,15 +6,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use longhaul_kernel::driver_settings::{self, Channels, Coalescing, Pause, Rings};
+use longhaul_kernel::ethtool::{Ethtool, EthtoolError, Feature};
+use longhaul_kernel::link::{Link, Netlink};
+use longhaul_kernel::sysfs::{Sysfs, mask_list, number_list, read, read_number};
+use longhaul_kernel::udp::nic_stamps_support;
 use serde::Serialize;
 
-use super::device::{self, Channels, Coalescing, Pause, Rings};
 use super::pcie::{self, PciePath};
-use super::sysfs::{Sysfs, mask_list, number_list, read, read_number};
 use super::{Reasons, cpu};
-use crate::ethtool::{Ethtool, EthtoolError};
-use crate::link::{Link, Netlink};
-use crate::udp::nic_stamps_support;
 
 /// An interface as it is now.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -23,17 +23,17 @@ pub struct Interface {
     pub name: String,
     /// Its number in its network namespace.
     pub index: u32,
-    /// What it is, where it is no hardware: `veth`, `bridge`, `bond`.
+    /// The kind of a virtual interface: `veth`, `bridge`, `bond`.
     pub kind: Option<String>,
-    /// A device of this machine (or of the hypervisor's) stands behind it.
+    /// A device of the machine or of its hypervisor belongs to it.
     pub hardware: bool,
-    /// It was set up.
+    /// It is set up.
     pub up: bool,
     /// It has a carrier.
     pub carrier: bool,
-    /// The largest IP packet.
+    /// The largest IP packet that it sends.
     pub mtu_bytes: u32,
-    /// The link's speed as its driver says; `None` where it has none. A veth's means nothing.
+    /// The link speed that the driver reports; `None` where it has none. That of a veth means nothing.
     pub link_speed_bps: Option<u64>,
     /// The driver's name.
     pub driver: Option<String>,
@@ -41,11 +41,11 @@ pub struct Interface {
     pub driver_version: Option<String>,
     /// The firmware's version.
     pub firmware: Option<String>,
-    /// Where the device sits: `0000:3b:00.0`.
+    /// The device's PCI address: `0000:3b:00.0`.
     pub pci_address: Option<String>,
     /// The PCIe links between it and the processor; `None` for virtual devices.
     pub pcie: Option<PciePath>,
-    /// The memory node that it is next to.
+    /// The memory node next to it.
     pub numa_node: Option<u32>,
     /// Its rings.
     pub rings: Option<Rings>,
@@ -55,25 +55,25 @@ pub struct Interface {
     pub channels: Option<Channels>,
     /// Ethernet flow control.
     pub pause: Option<Pause>,
-    /// It can stamp every packet it receives by a clock of its own.
+    /// It can stamp every received packet by a clock of its own.
     pub stamps_in_hardware: bool,
-    /// Offloads and other features, those that are on or could be.
+    /// Offloads and other features that are on or can be turned on.
     pub offloads: Vec<Offload>,
     /// Its queues.
     pub queues: Vec<Queue>,
     /// Its interrupts.
     pub interrupts: Vec<Interrupt>,
-    /// Polls that NAPI makes with interrupts left off.
+    /// Polls that NAPI makes before it turns interrupts on again.
     pub napi_defer_hard_irqs: Option<u64>,
-    /// How long NAPI holds back GRO packets then.
+    /// How long NAPI holds back GRO packets meanwhile.
     pub gro_flush_timeout_ns: Option<u64>,
     /// NAPI runs in a kernel thread of its own.
     pub napi_threaded: Option<bool>,
     /// The queueing discipline at its root.
     pub qdisc: Option<String>,
-    /// Packets that a pfifo at its egress holds.
+    /// Packets that a pfifo holds at its egress.
     pub transmit_queue_packets: Option<u64>,
-    /// The largest super-packet that it is sent.
+    /// The largest super-packet that it takes to send.
     pub gso_max_bytes: Option<u32>,
     /// The largest super-packet that GRO makes.
     pub gro_max_bytes: Option<u32>,
@@ -90,7 +90,7 @@ pub struct Offload {
     pub changeable: bool,
 }
 
-/// Which way a queue runs.
+/// What a queue is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueDirection {
@@ -103,11 +103,11 @@ pub enum QueueDirection {
 /// One queue of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Queue {
-    /// Which way it runs.
+    /// What it is for.
     pub direction: QueueDirection,
     /// Its number.
     pub index: u32,
-    /// Receive: CPUs that RPS hands packets to, none where RPS is off. Transmit: CPUs that XPS has use this queue, none where
+    /// Receive: the CPUs to which RPS hands packets; empty where RPS is off. Transmit: the CPUs that use this queue by XPS; empty where
     /// XPS is off. `None` where the interface has no such setting.
     pub cpus: Option<Vec<u32>>,
     /// Receive: flows that RFS remembers.
@@ -119,11 +119,11 @@ pub struct Queue {
 pub struct Interrupt {
     /// Its number, as in `/proc/interrupts`.
     pub irq: u32,
-    /// Who asked for it, mostly naming the queue: `eth0-TxRx-3`.
+    /// The name that the driver gave it, mostly that of a queue: `eth0-TxRx-3`.
     pub name: Option<String>,
-    /// CPUs that it may go to.
+    /// The CPUs to which it may go.
     pub allowed_cpus: Option<Vec<u32>>,
-    /// CPUs that it does go to.
+    /// The CPUs to which it goes.
     pub effective_cpus: Option<Vec<u32>>,
 }
 
@@ -145,7 +145,7 @@ fn one(link: Link, sysfs: Option<&Sysfs>, reasons: &mut Reasons) -> Interface {
     let driver = answer(&name, "driver", Ethtool::driver, reasons).unwrap_or_default();
     let speed = answer(&name, "speed", Ethtool::speed_mbps, reasons).flatten();
     let features = answer(&name, "features", Ethtool::features, reasons);
-    let offload = |f: crate::ethtool::Feature| Offload { name: f.name, active: f.active, changeable: f.changeable };
+    let offload = |f: Feature| Offload { name: f.name, active: f.active, changeable: f.changeable };
     let some = |text: String| (!text.is_empty() && text != "N/A").then_some(text);
     Interface {
         hardware: device.is_some(),
@@ -156,10 +156,10 @@ fn one(link: Link, sysfs: Option<&Sysfs>, reasons: &mut Reasons) -> Interface {
         pci_address: pci.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()),
         pcie: pci.as_deref().and_then(pcie::read_path),
         numa_node: pci.as_deref().and_then(cpu::node_of),
-        rings: supported(&name, "ring sizes", device::rings(&name), reasons),
-        coalescing: supported(&name, "coalescing", device::coalescing(&name), reasons),
-        channels: supported(&name, "channels", device::channels(&name), reasons),
-        pause: supported(&name, "pause frames", device::pause(&name), reasons),
+        rings: setting(&name, "ring sizes", driver_settings::rings(&name), reasons),
+        coalescing: setting(&name, "coalescing", driver_settings::coalescing(&name), reasons),
+        channels: setting(&name, "channels", driver_settings::channels(&name), reasons),
+        pause: setting(&name, "pause frames", driver_settings::pause(&name), reasons),
         stamps_in_hardware: nic_stamps_support(&name).is_ok_and(|support| support.every_received_packet),
         offloads: features.unwrap_or_default().into_iter().filter(|f| f.active || f.changeable).map(offload).collect(),
         queues: directory.as_deref().map(queues).unwrap_or_default(),
@@ -180,7 +180,7 @@ fn one(link: Link, sysfs: Option<&Sysfs>, reasons: &mut Reasons) -> Interface {
     }
 }
 
-/// What the driver says, or `None`: noted why, unless it just has no such thing.
+/// What the driver answers, or `None`. Notes why, unless the driver just has no such thing.
 fn answer<T>(
     link: &str,
     action: &str,
@@ -193,14 +193,11 @@ fn answer<T>(
     }
 }
 
-fn supported<T>(link: &str, action: &str, answer: std::io::Result<T>, reasons: &mut Reasons) -> Option<T> {
-    match answer {
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => None,
-        other => reasons.keep(format_args!("{link}: {action}"), other),
-    }
+fn setting<T>(link: &str, what: &str, answer: std::io::Result<Option<T>>, reasons: &mut Reasons) -> Option<T> {
+    reasons.keep(format_args!("{link}: {what}"), answer).flatten()
 }
 
-/// The PCI device that `device` is or (as with virtio) sits on.
+/// The PCI device that `device` is, or (as with virtio) belongs to.
 fn pci_device(device: &Path) -> Option<PathBuf> {
     let is_pci = |path: &&Path| path.file_name().and_then(|name| name.to_str()).is_some_and(pcie::is_address);
     device.ancestors().find(is_pci).map(Path::to_path_buf)
@@ -241,7 +238,7 @@ fn interrupts(device: &Path) -> Vec<Interrupt> {
     let msi = fs::read_dir(device.join("msi_irqs"))
         .map(|entries| entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect::<Vec<u32>>())
         .unwrap_or_default();
-    // Without MSI it has one line, shared with others.
+    // Without MSI the device has one line, which it shares with others.
     let mut numbers = if msi.is_empty() {
         read_number(&device.join("irq")).ok().map(|irq| irq as u32).into_iter().collect()
     } else {
@@ -263,7 +260,7 @@ fn interrupts(device: &Path) -> Vec<Interrupt> {
         .collect()
 }
 
-/// The directory that the driver's name for the line makes; without one nobody has asked for the line.
+/// The name of the line is that of its directory below /proc/irq. Without one no driver has requested the line.
 fn interrupt_name(irq: u32) -> Option<String> {
     let mut names = fs::read_dir(format!("/proc/irq/{irq}")).ok()?.flatten().filter(|entry| entry.path().is_dir());
     names.next().map(|entry| entry.file_name().to_string_lossy().into_owned())
