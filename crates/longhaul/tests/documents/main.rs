@@ -1,0 +1,158 @@
+//! The documents: what README.md and docs/ tell people to type works, and what they repeat from the binary is current.
+//!
+//! CONTRIBUTING.md, section "Documents", says how a page marks its blocks.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod page;
+mod running;
+mod shell;
+
+use std::fs;
+
+use common::{commands, help, longhaul, printed, root};
+use page::{Fate, Page};
+use serde_json::Value;
+
+#[test]
+fn the_commands_of_the_readme_work() {
+    running::run(|page| page.name == "README.md");
+}
+
+#[test]
+fn the_commands_of_the_tutorial_work() {
+    running::run(|page| page.name.starts_with("docs/tutorial/"));
+}
+
+#[test]
+fn the_commands_of_the_how_to_pages_work() {
+    running::run(|page| page.name.starts_with("docs/how-to/"));
+}
+
+#[test]
+fn the_commands_of_reference_and_background_work() {
+    running::run(|page| page.name.starts_with("docs/reference/") || page.name.starts_with("docs/background/"));
+}
+
+#[test]
+fn the_binary_accepts_every_command_in_a_block() {
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for page in Page::all() {
+        for block in page.blocks.iter().filter(|block| block.is_shell()) {
+            for words in shell::longhaul_commands(&block.script()) {
+                checked += 1;
+                // `--help` ends the reading of arguments: whatever stands before it has been parsed, and nothing is done.
+                let arguments: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
+                let output = longhaul(&arguments);
+                if !output.status.success() {
+                    let said = String::from_utf8_lossy(&output.stderr);
+                    wrong.push(format!("{}:{}: longhaul {}\n{said}", page.name, block.line, words.join(" ")));
+                }
+            }
+            if let Fate::NotRun(why) = &block.fate {
+                println!("not run: {}:{}: {why}", page.name, block.line);
+            }
+        }
+    }
+    assert!(checked > 50, "{checked} commands");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn commands_and_flags_in_prose_exist() {
+    let helps: Vec<(Vec<String>, String)> =
+        commands().into_iter().map(|command| (command.clone(), help(&command))).collect();
+    let has = |help: &str, flag: &str| {
+        help.split(|c: char| c.is_whitespace() || c == ',' || c == '[').any(|word| word == flag)
+    };
+    let mut wrong = Vec::new();
+    for page in Page::all().into_iter().filter(|page| page.name != "docs/reference/commands.md") {
+        for (line, code) in &page.inline {
+            let Some(rest) = code.strip_prefix("longhaul ") else { continue };
+            let words: Vec<&str> = rest.split(" -- ").next().unwrap_or(rest).split_whitespace().collect();
+            // `longhaul COMMAND --help` and the hidden commands that the help names stand for themselves.
+            if matches!(words[0], "COMMAND" | "completion" | "man" | "--version") {
+                continue;
+            }
+            let command = helps.iter().rev().find(|(command, _)| {
+                !command.is_empty() && command.len() <= words.len() && command.iter().zip(&words).all(|(a, b)| a == b)
+            });
+            match command {
+                None => wrong.push(format!("{}:{line}: `{code}`: no such command", page.name)),
+                Some((_, help)) => wrong.extend(
+                    (words.iter().filter(|word| word.starts_with('-')))
+                        .filter(|word| !has(help, word.split('=').next().unwrap_or(word)))
+                        .map(|word| format!("{}:{line}: `{code}`: no flag {word}", page.name)),
+                ),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn links_of_the_pages_outside_of_the_site_lead_somewhere() {
+    let mut dead = Vec::new();
+    for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md"] {
+        let text = fs::read_to_string(root().join(name)).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap_or_default();
+            if !target.contains("://") && !root().join(file).exists() {
+                dead.push(format!("{name}: {target}"));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "{dead:?}");
+}
+
+#[test]
+fn the_readme_is_short() {
+    let lines = fs::read_to_string(root().join("README.md")).unwrap().lines().count();
+    assert!(lines <= 150, "{lines} lines");
+}
+
+#[test]
+fn the_page_of_loss_locations_has_each() {
+    let page = fs::read_to_string(root().join("docs/reference/loss-locations.md")).unwrap();
+    for location in longhaul_result::Location::ALL {
+        assert!(page.contains(&format!("| `{location}` |")), "{location}");
+    }
+}
+
+#[test]
+fn the_page_of_commands_is_current() {
+    let mut text = "# Commands\n\nThis page is written from the binary's own `--help`.\n".to_owned();
+    for command in commands() {
+        let title = [&["longhaul".to_owned()][..], &command].concat().join(" ");
+        text += &format!("\n##{} {title}\n\n```text\n{}\n```\n", "#".repeat(command.len() / 2), help(&command).trim());
+    }
+    is_current("docs/reference/commands.md", &text);
+}
+
+#[test]
+fn the_page_of_presets_is_current() {
+    let listed: Value = serde_json::from_str(&printed(&["paths", "--json"])).unwrap();
+    let mut text = "# Presets\n\nPaths that have names: `longhaul lab up NAME`. `longhaul paths show NAME` prints one as a file to begin with;\n\
+        [path files](path-files.md) explains the keys. This page is written from the binary.\n"
+        .to_owned();
+    for path in listed["result"]["paths"].as_array().unwrap() {
+        let name = path["name"].as_str().unwrap();
+        text += &format!("\n## {name}\n\n```toml\n{}\n```\n", printed(&["paths", "show", name]).trim());
+    }
+    is_current("docs/reference/presets.md", &text);
+}
+
+/// Holds a generated page against `text`; writes it as snapshots are written, with `INSTA_UPDATE=always`.
+fn is_current(page: &str, text: &str) {
+    let file = root().join(page);
+    if std::env::var("INSTA_UPDATE").is_ok_and(|how| how == "always") {
+        fs::write(&file, text).unwrap();
+    }
+    let written = fs::read_to_string(&file).unwrap_or_default();
+    let first = written.lines().zip(text.lines()).find(|(page, binary)| page != binary);
+    assert!(
+        written == text,
+        "{page} is not what the binary says, first here: {first:?}; write it: INSTA_UPDATE=always cargo test -p longhaul --test documents"
+    );
+}

@@ -1,0 +1,118 @@
+//! Runs the blocks of pages that are marked so.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use longhaul_kernel::capability;
+
+use super::common::captures::Folder;
+use super::page::{Fate, Page};
+
+/// How long one block may take.
+const BLOCK_TIME: Duration = Duration::from_secs(90);
+/// The line that the script prints before a block.
+const MARK: &str = "::: block at line ";
+
+/// Runs the marked blocks of the pages that `wanted` picks, as root: those of one page in one shell, in a folder and network of their own.
+pub(crate) fn run(wanted: impl Fn(&Page) -> bool) {
+    if !capability::is_root_in_namespace() {
+        return println!("skipped: these commands need root");
+    }
+    let mut run = 0;
+    for page in Page::all().iter().filter(|page| wanted(page)) {
+        let blocks: Vec<_> = page.blocks.iter().filter(|block| block.fate == Fate::Run).collect();
+        if blocks.is_empty() {
+            continue;
+        }
+        run += blocks.len();
+        let mut script = String::from("set -e -o pipefail\nip link set lo up\nsudo() { \"$@\"; }\n");
+        for block in blocks {
+            writeln!(script, "echo '{MARK}{}'\n{}", block.line, block.script()).unwrap();
+        }
+        let name = page.name.trim_end_matches(".md").replace('/', "-");
+        if let Err(said) = Shell::start(&name, &script).finish() {
+            panic!("{}: {said}", page.name);
+        }
+    }
+    assert!(run > 0, "no block of these pages is marked");
+}
+
+struct Shell {
+    child: Child,
+    _folder: Folder,
+}
+
+impl Shell {
+    /// A shell whose processes end with it: it has a process namespace. Labs are found through its network namespace, so that it sees its own.
+    fn start(name: &str, script: &str) -> Self {
+        let folder = Folder::new(name);
+        let (programs, work) = (folder.0.join("bin"), folder.0.join("work"));
+        fs::create_dir_all(&programs).unwrap();
+        fs::create_dir_all(&work).unwrap();
+        symlink(env!("CARGO_BIN_EXE_longhaul"), programs.join("longhaul")).unwrap();
+        fs::write(folder.0.join("script"), format!("exec 2>&1\n{script}")).unwrap();
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+        let child = Command::new("unshare")
+            .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "../script"])
+            .current_dir(work)
+            .envs([("PATH", &*path), ("COLUMNS", "100")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("unshare(1)");
+        Self { child, _folder: folder }
+    }
+
+    /// Waits until the script has ended, and for no block longer than it may take. What it said, where it failed.
+    fn finish(mut self) -> Result<(), String> {
+        let (sender, lines) = channel();
+        let stdout = self.child.stdout.take().expect("it is piped");
+        let reader = std::thread::spawn(move || {
+            for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                    return;
+                }
+            }
+        });
+        let (mut said, mut until) = (String::new(), Instant::now() + BLOCK_TIME);
+        let outcome = loop {
+            match lines.recv_timeout(Duration::from_millis(100)) {
+                Ok(line) if line.starts_with(MARK) => {
+                    println!("{line}");
+                    said = format!("{line}\n");
+                    until = Instant::now() + BLOCK_TIME;
+                }
+                Ok(line) => {
+                    println!("{line}");
+                    said += &format!("{line}\n");
+                }
+                // Programs in the background keep the pipe open: the shell's own end counts.
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    if let Some(status) = self.child.try_wait().expect("it is our child") {
+                        break if status.success() { Ok(()) } else { Err(format!("{status}\n{said}")) };
+                    }
+                    if Instant::now() > until {
+                        break Err(format!("took longer than {BLOCK_TIME:?}\n{said}"));
+                    }
+                }
+            }
+        };
+        drop(lines);
+        drop(self);
+        reader.join().expect("it only reads");
+        outcome
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
