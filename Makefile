@@ -1,5 +1,5 @@
 # What people and continuous integration run. Plain `cargo build` and `cargo test -p <crate>` work too.
-.PHONY: build deps demo test test-alone check bench fuzz
+.PHONY: build deps demo test test-alone check docs bench fuzz
 
 build:
 	cargo build --release
@@ -25,6 +25,11 @@ check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	@DOCS_WITHOUT_PYTHON=0 scripts/docs.sh
+
+# The site in target/docs; a broken link or anchor fails it.
+docs:
+	@scripts/docs.sh
 
 bench: deps
 	cargo bench -p longhaul-lab --bench path

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod documents;
 mod experiments;
 mod hosts;
 mod killed;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::common::root;
+use crate::common::root;
 
 /// A page of the documents.
 pub(crate) struct Page {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_kernel::capability;
 
-use super::common::captures::Folder;
 use super::page::{Fate, Page};
+use crate::common::captures::Folder;
 
 /// How long one block may take.
 const BLOCK_TIME: Duration = Duration::from_secs(90);

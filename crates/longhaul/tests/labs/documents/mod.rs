@@ -2,17 +2,16 @@
 //!
 //! CONTRIBUTING.md, section "Documents", says how a page marks its blocks.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod page;
 mod running;
 mod shell;
 
 use std::fs;
 
-use common::{commands, help, longhaul, printed, root};
-use page::{Fate, Page};
 use serde_json::Value;
+
+use self::page::{Fate, Page};
+use crate::common::{commands, help, longhaul, printed, root};
 
 #[test]
 fn the_commands_of_the_readme_work() {
@@ -153,6 +152,6 @@ fn is_current(page: &str, text: &str) {
     let first = written.lines().zip(text.lines()).find(|(page, binary)| page != binary);
     assert!(
         written == text,
-        "{page} is not what the binary says, first here: {first:?}; write it: INSTA_UPDATE=always cargo test -p longhaul --test documents"
+        "{page} is not what the binary says, first here: {first:?}; write it: INSTA_UPDATE=always cargo test -p longhaul --test labs documents"
     );
 }
