@@ -35,7 +35,7 @@ bench: deps
 	cargo bench -p longhaul-lab --bench path
 	cargo bench -p longhaul-measure --bench udp
 	cargo bench -p longhaul-filter --bench filter
-	cargo bench -p longhaul-trace --bench analyze
+	cargo bench -p longhaul-flows --bench analyze
 	cargo bench -p longhaul --bench capture
 
 # A minute of mutated input for each parser; CONTRIBUTING.md has the way with cargo-fuzz.

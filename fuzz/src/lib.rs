@@ -8,6 +8,12 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
+use longhaul_captures::header_log::HeaderLogReader;
+use longhaul_captures::ledger::Ledger;
+use longhaul_captures::log_link::{Arrival, INTERFACES_MOST, LinkMessage, LinkReceiver};
+use longhaul_captures::spool::{BlockReader, Kind, Packets};
+use longhaul_captures::{CaptureReader, LinkType, Record, dissect};
+use longhaul_flows::{FlowOptions, Flows};
 use longhaul_lab::control::Request;
 use longhaul_lab::experiment::Experiment;
 use longhaul_lab::mix_experiment::MixExperiment;
@@ -23,11 +29,6 @@ use longhaul_session::report::EndReport;
 use longhaul_session::result::UdpResult;
 use longhaul_session::secure::Key;
 use longhaul_session::tcp::{Series, TcpResult};
-use longhaul_trace::header_log::HeaderLogReader;
-use longhaul_trace::ledger::Ledger;
-use longhaul_trace::log_link::{Arrival, INTERFACES_MOST, LinkMessage, LinkReceiver};
-use longhaul_trace::spool::{BlockReader, Kind, Packets};
-use longhaul_trace::{CaptureReader, FlowOptions, Flows, LinkType, Record, dissect};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;
 use longhaul_wire::{PieceHeader, Segmenter, VnetHeader, vnet};
@@ -356,10 +357,10 @@ pub fn capture(input: &[u8]) {
         assert!(record.head.len() <= record.frame_len as usize, "{record:?}");
         flows.packet(&dissect(&record));
         packets += 1;
-        let mut described = longhaul_trace::pcapng::Interface::default();
+        let mut described = longhaul_captures::pcapng::Interface::default();
         described.link = record.link;
         let record = Record { interface: 0, at_ns: record.at_ns.max(0), ..record };
-        let mut writer = longhaul_trace::pcapng::Writer::new(Vec::new(), "", &[described]).expect("memory");
+        let mut writer = longhaul_captures::pcapng::Writer::new(Vec::new(), "", &[described]).expect("memory");
         writer.write(&record, "").expect("memory");
         let written = writer.into_inner();
         let mut again = CaptureReader::new(&written[..]).expect("a capture was written");
@@ -376,7 +377,7 @@ pub fn dissected(input: &[u8]) {
     let link = link[usize::from(*kind) % link.len()];
     let at = |head| {
         let frame_len = input.len() as u32;
-        let direction = longhaul_trace::Direction::Unknown;
+        let direction = longhaul_captures::Direction::Unknown;
         dissect(&Record { at_ns: 0, interface: 0, direction, link, frame_len, gso_segs: 0, gso_size: 0, head })
     };
     let whole = at(head);

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::thread::{self, sleep};
 use std::time::Duration;
 
+use longhaul_captures::CaptureReader;
 use longhaul_kernel::ethtool;
 use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::schedule::pin_to;
 use longhaul_mix::{EngineKind, MixAmount, Mixer};
 use longhaul_mix::{MixSpec, Plan};
-use longhaul_trace::CaptureReader;
 use longhaul_units::Nanos;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{SysconfVar, sysconf};

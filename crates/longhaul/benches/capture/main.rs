@@ -19,8 +19,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use longhaul_captures::header_log::{About, HeaderLogReader};
 use longhaul_kernel::capability::is_root_in_namespace;
-use longhaul_trace::header_log::{About, HeaderLogReader};
 use longhaul_units::Nanos;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::{Pid, sync};

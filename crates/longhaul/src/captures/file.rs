@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
-use longhaul_trace::header_log::HeaderLogReader;
-use longhaul_trace::ledger::{Gap, Ledger, Place};
-use longhaul_trace::spool::{BlockReader, Interface, Kind, Mark, Meta, RecordBuffer, Share, gaps_in};
-use longhaul_trace::{CaptureReader, LinkType, Packet, Record, dissect};
+use longhaul_captures::header_log::HeaderLogReader;
+use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::spool::{BlockReader, Interface, Kind, Mark, Meta, RecordBuffer, Share, gaps_in};
+use longhaul_captures::{CaptureReader, LinkType, Packet, Record, dissect};
 
 use crate::captures::found::{files_in, is_pipe, is_spool};
 use crate::output::Failure;
@@ -158,10 +158,10 @@ impl Input {
         let first = if is_folder { Vec::new() } else { files[0].peek(4).map_err(failed)? };
         let mut told = Told::default();
         let mut gaps = Vec::new();
-        let source = if is_folder || first == longhaul_trace::spool::MAGIC {
+        let source = if is_folder || first == longhaul_captures::spool::MAGIC {
             // A pipe is read once.
             for path in paths.iter().filter(|path| !is_pipe(path)) {
-                let found = File::open(path).map_err(longhaul_trace::spool::SpoolError::from).and_then(gaps_in);
+                let found = File::open(path).map_err(longhaul_captures::spool::SpoolError::from).and_then(gaps_in);
                 gaps.extend(found.map_err(|error| unread(path, &error))?);
             }
             Source::Spool { files: files.into_iter(), file: None, buffer: RecordBuffer::default() }
@@ -369,7 +369,7 @@ fn fill_from_spool(
     file: &mut Option<BlockReader<BufReader<Counted>>>,
     buffer: &mut RecordBuffer,
     told: &mut Told,
-) -> Result<(), longhaul_trace::spool::SpoolError> {
+) -> Result<(), longhaul_captures::spool::SpoolError> {
     loop {
         let Some(reader) = file else {
             match files.next() {

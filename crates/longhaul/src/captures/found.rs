@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use longhaul_trace::spool::EXTENSION;
+use longhaul_captures::spool::EXTENSION;
 
 use crate::captures::file::unread;
 use crate::output::Failure;

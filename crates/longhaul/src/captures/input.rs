@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use longhaul_trace::ledger::Gap;
-use longhaul_trace::spool::Interface;
-use longhaul_trace::{Packet, Record, dissect_into};
+use longhaul_captures::ledger::Gap;
+use longhaul_captures::spool::Interface;
+use longhaul_captures::{Packet, Record, dissect_into};
 
 use crate::captures::file::Input;
 use crate::captures::found::captures;

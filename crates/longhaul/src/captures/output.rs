@@ -5,9 +5,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::write::GzEncoder;
-use longhaul_trace::header_log::{About, HeaderLogWriter, WriterOptions};
-use longhaul_trace::spool::Interface;
-use longhaul_trace::{LinkType, Packet, dissect_into, pcap, pcapng};
+use longhaul_captures::header_log::{About, HeaderLogWriter, WriterOptions};
+use longhaul_captures::spool::Interface;
+use longhaul_captures::{LinkType, Packet, dissect_into, pcap, pcapng};
 
 use crate::captures::input::{Item, Told};
 use crate::output::Failure;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use longhaul_captures::Packet;
+use longhaul_flows::Gaps;
 use longhaul_result::Caveat;
-use longhaul_trace::Packet;
-use longhaul_trace::flow::Gaps;
 
 use crate::captures::input::{Inputs, ReadSoFar, is_pipe};
 use crate::output::Failure;
@@ -60,7 +60,7 @@ impl Filter {
     }
 
     fn takes(&self, packet: &Packet) -> bool {
-        use longhaul_trace::Transport;
+        use longhaul_captures::Transport;
         if self.takes_all() {
             return true;
         }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use longhaul_captures::header_log::WriterOptions;
 use longhaul_kernel::clock::monotonic;
 use longhaul_result::Caveat;
-use longhaul_trace::header_log::WriterOptions;
 use longhaul_units::Bytes;
 use serde_json::json;
 

@@ -91,7 +91,7 @@ pub(crate) fn read_result(path: &Path) -> Result<(PathBuf, String), Failure> {
 }
 
 fn holds_a_capture(folder: &Path) -> bool {
-    let is_spool = |path: PathBuf| path.extension().is_some_and(|end| end == longhaul_trace::spool::EXTENSION);
+    let is_spool = |path: PathBuf| path.extension().is_some_and(|end| end == longhaul_captures::spool::EXTENSION);
     fs::read_dir(folder).is_ok_and(|entries| entries.flatten().any(|entry| is_spool(entry.path())))
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::common::captures::Folder;
 use crate::common::{longhaul, object};
-use longhaul_trace::pcap::Writer;
-use longhaul_trace::{Direction, LinkType, Record};
+use longhaul_captures::pcap::Writer;
+use longhaul_captures::{Direction, LinkType, Record};
 use serde_json::Value;
 
 const SEGMENT: u32 = 1_448;

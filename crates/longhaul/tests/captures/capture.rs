@@ -10,14 +10,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::{longhaul, object};
+use longhaul_captures::header_log::{About, HeaderLogReader};
+use longhaul_captures::ledger::Place;
+use longhaul_captures::{CaptureReader, Direction, Packet, Transport};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::packet::{PacketOptions, PacketSocket};
 use longhaul_kernel::schedule::pin_to;
-use longhaul_trace::header_log::{About, HeaderLogReader};
-use longhaul_trace::ledger::Place;
-use longhaul_trace::{CaptureReader, Direction, Packet, Transport};
 use serde_json::{Value, json};
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::captures::Folder;
 use crate::common::object;
-use longhaul_trace::pcap::Writer;
-use longhaul_trace::{Direction, LinkType, Record};
+use longhaul_captures::pcap::Writer;
+use longhaul_captures::{Direction, LinkType, Record};
 use serde_json::Value;
 
 /// From one packet to the next.

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use longhaul_trace::pcap::Writer;
-use longhaul_trace::{CaptureReader, LinkType, Record};
+use longhaul_captures::pcap::Writer;
+use longhaul_captures::{CaptureReader, LinkType, Record};
 use serde_json::Value;
 
 use super::{TestLab, object, printed};

@@ -5,12 +5,12 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::log_link::{FIRST_PROBE, LinkMessage, LinkSender, Open};
+use longhaul_captures::spool::{Interface, Meta, PacketBlock};
+use longhaul_captures::{Direction, LinkType, Record};
 use longhaul_session::control::Message;
 use longhaul_session::secure::{Channel, DatagramKeys, Role, decode_secret};
-use longhaul_trace::ledger::{Gap, Ledger, Place};
-use longhaul_trace::log_link::{FIRST_PROBE, LinkMessage, LinkSender, Open};
-use longhaul_trace::spool::{Interface, Meta, PacketBlock};
-use longhaul_trace::{Direction, LinkType, Record};
 use serde_json::Value;
 
 use crate::common::captures::server_address;

@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use longhaul_captures::CaptureReader;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::{Process, Signal};
-use longhaul_trace::CaptureReader;
 use serde_json::Value;
 
 use crate::common::{TestLab, longhaul, object};

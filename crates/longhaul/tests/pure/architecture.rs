@@ -9,14 +9,15 @@ use crate::common::{printed, root};
 use serde_json::Value;
 
 /// Crates that know no operating system: their time is an argument.
-const PURE: [&str; 8] = [
+const PURE: [&str; 9] = [
     "longhaul-units",
     "longhaul-result",
     "longhaul-wire",
     "longhaul-path",
     "longhaul-session",
     "longhaul-congestion",
-    "longhaul-trace",
+    "longhaul-captures",
+    "longhaul-flows",
     "longhaul-report",
 ];
 /// Crates that know one.

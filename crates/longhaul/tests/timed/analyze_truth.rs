@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use crate::common::captures::{Capture, Folder, Tcptrace, json, missing, on, rewrite, total, tshark_count, until};
 use crate::common::{TestLab, alone, printed};
-use longhaul_trace::{CaptureReader, Packet, Transport, dissect};
+use longhaul_captures::{CaptureReader, Packet, Transport, dissect};
 use serde_json::Value;
 
 /// 5 ms there, with delays that overtake each other, and 2 ms back.

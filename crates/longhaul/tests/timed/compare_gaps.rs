@@ -147,10 +147,12 @@ fn gaps_of_the_captures_are_left_out() {
 fn numbers(folder: &Folder, spool: &str) -> BTreeSet<u64> {
     let pcap = folder.file("numbers.pcap");
     assert!(longhaul(&["convert", "-J", spool, &pcap]).status.success());
-    let mut reader = longhaul_trace::CaptureReader::new(fs::File::open(&pcap).unwrap()).unwrap();
+    let mut reader = longhaul_captures::CaptureReader::new(fs::File::open(&pcap).unwrap()).unwrap();
     let mut numbers = BTreeSet::new();
     while let Some(record) = reader.next().unwrap() {
-        if let longhaul_trace::Transport::Udp { probe: Some(probe), .. } = longhaul_trace::dissect(&record).transport {
+        if let longhaul_captures::Transport::Udp { probe: Some(probe), .. } =
+            longhaul_captures::dissect(&record).transport
+        {
             numbers.insert(probe.sequence);
         }
     }

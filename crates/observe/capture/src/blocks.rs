@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use longhaul_trace::ledger::Ledger;
-use longhaul_trace::spool::{Mark, PacketBlock};
+use longhaul_captures::ledger::Ledger;
+use longhaul_captures::spool::{Mark, PacketBlock};
 
 /// A block is passed on at this length. The fixed cost of a write past the page cache is then small. How much a kill loses is bounded by
 /// time, not by this.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use longhaul_trace::ledger::Place;
+use longhaul_captures::ledger::Place;
 
 /// The counters of a running capture.
 #[derive(Debug, Default)]

@@ -6,9 +6,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use longhaul_captures::spool::{EXTENSION, HEADER_BYTES, Kind, Meta, control_block, pad_block};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::direct_file::{ALIGNMENT, open_direct};
-use longhaul_trace::spool::{EXTENSION, HEADER_BYTES, Kind, Meta, control_block, pad_block};
 use longhaul_units::Nanos;
 
 use crate::spec::{CaptureError, SpoolSpec};

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
+use longhaul_captures::LinkType;
+use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::log_link::{Floor, LinkMessage};
+use longhaul_captures::spool::{PacketBlock, Packets};
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
-use longhaul_trace::LinkType;
-use longhaul_trace::ledger::{Gap, Ledger, Place};
-use longhaul_trace::log_link::{Floor, LinkMessage};
-use longhaul_trace::spool::{PacketBlock, Packets};
 use longhaul_units::Nanos;
 
 use crate::blocks::{Pool, ToWriter};

@@ -5,13 +5,13 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::spool::{Mark, PacketBlock};
+use longhaul_captures::{Direction, LinkType, Record};
 use longhaul_kernel::capture_ring::{CaptureRing, RingStatistics, Snippet};
 use longhaul_kernel::clock::{monotonic, realtime, thread_cpu_time};
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::wait::{Interest, Poller};
-use longhaul_trace::ledger::{Gap, Ledger, Place};
-use longhaul_trace::spool::{Mark, PacketBlock};
-use longhaul_trace::{Direction, LinkType, Record};
 use longhaul_units::Nanos;
 use longhaul_wire::{Shape, VnetHeader};
 

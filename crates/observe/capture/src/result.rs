@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use longhaul_trace::ledger::{Gap, Ledger, Place};
-use longhaul_trace::spool::{Interface, Mark, Share};
+use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::spool::{Interface, Mark, Share};
 use longhaul_units::Nanos;
 use serde::Serialize;
 

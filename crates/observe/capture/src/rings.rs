@@ -1,12 +1,12 @@
 //! The rings of a capture's interfaces, and the clocks of their time stamps.
 
+use longhaul_captures::LinkType;
+use longhaul_captures::spool::Interface;
 use longhaul_kernel::capture_ring::{CaptureOptions, CaptureRing};
 use longhaul_kernel::driver_settings::receive_queues;
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::schedule::online_cpus;
 use longhaul_kernel::udp::{NicStamps, NicStampsError, nic_stamps_support};
-use longhaul_trace::LinkType;
-use longhaul_trace::spool::Interface;
 
 use crate::reading::{KERNEL_BLOCK_TIMEOUT_MS, Watched};
 use crate::spec::{CaptureError, CaptureSpec};

@@ -6,11 +6,11 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
+use longhaul_captures::ledger::Ledger;
+use longhaul_captures::spool::{Mark, Meta, Share};
 use longhaul_kernel::clock::realtime;
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::udp::NicStamps;
-use longhaul_trace::ledger::Ledger;
-use longhaul_trace::spool::{Mark, Meta, Share};
 use longhaul_units::Nanos;
 
 use crate::blocks::{BLOCK_BYTES, Pool};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 
+use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::spool::{Kind, Mark, PacketBlock, control_block, tick_block};
 use longhaul_kernel::clock::{monotonic, realtime, thread_cpu_time};
-use longhaul_trace::ledger::{Gap, Ledger, Place};
-use longhaul_trace::spool::{Kind, Mark, PacketBlock, control_block, tick_block};
 use longhaul_units::Nanos;
 
 use crate::blocks::{Pool, ToWriter};

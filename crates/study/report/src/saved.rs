@@ -5,13 +5,13 @@
 
 use std::net::SocketAddr;
 
+use longhaul_flows::AnalyzeResult;
+use longhaul_flows::compare::CompareResult;
 use longhaul_result::Caveat;
 use longhaul_session::control::{TcpParameters, UdpParameters};
 use longhaul_session::result::UdpResult;
 use longhaul_session::results::Directions;
 use longhaul_session::tcp::{TcpResult, WatchResult};
-use longhaul_trace::compare::CompareResult;
-use longhaul_trace::flow::AnalyzeResult;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

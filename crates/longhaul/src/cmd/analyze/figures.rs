@@ -1,9 +1,9 @@
 //! What `longhaul analyze --html` draws: a second look at the capture, as only then is it known which flows are the largest and how
 //! long they are.
 
+use longhaul_flows::{DirectionSummary, Gaps, Intervals, Millisecond};
+use longhaul_flows::{FlowSummary, Sink};
 use longhaul_report::html::capture::{Flow, Heat, Point};
-use longhaul_trace::flow::{DirectionSummary, Gaps, Intervals, Millisecond};
-use longhaul_trace::{FlowSummary, Sink};
 
 /// Flows that are drawn, the largest.
 pub(crate) const DRAWN_FLOWS: usize = 4;

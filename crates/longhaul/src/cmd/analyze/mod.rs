@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use longhaul_flows::{AnalyzeResult, Millisecond};
+use longhaul_flows::{FlowOptions, FlowSummary, Flows, Sink};
 use longhaul_report::html::capture::Report;
 use longhaul_report::parquet::SeriesFile;
 use longhaul_report::saved::ANALYZE_SCHEMA;
 use longhaul_result::Caveat;
-use longhaul_trace::flow::{AnalyzeResult, Millisecond};
-use longhaul_trace::{FlowOptions, FlowSummary, Flows, Sink};
 use serde::Serialize;
 
 use crate::captures::input::ReadSoFar;
@@ -191,7 +191,7 @@ fn draw(args: &Args, file: &Path, at: &str, result: &AnalyzeResult, text: String
 }
 
 /// Hands all packets to `each`, and shows on a terminal how far it came.
-pub(crate) fn pass(trace: &mut Trace, mut each: impl FnMut(&longhaul_trace::Packet)) -> Result<(), Failure> {
+pub(crate) fn pass(trace: &mut Trace, mut each: impl FnMut(&longhaul_captures::Packet)) -> Result<(), Failure> {
     let mut shown = Progress::of(&[trace.so_far()]);
     trace.for_each(|packet| {
         each(packet);

@@ -3,8 +3,8 @@
 use std::io::IsTerminal;
 
 use longhaul_capture::Captured;
+use longhaul_captures::ledger::Place;
 use longhaul_result::Caveat;
-use longhaul_trace::ledger::Place;
 use longhaul_units::{Bytes, Nanos};
 
 /// Gaps that the text shows.

@@ -1,8 +1,8 @@
 //! What `longhaul compare --html` draws, gathered as packets are matched.
 
+use longhaul_flows::Gaps;
+use longhaul_flows::compare::{Compared, Direction, Points, Reached};
 use longhaul_report::html::compared::Direction as Drawn;
-use longhaul_trace::compare::{Compared, Direction, Points, Reached};
-use longhaul_trace::flow::Gaps;
 
 /// Points of a line: what a screen has room for, and at least half of it.
 const MOST_COLUMNS: usize = 1_600;

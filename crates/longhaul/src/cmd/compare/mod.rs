@@ -7,13 +7,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use longhaul_flows::compare::{
+    CompareResult, Compared, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, segment_sizes,
+};
 use longhaul_report::html::compared::Report;
 use longhaul_report::parquet::DelayFile;
 use longhaul_report::saved::COMPARE_SCHEMA;
 use longhaul_result::Caveat;
-use longhaul_trace::compare::{
-    CompareResult, Compared, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, segment_sizes,
-};
 use longhaul_units::Nanos;
 use serde::Serialize;
 

@@ -1,10 +1,10 @@
 //! `longhaul compare --behaviour`: what is sampled of runs, and the tests that it is put to.
 
-use longhaul_trace::compare::behaviour::{Kind, Verdict, verdict};
-use longhaul_trace::compare::samples::{Losses, Samples, Thinned};
-use longhaul_trace::compare::{Compared, Direction};
-use longhaul_trace::flow::{Loss, Millisecond};
-use longhaul_trace::{FlowOptions, FlowSummary, Flows, Sink};
+use longhaul_flows::compare::behaviour::{Kind, Verdict, verdict};
+use longhaul_flows::compare::samples::{Losses, Samples, Thinned};
+use longhaul_flows::compare::{Compared, Direction};
+use longhaul_flows::{FlowOptions, FlowSummary, Flows, Sink};
+use longhaul_flows::{Loss, Millisecond};
 
 use crate::captures::source::Trace;
 use crate::cmd::analyze::pass;

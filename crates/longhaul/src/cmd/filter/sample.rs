@@ -5,9 +5,9 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use longhaul_bpf::filter::{SAMPLE_HEAD_BYTES, Samples};
+use longhaul_captures::pcapng::{Interface, Writer};
+use longhaul_captures::record::{Direction, LinkType, Record};
 use longhaul_kernel::clock::{RealtimeOffset, realtime_offset};
-use longhaul_trace::pcapng::{Interface, Writer};
-use longhaul_trace::record::{Direction, LinkType, Record};
 use longhaul_units::Nanos;
 
 use crate::output::Failure;

@@ -3,11 +3,11 @@
 use std::net::TcpStream;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 
+use longhaul_captures::log_link::LinkMessage;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_session::control::{Message, SessionError};
 use longhaul_session::secure::{Channel, Key, Role};
-use longhaul_trace::log_link::LinkMessage;
 use longhaul_units::Nanos;
 
 use super::START;

@@ -7,6 +7,11 @@ mod datagrams;
 
 use std::net::SocketAddr;
 
+use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::log_link::{
+    FIRST_PROBE, LinkMessage, LinkProgress, LinkSender, Open, PAYLOAD_HEADER_BYTES_MOST,
+};
+use longhaul_captures::spool::{Meta, PacketBlock};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_session::control::limits::ALIVE_INTERVAL;
@@ -14,9 +19,6 @@ use longhaul_session::control::{Message, SessionError};
 use longhaul_session::secure::{
     DATAGRAM_OVERHEAD_BYTES, DatagramKeys, DatagramOffer, Key, TOKEN_BYTES, decode_secret, encode_secret,
 };
-use longhaul_trace::ledger::{Gap, Ledger, Place};
-use longhaul_trace::log_link::{FIRST_PROBE, LinkMessage, LinkProgress, LinkSender, Open, PAYLOAD_HEADER_BYTES_MOST};
-use longhaul_trace::spool::{Meta, PacketBlock};
 use longhaul_units::Nanos;
 
 use longhaul_measure::control::{connect, random};

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 
+use longhaul_captures::log_link::{LinkMessage, Open};
+use longhaul_captures::spool::Meta;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiverOptions, TimestampMode, UdpReceiver};
 use longhaul_session::control::{Message, Refusal, SessionError};
 use longhaul_session::secure::{DatagramKeys, TOKEN_BYTES, decode_secret, encode_secret};
-use longhaul_trace::log_link::{LinkMessage, Open};
-use longhaul_trace::spool::Meta;
 use longhaul_units::Nanos;
 
 use super::recording::Recording;

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use longhaul_trace::ledger::{Gap, Ledger, Place};
-use longhaul_trace::log_link::Payload;
-use longhaul_trace::spool::{Mark, PacketBlock};
+use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::log_link::Payload;
+use longhaul_captures::spool::{Mark, PacketBlock};
 
 use crate::blocks::{BLOCK_BYTES, Pool, ToWriter};
 use crate::counters::Counters;

@@ -4,14 +4,14 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_captures::ledger::Ledger;
+use longhaul_captures::log_link::{Arrival, FIRST_PROBE, LinkCounts, LinkMessage, LinkProgress, LinkReceiver};
+use longhaul_captures::spool::{Mark, Meta};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, UdpReceiver};
 use longhaul_session::control::limits::PEER_SILENCE;
 use longhaul_session::control::{Message, SessionError};
 use longhaul_session::secure::DatagramKeys;
-use longhaul_trace::ledger::Ledger;
-use longhaul_trace::log_link::{Arrival, FIRST_PROBE, LinkCounts, LinkMessage, LinkProgress, LinkReceiver};
-use longhaul_trace::spool::{Mark, Meta};
 use longhaul_units::{Bytes, Nanos};
 
 use super::Shared;

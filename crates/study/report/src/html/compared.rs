@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use longhaul_trace::compare::IntervalBin;
+use longhaul_flows::compare::IntervalBin;
 
 use crate::html::axis::{grid, height, short, step};
 use crate::html::capture::{TIMES, seconds};

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use longhaul_trace::compare::Reached;
+use longhaul_flows::compare::Reached;
 use parquet::data_type::{BoolType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;

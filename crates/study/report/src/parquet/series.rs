@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use longhaul_trace::flow::Millisecond;
+use longhaul_flows::Millisecond;
 use parquet::data_type::{BoolType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;

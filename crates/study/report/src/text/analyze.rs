@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use longhaul_trace::flow::{AnalyzeResult, DirectionSummary};
+use longhaul_flows::{AnalyzeResult, DirectionSummary};
 use longhaul_units::BitRate;
 
 use super::visible;

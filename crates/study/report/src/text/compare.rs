@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use longhaul_trace::compare::behaviour::{Verdict, Why};
-use longhaul_trace::compare::{CompareResult, Direction, IntervalBin, Points};
+use longhaul_flows::compare::behaviour::{Verdict, Why};
+use longhaul_flows::compare::{CompareResult, Direction, IntervalBin, Points};
 
 use super::analyze::time;
 use super::visible;

@@ -71,7 +71,7 @@ pub enum Message {
         /// Whether it is the last.
         last: bool,
     },
-    /// Of a capture's log link, whose messages `longhaul-trace` knows.
+    /// Of a capture's log link, whose messages `longhaul-captures` knows.
     LogLink {
         /// One of them, as JSON.
         text: String,

@@ -1,0 +1,118 @@
+//! By what a packet is known again at another point.
+//!
+//! A flow's addresses and ports, the sequence number and the payload's length, and what tells a retransmission from the first
+//! sending: TSval and, where IP identifications pass unchanged, that. Of longhaul's probes cookie and number. A super-packet
+//! stands for the wire packets that it would be cut into, each with its own identity, so that it matches them at the other point.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::net::IpAddr;
+
+use longhaul_captures::packet::{Packet, Transport};
+
+/// A direction of a flow: addresses, ports, protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path {
+    /// From.
+    pub src: (IpAddr, u16),
+    /// To.
+    pub dst: (IpAddr, u16),
+    /// IP protocol.
+    pub protocol: u8,
+}
+
+/// A wire packet, as it is known again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// With IP identification.
+    pub strict: u64,
+    /// Without.
+    pub loose: u64,
+    /// TCP's sequence number, or the probe's; of other datagrams IP's identification.
+    pub sequence: u64,
+    /// Payload bytes.
+    pub payload_len: u32,
+}
+
+/// Payload bytes of a full segment, by direction of flow: what super-packets are cut by where the capture does not say.
+pub type SegmentSizes = HashMap<Path, u32>;
+
+const HASHER: foldhash::quality::FixedState = foldhash::quality::FixedState::with_seed(0x6c6f_6e67);
+
+/// The direction that a packet goes; `None` of what is neither TCP nor UDP.
+#[inline]
+pub fn path(packet: &Packet) -> Option<Path> {
+    let ip = packet.ip.as_ref()?;
+    let (src_port, dst_port, protocol) = match &packet.transport {
+        Transport::Tcp(tcp) => (tcp.src_port, tcp.dst_port, 6),
+        Transport::Udp { src_port, dst_port, .. } => (*src_port, *dst_port, 17),
+        Transport::Other => return None,
+    };
+    Some(Path { src: (ip.src, src_port), dst: (ip.dst, dst_port), protocol })
+}
+
+/// Hands out the identity of each wire packet that `packet` stands for, in the order of the wire.
+pub fn identities(packet: &Packet, path: &Path, sizes: &SegmentSizes, mut each: impl FnMut(Identity)) {
+    let Some(ip) = &packet.ip else { return };
+    let flow = HASHER.hash_one(path);
+    // One in 65,536 super-packets of a sender that counts begins with 0; where all have 0, it tells nothing and `by_identification` is false
+    // or makes no difference.
+    let id = ip.id;
+    let known = |parts: [u64; 3], id: Option<u32>, sequence, payload_len| {
+        let mut hasher = HASHER.build_hasher();
+        hasher.write_u64(flow);
+        parts.iter().for_each(|part| hasher.write_u64(*part));
+        let loose = hasher.finish();
+        hasher.write_u64(id.map_or(1 << 32, u64::from));
+        Identity { strict: hasher.finish(), loose, sequence, payload_len }
+    };
+    match &packet.transport {
+        Transport::Tcp(tcp) => {
+            let size = match packet.gso_size {
+                0 if packet.gso_segs > 1 => tcp.payload_len.div_ceil(packet.gso_segs.into()),
+                0 => sizes.get(path).copied().unwrap_or(0),
+                size => size.into(),
+            };
+            let stamps = tcp.options.timestamps.map_or(u64::MAX, |(val, ecr)| u64::from(val) << 32 | u64::from(ecr));
+            let size = if size == 0 { tcp.payload_len.max(1) } else { size };
+            let mut from = 0;
+            let mut number = 0;
+            loop {
+                let len = (tcp.payload_len - from).min(size);
+                let sequence = tcp.seq.wrapping_add(from);
+                // Flags differ between the pieces of a super-packet; SYN and FIN of packets without payload tell enough.
+                let flags = if tcp.payload_len == 0 { u64::from(tcp.flags & 7) } else { 0 };
+                // A pure acknowledgment is known by what it acknowledges and its window.
+                let ack = if tcp.payload_len == 0 { u64::from(tcp.ack) << 16 | u64::from(tcp.window) } else { 0 };
+                let parts = [u64::from(sequence) << 32 | u64::from(len), stamps, ack << 8 | flags];
+                let id = id.map(|id| id.wrapping_add(number) & if ip.src.is_ipv4() { 0xffff } else { u32::MAX });
+                each(known(parts, id, sequence.into(), len));
+                from += len;
+                number += 1;
+                if from >= tcp.payload_len {
+                    return;
+                }
+            }
+        }
+        Transport::Udp { payload_len, probe, .. } => {
+            let size = if packet.gso_size > 0 { u32::from(packet.gso_size) } else { *payload_len };
+            let count = if size > 0 { payload_len.div_ceil(size).max(1) } else { 1 };
+            for number in 0..count {
+                let len = payload_len.saturating_sub(number * size).min(size);
+                let own = id.map(|id| id.wrapping_add(number) & 0xffff);
+                match probe {
+                    Some(probe) => {
+                        let sequence = probe.sequence + u64::from(number);
+                        let parts = [u64::from(probe.cookie.0), sequence, len.into()];
+                        each(known(parts, None, sequence, len));
+                    }
+                    None => {
+                        let sequence = own.map_or(0, u64::from);
+                        each(known([len.into(), sequence, 0], own, sequence, len));
+                    }
+                }
+            }
+        }
+        Transport::Other => {}
+    }
+}

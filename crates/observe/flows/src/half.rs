@@ -1,0 +1,606 @@
+//! One direction's data of a TCP connection, and what comes back for it.
+//!
+//! A segment below the highest byte is one of three things, and no fixed time tells which, as round trips reach from 1 µs to
+//! 1 s. The evidence, the strongest first:
+//!
+//! 1. **IP identification**, where the sender counts it up (Linux does for each connection): lower than that of the packet which left
+//!    the hole, it was sent before that and overtaken; higher, it was sent again. Without a hole, one that came before is a copy.
+//! 2. **TSval** (RFC 7323): older than that of the packet which left the hole, it was overtaken; younger, it was sent again. The same, it
+//!    was overtaken where a round trip is longer than the clock's tick: whoever sends again has heard of the loss.
+//! 3. **Time and loss signals**: no sender can know of a loss before a duplicate acknowledgment or SACK has come back, so what
+//!    comes within a round trip of the whole path was overtaken. After that it was sent again if such a signal has passed,
+//!    or if two round trips have.
+//! 4. Without any round trip, as with one direction alone: sent again if three packets passed since (RFC 5681 §3.2).
+
+use longhaul_wire::tcp::flag;
+
+use crate::gaps::Lost;
+use crate::limits::{LimitFinder, Seen as Sliced};
+use crate::loss::{Loss, Losses};
+use crate::pace::Pace;
+use crate::round_trip::{RoundTrips, Samples};
+use crate::sequence::{Covered, Hole, Seen};
+use crate::summary::{IntervalQuantiles, RttSummary, TcpSummary};
+use longhaul_captures::packet::Tcp;
+
+/// How often in a row an IP identification must have counted up before it is evidence.
+const STEADY_IDS: u8 = 8;
+/// Further apart, two identifications say nothing about order.
+const NEAR_IDS: i16 = 2_048;
+/// Further apart, they were not counted up from packet to packet of this connection.
+const FAR_IDS: i16 = 64;
+/// Ticks of a time stamp's clock that must have passed to know how long one is, at most to a half more.
+const KNOWN_TICKS: i32 = 16;
+/// Identifications up to the highest of which it is kept whether they came.
+const RECENT_IDS: usize = 256;
+
+/// A direction of data. Small: a capture has a million of these open at once.
+#[derive(Debug, Default)]
+pub(crate) struct Half {
+    pub(crate) packets: u64,
+    pub(crate) wire_packets: u64,
+    pub(crate) frame_bytes: u64,
+    pub(crate) data_packets: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) unique_bytes: u64,
+    pub(crate) first_data_ns: i64,
+    pub(crate) last_data_ns: i64,
+    pub(crate) seen: Seen,
+    /// The SYN's number.
+    pub(crate) initial_sequence: Option<u32>,
+    pub(crate) fin: bool,
+    /// What the receiver of this data announced in its SYN.
+    pub(crate) mss: Option<u16>,
+    pub(crate) window_scale: Option<u8>,
+    /// Whether both SYNs were seen, so that no scale means none.
+    pub(crate) scale_known: bool,
+    /// Highest acknowledgment of this data; 0 before one.
+    pub(crate) acked: u64,
+    last_ack_ns: i64,
+    /// It carried no data, and no gap of the capture came since.
+    last_ack_is_pure: bool,
+    /// No gap of the capture came since the last acknowledgment.
+    acked_since_gap: bool,
+    /// Scaled if the scale is known.
+    window: u64,
+    raw_window: u16,
+    duplicate_acks: u32,
+    sacked: u64,
+    zero_since: Option<i64>,
+    ids: Identifications,
+    /// TSval of the last packet of this direction.
+    last_ts_val: Option<u32>,
+    /// Of the first one, where there is a last.
+    first_ts_val: u32,
+    first_ts_ns: i64,
+    /// Retransmissions below this belong to a timeout.
+    timeout_until: u64,
+    /// A retransmission whose acknowledgment may tell that it was needless: its end and TSval.
+    eifel: Option<(u64, u32)>,
+    in_flight_sum: f64,
+    /// Time in gaps of the capture, as far as was looked.
+    gap_ns: i64,
+    /// There was one since the last packet of this direction that has numbers.
+    after_gap: bool,
+    pub(crate) trips: RoundTrips,
+    pub(crate) counted: Counted,
+    pub(crate) ample: Option<Box<Ample>>,
+}
+
+/// What is kept of a direction once it has carried data.
+#[derive(Debug, Default)]
+pub(crate) struct Ample {
+    pub(crate) pace: Pace,
+    limits: LimitFinder,
+    /// Once there were some, or a gap of the capture.
+    losses: Option<Box<Losses>>,
+}
+
+/// Events of one direction; [`TcpSummary`] says what each is.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    retransmitted_packets: u64,
+    retransmitted_wire_packets: u64,
+    retransmitted_bytes: u64,
+    fast: u64,
+    timeout: u64,
+    unseen: u64,
+    dsack: u64,
+    spurious_by_timestamp: u64,
+    out_of_order: u64,
+    duplicates: u64,
+    keep_alives: u64,
+    duplicate_acks: u64,
+    sack_acks: u64,
+    zero_window_acks: u64,
+    zero_window_ns: i64,
+    window_full: u64,
+    windows: Option<(u64, u64)>,
+    max_in_flight: u64,
+}
+
+/// What IP identifications say of when packets were sent.
+#[derive(Debug, Default, Clone, Copy)]
+struct Identifications {
+    highest: u16,
+    steady: u8,
+    /// Which of the [`RECENT_IDS`] up to the highest came: bit 0 of the first is the highest.
+    came: [u64; RECENT_IDS / 64],
+}
+
+/// A packet's own identification, where it is evidence.
+#[derive(Debug, Clone, Copy)]
+struct Identified {
+    id: u16,
+    /// A packet with this one came before.
+    came_before: bool,
+}
+
+impl Identifications {
+    /// Takes in that of a packet which stands for `segments`.
+    #[inline]
+    fn take(&mut self, id: Option<u32>, segments: u32) -> Option<Identified> {
+        let id = u16::try_from(id.filter(|id| *id != 0)?).ok()?;
+        let ahead = id.wrapping_sub(self.highest) as i16;
+        let last = id.wrapping_add(segments.saturating_sub(1) as u16);
+        let known = self.steady >= STEADY_IDS && ahead.unsigned_abs() < NEAR_IDS as u16;
+        if (1..FAR_IDS).contains(&ahead) {
+            self.steady = (self.steady + 1).min(2 * STEADY_IDS);
+            self.rise(last, segments);
+        } else if ahead > 0 || !known && ahead <= -FAR_IDS {
+            self.steady = self.steady.saturating_sub(STEADY_IDS);
+            self.rise(last, segments);
+        } else {
+            // Overtaken, a copy, or not counted up at all: no reason to think otherwise of the others.
+            let came_before = self.mark(ahead.unsigned_abs().into());
+            return known.then_some(Identified { id, came_before });
+        }
+        known.then_some(Identified { id, came_before: false })
+    }
+
+    /// `last` is the highest now, and it and the `segments - 1` before came.
+    fn rise(&mut self, last: u16, segments: u32) {
+        let by = usize::from(last.wrapping_sub(self.highest));
+        if by >= RECENT_IDS {
+            self.came = [0; RECENT_IDS / 64];
+        } else {
+            let (words, bits) = (by / 64, by % 64);
+            for index in (0..self.came.len()).rev() {
+                let at = |index: Option<usize>| index.map_or(0, |index| self.came[index]);
+                let low = at(index.checked_sub(words));
+                let carry = at(index.checked_sub(words + 1));
+                self.came[index] = if bits == 0 { low } else { low << bits | carry >> (64 - bits) };
+            }
+        }
+        self.highest = last;
+        for behind in 0..segments.min(RECENT_IDS as u32) {
+            self.mark(behind as usize);
+        }
+    }
+
+    /// Notes that the one that is `behind` the highest came, and tells whether it had before.
+    fn mark(&mut self, behind: usize) -> bool {
+        let Some(word) = self.came.get_mut(behind / 64) else { return false };
+        let bit = 1 << (behind % 64);
+        let had = *word & bit != 0;
+        *word |= bit;
+        had
+    }
+}
+
+/// Why a segment lies below the highest byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Late {
+    Overtaken,
+    Copy,
+    SentAgain,
+}
+
+/// A packet of the direction, beside its TCP header.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) at_ns: i64,
+    pub(crate) frame_len: u32,
+    pub(crate) id: Option<u32>,
+    /// Wire packets, as far as known.
+    pub(crate) segments: u32,
+    /// SYN and FIN take a number each.
+    pub(crate) numbers: u32,
+    /// The whole path's round trip, as far as known.
+    pub(crate) path_rtt_ns: Option<i64>,
+    /// Whether acknowledgments are seen.
+    pub(crate) answered: bool,
+    /// How its time stands to the gaps of the capture.
+    pub(crate) lost: Lost,
+}
+
+impl Half {
+    /// Bytes of a full segment, as far as the handshake tells.
+    pub(crate) fn segment_bytes(&self) -> Option<u32> {
+        let options = if self.last_ts_val.is_some() { 12 } else { 0 };
+        self.mss.map(|mss| u32::from(mss).saturating_sub(options).max(1))
+    }
+
+    /// Before any packet of the connection: whether packets may be missing before it.
+    #[inline]
+    pub(crate) fn look_for_gap(&mut self, lost: Lost) {
+        if lost.since(self.gap_ns) {
+            self.gap_ns = lost.gap_ns;
+            self.after_gap = true;
+            (self.last_ack_is_pure, self.acked_since_gap) = (false, false);
+            self.trips.interrupted(self.seen.next);
+        }
+    }
+
+    /// A packet of this direction. The interval since the data packet before, where it carries data.
+    #[inline]
+    pub(crate) fn sent(&mut self, tcp: &Tcp, sent: Sent) -> Option<i64> {
+        self.packets += 1;
+        self.wire_packets += u64::from(sent.segments);
+        self.frame_bytes += u64::from(sent.frame_len);
+        let identified = self.ids.take(sent.id, sent.segments);
+        let ts_val = tcp.options.timestamps.map(|(val, _)| val);
+        if let Some(val) = ts_val {
+            self.trips.stamped(val, sent.at_ns);
+            if self.last_ts_val.is_none() {
+                (self.first_ts_val, self.first_ts_ns) = (val, sent.at_ns);
+            }
+            self.last_ts_val = Some(val);
+        }
+        if self.seen.is_empty() {
+            self.seen.begin(tcp.seq);
+        }
+        let start = self.seen.unwrap(tcp.seq);
+        if tcp.payload_len <= 1 && sent.numbers == 0 && start + 1 == self.seen.next && self.acked == self.seen.next {
+            self.counted.keep_alives += 1;
+            return None;
+        }
+        let numbers = u64::from(tcp.payload_len) + u64::from(sent.numbers);
+        if numbers == 0 {
+            return None;
+        }
+        if self.data_packets == 0 && self.initial_sequence.is_none() && start > self.seen.next {
+            // What was in flight when the capture began is not missing from it.
+            self.seen.skip_to(start);
+        }
+        let end = start + numbers;
+        let in_gap = self.after_gap;
+        let made = (sent.at_ns, ts_val, self.data_packets, identified.map(|own| own.id));
+        let covered = self.seen.take(start, end, || Hole {
+            start: 0,
+            end: 0,
+            in_gap,
+            at_ns: made.0,
+            ts_val: made.1,
+            data_packets: made.2,
+            id: made.3,
+        });
+        if in_gap && self.ample.is_some() {
+            let segment_bytes = self.segment_bytes().unwrap_or(1_448).into();
+            self.ample.get_or_insert_default().losses.get_or_insert_default().cut(start, segment_bytes);
+        }
+        let mut again = false;
+        if covered.beyond == numbers {
+            self.trips.sent(end, sent.at_ns);
+            if self.ample.is_some() && end == self.acked + self.window && self.window_known() {
+                self.counted.window_full += 1;
+            }
+        } else {
+            again = self.late(tcp, start, end, &covered, sent, identified);
+        }
+        let interval = if tcp.payload_len > 0 { self.data(tcp, &sent, &covered, again) } else { None };
+        self.after_gap = false;
+        interval
+    }
+
+    #[inline]
+    fn data(&mut self, tcp: &Tcp, sent: &Sent, covered: &Covered, again: bool) -> Option<i64> {
+        let payload = u64::from(tcp.payload_len);
+        if self.data_packets == 0 {
+            self.first_data_ns = sent.at_ns;
+        }
+        self.data_packets += 1;
+        self.payload_bytes += payload;
+        self.unique_bytes += payload.saturating_sub(covered.again);
+        self.last_data_ns = self.last_data_ns.max(sent.at_ns);
+        // Behind a gap of the capture the first acknowledgment tells what is in flight.
+        let known = self.acked > 0 && self.acked_since_gap;
+        let in_flight = if known { self.seen.next - self.acked.min(self.seen.next) } else { 0 };
+        self.counted.max_in_flight = self.counted.max_in_flight.max(in_flight);
+        self.in_flight_sum += in_flight as f64;
+        let mss = self.segment_bytes().unwrap_or(1_448);
+        let window = self.window_known().then_some(self.window);
+        let (first, next) = (self.seen.first, self.seen.next);
+        let min_rtt_ns = sent.path_rtt_ns.or(self.trips.min_ns());
+        let ample = self.ample.get_or_insert_default();
+        let interval = ample.pace.add(sent.at_ns, payload, min_rtt_ns, sent.lost);
+        let now = &mut ample.pace.now;
+        now.sequence = next - first;
+        if again {
+            now.retransmitted_bytes += payload;
+        }
+        if known {
+            now.in_flight_bytes = Some(now.in_flight_bytes.unwrap_or(0).max(in_flight));
+        }
+        if let (true, Some(rtt_ns)) = (sent.answered, sent.path_rtt_ns) {
+            let short = !tcp.payload_len.is_multiple_of(mss);
+            let mss = mss.into();
+            let after_gap = self.after_gap;
+            ample.limits.data(Sliced {
+                at_ns: sent.at_ns,
+                payload,
+                again,
+                short,
+                in_flight,
+                window,
+                mss,
+                rtt_ns,
+                after_gap,
+            });
+        }
+        interval
+    }
+
+    /// A segment with something below the highest byte: whether it was sent again.
+    #[cold]
+    fn late(
+        &mut self,
+        tcp: &Tcp,
+        start: u64,
+        end: u64,
+        covered: &Covered,
+        sent: Sent,
+        own: Option<Identified>,
+    ) -> bool {
+        self.trips.disturbed(self.seen.next);
+        let ts_val = tcp.options.timestamps.map(|(val, _)| val);
+        let late = match covered.hole.filter(|_| covered.again == 0) {
+            Some(hole) => self.fills(&hole, ts_val, &sent, own),
+            // A sender that counts does not give one number twice.
+            None if own.is_some_and(|own| own.came_before) => Late::Copy,
+            None => Late::SentAgain,
+        };
+        match late {
+            Late::Overtaken => self.counted.out_of_order += 1,
+            Late::Copy => self.counted.duplicates += 1,
+            Late::SentAgain => self.count_again(tcp, start, end, covered, &sent, ts_val),
+        }
+        late == Late::SentAgain
+    }
+
+    fn fills(&self, hole: &Hole, ts_val: Option<u32>, sent: &Sent, own: Option<Identified>) -> Late {
+        if let Some(after) = own.zip(hole.id).map(|(own, makers)| own.id.wrapping_sub(makers) as i16) {
+            return if after <= 0 { Late::Overtaken } else { Late::SentAgain };
+        }
+        let rtt_ns = sent.path_rtt_ns.or(self.trips.min_ns()).filter(|_| sent.answered);
+        if let Some((own, makers)) = ts_val.zip(hole.ts_val) {
+            let within_a_round_trip =
+                || rtt_ns.zip(self.tick_ns(own, sent.at_ns)).is_some_and(|(rtt, tick)| rtt > 2 * tick);
+            match own.wrapping_sub(makers) as i32 {
+                ..0 => return Late::Overtaken,
+                0 if within_a_round_trip() => return Late::Overtaken,
+                0 => {}
+                1.. => return Late::SentAgain,
+            }
+        }
+        let waited_ns = sent.at_ns - hole.at_ns;
+        let signal = self.duplicate_acks > 0 || self.sacked >= hole.end;
+        let later_packets = self.data_packets - hole.data_packets;
+        // The packet that left the hole goes on to the receiver, the news of it to the sender, what is sent again to here: all of the
+        // path, wherever on it this is.
+        let again = match rtt_ns {
+            Some(rtt_ns) => waited_ns >= rtt_ns && (signal || waited_ns >= 2 * rtt_ns),
+            None => later_packets > 3,
+        };
+        if again { Late::SentAgain } else { Late::Overtaken }
+    }
+
+    /// How long a tick of the sender's clock is, by a packet with `ts_val` at `at_ns`.
+    fn tick_ns(&self, ts_val: u32, at_ns: i64) -> Option<i64> {
+        let ticks = i32::try_from(ts_val.wrapping_sub(self.first_ts_val)).ok().filter(|ticks| *ticks >= KNOWN_TICKS)?;
+        Some((at_ns - self.first_ts_ns) / i64::from(ticks))
+    }
+
+    fn count_again(&mut self, tcp: &Tcp, start: u64, end: u64, covered: &Covered, sent: &Sent, ts_val: Option<u32>) {
+        let payload = u64::from(tcp.payload_len);
+        self.counted.retransmitted_packets += 1;
+        self.counted.retransmitted_bytes += covered.again.min(payload);
+        self.counted.retransmitted_wire_packets += u64::from(sent.segments);
+        let was_captured = !covered.hole.is_some_and(|hole| hole.in_gap);
+        self.counted.unseen += u64::from(covered.again == 0 && was_captured);
+        if was_captured && payload > 0 {
+            let (from, to) =
+                covered.hole.filter(|_| covered.again == 0).map_or((start, end), |hole| (hole.start, hole.end));
+            let (first, segment_bytes) = (self.seen.first, self.segment_bytes().unwrap_or(1_448).into());
+            self.ample.get_or_insert_default().losses.get_or_insert_default().lost(from, to, first, segment_bytes);
+        }
+        if sent.answered {
+            let rtt_ns = sent.path_rtt_ns.unwrap_or(0);
+            let silent_ns = sent.at_ns - self.last_data_ns;
+            let since_ack_ns = sent.at_ns - self.last_ack_ns;
+            let signal = self.duplicate_acks >= 3 || self.sacked >= end;
+            let timer = !signal || (silent_ns > rtt_ns + rtt_ns / 2 && since_ack_ns > rtt_ns / 2);
+            if timer && start >= self.timeout_until {
+                self.timeout_until = self.seen.next;
+            }
+            if timer || start < self.timeout_until {
+                self.counted.timeout += 1;
+            } else {
+                self.counted.fast += 1;
+            }
+        }
+        if self.eifel.is_none_or(|(pending, _)| pending <= self.acked) {
+            self.eifel = ts_val.map(|val| (start + 1, val));
+        }
+    }
+
+    fn window_known(&self) -> bool {
+        self.scale_known && self.acked > 0
+    }
+
+    /// A run of lost segments that came to its end.
+    #[inline]
+    pub(crate) fn take_loss(&mut self) -> Option<Loss> {
+        self.ample.as_mut()?.losses.as_mut()?.ended.take()
+    }
+
+    /// A packet of the other direction that acknowledges. The interval since the one before, if both are `pure` and all that passed
+    /// meanwhile was captured.
+    #[inline]
+    pub(crate) fn acknowledged(&mut self, tcp: &Tcp, at_ns: i64, pure: bool, path_rtt_ns: Option<i64>) -> Option<i64> {
+        if self.seen.is_empty() {
+            // Of data that is not captured the acknowledgments alone tell how far it came.
+            self.seen.begin(tcp.ack);
+        }
+        let acked = self.seen.unwrap(tcp.ack);
+        if let Some((_, ts_ecr)) = tcp.options.timestamps {
+            self.trips.echoed(ts_ecr, at_ns);
+        }
+        // RFC 7323 §2.2: the window of a SYN is never scaled.
+        let scaled = self.scale_known && tcp.flags & u16::from(flag::SYN) == 0;
+        let scale = self.window_scale.filter(|_| scaled).unwrap_or(0);
+        let window = u64::from(tcp.window) << scale;
+        let options = &tcp.options;
+        if options.sack_blocks > 0 {
+            self.sack(tcp, acked);
+        }
+        let mut sample = None;
+        if acked > self.acked {
+            self.seen.acknowledged(acked, at_ns - path_rtt_ns.unwrap_or(0), self.after_gap);
+            sample = self.trips.acknowledged(acked, at_ns);
+            if let Some((end, val)) = self.eifel.filter(|(end, _)| *end <= acked) {
+                // RFC 3522 §3.2 (5): the echo is of a packet sent before.
+                let before = options.timestamps.is_some_and(|(_, ecr)| (ecr.wrapping_sub(val) as i32) < 0);
+                self.counted.spurious_by_timestamp += u64::from(before && end > self.acked);
+                self.eifel = None;
+            }
+            self.acked = acked;
+            self.duplicate_acks = 0;
+        } else if pure
+            && acked == self.acked
+            && self.seen.next > acked
+            && (tcp.window == self.raw_window || options.sack_blocks > 0)
+        {
+            self.duplicate_acks += 1;
+            self.counted.duplicate_acks += 1;
+        }
+        let interval_ns = (pure && self.last_ack_is_pure).then(|| (at_ns - self.last_ack_ns).max(0));
+        (self.last_ack_ns, self.last_ack_is_pure, self.acked_since_gap) = (at_ns, pure, true);
+        if acked >= self.acked {
+            self.window_is(window, tcp.window, at_ns);
+        }
+        if let Some(ample) = &mut self.ample {
+            let now = &mut ample.pace.now;
+            now.acknowledged = Some(self.acked.saturating_sub(self.seen.first));
+            now.window_bytes = self.scale_known.then_some(window);
+            now.rtt_ns = sample.or(now.rtt_ns);
+            return interval_ns;
+        }
+        None
+    }
+
+    #[inline]
+    fn window_is(&mut self, window: u64, raw: u16, at_ns: i64) {
+        self.window = window;
+        self.raw_window = raw;
+        if raw == 0 {
+            self.counted.zero_window_acks += 1;
+            self.zero_since.get_or_insert(at_ns);
+        } else if let Some(since) = self.zero_since.take() {
+            self.counted.zero_window_ns += at_ns - since;
+        }
+        if self.scale_known {
+            let (least, most) = self.counted.windows.unwrap_or((u64::MAX, 0));
+            self.counted.windows = Some((least.min(window), most.max(window)));
+        }
+    }
+
+    #[cold]
+    fn sack(&mut self, tcp: &Tcp, acked: u64) {
+        self.counted.sack_acks += 1;
+        let blocks = &tcp.options.sack[..usize::from(tcp.options.sack_blocks).min(4)];
+        let edges = |block: &(u32, u32)| (self.seen.unwrap(block.0), self.seen.unwrap(block.1));
+        let Some((left, right)) = blocks.first().map(edges) else { return };
+        let inside_second = blocks.get(1).map(edges).is_some_and(|(low, high)| low <= left && right <= high);
+        let dsack = right <= acked || inside_second;
+        let highest = blocks.iter().map(|block| edges(block).1).filter(|edge| *edge > acked).max();
+        self.counted.dsack += u64::from(dsack);
+        self.sacked = self.sacked.max(highest.unwrap_or(0));
+    }
+
+    /// The last losses, of a direction that carried data.
+    pub(crate) fn last_losses(&mut self) -> [Option<Loss>; 2] {
+        let (first, next) = (self.seen.first, self.seen.next);
+        let segment_bytes = self.segment_bytes().unwrap_or(1_448).into();
+        let Some(ample) = &mut self.ample else { return [None; 2] };
+        ample.losses.take().map(|losses| *losses).unwrap_or_default().finish(first, next, segment_bytes)
+    }
+
+    /// The millisecond that went on and what the summary has of TCP.
+    pub(crate) fn finish(&mut self, end_ns: i64) -> Box<TcpSummary> {
+        if let Some(since) = self.zero_since.take() {
+            self.counted.zero_window_ns += end_ns - since;
+        }
+        let mss = self.segment_bytes().unwrap_or(1_448);
+        let counted = &self.counted;
+        let known = self.acked > 0 && self.data_packets > 0;
+        Box::new(TcpSummary {
+            mss_bytes: self.mss,
+            window_scale: self.window_scale,
+            retransmitted_packets: counted.retransmitted_packets,
+            retransmitted_wire_packets: counted.retransmitted_wire_packets,
+            retransmitted_bytes: counted.retransmitted_bytes,
+            fast_retransmissions: counted.fast,
+            timeout_retransmissions: counted.timeout,
+            retransmissions_of_unseen: counted.unseen,
+            dsack_blocks: counted.dsack,
+            spurious_by_dsack: counted.dsack.min(counted.retransmitted_wire_packets),
+            spurious_by_timestamp: counted.spurious_by_timestamp,
+            out_of_order_packets: counted.out_of_order,
+            duplicate_packets: counted.duplicates,
+            missing_bytes: self.seen.missing(),
+            not_captured_bytes: self.seen.not_captured(),
+            keep_alives: counted.keep_alives,
+            duplicate_acks: counted.duplicate_acks,
+            sack_acks: counted.sack_acks,
+            zero_window_acks: counted.zero_window_acks,
+            zero_window_ns: counted.zero_window_ns,
+            window_full: counted.window_full,
+            min_window_bytes: counted.windows.map(|(least, _)| least),
+            max_window_bytes: counted.windows.map(|(_, most)| most),
+            max_in_flight_bytes: known.then_some(counted.max_in_flight),
+            mean_in_flight_bytes: known.then(|| self.in_flight_sum / self.data_packets as f64),
+            rtt: rtt(&self.trips.by_sequence),
+            timestamp_rtt: rtt(&self.trips.by_timestamp),
+            limits: self.ample.as_mut().and_then(|ample| ample.limits.finish(mss.into())),
+        })
+    }
+}
+
+fn rtt(samples: &Samples) -> Option<RttSummary> {
+    (samples.count > 0).then(|| RttSummary {
+        samples: samples.count,
+        min_ns: samples.min_ns,
+        mean_ns: samples.mean_ns(),
+        max_ns: samples.max_ns,
+        stddev_ns: samples.stddev_ns(),
+    })
+}
+
+/// A direction's part that TCP and UDP share.
+pub(crate) fn paced(pace: Pace, payload: u64, data_ns: i64) -> crate::DirectionSummary {
+    let captured_ns = data_ns - pace.left_out_ns;
+    let captured = payload.saturating_sub(pace.left_out_bytes);
+    let intervals = pace.intervals.unwrap_or_default();
+    crate::DirectionSummary {
+        payload_rate_bps: if captured_ns > 0 { (captured as f64 * 8e9 / captured_ns as f64) as u64 } else { 0 },
+        left_out_ns: pace.left_out_ns,
+        peak_1ms_bps: pace.peak_ms_bytes * 8_000,
+        peak_1s_bps: if data_ns >= 1_000_000_000 { pace.peak_second_bytes * 8 } else { 0 },
+        longest_silence_ns: pace.longest_silence_ns,
+        bursts: pace.bursts,
+        interval_quantiles_ns: IntervalQuantiles::of(&intervals),
+        intervals,
+        ..crate::DirectionSummary::default()
+    }
+}

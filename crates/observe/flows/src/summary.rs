@@ -1,0 +1,311 @@
+//! What is known of a flow when it ends.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::Limits;
+use crate::pace::{Bursts, Intervals};
+
+/// A flow that has ended, or that the capture left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowSummary {
+    /// Its number, in the order of first packets.
+    pub flow: u64,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Who opened it; of flows that were open before the capture, who was seen first.
+    pub client: SocketAddr,
+    /// The other end.
+    pub server: SocketAddr,
+    /// Its first packet, nanoseconds since 1970.
+    pub first_ns: i64,
+    /// Its last packet.
+    pub last_ns: i64,
+    /// What only TCP has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<ConnectionSummary>,
+    /// From the client.
+    pub forward: DirectionSummary,
+    /// From the server.
+    pub backward: DirectionSummary,
+}
+
+/// What a flow speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl std::fmt::Display for Protocol {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        })
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// FIN in both directions.
+    Fin,
+    /// RST.
+    Reset,
+    /// Nothing came for longer than flows are kept.
+    Idle,
+    /// Too many others were open.
+    Evicted,
+    /// It had not when the capture did.
+    Open,
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Fin => "fin",
+            Self::Reset => "reset",
+            Self::Idle => "idle",
+            Self::Evicted => "evicted",
+            Self::Open => "open",
+        })
+    }
+}
+
+/// What a TCP connection's two directions share.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionSummary {
+    /// Its SYN was captured.
+    pub opened: bool,
+    /// How.
+    pub end: End,
+    /// From SYN to the ACK that completes the handshake, as seen here: the path's whole round trip, with the hosts' own delay.
+    pub handshake_rtt_ns: Option<i64>,
+    /// From SYN to SYN-ACK: the part towards the server.
+    pub handshake_server_ns: Option<i64>,
+}
+
+/// One direction of a flow.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct DirectionSummary {
+    /// Packets as captured: a super-packet is one.
+    pub packets: u64,
+    /// Packets on the wire, where a super-packet's segment size is known from the capture or from the handshake.
+    pub wire_packets: u64,
+    /// Bytes of frames, without FCS.
+    pub frame_bytes: u64,
+    /// Packets as captured with payload.
+    pub data_packets: u64,
+    /// Payload bytes, with those sent again.
+    pub payload_bytes: u64,
+    /// Payload bytes, each once.
+    pub unique_bytes: u64,
+    /// Time between first and last data packet in which the capture lost packets; no part of rate, intervals, bursts and silence.
+    pub left_out_ns: i64,
+    /// Payload over the time from first to last data packet, in bits a second.
+    pub payload_rate_bps: u64,
+    /// The highest rate in a millisecond, payload bits a second.
+    pub peak_1ms_bps: u64,
+    /// The highest moving average over a second, in steps of 100 ms; 0 of shorter flows.
+    pub peak_1s_bps: u64,
+    /// The longest time between two data packets.
+    pub longest_silence_ns: i64,
+    /// Packets back to back.
+    pub bursts: Bursts,
+    /// Intervals between data packets.
+    pub interval_quantiles_ns: Option<IntervalQuantiles>,
+    /// Intervals between data packets, all bins.
+    #[serde(skip)]
+    pub intervals: Intervals,
+    /// What only TCP has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<Box<TcpSummary>>,
+    /// What only longhaul's probes have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe: Option<ProbeSummary>,
+}
+
+/// Quantiles of intervals, to a quarter of an octave.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct IntervalQuantiles {
+    /// Half are shorter.
+    pub p50: f64,
+    /// Nine tenths are shorter.
+    pub p90: f64,
+    /// All but a hundredth are shorter.
+    pub p99: f64,
+}
+
+impl IntervalQuantiles {
+    /// `None` without intervals. A quantile is the geometric middle of its bin.
+    pub fn of(intervals: &Intervals) -> Option<Self> {
+        let total: u64 = intervals.0.iter().map(|count| u64::from(*count)).sum();
+        let at = |share: f64| {
+            let wanted = (total as f64 * share).ceil().max(1.0) as u64;
+            let mut below = 0;
+            let bin = intervals.0.iter().position(|count| {
+                below += u64::from(*count);
+                below >= wanted
+            });
+            (bin.unwrap_or(0) as f64 / 4.0 + 0.125).exp2()
+        };
+        (total > 0).then(|| Self { p50: at(0.5), p90: at(0.9), p99: at(0.99) })
+    }
+}
+
+/// Round-trip samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RttSummary {
+    /// How many.
+    pub samples: u64,
+    /// The shortest.
+    pub min_ns: i64,
+    /// Their mean.
+    pub mean_ns: f64,
+    /// The longest.
+    pub max_ns: i64,
+    /// Their standard deviation.
+    pub stddev_ns: f64,
+}
+
+/// One direction of a TCP connection: of the data that goes this way, and of the acknowledgments of it that come back.
+///
+/// Packets are packets as captured; `..._wire_packets` counts what super-packets stand for.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TcpSummary {
+    /// Maximum segment size that the receiver announced.
+    pub mss_bytes: Option<u16>,
+    /// The receiver's window scale; `None` where it was not seen, so that windows are not known.
+    pub window_scale: Option<u8>,
+    /// Packets with data that had gone by before.
+    pub retransmitted_packets: u64,
+    /// The same, as packets on the wire.
+    pub retransmitted_wire_packets: u64,
+    /// Bytes that went by again.
+    pub retransmitted_bytes: u64,
+    /// Of these packets, those after duplicate acknowledgments or SACK.
+    pub fast_retransmissions: u64,
+    /// Those after silence: timeouts and tail loss probes.
+    pub timeout_retransmissions: u64,
+    /// Retransmissions of data that did not pass here the first time: it was lost before this point.
+    pub retransmissions_of_unseen: u64,
+    /// D-SACK blocks that came back (RFC 2883): data that the receiver had already.
+    pub dsack_blocks: u64,
+    /// Retransmissions that a D-SACK tells were needless.
+    pub spurious_by_dsack: u64,
+    /// Those whose acknowledgment echoes the original (RFC 3522, Eifel).
+    pub spurious_by_timestamp: u64,
+    /// Packets that another overtook before this point.
+    pub out_of_order_packets: u64,
+    /// Packets that came twice though they were sent once, by their IP identification.
+    pub duplicate_packets: u64,
+    /// Bytes that never passed here though later ones did, or were acknowledged.
+    pub missing_bytes: u64,
+    /// Bytes that did not come, while the capture lost packets: nothing is known of them. No part of `missing_bytes`.
+    pub not_captured_bytes: u64,
+    /// Probes of one byte or none below what was sent.
+    pub keep_alives: u64,
+    /// Duplicate acknowledgments that came back (RFC 5681 §2).
+    pub duplicate_acks: u64,
+    /// Acknowledgments with SACK blocks that came back.
+    pub sack_acks: u64,
+    /// Acknowledgments that came back with a window of 0.
+    pub zero_window_acks: u64,
+    /// Time with that window.
+    pub zero_window_ns: i64,
+    /// Times that the sender filled the window to the brim.
+    pub window_full: u64,
+    /// The smallest window that the receiver announced, scaled.
+    pub min_window_bytes: Option<u64>,
+    /// The largest.
+    pub max_window_bytes: Option<u64>,
+    /// The most bytes in flight as seen here.
+    pub max_in_flight_bytes: Option<u64>,
+    /// Its mean over data packets.
+    pub mean_in_flight_bytes: Option<f64>,
+    /// From here to the receiver and back, by sequence numbers.
+    pub rtt: Option<RttSummary>,
+    /// The same by time stamps.
+    pub timestamp_rtt: Option<RttSummary>,
+    /// What limits it; `None` where one direction alone was captured or too little.
+    pub limits: Option<Limits>,
+}
+
+/// Lengths of loss runs that are told apart.
+pub const LOSS_RUN_LENGTHS: usize = 16;
+
+/// UDP with longhaul's probe header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ProbeSummary {
+    /// What its packets are marked with.
+    pub cookie: u32,
+    /// The lowest sequence number that was seen.
+    pub first_sequence: u64,
+    /// The highest.
+    pub last_sequence: u64,
+    /// Packets, each once.
+    pub unique_packets: u64,
+    /// Missing between the lowest and the highest number.
+    pub lost_packets: u64,
+    /// Those that are missing where the capture lost packets; no part of `lost_packets`.
+    pub not_captured_packets: u64,
+    /// Runs of missing numbers.
+    pub loss_runs: u64,
+    /// How many of these runs have one packet, two, and so on; the last counts all that are longer.
+    pub loss_run_lengths: [u32; LOSS_RUN_LENGTHS],
+    /// Packets that came again.
+    pub duplicate_packets: u64,
+    /// Packets with a lower number than one before (RFC 4737).
+    pub reordered_packets: u64,
+}
+
+/// Packets that belong to no flow here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Totals {
+    /// All packets of the capture.
+    pub packets: u64,
+    /// Bytes of their frames.
+    pub frame_bytes: u64,
+    /// The first packet's time.
+    pub first_ns: Option<i64>,
+    /// The last one's.
+    pub last_ns: Option<i64>,
+    /// Not IP.
+    pub not_ip_packets: u64,
+    /// IP, neither TCP nor UDP, or with headers clipped away.
+    pub other_packets: u64,
+    /// Fragments; those of one datagram count as one packet of their flow when all have come.
+    pub fragments: u64,
+    /// Datagrams of which not all fragments came.
+    pub incomplete_datagrams: u64,
+    /// Flows that were summed up before their end, as too many were open.
+    pub evicted_flows: u64,
+    /// Packets with a time before that of the one before.
+    pub time_steps_back: u64,
+    /// Times between the first and the last packet in which the capture lost some, by its own account.
+    pub gaps: u64,
+    /// How long they are together.
+    pub left_out_ns: i64,
+}
+
+/// What an analysis comes to.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AnalyzeResult {
+    /// Of all packets.
+    pub totals: Totals,
+    /// How many flows there were.
+    pub flows_total: u64,
+    /// Those with the most bytes, the largest first.
+    pub flows: Vec<FlowSummary>,
+}
+
+/// A port and address.
+pub(crate) fn socket(address: IpAddr, port: u16) -> SocketAddr {
+    SocketAddr::new(address.to_canonical(), port)
+}
