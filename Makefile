@@ -1,8 +1,41 @@
 # What people and continuous integration run. Plain `cargo build` and `cargo test -p <crate>` work too.
-.PHONY: build deps demo test test-alone check docs bench fuzz
+.PHONY: build install uninstall package deps demo test test-alone test-package check docs bench fuzz
+
+# What `make install` installs, and where. Units name PREFIX; DESTDIR goes before it, for packagers.
+BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/longhaul
+PREFIX ?= /usr/local
+ZSH ?= $(PREFIX)/share/zsh/site-functions
+
+bin = $(DESTDIR)$(PREFIX)/bin
+man = $(DESTDIR)$(PREFIX)/share/man/man1
+bash = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+zsh = $(DESTDIR)$(ZSH)
+fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+units = $(DESTDIR)$(PREFIX)/lib/systemd/system
 
 build:
 	cargo build --release
+
+# The binary without its debug info, man pages, completions, and units for `serve` and `log`. Does not build: root may have no cargo.
+install:
+	@test -x $(BINARY) || { echo "install: there is no $(BINARY): run make build first" >&2; exit 1; }
+	install -d $(bin) $(man) $(bash) $(zsh) $(fish) $(units)
+	install -s -m 755 $(BINARY) $(bin)/longhaul
+	$(bin)/longhaul man $(man)
+	$(bin)/longhaul completion bash > $(bash)/longhaul
+	$(bin)/longhaul completion zsh > $(zsh)/_longhaul
+	$(bin)/longhaul completion fish > $(fish)/longhaul.fish
+	for unit in serve log; do sed 's,@BINDIR@,$(PREFIX)/bin,' packaging/longhaul-$$unit.service > $(units)/longhaul-$$unit.service; done
+	cd $(man) && chmod 644 longhaul.1 longhaul-*.1 $(abspath $(bash)/longhaul $(zsh)/_longhaul $(fish)/longhaul.fish) $(abspath $(units))/longhaul-*.service
+
+# Keys, options and captures stay.
+uninstall:
+	rm -f $(bin)/longhaul $(man)/longhaul.1 $(man)/longhaul-*.1 $(bash)/longhaul $(zsh)/_longhaul $(fish)/longhaul.fish
+	rm -f $(units)/longhaul-serve.service $(units)/longhaul-log.service
+
+# A .deb in target/package, and the debug info of its binary beside it.
+package: build
+	@scripts/package.sh $(BINARY)
 
 # Installs the packages that are missing (Debian, Ubuntu).
 deps:
@@ -14,12 +47,16 @@ demo: deps build
 # Tests that need root or a feature of the kernel say `skipped: why` where it is missing.
 test: deps
 	cargo test --workspace --no-fail-fast
-	@$(MAKE) --no-print-directory test-alone
+	@$(MAKE) --no-print-directory test-alone test-package
 
-# These change what is one for the machine (a sysctl) for some seconds, and put it back: nothing may run beside them.
+# These change what is one for the machine (a sysctl) for some seconds, and put it back: nothing may run beside them. With `-p` in place of
+# `--workspace` the dependencies would have other features and be compiled again.
 test-alone:
-	cargo test -p longhaul-bpf --test linux -- --ignored --test-threads=1 a_full_backlog
-	cargo test -p longhaul-measure --test udp -- --ignored --test-threads=1 a_full_backlog
+	cargo test --workspace --test linux --test udp -- --ignored --test-threads=1 a_full_backlog
+
+# A package of the binary that was built for the tests is installed, used and removed.
+test-package:
+	@scripts/test-package.sh $(or $(CARGO_TARGET_DIR),target)/debug/longhaul
 
 check:
 	cargo fmt --all --check

@@ -6,6 +6,7 @@ mod args;
 mod captures;
 mod cmd;
 mod output;
+mod version;
 
 use std::process::ExitCode;
 
@@ -17,7 +18,8 @@ use crate::output::Failure;
 #[derive(Debug, Parser)]
 #[command(
     name = "longhaul",
-    version,
+    version = version::SHORT,
+    long_version = version::LONG.as_str(),
     max_term_width = 100,
     disable_help_subcommand = true,
     arg_required_else_help = false,

@@ -33,6 +33,11 @@ pub fn has_bpf_fs() -> bool {
     rustix::fs::statfs(BPF_FS).is_ok_and(|found| found.f_type as u64 == BPF_FS_MAGIC)
 }
 
+/// Why this build has no BPF programs; `None` where it has them.
+pub fn not_built() -> Option<&'static str> {
+    option_env!("BPF_PROGRAMS_MISSING")
+}
+
 /// What every use of a build without BPF programs comes to.
 #[cfg(not(bpf_programs))]
 pub(crate) const NOT_BUILT: BpfError = BpfError::NotBuilt { why: env!("BPF_PROGRAMS_MISSING") };

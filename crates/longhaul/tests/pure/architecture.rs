@@ -37,7 +37,7 @@ const IMPURE: &[&str] = &[
 /// Modules of `longhaul-mix` that only describe frames. They are as pure as the crates above.
 const PURE_OF_MIX: [&str; 5] = ["spec.rs", "kind.rs", "frames", "plan.rs", "draw.rs"];
 /// Ways to the operating system that lead around those.
-const OS_CRATES: [&str; 7] = ["libc", "nix", "rustix", "mio", "tokio", "socket2", "jiff"];
+const OS_CRATES: [&str; 8] = ["libc", "nix", "rustix", "mio", "tokio", "socket2", "signal-hook", "jiff"];
 /// What a pure crate would read a clock or sleep with.
 const CLOCKS: [&str; 4] = ["Instant::now", "SystemTime::now", "thread::sleep", "sleep_until"];
 /// Crates that may be `unsafe`.

@@ -31,6 +31,15 @@ fn every_command_shows_an_example() {
 }
 
 #[test]
+fn the_version_has_its_commit_and_features() {
+    let version = concat!("longhaul ", env!("CARGO_PKG_VERSION"), " (");
+    let (short, long) = (printed(&["-V"]), printed(&["--version"]));
+    assert!(short.lines().count() == 1 && short.starts_with(version), "{short}");
+    assert!(long.starts_with(short.trim_end()), "{long}");
+    assert!(long.contains("\nBPF programs: ") && long.contains("\ndebug assertions: "), "{long}");
+}
+
+#[test]
 fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = printed(&["completion", shell]);

@@ -4,15 +4,17 @@
 //! by longhaul would inherit the block. Source: signal-safety(7), eventfd(2).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::low_level::register;
 
-/// The signals that stop, in the order of their counters.
+/// The signals that stop.
 const STOP_SIGNALS: [(i32, StopSignal); 3] =
-    [(libc::SIGINT, StopSignal::Interrupt), (libc::SIGTERM, StopSignal::Terminate), (libc::SIGHUP, StopSignal::HangUp)];
+    [(SIGINT, StopSignal::Interrupt), (SIGTERM, StopSignal::Terminate), (SIGHUP, StopSignal::HangUp)];
 
 /// Who asks to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,65 +29,50 @@ pub enum StopSignal {
 
 /// One kind of wish: a descriptor that becomes readable with it, and how often it came.
 struct Bell {
-    /// −1 until installed.
-    fd: AtomicI32,
+    fd: OnceLock<OwnedFd>,
+    /// Whether the signals have their handlers.
+    installed: Mutex<bool>,
     count: AtomicU32,
-    /// The signal that came first.
+    /// The signal that came first; 0: none.
     first: AtomicI32,
-    owner: OnceLock<OwnedFd>,
 }
 
 impl Bell {
     const fn new() -> Self {
-        Self { fd: AtomicI32::new(-1), count: AtomicU32::new(0), first: AtomicI32::new(0), owner: OnceLock::new() }
+        Self { fd: OnceLock::new(), installed: Mutex::new(false), count: AtomicU32::new(0), first: AtomicI32::new(0) }
     }
 
-    fn install(&'static self, signals: &[i32]) -> io::Result<&'static OwnedFd> {
-        let fd = match self.owner.get() {
+    fn install(&'static self, signals: &[i32]) -> io::Result<BorrowedFd<'static>> {
+        let mut installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner);
+        let fd = match self.fd.get() {
             Some(fd) => fd,
             None => {
                 let fresh = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-                self.owner.get_or_init(|| fresh)
+                self.fd.get_or_init(|| fresh)
             }
         };
-        self.fd.store(fd.as_raw_fd(), Ordering::Release);
-        for signal in signals {
-            // SAFETY: sigaction is integers and a pointer, for which zero is a value.
-            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-            action.sa_sigaction = handle as extern "C" fn(i32) as usize;
-            action.sa_flags = libc::SA_RESTART;
-            // SAFETY: `handle` is async-signal-safe: atomics and write(2). It keeps errno.
-            if unsafe { libc::sigaction(*signal, &action, std::ptr::null_mut()) } < 0 {
-                return Err(io::Error::last_os_error());
+        if !*installed {
+            for &signal in signals {
+                // SAFETY: `ring` is async-signal-safe: atomics and a write(2) that leaves errno alone.
+                unsafe { register(signal, move || self.ring(signal)) }?;
             }
+            *installed = true;
         }
-        Ok(fd)
+        Ok(fd.as_fd())
     }
 
     /// Only what signal-safety(7) allows.
     fn ring(&self, signal: i32) {
         let _ = self.first.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Release);
-        let one = 1_u64.to_ne_bytes();
-        // SAFETY: eight bytes out of a live array; a bad descriptor (−1) only fails.
-        unsafe { libc::write(self.fd.load(Ordering::Acquire), one.as_ptr().cast(), one.len()) };
+        if let Some(fd) = self.fd.get() {
+            let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
+        }
     }
 }
 
 static STOP: Bell = Bell::new();
 static NUDGE: Bell = Bell::new();
-
-extern "C" fn handle(signal: i32) {
-    // SAFETY: errno is this thread's own; what the signal interrupted must find it unchanged.
-    let errno = unsafe { *libc::__errno_location() };
-    if signal == libc::SIGUSR1 {
-        NUDGE.ring(signal)
-    } else {
-        STOP.ring(signal)
-    }
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
-}
 
 /// Tells that the process is asked to stop. Programs that it starts get the default handling again (execve(2)).
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +85,7 @@ impl Stop {
     /// Where the process has no descriptor left.
     pub fn install() -> io::Result<Self> {
         let signals = STOP_SIGNALS.map(|(number, _)| number);
-        Ok(Self(STOP.install(&signals)?.as_fd()))
+        Ok(Self(STOP.install(&signals)?))
     }
 
     /// The first signal that came, `None` so far. Costs one atomic read.
@@ -130,7 +117,7 @@ impl Nudge {
     /// # Errors
     /// Where the process has no descriptor left.
     pub fn install() -> io::Result<Self> {
-        Ok(Self(NUDGE.install(&[libc::SIGUSR1])?.as_fd()))
+        Ok(Self(NUDGE.install(&[SIGUSR1])?))
     }
 
     /// Whether a signal came since the last call.
@@ -148,6 +135,8 @@ impl AsFd for Nudge {
 
 #[cfg(test)]
 mod tests {
+    use signal_hook::low_level::raise;
+
     use super::*;
     use crate::wait::readable_until;
 
@@ -155,13 +144,11 @@ mod tests {
     fn signals_make_their_descriptor_readable() {
         let (stop, nudge) = (Stop::install().unwrap(), Nudge::install().unwrap());
         assert_eq!((stop.requested(), nudge.take()), (None, false));
-        // SAFETY: our own thread, handlers are installed.
-        unsafe { libc::raise(libc::SIGUSR1) };
+        raise(SIGUSR1).unwrap();
         assert!(readable_until(nudge, None).unwrap());
         assert!(nudge.take() && !nudge.take());
-        for signal in [libc::SIGTERM, libc::SIGINT] {
-            // SAFETY: as above.
-            unsafe { libc::raise(signal) };
+        for signal in [SIGTERM, SIGINT] {
+            raise(signal).unwrap();
         }
         assert!(readable_until(stop, None).unwrap());
         assert_eq!((stop.requested(), stop.count()), (Some(StopSignal::Terminate), 2));
