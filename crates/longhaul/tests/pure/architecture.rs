@@ -29,6 +29,7 @@ const IMPURE: &[&str] = &[
     "longhaul-capture",
     "longhaul-watch",
     "longhaul-lab",
+    "longhaul-experiment",
     "longhaul-mix",
     "longhaul-filter",
     "longhaul-host",

@@ -6,9 +6,7 @@
 
 pub mod control;
 pub mod enter;
-pub mod experiment;
 mod lab;
-pub mod mix_experiment;
 pub mod orphans;
 pub mod plan;
 mod programs;

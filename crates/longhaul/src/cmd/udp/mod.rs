@@ -223,7 +223,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         (Err(error), None) => return Err(failure(error)),
     };
 
-    let (udp, results, mut caveats) = results(&end, folder.as_ref(), "losses").ok_or_else(no_report)?;
+    let (udp, results, mut caveats) = results(&end, folder.as_ref()).ok_or_else(no_report)?;
     if stop.requested().is_some() {
         caveats.push(Caveat::new("interrupted", "the test was ended before its time", "let it run to its end"));
     }
@@ -244,16 +244,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
 }
 
-/// What was tested, the result of each direction and all caveats. Losses that are too many to list go to a file of `folder`, whose
-/// name begins with `losses`.
-pub(crate) fn results(
-    end: &TestEnd,
-    folder: Option<&Folder>,
-    losses: &str,
-) -> Option<(UdpParameters, Directions<UdpResult>, Vec<Caveat>)> {
+/// What was tested, the result of each direction and all caveats. Losses that are too many to list go to a file of `folder`.
+fn results(end: &TestEnd, folder: Option<&Folder>) -> Option<(UdpParameters, Directions<UdpResult>, Vec<Caveat>)> {
     let mut save = folder.map(|folder| {
         move |ending: &str, all: &mut dyn Iterator<Item = Loss>| {
-            let name = format!("{losses}{ending}.parquet");
+            let name = format!("losses{ending}.parquet");
             folder.write(&name, |file| write_losses(file, all)).map(|()| name)
         }
     });

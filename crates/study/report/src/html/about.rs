@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use longhaul_result::Caveat;
+use longhaul_units::Bytes;
+use serde_json::Value;
 
 use crate::html::page::escape;
 
@@ -34,6 +36,55 @@ pub struct Host {
     pub name: String,
     /// What, and how it is.
     pub facts: Vec<(String, String)>,
+}
+
+impl Host {
+    /// What matters of the hosts, of their snapshots as `longhaul host --json` has them. What the other end did not say is left out.
+    /// client and server, as far as they are known.
+    pub fn of_snapshots(snapshots: &Value) -> Vec<Self> {
+        let host = |name: &str| {
+            let snapshot = snapshots.get(name).filter(|snapshot| snapshot.is_object())?;
+            Some(Host { name: name.to_owned(), facts: facts(snapshot) })
+        };
+        ["client", "server"].into_iter().filter_map(host).collect()
+    }
+}
+
+fn facts(snapshot: &Value) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    let mut fact = |name: &str, value: Option<String>| facts.extend(value.map(|value| (name.to_owned(), value)));
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    fact("kernel", text(&snapshot["kernel"]["release"]).map(|release| format!("Linux {release}")));
+    let cpus = snapshot["cpu"]["online_cpus"].as_array().map(Vec::len);
+    let model = text(&snapshot["cpu"]["model"]).unwrap_or_default();
+    fact("CPUs", cpus.map(|count| format!("{count} × {model}")));
+    fact("machine", text(&snapshot["kernel"]["virtualization"]).map(|kind| format!("virtual ({kind})")));
+    fact("clock", text(&snapshot["kernel"]["clocksource"]));
+    let interfaces = snapshot["interfaces"].as_array();
+    if let Some(link) = interfaces.and_then(|links| links.iter().find(|link| link["name"] != "lo")) {
+        let name = text(&link["name"]).unwrap_or_default();
+        let driver = text(&link["driver"]).unwrap_or_else(|| "unknown driver".into());
+        fact("interface", Some(format!("{name}, {driver}, MTU {}", link["mtu_bytes"])));
+        let offloads: Vec<String> =
+            [("TSO", "tx-tcp-segmentation"), ("UDP GSO", "tx-udp-segmentation"), ("GRO", "rx-gro")]
+                .into_iter()
+                .filter_map(|(short, name)| {
+                    let offload = link["offloads"].as_array()?.iter().find(|offload| offload["name"] == name)?;
+                    Some(format!("{short} {}", if offload["active"].as_bool()? { "on" } else { "off" }))
+                })
+                .collect();
+        fact("offloads", (!offloads.is_empty()).then(|| offloads.join(", ")));
+    }
+    for (key, bytes) in [
+        ("net.core.rmem_max", true),
+        ("net.core.rmem_default", true),
+        ("net.core.wmem_max", true),
+        ("net.core.netdev_max_backlog", false),
+    ] {
+        let value = snapshot["sysctls"][key].as_u64();
+        fact(key, value.map(|value| if bytes { Bytes(value).to_string() } else { format!("{value} packets") }));
+    }
+    facts
 }
 
 impl About {

@@ -96,7 +96,7 @@ impl Run {
 
 impl Series {
     /// Its doubts, each with where it arose.
-    fn doubts(&self) -> impl Iterator<Item = (String, &Caveat)> {
+    pub fn placed_caveats(&self) -> impl Iterator<Item = (String, &Caveat)> {
         let whole = self.error.iter().chain(&self.caveats).map(|caveat| (self.name.clone(), caveat));
         let runs = self.runs.iter().flat_map(|run| {
             let place = format!("{}, {}", self.name, run.label);
@@ -133,7 +133,7 @@ impl Report {
     /// The page.
     pub fn to_html(&self) -> String {
         let mut body = String::new();
-        let doubts = || self.series.iter().flat_map(Series::doubts);
+        let doubts = || self.series.iter().flat_map(Series::placed_caveats);
         self.about.head(&mut body, doubts().count());
         self.legend(&mut body);
         self.panels(&mut body);

@@ -79,7 +79,7 @@ impl Series {
     }
 
     /// Its doubts, each with where it arose.
-    fn doubts(&self) -> impl Iterator<Item = (String, &Caveat)> {
+    pub fn placed_caveats(&self) -> impl Iterator<Item = (String, &Caveat)> {
         let whole = self.error.iter().chain(&self.caveats).map(|caveat| (self.name.clone(), caveat));
         let runs = self.runs.iter().flat_map(|run| {
             let place = format!("{}, {} Mb/s", self.name, mbit(run.rate_bps));
@@ -104,7 +104,7 @@ impl Report {
             .into_iter()
             .filter(|at| results().any(|result| result.loss_by_location.get(at).is_some_and(|packets| *packets > 0)))
             .collect();
-        let doubts = || self.series.iter().flat_map(Series::doubts);
+        let doubts = || self.series.iter().flat_map(Series::placed_caveats);
         self.about.head(&mut body, doubts().count());
         body += &patterns(&lossy);
         legend(&mut body, &lossy);

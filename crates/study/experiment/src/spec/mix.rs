@@ -16,7 +16,7 @@ use longhaul_mix::MixSpec;
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{ExperimentError, FILE_BYTES_MOST, check_name};
+use super::{ExperimentError, FILE_BYTES_MOST, check_name};
 
 const SERIES_MOST: usize = 64;
 const RATES_MOST: usize = 64;
@@ -24,7 +24,7 @@ const RATES_MOST: usize = 64;
 const TIMES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(3600);
 
 /// Experiments that come with longhaul: name and text.
-const KNOWN: &[(&str, &str)] = &[("nima", include_str!("../../../../experiments/nima.toml"))];
+const KNOWN: &[(&str, &str)] = &[("nima", include_str!("../../../../../experiments/nima.toml"))];
 
 /// What a receiver does about frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,17 +10,18 @@
 //! sockbuf = "1M"
 //! ```
 //!
-//! Or, in place of `[[udp]]`, series of TCP tests (`experiment/tcp.rs`).
+//! Or, in place of `[[udp]]`, series of TCP tests (`tcp.rs`), or a receiver under background traffic (`mix.rs`).
 //!
-//! What is not here: running one. That takes labs and tests, which the caller has.
+//! What is not here: running one (`run/`).
 
+pub(crate) mod mix;
 mod tcp;
 
 use std::fmt;
 use std::path::{Component, Path};
 
 use longhaul_path::preset;
-use longhaul_path::spec::{Change, PathSpec};
+use longhaul_path::spec::{Change, Direction, PathSpec};
 use longhaul_session::control::{Affinity, Amount, Bind, Pace, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
@@ -39,10 +40,10 @@ const POLL_INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(1)..=
 
 /// Experiments that come with longhaul: name and text.
 const KNOWN: &[(&str, &str)] = &[
-    ("nlr-udp-loss", include_str!("../../../../experiments/nlr-udp-loss.toml")),
-    ("nlr-tcp", include_str!("../../../../experiments/nlr-tcp.toml")),
-    ("datatag-loss", include_str!("../../../../experiments/datatag-loss.toml")),
-    ("datatag-fairness", include_str!("../../../../experiments/datatag-fairness.toml")),
+    ("nlr-udp-loss", include_str!("../../../../../experiments/nlr-udp-loss.toml")),
+    ("nlr-tcp", include_str!("../../../../../experiments/nlr-tcp.toml")),
+    ("datatag-loss", include_str!("../../../../../experiments/datatag-loss.toml")),
+    ("datatag-fairness", include_str!("../../../../../experiments/datatag-fairness.toml")),
 ];
 
 /// An experiment.
@@ -79,6 +80,16 @@ pub struct UdpSeries {
     pub rates: Vec<BitRate>,
     /// What the tests have in common; their pace is [`UdpSeries::parameters`]'.
     common: UdpParameters,
+}
+
+impl Experiment {
+    /// Its path in words: name, round trip, slowest hop.
+    pub fn path_in_words(&self) -> String {
+        let path = &self.path;
+        let rate = Direction::BOTH.into_iter().filter_map(|direction| path.bottleneck(direction)).min();
+        let rate = rate.map_or_else(String::new, |rate| format!(", slowest hop {rate}"));
+        format!("{}: {} round trip{rate}", path.name, path.round_trip())
+    }
 }
 
 impl UdpSeries {

@@ -1,4 +1,4 @@
-//! `longhaul lab run` of an experiment about a receiver under a mix.
+//! Experiments about a receiver under background traffic.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,12 +14,14 @@ use longhaul_kernel::link::{Address, Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::procfs::cpu_times;
 use longhaul_kernel::signals::Stop;
-use longhaul_lab::mix_experiment::{MixExperiment, MixSeries, ReceiverKind};
 use longhaul_mix::{MixAmount, MixResult, Mixer, StreamReceiver};
 use longhaul_mix::{Plan, Target};
 use longhaul_report::html::mix::{Most, PaperReceived, Report, Run, Series};
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::Cookie;
+
+use super::Event;
+use crate::spec::mix::{MixExperiment, MixSeries, ReceiverKind};
 
 /// What stops a run; its text says what and where.
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -51,8 +53,8 @@ struct Rig {
     _filter: Option<Filter>,
 }
 
-/// All series of `experiment`, or those before `stop`; `say` gets lines for people.
-pub(crate) fn run(experiment: &MixExperiment, stop: Stop, say: &impl Fn(&str)) -> Report {
+/// All series of `experiment`, or those before `stop`; `tell` is told what happens.
+pub(super) fn run(experiment: &MixExperiment, stop: Stop, tell: &dyn Fn(Event<'_>)) -> Report {
     let mut report = Report {
         title: experiment.title.clone(),
         source: experiment.source.clone(),
@@ -64,7 +66,7 @@ pub(crate) fn run(experiment: &MixExperiment, stop: Stop, say: &impl Fn(&str)) -
         if stop.requested().is_some() {
             break;
         }
-        say(&format!("\n{}\n{}", series.name, Run::heading()));
+        tell(Event::MixSeries(&series.name));
         let mut done = Series {
             name: series.name.clone(),
             paper: series.paper.clone(),
@@ -83,18 +85,18 @@ pub(crate) fn run(experiment: &MixExperiment, stop: Stop, say: &impl Fn(&str)) -
                     break;
                 }
                 let one = measure(&rig, series, *rate, experiment.time, stop)?;
-                say(&one.row());
+                tell(Event::Mix(&one));
                 done.runs.push(one);
             }
             if stop.requested().is_none() {
                 let most = most(&rig, series, experiment.time, stop)?;
-                say(&most.row());
+                tell(Event::MixMost(&most));
                 done.most = Some(most);
             }
             Ok(())
         });
         if let Err(error) = ran {
-            say(&format!("{:>10}  not measured: {error}", ""));
+            tell(Event::NotMeasured(error.to_string()));
             done.error = Some(error.to_string());
         }
         report.series.push(done);

@@ -1,12 +1,12 @@
 //! `[[tcp]]`: tests that differ in their congestion control and number of flows.
 
+use longhaul_lab::plan::{self, DEFAULT_MTU};
 use longhaul_path::spec::PathSpec;
 use longhaul_session::control::{Amount, CongestionStep, TcpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
 use super::{ExperimentError, apply, check_name};
-use crate::plan::{self, DEFAULT_MTU};
 
 /// Tests of a series at most.
 const TESTS_MOST: usize = 64;

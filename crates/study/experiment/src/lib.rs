@@ -1,0 +1,12 @@
+//! Experiments: many tests in labs, as a TOML file says them.
+//!
+//! [`Experiment`] and [`MixExperiment`] are their text form. [`Runner`] runs them, and tells what happens as [`Event`]s.
+//!
+//! What is not here: printing, files, and the form of the results, which `longhaul-report` has beside the pages that show them.
+
+mod run;
+mod spec;
+
+pub use run::{Event, InLab, Ran, Runner, SaveLosses};
+pub use spec::mix::{MixExperiment, MixSeries, ReceiverKind};
+pub use spec::{Experiment, ExperimentError, TcpFlows, TcpSeries, TcpTest, UdpSeries};

@@ -1,0 +1,215 @@
+//! Running an experiment: a lab for each series, its tests one after the other, and what came of them.
+
+mod mix;
+mod tcp;
+mod udp;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::thread;
+
+use longhaul_emulator::Status;
+use longhaul_kernel::signals::Stop;
+use longhaul_lab::{Lab, LabError, LabSpec};
+use longhaul_measure::client::{self, Target};
+use longhaul_measure::server::{ServeOptions, Server};
+use longhaul_report::html::{mix as mix_report, tcp_goodput, udp_loss};
+use longhaul_result::Caveat;
+use longhaul_session::control::{BusyPolicy, Caps, SessionError, TestEnd, TestParameters};
+use longhaul_session::locate::Loss;
+use longhaul_units::BitRate;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::spec::Experiment;
+use crate::spec::mix::MixExperiment;
+
+/// What happens while an experiment runs.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A series of UDP tests of this name begins.
+    UdpSeries(&'a str),
+    /// A UDP test at this rate of payload begins.
+    UdpBegins(BitRate),
+    /// A UDP test ended.
+    Udp(&'a udp_loss::Run),
+    /// A series of TCP tests of this name begins.
+    TcpSeries(&'a str),
+    /// A TCP test ended.
+    Tcp(&'a tcp_goodput::Run),
+    /// A series of background traffic of this name begins.
+    MixSeries(&'a str),
+    /// Background traffic was sent at a rate.
+    Mix(&'a mix_report::Run),
+    /// Background traffic was sent as fast as possible.
+    MixMost(&'a mix_report::Most),
+    /// What is left of a series cannot be measured: why.
+    NotMeasured(String),
+}
+
+/// Writes every loss of a UDP test to a file: gets the beginning of the file's name and the losses, returns the name, or why the file
+/// could not be written.
+pub type SaveLosses<'a> = dyn Fn(&str, &mut dyn Iterator<Item = Loss>) -> Result<String, String> + 'a;
+
+/// How experiments are run.
+#[derive(Clone, Copy)]
+pub struct Runner<'a> {
+    /// The labs.
+    pub spec: &'a LabSpec,
+    /// Ends the test that runs and begins no other.
+    pub stop: Stop,
+    /// Where losses go that are too many for a result; `None`: nowhere, which is a caveat.
+    pub save_losses: Option<&'a SaveLosses<'a>>,
+    /// The command that makes the same test by hand.
+    pub command: fn(&TestParameters) -> String,
+    /// Is told what happens.
+    pub tell: &'a dyn Fn(Event<'_>),
+}
+
+impl fmt::Debug for Runner<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").field("spec", self.spec).finish_non_exhaustive()
+    }
+}
+
+/// A series with what the emulator of its lab counted.
+#[derive(Debug, Serialize)]
+pub struct InLab<S> {
+    /// The series.
+    #[serde(flatten)]
+    pub series: S,
+    /// The emulator's counters; `None` where there was no lab, or it ended badly.
+    pub emulator: Option<Status>,
+}
+
+/// What came of an experiment: its series as far as it got.
+#[derive(Debug, Default)]
+pub struct Ran {
+    /// Series of UDP tests.
+    pub udp: Vec<InLab<udp_loss::Series>>,
+    /// Series of TCP tests.
+    pub tcp: Vec<InLab<tcp_goodput::Series>>,
+    /// Client and server as they were first seen, as `longhaul host` shows them; `null` where no test ran.
+    pub hosts: Value,
+}
+
+impl Ran {
+    /// The first error, where there is one and no test has a result.
+    pub fn failure(&self) -> Option<&Caveat> {
+        let udp = || self.udp.iter().flat_map(|one| &one.series.runs);
+        let tcp = || self.tcp.iter().flat_map(|one| &one.series.runs);
+        if udp().any(|run| run.result.is_some()) || tcp().any(|run| run.flows.result.is_some()) {
+            return None;
+        }
+        let mut series = self.udp.iter().filter_map(|one| one.series.error.as_ref());
+        let mut others = self.tcp.iter().filter_map(|one| one.series.error.as_ref());
+        let runs = udp().filter_map(|run| run.error.as_ref());
+        series
+            .next()
+            .or_else(|| others.next())
+            .or_else(|| runs.chain(tcp().filter_map(|run| run.error.as_ref())).next())
+    }
+
+    /// All caveats, each with the series and the test that it is about.
+    pub fn caveats(&self) -> Vec<Caveat> {
+        let udp = self.udp.iter().flat_map(|one| one.series.placed_caveats());
+        let tcp = self.tcp.iter().flat_map(|one| one.series.placed_caveats());
+        udp.chain(tcp).map(|(place, caveat)| caveat.about(&place)).collect()
+    }
+
+    fn saw(&mut self, end: &TestEnd) {
+        if self.hosts.is_null() {
+            self.hosts = json!({ "client": end.local.host, "server": end.remote.as_ref().map(|end| &end.host) });
+        }
+    }
+}
+
+impl Runner<'_> {
+    /// Runs the series of `experiment`, or those before a stop.
+    pub fn run(&self, experiment: &Experiment) -> Ran {
+        let mut ran = Ran::default();
+        for (number, series) in (1..).zip(&experiment.udp) {
+            if self.stop.requested().is_none() {
+                (self.tell)(Event::UdpSeries(&series.name));
+                let done = self.run_udp((number, series), &mut ran);
+                ran.udp.push(done);
+            }
+        }
+        for series in &experiment.tcp {
+            if self.stop.requested().is_none() {
+                (self.tell)(Event::TcpSeries(&series.name));
+                let done = self.run_tcp(series, &mut ran);
+                ran.tcp.push(done);
+            }
+        }
+        ran
+    }
+
+    /// Runs the series of `experiment`, or those before a stop. Each has two hosts and a cable, no path.
+    pub fn run_mix(experiment: &MixExperiment, stop: Stop, tell: &dyn Fn(Event<'_>)) -> mix_report::Report {
+        mix::run(experiment, stop, tell)
+    }
+}
+
+/// Takes the lab of a series down: what speaks against trusting it, and where it stood.
+fn end(lab: Lab, spec: &LabSpec) -> (Vec<Caveat>, Option<Status>) {
+    match lab.down() {
+        Ok(status) => {
+            let doubts = status.caveats(spec.lateness_bound);
+            (doubts, Some(status))
+        }
+        Err(error) => (vec![lab_failed(error)], None),
+    }
+}
+
+/// There is no lab, or it ended badly.
+fn lab_failed(error: LabError) -> Caveat {
+    Caveat::new("lab", error.to_string(), "run as root, if you do not")
+}
+
+/// One test from `client` to the server.
+fn test(
+    lab: &Lab,
+    client: &str,
+    parameters: impl Into<TestParameters> + Send,
+    stop: Stop,
+) -> Result<TestEnd, SessionError> {
+    let failed = |error: &dyn fmt::Display| SessionError::new("lab", error.to_string(), "");
+    let server = lab.host("server").map_err(|error| failed(&error))?;
+    let client = lab.host(client).map_err(|error| failed(&error))?;
+    let options = ServeOptions { key: None, caps: Caps::default(), at_once: 1, policy: BusyPolicy::Refuse };
+    let address = SocketAddr::from((server.plan.ipv4, 0));
+    let namespace = server.namespace.try_clone().map_err(|error| failed(&error))?;
+    let (ready, bound) = mpsc::channel();
+    let spec = lab.spec().clone();
+    let serving = thread::Builder::new()
+        .name("serve".into())
+        .spawn(move || {
+            spec.keep_off_the_emulator();
+            let entered = namespace.enter_for_good().map_err(|error| error.to_string());
+            let server = entered.and_then(|()| Server::bind(address, options).map_err(|error| error.to_string()));
+            let address = server.as_ref().map_err(Clone::clone).and_then(|s| s.address().map_err(|e| e.to_string()));
+            let _ = ready.send(address);
+            // It says what went wrong to the client, too. Ctrl-C is the client's, which ends the test and has a result.
+            server.map(|server| server.run(None, true, |_| {}))
+        })
+        .map_err(|error| failed(&error))?;
+    let address = bound.recv().map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+    let target = Target { address, key: None };
+    let end = client
+        .namespace
+        .enter(|| {
+            lab.spec().keep_off_the_emulator();
+            client::run(&target, parameters, Some(stop), |_| {})
+        })
+        .map_err(|error| failed(&error))??;
+    // Where the client failed it may wait for another for ever; it ends with this process.
+    let _ = serving.join();
+    Ok(end)
+}
+
+/// The server said that the test ended, but not how.
+fn no_report() -> Caveat {
+    Caveat::new("no_report", "the server's report has no result", "")
+}

@@ -1,0 +1,113 @@
+//! The TCP tests of an experiment.
+
+use longhaul_congestion::aimd::Model;
+use longhaul_lab::Lab;
+use longhaul_path::spec::{LossSpec, PathSpec};
+use longhaul_report::html::tcp_goodput::{Flows, Run, Series};
+use longhaul_result::Caveat;
+use longhaul_session::control::{SessionError, TestEnd};
+use longhaul_session::results;
+use longhaul_units::Nanos;
+
+use super::{Event, InLab, Ran, Runner, end, lab_failed, no_report, test};
+use crate::spec::{TcpFlows, TcpSeries, TcpTest};
+
+impl Runner<'_> {
+    /// Raises a lab and makes the tests of `series` in it; those that were made where `stop` came before the last. `ran` gets
+    /// client and server as they were first seen.
+    pub(super) fn run_tcp(&self, series: &TcpSeries, ran: &mut Ran) -> InLab<Series> {
+        let mut done = Series {
+            name: series.name.clone(),
+            paper: series.paper.clone(),
+            changes: series.changes.clone(),
+            runs: Vec::new(),
+            error: None,
+            caveats: Vec::new(),
+        };
+        let lab = match Lab::up(self.spec.clone(), series.path.clone()) {
+            Ok(lab) => lab,
+            Err(error) => {
+                (self.tell)(Event::NotMeasured(error.to_string()));
+                done.error = Some(lab_failed(error));
+                return InLab { series: done, emulator: None };
+            }
+        };
+        for wanted in &series.tests {
+            if self.stop.requested().is_some() {
+                break;
+            }
+            let run = self.run_tcp_test(&lab, wanted, &series.path, ran);
+            (self.tell)(Event::Tcp(&run));
+            done.runs.push(run);
+        }
+        let emulator;
+        (done.caveats, emulator) = end(lab, self.spec);
+        InLab { series: done, emulator }
+    }
+
+    /// One test, and what shares its path.
+    fn run_tcp_test(&self, lab: &Lab, wanted: &TcpTest, path: &PathSpec, ran: &mut Ran) -> Run {
+        let stop = self.stop;
+        let one = |flows: &TcpFlows| test(lab, &flows.host, flows.parameters.clone(), stop);
+        let (own, other) = std::thread::scope(|scope| {
+            let other = wanted.beside.as_ref().map(|beside| scope.spawn(|| one(beside)));
+            let own = one(&wanted.flows);
+            let gone = || Err(SessionError::new("lab", "the test beside it ended early", ""));
+            (own, other.map(|thread| thread.join().unwrap_or_else(|_| gone())))
+        });
+        if let Ok(end) = &own {
+            ran.saw(end);
+        }
+        let (mut error, mut caveats) = (None, Vec::new());
+        let mut flows_of = |flows: &TcpFlows, end: Result<TestEnd, SessionError>| {
+            let mut done = Flows {
+                host: flows.host.clone(),
+                command: (self.command)(&flows.parameters.clone().into()),
+                parameters: flows.parameters.clone(),
+                result: None,
+            };
+            match end {
+                Ok(end) => {
+                    match results::tcp(&end, false) {
+                        Some((results, raised)) => {
+                            done.result = Some(results.into_first());
+                            caveats.extend(raised);
+                        }
+                        None => error = Some(no_report()),
+                    }
+                    done.parameters = end.parameters.tcp().cloned().unwrap_or(done.parameters);
+                }
+                Err(why) => error = Some(Caveat::new(&why.code, why.message, why.remedy)),
+            }
+            done
+        };
+        let flows = flows_of(&wanted.flows, own);
+        let beside = wanted.beside.as_ref().zip(other).map(|(beside, end)| flows_of(beside, end));
+        // Where others share the path, its losses are theirs as well.
+        let expected_bps = if beside.is_none() { expected(path, &flows) } else { None };
+        Run { label: wanted.label.clone(), flows, beside, expected_bps, error, caveats }
+    }
+}
+
+/// The goodput that the response function of the flow's control says, where the path loses packets at a rate and the control has one:
+/// its mean window at that loss, each mean round trip, in payload.
+fn expected(path: &PathSpec, flows: &Flows) -> Option<u64> {
+    let loss: f64 = path.forward.iter().map(|hop| rate_of(&hop.loss)).sum();
+    let [stream] = flows.result.as_ref()?.streams.as_slice() else { return None };
+    let control = stream.congestion_control.strip_prefix("lh_").unwrap_or(&stream.congestion_control);
+    let rtt = Nanos(stream.mean_rtt_ns?);
+    if loss <= 0.0 || rtt == Nanos::ZERO {
+        return None;
+    }
+    let packets = Model::named(control).ok()?.window_at(loss, rtt);
+    Some((packets * stream.mss_bytes as f64 * 8.0 / rtt.as_secs_f64()) as u64)
+}
+
+/// Share of the packets that are lost by themselves; 0 where losses come in bursts, which no response function knows.
+fn rate_of(loss: &LossSpec) -> f64 {
+    match loss {
+        LossSpec::Random(probability) => probability.0,
+        LossSpec::Every(each) => 1.0 / each.get() as f64,
+        LossSpec::None | LossSpec::GilbertElliott { .. } | LossSpec::List(_) => 0.0,
+    }
+}
