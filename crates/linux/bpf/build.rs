@@ -1,8 +1,8 @@
 //! Compiles each `src/<name>/main.bpf.c` and writes its skeleton to `$OUT_DIR/<name>.skel.rs`; and each
-//! `src/congestion/<name>.bpf.c`, once for BPF to `$OUT_DIR/congestion/<name>.o` and once natively.
+//! `src/congestion/controls/<name>.bpf.c`, once for BPF to `$OUT_DIR/congestion/<name>.o` and once natively.
 //!
-//! Without clang, or without the feature `programs`, the crate is built all the same: `cfg(bpf_programs)` is off, and what
-//! would load a program says why it cannot (`BPF_PROGRAMS_MISSING`). Native code needs the C compiler that links Rust anyway.
+//! Without clang, or without the feature `programs`, the crate is still built: `cfg(bpf_programs)` is off, and calls that would
+//! load a program fail and say why (`BPF_PROGRAMS_MISSING`). Native code needs the C compiler that links Rust anyway.
 
 /// The congestion controls: names of their sources.
 const CONTROLS: [&str; 11] =
@@ -38,7 +38,7 @@ fn build_natively() {
         "-fsanitize-undefined-trap-on-error"
     };
     build.flag(trap);
-    build.files(CONTROLS.map(|name| format!("src/congestion/{name}.bpf.c"))).compile("longhaul_congestion");
+    build.files(CONTROLS.map(|name| format!("src/congestion/controls/{name}.bpf.c"))).compile("longhaul_congestion");
 }
 
 #[cfg(not(feature = "programs"))]
@@ -85,7 +85,7 @@ mod programs {
         let objects = out.join("congestion");
         fs::create_dir_all(&objects).map_err(|error| format!("{}: {error}", objects.display()))?;
         for name in super::CONTROLS {
-            let source = PathBuf::from(format!("src/congestion/{name}.bpf.c"));
+            let source = PathBuf::from(format!("src/congestion/controls/{name}.bpf.c"));
             compiler(&clang, &source, &objects.join(format!("{name}.o")))
                 .build()
                 .unwrap_or_else(|error| panic!("{}: {error:#}", source.display()));

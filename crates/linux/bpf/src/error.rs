@@ -2,13 +2,13 @@
 
 use std::io;
 
-/// Why a BPF program could not be used. Each says what would help.
+/// Why a BPF program could not be used. Each message says what would help.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
     /// This build has no BPF programs.
     #[error("this build of longhaul has no BPF programs: {why}; then build it again")]
     NotBuilt {
-        /// What the build lacked.
+        /// What is missing in the build.
         why: &'static str,
     },
     /// The kernel does not describe its types.
@@ -20,10 +20,10 @@ pub enum BpfError {
         /// What the kernel or the parser said.
         source: io::Error,
     },
-    /// The kernel tells of drops without a reason, or not at all.
+    /// The kernel reports drops without a reason, or not at all.
     #[error("the kernel has no tracepoint skb:kfree_skb with a drop reason: it takes Linux 5.17 or newer")]
     NoDropReason,
-    /// The caller may not.
+    /// The caller lacks capabilities.
     #[error(
         "may not load BPF programs: {missing} missing; run as root, or give the program these capabilities with setcap(8)"
     )]
@@ -36,12 +36,12 @@ pub enum BpfError {
     Load {
         /// Which one.
         program: &'static str,
-        /// What it said.
+        /// What the kernel said.
         source: io::Error,
-        /// The end of what libbpf and the verifier said; empty where they said nothing.
+        /// The end of the log of libbpf and the verifier; empty where there is none.
         log: String,
     },
-    /// The program could not be attached or its maps not be set up.
+    /// The program could not be attached, or its maps could not be set up.
     #[error("cannot {step} of the BPF program {program}: {source}")]
     Step {
         /// Which one.
@@ -51,7 +51,7 @@ pub enum BpfError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// There is nothing to watch, or too much.
+    /// There are no flows to watch, or too many.
     #[error("{given} flows to watch: it takes 1 to {most}")]
     Flows {
         /// How many were given.
@@ -59,7 +59,7 @@ pub enum BpfError {
         /// How many there may be.
         most: usize,
     },
-    /// The ring has no size that the kernel takes.
+    /// The kernel does not accept the ring's size.
     #[error("a ring of {bytes} bytes: it takes a power of two, and at least {least}")]
     RingSize {
         /// What was asked for.

@@ -1,22 +1,22 @@
-//! BPF programs and what loads them.
+//! BPF programs, and the code that loads them.
 //!
-//! A program is a folder: `src/<name>/intf.h` (what kernel and user space tell each other), `src/<name>/main.bpf.c`, and the Rust
+//! A program is a folder: `src/<name>/intf.h` (what kernel and user space exchange), `src/<name>/main.bpf.c`, and the Rust
 //! beside them; `build.rs` compiles the C with clang. `src/kernel.h` has the few kernel types they read (CO-RE, so
-//! one object runs on many kernels). A program lives as long as the process that attached it holds it, and a killed process leaves
-//! none behind; only a congestion control or a filter that is asked to stay is pinned.
+//! one object runs on many kernels). A program lives as long as its process holds it, and a killed process leaves none behind.
+//! Only a congestion control or a filter that is to be kept is pinned.
 //!
-//! Where the build had no clang the API is the same and says so: [`BpfError::NotBuilt`].
+//! A build without clang has the same API, and its calls fail: [`BpfError::NotBuilt`].
 //!
 //! | to | module |
 //! |---|---|
 //! | see which packets of a test the kernel drops, why and where | [`drops`] |
 //! | name the place of a drop in the words of a result | [`drops::place`] |
-//! | have a congestion control that the kernel lacks | [`congestion`] |
-//! | send frames that never were in a socket | [`mix`] |
-//! | see where TCP connections lose bytes, and what they send again | [`tcp_loss`] |
+//! | load a congestion control that the kernel lacks | [`congestion`] |
+//! | generate frames in the kernel and send them as a driver does | [`mix`] |
+//! | see where TCP connections lose bytes, and what they retransmit | [`tcp_loss`] |
 //! | see which process opens and closes TCP connections | [`tcp_owner`] |
-//! | keep frames for others away from the stack | [`filter`] |
-//! | know beforehand whether it will work | [`support`] |
+//! | count, or drop in XDP, frames that are not addressed to this host | [`filter`] |
+//! | check beforehand whether BPF programs will work | [`support`] |
 //! | name an address of the kernel | [`symbols`] |
 
 pub mod congestion;
@@ -31,7 +31,7 @@ pub mod tcp_owner;
 
 pub use error::BpfError;
 
-/// What `build.rs` made of the C sources. Generated code is not ours to lint.
+/// Skeletons that `build.rs` makes from the C sources; generated code is not linted.
 #[cfg(bpf_programs)]
 #[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton {

@@ -26,7 +26,7 @@ impl fmt::Debug for Control {
     }
 }
 
-/// Whether this kernel takes congestion controls in BPF, and the caller may load them.
+/// Checks that this kernel supports congestion controls in BPF, and that the caller may load them.
 ///
 /// # Errors
 /// [`BpfError::NoBtf`], [`BpfError::Denied`], [`CongestionError::NoStructOps`].
@@ -38,9 +38,9 @@ pub fn require_support() -> Result<(), CongestionError> {
 }
 
 impl Control {
-    /// Loads a control. Its name is there at once, for every user and namespace.
+    /// Loads a control. Every user can select it at once, in every namespace.
     ///
-    /// Takes some 10 ms, most of it the kernel's verifier.
+    /// Takes some 10 ms, mostly in the kernel's verifier.
     ///
     /// # Errors
     /// Any [`CongestionError`] but those of keeping and unloading.
@@ -66,17 +66,17 @@ impl Control {
             open.load()
         });
         let mut object = loaded.map_err(|error| load_error(algorithm.name(), error, log))?;
-        // The link holds the map, and that the programs.
+        // The link holds the map, and the map holds the programs.
         let link = register(&mut object, settings)?;
         Ok(Self { link, name: settings.name().into() })
     }
 
-    /// Its name in the kernel.
+    /// The name in the kernel.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Has it stay when this process ends, until [`super::unload`] or the next boot.
+    /// Keeps it when this process ends, until [`super::unload`] or the next boot.
     ///
     /// # Errors
     /// [`CongestionError::NoBpfFs`], [`CongestionError::Keep`]; it is unloaded then.

@@ -1,4 +1,4 @@
-//! Controls that stay: their links are pinned in the BPF file system, one file each, under their names in the kernel.
+//! Kept controls: their links are pinned in the BPF file system, one file each, under their names in the kernel.
 
 use std::fs;
 use std::io;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::CongestionError;
 
-/// Where links are pinned.
+/// The folder in which links are pinned.
 pub const KEPT: &str = "/sys/fs/bpf/longhaul/cc";
 
-/// The names in the kernel of the controls that stay until they are unloaded, in alphabetical order.
+/// The kernel names of the controls that stay until they are unloaded, in alphabetical order.
 ///
 /// # Errors
 /// [`CongestionError::Keep`] where the caller may not look: that takes root.
@@ -25,11 +25,11 @@ pub fn kept() -> Result<Vec<String>, CongestionError> {
     Ok(names)
 }
 
-/// What the kernel takes to let go of a file of its own is some milliseconds; beyond this it is stuck.
+/// The kernel unloads a control within some milliseconds; after this time it is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Unloads the control of that name, and waits until the name is gone. Connections that use it keep it until they close, and its
-/// programs go with the last of them.
+/// Unloads the control with this name, and waits until the name is free. Connections that use it keep it until they close; the kernel
+/// frees its programs with the last of them.
 ///
 /// # Errors
 /// [`CongestionError::NotKept`], [`CongestionError::Keep`].
@@ -46,7 +46,7 @@ pub fn unload(name: &str) -> Result<(), CongestionError> {
     while is_registered(name) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // Nothing is to be left behind; who still keeps others there is no error.
+    // Leaves nothing behind. It is no error that other controls are kept there.
     for folder in [KEPT, "/sys/fs/bpf/longhaul"] {
         let _ = fs::remove_dir(folder);
     }
@@ -58,7 +58,7 @@ fn is_registered(name: &str) -> bool {
     list.split_whitespace().any(|one| one == name)
 }
 
-/// The file of the control `name`; `None` where that is no name of one.
+/// The file of the control `name`; `None` where that is no valid name.
 pub(super) fn path_of(name: &str) -> Option<PathBuf> {
     let fits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     fits.then(|| Path::new(KEPT).join(name))

@@ -1,12 +1,11 @@
 //! Congestion controls as BPF struct_ops: the kernel calls them as it calls its own, and any program of any user can select
 //! them by name, in every network namespace.
 //!
-//! [`Control::load`] loads one and holds it: with the value, or with its process, it goes. [`Control::keep`] pins it below
-//! `/sys/fs/bpf/longhaul/cc`, where it stays until [`unload`] or the next boot. Connections that use one when it is unloaded
+//! [`Control::load`] loads one and holds it: it ends with the value, or with the process. [`Control::keep`] pins it below
+//! `/sys/fs/bpf/longhaul/cc`, until [`unload`] or the next boot. Connections that use one when it is unloaded
 //! keep it until they close.
 //!
-//! Each is one C source in this folder, compiled for BPF and natively ([`native`]). What they are is said by
-//! `longhaul-congestion`.
+//! Each is one C source in `controls/`, compiled for BPF and natively ([`native`]). `longhaul-congestion` describes them.
 
 mod error;
 pub mod native;

@@ -1,5 +1,5 @@
 //! The congestion controls compiled natively, on a stand-in for the kernel's socket: for unit tests and simulations, in virtual
-//! time. The kernel's side of TCP (recovery, pacing, the scoreboard) is not here: who calls plays the kernel.
+//! time. The kernel's side of TCP (recovery, pacing, the scoreboard) is not here: the caller takes its part.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ use longhaul_congestion::{Algorithm, Settings};
 /// Of `icsk_ca_priv`: `STATE_BYTES` in `tcp.h`.
 const STATE_WORDS: usize = 11;
 
-/// `enum tcp_ca_state`: what the kernel thinks of the flow.
+/// `enum tcp_ca_state`: the kernel's view of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -27,7 +27,7 @@ pub enum State {
     Loss = 4,
 }
 
-/// `enum tcp_ca_event`, those that the controls look at.
+/// `enum tcp_ca_event`: the events that the controls use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Event {
@@ -58,21 +58,21 @@ pub struct Socket {
     pub is_cwnd_limited: u32,
     /// Congestion window, packets.
     pub cwnd: u32,
-    /// What was acknowledged since the window last grew.
+    /// Packets acknowledged since the window last grew.
     pub cwnd_cnt: u32,
-    /// The most that the window may be.
+    /// The largest window.
     pub cwnd_clamp: u32,
     /// Slow start threshold, packets.
     pub ssthresh: u32,
     /// The window before the last reduction.
     pub prior_cwnd: u32,
-    /// The most that was in flight in the last window.
+    /// The most packets in flight in the last window.
     pub max_packets_out: u32,
     /// Packets delivered in all.
     pub delivered: u32,
-    /// First sequence number that is not acknowledged.
+    /// First unacknowledged sequence number.
     pub snd_una: u32,
-    /// Next sequence number to be sent.
+    /// Next sequence number to send.
     pub snd_nxt: u32,
     /// Smoothed RTT, in eighths of a microsecond.
     pub srtt_8us: u32,
@@ -197,7 +197,7 @@ impl Native {
         Self { ops: ops(settings.algorithm()), values: settings.values().to_vec(), socket }
     }
 
-    /// Tells the control that the flow begins; what it remembers is forgotten first.
+    /// Starts the flow: clears the control's memory and calls it.
     pub fn init(&mut self) {
         self.socket.state = [0; STATE_WORDS];
         let init = self.ops.init;
@@ -231,14 +231,14 @@ impl Native {
         self.call(|socket| unsafe { cong_avoid(socket, ack, packets) });
     }
 
-    /// What ssthresh a loss sets.
+    /// The ssthresh that a loss sets.
     pub fn ssthresh(&mut self) -> u32 {
         let ssthresh = self.ops.ssthresh;
         // SAFETY: see `call`.
         self.call(|socket| unsafe { ssthresh(socket) })
     }
 
-    /// The kernel takes another view of the flow.
+    /// The kernel changes its view of the flow.
     pub fn set_state(&mut self, state: State) {
         let set_state = self.ops.set_state;
         // SAFETY: see `call`.
@@ -246,21 +246,21 @@ impl Native {
         self.socket.ca_state = state as u64;
     }
 
-    /// Something happens.
+    /// An event happens.
     pub fn event(&mut self, event: Event) {
         let cwnd_event = self.ops.cwnd_event;
         // SAFETY: see `call`.
         self.call(|socket| cwnd_event.into_iter().for_each(|tell| unsafe { tell(socket, event as u32) }));
     }
 
-    /// The window after a loss that was none.
+    /// The window after a spurious loss.
     pub fn undo(&mut self) -> u32 {
         let undo = self.ops.undo_cwnd;
         // SAFETY: see `call`.
         self.call(|socket| unsafe { undo(socket) })
     }
 
-    /// A loss that fast recovery repairs: reduction, recovery, and what follows. Losses in the kernel take a round trip; here none.
+    /// A loss that fast recovery repairs: reduction, recovery, and what follows. In the kernel this takes a round trip; here no time.
     pub fn lose_packet(&mut self) {
         self.socket.prior_cwnd = self.socket.cwnd;
         self.socket.cwnd_cnt = 0;

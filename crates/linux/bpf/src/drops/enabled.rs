@@ -26,7 +26,7 @@ const BATCH: usize = 1024;
 
 /// Watches the drops of some flows, until it is dropped. A process that is killed leaves nothing in the kernel.
 pub struct Drops {
-    // First, so that the program is gone before its maps.
+    // First, so that the program is freed before its maps.
     link: Link,
     events: MapHandle,
     counters: MapHandle,
@@ -144,7 +144,7 @@ impl Drops {
     /// Drops of which nothing can be told, since this was attached.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn lost(&self) -> io::Result<Lost> {
         let value = self
             .counters
@@ -165,7 +165,7 @@ impl Drops {
     /// Drops for which the ring had no room, since this was attached.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn unrecorded(&self) -> io::Result<Vec<Unrecorded>> {
         let mut all = Vec::new();
         for key in self.unrecorded.keys() {

@@ -1,4 +1,4 @@
-//! One drop, as the kernel program tells of it. The layout is that of `struct drop_event` in `intf.h`.
+//! One drop, as the kernel program reports it. The layout is that of `struct drop_event` in `intf.h`.
 
 use longhaul_units::Nanos;
 
@@ -13,8 +13,8 @@ const TASKS_NAMESPACE: u8 = 16;
 
 /// A packet, or a super-packet, that the kernel dropped.
 ///
-/// It is evidence, not a loss: a packet whose copy was dropped, or that was sent again, arrives all the same. Join it with the
-/// sequence numbers that the receiver misses.
+/// It is evidence, not a loss: a packet arrives all the same if only a copy of it was dropped, or if it was retransmitted. Join the
+/// event with the sequence numbers that the receiver misses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DropEvent<'a> {
     /// When, on `CLOCK_MONOTONIC`.

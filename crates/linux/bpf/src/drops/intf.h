@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What main.bpf.c and event.rs tell each other. Numbers are in the host's byte order.
+ * What main.bpf.c and event.rs exchange. Numbers are in the host's byte order.
  */
 #ifndef LONGHAUL_DROPS_INTF_H
 #define LONGHAUL_DROPS_INTF_H

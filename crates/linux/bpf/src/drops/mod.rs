@@ -4,7 +4,7 @@
 //! namespace, and reports those whose probe header (that of `longhaul-wire`) carries the
 //! cookie of one of the flows asked for. [`place`] says where on the way that was.
 //!
-//! What it does not see: packets that are no skb yet (a NIC's full ring; XDP on a NIC's driver or of a redirected frame), later IP
+//! It does not see packets that are no skb yet (a NIC's full ring; XDP on a NIC's driver or of a redirected frame), later IP
 //! fragments, what is wrapped in a tunnel or has an 802.1Q tag in its data. Packets that are consumed (`consume_skb`) are no
 //! drops.
 
@@ -45,8 +45,8 @@ pub struct DropOptions {
     /// Memory for events that wait to be read: a power of two, and at least a page. An event of one packet takes 64 bytes, one of
     /// a super-packet 8 more for each further packet.
     pub ring_bytes: u32,
-    /// The network namespace whose drops are told of, as `SO_NETNS_COOKIE` names it; `None`: those of the whole machine. Others are
-    /// left out in the kernel, where an emulator's or a bridge's would fill the ring with a drop for each packet that passes.
+    /// The network namespace whose drops are reported, as `SO_NETNS_COOKIE` names it; `None`: all of the machine. The program leaves
+    /// other drops out: those of an emulator or a bridge, one for each packet that passes, would fill the ring.
     pub namespace_cookie: Option<u64>,
     /// Reads payload that lies in pages through `bpf_dynptr_from_skb` where the kernel lets the program do so; without it such
     /// packets go to [`Lost::unread_packets`]. To turn it off is for tests.
@@ -60,7 +60,7 @@ impl Default for DropOptions {
     }
 }
 
-/// Drops for whose events the ring had no room, as it was read too seldom: how many at a place, but not which.
+/// Drops for whose events the ring had no room: how many at each place, but not which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unrecorded {
     /// As [`DropEvent::reason`].
@@ -77,12 +77,12 @@ pub struct Unrecorded {
     pub packets: u64,
 }
 
-/// Drops of which nothing can be told. Where one of them is not zero, so many losses may stay without evidence.
+/// Drops without any evidence. Where a number is not zero, as many losses may stay unexplained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lost {
     /// Packets for which there was no room, neither in the ring nor among the [`Unrecorded`].
     pub packets: u64,
-    /// Packets to one of the ports whose payload could not be read; they may belong to somebody else.
+    /// Packets to one of the ports whose payload could not be read; they may be those of other programs.
     pub unread_packets: u64,
     /// Drops of any packet on the machine that an interrupt made while the program dealt with another on the same CPU. The
     /// kernel does not run it twice at once.
@@ -95,7 +95,7 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Whether every drop was told of.
+    /// Whether every drop was reported.
     pub fn is_none(self) -> bool {
         self == Self::default()
     }

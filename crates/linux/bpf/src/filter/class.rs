@@ -1,8 +1,8 @@
-//! What a frame carries, whom it is sent to, how long it is: in the order of `intf.h`.
+//! Protocol, destination and length of a frame, in the order of `intf.h`.
 
-/// A kind of traffic, as the program tells them apart.
+/// A protocol, as the program distinguishes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "their names say it; docs/reference/filter.md says how each is known")]
+#[allow(missing_docs, reason = "the names are the protocols")]
 pub enum Class {
     Ipv4Tcp,
     Ipv4Udp,
@@ -51,7 +51,7 @@ impl Class {
         Self::Other,
     ];
 
-    /// For programs.
+    /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ipv4Tcp => "ipv4_tcp",
@@ -77,7 +77,7 @@ impl Class {
         }
     }
 
-    /// For people.
+    /// The name in texts.
     pub fn title(self) -> &'static str {
         match self {
             Self::Ipv4Tcp => "IPv4 TCP",
@@ -104,14 +104,14 @@ impl Class {
     }
 }
 
-/// Whom a frame is sent to, by its destination MAC address.
+/// The kind of destination MAC address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cast {
     /// One station.
     Unicast,
     /// A group.
     Multicast,
-    /// Everybody.
+    /// All stations.
     Broadcast,
 }
 
@@ -119,7 +119,7 @@ impl Cast {
     /// All, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Unicast, Self::Multicast, Self::Broadcast];
 
-    /// For programs and people.
+    /// The name in results and texts.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unicast => "unicast",
@@ -134,7 +134,7 @@ impl Cast {
 pub struct SizeRange {
     /// The shortest, in bytes.
     pub least_bytes: u32,
-    /// The longest, in bytes; `None` where there is no end.
+    /// The longest, in bytes; `None`: no bound.
     pub most_bytes: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What the program counted: `struct filter_counters` in `intf.h`, summed over the CPUs.
+//! The counters of the program: `struct filter_counters` in `intf.h`, summed over the CPUs.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ const PLAIN_AT: usize = 2 * TABLES + 3 + 5;
 /// Its size.
 pub(super) const COUNTERS_BYTES: usize = 8 * PLAIN_AT + TALLY_BYTES * PLAIN.len() * SizeRange::ALL.len();
 
-/// Frames and their bytes, without FCS.
+/// Frames, and their bytes without FCS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Tally {
     /// Frames.
@@ -36,9 +36,9 @@ impl Tally {
 /// Accepted and rejected frames of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Verdicts {
-    /// They pass.
+    /// Frames that pass.
     pub accepted: Tally,
-    /// They are dropped, where the filter enforces.
+    /// Frames that are dropped while the filter enforces.
     pub rejected: Tally,
 }
 
@@ -54,18 +54,18 @@ impl Verdicts {
     }
 }
 
-/// Every frame that came since the filter was attached, counted once in each table.
+/// Every frame that arrived since the filter was attached. Each table has each frame once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterCounters {
     tallies: Vec<Tally>,
-    /// Frames that were dropped: those rejected while it enforced.
+    /// Rejected frames that were dropped.
     pub dropped_packets: u64,
-    /// Samples of rejected frames that nobody took in time.
+    /// Samples of rejected frames that nobody read in time.
     pub lost_samples: u64,
 }
 
 impl FilterCounters {
-    /// Of the program's bytes, one block a CPU.
+    /// The sum of the program's counters, one block of bytes for each CPU.
     #[cfg_attr(not(bpf_programs), allow(dead_code))]
     pub(super) fn sum<'a>(cpus: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut tallies = vec![Tally::default(); TABLES];
@@ -91,32 +91,32 @@ impl FilterCounters {
         Self { tallies, dropped_packets, lost_samples }
     }
 
-    /// Of one class and cast.
+    /// Frames of one protocol and destination.
     pub fn protocol(&self, class: Class, cast: Cast) -> Verdicts {
         self.verdicts(protocol_at(class, cast))
     }
 
-    /// Of one class.
+    /// Frames of one protocol.
     pub fn class(&self, class: Class) -> Verdicts {
         Cast::ALL.iter().fold(Verdicts::default(), |sum, cast| sum.plus(self.protocol(class, *cast)))
     }
 
-    /// Of one cast.
+    /// Frames of one kind of destination.
     pub fn cast(&self, cast: Cast) -> Verdicts {
         Class::ALL.iter().fold(Verdicts::default(), |sum, class| sum.plus(self.protocol(*class, cast)))
     }
 
-    /// Of the range with number `index` in [`SizeRange::ALL`].
+    /// Frames of the range `SizeRange::ALL[index]`.
     pub fn size(&self, index: usize) -> Verdicts {
         self.verdicts(size_at(index.min(SizeRange::ALL.len() - 1)))
     }
 
-    /// Of one reason.
+    /// Frames with one reason.
     pub fn reason(&self, reason: Reason) -> Tally {
         self.tallies[reason_at(reason)]
     }
 
-    /// All.
+    /// All frames.
     pub fn total(&self) -> Verdicts {
         Cast::ALL.iter().fold(Verdicts::default(), |sum, cast| sum.plus(self.cast(*cast)))
     }
@@ -126,7 +126,7 @@ impl FilterCounters {
     }
 }
 
-/// Where tallies lie; those of rejected frames one behind.
+/// The index of a tally; that of rejected frames follows.
 fn protocol_at(class: Class, cast: Cast) -> usize {
     (class as usize * Cast::ALL.len() + cast as usize) * 2
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the kernel itself knows of the interface that a frame came in by, read where the kernel has it: there is no moment in
- * which a changed address or a fresh join is not seen, and nobody has to tell the program.
+ * Reads the receiving interface in the kernel's own memory. The program sees a changed address or a new group from the next frame on,
+ * and user space need not tell it.
  *
- * The way to it is bpf_cast_to_kern_ctx (Linux 6.2). Lists are walked under RCU, as the kernel walks them: an entry that was
- * there before the walk began and is there after it ended is seen.
+ * bpf_cast_to_kern_ctx (Linux 6.2) gives access. Lists are walked under RCU, as the kernel does: an entry that exists before and
+ * after the walk is seen.
  */
 #ifndef LONGHAUL_FILTER_DEVICE_H
 #define LONGHAUL_FILTER_DEVICE_H
@@ -87,12 +87,12 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym;
 /* <net/xdp.h> */
 #define XDP_FLAGS_HAS_FRAGS 1
 
-/* More entries than that in a list are not walked; what might be among them passes. */
+/* The most entries of a list that are walked; what may be among the others passes. */
 #define MOST_ADDRESSES 128
 
 enum listed { NOT_LISTED, IS_LISTED, TOO_MANY };
 
-/* The six bytes as they lie in memory. */
+/* Six bytes in memory order. */
 static __always_inline __u64 mac_at(const void *bytes)
 {
 	return *(const __u64 *)bytes & 0xffffffffffffULL;
@@ -105,7 +105,7 @@ static __always_inline struct netdev_hw_addr *hardware_address(const void *at)
 
 static __always_inline __u64 own_mac(struct net_device___filter *dev)
 {
-	/* dev_addr points to bytes, which the verifier would not follow; so say what they lie in. */
+	/* The verifier does not follow a pointer to bytes, so name the structure around them. */
 	const void *bytes = dev->dev_addr;
 	struct netdev_hw_addr *address =
 		hardware_address(bytes - bpf_core_field_offset(struct netdev_hw_addr, addr));
@@ -132,15 +132,15 @@ static __always_inline enum listed is_listed(struct netdev_hw_addr_list *list, _
 	return TOO_MANY;
 }
 
-/* VLAN interfaces, macvlan, ipvlan, VRF, bridges, bonds: some may lie in other namespaces, with addresses of their own. */
+/* VLAN interfaces, macvlan, ipvlan, VRF, bridges, bonds: they may be in other namespaces, with their own addresses. */
 static __always_inline bool has_uppers(struct net_device___filter *dev)
 {
 	return dev->adj_list.upper.next != &dev->adj_list.upper;
 }
 
 /*
- * Numbers that change with every change to a routing table, local addresses included: they are routes of the table `local`, by
- * which the kernel decides what is for itself.
+ * Numbers that change with every change of a routing table. Local addresses are routes of the table `local`, by which the kernel
+ * decides what it delivers to itself.
  */
 static __always_inline __u32 ipv4_generation(struct net_device___filter *dev)
 {

@@ -1,4 +1,4 @@
-//! [`Filter`] of a build without BPF programs: there is none, and asking for one says why.
+//! [`Filter`] of a build without BPF programs: every call fails and says why.
 
 use std::convert::Infallible;
 

@@ -7,7 +7,7 @@ use crate::BpfError;
 /// Why an interface could not be filtered.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterError {
-    /// BPF programs cannot be used here at all.
+    /// BPF programs cannot be used here.
     #[error(transparent)]
     Bpf(#[from] BpfError),
     /// XDP programs cannot look at the interface.
@@ -15,7 +15,7 @@ pub enum FilterError {
         "this kernel lets no XDP program look at its interface (bpf_cast_to_kern_ctx): it takes Linux 6.2 or newer"
     )]
     NoKernelContext,
-    /// Somebody else's program is there.
+    /// Another XDP program is attached.
     #[error(
         "link {ifindex} has an XDP program already: {name} (id {id}); it stays, as it is not ours to take away: \
          `ip link set dev … xdp off` detaches one that was attached by iproute2"
@@ -28,7 +28,7 @@ pub enum FilterError {
         /// Its name; empty where it has none.
         name: String,
     },
-    /// The filter is not there.
+    /// No filter is attached.
     #[error("link {ifindex} has no filter of longhaul")]
     NotThere {
         /// The link.
@@ -44,8 +44,8 @@ pub enum FilterError {
         /// Why not in the stack.
         generic: String,
     },
-    /// Nothing can stay: the BPF file system is not mounted.
-    #[error("/sys/fs/bpf is no BPF file system, so the filter could not stay: mount -t bpf bpf /sys/fs/bpf")]
+    /// The filter cannot be kept: the BPF file system is not mounted.
+    #[error("/sys/fs/bpf is no BPF file system, so the filter cannot be kept: mount -t bpf bpf /sys/fs/bpf")]
     NoBpfFs,
     /// The file that keeps the filter could not be made or removed.
     #[error("cannot {step} {path}: {source}")]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What main.bpf.c and its user tell each other. Numbers are in the host's byte order where nothing else is said.
+ * What main.bpf.c and its user exchange. Numbers are in the host's byte order unless noted.
  */
 #ifndef LONGHAUL_FILTER_INTF_H
 #define LONGHAUL_FILTER_INTF_H
@@ -86,12 +86,12 @@ enum {
 	ALLOWS_PORTS = 32, /* allowed_ports has entries */
 };
 
-/* Written when it is attached, and when it is confirmed. */
+/* Written when the filter is attached, confirmed, or asked for samples. */
 struct filter_config {
 	__u64 flags;
-	/* CLOCK_MONOTONIC: from then on it counts and drops nothing; 0: never. The program itself looks, so nobody has to live. */
+	/* CLOCK_MONOTONIC: from then on the filter only counts; 0: never. The program itself reads the clock, so no process is needed. */
 	__u64 enforce_until_ns;
-	/* One rejected frame in so many goes to the ring. */
+	/* One in this many rejected frames goes to the ring. */
 	__u64 sample_every;
 };
 
@@ -104,14 +104,14 @@ enum {
 	WIDE_LOCAL = 16, /* local_prefixes has entries */
 };
 
-/* Written by whoever follows the host. */
+/* Written by the process that follows the host. */
 struct filter_followed {
-	/* First: the kernel copies from the front, so new flags come with old generations, with which nothing is certain. */
+	/* First: the kernel copies from the front, so new flags are seen with old generations, which differ from the kernel's. */
 	__u64 flags;
-	/* What the kernel's routing generations were before the local addresses were read. */
+	/* The kernel's routing generations before the local addresses were read. */
 	__u32 ipv4_generation;
 	__u32 ipv6_generation;
-	/* Another each time that it is written, from 1 on: what a CPU keeps of local addresses is of one. */
+	/* Counts the writes, from 1: a CPU remembers local addresses of one of them. */
 	__u64 told;
 };
 
@@ -120,7 +120,7 @@ struct tally {
 	__u64 bytes; /* without FCS */
 };
 
-/* The addresses that were found to be local last, and by which `filter_followed.told`: mostly the next frame's as well. */
+/* The addresses that were found to be local last, with their `filter_followed.told`: mostly the next frame has the same. */
 struct filter_recent {
 	__u64 told_v6;
 	__u64 v6[2];
@@ -129,7 +129,7 @@ struct filter_recent {
 	__u32 padding;
 };
 
-/* What most accepted frames are, OUR_UNICAST all of them. */
+/* Most accepted frames; all of them are OUR_UNICAST. */
 enum filter_plain {
 	PLAIN_IPV4_TCP,
 	PLAIN_IPV4_UDP,
@@ -143,11 +143,11 @@ struct filter_counters {
 	struct tally protocol[CLASSES][CASTS][2]; /* 0: accepted, 1: rejected */
 	struct tally size[SIZES][2];
 	struct tally reason[REASONS];
-	__u64 dropped; /* of the rejected: those that were dropped, as it enforced */
-	__u64 samples_lost; /* for which the ring had no room */
-	__u64 samples_seen; /* rejected while samples were asked for */
+	__u64 dropped; /* rejected frames that were dropped */
+	__u64 samples_lost; /* the ring had no room for them */
+	__u64 samples_seen; /* rejected frames while samples were asked for */
 	struct filter_recent recent;
-	struct tally plain[PLAINS][SIZES]; /* beside what is read for each of them */
+	struct tally plain[PLAINS][SIZES]; /* not in the tables above */
 };
 
 struct network_key {
@@ -160,10 +160,10 @@ struct network_key {
 struct filter_sample {
 	__u64 at_ns; /* CLOCK_MONOTONIC */
 	__u32 frame_bytes; /* without FCS */
-	__u16 head_bytes;
+	__u16 snippet_bytes;
 	__u8 reason;
 	__u8 class;
-	__u8 head[SAMPLE_BYTES];
+	__u8 snippet[SAMPLE_BYTES]; /* the first bytes of the frame */
 };
 
 _Static_assert(sizeof(struct filter_counters) == 16 * (2 * CLASSES * CASTS + 2 * SIZES + REASONS) + 24 + 40 + 16 * PLAINS * SIZES, "counters.rs has the same");

@@ -1,13 +1,11 @@
-//! The endpoint filter: an XDP program that tells frames for this host from those that are not, counts both, and drops the latter
-//! where it is asked to.
+//! The endpoint filter: an XDP program that counts frames for this host and other frames, and drops the others on request.
 //!
-//! The algorithm, its reasons and exceptions stand in `main.bpf.c` and `docs/reference/filter.md`. A [`Filter`] is attached by a link: it goes
-//! with the last descriptor of that link, thus with its process, unless it is [kept](Filter::keep). Any process may
-//! [open](Filter::open) the one that is there: nothing but the kernel has its state.
+//! `judge.h` and `docs/reference/filter.md` have the algorithm, its reasons and exceptions. A [`Filter`] is attached by a link. It ends with the
+//! last descriptor of that link, so with its process, unless it is [kept](Filter::keep). Any process can [open](Filter::open) an attached
+//! filter: all state is in the kernel.
 //!
-//! The program reads what it can where the kernel has it. Local addresses it must be told ([`Filter::follow`]), with the routing
-//! generation at which they were read ([`Generations`]): a change that nobody told it of makes it pass what it would reject by
-//! address.
+//! The program reads what it can from the kernel's memory. It gets the local addresses by [`Filter::follow`], with the routing generation at
+//! which they were read ([`Generations`]). After a change that it did not get, it passes what it would reject by address.
 
 mod class;
 mod counters;
@@ -19,8 +17,6 @@ mod sample;
 mod disabled;
 #[cfg(bpf_programs)]
 mod enabled;
-#[cfg(bpf_programs)]
-mod link;
 
 use std::net::IpAddr;
 
@@ -34,28 +30,28 @@ pub use disabled::{Filter, Generations, Samples};
 pub use enabled::{Filter, Generations, Samples};
 pub use error::FilterError;
 pub use reason::Reason;
-pub use sample::{FilterSample, SAMPLE_HEAD_BYTES};
+pub use sample::{FilterSample, SAMPLE_SNIPPET_BYTES};
 
-/// Where the links of filters that stay are pinned, one file an interface.
+/// The folder in which the links of kept filters are pinned, one file for each interface.
 pub const KEPT: &str = "/sys/fs/bpf/longhaul/filter";
-/// The program's name in the kernel, by which it is known.
+/// The name that identifies the program in the kernel.
 pub const PROGRAM_NAME: &str = "longhaul_filter";
-/// Local addresses of a family that the program has room for; beyond, it judges none.
+/// The most local addresses of a family; with more the program judges no address of that family.
 pub const MOST_ADDRESSES: usize = 4096;
-/// Networks that it has room for.
+/// The most local networks, and the most allowed ones.
 pub const MOST_NETWORKS: usize = 1024;
 
 /// Where the program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// In the driver, before the kernel makes anything of a frame.
+    /// In the driver, before the kernel makes an skb of a frame.
     Native,
-    /// In the stack, after it made a packet in memory: works with any driver and saves less.
+    /// In the stack, after it made an skb: works with any driver and saves less.
     Generic,
 }
 
 impl Mode {
-    /// For programs and people.
+    /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -64,12 +60,12 @@ impl Mode {
     }
 }
 
-/// A network that is always let in, or a port.
+/// What is never rejected by address or port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allow {
-    /// Packets from there, with so many leading bits.
+    /// Packets from this network: address and prefix length in bits.
     Network(IpAddr, u8),
-    /// TCP and UDP to this port.
+    /// TCP and UDP packets to this port.
     Port(u16),
 }
 
@@ -78,24 +74,24 @@ pub enum Allow {
 pub struct FilterOptions {
     /// Where the program should run; `None`: native where the driver can.
     pub mode: Option<Mode>,
-    /// Drop what is rejected.
+    /// Drop rejected frames.
     pub enforce: bool,
-    /// Until then, on `CLOCK_MONOTONIC`, unless it is [confirmed](Filter::confirm); `None` for good.
+    /// Drop until this time on `CLOCK_MONOTONIC`, unless [confirmed](Filter::confirm); `None`: without end.
     pub enforce_until: Option<Nanos>,
-    /// Reject what goes to a port that nobody listens on.
+    /// Reject packets to ports without a listening socket.
     pub judge_ports: bool,
     /// What is never rejected by address or port.
     pub allow: Vec<Allow>,
     /// Judge although a bridge, a bond or macvlan has the interface.
     pub force: bool,
-    /// Sample one rejected frame in so many.
+    /// Sample one in this many rejected frames; `None`: no samples.
     pub sample_every: Option<u64>,
 }
 
-/// How a filter that is attached filters.
+/// The settings of an attached filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterSettings {
-    /// It drops what it rejects, unless the time for that is over.
+    /// It drops rejected frames until `enforce_until`.
     pub enforce: bool,
     /// As in [`FilterOptions`].
     pub enforce_until: Option<Nanos>,
@@ -114,16 +110,16 @@ impl FilterSettings {
     }
 }
 
-/// What follows from how the host is set up, beside its addresses.
+/// What the filter can judge, by the set-up of its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Judgement {
     /// IPv4 destination addresses, and ports behind them.
     pub ipv4: bool,
-    /// The same of IPv6.
+    /// IPv6 destination addresses, and ports behind them.
     pub ipv6: bool,
-    /// Whom ARP asks for.
+    /// The address that an ARP request asks for.
     pub arp: bool,
-    /// Whom IPv6 solicits.
+    /// The address that an IPv6 solicitation asks for.
     pub solicitations: bool,
 }
 
@@ -136,5 +132,5 @@ pub struct RoutingGenerations {
     pub ipv6: u32,
 }
 
-/// A local address or network, with its leading bits.
+/// A local address or network: address and prefix length in bits.
 pub type LocalNetwork = (IpAddr, u8);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a frame is: whom it is sent to, what it carries, where its headers lie.
+ * Parses a frame: destination, protocol, offsets of headers.
  *
  *   Ethernet II   | destination 6 | source 6 | [tag 4] [tag 4] | type 2 | payload
  *   IEEE 802.3    | destination 6 | source 6 | [tag 4] [tag 4] | length 2 (to 1500) | DSAP 1 | SSAP 1 | control 1 | payload
  *   with SNAP     ... | AA AA 03 | organisation 3 | type 2 | payload
  *   raw IPX       ... | length 2 | FF FF | payload
  *
- * Every read is checked against the frame's end. What ends too early is `truncated`, as is what contradicts itself.
+ * Every read is checked against the frame's end. A frame that ends too early or contradicts itself is `truncated`.
  */
 #ifndef LONGHAUL_FILTER_PARSE_H
 #define LONGHAUL_FILTER_PARSE_H
@@ -43,7 +43,7 @@ enum {
 	PROTOCOL_AUTHENTICATION = 51,
 	PROTOCOL_ICMPV6 = 58,
 	PROTOCOL_DESTINATION = 60,
-	/* Not a number of a protocol: none was found. */
+	/* No protocol number: none was found. */
 	PROTOCOL_UNKNOWN = 255,
 };
 
@@ -93,7 +93,7 @@ static __always_inline enum filter_class class_of_type(__u32 type)
 	}
 }
 
-/* IEEE 802.3: what comes after the length says it. */
+/* IEEE 802.3: by the bytes after the length. */
 static __always_inline enum filter_class class_of_llc(const unsigned char *at, const unsigned char *end)
 {
 	__u32 organisation, type;
@@ -175,7 +175,7 @@ static __always_inline void parse_ipv6(struct parsed *p, const unsigned char *da
 		if (next != PROTOCOL_HOP_BY_HOP && next != PROTOCOL_ROUTING && next != PROTOCOL_FRAGMENT &&
 		    next != PROTOCOL_AUTHENTICATION && next != PROTOCOL_DESTINATION)
 			break;
-		/* Headers further back than that no driver has in its first piece. */
+		/* No driver has headers further back in its first buffer. */
 		if (number == MOST_EXTENSIONS || at > 1024) {
 			p->truncated = true;
 			return;
@@ -197,7 +197,7 @@ static __always_inline void parse_ipv6(struct parsed *p, const unsigned char *da
 		}
 		next = extension[0];
 		at += bytes;
-		/* Behind the header of a later fragment comes the middle of something. */
+		/* A later fragment has no transport header. */
 		if (p->fragment)
 			break;
 	}
@@ -211,7 +211,7 @@ static __always_inline void parse_ipv6(struct parsed *p, const unsigned char *da
 		p->class = CLASS_IPV6_ICMP;
 }
 
-/* Nothing is known but whom a frame is sent to. */
+/* Sets the destination; all else is unknown. */
 static __always_inline void begin(struct parsed *p, const unsigned char *data)
 {
 	p->class = CLASS_OTHER;
@@ -226,7 +226,7 @@ static __always_inline void begin(struct parsed *p, const unsigned char *data)
 		p->cast = (data[0] & data[1] & data[2] & data[3] & data[4] & data[5]) == 0xff ? BROADCAST : MULTICAST;
 }
 
-/* `false` where not even the Ethernet header is there. */
+/* `false` where the frame is shorter than an Ethernet header. */
 static __always_inline bool parse(struct parsed *p, const unsigned char *data, const unsigned char *end)
 {
 	__u32 at = ETHERNET_BYTES, type;

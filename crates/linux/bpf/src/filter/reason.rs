@@ -1,6 +1,6 @@
-//! Why a frame passes or is rejected: in the order of `intf.h`. `docs/reference/filter.md` says each at length.
+//! The reasons to accept or reject a frame, in the order of `intf.h`. `docs/reference/filter.md` explains each.
 
-/// Why.
+/// A reason to accept or reject a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "`meaning` says it")]
 pub enum Reason {
@@ -36,7 +36,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All, in the order of their numbers: those to accept first.
+    /// All, in the order of their numbers: reasons to accept first.
     pub const ALL: [Self; 29] = [
         Self::OurUnicast,
         Self::SecondaryUnicast,
@@ -69,17 +69,17 @@ impl Reason {
         Self::PortClosed,
     ];
 
-    /// Of a number of the program; `None` where it is none.
+    /// The reason with this number in the program; `None` where there is none.
     pub fn of(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Whether a frame is rejected for it.
+    /// Whether it is a reason to reject.
     pub fn rejects(self) -> bool {
         self >= Self::ForeignUnicast
     }
 
-    /// For programs.
+    /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::OurUnicast => "our_unicast",
@@ -114,18 +114,18 @@ impl Reason {
         }
     }
 
-    /// In a few words.
+    /// Its meaning, in a few words.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::OurUnicast => "to the interface's MAC address",
-            Self::SecondaryUnicast => "to another MAC address that the interface takes",
-            Self::ArpForUs => "ARP that asks for an address of ours",
-            Self::ArpAnnouncement => "ARP that tells everybody of an address",
+            Self::SecondaryUnicast => "to another MAC address that the interface accepts",
+            Self::ArpForUs => "ARP that asks for an address of this host",
+            Self::ArpAnnouncement => "ARP that announces an address",
             Self::ArpProbe => "ARP that asks whether an address is free",
             Self::NeighbourDiscovery => "IPv6 neighbours and routers",
-            Self::Broadcast => "broadcast that nobody can judge",
+            Self::Broadcast => "broadcast without a rule of its own",
             Self::MulticastJoined => "to a group that was joined",
-            Self::MulticastAll => "multicast, all of which the interface takes",
+            Self::MulticastAll => "multicast: the interface accepts all groups",
             Self::GroupManagement => "IGMP, MLD",
             Self::Dhcp => "DHCP, DHCPv6",
             Self::LinkDiscovery => "LLDP",
@@ -133,19 +133,19 @@ impl Reason {
             Self::Ptp => "precision time (IEEE 1588)",
             Self::SlowProtocol => "LACP, OAM",
             Self::Fragment => "a fragment, which has no port to judge by",
-            Self::Listening => "to a port that a program listens on",
-            Self::Connected => "of a connection of ours",
+            Self::Listening => "to a port with a listening socket",
+            Self::Connected => "of a connection of this host",
             Self::Allowed => "by --allow",
             Self::Truncated => "headers that end too early",
-            Self::Doubtful => "addresses just changed, nobody can say",
-            Self::HandedOver => "a bridge, bond or the like has the interface",
-            Self::ForeignUnicast => "to somebody else's MAC address",
-            Self::ArpForOthers => "ARP that asks for somebody else",
-            Self::SolicitationForOthers => "IPv6 solicitation of somebody else",
+            Self::Doubtful => "addresses just changed: it may be for a new one",
+            Self::HandedOver => "a bridge, bond or the like has taken the interface over",
+            Self::ForeignUnicast => "to the MAC address of another station",
+            Self::ArpForOthers => "ARP that asks for another host",
+            Self::SolicitationForOthers => "IPv6 solicitation for another host",
             Self::MulticastNotJoined => "to a group that nobody here joined",
             Self::VlanNotOurs => "of a VLAN that has no interface here",
-            Self::AddressNotOurs => "to an IP address that is not ours",
-            Self::PortClosed => "to a port that nobody listens on",
+            Self::AddressNotOurs => "to an IP address that is not local",
+            Self::PortClosed => "to a port without a socket",
         }
     }
 }

@@ -153,7 +153,7 @@ impl LiveFrames {
     /// What became of all frames so far.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn state(&self) -> io::Result<LiveState> {
         let sequence = read(&self.globals, 0)?.first().copied().unwrap_or(0);
         let mut state = LiveState { sequence, sent: vec![0; self.templates], ..LiveState::default() };
@@ -176,7 +176,7 @@ impl LiveFrames {
     /// Frames that were made of share `share`.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     ///
     /// # Panics
     /// Where there is no such share.

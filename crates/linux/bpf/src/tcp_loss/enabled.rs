@@ -1,4 +1,4 @@
-//! [`TcpLoss`]: loads the programs, attaches them, tells them of connections, reads their sums.
+//! [`TcpLoss`]: loads and attaches the programs, gives them connections, reads their sums.
 
 use std::fmt;
 use std::io;
@@ -23,7 +23,7 @@ const SOCKETS_OWN: u32 = 8;
 
 /// Watches the losses of some TCP connections, until it is dropped. A process that is killed leaves nothing in the kernel.
 pub struct TcpLoss {
-    // First, so that the programs are gone before their maps.
+    // First, so that the programs are freed before their maps.
     links: [Link; 2],
     connections: MapHandle,
     drops: MapHandle,
@@ -73,7 +73,7 @@ impl TcpLoss {
     /// Watches the connection from `local` to `remote` as number `connection`, below [`MAX_CONNECTIONS`].
     ///
     /// # Errors
-    /// Where the number is too large, or as bpf(2) has them.
+    /// Where the number is too large, or those of bpf(2).
     pub fn follow(&self, connection: u32, local: SocketAddr, remote: SocketAddr) -> io::Result<()> {
         if connection >= MAX_CONNECTIONS {
             let text = format!("connection {connection}: at most {MAX_CONNECTIONS} are watched");
@@ -92,10 +92,10 @@ impl TcpLoss {
         &self.reasons
     }
 
-    /// What was dropped so far.
+    /// The drops so far.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn drops(&self) -> io::Result<Vec<TcpDropSum>> {
         let mut sums = Vec::new();
         for key in self.drops.keys() {
@@ -123,10 +123,10 @@ impl TcpLoss {
         Ok(sums)
     }
 
-    /// What `connection` sent again so far.
+    /// What `connection` has retransmitted so far.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn retransmitted(&self, connection: u32) -> io::Result<TcpAgain> {
         let value =
             self.retransmitted.lookup(&connection.to_ne_bytes(), MapFlags::ANY).map_err(|error| io_error(&error))?;
@@ -136,10 +136,10 @@ impl TcpLoss {
         Ok(TcpAgain { packets: word(0), payload_bytes: word(1), ip_bytes: word(2) })
     }
 
-    /// Drops of which nothing can be told: of too many kinds, or made by an interrupt while the program dealt with another.
+    /// Drops that were not summed up: of too many kinds, or made by an interrupt while the program dealt with another.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn missed_drops(&self) -> io::Result<u64> {
         let value = self.counters.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| io_error(&error))?;
         let value = value.unwrap_or_default();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What main.bpf.c and enabled.rs tell each other. Numbers are in the host's byte order, but for addresses and ports.
+ * What main.bpf.c and enabled.rs exchange. Numbers are in the host's byte order, but for addresses and ports.
  */
 #ifndef LONGHAUL_TCP_LOSS_INTF_H
 #define LONGHAUL_TCP_LOSS_INTF_H
@@ -40,7 +40,7 @@ struct sum {
 	__u64 bytes;
 };
 
-/* Of one connection: what was sent again. */
+/* What one connection retransmitted. */
 struct again {
 	__u64 packets;
 	__u64 payload_bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Sums up what of some TCP connections the kernel drops, by reason and place (tracepoint skb:kfree_skb), and what it sends again
+ * Sums up what the kernel drops of some TCP connections, by reason and place (tracepoint skb:kfree_skb), and what it retransmits
  * (tcp:tcp_retransmit_skb). Sums and not events: TCP tells by itself what was lost, only where it was is asked.
  *
  * As in drops/main.bpf.c everything is found from the network header, as that is good wherever an skb may be dropped. In TCP's
@@ -198,7 +198,7 @@ int on_drop(__u64 *ctx)
 		packets = (bytes - packet.header_bytes + gso_size - 1) / gso_size;
 		bytes += (packets - 1) * packet.header_bytes;
 	} else if (packet.ip_bytes) {
-		/* A frame may be longer, by padding, and what TCP took off its front is not gone from the loss. */
+		/* A frame may be longer, by padding, and bytes that TCP removed from its front still count as lost. */
 		bytes = packet.ip_bytes;
 	}
 

@@ -1,10 +1,10 @@
-//! What of some TCP connections the kernel drops on the way, why and where, and what it sends again.
+//! What the kernel drops of some TCP connections, why and where, and what it retransmits.
 //!
 //! [`TcpLoss`] attaches programs to the tracepoints `skb:kfree_skb` and `tcp:tcp_retransmit_skb`. They see the whole machine, in every
-//! network namespace, and sum up what belongs to the connections asked for. [`tcp_place`] says on which side of TCP a drop was, and
-//! which drops are no loss: duplicates and old acknowledgements are dropped, too.
+//! network namespace, and sum up what belongs to the given connections. [`tcp_place`] says on which side of TCP a drop was, and
+//! which drops are no loss: duplicates and old acknowledgements are also dropped.
 //!
-//! It serves connections that one did not make as well: all it takes is their addresses and ports.
+//! It works for the connections of other programs too: it needs only their addresses and ports.
 
 mod place;
 
@@ -47,7 +47,7 @@ pub struct TcpDropSum {
     pub bytes: u64,
 }
 
-/// What a connection sent again.
+/// What a connection retransmitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpAgain {
     /// Packets as the wire has them.

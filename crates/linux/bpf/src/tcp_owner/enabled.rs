@@ -19,7 +19,7 @@ const BATCH: usize = 1024;
 
 /// Tells who opens and closes TCP connections, until it is dropped. A process that is killed leaves nothing in the kernel.
 pub struct TcpOwners {
-    // First, so that the program is gone before its maps.
+    // First, so that the program is freed before its maps.
     _link: Link,
     counters: MapHandle,
     ring: RingBuffer<'static>,
@@ -72,7 +72,7 @@ impl TcpOwners {
     /// Events that were lost, as the ring was read too seldom.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn lost_events(&self) -> io::Result<u64> {
         let value = self.counters.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| io_error(&error))?;
         Ok(value.unwrap_or_default().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)))

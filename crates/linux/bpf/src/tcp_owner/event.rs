@@ -13,7 +13,7 @@ pub struct OwnerEvent {
     pub at_ns: u64,
     /// The socket's cookie, as sock_diag(7) has it.
     pub cookie: u64,
-    /// Who did it; `None` where a connection was established, which no process does.
+    /// The process; `None` for a connection that was established, which no process does.
     pub by: Option<Owner>,
     /// Whether the connection began: by connect(2), or established.
     pub begins: bool,
@@ -33,7 +33,7 @@ pub struct Owner {
 }
 
 impl OwnerEvent {
-    /// Reads an event; `None` where it is none.
+    /// Reads an event; `None` where the bytes are none.
     #[cfg_attr(not(bpf_programs), allow(dead_code))]
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..EVENT_BYTES)?;

@@ -1,7 +1,7 @@
-//! Which process opens and closes each TCP connection, also of those that live too short to be seen in `/proc`.
+//! Which process opens and closes each TCP connection, even if it is too short to be seen in `/proc`.
 //!
-//! [`TcpOwners`] attaches a program to the tracepoint `sock:inet_sock_set_state`. It tells of one network namespace. A
-//! connection that was accepted tells its process when it is closed, as it is established before anybody has it.
+//! [`TcpOwners`] attaches a program to the tracepoint `sock:inet_sock_set_state`. It reports one network namespace. An
+//! accepted connection shows its process only when it is closed: it is established before a process has it.
 
 mod event;
 

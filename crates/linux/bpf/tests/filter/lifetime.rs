@@ -286,7 +286,7 @@ fn samples_show_what_is_rejected() {
     for sample in seen {
         let sent = if sample.frame_bytes as usize == long.len() { &long } else { &foreign() };
         assert_eq!((sample.frame_bytes as usize, sample.reason), (sent.len(), Reason::ForeignUnicast));
-        assert_eq!(sample.head, sent[..sent.len().min(256)]);
+        assert_eq!(sample.snippet, sent[..sent.len().min(256)]);
         assert!(sample.at_ns <= monotonic().0);
     }
 }

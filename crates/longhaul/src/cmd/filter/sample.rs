@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use longhaul_bpf::filter::{SAMPLE_HEAD_BYTES, Samples};
+use longhaul_bpf::filter::{SAMPLE_SNIPPET_BYTES, Samples};
 use longhaul_captures::pcapng::{Interface, Writer};
 use longhaul_captures::record::{Direction, LinkType, Record};
 use longhaul_kernel::clock::{RealtimeOffset, realtime_offset};
@@ -25,7 +25,7 @@ impl SampleFile {
         let file = File::create(path).map_err(failed)?;
         let mut described = Interface::default();
         described.name = Some(interface.into());
-        described.snap_len = SAMPLE_HEAD_BYTES as u32;
+        described.snap_len = SAMPLE_SNIPPET_BYTES as u32;
         let writer = Writer::new(BufWriter::new(file), "longhaul filter", &[described]).map_err(failed)?;
         Ok(Self { path: path.into(), writer, clock: realtime_offset() })
     }
@@ -45,7 +45,7 @@ impl SampleFile {
                 frame_len: sample.frame_bytes,
                 gso_segs: 0,
                 gso_size: 0,
-                head: &sample.head,
+                head: &sample.snippet,
             };
             written = self.writer.write(&record, sample.reason.name());
         });

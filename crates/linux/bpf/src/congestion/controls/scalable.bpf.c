@@ -9,7 +9,7 @@
  * Differences from Linux (tcp_scalable.c): Linux is standard TCP up to 100 packets, as 1/cwnd is more than 0.01 there, and takes
  * 1/8 of any window. --variant linux does that.
  */
-#include "congestion/tcp.h"
+#include "congestion/controls/tcp.h"
 
 #define PARAMETERS(P)                  \
 	P(packets_for_one_more, 100)   \

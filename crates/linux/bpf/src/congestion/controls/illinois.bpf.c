@@ -13,7 +13,7 @@
  * low delay (not 10) before α is 10 again, and does not grow on what an ACK leaves beyond ssthresh. --variant linux does that. Linux
  * takes an RTT beyond 3.3 s for 3.3 s.
  */
-#include "congestion/tcp.h"
+#include "congestion/controls/tcp.h"
 
 #define PARAMETERS(P)                  \
 	P(least_alpha_128, 13)         \

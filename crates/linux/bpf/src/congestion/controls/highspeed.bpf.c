@@ -13,7 +13,7 @@
  * row), adds a(w)/w for an ACK of whatever size, and takes b from the window at which it last grew beyond slow start.
  * --variant linux does all that.
  */
-#include "congestion/tcp.h"
+#include "congestion/controls/tcp.h"
 
 #define PARAMETERS(P)                   \
 	P(low_window, 38)               \

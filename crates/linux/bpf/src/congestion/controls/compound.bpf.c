@@ -13,7 +13,7 @@
  * Differences from the draft: γ is fixed at 30, its adaptation to small buffers is left out; k is 3/4 (two square roots);
  * the RTT of a round trip is its least. There is no Linux module.
  */
-#include "congestion/round.h"
+#include "congestion/controls/round.h"
 
 #define PARAMETERS(P)          \
 	P(alpha_256, 32)       \

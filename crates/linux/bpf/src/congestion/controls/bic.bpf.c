@@ -17,7 +17,7 @@
  * slowly up to 4 packets beyond the maximum, knows no maximum in the beginning and then grows by at least one for 20, and divides by
  * the mean number of packets an ACK stands for. --variant linux does all that.
  */
-#include "congestion/tcp.h"
+#include "congestion/controls/tcp.h"
 
 #define PARAMETERS(P)                 \
 	P(most_increase, 32)          \

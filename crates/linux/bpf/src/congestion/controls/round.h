@@ -6,7 +6,7 @@
 #ifndef LONGHAUL_CONGESTION_ROUND_H
 #define LONGHAUL_CONGESTION_ROUND_H
 
-#include "congestion/tcp.h"
+#include "congestion/controls/tcp.h"
 
 struct round {
 	u32 base_rtt_us; /* the least of the flow */

@@ -11,7 +11,7 @@
  * Differences from Linux (tcp_vegas.c): Linux doubles each round trip, and grows when the application, not the window, holds the flow
  * back. --variant linux does that. A base RTT is forgotten after an idle time, in both.
  */
-#include "congestion/round.h"
+#include "congestion/controls/round.h"
 
 #define PARAMETERS(P)                      \
 	P(alpha, 2)                        \

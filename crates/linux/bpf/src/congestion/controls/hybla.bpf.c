@@ -11,7 +11,7 @@
  * Differences from Linux (tcp_hybla.c): Linux begins with a window of ρ packets, lets no window go beyond 65,535, and adds for an ACK of
  * whatever size. --variant linux does all that. In any state but Open both are Reno.
  */
-#include "congestion/tcp.h"
+#include "congestion/controls/tcp.h"
 
 #define PARAMETERS(P)               \
 	P(rtt0_us, 25000)           \

@@ -1,4 +1,9 @@
-//! [`Filter`]: loads the program, attaches it, tells it of the host, reads what it counted.
+//! [`Filter`]: loads the program, attaches it, gives it the host's addresses, reads its counters.
+
+mod generations;
+mod link;
+mod maps;
+mod samples;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,55 +11,44 @@ use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Program, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Program};
 use longhaul_units::Nanos;
 
+pub use generations::Generations;
+use link::{XdpLink, attached, run_over};
+use maps::{
+    ENFORCE, FORCED, JUDGE_ARP, JUDGE_IPV4, JUDGE_IPV6, JUDGE_PORTS, JUDGE_SOLICITATIONS, LASTING, SAMPLE, WIDE_LOCAL,
+    allow, flags, lookup, network_key, update, words, write_config,
+};
+pub use samples::Samples;
+
 use super::counters::COUNTERS_BYTES;
-use super::link::{XdpLink, attached, run, run_over};
 use super::{
-    Allow, FilterCounters, FilterError, FilterOptions, FilterSample, FilterSettings, Judgement, KEPT, LocalNetwork,
-    MOST_ADDRESSES, MOST_NETWORKS, Mode, PROGRAM_NAME, RoutingGenerations,
+    FilterCounters, FilterError, FilterOptions, FilterSettings, Judgement, KEPT, LocalNetwork, MOST_ADDRESSES,
+    MOST_NETWORKS, Mode, PROGRAM_NAME, RoutingGenerations,
 };
 use crate::BpfError;
 use crate::skeleton::filter::FilterSkelBuilder;
-use crate::skeleton::filter_generation::FilterGenerationSkelBuilder;
 use crate::support::{KernelTypes, has_bpf_fs, io_error, load_error, require_capabilities, with_log};
 
 const PROGRAM: &str = "filter";
-/// What the kernel takes to let go of a program is some milliseconds; beyond this somebody holds it.
+/// The kernel detaches a program within some milliseconds; after this time something holds it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-// `filter_config.flags` in intf.h.
-const ENFORCE: u64 = 1;
-const FORCED: u64 = 2;
-const SAMPLE: u64 = 4;
-const JUDGE_PORTS: u64 = 8;
-const ALLOWS_NETWORKS: u64 = 16;
-const ALLOWS_PORTS: u64 = 32;
-/// What the program has in itself, as `lasting` in main.bpf.c.
-const LASTING: u64 = FORCED | JUDGE_PORTS | ALLOWS_NETWORKS | ALLOWS_PORTS;
-// `filter_followed.flags`.
-const JUDGE_IPV4: u64 = 1;
-const JUDGE_IPV6: u64 = 2;
-const JUDGE_ARP: u64 = 4;
-const JUDGE_SOLICITATIONS: u64 = 8;
-const WIDE_LOCAL: u64 = 16;
-
-/// A filter at an interface. One that this value attached goes with it, unless it is kept.
+/// A filter at an interface. A filter that this value attached ends with it, unless it is kept.
 pub struct Filter {
-    // First, so that the program is gone before its maps.
+    // First, so that the program is freed before its maps.
     link: XdpLink,
     ifindex: u32,
     program_id: u32,
     mode: Mode,
-    /// Why the driver did not take it, where it runs in the stack though that was not asked for.
+    /// Why the driver does not run it, where it runs in the stack without being asked to.
     not_native: Option<String>,
     config: MapHandle,
     followed: MapHandle,
@@ -63,7 +57,7 @@ pub struct Filter {
     local_v6: MapHandle,
     local_prefixes: MapHandle,
     samples: MapHandle,
-    /// Keeps the program while it is being attached, and lets it be run.
+    /// Keeps the program while it is being attached, and runs it for tests.
     program: OwnedFd,
 }
 
@@ -77,8 +71,8 @@ impl fmt::Debug for Filter {
 }
 
 impl Filter {
-    /// Attaches a filter to link `ifindex` of the calling thread's network namespace. Where one of longhaul's is already, this
-    /// takes its place between two frames and begins to count anew; its mode stays.
+    /// Attaches a filter to link `ifindex` of the calling thread's network namespace. Replaces a filter of longhaul that is
+    /// there, between two frames; counters start from zero, and the mode stays.
     ///
     /// Until [`Self::follow`] it judges no address, ARP or port.
     ///
@@ -139,7 +133,7 @@ impl Filter {
         })
     }
 
-    /// The filter that is at link `ifindex` of the calling thread's network namespace, whoever attached it.
+    /// The filter at link `ifindex` of the calling thread's network namespace, whichever process attached it.
     ///
     /// # Errors
     /// [`FilterError::NotThere`], [`FilterError::OtherProgram`], [`FilterError::Bpf`].
@@ -186,31 +180,31 @@ impl Filter {
         })
     }
 
-    /// The number of its program in the kernel.
+    /// The number of the program in the kernel.
     pub fn program_id(&self) -> u32 {
         self.program_id
     }
 
-    /// Where it runs.
+    /// Where the program runs.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Why it does not run in the driver, where that was tried in vain when this value attached it.
+    /// Why the driver does not run it; `None` where the driver does, or where another process attached it.
     pub fn not_native(&self) -> Option<&str> {
         self.not_native.as_deref()
     }
 
-    /// Whether it is still what is attached: nobody detached or replaced it. In the network namespace of its interface.
+    /// Whether it is still attached: nobody detached or replaced it. To be called in the network namespace of its interface.
     pub fn is_attached(&self) -> bool {
         attached(self.ifindex).ok().flatten().is_some_and(|attached| attached.program_id == self.program_id)
     }
 
-    /// Has the kernel run the program over `frame`, `repeat` times, as if it came in by the interface (`BPF_PROG_TEST_RUN`), and
-    /// count it; whether it would be dropped, and the nanoseconds that one time takes. In the network namespace of the interface.
+    /// Runs the program on `frame`, `repeat` times, as if the interface had received it (`BPF_PROG_TEST_RUN`); the frame is counted.
+    /// Returns whether it would be dropped, and the nanoseconds of one run. To be called in the network namespace of the interface.
     ///
     /// # Errors
-    /// Where the frame is shorter than an Ethernet header or longer than a page.
+    /// The frame is shorter than an Ethernet header or longer than a page.
     pub fn try_frame(&self, frame: &[u8], repeat: u32) -> Result<(bool, u32), FilterError> {
         const XDP_DROP: u32 = 1;
         let ran = run_over(self.program.as_fd(), self.ifindex, frame, repeat);
@@ -218,10 +212,10 @@ impl Filter {
         Ok((verdict == XDP_DROP, ns))
     }
 
-    /// How it filters.
+    /// Its settings.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn settings(&self) -> Result<FilterSettings, FilterError> {
         let [flags, until, every] = self.read_config()?;
         Ok(FilterSettings {
@@ -233,10 +227,10 @@ impl Filter {
         })
     }
 
-    /// What it can judge by what it was told last, and the routing generations of that.
+    /// What it can judge since the last [`Self::follow`], and the routing generations of that call.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn followed(&self) -> Result<(Judgement, RoutingGenerations), FilterError> {
         let bytes = lookup(&self.followed)?;
         let word =
@@ -251,10 +245,10 @@ impl Filter {
         Ok((judgement, RoutingGenerations { ipv4: word(8), ipv6: word(12) }))
     }
 
-    /// Goes on enforcing for good; `false` where the time was over, and frames pass since.
+    /// Enforces without end; `false` where the time is already over, and the filter only counts.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn confirm(&self, now: Nanos) -> Result<bool, FilterError> {
         let [flags, until, every] = self.read_config()?;
         if until > 0 && now.0 >= until {
@@ -263,21 +257,21 @@ impl Filter {
         update(&self.config, &0_u32.to_ne_bytes(), &words(&[flags, 0, every])).map(|()| true)
     }
 
-    /// From now on samples one rejected frame in so many; `None`: none.
+    /// Samples one in `every` rejected frames from now on; `None`: no samples.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn sample_every(&self, every: Option<u64>) -> Result<(), FilterError> {
         let [flags, until, _] = self.read_config()?;
         let flags = if every.is_some() { flags | SAMPLE } else { flags & !SAMPLE };
         update(&self.config, &0_u32.to_ne_bytes(), &words(&[flags, until, every.unwrap_or_default()]))
     }
 
-    /// Tells it which addresses are local, as they were read after `generations` was; what it rejects by address is right until
-    /// the kernel's generations differ. More than there is room for, and that family is not judged at all.
+    /// Gives it the local addresses, which must be read after `generations`. It rejects by address as long as the kernel's generations
+    /// are the same. It does not judge a family with more addresses than [`MOST_ADDRESSES`].
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn follow(
         &self,
         local: &[LocalNetwork],
@@ -298,7 +292,7 @@ impl Filter {
         judgement.arp &= fits_v4;
         judgement.ipv6 &= fits_v6;
         judgement.solicitations &= fits_v6;
-        // What is new first: until all is told the generations differ, and nothing is rejected by address.
+        // The generations come last: until they are written they differ, and nothing is rejected by address.
         let changes =
             [(fits_v4, &self.local_v4, &v4), (fits_v6, &self.local_v6, &v6), (fits, &self.local_prefixes, &wide)];
         for (_, map, wanted) in changes.into_iter().filter(|(fits, ..)| *fits) {
@@ -319,7 +313,7 @@ impl Filter {
         let mut value = words(&[flags]);
         value.extend(generations.ipv4.to_ne_bytes());
         value.extend(generations.ipv6.to_ne_bytes());
-        // What the CPUs found in the old tables is over.
+        // A new number: CPUs forget what they found in the old tables.
         let told = lookup(&self.followed)?
             .get(16..24)
             .map_or(0, |eight| u64::from_ne_bytes(eight.try_into().unwrap_or_default()));
@@ -327,27 +321,25 @@ impl Filter {
         update(&self.followed, &0_u32.to_ne_bytes(), &value)
     }
 
-    /// What it counted since it was attached: exact but for the frames that are being counted right now.
+    /// Its counters since it was attached: exact, except for frames that are being counted at this moment.
     ///
     /// # Errors
-    /// As bpf(2) has them.
+    /// Those of bpf(2).
     pub fn counters(&self) -> Result<FilterCounters, FilterError> {
         let cpus = self.counters.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
         let cpus = cpus.map_err(|error| step("read the counters", &error))?.unwrap_or_default();
         Ok(FilterCounters::sum(cpus.iter().map(Vec::as_slice)))
     }
 
-    /// Where rejected frames come from, while [`FilterSettings::sample_every`] is set. One at a time may be read.
+    /// Header snippets of rejected frames, while [`FilterSettings::sample_every`] is set. Only one reader at a time gets them.
     ///
     /// # Errors
-    /// As mmap(2) has them.
+    /// Those of mmap(2).
     pub fn samples(&self) -> Result<Samples, FilterError> {
-        let inbox = Arc::new(Mutex::new(Vec::new()));
-        let ring = ring_into(&self.samples, Arc::clone(&inbox)).map_err(|error| step("map the sample ring", &error))?;
-        Ok(Samples { ring, inbox })
+        Samples::open(&self.samples).map_err(|error| step("map the sample ring", &error))
     }
 
-    /// Has it stay when this process ends, until [`Self::detach`], the next boot, or the end of its interface.
+    /// Keeps it when this process ends, until [`Self::detach`], the next boot, or the end of its interface.
     ///
     /// # Errors
     /// [`FilterError::NoBpfFs`], [`FilterError::Keep`].
@@ -358,7 +350,7 @@ impl Filter {
         fs::create_dir_all(KEPT).map_err(|source| not_kept("make", Path::new(KEPT), source))?;
         let path = path_of(self.ifindex)?;
         match self.link.pin(&path) {
-            // It replaced one that was kept: the link is the same.
+            // It replaced a kept filter: the link is the same.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             done => done.map_err(|source| not_kept("make", &path, source)),
         }
@@ -369,7 +361,7 @@ impl Filter {
         path_of(self.ifindex).is_ok_and(|path| path.exists())
     }
 
-    /// Takes it off its interface, whoever attached it, and waits until no frame meets it. Its process, if it has one, sees that.
+    /// Detaches it from its interface, whichever process attached it, and waits until it is detached.
     ///
     /// # Errors
     /// [`FilterError::Keep`], [`FilterError::Bpf`].
@@ -397,70 +389,9 @@ impl Filter {
     }
 }
 
-/// Heads of rejected frames as they come.
-pub struct Samples {
-    ring: RingBuffer<'static>,
-    /// Filled by the ring's callback.
-    inbox: Arc<Mutex<Vec<FilterSample>>>,
-}
-
-impl fmt::Debug for Samples {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Samples")
-    }
-}
-
-impl Samples {
-    /// Calls `each` for those that wait, in the order in which they came. Never waits.
-    pub fn drain(&mut self, mut each: impl FnMut(FilterSample)) {
-        while self.ring.consume_raw_n(256) > 0 {
-            self.inbox.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(&mut each);
-        }
-    }
-}
-
-/// Tells the routing generations of a network namespace, that of the thread that asks.
-pub struct Generations {
-    v4: OwnedFd,
-    v6: OwnedFd,
-}
-
-impl fmt::Debug for Generations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Generations")
-    }
-}
-
-impl Generations {
-    /// Loads the programs that read them.
-    ///
-    /// # Errors
-    /// [`FilterError::Bpf`], [`FilterError::NoKernelContext`].
-    pub fn load() -> Result<Self, FilterError> {
-        KernelTypes::read()?;
-        require_capabilities()?;
-        let mut object = MaybeUninit::uninit();
-        let (loaded, log) = with_log(|| FilterGenerationSkelBuilder::default().open(&mut object)?.load());
-        let skeleton = loaded.map_err(|error| not_loaded(error, log))?;
-        let hold = |program: std::os::fd::BorrowedFd<'_>| {
-            program.try_clone_to_owned().map_err(|source| plain_step("hold the program", source))
-        };
-        Ok(Self { v4: hold(skeleton.progs.generation_v4.as_fd())?, v6: hold(skeleton.progs.generation_v6.as_fd())? })
-    }
-
-    /// What they are now. Takes some microseconds.
-    ///
-    /// # Errors
-    /// [`FilterError::Bpf`].
-    pub fn now(&self) -> Result<RoutingGenerations, FilterError> {
-        let read = |program: &OwnedFd| run(program.as_fd()).map_err(|source| plain_step("run the program", source));
-        Ok(RoutingGenerations { ipv4: read(&self.v4)?, ipv6: read(&self.v6)? })
-    }
-}
-
-/// Attaches where `mode` says, or in the driver and, where that does not take it, in the stack.
+/// Attaches as `mode` says; without it in the driver and, where the driver refuses, in the stack.
 fn create(
-    program: std::os::fd::BorrowedFd<'_>,
+    program: BorrowedFd<'_>,
     ifindex: u32,
     mode: Option<Mode>,
 ) -> Result<(XdpLink, Mode, Option<String>), FilterError> {
@@ -481,89 +412,31 @@ fn create(
     }
 }
 
-fn program_id(program: std::os::fd::BorrowedFd<'_>) -> Result<u32, FilterError> {
-    Program::id_from_fd(program).map_err(|error| step("ask the program's number", &error))
+fn program_id(program: BorrowedFd<'_>) -> Result<u32, FilterError> {
+    Program::id_from_fd(program).map_err(|error| step("read the program's number", &error))
 }
 
-fn flags(options: &FilterOptions) -> u64 {
-    let flag = |set: bool, flag: u64| if set { flag } else { 0 };
-    flag(options.enforce, ENFORCE)
-        | flag(options.force, FORCED)
-        | flag(options.sample_every.is_some(), SAMPLE)
-        | flag(options.judge_ports, JUDGE_PORTS)
-        | flag(options.allow.iter().any(|one| matches!(one, Allow::Network(..))), ALLOWS_NETWORKS)
-        | flag(options.allow.iter().any(|one| matches!(one, Allow::Port(_))), ALLOWS_PORTS)
-}
-
-fn write_config(config: &MapHandle, options: &FilterOptions) -> Result<(), FilterError> {
-    let until = options.enforce_until.map_or(0, |until| until.0.max(1));
-    update(config, &0_u32.to_ne_bytes(), &words(&[flags(options), until, options.sample_every.unwrap_or_default()]))
-}
-
-fn allow(networks: &MapHandle, ports: &MapHandle, allow: &[Allow]) -> Result<(), FilterError> {
-    for one in allow {
-        match one {
-            Allow::Network(ip, bits) => update(networks, &network_key(*ip, *bits), &[1])?,
-            Allow::Port(port) => update(ports, &u32::from(*port).to_ne_bytes(), &[1])?,
-        }
-    }
-    Ok(())
-}
-
-/// `struct network_key` in `intf.h`: leading bits, then 16 bytes; IPv4 as ::ffff:a.b.c.d. Bits behind the prefix are 0, so that
-/// equal networks have equal keys.
-fn network_key(ip: IpAddr, bits: u8) -> Vec<u8> {
-    let (address, bits) = match ip {
-        IpAddr::V4(ip) => (ip.to_ipv6_mapped(), 96 + u32::from(bits.min(32))),
-        IpAddr::V6(ip) => (ip, u32::from(bits.min(128))),
-    };
-    let mask = if bits == 0 { 0 } else { u128::MAX << (128 - bits) };
-    [&bits.to_ne_bytes()[..], &(address.to_bits() & mask).to_be_bytes()].concat()
-}
-
-fn words(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
-}
-
-fn lookup(map: &MapHandle) -> Result<Vec<u8>, FilterError> {
-    let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| step("read a map", &error))?;
-    Ok(value.unwrap_or_default())
-}
-
-fn update(map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), FilterError> {
-    map.update(key, value, MapFlags::ANY).map_err(|error| step("write a map", &error))
-}
-
-fn ring_into(samples: &MapHandle, inbox: Arc<Mutex<Vec<FilterSample>>>) -> libbpf_rs::Result<RingBuffer<'static>> {
-    let mut builder = RingBufferBuilder::new();
-    builder.add(samples, move |bytes| {
-        inbox.lock().unwrap_or_else(PoisonError::into_inner).extend(FilterSample::parse(bytes));
-        0
-    })?;
-    builder.build()
-}
-
-/// The file of a filter at link `ifindex` of the calling thread's network namespace; a name may change, these numbers do not.
+/// The file of a filter at link `ifindex` of the calling thread's network namespace. Its numbers do not change, as names do.
 fn path_of(ifindex: u32) -> Result<PathBuf, FilterError> {
     let own = Path::new("/proc/thread-self/ns/net");
     let namespace = rustix::fs::stat(own).map_err(|error| not_kept("look at", own, error.into()))?.st_ino;
     Ok(Path::new(KEPT).join(format!("net{namespace}-link{ifindex}")))
 }
 
-/// Files of filters whose interface is gone: the kernel took the program off, and the file keeps the rest.
+/// Removes the files of filters whose interface no longer exists: the kernel detached the program, and the file keeps the rest.
 fn remove_stale() {
     for entry in fs::read_dir(KEPT).into_iter().flatten().flatten() {
-        let gone = libbpf_rs::Link::open(entry.path())
+        let orphaned = libbpf_rs::Link::open(entry.path())
             .and_then(|link| link.info())
             .is_ok_and(|info| matches!(info.info, libbpf_rs::query::LinkTypeInfo::Xdp(xdp) if xdp.ifindex == 0));
-        if gone {
+        if orphaned {
             let _ = fs::remove_file(entry.path());
         }
     }
     remove_empty_folders();
 }
 
-/// Nothing is to be left behind; that others keep something there is no error.
+/// Leaves nothing behind. It is no error that other filters are kept there.
 fn remove_empty_folders() {
     for folder in [KEPT, "/sys/fs/bpf/longhaul"] {
         let _ = fs::remove_dir(folder);
@@ -587,19 +460,4 @@ fn step(step: &'static str, error: &libbpf_rs::Error) -> FilterError {
 
 fn plain_step(step: &'static str, source: io::Error) -> FilterError {
     BpfError::Step { program: PROGRAM, step, source }.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_networks_have_equal_keys() {
-        let key = |text: &str, bits| network_key(text.parse().unwrap(), bits);
-        assert_eq!(key("10.1.2.3", 8), key("10.0.0.0", 8));
-        assert_eq!(key("10.0.0.0", 8)[..4], 104_u32.to_ne_bytes());
-        assert_eq!(key("0.0.0.0", 0)[4..], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0]);
-        assert_eq!(key("fd00::1", 0)[4..], [0; 16]);
-        assert_eq!(key("fd00::1", 128)[19], 1);
-    }
 }

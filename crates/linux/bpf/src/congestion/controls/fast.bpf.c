@@ -13,7 +13,7 @@
  * α does not follow the rate, 200 packets are the paper's for 1 Gb/s; the paper spreads each step over a round trip, here the
  * kernel paces. A loss halves, as in the paper. There is no Linux module.
  */
-#include "congestion/round.h"
+#include "congestion/controls/round.h"
 
 #define PARAMETERS(P)          \
 	P(alpha, 200)          \

@@ -13,7 +13,7 @@
  * 10 ms on only, and gives one packet for cwnd/α acknowledged ones without carrying the rest. --variant linux does that. Linux
  * counts time in jiffies, this in microseconds (RTT) and milliseconds (since the loss).
  */
-#include "congestion/tcp.h"
+#include "congestion/controls/tcp.h"
 
 #define PARAMETERS(P)                    \
 	P(low_us, 1000000)               \

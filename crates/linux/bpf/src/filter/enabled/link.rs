@@ -1,4 +1,4 @@
-//! The link that holds an XDP program at an interface, and the file that keeps it: what libbpf-rs does not offer.
+//! The link between an XDP program and an interface, and the file that keeps it. libbpf-rs does not offer these.
 //!
 //! Source: bpf(2), `tools/lib/bpf/bpf.h`, `tools/lib/bpf/libbpf.h`.
 
@@ -13,7 +13,7 @@ use std::path::Path;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
 
-use super::Mode;
+use crate::filter::Mode;
 
 /// `BPF_F_REPLACE` of <linux/bpf.h>.
 const REPLACE: u32 = 4;
@@ -25,7 +25,7 @@ pub(super) struct XdpLink {
 }
 
 impl XdpLink {
-    /// Attaches `program` to link `ifindex` of the calling thread's network namespace; where another is, that is an error.
+    /// Attaches `program` to link `ifindex` of the calling thread's network namespace. Fails where another program is attached.
     pub(super) fn create(program: BorrowedFd<'_>, ifindex: u32, mode: Mode) -> io::Result<Self> {
         let flags = match mode {
             Mode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
@@ -52,7 +52,7 @@ impl XdpLink {
         Self::owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(found.id) })
     }
 
-    /// Puts `new` in the place of `old` between two frames.
+    /// Replaces `old` by `new` between two frames.
     pub(super) fn replace(&self, new: BorrowedFd<'_>, old: BorrowedFd<'_>) -> io::Result<()> {
         let options = libbpf_sys::bpf_link_update_opts {
             sz: size_of::<libbpf_sys::bpf_link_update_opts>() as libbpf_sys::size_t,
@@ -64,7 +64,7 @@ impl XdpLink {
         done(unsafe { libbpf_sys::bpf_link_update(self.fd.as_raw_fd(), new.as_raw_fd(), &raw const options) })
     }
 
-    /// Takes the program off its interface, whoever else holds the link.
+    /// Detaches the program from its interface, whichever processes hold the link.
     pub(super) fn detach(&self) -> io::Result<()> {
         // SAFETY: takes an open descriptor.
         done(unsafe { libbpf_sys::bpf_link_detach(self.fd.as_raw_fd()) })

@@ -10,7 +10,7 @@
  * Differences from the paper: an ACK for n packets counts n times.
  * Differences from Linux (tcp_yeah.c), which its authors wrote: none in rules and parameters. Linux lets no window beyond 2^25 packets.
  */
-#include "congestion/round.h"
+#include "congestion/controls/round.h"
 
 #define PARAMETERS(P)                  \
 	P(alpha, 80)                   \

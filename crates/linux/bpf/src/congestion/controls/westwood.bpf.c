@@ -13,7 +13,7 @@
  * at least, halves while it repairs a loss and sets the window when it is repaired, and forgets the least RTT after a timeout.
  * --variant linux does that. Linux counts bytes a jiffy, by its own guess from ACK numbers.
  */
-#include "congestion/tcp.h"
+#include "congestion/controls/tcp.h"
 
 #define PARAMETERS(P)              \
 	P(keep_1024, 922)          \

@@ -131,7 +131,7 @@ struct tcp_congestion_ops {
 	char LICENSE[] SEC("license") = "Dual BSD/GPL"
 
 #else
-#include "congestion/native.h"
+#include "congestion/controls/native.h"
 #endif
 
 #define FN(callback) (void *)callback
