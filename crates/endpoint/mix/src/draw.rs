@@ -1,14 +1,14 @@
 //! Random numbers, and choosing by weights in constant time.
 //!
 //! The n-th number of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) is a function
-//! of seed and n alone: what sends frames keeps a counter and no other state, so that a program in the kernel and one outside
-//! choose the same. Choosing is Walker's alias method as Vose builds it (IEEE Trans. Software Eng. 17(9), 1991), in whole numbers,
+//! of seed and n alone: a sender keeps a counter and no other state, so that a program in the kernel and one in user space
+//! make the same choices. Choosing is Walker's alias method as Vose builds it (IEEE Trans. Software Eng. 17(9), 1991), in whole numbers,
 //! so that it is the same on every machine. `crates/linux/bpf/src/mix/main.bpf.c` has the same two steps in C.
 
 /// The golden ratio's fraction, by which SplitMix64 steps.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The `number`th random number of `seed`; all 64 bits are even.
+/// The `number`th random number of `seed`; all 64 bits are uniform.
 pub(crate) const fn random(seed: u64, number: u64) -> u64 {
     let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(STEP));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,7 +16,7 @@ pub(crate) const fn random(seed: u64, number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The random numbers of a seed one after the other.
+/// The random numbers of a seed, in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Random {
     seed: u64,
@@ -33,7 +33,7 @@ impl Random {
         random(self.seed, self.next - 1)
     }
 
-    /// Below `bound`, which is at least 1; even but for one part in 2³².
+    /// Below `bound`, which is at least 1; uniform but for one part in 2³².
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
     }
@@ -48,11 +48,11 @@ impl Random {
 pub struct Entry {
     /// 32 random bits below this choose the column itself, others `other`.
     pub threshold: u32,
-    /// The column that shares this one's room.
+    /// The column that shares this one.
     pub other: u32,
 }
 
-/// Chooses numbers from 0 by weights.
+/// A choice among the numbers from 0, by weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alias {
     entries: Vec<Entry>,
@@ -82,7 +82,7 @@ impl Alias {
         Self { entries }
     }
 
-    /// The table, for those who choose elsewhere.
+    /// The table, for a program that chooses elsewhere.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }

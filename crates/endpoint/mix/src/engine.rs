@@ -1,4 +1,4 @@
-//! The two ways in which frames of a mix leave.
+//! The two engines that send the frames of a mix.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,53 +18,53 @@ use serde::Serialize;
 
 use crate::plan::{Numbering, Plan};
 
-/// Frames that go in one system call of a packet socket.
+/// The most frames of one system call of a packet socket.
 const BATCH: usize = longhaul_kernel::packet::BATCH_MOST;
-/// A full send buffer that does not drain so long belongs to a link that sends nothing.
+/// A link whose full send buffer does not drain within this time sends nothing.
 const PATIENCE: Nanos = Nanos::from_secs(2);
-/// How often a frame is tried where none is taken, and how long after another.
+/// How often to try a frame where the interface takes none, and the time between two tries.
 const PROBES: usize = 20;
 const PROBE_GAP: Nanos = Nanos::from_millis(1);
-/// A frame that is part of the kernel's own headers only.
+/// The offload header of a frame without offloads.
 const NO_OFFLOAD: [u8; VNET_HEADER_BYTES] = [0; VNET_HEADER_BYTES];
 
 /// How frames are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineKind {
-    /// XDP live frames: they arrive as from a driver.
+    /// XDP live frames, which arrive as from a driver.
     LiveFrames,
-    /// A packet socket: they arrive as skbs.
+    /// A packet socket, whose frames arrive as skbs.
     PacketSocket,
 }
 
-/// Why frames cannot be sent in some way.
+/// Why an engine cannot send.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The program that makes frames was refused.
+    /// The kernel refused the program that makes frames.
     #[error("{0}")]
     Program(#[from] BpfError),
-    /// The kernel does not run it.
-    #[error("the kernel has no XDP live frames ({0}): it takes Linux 5.18 or newer")]
+    /// The kernel has no live frames.
+    #[error("the kernel has no XDP live frames ({0}): they need Linux 5.18 or newer")]
     NoLiveFrames(io::Error),
-    /// The interface or its far end takes none.
+    /// The interface or its far end takes no XDP frames.
     #[error("the interface takes no XDP frames ({reason})")]
     NotTaken {
         /// What the driver said.
         reason: String,
-        /// What would make it take them.
+        /// What would make the interface take them.
         remedy: String,
     },
-    /// There is no namespace for the program to be anchored in.
+    /// The namespace for the program could not be made.
     #[error("{0}")]
     Namespace(#[from] NamespaceError),
-    /// There is no interface there.
+    /// The interface in that namespace could not be made, or the target interface could not be read.
     #[error("{0}")]
     Link(#[from] LinkError),
-    /// There is no packet socket.
+    /// The packet socket could not be opened.
     #[error("{0}")]
     Socket(#[from] OpenError),
-    /// It cannot run on a CPU that was asked for.
+    /// A thread cannot run on a CPU that was asked for.
     #[error("{0}")]
     Cpu(#[from] ScheduleError),
 }
@@ -79,7 +79,7 @@ impl EngineError {
     }
 }
 
-/// What became of the frames so far.
+/// Counts of the frames so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counts {
     pub(crate) made: u64,
@@ -87,10 +87,10 @@ pub(crate) struct Counts {
     pub(crate) sent: Vec<u64>,
 }
 
-/// Sends frames, each thread its share: those with the numbers `share`, `share + shares`, … of the plan.
+/// Sends frames. Each thread sends its share: the frames `share`, `share + shares`, … of the plan.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    /// One for each share; none: there is one, and its thread runs anywhere.
+    /// One for each share; empty: one share, whose thread runs on any CPU.
     cpus: Vec<usize>,
     way: Way,
 }
@@ -99,14 +99,14 @@ pub(crate) struct Engine {
 enum Way {
     Live {
         frames: LiveFrames,
-        /// Of each share.
+        /// Frames of each share that were made.
         made: Vec<AtomicU64>,
-        /// With the interface that the program is anchored to.
+        /// Has the interface to which the program is attached.
         _apart: NetNamespace,
     },
     Socket {
         shares: Vec<Mutex<SocketShare>>,
-        /// Of the next frame of the stream.
+        /// The sequence number of the next frame of the stream.
         sequence: AtomicU64,
     },
 }
@@ -139,7 +139,7 @@ impl Engine {
         Ok(Self { cpus: cpus.into(), way })
     }
 
-    /// Frames are made and dropped.
+    /// An engine that makes frames and drops them.
     pub(crate) fn into_nothing(plan: &Plan) -> Result<Self, EngineError> {
         let (frames, apart) = load(0, plan, &[])?;
         frames.run(1).map_err(EngineError::NoLiveFrames)?;
@@ -153,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// The CPU that a share's thread has to be on, if not any.
+    /// The CPU of a share's thread; `None`: any.
     pub(crate) fn cpu(&self, share: usize) -> Option<usize> {
         self.cpus.get(share).copied()
     }
@@ -162,7 +162,7 @@ impl Engine {
         self.cpus.len().max(1)
     }
 
-    /// Frames of a share so far, taken by the interface or not.
+    /// Frames of a share so far, including those that the interface refused.
     pub(crate) fn made(&self, share: usize) -> u64 {
         match &self.way {
             Way::Live { made, .. } => made[share].load(Ordering::Relaxed),
@@ -189,7 +189,7 @@ impl Engine {
         }
     }
 
-    /// Sends the next `frames` frames of a share, or fewer where a signal comes. One thread does so for a share, on its CPU.
+    /// Sends the next `frames` frames of a share, or fewer where a signal interrupts it. Only the share's thread calls this, on its CPU.
     pub(crate) fn send(&self, share: usize, plan: &Plan, frames: u32) -> io::Result<()> {
         match &self.way {
             Way::Live { frames: live, made, .. } => {
@@ -218,11 +218,11 @@ impl Engine {
 }
 
 fn locked(share: &Mutex<SocketShare>) -> MutexGuard<'_, SocketShare> {
-    // Counts stay right whatever panicked while it held the lock.
+    // A panic while the lock was held does not make the counts wrong.
     share.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The program, ready to send by the interface `ifindex` (0: by none) on `cpus`, and where it is anchored.
+/// The program, ready to send through the interface `ifindex` (0: none) from `cpus`, and the namespace in which it is attached.
 fn load(ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<(LiveFrames, NetNamespace), EngineError> {
     let templates: Vec<LiveTemplate<'_>> = (plan.templates.iter())
         .map(|template| {
@@ -248,12 +248,12 @@ fn load(ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<(LiveFrames, NetNam
 fn live(ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<Way, EngineError> {
     let (frames, apart) = load(ifindex, plan, cpus)?;
     let _there = cpus.first().map(|cpu| Pinned::to(*cpu)).transpose()?;
-    // Nothing less than a frame tells whether frames are taken.
+    // Only sending a frame shows whether the interface takes frames.
     let mut state = LiveState::default();
     for _ in 0..PROBES {
         frames.run(1).map_err(EngineError::NoLiveFrames)?;
         state = frames.state().map_err(EngineError::NoLiveFrames)?;
-        // A ring that others fill refuses frames, too, and gives no error.
+        // A ring that other senders fill also refuses frames, without an error.
         if state.sent.iter().any(|sent| *sent > 0) || state.last_error != 0 {
             break;
         }
@@ -261,7 +261,7 @@ fn live(ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<Way, EngineError> {
     }
     if state.sent.iter().all(|sent| *sent == 0) {
         let error = match state.last_error {
-            0 => "the kernel knows none that would send them".to_owned(),
+            0 => "the kernel reports no error".to_owned(),
             error => io::Error::from_raw_os_error(error).to_string(),
         };
         return Err(EngineError::NotTaken { reason: error, remedy: remedy_at(ifindex)? });
@@ -270,8 +270,8 @@ fn live(ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<Way, EngineError> {
     Ok(Way::Live { frames, made, _apart: apart })
 }
 
-/// What would make link `ifindex` take XDP frames. Nothing of it is done unasked: a veth's far end is another host's, and to attach a
-/// program to a NIC has many drivers restart it.
+/// What would make link `ifindex` take XDP frames. longhaul does not do it by itself: the far end of a veth belongs to another host, and
+/// many drivers restart a NIC when a program is attached.
 fn remedy_at(ifindex: u32) -> Result<String, LinkError> {
     let mut netlink = Netlink::open()?;
     let link = netlink.link_by_index(ifindex)?;
@@ -284,14 +284,14 @@ fn remedy_at(ifindex: u32) -> Result<String, LinkError> {
             format!("`ethtool -K IF gro on` in the network namespace of its far end{number}")
         }
         (None, _) => format!(
-            "a driver that sends for XDP; most do so only while a program is attached: `longhaul filter attach {}` has one that counts",
+            "use a driver that sends for XDP; most do so only while a program is attached: `longhaul filter attach {}` attaches one that counts",
             link.name
         ),
         (Some(kind), _) => format!("name a NIC or a veth; {} is a {kind}", link.name),
     })
 }
 
-/// A namespace with a veth pair that nobody uses, and one of its ends.
+/// A namespace with an unused veth pair, and the index of one end.
 fn anchor() -> Result<(NetNamespace, u32), EngineError> {
     let apart = NetNamespace::create()?;
     let end = |name| VethEnd { name, namespace: None, mtu_bytes: None, mac: None };
@@ -303,8 +303,8 @@ fn anchor() -> Result<(NetNamespace, u32), EngineError> {
     Ok((apart, index))
 }
 
-/// Sends the next `batch` frames of a share in one system call, or in several where one is refused. Their numbers are `first` and each
-/// `step` on.
+/// Sends the next `batch` frames of a share in one system call, or in several where a frame is refused. Frame numbers begin at `first`
+/// and differ by `step`.
 fn send_batch(
     share: &mut SocketShare,
     plan: &Plan,
@@ -345,7 +345,7 @@ fn send_batch(
                     return Err(io::Error::other("the interface sends nothing: its queue stays full"));
                 }
             }
-            // It was dropped on its way: to send it again would be another frame.
+            // It was dropped: sending it again would be another frame.
             Some(Refusal::Unknown | Refusal::Known(SendError::FarPortFull)) => at += 1,
             Some(Refusal::Known(error)) => return Err(io::Error::other(error)),
         }

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What a frame is. Addresses of others are in 198.18.0.0/15 and 2001:2::/48, which are set aside for measuring (RFC 2544,
-/// RFC 5180), and have locally administered MAC addresses that nobody has.
+/// The kind of a frame. Other hosts have addresses in 198.18.0.0/15 and 2001:2::/48, which are reserved for benchmarks (RFC 2544,
+/// RFC 5180), and locally administered MAC addresses that no station has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Numbered UDP datagrams to the target, by IPv4 or IPv6 as its address is: the traffic that a receiver wants, and counts.
+    /// Numbered UDP datagrams to the target, by IPv4 or IPv6 as its address is. The receiver counts them.
     Stream,
     /// IPv4 UDP to another host.
     Udp,
@@ -35,7 +35,7 @@ pub enum Kind {
     Cdp,
     /// Cisco VLAN Trunking Protocol: summary advertisements.
     Vtp,
-    /// Cisco's Dynamic ISL, later Dynamic Trunking Protocol: shall this link be a trunk?
+    /// Cisco's Dynamic ISL, later Dynamic Trunking Protocol, which negotiates trunks.
     Disl,
     /// Extreme Discovery Protocol.
     Edp,
@@ -51,11 +51,11 @@ pub enum Kind {
     SolicitationForTarget,
     /// IPv4 UDP to another host in a VLAN (802.1Q).
     Vlan,
-    /// The same in two (802.1ad and 802.1Q).
+    /// IPv4 UDP to another host in two nested VLANs (802.1ad and 802.1Q).
     Qinq,
 }
 
-/// How IPX lies in a frame. [`Framing::Any`] is each of them in turn.
+/// How a frame carries IPX. [`Framing::Any`] takes each framing in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Framing {
     /// All four.
@@ -107,12 +107,12 @@ impl Kind {
         (Self::Qinq, "qinq"),
     ];
 
-    /// Its name in a mix file.
+    /// The name in a mix file.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 
-    /// Whether its frames are for a target, of which family where that matters: `Some(true)` of IPv4, `Some(false)` of IPv6.
+    /// The address family that its target must have: `Some(true)` for IPv4, `Some(false)` for IPv6; `None`: either, or it needs no target.
     pub(crate) fn target_family(self) -> Option<bool> {
         match self {
             Self::ArpForTarget => Some(true),
@@ -121,13 +121,13 @@ impl Kind {
         }
     }
 
-    /// Whether its frames are for a target.
+    /// Whether its frames need a target.
     pub fn takes_target(self) -> bool {
         self == Self::Stream || self.target_family().is_some()
     }
 
-    /// Whether it carries data of any length. Others have a length of their own: where sizes are spread they keep it, and where all
-    /// frames shall have one size they are padded.
+    /// Whether it carries data of any length. Other kinds have a fixed length. They keep it where a mix has several sizes, and are padded
+    /// where it has one.
     pub fn is_elastic(self) -> bool {
         matches!(
             self,

@@ -1,8 +1,8 @@
-//! A mix of frames: what a host hears on a network, most of which is not for it.
+//! Background traffic: a mix of many kinds of frames, mostly addressed to other hosts.
 //!
-//! A [`MixSpec`] is the text form: classes with weights, sizes. A [`Plan`] has the frames of it as bytes, well formed and with
-//! checksums that are right, and says which one is the n-th: the same for the same seed, whatever sends them.
-//! A [`Mixer`] sends them by an interface, a [`StreamReceiver`] counts the numbered stream of it at its target.
+//! A [`MixSpec`] is the text form: classes with weights and sizes. A [`Plan`] has the frames of a mix as bytes, well formed and with correct
+//! checksums, and says which one is the n-th: the same for the same seed, with either engine.
+//! A [`Mixer`] sends them through an interface, and a [`StreamReceiver`] counts the numbered stream at its target.
 //!
 //! Spec, plan and frames are pure: no interface, no socket, no clock. Source of the classes: NIMA (Maupin and Sandén, CTU-CS-2005-005), section 3.
 

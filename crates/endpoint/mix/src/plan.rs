@@ -1,4 +1,4 @@
-//! A mix as bytes: its frames, and which one is the n-th.
+//! A mix as bytes: its frames, and the choice of the n-th.
 
 use std::net::IpAddr;
 
@@ -10,13 +10,13 @@ use crate::frames::frame;
 use crate::kind::Kind;
 use crate::spec::{FCS_BYTES, MixSpec, Sizes, Span};
 
-/// Frames of a plan at most: what fits a CPU's cache, and more variety than a receiver can tell apart.
+/// The most templates of a plan: they fit a CPU's cache, and are more than a receiver can tell apart.
 pub const MOST_TEMPLATES: usize = 4096;
-/// Frames that differ in their addresses (and, in a span, their sizes), of each class and span. Eight have each framing of IPX
+/// Templates of each class and span, with different addresses and (in a span) sizes. Eight have each framing of IPX
 /// as unicast and as broadcast.
 const VARIANTS: usize = 8;
 
-/// Where the frames of the numbered stream go, and what they say of themselves.
+/// The receiver of the numbered stream, and the source and cookie of its datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
     /// The receiver's MAC address, or that of the router before it.
@@ -25,20 +25,20 @@ pub struct Target {
     pub address: IpAddr,
     /// The receiver's UDP port.
     pub port: u16,
-    /// Whom the datagrams claim to be from; of the same family.
+    /// The source address of the datagrams; of the same family.
     pub source: IpAddr,
-    /// Its port.
+    /// The source port of the datagrams.
     pub source_port: u16,
-    /// What the stream's probe headers have (`wire::probe`).
+    /// The cookie of the stream's probe headers (`wire::probe`).
     pub cookie: Cookie,
 }
 
-/// A frame of the mix.
+/// A frame of the mix, before it is numbered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    /// Which class of the mix it is of.
+    /// The index of its class in the mix.
     pub class: usize,
-    /// Whether a number goes into it before it is sent ([`Numbering`]).
+    /// Whether it is numbered before it is sent ([`Numbering`]).
     pub numbered: bool,
     /// The frame without FCS.
     pub bytes: Vec<u8>,
@@ -49,13 +49,13 @@ pub struct Template {
 pub struct Plan {
     /// The mix.
     pub spec: MixSpec,
-    /// What all that is random depends on.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Of the numbered stream.
+    /// The receiver of the numbered stream; `None` where the mix has none.
     pub target: Option<Target>,
     /// At most [`MOST_TEMPLATES`].
     pub templates: Vec<Template>,
-    /// Chooses among them.
+    /// The choice among the templates.
     pub alias: Alias,
     mean_bytes: f64,
 }
@@ -63,13 +63,13 @@ pub struct Plan {
 /// Why there is no plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Frames of a class are for somebody, and nobody was named.
+    /// A class has frames for a target, and there is none.
     #[error("class `{class}` is for a target, and there is none")]
     NoTarget {
         /// The class.
         class: String,
     },
-    /// Frames of a class are for an address of the other family.
+    /// A class has frames for a target of the other address family.
     #[error("class `{class}` takes a target by {family}")]
     OtherFamily {
         /// The class.
@@ -100,13 +100,13 @@ impl Plan {
             let spans = match &spec.sizes {
                 Sizes::One(bytes) => &[Span { from: *bytes, to: *bytes, weight: 1.0 }][..],
                 Sizes::Spread(spans) if class.kind.is_elastic() => spans,
-                // As long as it is by itself.
+                // The length of its kind.
                 Sizes::Spread(_) => &own,
             };
             let variants = (MOST_TEMPLATES / (spec.classes.len() * spans.len())).clamp(1, VARIANTS);
             let sum: f64 = spans.iter().map(|span| span.weight).sum();
             for (at, span) in spans.iter().enumerate().filter(|(_, span)| span.weight > 0.0) {
-                // A class has random numbers of its own, so that a change in one leaves the others.
+                // Each class has its own random numbers, so that a change of one class does not change the others.
                 let mut random = Random::new(crate::draw::random(seed, (1 << 32 | number << 8 | at) as u64));
                 for variant in 0..variants {
                     let bytes = size_in(span, variant, variants, &mut random).saturating_sub(FCS_BYTES.into());
@@ -122,18 +122,18 @@ impl Plan {
         Ok(Self { alias: Alias::new(&weights), spec, seed, target, templates, mean_bytes })
     }
 
-    /// Which template the frame with `number` (from 0) is.
+    /// The index of the template of the frame with `number` (from 0).
     #[inline]
     pub fn choice(&self, number: u64) -> usize {
         draw(&self.alias, self.seed, number)
     }
 
-    /// The mean length of a frame, FCS included.
+    /// The mean length of a frame, in bytes, FCS included.
     pub fn mean_bytes(&self) -> f64 {
         self.mean_bytes
     }
 
-    /// The longest frame, without FCS.
+    /// The length of the longest frame, in bytes without FCS.
     pub fn longest_bytes(&self) -> usize {
         self.templates.iter().map(|template| template.bytes.len()).max().unwrap_or(0)
     }
@@ -147,17 +147,17 @@ fn size_in(span: &Span, variant: usize, variants: usize, random: &mut Random) ->
     usize::from(span.from) + (from + within).min(room - 1)
 }
 
-/// What makes a frame of the stream out of its template.
+/// Turns a template of the stream into a numbered frame.
 #[derive(Debug)]
 pub struct Numbering;
 
 impl Numbering {
-    /// Where the probe header lies in a frame of the stream: behind Ethernet, IPv4 or IPv6, and UDP. UDP's checksum lies before it.
+    /// The offset of the probe header in a frame of the stream: after Ethernet, IPv4 or IPv6, and UDP. The checksum of UDP is just before it.
     pub fn probe_at(frame: &[u8]) -> usize {
         if frame.get(12..14) == Some(&[0x86, 0xdd]) { 62 } else { 42 }
     }
 
-    /// Writes the probe header into `frame`, a copy of a numbered template, and sets its checksum right (RFC 1624, Eq. 3).
+    /// Writes the probe header into `frame`, a copy of a numbered template, and updates the checksum (RFC 1624, Eq. 3).
     pub fn write(frame: &mut [u8], probe: &Probe) {
         let at = Self::probe_at(frame);
         let Some(rest) = frame.get_mut(at..) else { return };
@@ -166,7 +166,7 @@ impl Numbering {
         }
         let header = &frame[at..][..longhaul_wire::probe::HEADER_LEN];
         let old = u16::from_be_bytes([frame[at - 2], frame[at - 1]]);
-        // The template has zeros there: only what is new is added.
+        // The template has zeros there, so that the header is only added.
         let checksum = match Sum::ZERO.add_u16(!old).add_bytes(header).checksum() {
             0 => 0xffff,
             checksum => checksum,

@@ -1,4 +1,4 @@
-//! Who counts the numbered stream of a mix at its target.
+//! Counts the numbered stream of a mix at its target.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,28 +12,28 @@ use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, StreamReceived};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, Probe};
 
-/// Packets that one call takes.
+/// The most packets of one call.
 const SLOTS: usize = 256;
 /// The longest datagram of a mix.
 const SLOT_BYTES: usize = 2048;
-/// Between two looks whether it is over.
+/// The time between two checks for the end.
 const LOOK: Nanos = Nanos::from_millis(20);
 
-/// Why nothing is received.
+/// Why the stream cannot be received.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamReceiverError {
-    /// There is no socket.
+    /// The socket could not be opened.
     #[error("{0}")]
     Open(#[from] UdpOpenError),
-    /// There is no thread.
+    /// The thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// Receiving broke.
+    /// Receiving failed.
     #[error("receiving: {0}")]
     Receive(String),
 }
 
-/// Receives the stream and accounts for each number once, until it is finished.
+/// Receives the stream, and accounts for each number once.
 #[derive(Debug)]
 pub struct StreamReceiver {
     stop: Arc<AtomicBool>,
@@ -43,8 +43,8 @@ pub struct StreamReceiver {
 }
 
 impl StreamReceiver {
-    /// Receives at `local` of the calling thread's network namespace what has `cookie`, with a buffer of so many bytes, from when it
-    /// returns on.
+    /// Starts to receive datagrams with `cookie` at `local` in the calling thread's network namespace, with a socket buffer of
+    /// `buffer_bytes`. Datagrams that arrive after it returns are counted.
     ///
     /// # Errors
     /// [`StreamReceiverError::Open`], [`StreamReceiverError::Thread`].
@@ -79,17 +79,17 @@ impl StreamReceiver {
         Ok(Self { stop, received, local, thread })
     }
 
-    /// Where it receives.
+    /// The address at which it receives.
     pub fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Datagrams so far, duplicates among them.
+    /// Datagrams so far, duplicates included.
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Takes what waits in the socket, and says what became of the `numbered_packets` first numbers.
+    /// Reads the rest of the socket, and accounts for the first `numbered_packets` numbers.
     ///
     /// # Errors
     /// [`StreamReceiverError::Receive`].

@@ -1,7 +1,7 @@
-//! Sending a mix of frames by an interface, at a rate, each counted.
+//! Sends a mix of frames through an interface, at a rate, and counts each frame.
 //!
-//! [`Mixer::open`] chooses how: XDP live frames, which arrive on a veth as from a NIC's driver and are several times as fast, or a
-//! packet socket where the kernel, the interface or its far end cannot do that. Both send the same frames in the same order.
+//! [`Mixer::open`] chooses the engine. XDP live frames arrive on a veth as from a NIC's driver and are several times as fast. A packet
+//! socket serves where the kernel, the interface or its far end does not support them. Both send the same frames in the same order.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -21,23 +21,23 @@ use crate::engine::{Engine, EngineError, EngineKind};
 use crate::plan::Plan;
 use crate::spec::FCS_BYTES;
 
-/// What a call may take where no rate is asked for: Ctrl-C and the end of the time wait as long.
+/// The longest call without a rate: Ctrl-C and the end of the run wait for it.
 const CALL: Nanos = Nanos::from_millis(4);
-/// Frames of a call, at least and at most.
+/// The fewest and the most frames of a call.
 const CALL_FRAMES: std::ops::RangeInclusive<u32> = 64..=1 << 16;
-/// Calls a second at most where a rate is asked for: a call of BPF_PROG_RUN takes some 50 µs besides its frames.
+/// The most calls a second with a rate: a call of BPF_PROG_RUN takes some 50 µs besides its frames.
 const PACED_CALLS: f64 = 4000.0;
-/// Frames that go together at most then: half of a veth's ring. With more, what others send beside them is lost.
+/// The most frames of a call with a rate: half of a veth's ring. With more, frames of other senders are lost.
 const PACED_FRAMES: u32 = 128;
-/// Ethernet's preamble, start and gap: what a frame with its FCS takes on a wire besides (IEEE 802.3 §3.1.1, §4.4.2).
+/// Ethernet's preamble, start and gap, which a frame needs on a wire (IEEE 802.3 §3.1.1, §4.4.2).
 const PREAMBLE_AND_GAP_BYTES: u64 = 20;
-/// A rate that is missed by more is said.
+/// A caveat is raised where the rate is missed by more.
 const RATE_TOLERANCE: f64 = 0.02;
 
 /// How much to send, and how fast.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MixAmount {
-    /// Frames a second; `None`: as fast as it goes.
+    /// Frames a second; `None`: as fast as possible.
     pub packets_per_second: Option<f64>,
     /// How long; `None`: no bound.
     pub time: Option<Nanos>,
@@ -50,20 +50,20 @@ pub struct MixAmount {
 pub struct Mixer {
     plan: Plan,
     engine: Engine,
-    /// Why it is not the faster engine.
+    /// Why the faster engine is not used.
     note: Option<EngineError>,
 }
 
-/// How far it is.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MixProgress {
-    /// Since the first frame.
+    /// Time since the first frame.
     pub elapsed_ns: u64,
     /// Frames that the interface took.
     pub sent_packets: u64,
     /// Their bytes, FCS included.
     pub sent_bytes: u64,
-    /// Frames that it did not take.
+    /// Frames that the interface did not take.
     pub refused_packets: u64,
 }
 
@@ -72,26 +72,26 @@ pub struct MixProgress {
 pub struct MixResult {
     /// How frames were sent.
     pub engine: EngineKind,
-    /// Why not faster.
+    /// Why the faster engine was not used; `None` where it was, or was not tried.
     pub engine_note: Option<String>,
-    /// What to do about that; it is in the caveat.
+    /// What to do about it; the caveat has it.
     #[serde(skip)]
     pub engine_remedy: String,
-    /// From before the first frame to behind the last one.
+    /// Time from before the first call until after the last one.
     pub duration_ns: u64,
-    /// CPU time of the sending threads: on a veth with what the far end's softirq did in them.
+    /// CPU time of the sending threads; on a veth, that of the far end's softirq included.
     pub cpu_ns: u64,
     /// Frames that the interface took.
     pub sent_packets: u64,
     /// Their bytes, FCS included.
     pub sent_bytes: u64,
-    /// Frames that it did not take: of a veth, because the far end's ring was full or has none.
+    /// Frames that the interface did not take: on a veth, because the far end's ring was full or does not exist.
     pub refused_packets: u64,
     /// Frames a second.
     pub packets_per_second: f64,
-    /// Bits a second, of frames with their FCS.
+    /// Bits a second of frames with their FCS.
     pub l2_rate_bps: u64,
-    /// The same with preamble and gap: what it would take of a wire.
+    /// The same with preamble and gap: the rate on a wire.
     pub l1_rate_bps: u64,
     /// Each class of the mix.
     pub classes: Vec<ClassResult>,
@@ -102,11 +102,11 @@ pub struct MixResult {
 /// What was sent of a class.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClassResult {
-    /// Its name in the mix.
+    /// The name of the class in the mix.
     pub name: String,
-    /// What its frames are.
+    /// The kind of its frames.
     pub kind: &'static str,
-    /// The share that it has by its weight, 0 to 1.
+    /// Its share by weight, 0 to 1.
     pub share: f64,
     /// Frames that the interface took.
     pub sent_packets: u64,
@@ -119,17 +119,17 @@ pub struct ClassResult {
 pub struct StreamResult {
     /// Datagrams that the interface took.
     pub sent_packets: u64,
-    /// Datagrams that were numbered, from 0 on: those that the interface refused, too.
+    /// Datagrams that were numbered, from 0 on; the interface refused some of them.
     pub numbered_packets: u64,
 }
 
 impl Mixer {
-    /// Gets ready to send `plan` by the interface `ifindex` of the calling thread's network namespace, by the engine `asked`, or by the
-    /// faster one that works. Finding out which one that is sends no frame that is not of the plan. A thread sends on each of `cpus`; with
-    /// none given, one thread on any.
+    /// Prepares to send `plan` through the interface `ifindex` of the calling thread's network namespace, by the engine `asked`, or by the
+    /// faster one that works. The trial sends only frames of the plan. A thread sends on each of `cpus`; if that is empty, one thread sends
+    /// on any CPU.
     ///
     /// # Errors
-    /// [`EngineError`], of the one that was asked for or of the last one that was tried.
+    /// The [`EngineError`] of the engine that was asked for, or of the last one that was tried.
     pub fn open(ifindex: u32, plan: Plan, asked: Option<EngineKind>, cpus: &[usize]) -> Result<Self, EngineError> {
         let mut cpus = cpus.to_vec();
         cpus.sort_unstable();
@@ -148,10 +148,10 @@ impl Mixer {
         Ok(Self { plan, engine, note })
     }
 
-    /// Gets ready to make the frames of `plan` as live frames and to drop them: what making them costs.
+    /// Prepares to make the frames of `plan` as live frames and to drop them, to measure what making them costs.
     ///
     /// # Errors
-    /// [`EngineError`], where there are no live frames.
+    /// [`EngineError`], where the kernel has no live frames.
     pub fn into_nothing(plan: Plan) -> Result<Self, EngineError> {
         Ok(Self { engine: Engine::into_nothing(&plan)?, plan, note: None })
     }
@@ -161,10 +161,10 @@ impl Mixer {
         self.engine.kind()
     }
 
-    /// Sends until `amount` or `stop` ends it. Calls `report` each `interval`, if there is one.
+    /// Sends until `amount` or `stop` ends the run. Calls `report` every `interval`, if there is one.
     ///
     /// # Errors
-    /// Where the interface goes away, or a CPU.
+    /// The interface or a CPU goes away.
     pub fn run(
         &self,
         amount: &MixAmount,
@@ -192,12 +192,12 @@ impl Mixer {
     fn progress(&self, elapsed: Nanos) -> io::Result<MixProgress> {
         let counts = self.engine.counts()?;
         let (sent_packets, sent_bytes) = self.sum(&counts.sent, |_| true);
-        // Other threads go on while it is read.
+        // Other threads send while this one reads.
         let refused_packets = counts.made.saturating_sub(sent_packets);
         Ok(MixProgress { elapsed_ns: elapsed.0, sent_packets, sent_bytes, refused_packets })
     }
 
-    /// Frames and bytes of the templates that `chosen` says, by their numbers.
+    /// Frames and bytes of the templates whose number is `chosen`.
     fn sum(&self, sent: &[u64], chosen: impl Fn(usize) -> bool) -> (u64, u64) {
         let templates = self.plan.templates.iter().zip(sent).enumerate().filter(|(number, _)| chosen(*number));
         templates.fold((0, 0), |(packets, bytes), (_, (template, sent))| {
@@ -245,7 +245,7 @@ impl Mixer {
 /// A thread's part of a run.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
-    /// When its last frame had gone.
+    /// When its last frame was sent.
     last: Nanos,
     cpu: Nanos,
 }
@@ -256,7 +256,7 @@ struct Run<'a> {
     amount: &'a MixAmount,
     stop: Option<Stop>,
     start: Nanos,
-    /// That another thread cannot go on.
+    /// Whether another thread failed.
     failed: &'a AtomicBool,
 }
 
@@ -278,7 +278,7 @@ impl Run<'_> {
         let (shares, number) = (engine.shares() as u64, share as u64);
         let end = amount.time.map_or(Nanos::MAX, |time| start.saturating_add(time));
         let most = amount.packets.map_or(u64::MAX, |packets| packets.saturating_sub(number).div_ceil(shares));
-        // Threads take turns: one after the other, a gap apart.
+        // Threads send in turn, a gap apart.
         let gap_ps = amount.packets_per_second.map_or(0, |rate| (1e12 / rate.max(1e-3)).max(1.0) as u64);
         let own_start = start.saturating_add(Nanos(gap_ps.saturating_mul(number) / 1000));
         let together = PACED_FRAMES / shares.min(PACED_FRAMES.into()) as u32;
@@ -328,13 +328,13 @@ impl Run<'_> {
 }
 
 impl MixResult {
-    /// What speaks against taking it for what `amount` asked.
+    /// The caveats of this result, where `amount` was asked for.
     pub fn caveats(&self, amount: &MixAmount) -> Vec<Caveat> {
         let mut caveats = Vec::new();
         if let Some(note) = &self.engine_note {
             caveats.push(Caveat::new(
                 "packet_socket_used",
-                format!("frames go by a packet socket, as finished skbs, and so no filter saves a receiver their cost: {note}"),
+                format!("frames went through a packet socket, as complete skbs, so that no filter saves the receiver their cost: {note}"),
                 &*self.engine_remedy,
             ));
         }
@@ -343,7 +343,7 @@ impl MixResult {
             caveats.push(Caveat::new(
                 "frames_refused",
                 format!("the interface did not take {} of {all} frames", self.refused_packets),
-                "ask for less; at a veth's far end the ring was full. Several CPUs need as many rings there: `ethtool -L IF rx N`",
+                "use a lower rate: at a veth's far end the ring was full. Several CPUs need as many rings there: `ethtool -L IF rx N`",
             ));
         }
         if let Some(asked) = amount.packets_per_second
@@ -352,8 +352,8 @@ impl MixResult {
         {
             caveats.push(Caveat::new(
                 "rate_not_achieved",
-                format!("{:.0} frames a second were asked for, {:.0} were sent", asked, self.packets_per_second),
-                "ask for less, or give sender and receiver a CPU each",
+                format!("{:.0} frames a second were asked for, but {:.0} were sent", asked, self.packets_per_second),
+                "use a lower rate, or give sender and receiver a CPU each",
             ));
         }
         caveats

@@ -18,73 +18,73 @@ use serde::Deserialize;
 
 use crate::kind::Kind;
 
-/// The least Ethernet frame with its FCS (IEEE 802.3 §4.4.2).
+/// The shortest Ethernet frame with its FCS (IEEE 802.3 §4.4.2).
 pub const LEAST_BYTES: u16 = 64;
-/// The longest without tags (IEEE 802.3 §3.2.7).
+/// The longest Ethernet frame without tags (IEEE 802.3 §3.2.7).
 pub const MOST_BYTES: u16 = 1518;
-/// What a frame has on a wire behind what Linux hands out.
+/// The frame check sequence, which Linux leaves to the NIC.
 pub const FCS_BYTES: u16 = 4;
 
-/// A file that is longer is none.
+/// Bound on the size of a mix file.
 const FILE_BYTES_MOST: u64 = 1 << 20;
 const CLASSES_MOST: usize = 64;
 const SPANS_MOST: usize = 16;
 const NAME_LETTERS_MOST: usize = 100;
-/// Weights beyond would leave others no share that can be drawn.
+/// The largest weight: beyond it the shares of other classes would be too small to draw.
 const WEIGHT_MOST: f64 = 1e9;
 
 /// Mixes that come with longhaul: name and text.
 const KNOWN: &[(&str, &str)] = &[("nima", include_str!("../../../../mixes/nima.toml"))];
 
-/// A mix as its file says it.
+/// A mix, as a file describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MixSpec {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Where its figures come from.
+    /// The source of its figures.
     pub source: String,
-    /// How long frames are.
+    /// The lengths of its frames.
     pub sizes: Sizes,
     /// At least one, at least one of them with a weight above 0.
     pub classes: Vec<Class>,
 }
 
-/// How long frames are, FCS included.
+/// The lengths of frames, FCS included.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sizes {
-    /// All of this many bytes; what needs more takes more, what has a length of its own is padded.
+    /// All frames have this length in bytes. A kind that needs more gets more; a kind of fixed length is padded.
     One(u16),
-    /// Those that carry data by weights; others as they are.
+    /// Kinds that carry data have lengths by weight; others keep their own.
     Spread(Vec<Span>),
 }
 
-/// Sizes that are equally likely.
+/// A range of sizes, each as likely as another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
-    /// The least.
+    /// The smallest size, in bytes.
     pub from: u16,
-    /// The greatest.
+    /// The largest size, in bytes.
     pub to: u16,
-    /// How often, beside others.
+    /// Its weight among the spans.
     pub weight: f64,
 }
 
-/// Some of the frames.
+/// A class of frames.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Class {
-    /// What it is called; no two alike.
+    /// Its name, unique in the mix.
     pub name: String,
-    /// What the frames are.
+    /// The kind of its frames.
     pub kind: Kind,
-    /// How many of them, beside others.
+    /// Its weight among the classes.
     pub weight: f64,
 }
 
-/// Why a text is no mix, in one line: where, what, and what is allowed.
+/// Why a text is no mix, in one line: where, why, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}{message}")]
 pub struct MixError {
-    /// The file, and line and column where they are known, with a colon behind each.
+    /// The file, and line and column where they are known, each followed by a colon.
     place: String,
     message: String,
 }
@@ -133,10 +133,10 @@ struct ClassText {
 }
 
 impl MixSpec {
-    /// The mix that comes with longhaul under that name.
+    /// The mix with this name that comes with longhaul.
     ///
     /// # Errors
-    /// Where there is none, naming those that there are.
+    /// There is none; the error lists those that there are.
     pub fn preset(name: &str) -> Result<Self, MixError> {
         match KNOWN.iter().find(|(known, _)| *known == name) {
             Some((name, text)) => Self::parse(text).map_err(|error| error.in_file(name)),
@@ -147,10 +147,10 @@ impl MixSpec {
         }
     }
 
-    /// The mix that comes with longhaul under that name, else the file there.
+    /// The mix with this name that comes with longhaul, or the file with this path.
     ///
     /// # Errors
-    /// Where it is neither, or the file is refused.
+    /// It is neither, or the file is no mix.
     pub fn load(name_or_file: &str) -> Result<Self, MixError> {
         if KNOWN.iter().any(|(name, _)| *name == name_or_file) {
             return Self::preset(name_or_file);
@@ -165,7 +165,7 @@ impl MixSpec {
     /// Reads the text of a mix.
     ///
     /// # Errors
-    /// Where the text is no TOML, lacks a key or has one that is none, or has a value that is not allowed.
+    /// The text is no TOML, a required key is missing, a key is unknown, or a value is not allowed.
     pub fn parse(text: &str) -> Result<Self, MixError> {
         let written: Text = toml::from_str(text).map_err(|error| {
             let mut refused = MixError::new(error.message());
@@ -203,10 +203,10 @@ impl MixSpec {
         Ok(Self { name: written.name, source: written.source, sizes, classes })
     }
 
-    /// The same with all frames of `bytes`, FCS included.
+    /// The same mix with all frames of `bytes`, FCS included.
     ///
     /// # Errors
-    /// Where Ethernet has no such frame.
+    /// Ethernet has no frames of that length.
     pub fn with_size(self, bytes: u16) -> Result<Self, MixError> {
         Ok(Self { sizes: Sizes::One(size("size", bytes.into())?), ..self })
     }
@@ -254,7 +254,7 @@ fn size(key: &str, bytes: i64) -> Result<u16, MixError> {
 }
 
 fn weight(key: &str, weight: f64) -> Result<f64, MixError> {
-    // NaN is in no range.
+    // No range contains NaN.
     if (0.0..=WEIGHT_MOST).contains(&weight) {
         return Ok(weight.abs());
     }

@@ -1,12 +1,12 @@
-//! The AIMD table: what window a rate takes, how long a flow needs to recover from one loss, and what rate of loss it can bear.
+//! The AIMD table: the window for a rate, the time to recover from one loss, and the rate of loss that a flow can bear.
 //!
-//! A flow that loses a packet whenever its window reaches a peak saws: the window falls by the control's decrease, and grows by its
-//! increase until the peak. The cycle says all: its length is the time to recover, the packets sent in it are those between two
-//! losses, its mean is the window that carries the rate. For Reno that is Mathis' `1.22/sqrt(p)`.
+//! The window of a flow that loses a packet at each peak is a sawtooth: it falls by the control's decrease, and grows by its increase
+//! up to the peak. The length of this cycle is the time to recover, its packets are those between two losses, and its mean is the
+//! window that carries the rate. For Reno that is Mathis' `1.22/sqrt(p)`.
 //!
-//! The round trip is constant, as if the path had no queue: what depends on delay (Illinois, YeAH, FAST, Compound, H-TCP's
-//! decrease) is at its boldest. Vegas grows as Reno and has no peak of its own then. Westwood+'s decrease depends on the queue alone,
-//! so it is not here.
+//! The round trip is constant, as if the path had no queue: rules that depend on delay (Illinois, YeAH, FAST, Compound, H-TCP's
+//! decrease) take their most aggressive value. Vegas then grows as Reno and has no peak of its own. Westwood+ is not here: its decrease
+//! depends on the queue alone.
 //!
 //! Source: DataTAG (RIPE-47, 2004), "TCP (Reno) - Performance": `wnd/2` round trips, `1.5/wnd²`.
 
@@ -16,18 +16,18 @@ use crate::algorithm::{Algorithm, Variant};
 use crate::highspeed::Curve;
 use crate::settings::Settings;
 
-/// A control in the table: one of the kernel's own, or ours with its settings.
+/// A control in the table: one of the kernel's, or one of longhaul's with its settings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Model {
     /// RFC 5681: one packet a round trip, half.
     Reno,
     /// RFC 9438: C = 0.4, β = 0.7.
     Cubic,
-    /// One of ours.
+    /// One of longhaul's.
     Ours(Settings),
 }
 
-/// What a name stands for has no cycle, or nobody has such a control.
+/// The control has no cycle, or there is no control with this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no AIMD model of `{name}`: there are {}", model_names().join(", "))]
 pub struct NoModel {
@@ -40,13 +40,13 @@ pub struct NoModel {
 pub struct Row {
     /// Payload and headers above Ethernet: rate × RTT / MTU.
     pub window_packets: f64,
-    /// From one loss at that window until it is reached again.
+    /// Time from one loss at that window until the window is reached again.
     pub recovery_s: f64,
-    /// The most that may be lost, of all packets, for the mean window to be that one.
+    /// The largest share of packets that may be lost for that mean window.
     pub supportable_loss: f64,
 }
 
-/// Names of all that have a model.
+/// The names of all controls with a model.
 pub fn model_names() -> Vec<&'static str> {
     let ours = Algorithm::ALL.into_iter().filter(|algorithm| *algorithm != Algorithm::Westwood).map(Algorithm::name);
     ["reno", "cubic"].into_iter().chain(ours).collect()
@@ -57,13 +57,13 @@ pub fn window(rate: BitRate, rtt: Nanos, mtu_bytes: u32) -> f64 {
     rate.0 as f64 / 8.0 * rtt.as_secs_f64() / f64::from(mtu_bytes)
 }
 
-/// Steps over which a cycle is summed up: windows are right to some 10⁻⁴.
+/// Steps of the sum over a cycle: windows are exact to some 10⁻⁴.
 const STEPS: usize = 4000;
-/// Windows are sought below this.
+/// The largest window that is tried.
 const MOST_WINDOW: f64 = 1e12;
 
 impl Model {
-    /// `reno`, `cubic`, or a control of ours with its paper's parameters.
+    /// `reno`, `cubic`, or one of longhaul's controls with the parameters of its paper.
     ///
     /// # Errors
     /// [`NoModel`].
@@ -79,7 +79,7 @@ impl Model {
         }
     }
 
-    /// Its name, without `lh_`.
+    /// The name, without `lh_`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Reno => "reno",
@@ -99,14 +99,14 @@ impl Model {
         }
     }
 
-    /// The response function: the mean window where one packet in `1/loss` is lost.
+    /// The response function: the mean window, in packets, where one packet in `1/loss` is lost.
     pub fn window_at(&self, loss: f64, rtt: Nanos) -> f64 {
         let rtt_s = rtt.as_secs_f64();
         let peak = search(|peak| self.cycle(peak, rtt_s).packets * loss >= 1.0);
         self.cycle(peak, rtt_s).mean_window()
     }
 
-    /// From after a loss at `peak` to the peak again.
+    /// The cycle from a loss at `peak` to the next peak.
     fn cycle(&self, peak: f64, rtt_s: f64) -> Cycle {
         if *self == Self::Cubic {
             return cubic_cycle(peak, rtt_s);
@@ -124,7 +124,7 @@ impl Model {
         cycle
     }
 
-    /// Share of a window that a loss takes.
+    /// Share of the window by which a loss reduces it.
     fn decrease(&self, window: f64) -> f64 {
         let Self::Ours(settings) = self else { return 0.5 };
         let of = |name: &str| parameter(settings, name);
@@ -140,7 +140,7 @@ impl Model {
         }
     }
 
-    /// Packets that a round trip adds, `since_s` after the loss at `peak`.
+    /// Packets that a round trip adds to the window, `since_s` after the loss at `peak`.
     fn increase(&self, window: f64, peak: f64, since_s: f64, rtt_s: f64) -> f64 {
         let Self::Ours(settings) = self else { return 1.0 };
         let of = |name: &str| parameter(settings, name);

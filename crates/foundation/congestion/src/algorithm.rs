@@ -1,4 +1,4 @@
-//! The controls that longhaul brings, and where each comes from.
+//! The controls that longhaul brings, and the source of each.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,17 +22,17 @@ pub enum Algorithm {
     Compound,
 }
 
-/// Whose parameters and rules.
+/// The source of parameters and rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Variant {
-    /// Those of the paper that describes it.
+    /// The paper that describes the control.
     #[default]
     Paper,
-    /// Those of the Linux module of that name, so that they can be compared.
+    /// The Linux module of that name, for comparison.
     Linux,
 }
 
-/// What is said of a control.
+/// The facts about a control.
 struct Description {
     name: &'static str,
     title: &'static str,
@@ -54,7 +54,7 @@ fn all_names() -> String {
 }
 
 impl Algorithm {
-    /// All, as DataTAG and the NLR paper met them.
+    /// All, in the order of DataTAG and the NLR paper.
     pub const ALL: [Self; 11] = [
         Self::Highspeed,
         Self::Scalable,
@@ -99,7 +99,7 @@ impl Algorithm {
         !matches!(self, Self::Fast | Self::Compound)
     }
 
-    /// What it takes, in the order in which the C source lists it.
+    /// Its parameters, in the order of the C source.
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
             Self::Highspeed => parameter::HIGHSPEED,
@@ -117,7 +117,7 @@ impl Algorithm {
     }
 
     /// The name under which programs select it: `lh_scalable`, and `lh_scalable_l` with Linux's parameters, so that both
-    /// can be loaded. At most 15 characters, as the kernel wants it.
+    /// can be loaded. At most 15 characters, the limit of the kernel.
     pub fn kernel_name(self, variant: Variant) -> String {
         match variant {
             Variant::Paper => format!("lh_{}", self.name()),
@@ -125,7 +125,7 @@ impl Algorithm {
         }
     }
 
-    /// What control and variant a name in the kernel stands for.
+    /// The control and variant with this name in the kernel.
     pub fn of_kernel_name(name: &str) -> Option<(Self, Variant)> {
         let all = Self::ALL.into_iter().flat_map(|algorithm| [Variant::Paper, Variant::Linux].map(|v| (algorithm, v)));
         all.into_iter().find(|(algorithm, variant)| algorithm.kernel_name(*variant) == name)
@@ -144,49 +144,49 @@ impl Algorithm {
                 name: "scalable",
                 title: "Scalable TCP",
                 source: "T. Kelly, ACM CCR 33(2), 2003",
-                summary: "each acknowledged packet adds 0.01, a loss takes 1/8",
-                linux_differs: "standard TCP's increase up to 100 packets, 1/8 off any window",
+                summary: "each acknowledged packet adds 0.01, a loss removes 1/8 of the window",
+                linux_differs: "uses the increase of standard TCP up to 100 packets, removes 1/8 of any window",
             },
             Self::Bic => Description {
                 name: "bic",
                 title: "BIC TCP",
                 source: "L. Xu, K. Harfoush, I. Rhee, INFOCOM 2004",
                 summary: "binary search between the windows before and after the last loss",
-                linux_differs: "searches by quarters, keeps 0.8 at a loss, Smax 16, slow beyond the maximum, divides by the ACK ratio",
+                linux_differs: "searches by quarters, keeps 0.8 at a loss, Smax 16, probes slowly beyond the maximum, divides by the ACK ratio",
             },
             Self::Htcp => Description {
                 name: "htcp",
                 title: "H-TCP",
                 source: "draft-leith-tcp-htcp-06 (D. Leith, R. Shorten, 2008)",
                 summary: "the increase grows with the time since the last loss, the decrease follows the queue's share of the RTT",
-                linux_differs: "whole packets of increase, adapts the decrease from 10 ms on, drops fractions; counts jiffies",
+                linux_differs: "increases by whole packets, adapts the decrease only from an RTT of 10 ms on, drops fractions, counts jiffies",
             },
             Self::Hybla => Description {
                 name: "hybla",
                 title: "TCP Hybla",
                 source: "C. Caini, R. Firrincieli, IJSCN 22(5), 2004",
-                summary: "grows as fast in time as a flow with an RTT of 25 ms",
+                summary: "grows as fast as a flow with an RTT of 25 ms",
                 linux_differs: "begins with a window of RTT/25 ms packets, at most 65,535, adds per ACK",
             },
             Self::Illinois => Description {
                 name: "illinois",
                 title: "TCP-Illinois",
                 source: "S. Liu, T. Başar, R. Srikant, Performance Evaluation 65, 2008",
-                summary: "loss says when to back off, queueing delay how much, and how fast to grow",
-                linux_differs: "increase at least 0.3, adaptive from 15 packets on, full increase after 5 good round trips",
+                summary: "backs off at a loss; queueing delay decides by how much, and how fast the window grows",
+                linux_differs: "increases by at least 0.3, adapts from 15 packets on, increases fully after 5 round trips of low delay",
             },
             Self::Westwood => Description {
                 name: "westwood",
                 title: "TCP Westwood+",
                 source: "L. Grieco, S. Mascolo, ACM CCR 34(2), 2004",
-                summary: "a loss sets the window to the bandwidth that was measured times the least RTT",
+                summary: "a loss sets the window to the measured bandwidth times the least RTT",
                 linux_differs: "keeps 7/8 of the estimate and smooths twice, samples of 50 ms at least, forgets the RTT after a timeout",
             },
             Self::Yeah => Description {
                 name: "yeah",
                 title: "YeAH-TCP",
                 source: "A. Baiocchi, A. Castellani, F. Vacirca, PFLDnet 2007",
-                summary: "Scalable TCP while queues are short, Reno that drains its own queue while they are not",
+                summary: "Scalable TCP while queues are short, otherwise Reno that drains its own queue",
                 linux_differs: "none: the module is its authors'",
             },
             Self::Vegas => Description {
@@ -200,14 +200,14 @@ impl Algorithm {
                 name: "fast",
                 title: "FAST TCP",
                 source: "D. Wei, C. Jin, S. Low, S. Hegde, IEEE/ACM ToN 14(6), 2006",
-                summary: "keeps 200 packets of its own in queues, in steps as large as the distance",
+                summary: "keeps 200 packets of its own in queues; its steps are as large as the distance from that",
                 linux_differs: "",
             },
             Self::Compound => Description {
                 name: "compound",
                 title: "Compound TCP",
                 source: "draft-sridharan-tcpm-ctcp-02 (2008)",
-                summary: "Reno's window and beside it one that fills what delay says is free",
+                summary: "the window of Reno plus one that grows while delay is low",
                 linux_differs: "",
             },
         }

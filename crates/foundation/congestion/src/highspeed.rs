@@ -5,10 +5,10 @@
 /// The most rows that the BPF program holds: `ROWS` in `highspeed.bpf.c`.
 pub const MOST_ROWS: usize = 128;
 
-/// A row of the table: from this window on, a(w) is the row's number, counted from one.
+/// A row of the table: from this window on, a(w) is the number of the row, from one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// Packets.
+    /// The window, in packets.
     pub window: u32,
     /// b(w), in 256ths, rounded down.
     pub decrease_256: u32,
@@ -56,7 +56,7 @@ impl Curve {
         Some(Self { low_window: low, high_window: f64::from(high_window), low_loss, high_loss, high_decrease })
     }
 
-    /// How far `window` lies between the ends, in logarithms.
+    /// The position of `window` between the ends, in logarithms.
     fn position(&self, window: f64) -> f64 {
         (window / self.low_window).ln() / (self.high_window / self.low_window).ln()
     }
@@ -78,7 +78,7 @@ impl Curve {
         (self.low_window.ln() + slope * (loss / self.low_loss).ln()).exp()
     }
 
-    /// Where the table ends; beyond it a and b stay as they are.
+    /// The end of the table; beyond it a and b stay constant.
     fn top(&self) -> f64 {
         f64::from(APPENDIX_TOP).max(self.high_window)
     }

@@ -1,15 +1,16 @@
-//! What is known of congestion controls: where each comes from, its parameters in the paper and in Linux, what window it
-//! holds at a rate of loss, and how long it takes to recover.
+//! Facts about congestion controls: the source of each, its parameters in the paper and in Linux, the window that it holds at a
+//! rate of loss, and the time that it takes to recover.
 //!
-//! The controls themselves are C (`crates/linux/bpf/src/congestion/`). Here is no socket, no kernel and no clock.
+//! The controls themselves are C (`crates/linux/bpf/src/congestion/controls/`). This crate has no socket, no kernel and no clock.
 //!
 //! | to | module |
 //! |---|---|
-//! | name a control, and know its source | [`algorithm`] |
-//! | know and set what it takes | [`parameter`], [`settings`] |
+//! | name a control and its source | [`algorithm`] |
+//! | list and set its parameters | [`parameter`], [`settings`] |
 //! | compute HighSpeed TCP's increase and decrease | [`highspeed`] |
-//! | know the window at a rate of loss | [`response`] |
-//! | make the AIMD table | [`aimd`] |
+//! | compute the window at a rate of loss | [`response`] |
+//! | compute the AIMD table | [`aimd`] |
+//! | describe a control and the table for people and programs | [`description`] |
 
 pub mod aimd;
 pub mod algorithm;

@@ -1,26 +1,26 @@
-//! What each control takes, with its paper's value and that of Linux.
+//! The parameters of each control, with the values of the paper and of Linux.
 //!
 //! The lists are those of the C sources, name by name: a test of longhaul-bpf compares them.
 
-/// A number that a control takes. It is stored as a whole number; what people call it may be that over [`Parameter::unit`].
+/// A parameter of a control. It is stored as a whole number; its value is that over [`Parameter::unit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameter {
-    /// As in the C source, with its unit at the end: `decrease_1024`.
+    /// The name in the C source, with the unit at its end: `decrease_1024`.
     pub name: &'static str,
     /// The paper's value, as stored.
     pub paper: u32,
     /// Linux's value, as stored; the paper's where Linux has no such module.
     pub linux: u32,
-    /// What one stands for: 1 is one over this.
+    /// A stored 1 means one over this.
     pub unit: u32,
-    /// The most that may be stored.
+    /// The largest value that can be stored.
     pub most: u32,
-    /// What it is.
+    /// What it means.
     pub meaning: &'static str,
 }
 
 impl Parameter {
-    /// `stored` as people write it: 128 of 1024 is 0.125.
+    /// The value of `stored`: 128 of 1024 is 0.125.
     pub fn value(&self, stored: u32) -> f64 {
         f64::from(stored) / f64::from(self.unit)
     }

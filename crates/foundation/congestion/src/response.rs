@@ -1,4 +1,4 @@
-//! What window, or rate, TCP holds at a rate of loss: the formulas of others.
+//! The window, or rate, that TCP holds at a rate of loss: formulas of papers.
 //!
 //! Each packet is lost by itself with probability `loss`, 0 to 1; windows are means, in packets.
 
@@ -13,7 +13,7 @@ pub fn mathis_loss(window: f64) -> f64 {
     1.5 / (window * window)
 }
 
-/// Padhye et al., SIGCOMM 1998, Eq. 32, which knows of timeouts; as in RFC 5348 §3.1 but for the receiver's window. Packets a second,
+/// Padhye et al., SIGCOMM 1998, Eq. 32, which includes timeouts; as RFC 5348 §3.1 without the receiver's window. Packets a second,
 /// given the round trip and the retransmission timeout in seconds.
 pub fn padhye_rate(loss: f64, rtt_s: f64, timeout_s: f64, packets_an_ack: f64) -> f64 {
     let b = packets_an_ack;
@@ -22,7 +22,7 @@ pub fn padhye_rate(loss: f64, rtt_s: f64, timeout_s: f64, packets_an_ack: f64) -
     1.0 / (fast + slow)
 }
 
-/// [`padhye_rate`] as a window, with the timeout that Linux takes on a steady path: a round trip and 200 ms.
+/// [`padhye_rate`] as a window, with the timeout of Linux on a steady path: a round trip and 200 ms.
 pub fn padhye_window(loss: f64, rtt_s: f64) -> f64 {
     padhye_rate(loss, rtt_s, rtt_s + 0.2, 1.0) * rtt_s
 }

@@ -1,4 +1,4 @@
-//! A control with what was chosen for it: what is loaded.
+//! A control as it is loaded: its parameters and its name.
 
 use crate::algorithm::{Algorithm, Variant};
 use crate::highspeed::{self, Row};
@@ -6,7 +6,7 @@ use crate::highspeed::{self, Row};
 /// The most characters of a name in the kernel (`TCP_CA_NAME_MAX` less its zero).
 pub const MOST_NAME_CHARACTERS: usize = 15;
 
-/// Why something cannot be chosen.
+/// Why settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// Linux has no module of that name.
@@ -23,13 +23,13 @@ pub enum SettingsError {
         /// What was asked for.
         name: String,
     },
-    /// It is not `NAME=VALUE`.
+    /// The text is not `NAME=VALUE`.
     #[error("`{text}` is not NAME=VALUE with a whole number")]
     NotAnAssignment {
         /// What was given.
         text: String,
     },
-    /// The value cannot be.
+    /// The value is too large.
     #[error("{name} = {value}: it is at most {most}")]
     TooLarge {
         /// Of which parameter.
@@ -39,13 +39,13 @@ pub enum SettingsError {
         /// What is allowed.
         most: u32,
     },
-    /// The kernel would not take the name.
+    /// The kernel does not accept the name.
     #[error("`{name}` cannot be a name in the kernel: it takes 1 to {MOST_NAME_CHARACTERS} of a-z, 0-9 and _")]
     BadName {
         /// What was asked for.
         name: String,
     },
-    /// HighSpeed's curve needs a low and a high end.
+    /// The curve of HighSpeed TCP needs a low and a high end.
     #[error("high_window = {high} is not above low_window = {low}, or one of the rates of loss and decrease is zero")]
     NoCurve {
         /// The low end.
@@ -69,7 +69,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The variant's own.
+    /// The settings of the variant.
     ///
     /// # Errors
     /// [`SettingsError::NoLinuxVariant`].
@@ -84,7 +84,7 @@ impl Settings {
         Ok(Self { algorithm, variant, name: algorithm.kernel_name(variant), values: values.collect() })
     }
 
-    /// With a parameter changed: `NAME=VALUE`, the value as stored.
+    /// Changes a parameter by `NAME=VALUE`, the value as stored.
     ///
     /// # Errors
     /// Any but [`SettingsError::NoLinuxVariant`] and [`SettingsError::BadName`]; the settings are as they were.
@@ -105,7 +105,7 @@ impl Settings {
         Ok(())
     }
 
-    /// With another name in the kernel, so that several can be loaded.
+    /// Gives it another name in the kernel, so that several can be loaded.
     ///
     /// # Errors
     /// [`SettingsError::BadName`].
@@ -118,12 +118,12 @@ impl Settings {
         Ok(())
     }
 
-    /// Which control.
+    /// The control.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Whose parameters it began with.
+    /// The variant of its parameters before any change.
     pub fn variant(&self) -> Variant {
         self.variant
     }
@@ -133,7 +133,7 @@ impl Settings {
         &self.name
     }
 
-    /// In the order of [`Algorithm::parameters`], as stored.
+    /// The values, as stored, in the order of [`Algorithm::parameters`].
     pub fn values(&self) -> &[u32] {
         &self.values
     }
@@ -144,7 +144,7 @@ impl Settings {
         self.values.get(index).copied()
     }
 
-    /// The table that HighSpeed TCP takes beside its parameters; empty for others.
+    /// The table of HighSpeed TCP; empty for other controls.
     ///
     /// # Errors
     /// [`SettingsError::NoCurve`].

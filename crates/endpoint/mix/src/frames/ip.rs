@@ -9,7 +9,7 @@ use super::{Writer, stranger};
 use crate::draw::Random;
 use crate::plan::Target;
 
-/// RFC 863: what is sent there is thrown away.
+/// RFC 863: the port that discards what it gets.
 const DISCARD: u16 = 9;
 const UDP: u8 = 17;
 const TCP: u8 = 6;
@@ -64,7 +64,7 @@ fn header4(
     header.0
 }
 
-/// UDP's checksum is never 0, as that means none (RFC 768).
+/// A UDP checksum of 0 means none, so it is sent as 0xffff (RFC 768).
 fn not_zero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
@@ -97,7 +97,7 @@ fn packet4(to: ([u8; 6], [u8; 4]), from: [u8; 4], protocol: u8, contents: &[u8],
     Writer::to(to.0, stranger(random)).u16(0x0800).put(&ip).put(contents).0
 }
 
-/// How much data fits where `headers` bytes stand before it.
+/// The bytes of data that fit after `headers` bytes of headers.
 fn room(bytes: usize, headers: usize) -> usize {
     bytes.saturating_sub(headers)
 }

@@ -1,4 +1,4 @@
-//! What neighbours and switches say: ARP, spanning tree, CDP, VTP, LLDP.
+//! Frames of neighbours and switches: ARP, spanning tree, CDP, VTP, LLDP.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,7 @@ const CISCO_OUI: [u8; 3] = [0, 0, 0x0c];
 const EXTREME: [u8; 6] = [0, 0xe0, 0x2b, 0, 0, 0];
 const EXTREME_OUI: [u8; 3] = [0, 0xe0, 0x2b];
 
-/// RFC 826: who has an address, that of `target` or another host's, tell another.
+/// RFC 826: a request for the address of `target`, or of another host.
 pub(super) fn arp(random: &mut Random, target: Option<&Target>) -> Vec<u8> {
     let (own, from, other) = (stranger(random), host(random), host(random));
     let wanted = match target.map(|target| target.address) {
@@ -58,7 +58,7 @@ pub(super) fn cdp(random: &mut Random) -> Vec<u8> {
     // Capabilities: a switch.
     message = value(message, 4, &[0, 0, 0, 8]);
     message = value(message, 6, b"example switch");
-    // Even, as Cisco's checksum of an odd length is not the Internet's.
+    // Even: Cisco's checksum of an odd length differs from that of the Internet.
     debug_assert!(message.len().is_multiple_of(2));
     message.set16(2, Sum::ZERO.add_bytes(&message.0).checksum());
     length_framed(CISCO, stranger(random), &snap(CISCO_OUI, 0x2000, &message.0))

@@ -1,6 +1,6 @@
-//! The bytes of each kind of frame. A frame is as long as asked for, FCS not included, or as its kind needs at least.
+//! The bytes of each kind of frame. A frame has the length that is asked for, without FCS, or the least that its kind needs.
 //!
-//! What carries data is filled with it; what does not is padded with zeros, as Ethernet pads short frames (IEEE 802.3 §3.2.8).
+//! Kinds that carry data are filled with it. Others are padded with zeros, as Ethernet pads short frames (IEEE 802.3 §3.2.8).
 
 mod ip;
 mod link;
@@ -10,7 +10,7 @@ use crate::draw::Random;
 use crate::kind::{Framing, Kind};
 use crate::plan::Target;
 
-/// The least frame without its FCS.
+/// The shortest frame, in bytes without FCS.
 pub(crate) const LEAST: usize = 60;
 
 /// A frame of `kind`, the `variant`th of its class, for as many as `bytes`. What is for a target needs one
@@ -56,7 +56,7 @@ pub(crate) fn frame(kind: Kind, variant: usize, bytes: usize, random: &mut Rando
     frame
 }
 
-/// A MAC address of somebody else: unicast, locally administered.
+/// The MAC address of another station: unicast, locally administered.
 pub(crate) fn stranger(random: &mut Random) -> [u8; 6] {
     let [a, b, c, d] = random.bytes();
     [0x02, 0x4c, a, b, c, d]
@@ -91,7 +91,7 @@ impl Writer {
         self.put(&value.to_be_bytes())
     }
 
-    /// Data that is easily recognised: the letters that ping of some systems sends.
+    /// Data that is easy to recognise: the letters that ping sends on some systems.
     fn data(mut self, bytes: usize) -> Self {
         self.0.extend((b'a'..=b'w').cycle().take(bytes));
         self
@@ -106,7 +106,7 @@ impl Writer {
         self.0.len()
     }
 
-    /// Writes `value` over what stands at `at`.
+    /// Overwrites the bytes at `at` with `value`.
     fn set16(&mut self, at: usize, value: u16) {
         self.0[at..at + 2].copy_from_slice(&value.to_be_bytes());
     }

@@ -1,4 +1,4 @@
-//! A receiver under a mix: a table, and a panel of lines for each size of frames.
+//! A receiver under background traffic: a table, and a panel of lines for each frame size.
 
 use std::fmt::Write;
 
@@ -9,13 +9,13 @@ use crate::html::page::{escape, page};
 /// An experiment's results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// What it is about.
+    /// Its title.
     pub title: String,
-    /// What it repeats.
+    /// The paper that it repeats.
     pub source: String,
-    /// Where it differs from that.
+    /// Its differences from the paper.
     pub note: String,
-    /// The version that made it.
+    /// The version of longhaul that made it.
     pub longhaul: String,
     /// In the order of the experiment.
     pub series: Vec<Series>,
@@ -24,48 +24,48 @@ pub struct Report {
 /// All rates to one receiver, with frames of one size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Series {
-    /// What sets it apart.
+    /// Its name.
     pub name: String,
-    /// What the source has there.
+    /// What the paper reports there.
     pub paper: String,
-    /// What the receiver does about frames.
+    /// What the receiver does with frames: `plain`, `filter`.
     pub receiver: String,
-    /// Of each frame, FCS included.
+    /// Length of each frame, FCS included.
     pub frame_bytes: u16,
-    /// What the source's receiver took, by rate.
+    /// What the receiver of the paper accepted, by rate.
     pub paper_received: Vec<PaperReceived>,
-    /// By rate.
+    /// Runs, by rate.
     pub runs: Vec<Run>,
-    /// As fast as it goes.
+    /// The run as fast as possible.
     pub most: Option<Most>,
     /// Why it ended early.
     pub error: Option<String>,
 }
 
-/// A point of the source's figures.
+/// A point in the figures of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PaperReceived {
-    /// On a wire (L1).
+    /// Rate on a wire (L1).
     pub rate_bps: u64,
-    /// Frames a second that its receiver took.
+    /// Frames a second that the receiver of the paper accepted.
     pub packets_per_second: f64,
 }
 
-/// Frames sent as fast as they go.
+/// Frames sent as fast as possible.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Most {
     /// Frames a second that the receiver's interface took.
     pub sent_packets_per_second: f64,
-    /// Frames that it did not take.
+    /// Frames that the interface did not take.
     pub refused_packets: u64,
-    /// CPU time of the sending thread a frame: with what the receiver's softirq does in it.
+    /// CPU time of the sending thread for a frame, with the receiver's softirq in it.
     pub sender_ns_per_packet: f64,
-    /// What making a frame takes of that.
+    /// The part of it that making a frame takes.
     pub making_ns_per_packet: f64,
 }
 
 impl Most {
-    /// Frames a second that one CPU of the receiver takes.
+    /// Frames a second that one CPU of the receiver processes.
     pub fn packets_per_cpu_second(&self) -> f64 {
         1e9 / (self.sender_ns_per_packet - self.making_ns_per_packet).max(1.0)
     }
@@ -73,7 +73,7 @@ impl Most {
     /// In a line of text.
     pub fn row(&self) -> String {
         format!(
-            "{:>10} {:>11.0} frames/s, {:.0} ns each, {:.0} of them for making it: {:.0} frames a CPU second",
+            "{:>10} {:>11.0} frames/s, {:.0} ns each, {:.0} of it to make the frame: {:.0} frames a CPU second",
             "most",
             self.sent_packets_per_second,
             self.sender_ns_per_packet,
@@ -86,7 +86,7 @@ impl Most {
 /// One rate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
-    /// That was asked for, on a wire (L1).
+    /// The rate that was asked for, on a wire (L1).
     pub rate_bps: u64,
     /// Frames a second that were sent.
     pub sent_packets_per_second: f64,
@@ -94,26 +94,26 @@ pub struct Run {
     pub refused_packets: u64,
     /// Datagrams of the stream for the receiver that were sent.
     pub stream_sent_packets: u64,
-    /// Those of them that its program got.
+    /// Datagrams of the stream that its program received.
     pub stream_received_packets: u64,
-    /// CPU time of the sending thread a frame: with what the receiver's softirq does in it.
+    /// CPU time of the sending thread for a frame, with the receiver's softirq in it.
     pub sender_ns_per_packet: f64,
-    /// CPUs of the machine busy in softirq, as `/proc/stat` has them.
+    /// CPUs of the machine that were busy in softirq, by `/proc/stat`.
     pub softirq_cpus: f64,
-    /// CPUs busy in all.
+    /// CPUs of the machine that were busy.
     pub busy_cpus: f64,
-    /// Of a TCP flow beside the same mix.
+    /// Goodput of a TCP flow beside the same mix.
     pub tcp_goodput_bps: u64,
     /// Frames a second of the mix beside that flow.
     pub tcp_mix_packets_per_second: f64,
 }
 
 impl Run {
-    /// What stands over rows.
+    /// The heading of the rows.
     pub fn heading() -> String {
         format!(
             "{:>10} {:>11} {:>10} {:>10} {:>9} {:>8} {:>8} {:>9} {:>11}",
-            "Mb/s (L1)", "frames/s", "for us", "received", "ns/frame", "softirq", "busy", "TCP Gb/s", "mix beside"
+            "Mb/s (L1)", "frames/s", "stream", "received", "ns/frame", "softirq", "busy", "TCP Gb/s", "mix beside"
         )
     }
 
@@ -146,7 +146,7 @@ impl Report {
         body += &self.received(&sizes);
         for (title, of) in [
             ("TCP goodput beside the mix, Gb/s", (|run| run.tcp_goodput_bps as f64 / 1e9) as fn(&Run) -> f64),
-            ("Stream received, % of what was sent", |run| {
+            ("Stream received, % of datagrams sent", |run| {
                 100.0 * run.stream_received_packets as f64 / run.stream_sent_packets.max(1) as f64
             }),
         ] {
@@ -162,10 +162,11 @@ impl Report {
         page(&self.title, &body)
     }
 
-    /// What the receiver takes beside what the source's did: a panel a size, and the gain by the filter.
+    /// What the receiver accepts, compared with the paper: a panel for each size, and the gain by the filter.
     fn received(&self, sizes: &[u16]) -> String {
         let mut text =
-            "<h2>Frames a second that the receiver takes, beside the paper's</h2>\n<div class=\"panels\">\n".to_owned();
+            "<h2>Frames a second that the receiver accepts, compared with the paper</h2>\n<div class=\"panels\">\n"
+                .to_owned();
         for size in sizes {
             let of = || self.series.iter().filter(|series| series.frame_bytes == *size);
             let ours = of().map(|series| {
@@ -179,7 +180,7 @@ impl Report {
             });
             text += &crate::html::mix_plot::decades(&format!("{size} bytes"), &ours.chain(papers).collect::<Vec<_>>());
         }
-        text += "</div>\n<h2>CPU time a frame, ns</h2>\n<div class=\"panels\">\n";
+        text += "</div>\n<h2>CPU time for each frame, ns</h2>\n<div class=\"panels\">\n";
         for size in sizes {
             let of = |series: &Series| {
                 let points = series.runs.iter().map(|run| (run.rate_bps as f64, run.sender_ns_per_packet));
@@ -188,14 +189,14 @@ impl Report {
             let lines = self.series.iter().filter(|series| series.frame_bytes == *size).map(of);
             text += &crate::html::mix_plot::decades(&format!("{size} bytes"), &lines.collect::<Vec<_>>());
         }
-        text += "</div>\n<h2>The most that it takes</h2>\n<table><thead><tr><th>Frames/s</th>";
+        text += "</div>\n<h2>The highest rate that the receiver accepts</h2>\n<table><thead><tr><th>Frames/s</th>";
         const COLUMNS: [&str; 6] = [
             "Paper",
-            "Paper: beside plain",
+            "Paper: relative to plain",
             "Here, sent",
-            "Here, a CPU second",
-            "Here: beside plain",
-            "ns a frame, net",
+            "Here, per CPU second",
+            "Here: relative to plain",
+            "ns per frame, net",
         ];
         COLUMNS.iter().for_each(|column| text += &format!("<th>{column}</th>"));
         text += "</tr></thead>\n<tbody>\n";
@@ -230,9 +231,9 @@ impl Report {
         const COLUMNS: [&str; 9] = [
             "Paper, frames/s",
             "Frames/s",
-            "For us",
-            "Received",
-            "ns a frame",
+            "Stream sent",
+            "Stream received",
+            "ns per frame",
             "CPUs in softirq",
             "CPUs busy",
             "TCP, Gb/s",

@@ -5,14 +5,14 @@ use std::fmt::Write;
 use crate::html::mix::{Run, Series};
 use crate::html::page::escape;
 
-/// Of a panel and its ground: width, height; left, top, right, bottom.
+/// Width and height of a panel; left, top, right and bottom of its plot.
 const SIZE: [f64; 2] = [400.0, 240.0];
 const EDGES: [f64; 4] = [52.0, 18.0, 390.0, 200.0];
-/// Colours that tell apart without colour vision (Okabe and Ito 2008), and dashes for print.
+/// Colours that differ without colour vision (Okabe and Ito 2008), and dashes for print.
 const LINES: [(&str, &str); 5] =
     [("#d55e00", ""), ("#0072b2", "6 3"), ("#009e73", "2 3"), ("#cc79a7", "8 3 2 3"), ("#56b4e9", "1 4")];
 
-/// One line a series, over the rates.
+/// One line for each series, over the rates.
 pub(crate) fn panel(title: &str, series: &[&Series], of: fn(&Run) -> f64) -> String {
     let [left, _, right, _] = EDGES;
     let runs = || series.iter().flat_map(|series| &series.runs);
@@ -36,7 +36,7 @@ pub(crate) fn panel(title: &str, series: &[&Series], of: fn(&Run) -> f64) -> Str
     end(svg, most_rate, &names)
 }
 
-/// Lines of points (rate, value) by name. Values are shown by decades, as some are a hundred times others.
+/// Lines of points (rate, value) by name. The axis of values is logarithmic: some values are a hundred times others.
 pub(crate) fn decades(title: &str, lines: &[(String, Vec<(f64, f64)>)]) -> String {
     let [left, top, right, bottom] = EDGES;
     let points = || lines.iter().flat_map(|(_, points)| points).copied().filter(|(_, value)| *value > 0.0);
@@ -79,7 +79,7 @@ fn start(title: &str) -> String {
     format!("<figure><h3>{title}</h3><svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{title}\">", SIZE[0], SIZE[1])
 }
 
-/// The axis of rates, and what each line is.
+/// The axis of rates, and the legend.
 fn end(mut svg: String, most_rate: f64, names: &[&str]) -> String {
     let [left, _, right, bottom] = EDGES;
     let _ = write!(
