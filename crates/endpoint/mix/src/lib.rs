@@ -14,11 +14,13 @@ mod plan;
 mod receiver;
 mod sending;
 mod spec;
+mod target;
 
 pub use draw::{Alias, Entry, draw};
 pub use engine::{EngineError, EngineKind};
 pub use kind::{Framing, Kind};
-pub use plan::{MOST_TEMPLATES, Numbering, Plan, PlanError, Target, Template};
+pub use plan::{MOST_TEMPLATES, Numbering, Plan, PlanError, Template};
 pub use receiver::{StreamReceiver, StreamReceiverError};
 pub use sending::{ClassResult, MixAmount, MixProgress, MixResult, Mixer, StreamResult};
 pub use spec::{Class, FCS_BYTES, LEAST_BYTES, MOST_BYTES, MixError, MixSpec, Sizes, Span};
+pub use target::Target;

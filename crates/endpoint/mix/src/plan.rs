@@ -1,37 +1,19 @@
 //! A mix as bytes: its frames, and the choice of the n-th.
 
-use std::net::IpAddr;
-
 use longhaul_wire::checksum::Sum;
-use longhaul_wire::probe::{Cookie, Probe};
+use longhaul_wire::probe::Probe;
 
 use crate::draw::{Alias, Random, draw};
 use crate::frames::frame;
 use crate::kind::Kind;
 use crate::spec::{FCS_BYTES, MixSpec, Sizes, Span};
+use crate::target::Target;
 
 /// The most templates of a plan: they fit a CPU's cache, and are more than a receiver can tell apart.
 pub const MOST_TEMPLATES: usize = 4096;
 /// Templates of each class and span, with different addresses and (in a span) sizes. Eight have each framing of IPX
 /// as unicast and as broadcast.
 const VARIANTS: usize = 8;
-
-/// The receiver of the numbered stream, and the source and cookie of its datagrams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Target {
-    /// The receiver's MAC address, or that of the router before it.
-    pub mac: [u8; 6],
-    /// The receiver's address.
-    pub address: IpAddr,
-    /// The receiver's UDP port.
-    pub port: u16,
-    /// The source address of the datagrams; of the same family.
-    pub source: IpAddr,
-    /// The source port of the datagrams.
-    pub source_port: u16,
-    /// The cookie of the stream's probe headers (`wire::probe`).
-    pub cookie: Cookie,
-}
 
 /// A frame of the mix, before it is numbered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,6 +161,8 @@ impl Numbering {
 mod tests {
     use longhaul_units::statistics::chi_square;
     use longhaul_wire::checksum::pseudo_v4;
+
+    use longhaul_wire::probe::Cookie;
 
     use super::*;
 

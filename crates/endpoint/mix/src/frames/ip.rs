@@ -7,7 +7,7 @@ use longhaul_wire::{probe, udp};
 
 use super::{Writer, stranger};
 use crate::draw::Random;
-use crate::plan::Target;
+use crate::target::Target;
 
 /// RFC 863: the port that discards what it gets.
 const DISCARD: u16 = 9;

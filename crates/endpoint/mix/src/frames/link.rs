@@ -7,7 +7,7 @@ use longhaul_wire::checksum::Sum;
 use super::ip::host;
 use super::{Writer, length_framed, snap, stranger};
 use crate::draw::Random;
-use crate::plan::Target;
+use crate::target::Target;
 
 /// IEEE 802.1Q table 8-1: bridges.
 const BRIDGES: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];

@@ -8,7 +8,7 @@ mod novell;
 
 use crate::draw::Random;
 use crate::kind::{Framing, Kind};
-use crate::plan::Target;
+use crate::target::Target;
 
 /// The shortest frame, in bytes without FCS.
 pub(crate) const LEAST: usize = 60;

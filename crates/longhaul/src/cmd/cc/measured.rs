@@ -13,7 +13,7 @@ use longhaul_units::Nanos;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cmd::cc::table::packets;
+use crate::cmd::cc::packets;
 
 /// Bound on the size of a file that is read.
 const FILE_BYTES_MOST: u64 = 256 << 20;

@@ -78,3 +78,19 @@ pub(crate) fn failure(error: &CongestionError) -> Failure {
     };
     Failure::new(code, error)
 }
+
+/// Whole packets, with commas; one decimal below ten.
+pub(crate) fn packets(window: f64) -> String {
+    if window < 10.0 {
+        return format!("{window:.1}");
+    }
+    let digits = format!("{window:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

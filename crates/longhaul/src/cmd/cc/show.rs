@@ -9,7 +9,7 @@ use longhaul_congestion::{Algorithm, Parameter, Variant};
 use longhaul_units::Nanos;
 use serde::Serialize;
 
-use crate::cmd::cc::table::packets;
+use crate::cmd::cc::packets;
 use crate::output::{Envelope, Outcome, print_json, print_text};
 
 /// Show a congestion control: its source, its parameters in the paper and in Linux, its window by rate of loss

@@ -10,6 +10,7 @@ use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 
 use crate::cmd::cc::measured::{self, Point};
+use crate::cmd::cc::packets;
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text};
 
 /// Print the AIMD table: the window for a rate, the time to recover from a loss, and the loss that can be borne
@@ -142,22 +143,6 @@ fn text(args: &Args, models: &[Model]) -> String {
 fn two_digits(value: f64) -> f64 {
     let scale = 10_f64.powf(value.log10().floor() - 1.0);
     (value / scale).round() * scale
-}
-
-/// Whole packets, with commas; one digit more below ten.
-pub(crate) fn packets(window: f64) -> String {
-    if window < 10.0 {
-        return format!("{window:.1}");
-    }
-    let digits = format!("{window:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// `17 s`, `2 min 50 s`, `28 min`, `4 h 43 min`, as DataTAG has them.
