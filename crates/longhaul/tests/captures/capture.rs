@@ -526,5 +526,5 @@ fn it_ends_by_itself() {
             Command::new(LONGHAUL).args(["capture", "lo", "-t", "1", "-o", &host.path("spool")]).output().unwrap()
         })
         .unwrap();
-    assert!(String::from_utf8_lossy(&again.stderr).contains("holds a capture already"), "{again:?}");
+    assert!(String::from_utf8_lossy(&again.stderr).contains("already holds a capture"), "{again:?}");
 }

@@ -266,7 +266,7 @@ fn ctrl_c_prints_what_was_seen_and_show_reads_it() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let shown = longhaul(&["show", folder.to_str().unwrap()]);
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.contains("every TCP_INFO field over time is in samples.parquet"), "{shown}");
+    assert!(shown.contains("all TCP_INFO fields over time are in samples.parquet"), "{shown}");
     // The tables of each interval come first.
     assert!(text.ends_with(&shown), "{text}\n{shown}");
     assert!(fs::metadata(folder.join("samples.parquet")).unwrap().len() > 10_000);

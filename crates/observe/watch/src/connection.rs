@@ -1,4 +1,4 @@
-//! A connection that is followed.
+//! One followed connection.
 
 use std::net::SocketAddr;
 
@@ -9,18 +9,18 @@ use longhaul_session::tcp::{
 };
 use longhaul_units::{BitRate, Nanos};
 
-/// Congestion controls that a connection is said to have had; a sample's number for it is a byte.
+/// The most congestion controls of a connection: a sample stores their index in a byte.
 const MOST_CONTROLS: usize = 255;
 
-/// What one look at a socket shows, kept.
+/// One observation of a socket, kept.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) cookie: u64,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
-    /// 0 of one that nobody holds, or that is gone.
+    /// 0 if no process holds the socket, or after its end.
     pub(crate) inode: u32,
-    /// `None` where only its end is seen.
+    /// `None` if only its end was seen.
     pub(crate) uid: Option<u32>,
     pub(crate) cgroup_id: Option<u64>,
     info: TcpInfo,
@@ -30,7 +30,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// `None` of a socket that has no `TCP_INFO` any more.
+    /// `None` if the socket has no `TCP_INFO` any more.
     pub(crate) fn of(socket: &TcpSocket<'_>) -> Option<Self> {
         let memory = socket.memory();
         Some(Self {
@@ -38,7 +38,7 @@ impl Seen {
             local: socket.local,
             remote: socket.remote,
             inode: socket.inode,
-            // What tells of the end does not tell the user.
+            // The message about the end does not contain the user.
             uid: memory.map(|_| socket.uid),
             cgroup_id: socket.cgroup_id(),
             info: TcpInfo::parse(socket.info()?),
@@ -49,34 +49,34 @@ impl Seen {
     }
 }
 
-/// Where a connection stands, since the last time.
+/// The state of a connection, with rates since the last call.
 #[derive(Debug, Clone)]
 pub struct ConnectionNow {
-    /// Its number.
+    /// Its number in the result.
     pub number: u32,
-    /// This end.
+    /// Address and port of this end.
     pub local: SocketAddr,
-    /// The other end.
+    /// Address and port of the other end.
     pub remote: SocketAddr,
-    /// The command's name; empty where it is not known.
+    /// The program's name; empty if unknown.
     pub program: String,
-    /// State, as in RFC 9293.
+    /// State (RFC 9293 §3.3.2).
     pub state: &'static str,
-    /// Payload bits a second, sent.
+    /// Payload bits per second, sent.
     pub sent_rate_bps: u64,
-    /// Received.
+    /// Payload bits per second, received.
     pub received_rate_bps: u64,
-    /// Smoothed round-trip time; 0 where there is none.
+    /// Smoothed round-trip time; 0 if unknown.
     pub rtt_ns: u64,
     /// Congestion window, bytes.
     pub cwnd_bytes: u64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub retransmits: u64,
-    /// What limits it, and for what share of the time; `None` where nothing moved.
+    /// What limits it; `None` if no data moved.
     pub limit: Option<Limit>,
 }
 
-/// A connection that is followed, from its first sample to its last.
+/// A followed connection, from its first sample to its last.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) number: u32,
@@ -94,7 +94,7 @@ pub(crate) struct Connection {
     last_ns: u64,
     summary: FlowSummary,
     receiving: Receiving,
-    /// Its counters when it was seen first: 0 where it began under our eyes.
+    /// Its counters when it was first seen: 0 if it began during the watch.
     base: Counters,
     now: Counters,
     memory: Option<TcpMemory>,
@@ -105,7 +105,7 @@ pub(crate) struct Connection {
     receiver_rtt_us: u64,
 }
 
-/// Payload bytes of both directions.
+/// Payload bytes of both directions, without retransmissions.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counters {
     sent: Option<u64>,
@@ -119,7 +119,7 @@ impl Counters {
     }
 }
 
-/// Where it stood when [`Connection::now`] was asked last.
+/// The state at the last call of [`Connection::now`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Interval {
     at_ns: u64,
@@ -130,7 +130,7 @@ struct Interval {
 }
 
 impl Connection {
-    /// `began` is when it did, as far as known; `None` where it was there before.
+    /// `began`: when it began, as far as known; `None` if it existed before the watch.
     pub(crate) fn new(number: u32, seen: &Seen, began: Option<Nanos>) -> Self {
         let mut summary = FlowSummary::default();
         let mut base = Counters::of(&seen.info);
@@ -177,21 +177,21 @@ impl Connection {
         }
         self.memory = socket.memory();
         if let Some(name) = socket.congestion_control() {
-            self.under(now, name);
+            self.note_congestion_control(now, name);
         }
         self.take_info(now, &TcpInfo::parse(info), socket.unread_bytes.into());
     }
 
-    /// The same, of what was kept.
+    /// Takes a kept observation as a sample.
     pub(crate) fn take_seen(&mut self, now: Nanos, seen: &Seen) {
         self.memory = seen.memory.or(self.memory);
         if let Some(name) = &seen.congestion_control {
-            self.under(now, name);
+            self.note_congestion_control(now, name);
         }
         self.take_info(now, &seen.info, seen.unread_bytes.into());
     }
 
-    /// Takes what the kernel told of its end. What it still had unread is nobody's any more.
+    /// Takes the kernel's message about its end. Unread data counts as 0 then.
     pub(crate) fn take_last(&mut self, now: Nanos, seen: &Seen) {
         if !self.last_is_final {
             self.last_is_final = true;
@@ -199,12 +199,12 @@ impl Connection {
         }
     }
 
-    /// Its only sample is that of its end.
-    pub(crate) fn be_final(&mut self) {
+    /// Notes that its only sample is that of its end.
+    pub(crate) fn mark_final(&mut self) {
         self.last_is_final = true;
     }
 
-    fn under(&mut self, now: Nanos, control: &str) {
+    fn note_congestion_control(&mut self, now: Nanos, control: &str) {
         if self.congestion.last().is_none_or(|last| last.name != control) && self.congestion.len() < MOST_CONTROLS {
             self.congestion.push(CongestionSince { at_ns: now.0, name: control.to_owned() });
         }
@@ -275,7 +275,7 @@ impl Connection {
         self.now.received.saturating_sub(since.received)
     }
 
-    /// Where it stands since the last call; `None` before its first sample.
+    /// Its state, with rates since the last call; `None` before its first sample.
     pub(crate) fn now(&mut self) -> Option<ConnectionNow> {
         let (_, info) = self.summary.last()?;
         let before = self.interval;
@@ -310,7 +310,7 @@ impl Connection {
         })
     }
 
-    /// What it came to; times count from `start`.
+    /// Its result. Times count from `start`.
     pub(crate) fn result(self, start: Nanos) -> WatchedConnection {
         let span = Nanos(self.last_ns.saturating_sub(self.first_ns));
         let (sent_bytes, received_bytes) = (self.sent(&self.base), self.received(&self.base));

@@ -1,13 +1,13 @@
-//! Watching TCP connections that others make: samples of their `TCP_INFO` by sock_diag(7), the last of it when they end, what was
-//! dropped and sent again by tracepoints. Nothing is asked of the applications.
+//! Watches TCP connections of other programs. It samples their `TCP_INFO` with sock_diag(7) and takes the last one when a connection
+//! ends. Tracepoints report drops and retransmissions. The programs are not touched.
 //!
 //! ```text
 //!  TcpSockets::dump ─┬─► known cookie ─► Connection (FlowSummary, Receiving, Series)
-//!                    └─► unknown ─► Chosen? by port, control group, or Processes (/proc, TcpOwners)
-//!  TcpOwners ─► who opened or closed it        TcpEnds ─► its last TCP_INFO        TcpLoss ─► drops, retransmissions
+//!                    └─► unknown ─► Chooser: by port, control group, or process (/proc, TcpOwners)
+//!  TcpOwners ─► which process opened or closed it        TcpEnds ─► its last TCP_INFO        TcpLoss ─► drops, retransmissions
 //! ```
 //!
-//! Time is read here; what the samples mean is [`longhaul_session::tcp`]'s.
+//! This crate reads the clock and the kernel. [`longhaul_session::tcp`] defines what the samples mean.
 
 mod connection;
 mod losses;
@@ -30,53 +30,53 @@ use connection::{Connection, Seen};
 use losses::Losses;
 use selection::Chooser;
 
-/// Connections that are followed at most, those that ended included: some 20 MB.
+/// The most connections that are followed, including ended ones: some 20 MB.
 pub const MAX_CONNECTIONS: usize = 10_000;
-/// How long a connection that was not chosen is left alone: a process may get it from another later.
-const DECIDE_AGAIN: Nanos = Nanos::from_millis(100);
-/// How often processes of connections are looked up that have no name yet.
-const NAME_AGAIN: Nanos = Nanos::from_millis(500);
+/// How often a connection that was not chosen is checked again: a process may get it from another later.
+const RECHECK_AFTER: Nanos = Nanos::from_millis(100);
+/// How often the processes of connections without a name are looked up.
+const LOOK_UP_EVERY: Nanos = Nanos::from_millis(500);
 
-/// What to watch.
+/// What to watch, and how often.
 #[derive(Debug)]
 pub struct WatchOptions {
     /// Which connections.
     pub selection: Selection,
-    /// The network namespace; `None` is that of the calling thread.
+    /// The network namespace; `None`: that of the calling thread.
     pub namespace: Option<NetNamespace>,
-    /// Between two samples.
+    /// Time between two samples.
     pub sample: Nanos,
-    /// Keep the samples, for a file.
+    /// Keeps the samples, for a file.
     pub keep_samples: bool,
 }
 
-/// Why nothing can be watched.
+/// Why connections cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The namespace cannot be entered.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// The kernel tells nothing.
+    /// The kernel does not list its sockets.
     #[error(
-        "the kernel does not tell of TCP sockets by sock_diag: {0}; it takes CONFIG_INET_DIAG (modprobe inet_diag tcp_diag)"
+        "sock_diag does not list TCP sockets: {0}; the kernel needs CONFIG_INET_DIAG (modprobe inet_diag tcp_diag)"
     )]
     SockDiag(std::io::Error),
-    /// The control group is none.
+    /// The folder is not a control group.
     #[error(
         "{path}: {source}; name a folder of a cgroup2 file system, such as /sys/fs/cgroup/system.slice/ssh.service"
     )]
     Cgroup {
-        /// What was given.
+        /// The given folder.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// The process is not there, or somebody else's.
+    /// The process does not exist or belongs to another user.
     #[error("process {pid}: {source}")]
     Process {
-        /// Its number.
+        /// Its PID.
         pid: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
 }
@@ -86,24 +86,24 @@ pub enum WatchError {
 pub struct WatchedSamples {
     /// Its number in the result.
     pub number: u32,
-    /// What a sample's number of a congestion control stands for.
+    /// The congestion controls that samples refer to by index.
     pub congestion: Vec<CongestionSince>,
     /// The samples.
     pub series: Series,
 }
 
-/// What watching came to.
+/// The outcome of watching.
 #[derive(Debug)]
 pub struct Watched {
-    /// What was seen.
+    /// The result.
     pub result: WatchResult,
-    /// All samples, where they were kept.
+    /// All samples, if they were kept.
     pub samples: Vec<WatchedSamples>,
-    /// What speaks against trusting it.
+    /// Reasons to doubt the result.
     pub caveats: Vec<Caveat>,
 }
 
-/// Watches, one [`Self::sample`] after the other.
+/// Watches connections: call [`Self::sample`] periodically.
 #[derive(Debug)]
 pub struct Watch {
     sockets: TcpSockets,
@@ -115,14 +115,14 @@ pub struct Watch {
     keep_samples: bool,
     start: Nanos,
     before: Option<Nanos>,
-    /// Those that are followed and not over, by cookie.
+    /// Followed connections that are open, by cookie.
     open: HashMap<u64, Connection>,
     over: Vec<Connection>,
-    /// Where in it a cookie's is.
+    /// Index into `over`, by cookie.
     over_at: HashMap<u64, usize>,
-    /// Those that were not chosen: when they were seen first, when that was decided.
+    /// Connections that were not chosen: when first seen, when last checked.
     others: HashMap<u64, (Nanos, Nanos)>,
-    /// Cookies of what was there at the first look.
+    /// Cookies of the connections that existed at the start.
     at_start: HashSet<u64>,
     numbers: u32,
     not_followed: u64,
@@ -137,22 +137,21 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins.
+    /// Starts to watch.
     ///
     /// # Errors
-    /// [`WatchError`]. What makes the result poorer but not impossible becomes a caveat in it.
+    /// [`WatchError`]. What only makes the result poorer becomes a caveat.
     pub fn open(options: WatchOptions) -> Result<Self, WatchError> {
         let mut caveats = Vec::new();
         let namespace = options.namespace.map_or_else(NetNamespace::current, Ok)?;
         let chooser = Chooser::new(options.selection)?;
-        // Attached first: whoever opens a connection from now on is known.
+        // Attach first: from now on, the process that opens a connection is known.
         let inode = namespace.inode()?;
         let owners = match TcpOwners::attach(inode as u32) {
             Ok(owners) => Some(owners),
             Err(error) => {
                 let message = format!(
-                    "which process has a connection is looked up in /proc alone, so of one that ends within a sample it is not known: \
-                     {error}"
+                    "processes are only looked up in /proc, so that of a connection shorter than a sample is not known: {error}"
                 );
                 caveats.push(Caveat::new("short_lived_unowned", message, "run as root on a kernel with BTF"));
                 None
@@ -160,7 +159,7 @@ impl Watch {
         };
         let losses = Losses::attach(inode, &mut caveats);
         let opened = namespace.enter(|| (TcpEnds::open(), TcpSockets::open()));
-        // One's own namespace need not be entered, which takes CAP_SYS_ADMIN.
+        // The own namespace need not be entered; entering needs CAP_SYS_ADMIN.
         let (ends, sockets) = match opened {
             Err(NamespaceError::Denied { .. }) if is_own(inode) => (TcpEnds::open(), TcpSockets::open()),
             other => other?,
@@ -169,7 +168,7 @@ impl Watch {
             Ok(ends) => Some(ends),
             Err(error) => {
                 let message =
-                    format!("what a connection did between its last sample and its end is not known: {error}");
+                    format!("what a connection does between its last sample and its end is not seen: {error}");
                 caveats.push(Caveat::new("ends_unseen", message, "run as root on Linux 4.3 or newer"));
                 None
             }
@@ -200,7 +199,7 @@ impl Watch {
             cpu_before: thread_cpu_time(),
             caveats,
         };
-        // What is there already did not begin under our eyes.
+        // What exists now did not begin during the watch.
         let at_start = &mut watch.at_start;
         watch
             .sockets
@@ -210,7 +209,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Takes a sample of every connection that is chosen.
+    /// Takes a sample of every chosen connection.
     pub fn sample(&mut self) {
         let now = monotonic();
         let before = self.before.unwrap_or(now);
@@ -222,7 +221,7 @@ impl Watch {
             if let Some(connection) = open.get_mut(&socket.cookie) {
                 connection.take(now, socket);
             } else if let Some((_, decided)) = others.get(&socket.cookie)
-                && now.saturating_sub(*decided) < DECIDE_AGAIN
+                && now.saturating_sub(*decided) < RECHECK_AFTER
             {
             } else {
                 fresh.extend(Seen::of(socket));
@@ -243,7 +242,7 @@ impl Watch {
         }
         self.take_ends(before);
         self.cost.samples += self.open.len() as u64;
-        if now.saturating_sub(self.named) >= NAME_AGAIN {
+        if now.saturating_sub(self.named) >= LOOK_UP_EVERY {
             self.named = now;
             self.name();
             self.others.retain(|_, (_, decided)| now.saturating_sub(*decided) < Nanos::from_secs(10));
@@ -252,24 +251,24 @@ impl Watch {
         self.before = Some(now);
     }
 
-    /// Where each connection stands that is not over, since the last call. Most bytes first.
+    /// The state of each open connection, with rates since the last call. Highest rate first.
     pub fn now(&mut self) -> Vec<ConnectionNow> {
         let mut rows: Vec<ConnectionNow> = self.open.values_mut().filter_map(Connection::now).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(row.sent_rate_bps + row.received_rate_bps), row.number));
         rows
     }
 
-    /// Connections that are followed and not over.
+    /// The number of followed connections that are open.
     pub fn open_connections(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether the processes that were to be watched are gone; never where none were named.
+    /// Whether the chosen processes have ended; never if none were chosen.
     pub fn is_over(&self) -> bool {
         self.chooser.is_over()
     }
 
-    /// What was seen.
+    /// Takes a last sample and returns the outcome.
     pub fn finish(mut self) -> Watched {
         self.sample();
         self.name();
@@ -292,32 +291,35 @@ impl Watch {
         caveats.extend(self.chooser.caveats());
         let mut warn = |code: &str, message: String, remedy: &str| caveats.push(Caveat::new(code, message, remedy));
         if self.missed_ends {
-            let message =
-                "so many connections ended at once that the end of some was missed: they show their last sample".into();
-            warn("ends_missed", message, "watch fewer, by --port or --pid");
+            let message = "too many connections ended at once: some show their last sample instead of their end".into();
+            warn("ends_missed", message, "watch fewer connections: choose a port or a process");
         }
         if self.owners.as_ref().is_some_and(|owners| owners.lost_events().is_ok_and(|lost| lost > 0)) {
-            let message = "so many connections were opened at once that the process of some was missed".into();
-            warn("owners_missed", message, "sample more often, or watch fewer, by --port");
+            let message = "too many connections were opened at once: the process of some is not known".into();
+            warn("owners_missed", message, "sample more often, or watch fewer connections: choose a port");
         }
         if let Some(error) = self.dump_error {
             warn("samples_missing", format!("some samples could not be taken: {error}"), "run it again");
         }
         if self.not_followed > 0 {
             let message =
-                format!("{} connections were not followed, as {MAX_CONNECTIONS} were already", self.not_followed);
-            warn("connections_not_followed", message, "watch fewer, by --port or --pid, or for a shorter time");
+                format!("{} connections were not followed, as the limit is {MAX_CONNECTIONS}", self.not_followed);
+            warn(
+                "connections_not_followed",
+                message,
+                "watch fewer connections (choose a port or a process), or for a shorter time",
+            );
         }
         let achieved = self.cost.elapsed_ns / self.ticks.max(1);
         if achieved > self.sample.0.saturating_mul(2) && self.ticks > 10 {
             let message = format!("samples were {} apart on average, not {}", Nanos(achieved), self.sample);
-            warn("samples_late", message, "ask for a longer --sample, or watch fewer connections");
+            warn("samples_late", message, "use a longer time between samples, or watch fewer connections");
         }
         if connections.is_empty() {
             warn(
                 "nothing_seen",
-                "no such connection was there".into(),
-                "is it the right network namespace, port, or process?",
+                "no matching connection was seen".into(),
+                "check the network namespace, the port and the process",
             );
         }
         let result = WatchResult {
@@ -349,7 +351,7 @@ impl Watch {
         }
         self.others.remove(&cookie);
         if self.open.len() + self.over.len() >= MAX_CONNECTIONS {
-            // Said once each: it stays among the others until it is decided again.
+            // Count each once. It stays among the others until it is checked again.
             self.not_followed += u64::from(self.at_start.insert(cookie));
             self.others.insert(cookie, (first, now));
             return;
@@ -368,15 +370,15 @@ impl Watch {
         self.open.insert(cookie, connection);
     }
 
-    /// Connections that the last dump did not have are over. Their last `TCP_INFO` may still come.
+    /// Ends connections that the last dump did not contain. Their last `TCP_INFO` may still arrive.
     fn retire(&mut self, now: Nanos) {
-        let gone: Vec<u64> = self
+        let ended: Vec<u64> = self
             .open
             .iter()
             .filter(|(_, connection)| connection.last_seen() < now)
             .map(|(cookie, _)| *cookie)
             .collect();
-        for cookie in gone {
+        for cookie in ended {
             if let Some(connection) = self.open.remove(&cookie) {
                 self.finish_one(connection, now, None);
             }
@@ -387,7 +389,7 @@ impl Watch {
         let Some(mut ends) = self.ends.take() else { return };
         let mut ended = Vec::new();
         let all = ends.drain(|socket: &TcpSocket<'_>| {
-            // Port 0: it never was connected.
+            // Port 0: it was never connected.
             if socket.remote.port() != 0 {
                 ended.extend(Seen::of(socket));
             }
@@ -395,7 +397,7 @@ impl Watch {
         self.ends = Some(ends);
         self.missed_ends |= !all.unwrap_or(false);
         let now = monotonic();
-        // What closed it may stand behind what the last look at the events saw.
+        // The event of the process that closed it may be newer than the last ones read.
         if !ended.is_empty() {
             self.take_owners();
         }
@@ -406,10 +408,10 @@ impl Watch {
             } else if let Some(over) = self.over_at.get(&cookie).and_then(|at| self.over.get_mut(*at)) {
                 over.take_last(now, &seen);
             } else {
-                // Its whole life was between two samples.
+                // It lived between two samples.
                 self.decide(now, before, &seen);
                 if let Some(mut connection) = self.open.remove(&cookie) {
-                    connection.be_final();
+                    connection.mark_final();
                     self.finish_one(connection, now, None);
                 }
             }
@@ -425,7 +427,7 @@ impl Watch {
         self.over.push(connection);
     }
 
-    /// Names the processes of connections that have none yet.
+    /// Looks up the processes of connections that have none yet.
     fn name(&mut self) {
         let mut unnamed: Vec<&mut Connection> = self.open.values_mut().filter(|one| one.may_be_named()).collect();
         if unnamed.is_empty() {
@@ -439,7 +441,7 @@ impl Watch {
         }
     }
 
-    /// Keeps what the samples take in memory within bounds.
+    /// Keeps the memory of the samples within bounds.
     fn thin(&mut self) {
         if !self.keep_samples {
             return;

@@ -1,4 +1,4 @@
-//! What this host drops of the connections that are followed, and what they send again, by the kernel's events.
+//! Drops on this host and retransmissions of the followed connections, from kernel events.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use longhaul_session::tcp::{Flow, Retransmitted, Segment, TcpDrop, WatchedConnec
 
 use crate::connection::Seen;
 
-/// Watches the losses of the first [`MAX_CONNECTIONS`] connections.
+/// Counts drops and retransmissions of the first [`MAX_CONNECTIONS`] connections.
 #[derive(Debug)]
 pub(crate) struct Losses {
     events: Option<TcpLoss>,
     namespace_inode: u64,
-    /// The same numbers as in the result, below this, are followed.
+    /// Connections with a number below this are followed.
     followed: u32,
 }
 
 impl Losses {
-    /// Where it cannot, that is a caveat.
+    /// Attaches the events. A failure becomes a caveat.
     pub(crate) fn attach(namespace_inode: u64, caveats: &mut Vec<Caveat>) -> Self {
         let events = TcpLoss::attach().map_err(|error| {
-            let message = format!("where this host drops packets is not seen: {error}");
+            let message = format!("drops on this host are not seen: {error}");
             caveats.push(Caveat::new("no_drop_events", message, "run as root on Linux 5.17 or newer"));
         });
         Self { events: events.ok(), namespace_inode, followed: 0 }
     }
 
-    /// Another connection, with numbers in order.
+    /// Follows another connection. Numbers must come in order.
     pub(crate) fn follow(&mut self, number: u32, seen: &Seen) {
         if let Some(events) = &self.events
             && number == self.followed
@@ -40,13 +40,13 @@ impl Losses {
         }
     }
 
-    /// Adds what was seen.
+    /// Adds drops and retransmissions to `connections`.
     pub(crate) fn finish(&self, connections: &mut [WatchedConnection]) {
         let Some(events) = &self.events else { return };
         let symbols = Symbols::read().ok();
         let mut sums: BTreeMap<(u32, Segment, TcpLocation, String), (u64, u64)> = BTreeMap::new();
         for drop in events.drops().unwrap_or_default() {
-            // Another namespace's drop is the other end's, or the network's.
+            // A drop in another namespace belongs to the other end or to the network.
             let foreign = drop.namespace_inode.is_some_and(|inode| u64::from(inode) != self.namespace_inode);
             if foreign && !drop.namespace_of_task {
                 continue;
@@ -63,8 +63,8 @@ impl Losses {
             *bytes += drop.bytes;
         }
         for connection in connections.iter_mut().filter(|one| one.number < self.followed) {
-            if let Ok(again) = events.retransmitted(connection.number) {
-                let (packets, payload_bytes, ip_bytes) = (again.packets, again.payload_bytes, again.ip_bytes);
+            if let Ok(sum) = events.retransmitted(connection.number) {
+                let (packets, payload_bytes, ip_bytes) = (sum.packets, sum.payload_bytes, sum.ip_bytes);
                 connection.retransmitted = Some(Retransmitted { packets, payload_bytes, ip_bytes });
             }
             let own = sums.iter().filter(|((number, ..), _)| *number == connection.number);

@@ -1,4 +1,4 @@
-//! Which connections are watched, and whose they are.
+//! Which connections are watched, and which process each belongs to.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -15,39 +15,39 @@ use longhaul_units::Nanos;
 use crate::WatchError;
 use crate::connection::Seen;
 
-/// Openings of connections that are remembered until the connection is seen or its end.
+/// The most opened connections that are remembered until they are seen.
 const MOST_OWNERS: usize = 65_536;
-/// How often control groups below the one that was named are looked for.
-const GROUPS_AGAIN: Nanos = Nanos::from_secs(1);
+/// How often the control groups below the chosen one are listed.
+const LIST_GROUPS_EVERY: Nanos = Nanos::from_secs(1);
 
-/// Which connections.
+/// Which connections to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// Every one.
+    /// All connections.
     All,
-    /// Those with this port at either end.
+    /// Connections with this port at either end.
     Port(u16),
-    /// Those of a process and what descends from it.
+    /// Connections of this process and its descendants.
     Process(u32),
-    /// Those of what descends from the calling process.
+    /// Connections of the descendants of the calling process.
     Descendants,
-    /// Those made in this control group (version 2) or one below.
+    /// Connections made in this control group (version 2) or one below.
     Cgroup(PathBuf),
 }
 
-/// Says whether a connection is one of those.
+/// Decides whether to watch a connection.
 #[derive(Debug)]
 pub(crate) struct Chooser {
     selection: Selection,
-    /// The process that all descend from.
+    /// The common ancestor of the chosen processes.
     root: Option<u32>,
-    /// It and its descendants, those too whose parents ended.
+    /// It and its descendants, including those whose parents ended.
     processes: HashSet<u32>,
-    /// Their sockets, by inode number.
+    /// Their PIDs, by the inode number of the socket.
     sockets: HashMap<u32, u32>,
     looked: Nanos,
     groups: HashSet<u64>,
-    /// By cookie: who opened or closed it, when it began.
+    /// By cookie: the process that opened or closed it, and when it began.
     owners: HashMap<u64, (Option<Owner>, Option<Nanos>)>,
     hidden_processes: u32,
     unowned: bool,
@@ -82,7 +82,7 @@ impl Chooser {
         })
     }
 
-    /// What the kernel can choose by itself.
+    /// The part of the selection that the kernel can apply.
     pub(crate) fn filter(&self) -> TcpFilter {
         match self.selection {
             Selection::Port(port) => TcpFilter::Port(port),
@@ -93,10 +93,10 @@ impl Chooser {
         }
     }
 
-    /// Takes what a tracepoint told.
+    /// Takes an event of a tracepoint.
     pub(crate) fn learn(&mut self, event: OwnerEvent) {
         if self.owners.len() >= MOST_OWNERS {
-            // Those of connections that nobody will ask for, mostly.
+            // Most of them belong to connections that were not chosen.
             self.owners.clear();
         }
         let (owner, began) = self.owners.entry(event.cookie).or_default();
@@ -112,18 +112,18 @@ impl Chooser {
         self.owners.remove(&cookie);
     }
 
-    /// When it began, as a tracepoint told.
+    /// When the connection began, according to a tracepoint.
     pub(crate) fn began(&self, cookie: u64) -> Option<Nanos> {
         self.owners.get(&cookie).and_then(|(_, began)| *began)
     }
 
-    /// Whether it is to be watched.
+    /// Whether to watch a connection.
     pub(crate) fn chooses(&mut self, now: Nanos, seen: &Seen) -> bool {
         match &self.selection {
             Selection::All => true,
             Selection::Port(port) => [seen.local.port(), seen.remote.port()].contains(port),
             Selection::Cgroup(path) => {
-                if now.saturating_sub(self.looked) >= GROUPS_AGAIN {
+                if now.saturating_sub(self.looked) >= LIST_GROUPS_EVERY {
                     self.looked = now;
                     if let Ok(groups) = groups(path) {
                         self.groups = groups;
@@ -153,7 +153,7 @@ impl Chooser {
         self.sockets.contains_key(&seen.inode)
     }
 
-    /// Which processes there are, and which sockets they have.
+    /// Lists the chosen processes and their sockets.
     fn look(&mut self) {
         let Some(root) = self.root else { return };
         self.processes.extend(process_sockets::descendants(root));
@@ -171,10 +171,10 @@ impl Chooser {
         });
     }
 
-    /// Whose it is, as far as that is known already.
+    /// The process of a connection, if it is known already: PID and name.
     pub(crate) fn owner(&self, seen: &Seen) -> Option<(u32, String)> {
         if let Some((Some(owner), _)) = self.owners.get(&seen.cookie) {
-            // By now it may run another program: a shell opens nothing, but what it starts has its name first.
+            // Read the name again: a program that a shell starts has the shell's name at first.
             let name = process_sockets::name(owner.pid).unwrap_or_else(|| owner.name.clone());
             return Some((owner.pid, name));
         }
@@ -182,7 +182,7 @@ impl Chooser {
         Some((pid, process_sockets::name(pid)?))
     }
 
-    /// Whose all sockets are, by inode number.
+    /// PID and name of every socket's process, by inode number.
     pub(crate) fn look_up(&mut self) -> HashMap<u32, (u32, String)> {
         let by_inode = if self.root.is_some() {
             self.look();
@@ -200,16 +200,16 @@ impl Chooser {
         owners
     }
 
-    /// Whether the processes that were to be watched are gone.
+    /// Whether the chosen processes have ended.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.selection, Selection::Process(pid) if !is_there(pid))
+        matches!(self.selection, Selection::Process(pid) if !is_running(pid))
             && process_sockets::descendants(self.root.unwrap_or(0)).is_empty()
     }
 
     pub(crate) fn caveats(&self) -> Option<Caveat> {
         self.unowned.then(|| {
             let message = format!(
-                "{} processes of other users were not looked at, so some connections have no program",
+                "{} processes of other users are hidden, so some connections have no program",
                 self.hidden_processes
             );
             Caveat::new("processes_hidden", message, "run as root")
@@ -217,24 +217,24 @@ impl Chooser {
     }
 }
 
-/// Whether a process is there and no zombie.
-fn is_there(pid: u32) -> bool {
+/// Whether a process runs: it exists and is no zombie.
+fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name before may contain anything, brackets too.
+    // The name before may contain brackets too.
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// The ids of a control group and those below: the inode numbers of their folders.
+/// The ids of a control group and of those below: the inode numbers of their folders.
 fn groups(path: &Path) -> io::Result<HashSet<u64>> {
     let events = path.join("cgroup.controllers");
     fs::metadata(&events).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::other("no control group of version 2"),
+        io::ErrorKind::NotFound => io::Error::other("not a control group of version 2"),
         _ => error,
     })?;
     let mut found = HashSet::new();
     let mut open = vec![path.to_owned()];
     while let Some(folder) = open.pop() {
-        // One may go while they are listed.
+        // A group may vanish while they are listed.
         let Ok(metadata) = fs::metadata(&folder) else { continue };
         found.insert(metadata.ino());
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -251,23 +251,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_there() {
-        assert!(is_there(std::process::id()) && !is_there(u32::MAX));
+    fn a_zombie_does_not_run() {
+        assert!(is_running(std::process::id()) && !is_running(u32::MAX));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        // A zombie until it is waited for.
-        while is_there(pid) && std::time::Instant::now() < deadline {
+        // It is a zombie until it is waited for.
+        while is_running(pid) && std::time::Instant::now() < deadline {
             std::thread::yield_now();
         }
-        assert!(!is_there(pid));
+        assert!(!is_running(pid));
         child.wait().unwrap();
     }
 
     #[test]
-    fn a_folder_is_no_control_group() {
+    fn a_folder_is_not_a_control_group() {
         let error = Chooser::new(Selection::Cgroup("/tmp".into())).unwrap_err().to_string();
-        assert!(error.contains("/tmp: no control group of version 2; name a folder"), "{error}");
+        assert!(error.contains("/tmp: not a control group of version 2; name a folder"), "{error}");
         let error = Chooser::new(Selection::Process(u32::MAX)).unwrap_err().to_string();
         assert!(error.starts_with("process 4294967295: "), "{error}");
     }

@@ -1,4 +1,4 @@
-//! What is said while connections are watched.
+//! The live table of `longhaul watch`.
 
 use longhaul_units::{BitRate, Bytes, Nanos};
 use longhaul_watch::ConnectionNow;
@@ -7,18 +7,18 @@ use crate::cmd::udp::live::Show;
 use crate::output::print_text;
 use longhaul_report::text::{rate, short};
 
-/// Connections in the table, those with most bytes.
+/// Rows of the table: the connections with the highest rates.
 const ROWS: usize = 15;
-/// Characters of a line.
+/// Characters per line.
 const WIDTH: usize = 80;
-/// Of the other end's address and port: any of IPv4.
+/// Characters for the address and port of the other end: any IPv4 address fits.
 const ADDRESS: usize = 21;
 
-/// Shows a table each interval.
+/// Prints a table every interval.
 #[derive(Debug)]
 pub(crate) struct Live {
     show: Show,
-    /// Lines on the terminal that the next table goes over.
+    /// Lines on the terminal that the next table overwrites.
     written: usize,
 }
 
@@ -27,7 +27,7 @@ impl Live {
         Self { show, written: 0 }
     }
 
-    /// Whether anybody looks.
+    /// Whether tables are shown.
     pub(crate) fn is_shown(&self) -> bool {
         self.show != Show::Nothing
     }
@@ -46,7 +46,7 @@ impl Live {
         }
     }
 
-    /// Wipes the table that was written, so that what comes next begins where it stood.
+    /// Erases the last table, so that the next output takes its place.
     pub(crate) fn end(&mut self) {
         if self.written > 0 {
             // ECMA-48: cursor up, erase below.
@@ -64,7 +64,7 @@ fn table(elapsed: Nanos, rows: &[ConnectionNow]) -> Vec<String> {
         "rate",
         "rtt",
         "cwnd",
-        "again"
+        "retr"
     );
     let mut lines = vec![head];
     lines.extend(rows.iter().take(ROWS).map(row));
@@ -74,7 +74,7 @@ fn table(elapsed: Nanos, rows: &[ConnectionNow]) -> Vec<String> {
     lines.iter().map(|line| line.replace(char::is_control, " ").chars().take(WIDTH).collect()).collect()
 }
 
-/// A limit in one word.
+/// A short word for a limit.
 fn in_short(limit: &str, receives: bool) -> &'static str {
     match (limit, receives) {
         ("congestion_window", _) => "cwnd",
@@ -86,7 +86,7 @@ fn in_short(limit: &str, receives: bool) -> &'static str {
     }
 }
 
-/// The end of an address that is too long, as it tells more.
+/// Cuts a long address: its end says more than its beginning.
 fn address(text: &str) -> String {
     let surplus = text.chars().count().saturating_sub(ADDRESS);
     if surplus == 0 { text.to_owned() } else { "…".chars().chain(text.chars().skip(surplus + 1)).collect() }
@@ -98,7 +98,7 @@ fn row(now: &ConnectionNow) -> String {
     } else {
         ("out", now.sent_rate_bps)
     };
-    // What moves is established; what is not says so.
+    // Show the state instead of a limit if the connection is not established.
     let limit = match &now.limit {
         _ if now.state != "ESTABLISHED" => now.state.to_owned(),
         Some(limit) if bps > 0 => format!("{} {:.0}%", in_short(&limit.by, arrow == "in"), limit.share * 100.0),

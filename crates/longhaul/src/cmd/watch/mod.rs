@@ -22,23 +22,22 @@ use longhaul_units::Nanos;
 use longhaul_watch::{Selection, Watch, WatchError, WatchOptions, Watched};
 use serde::Serialize;
 
+use crate::args::interval::DEFAULT_INTERVAL;
 use crate::cmd::udp::exit_code;
 use crate::cmd::udp::live::Show;
 use crate::cmd::watch::live::Live;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
-/// Between tables where none was asked for.
-const DEFAULT_INTERVAL: Nanos = Nanos::from_secs(1);
-/// Shortest time between samples: a look takes some 0.1 ms.
+/// The shortest time between samples: one takes some 0.1 ms.
 const LEAST_SAMPLE: Nanos = Nanos::from_millis(1);
-/// When the processes are gone, their connections still have this long to end.
+/// After the processes have ended, their connections have this long to end.
 const GRACE: Nanos = Nanos::from_secs(1);
-/// A terminal's Ctrl-C reaches the command by itself, a signal to longhaul alone does not: it is passed on after this.
+/// A signal is passed on to the command after this time. Ctrl-C on a terminal reaches the command directly, before that.
 const PASS_ON: Nanos = Nanos::from_millis(500);
-/// How often it is asked whether a process is there.
+/// How often to check whether the processes still run.
 const LOOK_AGAIN: Nanos = Nanos::from_millis(100);
-/// The file with the samples, beside the result.
+/// The file with the samples, next to the result.
 const SAMPLES: &str = "samples.parquet";
 
 const EXAMPLES: &str = "\
@@ -48,38 +47,38 @@ Example:
   longhaul watch --pid 4711 -i 1s
   longhaul show monday
 
-With a COMMAND what is said goes to stderr, as stdout is the command's; with --json stdout has the result alone, and the command's
-goes to stderr. The exit code is the command's (128 and the signal's number where one ended it), 127 where there is no such
-command, 126 where it cannot be run, 130 after Ctrl-C. docs/reference/watch-results.md tells what each number of the result means.";
+With a COMMAND, the report goes to stderr and stdout belongs to the command. With --json, stdout has only the result, and the
+output of the command goes to stderr. The exit code is that of the command (128 plus the signal number if a signal ended it), 127 if
+the command does not exist, 126 if it cannot be run, 130 after Ctrl-C. docs/reference/watch-results.md explains each number.";
 
 /// Watch TCP connections of other programs: how fast, what limits them
 ///
-/// Every connection of this network namespace, or those that are chosen. The programs are left alone and notice nothing.
+/// Watches all connections of this network namespace, or those that you choose. The programs are not touched.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Connections of this process and what descends from it, in its network namespace
+    /// Watch connections of this process and its descendants, in its network namespace
     #[arg(long, value_name = "PID", group = "which")]
     pid: Option<u32>,
-    /// Connections with this port at either end
+    /// Watch connections with this port at either end
     #[arg(long, value_name = "PORT", group = "which", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Connections made in this control group (version 2) or one below, by its folder
+    /// Watch connections made in this control group (version 2) or one below, given as its folder
     #[arg(long, value_name = "DIR", group = "which")]
     cgroup: Option<PathBuf>,
-    /// Run this command and watch its connections, and those of what it starts
+    /// Run this command, and watch its connections and those of its child processes
     #[arg(last = true, value_name = "COMMAND", group = "which", conflicts_with = "time")]
     command: Vec<String>,
-    /// Watch for this time [default: until Ctrl-C, or until the processes are gone]
+    /// Watch for this time [default: until Ctrl-C, or until the processes have ended]
     #[arg(short = 't', long, value_name = "TIME")]
     time: Option<Nanos>,
-    /// A table for each such time; 0: none
+    /// Report every TIME (0: never) [default: 1s; with a COMMAND, never]
     #[arg(short = 'i', long, value_name = "TIME")]
     interval: Option<Nanos>,
-    /// Time between samples of TCP_INFO
+    /// Take a sample of TCP_INFO every TIME
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     sample: Nanos,
-    /// Save the result in this folder: result.json, and samples.parquet with every TCP_INFO field over time
+    /// Save the result in this folder: result.json, and samples.parquet with all TCP_INFO fields over time
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Print JSON
@@ -99,7 +98,7 @@ impl Args {
     }
 
     fn show(&self) -> Show {
-        // A command has the terminal for itself.
+        // The terminal belongs to the command.
         let beside = self.json || !self.command.is_empty();
         match (self.interval, self.command.is_empty()) {
             (None, false) => Show::Nothing,
@@ -108,7 +107,7 @@ impl Args {
     }
 }
 
-/// What was asked: at most one of `pid`, `port`, `cgroup` and `command`; with none of them every connection.
+/// The parameters of the result. At most one of `pid`, `port`, `cgroup` and `command` is set; with none, all connections are watched.
 #[derive(Debug, Serialize)]
 struct WatchParameters {
     pid: Option<u32>,
@@ -117,13 +116,13 @@ struct WatchParameters {
     command: Option<Vec<String>>,
     time_ns: Option<u64>,
     sample_ns: u64,
-    /// What the command ended with; `null` where there was none, or it did not end.
+    /// The exit code of the command; `null` without a command, or if it did not end.
     exit_code: Option<u8>,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     if args.sample < LEAST_SAMPLE {
-        return Err(Failure::usage(format!("--sample {}: {LEAST_SAMPLE} or more", args.sample)));
+        return Err(Failure::usage(format!("--sample {}: give {LEAST_SAMPLE} or more", args.sample)));
     }
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
@@ -131,12 +130,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     let namespace = args.pid.map(NetNamespace::of_process).transpose();
     let namespace = namespace.map_err(|error| {
         Failure::new("no_process", format!("--pid {}: {error}", args.pid.unwrap_or(0)))
-            .remedy("name a process that runs, and run as its user or as root")
+            .remedy("name a running process, and run longhaul as its user or as root")
     })?;
     let options =
         WatchOptions { selection: args.selection(), namespace, sample: args.sample, keep_samples: folder.is_some() };
     let mut watch = Watch::open(options).map_err(not_watched)?;
-    // Watched first, so that its first connection is seen from its beginning.
+    // Start to watch first, so that its first connection is seen from its beginning.
     let child = (!args.command.is_empty()).then(|| start(&args.command, args.json)).transpose()?;
     let mut live = Live::new(args.show());
     let ended = follow(&args, &mut watch, child, stop, &mut live).map_err(|error| Failure::new("watch", error))?;
@@ -156,7 +155,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         let end = End { flows: flows.collect() };
         match folder.write(SAMPLES, |file| write_samples(file, &[end])) {
             Ok(()) => result.samples_file = Some(SAMPLES.into()),
-            Err(error) => caveats.push(Caveat::new("samples_not_saved", error, "make room, and run it again")),
+            Err(error) => {
+                caveats.push(Caveat::new("samples_not_saved", error, "free space on the disk, and run it again"))
+            }
         }
     }
     let exit = ended.map(code_of);
@@ -189,7 +190,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     })
 }
 
-/// Samples until it is over; gives what the command ended with.
+/// Samples until the end. Returns how the command ended.
 fn follow(
     args: &Args,
     watch: &mut Watch,
@@ -239,7 +240,7 @@ fn follow(
             return Ok(ended);
         }
         let next = tick.min(end).min(leave);
-        // Once asked to stop, its descriptor is readable all the time.
+        // After a signal, the descriptor stays readable.
         match stop.requested() {
             None => _ = readable_until(stop, Some(next))?,
             Some(_) => sleep_until(next),
@@ -247,7 +248,7 @@ fn follow(
     }
 }
 
-/// Passes a signal on to the command, which a terminal's Ctrl-C reached already.
+/// Passes a signal on to the command. Ctrl-C on a terminal has reached it already.
 fn pass_on(child: &Child, signal: StopSignal, asked: Nanos, now: Nanos) -> io::Result<()> {
     let (signal, due) = match signal {
         StopSignal::Interrupt => (Signal::INT, asked.saturating_add(PASS_ON)),
@@ -263,7 +264,7 @@ fn pass_on(child: &Child, signal: StopSignal, asked: Nanos, now: Nanos) -> io::R
 }
 
 fn start(command: &[String], json: bool) -> Result<Child, Failure> {
-    let (program, arguments) = command.split_first().ok_or_else(|| Failure::usage("COMMAND: it is empty"))?;
+    let (program, arguments) = command.split_first().ok_or_else(|| Failure::usage("COMMAND is empty"))?;
     adopt_orphans().map_err(|error| Failure::new("watch", error))?;
     let mut command = Command::new(program);
     command.args(arguments);
@@ -273,11 +274,11 @@ fn start(command: &[String], json: bool) -> Result<Child, Failure> {
     }
     command.spawn().map_err(|error| {
         let exit = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-        Failure::new("not_run", format!("{program}: {error}")).remedy("name a program that can be run").exit(exit)
+        Failure::new("not_run", format!("{program}: {error}")).remedy("name an executable program").exit(exit)
     })
 }
 
-/// As a shell has it.
+/// The exit code, as a shell computes it.
 fn code_of(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| 128 + signal);
     status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
@@ -289,6 +290,6 @@ fn not_watched(error: WatchError) -> Failure {
         WatchError::SockDiag(_) => Failure::new("no_sock_diag", error),
         WatchError::Cgroup { .. } => Failure::new("no_cgroup", format!("--cgroup {error}")),
         WatchError::Process { .. } => Failure::new("no_process", format!("--pid: {error}"))
-            .remedy("name a process that runs, and run as its user or as root"),
+            .remedy("name a running process, and run longhaul as its user or as root"),
     }
 }

@@ -1,4 +1,4 @@
-//! What watching came to as people read it, in lines of at most 80 characters.
+//! The result of `longhaul watch` as text, in lines of at most 80 characters.
 
 use std::fmt::Write;
 
@@ -7,14 +7,14 @@ use longhaul_units::{BitRate, Bytes};
 
 use super::{rate, short, visible};
 
-/// Characters of a line.
+/// Characters per line.
 const WIDTH: usize = 80;
-/// Connections that are shown; the result in JSON has all.
+/// Connections that are shown. The JSON result has all.
 const CONNECTIONS: usize = 20;
-/// Reasons of drops that are shown for a connection.
+/// Drop reasons that are shown per connection.
 const DROPS: usize = 3;
 
-/// All connections, most bytes first.
+/// The connections, most bytes first, and what watching cost.
 pub fn report(result: &WatchResult) -> String {
     let mut text = String::new();
     let mut order: Vec<&WatchedConnection> = result.connections.iter().collect();
@@ -24,12 +24,12 @@ pub fn report(result: &WatchResult) -> String {
     }
     if order.len() > CONNECTIONS {
         let rest = order[CONNECTIONS..].iter().map(|one| bytes(one)).fold(0, u64::saturating_add);
-        _ = writeln!(text, "and {} connections more with {}", order.len() - CONNECTIONS, Bytes(rest).rounded());
+        _ = writeln!(text, "and {} more connections with {}", order.len() - CONNECTIONS, Bytes(rest).rounded());
     }
     let cost = &result.sampling;
     _ = writeln!(
         text,
-        "watched   {} for {}, a sample each {}; it took {:.1} % of a CPU",
+        "watched   {} for {}, one sample every {}; used {:.1} % of a CPU",
         if result.connections.len() == 1 {
             "1 connection".into()
         } else {
@@ -40,7 +40,7 @@ pub fn report(result: &WatchResult) -> String {
         cost.cpu_time_ns as f64 * 100.0 / cost.elapsed_ns.max(1) as f64
     );
     if let Some(file) = &result.samples_file {
-        _ = writeln!(text, "every TCP_INFO field over time is in {file}");
+        _ = writeln!(text, "all TCP_INFO fields over time are in {file}");
     }
     visible(&text)
 }
@@ -94,7 +94,7 @@ fn one(text: &mut String, connection: &WatchedConnection) {
     line(
         "",
         format!(
-            "rtt {} min, {} mean; cwnd {} mean; {} packets again",
+            "rtt {} min, {} mean; cwnd {} mean; {} retransmitted",
             known(connection.min_rtt_ns),
             known(connection.mean_rtt_ns),
             size(connection.mean_cwnd_bytes),
@@ -109,9 +109,9 @@ fn one(text: &mut String, connection: &WatchedConnection) {
 fn dropped(drop: &TcpDrop) -> String {
     let what = if drop.segment == Segment::Data { "data" } else { "ACKs" };
     let place = match drop.location {
-        longhaul_result::TcpLocation::Transmit => "leaving this host",
-        longhaul_result::TcpLocation::Receive => "entering this host",
-        longhaul_result::TcpLocation::Pruned => "no memory for it",
+        longhaul_result::TcpLocation::Transmit => "while leaving this host",
+        longhaul_result::TcpLocation::Receive => "while entering this host",
+        longhaul_result::TcpLocation::Pruned => "no memory for them",
     };
     format!("dropped here: {} packets of {what}, {place}: {}", drop.packets, drop.reason)
 }
