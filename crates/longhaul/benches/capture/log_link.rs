@@ -275,13 +275,13 @@ pub(crate) fn run(cable: &Cable, folder: &Path) {
 fn print(ways: &[(&str, Way)], sums: &[Sum]) {
     let seconds = ROUNDS as f64 * FLOOD.as_secs_f64();
     println!(
-        "{:<26} {:>10} {:>10} {:>8} {:>9} {:>8} {:>8} {:>9} {:>9} {:>11} {:>9}",
+        "{:<26} {:>10} {:>10} {:>8} {:>9} {:>8} {:>8} {:>9} {:>9} {:>13} {:>9}",
         "", "arrived/s", "kept/s", "lost", "at ring", "link", "disk", "near CPU", "far CPU", "heads/CPU s", "B/head"
     );
     for ((name, _), sum) in ways.iter().zip(sums) {
         let share = |packets: u64| format!("{:.2}%", 100.0 * packets as f64 / sum.arrived.max(1) as f64);
         println!(
-            "{name:<26} {:>10.0} {:>10.0} {:>8} {:>9} {:>8} {:>8} {:>8.2}s {:>8.2}s {:>11.0} {:>9.1}",
+            "{name:<26} {:>10.0} {:>10.0} {:>8} {:>9} {:>8} {:>8} {:>8.2}s {:>8.2}s {:>13.0} {:>9.1}",
             sum.arrived as f64 / seconds,
             sum.kept as f64 / seconds,
             share(sum.arrived.saturating_sub(sum.kept)),
