@@ -1,4 +1,4 @@
-//! `longhaul capture --to` beside `tcpdump -w - | socat`: the same flood, its heads to another host over a cable of their own.
+//! `longhaul capture --to` beside `tcpdump -w - | socat`: the same flood, with its header snippets sent to another host over a second cable.
 //!
 //! Here the two hosts and the flood share the CPUs, so what one flood costs all of them together shows in what is lost; what each end
 //! costs by itself shows in its CPU time, and at a rate that both can take nothing may be lost. *Link* is what the cable carried, all
@@ -27,7 +27,7 @@ const EASY_PACKETS_PER_SECOND: f64 = 300_000.0;
 /// The logging host.
 const FAR: &str = "10.78.0.2";
 
-/// How heads get to the logging host.
+/// How snippets get to the logging host.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     /// Into files of the capturing host.
@@ -72,7 +72,7 @@ impl Sum {
         self.at_disk += other.at_disk;
     }
 
-    /// Heads that came to rest, for each second of the CPUs of both ends.
+    /// Packets stored per CPU second of both ends.
     fn per_cpu_s(&self) -> f64 {
         self.kept as f64 / (self.near_cpu_s + self.far_cpu_s)
     }
@@ -265,10 +265,10 @@ pub(crate) fn run(cable: &Cable, folder: &Path) {
         }
         let lost = |sum: &Sum| 1.0 - sum.kept as f64 / sum.arrived.max(1) as f64;
         let ratio = ours.per_cpu_s() / tcpdump.per_cpu_s();
-        target("heads a CPU second of both ends: encrypted link / tcpdump", ratio, 1.0, false);
+        target("packets per CPU second, both ends: encrypted link / tcpdump", ratio, 1.0, false);
         target("share lost, less that of tcpdump", lost(ours) - lost(tcpdump), 0.0, true);
         let bytes = |sum: &Sum| sum.link_bytes as f64 / sum.kept.max(1) as f64;
-        target("bytes on the link a head: encrypted link / tcpdump", bytes(ours) / bytes(tcpdump), 1.0, true);
+        target("bytes on the link per packet: encrypted link / tcpdump", bytes(ours) / bytes(tcpdump), 1.0, true);
     }
 }
 
@@ -276,7 +276,7 @@ fn print(ways: &[(&str, Way)], sums: &[Sum]) {
     let seconds = ROUNDS as f64 * FLOOD.as_secs_f64();
     println!(
         "{:<26} {:>10} {:>10} {:>8} {:>9} {:>8} {:>8} {:>9} {:>9} {:>13} {:>9}",
-        "", "arrived/s", "kept/s", "lost", "at ring", "link", "disk", "near CPU", "far CPU", "heads/CPU s", "B/head"
+        "", "arrived/s", "kept/s", "lost", "at ring", "link", "disk", "near CPU", "far CPU", "packets/CPU s", "B/packet"
     );
     for ((name, _), sum) in ways.iter().zip(sums) {
         let share = |packets: u64| format!("{:.2}%", 100.0 * packets as f64 / sum.arrived.max(1) as f64);

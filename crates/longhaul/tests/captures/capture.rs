@@ -204,7 +204,7 @@ fn every_packet_is_there_once_and_in_order() {
         assert_eq!((packet.frame_len, packet.direction), (42 + PAYLOAD_BYTES as u32, Direction::Inbound));
         assert!(matches!(packet.transport, Transport::Udp { dst_port: PORT, payload_len: 20, .. }), "{packet:?}");
     }
-    // Without heads there is nothing to make a pcap of.
+    // Without snippets there is nothing to write into a pcap.
     host.convert(&["spool"], "bare.parquet", &[]);
     let refused = longhaul(&["convert", &host.path("bare.parquet"), &host.path("no.pcap")]);
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--keep-heads"));

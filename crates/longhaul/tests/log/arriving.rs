@@ -1,4 +1,4 @@
-//! Heads arrive, or are counted.
+//! Header snippets arrive, or are counted.
 
 use std::fs;
 use std::thread::sleep;
@@ -11,7 +11,7 @@ use crate::common::{longhaul, object, printed};
 use crate::hosts::*;
 
 #[test]
-fn heads_arrive_in_full_and_equal_those_captured_here() {
+fn snippets_arrive_in_full_and_equal_those_captured_here() {
     let Some(hosts) = Hosts::new("log-full", "lan", &[]) else { return };
     let log = hosts.log("log", &["-1"]);
     let capture = hosts.capture(&["server"], &["-o", &hosts.path("here")]);
@@ -28,7 +28,7 @@ fn heads_arrive_in_full_and_equal_those_captured_here() {
     assert_eq!(here["marks"].as_array().unwrap().len(), 1);
     let logger = &here["loggers"][0];
     assert_eq!((count(logger, "sent_packets"), count(logger, "written_packets")), (20_000, 20_000), "{logger:#}");
-    assert!(count(logger, "sent_datagrams") < 20_000 / 5, "many heads in one: {logger:#}");
+    assert!(count(logger, "sent_datagrams") < 20_000 / 5, "many snippets in one: {logger:#}");
 
     // The folder that all captures lie in reads as the only one in it.
     for form in ["t.pcap", "t.pcapng"] {
@@ -41,7 +41,7 @@ fn heads_arrive_in_full_and_equal_those_captured_here() {
 
 /// Every seventh packet on the way is lost, and the last ones.
 #[test]
-fn what_the_link_loses_is_counted_to_the_head() {
+fn what_the_link_loses_is_counted_to_the_packet() {
     let Some(hosts) = Hosts::new("log-loss", "lan", &["--set", "forward.loss=every(7)"]) else { return };
     let log = hosts.log("log", &["-1"]);
     let capture = hosts.capture(&["server"], &["-o", &hosts.path("here")]);
@@ -59,7 +59,7 @@ fn what_the_link_loses_is_counted_to_the_head() {
     assert!((2_000..4_000).contains(&lost), "{lost} lost");
     assert!(has_caveat(&log, "link_lost"), "{log:#}");
 
-    // Each missing head lies in a gap, and gaps hold little else.
+    // Each missing packet lies in a gap, and gaps contain few others.
     let numbers: std::collections::HashSet<u64> = came.iter().map(|(number, _)| *number).collect();
     let gaps = there["gaps"].as_array().unwrap();
     let within = |at_ns: i64| {
@@ -68,7 +68,7 @@ fn what_the_link_loses_is_counted_to_the_head() {
     let missing = all.iter().filter(|(number, _)| !numbers.contains(number));
     assert!(missing.clone().all(|(_, at_ns)| within(*at_ns)));
     let inside = came.iter().filter(|(_, at_ns)| within(*at_ns)).count() as u64;
-    assert!(inside <= 2 * lost, "{inside} heads that came lie in gaps of {lost}");
+    assert!(inside <= 2 * lost, "{inside} packets that arrived lie in gaps of {lost}");
     // The capturing host was told as much.
     let logger = &here["result"]["loggers"][0];
     assert_eq!(logger["dropped_by_place"]["log_link"].as_u64(), Some(lost), "{logger:#}");

@@ -12,7 +12,7 @@ const CONFIRMED: Duration = Duration::from_millis(1500);
 /// A capture sends what it reads after 0.2 s.
 const SENT: Duration = Duration::from_millis(500);
 
-/// A logging host stands still, gets heads into its socket, and is killed: what it never read nobody has. The ledger of the capture has
+/// A logging host is stopped, receives snippets into its socket, and is killed: what it never read is lost. The ledger of the capture has
 /// exactly what is in the files as written, and the rest as lost by the link.
 #[test]
 fn what_a_killed_logging_host_had_not_confirmed_is_lost() {

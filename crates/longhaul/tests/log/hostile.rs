@@ -59,7 +59,7 @@ fn meta() -> Meta {
     }
 }
 
-fn heads(count: u64) -> PacketBlock {
+fn snippets(count: u64) -> PacketBlock {
     let mut block = PacketBlock::with_capacity(1 << 16);
     block.reset(0);
     for number in 0..count {
@@ -128,10 +128,10 @@ impl<'a> Impostor<'a> {
         Datagrams { socket: socket.unwrap(), keys: DatagramKeys::plain(token), session }
     }
 
-    /// A payload of so many heads, with its number.
+    /// A payload of `count` snippets, with its number.
     fn payload(&mut self, count: u64) -> (u64, Vec<u8>) {
         let mut payload = Vec::new();
-        (self.numbers.payload(&heads(count), STARTED_NS, &mut payload), payload)
+        (self.numbers.payload(&snippets(count), STARTED_NS, &mut payload), payload)
     }
 
     fn finish(&mut self) {
@@ -192,7 +192,7 @@ fn names_lead_nowhere() {
     assert_eq!(all.collect::<Vec<_>>(), ["log"]);
 }
 
-/// Numbers that were used, that are far off, or that do not fit what came; fields that cannot be. Each head counts once.
+/// Numbers that are repeated, far off, or do not match what arrived; impossible fields. Each snippet counts once.
 #[test]
 fn wrong_numbers_change_nothing() {
     let Some(hosts) = Hosts::new("log-numbers", "lan", &[]) else { return };
@@ -219,7 +219,7 @@ fn wrong_numbers_change_nothing() {
     for sequence in [u64::MAX, FIRST_PROBE, FIRST_PROBE - 1] {
         datagrams.send(sequence, &all[3].1);
     }
-    // Its last word goes by another way and ends the account as soon as all heads are there.
+    // Its last message takes another path and ends the account as soon as all snippets have arrived.
     sleep(Duration::from_millis(300));
     impostor.finish();
     let log = log.wait();
@@ -241,7 +241,7 @@ fn a_last_word_that_does_not_fit_is_not_believed() {
     let (sequence, payload) = impostor.payload(10);
     datagrams.send(sequence, &payload);
     sleep(Duration::from_millis(300));
-    // So many heads are in no three datagrams.
+    // Three datagrams cannot hold so many snippets.
     impostor.say(&LinkMessage::Finished { datagrams: 3, heads: u64::MAX / 2, latest_ns: i64::MAX }).unwrap();
     let log = log.wait();
     let there = only(&log);
@@ -249,7 +249,7 @@ fn a_last_word_that_does_not_fit_is_not_believed() {
     assert_eq!(hosts.convert("log", "t.pcap")["result"]["was_cut"], true);
 }
 
-/// Words fill the disk as heads do: `--bytes-cap` is for both.
+/// Messages fill the disk as snippets do: `--bytes-cap` limits both.
 #[test]
 fn words_count_against_the_cap_as_well() {
     let Some(hosts) = Hosts::new("log-words", "lan", &[]) else { return };

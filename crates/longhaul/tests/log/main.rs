@@ -1,4 +1,4 @@
-//! `longhaul capture --to` and `longhaul log`: heads over a network to logging hosts, between hosts of their own.
+//! `longhaul capture --to` and `longhaul log`: header snippets over a network to logging hosts, in a lab.
 
 #[path = "../common/mod.rs"]
 mod common;
