@@ -276,7 +276,17 @@ fn print(ways: &[(&str, Way)], sums: &[Sum]) {
     let seconds = ROUNDS as f64 * FLOOD.as_secs_f64();
     println!(
         "{:<26} {:>10} {:>10} {:>8} {:>9} {:>8} {:>8} {:>9} {:>9} {:>13} {:>9}",
-        "", "arrived/s", "kept/s", "lost", "at ring", "link", "disk", "near CPU", "far CPU", "packets/CPU s", "B/packet"
+        "",
+        "arrived/s",
+        "kept/s",
+        "lost",
+        "at ring",
+        "link",
+        "disk",
+        "near CPU",
+        "far CPU",
+        "packets/CPU s",
+        "B/packet"
     );
     for ((name, _), sum) in ways.iter().zip(sums) {
         let share = |packets: u64| format!("{:.2}%", 100.0 * packets as f64 / sum.arrived.max(1) as f64);

@@ -136,7 +136,7 @@ impl SpoolFiles {
         let meta = Meta { file: self.meta.file + 1, ..self.meta.clone() };
         let described = control_block(Kind::Meta, meta.started_ns, &meta);
         let (path, file) = open(&self.spec.folder, meta.file)?;
-        // Where there is no room for the next file this one goes on.
+        // If there is no space for the next file, continue this one.
         if let Err(error) = file.write_all_at(&described, 0).and_then(|()| self.close()) {
             let _ = fs::remove_file(path);
             return Err(error);
@@ -150,7 +150,7 @@ impl SpoolFiles {
         Ok(())
     }
 
-    /// Says that the file is whole, and has the disk say so too.
+    /// Marks the file as complete and flushes it to the disk.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         let end = control_block(Kind::End, self.meta.started_ns, &());
         self.append(&end)?;

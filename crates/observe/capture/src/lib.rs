@@ -28,7 +28,7 @@ mod writing;
 
 pub use counters::Counters;
 pub use link::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LinkEnd, LogTarget, LogTargets, room_for_snippets};
-pub use logging::{End, LogHost, LogOptions, Logged};
+pub use logging::{LogHost, LogOptions, Logged, LoggedEnd};
 pub use result::{Account, CaptureResult, LogResult, LoggedResult, LoggerError, LoggerResult};
 pub use running::{Captured, Running};
 pub use spec::{CaptureError, CaptureSpec, SpoolSpec};

@@ -44,7 +44,7 @@ const DRAIN_MOST: Nanos = Nanos::from_secs(2);
 
 /// A ring and the state of its interface.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct OpenRing {
     ring: CaptureRing,
     interface: u16,
     link: LinkType,
@@ -57,10 +57,10 @@ pub(crate) struct Watched {
     complete_ns: i64,
     read: u64,
     nic_missed: Option<u64>,
-    gone: bool,
+    removed: bool,
 }
 
-impl Watched {
+impl OpenRing {
     pub(crate) fn new(ring: CaptureRing, interface: u16, link: LinkType, ifindex: u32) -> Self {
         let now_ns = realtime().0 as i64;
         Self {
@@ -74,13 +74,13 @@ impl Watched {
             complete_ns: now_ns - HELD_BACK_NS,
             read: 0,
             nic_missed: None,
-            gone: false,
+            removed: false,
         }
     }
 }
 
 pub(crate) struct Reader {
-    pub(crate) rings: Vec<Watched>,
+    pub(crate) rings: Vec<OpenRing>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) to_writer: SyncSender<ToWriter>,
     pub(crate) counters: Arc<Counters>,
@@ -119,9 +119,9 @@ impl Reader {
         let mut netlink = Netlink::open().ok();
         // Without a poller the thread looks often.
         let poller = Poller::new().ok();
-        for (key, watched) in self.rings.iter().enumerate() {
+        for (key, open) in self.rings.iter().enumerate() {
             if let Some(poller) = &poller {
-                let _ = poller.add(&watched.ring, key as u64, Interest::Readable);
+                let _ = poller.add(&open.ring, key as u64, Interest::Readable);
             }
         }
         let mut stalled = false;
@@ -149,7 +149,7 @@ impl Reader {
                 if let Some(netlink) = &mut netlink {
                     self.look_at_nics(netlink, &mut part);
                 }
-                if self.rings.iter().all(|watched| watched.gone) {
+                if self.rings.iter().all(|open| open.removed) {
                     break;
                 }
             }
@@ -188,8 +188,8 @@ impl Reader {
 
     /// Stops the rings and reads what they still hold. Returns how many packets came after the last requested one.
     fn drain(&mut self, mut packets: u64, mut bytes: u64, stalled: &mut bool) -> u64 {
-        for watched in &self.rings {
-            let _ = watched.ring.stop();
+        for open in &self.rings {
+            let _ = open.ring.stop();
         }
         let deadline = monotonic() + DRAIN_MOST;
         let mut quiet_since = monotonic();
@@ -197,10 +197,10 @@ impl Reader {
             let mut found = false;
             for at in 0..self.rings.len() {
                 if self.is_enough(packets, bytes) {
-                    let watched = &mut self.rings[at];
-                    while let Some(block) = watched.ring.next_block() {
+                    let open = &mut self.rings[at];
+                    while let Some(block) = open.ring.next_block() {
                         found = true;
-                        watched.read += u64::from(block.packets());
+                        open.read += u64::from(block.packets());
                     }
                 } else {
                     let most = self.packets_most.unwrap_or(u64::MAX).saturating_sub(packets);
@@ -219,9 +219,9 @@ impl Reader {
                 quiet_since = now;
             }
             // The kernel's count says whether every packet has been read.
-            let complete = self.rings.iter_mut().all(|watched| {
-                let counted = watched.ring.statistics();
-                watched.gone || counted.seen - counted.dropped.min(counted.seen) <= watched.read
+            let complete = self.rings.iter_mut().all(|open| {
+                let counted = open.ring.statistics();
+                open.removed || counted.seen - counted.dropped.min(counted.seen) <= open.read
             });
             let quiet = now.saturating_sub(quiet_since) >= Nanos(HELD_BACK_NS as u64);
             if (complete && quiet) || now >= deadline {
@@ -229,14 +229,14 @@ impl Reader {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        let read: u64 = self.rings.iter().map(|watched| watched.read).sum();
+        let read: u64 = self.rings.iter().map(|open| open.read).sum();
         read.saturating_sub(packets)
     }
 
     /// Takes the kernel's next block from ring `at`. Returns its packets and bytes of frames; `None` if no block is ready.
     fn take_block(&mut self, at: usize, packets_most: u64, bytes_most: u64, stalled: &mut bool) -> Option<(u64, u64)> {
         let Self { rings, pool, to_writer, counters, snap_bytes, block_bytes, .. } = self;
-        let Watched { ring, interface, link, block: own, read, complete_ns, .. } = &mut rings[at];
+        let OpenRing { ring, interface, link, block: own, read, complete_ns, .. } = &mut rings[at];
         // Read the clock first: a packet that arrives in between is then newer.
         let looked_ns = realtime().0 as i64;
         let Some(mut block) = ring.next_block() else {
@@ -246,7 +246,7 @@ impl Reader {
         *read += u64::from(block.packets());
         let (mut packets, mut bytes, mut supers) = (0, 0, 0);
         while packets < packets_most && bytes < bytes_most {
-            let Some(head) = block.next() else { break };
+            let Some(snippet) = block.next() else { break };
             let filling = match own {
                 Some(filling) if filling.len() < *block_bytes => filling,
                 _ => {
@@ -257,10 +257,10 @@ impl Reader {
                     own.insert(next_empty(pool, *interface, stalled)?)
                 }
             };
-            let is_super = push(filling, *interface, *link, *snap_bytes, &head);
-            *complete_ns = head.stamp_ns;
+            let is_super = push(filling, *interface, *link, *snap_bytes, &snippet);
+            *complete_ns = snippet.stamp_ns;
             packets += 1;
-            bytes += u64::from(head.frame_bytes);
+            bytes += u64::from(snippet.frame_bytes);
             supers += u64::from(is_super);
         }
         Counters::add(&counters.read_packets, packets);
@@ -270,20 +270,20 @@ impl Reader {
     }
 
     fn look_at_statistics(&mut self, part: &mut Ledger, stalled: &mut bool) {
-        for watched in &mut self.rings {
+        for open in &mut self.rings {
             let now_ns = realtime().0 as i64;
-            let counted = watched.ring.statistics();
-            let before = std::mem::replace(&mut watched.statistics, counted);
+            let counted = open.ring.statistics();
+            let before = std::mem::replace(&mut open.statistics, counted);
             let dropped = counted.dropped - before.dropped;
             part.seen_packets += counted.seen - before.seen;
             if dropped > 0 {
                 let place = if *stalled { Place::Writer } else { Place::KernelRing };
                 self.counters.dropped_at(place, dropped);
-                let interface = Some(watched.interface);
-                let gap = Gap { place, interface, from_ns: watched.looked_ns, to_ns: now_ns, packets: dropped };
+                let interface = Some(open.interface);
+                let gap = Gap { place, interface, from_ns: open.looked_ns, to_ns: now_ns, packets: dropped };
                 part.drop_packets(gap, JOINED_NS);
             }
-            watched.looked_ns = now_ns;
+            open.looked_ns = now_ns;
         }
         *stalled = false;
     }
@@ -291,23 +291,23 @@ impl Reader {
     /// Reads what the NICs dropped. It includes packets that the filter would leave out.
     fn look_at_nics(&mut self, netlink: &mut Netlink, part: &mut Ledger) {
         let mut last = None;
-        for watched in &mut self.rings {
-            watched.gone = watched.ring.socket().link_is_gone();
+        for open in &mut self.rings {
+            open.removed = open.ring.socket().link_is_gone();
             // The rings of an interface are adjacent. Ask its NIC once.
-            if last.replace(watched.interface) == Some(watched.interface) {
+            if last.replace(open.interface) == Some(open.interface) {
                 continue;
             }
-            let stats = netlink.link_by_index(watched.ifindex).ok().and_then(|link| link.stats);
+            let stats = netlink.link_by_index(open.ifindex).ok().and_then(|link| link.stats);
             let Some(stats) = stats else { continue };
             let missed = stats.rx_missed_errors + stats.rx_fifo_errors;
-            let before = watched.nic_missed.replace(missed).unwrap_or(missed);
+            let before = open.nic_missed.replace(missed).unwrap_or(missed);
             let packets = missed.saturating_sub(before);
             if packets > 0 {
                 let to_ns = realtime().0 as i64;
                 let from_ns = to_ns - NIC_EVERY.0 as i64;
                 self.counters.dropped_at(Place::Nic, packets);
                 part.seen_packets += packets;
-                let interface = Some(watched.interface);
+                let interface = Some(open.interface);
                 part.drop_packets(Gap { place: Place::Nic, interface, from_ns, to_ns, packets }, JOINED_NS);
             }
         }
@@ -315,8 +315,8 @@ impl Reader {
 
     /// Passes on all packets, marks and the account.
     fn flush(&mut self, whole: &mut Ledger, part: &mut Ledger, marks_sent: &mut usize) {
-        for watched in &mut self.rings {
-            if let Some(block) = watched.block.take_if(|block| !block.is_empty()) {
+        for open in &mut self.rings {
+            if let Some(block) = open.block.take_if(|block| !block.is_empty()) {
                 let _ = self.to_writer.send(ToWriter::Block(block));
             }
         }
@@ -329,7 +329,7 @@ impl Reader {
             whole.add(part);
             let _ = self.to_writer.send(ToWriter::Ledger(part.take()));
         }
-        let watermark_ns = self.rings.iter().map(|watched| watched.complete_ns).min().unwrap_or(0) - STAMP_SLACK_NS;
+        let watermark_ns = self.rings.iter().map(|open| open.complete_ns).min().unwrap_or(0) - STAMP_SLACK_NS;
         let _ = self.to_writer.send(ToWriter::Tick(watermark_ns));
     }
 }
@@ -349,25 +349,25 @@ fn next_empty(pool: &Pool, interface: u16, stalled: &mut bool) -> Option<PacketB
 
 /// Appends a packet as a record. Returns whether it is a super-packet.
 #[inline]
-fn push(block: &mut PacketBlock, interface: u16, link: LinkType, snap_bytes: usize, head: &Snippet<'_>) -> bool {
-    let (gso_segs, gso_size) = if head.vnet[1] == 0 { (1, 0) } else { super_packet(head) };
+fn push(block: &mut PacketBlock, interface: u16, link: LinkType, snap_bytes: usize, snippet: &Snippet<'_>) -> bool {
+    let (gso_segs, gso_size) = if snippet.vnet[1] == 0 { (1, 0) } else { super_packet(snippet) };
     let mut record = Record {
-        at_ns: head.stamp_ns,
+        at_ns: snippet.stamp_ns,
         interface,
-        direction: if head.outgoing { Direction::Outbound } else { Direction::Inbound },
+        direction: if snippet.outgoing { Direction::Outbound } else { Direction::Inbound },
         link,
-        frame_len: head.frame_bytes,
+        frame_len: snippet.frame_bytes,
         gso_segs,
         gso_size,
-        head: head.bytes,
+        head: snippet.bytes,
     };
-    match head.vlan {
-        Some(tag) if head.bytes.len() >= 12 => {
+    match snippet.vlan {
+        Some(tag) if snippet.bytes.len() >= 12 => {
             record.frame_len += 4;
             let [a, b] = tag.tpid.to_be_bytes();
             let [c, d] = tag.tci.to_be_bytes();
-            let rest = &head.bytes[12..head.bytes.len().min(snap_bytes.saturating_sub(4)).max(12)];
-            block.push_head(&record, &[&head.bytes[..12], &[a, b, c, d], rest]);
+            let rest = &snippet.bytes[12..snippet.bytes.len().min(snap_bytes.saturating_sub(4)).max(12)];
+            block.push_head(&record, &[&snippet.bytes[..12], &[a, b, c, d], rest]);
         }
         _ => block.push(&record),
     }
@@ -376,16 +376,16 @@ fn push(block: &mut PacketBlock, interface: u16, link: LinkType, snap_bytes: usi
 
 /// The number of wire packets that a super-packet stands for, and the payload bytes of each.
 #[cold]
-fn super_packet(head: &Snippet<'_>) -> (u16, u16) {
-    let vnet = VnetHeader::parse(head.vnet);
+fn super_packet(snippet: &Snippet<'_>) -> (u16, u16) {
+    let vnet = VnetHeader::parse(snippet.vnet);
     let size = vnet.gso_size;
     if size == 0 {
         return (1, 0);
     }
-    let segments = match Shape::parse(head.bytes, head.frame_bytes as usize, &vnet) {
+    let segments = match Shape::parse(snippet.bytes, snippet.frame_bytes as usize, &vnet) {
         Ok(shape) => shape.segments,
         // Its headers are cut off, or of an unknown kind.
-        Err(_) => head.frame_bytes.saturating_sub(USUAL_HEADER_BYTES).div_ceil(size.into()).max(1),
+        Err(_) => snippet.frame_bytes.saturating_sub(USUAL_HEADER_BYTES).div_ceil(size.into()).max(1),
     };
     (u16::try_from(segments).unwrap_or(u16::MAX), size)
 }

@@ -10,7 +10,7 @@ use longhaul_units::Nanos;
 use serde::Serialize;
 
 use crate::link::LinkEnd;
-use crate::logging::{End, Logged};
+use crate::logging::{Logged, LoggedEnd};
 use crate::running::Captured;
 
 /// The result of a capture.
@@ -211,10 +211,10 @@ impl Logged {
     /// The result of a capture that came from `peer`.
     pub fn result(&self, peer: SocketAddr) -> LoggedResult {
         let (end, why) = match &self.end {
-            End::Finished => ("finished", None),
-            End::Vanished(why) => ("vanished", Some(why.clone())),
-            End::Stopped => ("stopped", None),
-            End::Full => ("full", None),
+            LoggedEnd::Finished => ("finished", None),
+            LoggedEnd::Vanished(why) => ("vanished", Some(why.clone())),
+            LoggedEnd::Stopped => ("stopped", None),
+            LoggedEnd::Full => ("full", None),
         };
         LoggedResult {
             peer,

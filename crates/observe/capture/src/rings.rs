@@ -8,7 +8,7 @@ use longhaul_kernel::link::Netlink;
 use longhaul_kernel::schedule::online_cpus;
 use longhaul_kernel::udp::{NicStamps, NicStampsError, nic_stamps_support};
 
-use crate::reading::{KERNEL_BLOCK_TIMEOUT_MS, Watched};
+use crate::reading::{KERNEL_BLOCK_TIMEOUT_MS, OpenRing};
 use crate::spec::{CaptureError, CaptureSpec};
 
 /// Default rings per interface, at most: with more, each has too little memory.
@@ -18,7 +18,7 @@ const RINGS_MOST_UNASKED: usize = 16;
 #[derive(Default)]
 pub(crate) struct Opened {
     /// Grouped by interface.
-    pub(crate) rings: Vec<Watched>,
+    pub(crate) rings: Vec<OpenRing>,
     pub(crate) interfaces: Vec<Interface>,
     /// Settings of the NICs, undone when dropped.
     pub(crate) stamps: Vec<NicStamps>,
@@ -62,7 +62,7 @@ pub(crate) fn open_rings(spec: &CaptureSpec) -> Result<Opened, CaptureError> {
         opened.stamps.extend(nic);
         let number = opened.interfaces.len() as u16;
         opened.interfaces.push(Interface { name: name.clone(), link: link_type, mtu_bytes: link.mtu_bytes, clock });
-        opened.rings.extend(rings.into_iter().map(|ring| Watched::new(ring, number, link_type, link.index)));
+        opened.rings.extend(rings.into_iter().map(|ring| OpenRing::new(ring, number, link_type, link.index)));
     }
     Ok(opened)
 }

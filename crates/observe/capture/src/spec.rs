@@ -67,7 +67,7 @@ pub enum CaptureError {
     Link {
         /// Its name.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: LinkError,
     },
     /// The kernel does not open a ring.

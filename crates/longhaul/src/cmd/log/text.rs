@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use longhaul_capture::{End, LogResult, Logged};
+use longhaul_capture::{LogResult, Logged, LoggedEnd};
 use longhaul_result::Caveat;
 use longhaul_session::control::SessionError;
 use longhaul_units::Bytes;
@@ -63,7 +63,7 @@ impl Account {
             caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
         };
         for (peer, logged) in &self.captures {
-            if let End::Vanished(why) = &logged.end {
+            if let LoggedEnd::Vanished(why) = &logged.end {
                 let message = format!("{peer}: the capture vanished: {why}; its last packets are not in the account");
                 warn("capture_vanished", message, "check that its host and the path to it are up");
             }
@@ -96,10 +96,10 @@ impl Account {
 
 fn line(peer: SocketAddr, logged: &Logged) -> String {
     let end = match &logged.end {
-        End::Finished => "done",
-        End::Vanished(_) => "the capture vanished",
-        End::Stopped => "stopped here",
-        End::Full => "full",
+        LoggedEnd::Finished => "done",
+        LoggedEnd::Vanished(_) => "the capture vanished",
+        LoggedEnd::Stopped => "stopped here",
+        LoggedEnd::Full => "full",
     };
     let ledger = &logged.ledger;
     let lost = match ledger.dropped() {

@@ -21,7 +21,7 @@ use longhaul_units::{Bytes, Nanos};
 use longhaul_measure::control::ControlEvent;
 use longhaul_measure::listening::{self, Seats, Until, listen};
 
-pub use session::{End, Logged};
+pub use session::{Logged, LoggedEnd};
 
 /// Time for captures to close their files when the logging host stops.
 const GOODBYE: Duration = Duration::from_secs(15);

@@ -44,7 +44,7 @@ const MARKS_MOST: usize = 100_000;
 
 /// How a capture ended at its logging host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub enum LoggedEnd {
     /// The capture ended and reported how much it sent.
     Finished,
     /// The connection to the capture was lost, and with it the last packets. Says why.
@@ -61,7 +61,7 @@ pub struct Logged {
     /// What was captured.
     pub meta: Meta,
     /// How it ended.
-    pub end: End,
+    pub end: LoggedEnd,
     /// How long it took.
     pub duration: Nanos,
     /// The complete account.
@@ -158,7 +158,7 @@ impl Session {
         let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
         let (mut flush, mut progress) = (self.began, self.began);
         // Since when it is ending, and how.
-        let mut ending: Option<(Nanos, End)> = None;
+        let mut ending: Option<(Nanos, LoggedEnd)> = None;
         loop {
             // Errors are about sent datagrams, and this socket sends none.
             let _ = self.socket.receive_until(&mut slots, monotonic() + LOOK_EVERY);
@@ -188,22 +188,23 @@ impl Session {
                 progress = now + PROGRESS_EVERY;
                 let message = LinkMessage::Progress(self.progress());
                 let said = say(&mut self.control, &message);
-                ending = said.err().map(|error| (now, End::Vanished(error.message)));
+                ending = said.err().map(|error| (now, LoggedEnd::Vanished(error.message)));
             }
             let quiet_since = |from: Nanos| now.saturating_sub(self.arrived.max(from));
             match &ending {
                 None => {}
-                Some((since, End::Finished)) => {
+                Some((since, LoggedEnd::Finished)) => {
                     let whole = self.finished.is_some_and(|(datagrams, ..)| self.link.is_settled(datagrams));
                     if whole || quiet_since(*since) >= TAIL_QUIET || now >= *since + TAIL_MOST {
                         break;
                     }
                 }
-                Some((since, End::Vanished(_))) if quiet_since(*since) < LOST_QUIET && now < *since + TAIL_MOST => {}
+                Some((since, LoggedEnd::Vanished(_)))
+                    if quiet_since(*since) < LOST_QUIET && now < *since + TAIL_MOST => {}
                 Some(_) => break,
             }
         }
-        self.end(ending.map_or(End::Stopped, |(_, end)| end))
+        self.end(ending.map_or(LoggedEnd::Stopped, |(_, end)| end))
     }
 
     fn take_datagram(&mut self, now: Nanos, datagram: &[u8], known: bool) {
@@ -240,10 +241,10 @@ impl Session {
     }
 
     /// Takes the next event. Returns how the capture ends, if it does.
-    fn take_event(&mut self, now: Nanos, seat: &Seat<ControlEvent>) -> Option<End> {
+    fn take_event(&mut self, now: Nanos, seat: &Seat<ControlEvent>) -> Option<LoggedEnd> {
         // First, as messages fill the disk too.
         if self.is_full() {
-            return Some(End::Full);
+            return Some(LoggedEnd::Full);
         }
         match seat.receiver.try_recv() {
             Ok(ControlEvent::Bytes(bytes)) => {
@@ -254,12 +255,12 @@ impl Session {
                         return Some(end);
                     }
                 }
-                taken.err().map(|error| End::Vanished(error.to_string()))
+                taken.err().map(|error| LoggedEnd::Vanished(error.to_string()))
             }
-            Ok(ControlEvent::Lost(why)) => Some(End::Vanished(why)),
-            Ok(ControlEvent::Interrupt | ControlEvent::Abort) => Some(End::Stopped),
+            Ok(ControlEvent::Lost(why)) => Some(LoggedEnd::Vanished(why)),
+            Ok(ControlEvent::Interrupt | ControlEvent::Abort) => Some(LoggedEnd::Stopped),
             _ if now >= self.heard.saturating_add(PEER_SILENCE) => {
-                Some(End::Vanished(format!("no message for {PEER_SILENCE}")))
+                Some(LoggedEnd::Vanished(format!("no message for {PEER_SILENCE}")))
             }
             _ => None,
         }
@@ -269,12 +270,12 @@ impl Session {
         self.bytes_most.is_some_and(|most| self.recording.taken_bytes() >= most.0)
     }
 
-    fn take_message(&mut self, message: Message) -> Option<End> {
+    fn take_message(&mut self, message: Message) -> Option<LoggedEnd> {
         let message = match message {
             Message::LogLink { text } => serde_json::from_str(&text).ok(),
             Message::Alive => return None,
-            Message::Error(error) => return Some(End::Vanished(error.of_peer().message)),
-            Message::Goodbye => return Some(End::Vanished("it left without its last message".into())),
+            Message::Error(error) => return Some(LoggedEnd::Vanished(error.of_peer().message)),
+            Message::Goodbye => return Some(LoggedEnd::Vanished("it left without its last message".into())),
             _ => None,
         };
         match message {
@@ -294,9 +295,9 @@ impl Session {
             }
             Some(LinkMessage::Finished { datagrams, heads, latest_ns }) => {
                 self.finished = Some((datagrams, heads, latest_ns));
-                Some(End::Finished)
+                Some(LoggedEnd::Finished)
             }
-            _ => Some(End::Vanished("it sent an unexpected message".into())),
+            _ => Some(LoggedEnd::Vanished("it sent an unexpected message".into())),
         }
     }
 
@@ -319,28 +320,28 @@ impl Session {
     ///
     /// # Errors
     /// No capture began. Then there is no folder either.
-    fn end(mut self, end: End) -> Result<Logged, SessionError> {
+    fn end(mut self, end: LoggedEnd) -> Result<Logged, SessionError> {
         let end = match (self.link.finish(self.finished), end) {
-            (false, End::Finished) => End::Vanished("its last message does not match what arrived".into()),
+            (false, LoggedEnd::Finished) => LoggedEnd::Vanished("its last message does not match what arrived".into()),
             (_, end) => end,
         };
         self.flush();
         let counts = self.link.counts();
         let socket_dropped = self.socket.memory().map_or(0, |memory| memory.drops);
-        let (written, recorded) = self.recording.close(matches!(end, End::Vanished(_)));
+        let (written, recorded) = self.recording.close(matches!(end, LoggedEnd::Vanished(_)));
         self.ledger.add(&written.ledger);
         self.own.add(&written.ledger);
         self.ledger.written_packets = recorded.written_packets;
         let progress = progress(&self.link, recorded);
         match &end {
-            End::Finished => {
+            LoggedEnd::Finished => {
                 self.own.gaps.truncate(GAPS_TOLD);
                 let _ = say(&mut self.control, &LinkMessage::Closed { progress, ledger: self.own });
             }
-            End::Stopped | End::Full => {
+            LoggedEnd::Stopped | LoggedEnd::Full => {
                 let _ = say(&mut self.control, &LinkMessage::Progress(progress));
                 let error = match end {
-                    End::Full => SessionError::new(
+                    LoggedEnd::Full => SessionError::new(
                         "full",
                         "the capture reached the size limit there",
                         "start `longhaul log` with a larger --bytes-cap",
@@ -349,11 +350,11 @@ impl Session {
                 };
                 refuse(&mut self.control, error);
             }
-            End::Vanished(_) => {}
+            LoggedEnd::Vanished(_) => {}
         }
         // A capture sends its first datagram when it begins, with or without snippets.
         if counts.datagrams == 0 && self.finished.is_none() {
-            let why = if let End::Vanished(why) = &end { format!(": {why}") } else { String::new() };
+            let why = if let LoggedEnd::Vanished(why) = &end { format!(": {why}") } else { String::new() };
             return Err(SessionError::new("not_begun", format!("no capture began{why}"), ""));
         }
         Ok(Logged {
