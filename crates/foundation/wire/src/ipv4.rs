@@ -66,11 +66,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
         be16(self.0.as_ref(), 6) & 0x3fff != 0
     }
 
-    /// Whether it is a fragment that does not begin with the upper layer's header.
-    pub fn is_later_fragment(&self) -> bool {
-        be16(self.0.as_ref(), 6) & 0x1fff != 0
-    }
-
     /// Routers that may still forward it.
     pub fn time_to_live(&self) -> u8 {
         self.0.as_ref()[8]

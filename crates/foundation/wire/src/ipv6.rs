@@ -145,11 +145,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_payload_len(&mut self, bytes: u16) {
         put16(self.0.as_mut(), 4, bytes);
     }
-
-    /// Sets the next header.
-    pub fn set_next_header(&mut self, next_header: u8) {
-        self.0.as_mut()[6] = next_header;
-    }
 }
 
 #[cfg(test)]
@@ -173,8 +168,7 @@ mod tests {
         assert_eq!((view.source()[15], view.destination()[15]), (1, 2));
         assert_eq!(view.jumbo_payload_len(), None);
         view.set_payload_len(7);
-        view.set_next_header(17);
-        assert_eq!((view.payload_len(), view.next_header()), (7, 17));
+        assert_eq!((view.payload_len(), view.next_header()), (7, 6));
         assert!(Packet::new_checked([0x60; 39]).is_none());
         assert!(Packet::new_checked([0x40; 40]).is_none());
     }

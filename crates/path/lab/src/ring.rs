@@ -14,8 +14,6 @@ use longhaul_units::Nanos;
 use crate::lab::{Lab, LabError};
 use crate::plan::HOST_INTERFACE;
 
-/// How many frames the ring of a veth holds.
-pub const VETH_RING_FRAMES: u32 = 256;
 /// Polls that may find nothing before interrupts are on again: the greatest that the kernel takes (a signed number), as a host
 /// that polls does so for as long as it is up.
 const IDLE_POLLS: &str = "2147483647";
@@ -24,7 +22,7 @@ const TSO_FEATURES: [&str; 4] =
     ["tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation"];
 
 impl Lab {
-    /// From now on the interface of `host` is polled once each `interval`, and [`VETH_RING_FRAMES`] wait in between at most.
+    /// From now on the interface of `host` is polled once each `interval`, and 256 frames, the ring of a veth, wait in between at most.
     ///
     /// # Errors
     /// [`LabError::NoHost`], or where the kernel has no such settings (before 5.13).

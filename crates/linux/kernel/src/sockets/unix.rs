@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
@@ -49,30 +49,6 @@ pub fn peer_credentials(socket: impl AsFd) -> io::Result<PeerCredentials> {
         uid: credentials.uid.as_raw(),
         gid: credentials.gid.as_raw(),
     })
-}
-
-/// The other end's process as a pidfd, which no later process can take the place of (Linux 6.5).
-///
-/// # Errors
-/// Where the kernel is older, or the process is gone and reaped.
-pub fn peer_process(socket: impl AsFd) -> io::Result<OwnedFd> {
-    let mut raw = -1_i32;
-    let mut length = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the kernel writes one int.
-    let result = unsafe {
-        libc::getsockopt(
-            std::os::fd::AsRawFd::as_raw_fd(&socket.as_fd()),
-            libc::SOL_SOCKET,
-            libc::SO_PEERPIDFD,
-            (&raw mut raw).cast(),
-            &mut length,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel just gave us this descriptor.
-    Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(raw) })
 }
 
 /// Abstract names that start with `prefix` and that somebody listens on, in the calling thread's network namespace, sorted.
@@ -124,9 +100,6 @@ mod tests {
         let who = peer_credentials(&far).unwrap();
         assert_eq!(who.pid, std::process::id());
         assert_eq!(peer_credentials(&near).unwrap(), who);
-        if let Err(error) = peer_process(&far) {
-            println!("skipped: no SO_PEERPIDFD: {error}");
-        }
         drop(listener);
         assert_eq!(connect_abstract(&name).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
         assert_eq!(list_abstract(&name).unwrap(), [""; 0]);

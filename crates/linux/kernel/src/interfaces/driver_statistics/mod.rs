@@ -60,36 +60,6 @@ pub enum Meaning {
 }
 
 impl Meaning {
-    /// Whether each count is a packet that was lost here.
-    pub fn is_loss(self) -> bool {
-        match self {
-            Self::RingFull
-            | Self::DeviceMemoryFull
-            | Self::NoMemory
-            | Self::DriverDrop
-            | Self::CrcError
-            | Self::LengthError
-            | Self::ReceiveError
-            | Self::FilterDrop
-            | Self::XdpDrop
-            | Self::XdpError
-            | Self::TransmitDrop => true,
-            Self::RingWasEmpty
-            | Self::RefillFailed
-            | Self::ChecksumError
-            | Self::TransmitError
-            | Self::TransmitQueueFull
-            | Self::PauseReceived
-            | Self::PauseSent
-            | Self::ProviderLimit => false,
-        }
-    }
-
-    /// Whether it means that this host took packets from the NIC too slowly.
-    pub fn is_slow_receiver(self) -> bool {
-        matches!(self, Self::RingFull | Self::DeviceMemoryFull | Self::RingWasEmpty | Self::PauseSent)
-    }
-
     /// Whether it is about what this host sends.
     pub fn is_transmit(self) -> bool {
         matches!(self, Self::TransmitDrop | Self::TransmitError | Self::TransmitQueueFull | Self::PauseReceived)
