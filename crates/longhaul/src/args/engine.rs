@@ -1,4 +1,4 @@
-//! Arguments of everything that emulates.
+//! Arguments of all commands that emulate a path.
 
 use longhaul_emulator::DEFAULT_LATENESS_BOUND;
 use longhaul_lab::LabSpec;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 /// How packets travel in the emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum SegmentationArg {
-    /// Packets that belong together and leave at nearly the same time travel as one
+    /// Let packets of one super-packet that leave at nearly the same time travel together
     Auto,
-    /// Each packet travels alone, for exact spacing
+    /// Let each packet travel alone, for exact spacing
     Wire,
 }
 
@@ -19,29 +19,29 @@ pub(crate) enum SegmentationArg {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Emulator")]
 pub(crate) struct EngineArgs {
-    /// Seed of the path's random numbers: same seed and same arrivals, same fate of every packet
+    /// Seed the path's random numbers; with equal arrivals, equal seeds give every packet the same fate
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     seed: u64,
-    /// How packets travel
+    /// Choose how packets travel through the emulator
     #[arg(long, value_enum, default_value_t = SegmentationArg::Auto)]
     segmentation: SegmentationArg,
-    /// How long the release times of packets that travel as one may span, at most 1s
+    /// Let release times of packets that travel together differ by up to this, at most 1s
     #[arg(long, value_name = "TIME", default_value_t = DEFAULT_BATCH_TIME, value_parser = batch_time, allow_hyphen_values = true)]
     batch_time: Nanos,
-    /// Payload memory at most [default: what the path needs, if the machine has it]
+    /// Limit payload memory [default: what the path needs, if the machine has it]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Option<Bytes>,
-    /// Never sleep: more exact, takes a whole CPU
+    /// Never sleep: more exact, uses a whole CPU
     #[arg(long)]
     spin: bool,
-    /// CPUs for the emulator, such as 3 or 2,3; a lab's hosts then run on the others
+    /// Run the emulator on these CPUs, such as 3 or 2,3; a lab's hosts then run on the others
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
     cpu: Vec<usize>,
-    /// Run the emulator at this SCHED_FIFO priority (1-99); busy for long, it rests 25 us at a time, lest the kernel stop it
-    /// for 50 ms (sysctl kernel.sched_rt_runtime_us; -1: it need not)
+    /// Run the emulator at this SCHED_FIFO priority (1-99). While busy it pauses for 25 us now and then, so that the kernel does
+    /// not stop it for 50 ms (unless sysctl kernel.sched_rt_runtime_us is -1)
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99), allow_hyphen_values = true)]
     realtime: Option<u8>,
-    /// Warn where one run of packets in a hundred leaves later than this
+    /// Raise a caveat if 1 % of packet runs leave later than this
     #[arg(long, value_name = "TIME", default_value_t = DEFAULT_LATENESS_BOUND, allow_hyphen_values = true)]
     lateness_bound: Nanos,
 }

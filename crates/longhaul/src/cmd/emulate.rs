@@ -18,28 +18,28 @@ use crate::args::engine::EngineArgs;
 use crate::output::status;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
 
-/// How often the status file and the progress line are brought up to date.
+/// How often the status file and the progress line are updated.
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Longest name of an interface (`IFNAMSIZ` less its zero, netdevice(7)).
 const INTERFACE_BYTES_MOST: usize = 15;
 
-/// Put an emulated path between two interfaces
+/// Emulate a path between two interfaces
 ///
-/// Frames that arrive at one interface leave by the other as the path says. Takes Ctrl-C to end, then prints what happened.
+/// Frames that arrive at one interface leave through the other as the path describes. Ctrl-C ends it and prints the status.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul emulate --left eth1 --right eth2 --path nlr-small --stats run.json")]
 pub(crate) struct Args {
-    /// Interface towards the client; name several, in the path's order, where it has several clients
+    /// Interface towards the client; one for each client, in the path's order
     #[arg(long, value_name = "IF", required = true, value_delimiter = ',')]
     left: Vec<String>,
-    /// Interface towards the server, or several
+    /// Interface towards the server; one for each server, in the path's order
     #[arg(long, value_name = "IF", required = true, value_delimiter = ',')]
     right: Vec<String>,
-    /// A name from `longhaul paths`, or a path file
+    /// Path: a name from `longhaul paths`, or a path file
     #[arg(long, value_name = "FILE|PRESET")]
     path: String,
-    /// Keep the status in this file, brought up to date each second
+    /// Write the status to this file every second
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
     /// End after this time
@@ -76,7 +76,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         Envelope::new("longhaul.emulate/1", started_at.clone(), parameters, status, caveats)
     };
     if let Some(file) = &args.stats {
-        // At once, so that a file that cannot be written is told before the run.
+        // At once, so that a file that cannot be written ends the command before the run.
         write_status(file, &envelope(running.status().map_err(|error| Failure::new("emulator", error))?))?;
     }
     let began = monotonic();
@@ -129,7 +129,7 @@ fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure>
                 return Err(Failure::usage(message));
             }
             if attachments.iter().any(|known: &Attachment| known.interface == *interface) {
-                return Err(Failure::usage(format!("{flag} {interface}: named twice; each interface has one place")));
+                return Err(Failure::usage(format!("{flag} {interface}: named twice; use each interface once")));
             }
             attachments.push(Attachment { interface: interface.clone(), host, mac: None });
         }
@@ -137,7 +137,7 @@ fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure>
     Ok(attachments)
 }
 
-/// A line that is written over, on a terminal.
+/// Updates the progress line on a terminal.
 fn progress(status: &Status) {
     if std::io::stderr().is_terminal() {
         let packets: u64 = status.ports.iter().map(|port| port.sent.packets).sum();
@@ -151,7 +151,7 @@ fn progress(status: &Status) {
     }
 }
 
-/// Whoever reads the file finds a whole one: it is written beside and moved there.
+/// Writes the file beside and moves it into place, so that readers always find a complete one.
 fn write_status(file: &Path, envelope: &impl serde::Serialize) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::new("not_written", format!("--stats {}: {error}", file.display()))

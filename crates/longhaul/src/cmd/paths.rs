@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text};
 
-/// Show the paths that are known by name
+/// List the preset paths
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul paths show tokyo > mine.toml")]
 pub(crate) struct Args {
@@ -25,7 +25,7 @@ enum Action {
     /// Print a path as TOML
     #[command(after_help = "Example:\n  longhaul paths show nlr-small > mine.toml")]
     Show {
-        /// A name from the list, or a path file
+        /// Path: a name from the list, or a path file
         path: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What all commands print alike: the result envelope, errors, exit codes (DESIGN §3).
+//! What all commands print alike: the result envelope, errors, exit codes.
 
 pub(crate) mod saved;
 pub(crate) mod status;

@@ -1,18 +1,18 @@
-//! An emulator's status as people read it.
+//! The text of an emulator's status.
 
 use std::fmt::Write;
 
 use longhaul_emulator::Status;
 use longhaul_units::{Bytes, Nanos};
 
-/// A few lines and two tables.
+/// The status as a few lines and two tables.
 pub(crate) fn text(status: &Status) -> String {
     let late = &status.lateness;
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "up {:.1} s, emulator {:.0} % of a CPU, released late by {} (p50), {} (p99), {} (p99.9), {} (max)",
+        "up {:.1} s, emulator at {:.0} % of a CPU, lateness {} (p50), {} (p99), {} (p99.9), {} (max)",
         status.uptime_ns as f64 / 1e9,
         status.cpu_ns as f64 * 100.0 / status.uptime_ns.max(1) as f64,
         Nanos(late.p50_ns),
@@ -23,7 +23,7 @@ pub(crate) fn text(status: &Status) -> String {
     let own = status.own_fault;
     let _ = writeln!(
         text,
-        "own faults: {} receive overflow, {} port ring full, {} memory full, {} too long, {} send errors; receiver's ring full: {}",
+        "own faults: {} receive overflow, {} port ring full, {} memory full, {} too long, {} send errors; receivers' rings full: {}",
         own.receive_overflow_frames,
         own.port_ring_full_frames,
         own.memory_full_frames,
@@ -52,7 +52,7 @@ pub(crate) fn text(status: &Status) -> String {
     let _ = writeln!(
         text,
         "\n{:<20} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-        "hop", "packets", "lost", "outage", "queue full", "doubled", "corrupted", "backlog"
+        "hop", "packets", "lost", "outage", "queue full", "duplicate", "corrupted", "backlog"
     );
     for hop in &status.hops {
         let c = &hop.counters;

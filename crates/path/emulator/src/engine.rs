@@ -338,7 +338,7 @@ impl Engine {
 
     /// Frees what the path lost, and looks after interfaces that went away.
     fn keep_house(&mut self) {
-        while let Some((from, token)) = self.network.gone() {
+        while let Some((from, token)) = self.network.lost() {
             self.stores[self.sides[usize::from(from.0)] as usize].free(token);
         }
         let now = monotonic();

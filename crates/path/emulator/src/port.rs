@@ -66,7 +66,7 @@ pub(crate) enum Reception {
 pub(crate) struct Port {
     pub(crate) status: PortStatus,
     segmentation: Segmentation,
-    /// `None` while the interface is gone.
+    /// `None` while there is no interface.
     socket: Option<Socket>,
     /// Drops of sockets that were closed since.
     closed_socket_drops: u64,
@@ -131,7 +131,7 @@ impl Port {
         opened.map_err(|source| PortError::Socket { interface: interface.clone(), source })
     }
 
-    /// The socket to wait for; `None` while the interface is gone.
+    /// The socket to wait for; `None` while there is no interface.
     pub(crate) fn socket(&self) -> Option<&PacketSocket> {
         self.socket.as_ref().map(Socket::plain)
     }

@@ -42,7 +42,7 @@ pub enum RunningError {
     Thread(std::io::Error),
     /// It ended by itself.
     #[error("the emulating thread has ended or is stuck")]
-    Gone,
+    Ended,
 }
 
 /// A running emulator. Dropping it stops it.
@@ -58,7 +58,7 @@ impl Running {
     /// returns once packets pass.
     ///
     /// # Errors
-    /// Any [`RunningError`] but `Gone`.
+    /// Any [`RunningError`] but `Ended`.
     pub fn start(
         path: PathSpec,
         attachments: Vec<Attachment>,
@@ -69,7 +69,7 @@ impl Running {
         let (commands, orders) = channel();
         let (ready, started) = channel();
         let (waker, source) = waker().map_err(RunningError::Thread)?;
-        // The thread keeps its own hold on the namespace: the caller's may be gone before it.
+        // The thread keeps its own hold on the namespace: the caller's may end before it.
         let namespace = namespace.map(NetNamespace::try_clone).transpose().map_err(RunningError::Thread)?;
         let thread = Builder::new()
             .name("emulator".into())
@@ -86,21 +86,21 @@ impl Running {
                             engine.limit_to(schedule::realtime_share());
                         }
                         if ready.send(Ok(())).is_ok() {
-                            // An end by error shows as `Gone` to whoever asks next.
+                            // An end by error shows as `Ended` to whoever asks next.
                             let _ = engine.run(&orders, &source);
                         }
                     }
                 }
             })
             .map_err(RunningError::Thread)?;
-        started.recv().map_err(|_| RunningError::Gone)??;
+        started.recv().map_err(|_| RunningError::Ended)??;
         Ok(Self { commands, waker, thread: Some(thread) })
     }
 
     /// How it does.
     ///
     /// # Errors
-    /// [`RunningError::Gone`].
+    /// [`RunningError::Ended`].
     pub fn status(&self) -> Result<Status, RunningError> {
         self.ask(Command::Status).map(|status| *status)
     }
@@ -109,7 +109,7 @@ impl Running {
     /// calling thread, while packets pass as before.
     ///
     /// # Errors
-    /// As [`EngineError`] says for a change, and [`RunningError::Gone`].
+    /// As [`EngineError`] says for a change, and [`RunningError::Ended`].
     pub fn update(&self, path: PathSpec) -> Result<(), RunningError> {
         let path = Box::new(path);
         let lacks = self.ask(|reply| Command::Lacks(path.clone(), reply))??;
@@ -121,7 +121,7 @@ impl Running {
     /// Stops it. Packets in flight are lost.
     ///
     /// # Errors
-    /// [`RunningError::Gone`].
+    /// [`RunningError::Ended`].
     pub fn stop(mut self) -> Result<Status, RunningError> {
         let status = self.ask(Command::Stop).map(|status| *status);
         self.join();
@@ -130,9 +130,9 @@ impl Running {
 
     fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, RunningError> {
         let (reply, answer) = channel();
-        self.commands.send(command(reply)).map_err(|_| RunningError::Gone)?;
+        self.commands.send(command(reply)).map_err(|_| RunningError::Ended)?;
         self.waker.wake();
-        answer.recv_timeout(PATIENCE).map_err(|_| RunningError::Gone)
+        answer.recv_timeout(PATIENCE).map_err(|_| RunningError::Ended)
     }
 
     fn join(&mut self) {

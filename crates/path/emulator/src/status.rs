@@ -1,4 +1,4 @@
-//! What an emulator says of itself: what passed, what was dropped on purpose and where, and how faithful it was.
+//! The status of an emulator: packets passed, packets dropped by the path at each hop, and how exact the emulation was.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use longhaul_result::Caveat;
 use longhaul_units::{Nanos, Quantiles};
 use serde::{Deserialize, Serialize};
 
-/// Release lateness (p99) beyond which a run is not to be trusted, unless told otherwise.
+/// Default bound of lateness (p99). Beyond it a run is not trustworthy.
 pub const DEFAULT_LATENESS_BOUND: Nanos = Nanos::from_micros(500);
 
-/// An emulator at one instant. Counts are of wire packets and since its start.
+/// An emulator at one instant. Counts are of wire packets since its start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Status {
     /// Time since the start.
     pub uptime_ns: u64,
     /// From the time when a run of packets was due until it was handed to the kernel, over all runs.
     pub lateness: Quantiles,
-    /// What the emulator lost through its own fault.
+    /// Packets that the emulator lost itself.
     pub own_fault: OwnFault,
-    /// Dropped by receivers whose ring was full: not the emulator's doing, and not the path's.
+    /// Dropped by receivers whose ring was full. Neither the emulator nor the path lost these.
     pub far_port_full_packets: u64,
     /// Ports: clients, then servers.
     pub ports: Vec<PortStatus>,
@@ -29,7 +29,7 @@ pub struct Status {
     pub memory: Vec<MemoryStatus>,
     /// CPU time of the emulating thread.
     pub cpu_ns: u64,
-    /// How often the thread slept, and how often it looked without sleeping.
+    /// How often the thread slept.
     pub sleeps: u64,
     /// Rounds of its loop.
     pub rounds: u64,
@@ -82,7 +82,7 @@ pub struct PortStatus {
     pub sent_frames: u64,
     /// Dropped as the host's ring was full.
     pub far_port_full_packets: u64,
-    /// Could not be sent as the interface was down or gone.
+    /// Could not be sent because the interface was down or removed.
     pub port_down_packets: u64,
     /// Larger than the interface's MTU.
     pub too_large_packets: u64,
@@ -109,16 +109,16 @@ pub struct HopStatus {
 /// Payload memory of one side.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct MemoryStatus {
-    /// What there is.
+    /// Its size.
     pub capacity_bytes: u64,
-    /// What frames take now.
+    /// What frames use now.
     pub used_bytes: u64,
-    /// The most they ever took.
+    /// The most that they used since the start.
     pub peak_bytes: u64,
 }
 
 impl Status {
-    /// What speaks against trusting the run. `lateness_bound` is for the 99th percentile.
+    /// Caveats about the run. `lateness_bound` applies to the 99th percentile of lateness.
     pub fn caveats(&self, lateness_bound: Nanos) -> Vec<Caveat> {
         let mut caveats = Vec::new();
         let mut warn = |code: &str, message: String, remedy: &str| {
@@ -128,10 +128,10 @@ impl Status {
             warn(
                 "emulator_late",
                 format!(
-                    "one run of packets in a hundred left {} or more late; the bound is {lateness_bound}",
+                    "1 % of packet runs left {} or more late; the bound is {lateness_bound}",
                     Nanos(self.lateness.p99_ns)
                 ),
-                "give the emulator a CPU of its own (--cpu, --spin, --realtime), or less traffic",
+                "give the emulator its own CPU (--cpu, --spin, --realtime), or send less",
             );
         }
         let own = self.own_fault;
@@ -139,8 +139,8 @@ impl Status {
         if overrun > 0 {
             warn(
                 "emulator_overrun",
-                format!("{overrun} frames came faster than the emulator took them"),
-                "give the emulator a CPU of its own (--cpu), or less traffic",
+                format!("{overrun} frames arrived faster than the emulator could receive them"),
+                "give the emulator its own CPU (--cpu), or send less",
             );
         }
         if own.memory_full_frames > 0 {
@@ -154,7 +154,7 @@ impl Status {
             warn(
                 "emulator_not_passed",
                 format!(
-                    "{} packets were refused on sending, {} frames were too long to take",
+                    "the kernel refused to send {} packets, and {} frames were too long",
                     own.send_error_packets, own.oversized_frames
                 ),
                 "see not_segmented_frames of the ports, and make the MTUs of the path's interfaces equal",
@@ -163,8 +163,8 @@ impl Status {
         for port in self.ports.iter().filter(|port| !port.up) {
             warn(
                 "port_down",
-                format!("interface {} of {} is down or gone", port.interface, port.host),
-                "set it up again; the emulator takes it back by itself",
+                format!("interface {} of {} is down or removed", port.interface, port.host),
+                "set it up again; the emulator then uses it again",
             );
         }
         caveats

@@ -22,13 +22,13 @@ impl Switch {
         Self { ports, seen: known.filter_map(|(port, mac)| Some((mac?, port))).collect() }
     }
 
-    /// Where the frame `head` from port `from` goes; `None` where it stays on its own port's side of a wire, as its
+    /// Where the frame `header` from port `from` goes; `None` where it stays on its own port's side of a wire, as its
     /// receiver sits behind the port it came from.
-    pub(crate) fn destination(&mut self, head: &[u8], from: PortId) -> Option<Destination> {
+    pub(crate) fn destination(&mut self, header: &[u8], from: PortId) -> Option<Destination> {
         if self.ports == 2 {
             return Some(Destination::Port(PortId(1 - from.0)));
         }
-        let (to, source) = addresses(head)?;
+        let (to, source) = addresses(header)?;
         // The group bit: no host sends from such an address (IEEE 802.3 §3.2.3).
         if source[0] & 1 == 0 && (self.seen.len() < ADDRESSES_MOST || self.seen.contains_key(&source)) {
             self.seen.insert(source, from);
@@ -41,8 +41,8 @@ impl Switch {
     }
 }
 
-fn addresses(head: &[u8]) -> Option<([u8; 6], [u8; 6])> {
-    Some((head.get(..6)?.try_into().ok()?, head.get(6..12)?.try_into().ok()?))
+fn addresses(header: &[u8]) -> Option<([u8; 6], [u8; 6])> {
+    Some((header.get(..6)?.try_into().ok()?, header.get(6..12)?.try_into().ok()?))
 }
 
 #[cfg(test)]

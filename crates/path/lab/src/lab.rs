@@ -195,12 +195,12 @@ impl Lab {
         Ok(())
     }
 
-    /// Ends the lab and the programs that run on its hosts, and waits until they are gone, 22 s at most.
+    /// Ends the lab and the programs that run on its hosts, and waits until they have ended, 22 s at most.
     ///
     /// # Errors
     /// Where the emulator had ended before, or programs do not end; the lab has ended even so.
     pub fn down(mut self) -> Result<Status, LabError> {
-        let emulator = self.emulator.take().ok_or(RunningError::Gone)?;
+        let emulator = self.emulator.take().ok_or(RunningError::Ended)?;
         let mut status = emulator.stop();
         if let Ok(status) = &mut status {
             self.add_what_ports_missed(status);
@@ -213,7 +213,7 @@ impl Lab {
 
 impl Lab {
     fn emulator(&self) -> Result<&Running, RunningError> {
-        self.emulator.as_ref().ok_or(RunningError::Gone)
+        self.emulator.as_ref().ok_or(RunningError::Ended)
     }
 
     fn add_what_ports_missed(&self, status: &mut Status) {

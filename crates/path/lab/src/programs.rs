@@ -22,7 +22,7 @@ pub enum ProgramsError {
     Remain(String),
 }
 
-/// Ends the programs in `namespaces` but this one, and returns how many there were once they are gone: with `SIGTERM`, and
+/// Ends the programs in `namespaces` but this one, and returns their number once they have ended: with `SIGTERM`, and
 /// after 2 s with `SIGKILL`.
 ///
 /// # Errors

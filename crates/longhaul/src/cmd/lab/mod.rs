@@ -39,38 +39,38 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make the hosts of a path and the path between them
+    /// Create the hosts of a path and the path between them
     Up(UpArgs),
     /// Run a program on a host
     #[command(after_help = "Example:\n  longhaul lab exec client -- ping -c 3 server")]
     Exec {
-        /// Such as client, server, client2
+        /// Name of the host, such as client, server, client2
         host: String,
         #[command(flatten)]
         lab: Which,
-        /// The program and its arguments
+        /// Program to run, and its arguments
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
     /// Open a shell on a host
     #[command(after_help = "Example:\n  longhaul lab shell server")]
     Shell {
-        /// Such as client, server, client2
+        /// Name of the host, such as client, server, client2
         host: String,
         #[command(flatten)]
         lab: Which,
     },
-    /// Change the running path; nothing in flight is lost
+    /// Change the running path, without losing packets in flight
     #[command(after_help = "Example:\n  longhaul lab set delay=50ms 'forward.loss=every(30000)' rate=1Gbit")]
     Set {
-        /// What to change: KEY=VALUE, with a direction, a hop's or a host's name and a dot before it where several have the key
+        /// Change to make. Where several hops have the key, put a direction, or a hop's or host's name, and a dot before it
         #[arg(required = true, value_name = "KEY=VALUE")]
         changes: Vec<String>,
         #[command(flatten)]
         lab: Which,
     },
     Run(crate::cmd::lab::run::Args),
-    /// Show what passed, what was lost where, and how exact the emulator was
+    /// Show packets passed and lost at each hop, and the emulator's lateness
     #[command(after_help = "Example:\n  longhaul lab status --json | jq .result.lateness")]
     Status {
         #[command(flatten)]
@@ -86,39 +86,39 @@ enum Action {
         #[arg(short = 'J', long)]
         json: bool,
     },
-    /// End a lab and the programs in it, and whatever a killed one left
+    /// End a lab and the programs in it, and clean up after killed labs
     #[command(after_help = "Example:\n  longhaul lab down --all")]
     Down {
         #[command(flatten)]
         lab: Which,
-        /// All labs
+        /// End all labs
         #[arg(long, conflicts_with = "name")]
         all: bool,
-        /// Print the last status of each as JSON
+        /// Print the last status of each lab as JSON
         #[arg(short = 'J', long)]
         json: bool,
     },
-    /// Hold a lab: the process that `up` leaves behind
+    /// Hold a lab (the process that `up` starts)
     #[command(hide = true)]
     Hold,
 }
 
-/// Make the hosts of a path and the path between them
+/// Create the hosts of a path and the path between them
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul lab up tokyo --name t1 --mtu 9000 --cpu 1")]
 struct UpArgs {
-    /// A name from `longhaul paths`, or a path file
+    /// Path: a name from `longhaul paths`, or a path file
     path: String,
-    /// What to call the lab [default: the path's name]
+    /// Name of the lab [default: the path's name]
     #[arg(long)]
     name: Option<String>,
-    /// MTU of hosts that have none in the path
+    /// MTU of hosts whose MTU the path does not set
     #[arg(long, value_name = "BYTES", default_value_t = longhaul_lab::plan::DEFAULT_MTU, value_parser = clap::value_parser!(u32).range(68..=65535), allow_hyphen_values = true)]
     mtu: u32,
-    /// Whether hosts leave segmentation and coalescing to their interfaces
+    /// Use segmentation and receive offloads on the hosts' interfaces
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     offload: OnOff,
-    /// Change the path first, as `lab set` does
+    /// Change the path before the lab starts, as `lab set` does
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
@@ -131,10 +131,10 @@ enum OnOff {
     Off,
 }
 
-/// Which lab is meant.
+/// Selects a lab.
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// The lab's name [default: the only one that is up]
+    /// Name of the lab [default: the only one that is up]
     #[arg(long)]
     name: Option<String>,
 }
@@ -148,7 +148,7 @@ impl Which {
         match names.len() {
             0 => Err(Failure::new("no_lab", "no lab is up").remedy("longhaul lab up nlr-small")),
             1 => Ok(names.remove(0)),
-            _ => Err(Failure::usage(format!("several labs are up: {}; say which with --name", names.join(", ")))),
+            _ => Err(Failure::usage(format!("several labs are up: {}; choose one with --name", names.join(", ")))),
         }
     }
 
@@ -187,7 +187,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
 }
 
-/// What `up` hands to the process that holds the lab.
+/// The order from `up` to the process that holds the lab.
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {
     spec: LabSpec,
@@ -267,7 +267,7 @@ impl Refusal {
 /// The process that holds a lab.
 fn hold() -> Outcome {
     let failed = |error: std::io::Error| Failure::new("lab", error);
-    // It must not end with the terminal or the process group of who started it.
+    // It must outlive the terminal and the process group that started it.
     let _ = rustix::process::setsid();
     longhaul_kernel::schedule::favour_session();
     let mut order = String::new();
@@ -281,7 +281,7 @@ fn hold() -> Outcome {
         Ok((listener, lab, user_namespace, stop)) => {
             let answered = writeln!(std::io::stdout(), "{}", json!({ "Ok": null })).is_ok();
             if !answered {
-                // Whoever asked for the lab has gone.
+                // The process that asked for the lab has ended.
                 return Ok(ExitCode::from(1));
             }
             let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(failed)?;
@@ -417,7 +417,7 @@ fn down(lab: &Which, all: bool, as_json: bool) -> Outcome {
 
 /// Namespaces that no living lab holds.
 fn find_orphans() -> Result<Vec<orphans::Orphan>, Failure> {
-    orphans::find().map_err(|error| Failure::new("lab", format!("looking for what killed labs left: {error}")))
+    orphans::find().map_err(|error| Failure::new("lab", format!("cannot look for what killed labs left: {error}")))
 }
 
 /// Labs that were killed while programs ran in them.

@@ -147,14 +147,14 @@ impl Heard {
     }
 
     /// How many came a second time.
-    pub(crate) fn doubled(&self) -> u64 {
+    pub(crate) fn duplicates(&self) -> u64 {
         let mut sorted = self.numbers.clone();
         sorted.sort_unstable();
         sorted.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
     }
 
     /// How many came after one with a higher number.
-    pub(crate) fn overtaken(&self) -> u64 {
+    pub(crate) fn reordered(&self) -> u64 {
         let mut highest = 0;
         let mut count = 0;
         for &number in &self.numbers {

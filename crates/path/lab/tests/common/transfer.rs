@@ -13,7 +13,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use super::{on, until};
 
-/// A prime: a piece that is missing, doubled or out of place by a number of segments does not match.
+/// A prime: a piece that is missing, duplicated or out of place by a number of segments does not match.
 const PATTERN_BYTES: usize = 1_048_583;
 /// A transfer that makes no progress for so long has stalled.
 const STALLED: Duration = Duration::from_secs(15);

@@ -80,7 +80,7 @@ fn changes_lose_nothing_and_take_effect() {
     assert_faithful(&status);
     let heard = sink.finish();
     heard.assert_complete(sent);
-    assert_eq!((heard.doubled(), heard.damaged), (0, 0));
+    assert_eq!((heard.duplicates(), heard.damaged), (0, 0));
 }
 
 /// To take memory takes long; whoever asks for the change waits for that, and the packets do not.

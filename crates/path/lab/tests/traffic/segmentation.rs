@@ -13,7 +13,7 @@ use crate::common::{
 use longhaul_lab::Lab;
 use longhaul_lab::plan::HOST_INTERFACE;
 
-/// Loss, copies and a jitter that lets packets overtake tear runs apart; the rate spaces them wider than `batch_time`, in
+/// Loss, copies and a jitter that reorders packets tear runs apart; the rate spaces them wider than `batch_time`, in
 /// which some 80 packets fit, so that long runs are cut by time too.
 const TEARING: &str = "
     [[forward]]
@@ -44,7 +44,7 @@ fn send_all(lab: &Lab) {
         settled(lab);
         let heard = sink.finish();
         assert_eq!(heard.damaged, 0);
-        assert!(heard.overtaken() > 0 && heard.doubled() > 0, "the path tears nothing apart");
+        assert!(heard.reordered() > 0 && heard.duplicates() > 0, "the path tears nothing apart");
         Transfer::start(lab, "client", "server", server, TCP_BYTES, brisk()).finish();
     }
 }

@@ -30,7 +30,7 @@ fn every_byte_arrives_over_a_rough_path() {
         let rough = &hop(&status, "forward.hop2").counters;
         assert!(rough.dropped_loss.packets > 20 && rough.duplicated.packets > 20, "{rough:?}");
         assert!(hop(&status, "backward.hop1").counters.dropped_loss.packets > 0);
-        let overtaken = crate::common::counters(&lab, "server")["TcpExt.TCPOFOQueue"];
-        assert!(overtaken > 1000, "{overtaken} segments out of order");
+        let reordered = crate::common::counters(&lab, "server")["TcpExt.TCPOFOQueue"];
+        assert!(reordered > 1000, "{reordered} segments out of order");
     }
 }

@@ -9,7 +9,7 @@ use super::train::Count;
 /// `arrived + duplicated = departed + dropped_loss + dropped_outage + dropped_queue + held`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HopCounters {
-    /// Came in.
+    /// Arrived at the hop.
     pub arrived: Count,
     /// Left for the next hop or the host.
     pub departed: Count,
@@ -26,7 +26,7 @@ pub struct HopCounters {
 }
 
 impl HopCounters {
-    /// All that this hop lost on purpose.
+    /// All packets that this hop dropped.
     pub fn dropped(&self) -> Count {
         let mut all = self.dropped_loss;
         all += self.dropped_outage;
@@ -34,7 +34,7 @@ impl HopCounters {
         all
     }
 
-    /// Packets that are in the hop.
+    /// Packets that are in the hop now.
     pub fn held_packets(&self) -> u64 {
         self.arrived.packets + self.duplicated.packets - self.departed.packets - self.dropped().packets
     }

@@ -8,7 +8,7 @@ pub(super) struct Frames {
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Ports and tokens of frames of which nothing is left, since they were last taken.
-    gone: Vec<(u16, u64)>,
+    lost: Vec<(u16, u64)>,
 }
 
 #[derive(Debug)]
@@ -55,16 +55,16 @@ impl Frames {
     }
 
     /// As [`Frames::became`], remembering the token where nothing is left.
-    pub(super) fn became_or_gone(&mut self, key: u32, trains: u32) {
+    pub(super) fn became_or_lost(&mut self, key: u32, trains: u32) {
         if self.became(key, trains) {
             let slot = &self.slots[key as usize];
-            self.gone.push((slot.from, slot.token));
+            self.lost.push((slot.from, slot.token));
         }
     }
 
     /// The port and the token of a frame of which nothing is left.
-    pub(super) fn pop_gone(&mut self) -> Option<(u16, u64)> {
-        self.gone.pop()
+    pub(super) fn pop_lost(&mut self) -> Option<(u16, u64)> {
+        self.lost.pop()
     }
 
     pub(super) fn in_flight(&self) -> usize {

@@ -12,8 +12,8 @@ use super::train::Train;
 pub(super) struct Line {
     /// Trains that were put in with a time no earlier than those before.
     ordered: VecDeque<Entry>,
-    /// The others: trains that overtake.
-    overtaking: BinaryHeap<Reverse<Entry>>,
+    /// The others: trains that leave before earlier ones.
+    reordered: BinaryHeap<Reverse<Entry>>,
     pushed: u64,
 }
 
@@ -31,15 +31,15 @@ impl Line {
         if self.ordered.back().is_none_or(|last| last.time <= time) {
             self.ordered.push_back(entry);
         } else {
-            self.overtaking.push(Reverse(entry));
+            self.reordered.push(Reverse(entry));
         }
     }
 
     /// The time of the first train.
     pub(super) fn head(&self) -> Option<Nanos> {
         let ordered = self.ordered.front().map(|entry| entry.time);
-        let overtaking = self.overtaking.peek().map(|entry| entry.0.time);
-        match (ordered, overtaking) {
+        let reordered = self.reordered.peek().map(|entry| entry.0.time);
+        match (ordered, reordered) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -47,11 +47,11 @@ impl Line {
 
     /// Takes the first train and its time.
     pub(super) fn pop(&mut self) -> Option<(Nanos, Train)> {
-        let overtakes = match (self.ordered.front(), self.overtaking.peek()) {
-            (Some(ordered), Some(Reverse(overtaking))) => overtaking < ordered,
+        let reordered_first = match (self.ordered.front(), self.reordered.peek()) {
+            (Some(ordered), Some(Reverse(reordered))) => reordered < ordered,
             (ordered, _) => ordered.is_none(),
         };
-        let entry = if overtakes { self.overtaking.pop().map(|entry| entry.0) } else { self.ordered.pop_front() };
+        let entry = if reordered_first { self.reordered.pop().map(|entry| entry.0) } else { self.ordered.pop_front() };
         entry.map(|entry| (entry.time, entry.train))
     }
 }

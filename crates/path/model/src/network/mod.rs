@@ -204,7 +204,7 @@ impl Network {
 
     /// A frame of `shape` comes from the host at `from` at time `at`; what has passed already counts as now.
     ///
-    /// `token` comes back with every release of the frame, or by [`Network::gone`] where all of it was lost.
+    /// `token` comes back with every release of the frame, or by [`Network::lost`] where all of it was lost.
     /// Frames of one port arrive in the order of the calls, whatever their times say.
     pub fn arrive(&mut self, at: Nanos, from: PortId, to: Destination, shape: Shape, token: u64) {
         let port = &mut self.ports[usize::from(from.0)];
@@ -224,7 +224,7 @@ impl Network {
             let train = Train { frame, first, count, from: from.0, to, corrupt: None, start: at, offsets: Vec::new() };
             self.accept(up, train);
         }
-        self.frames.became_or_gone(frame, 0);
+        self.frames.became_or_lost(frame, 0);
     }
 
     /// Moves everything that is due until `now`. Time that falls counts as standing still.
@@ -268,8 +268,8 @@ impl Network {
     }
 
     /// Sender and token of a frame that was lost whole, or whose last packets were lost after others were released.
-    pub fn gone(&mut self) -> Option<(PortId, u64)> {
-        self.frames.pop_gone().map(|(port, token)| (PortId(port), token))
+    pub fn lost(&mut self) -> Option<(PortId, u64)> {
+        self.frames.pop_lost().map(|(port, token)| (PortId(port), token))
     }
 
     /// No packet is due before this time; `None` while nothing is in flight. A lower bound: there may be none then.
@@ -351,7 +351,7 @@ impl Network {
                     Side::Server => Side::Client,
                 };
                 self.deliver_copies(&train, far);
-                self.frames.became_or_gone(train.frame, 0);
+                self.frames.became_or_lost(train.frame, 0);
             }
         }
     }

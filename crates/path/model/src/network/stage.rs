@@ -159,7 +159,7 @@ impl Stage {
         }
         self.delay(&train, &mut items);
         let trains = self.depart(&train, &items, batch_time);
-        frames.became_or_gone(train.frame, trains);
+        frames.became_or_lost(train.frame, trains);
         self.items = items;
     }
 
@@ -171,7 +171,7 @@ impl Stage {
         self.line.push(train.start, train);
     }
 
-    /// The earliest time at which a train that arrives at `arrival` may leave without overtaking.
+    /// The earliest time at which a train that arrives at `arrival` may leave without being reordered.
     ///
     /// Trains of several hosts may overlap in time; those keep the order of their first packets.
     fn floor(&self, arrival: Nanos) -> Nanos {
@@ -194,8 +194,8 @@ impl Stage {
             if lost {
                 self.loss.step();
             }
-            let doubled = number == self.duplicate.next();
-            if doubled {
+            let duplicated = number == self.duplicate.next();
+            if duplicated {
                 self.duplicate.step();
             }
             let corrupted = number == self.corrupt.next();
@@ -215,7 +215,7 @@ impl Stage {
                 self.counters.corrupted.add(bytes);
             }
             items.push(Item { index: i, time, mark });
-            if doubled {
+            if duplicated {
                 self.counters.duplicated.add(bytes);
                 items.push(Item { index: i, time, mark: Mark::Copy });
             }

@@ -330,7 +330,7 @@ fn a_change_loses_nothing_in_flight() {
     }
     let got = packets(&drain(&mut network));
     let want: Vec<_> = (0..20_000).map(|n| (n / 20, (n % 20) as u32)).collect();
-    assert_eq!(got, want, "lost, doubled or out of order");
+    assert_eq!(got, want, "lost, duplicated or out of order");
 }
 
 /// A change, and behind which packet it is made.
@@ -424,7 +424,7 @@ fn any_hop() -> impl Strategy<Value = HopSpec> {
 /// Sends `frames` of (gap in ns, segments) from both clients of a dumbbell in turn.
 fn run(spec: &PathSpec, options: Options, frames: &[(u64, u32)]) -> (Network, Vec<Release>) {
     let mut network = Network::new(spec, options);
-    let (mut at, mut released, mut gone) = (Nanos(0), Vec::new(), 0);
+    let (mut at, mut released, mut lost) = (Nanos(0), Vec::new(), 0);
     for (i, &(gap, segments)) in frames.iter().enumerate() {
         at += Nanos(gap);
         network.advance(at);
@@ -435,18 +435,18 @@ fn run(spec: &PathSpec, options: Options, frames: &[(u64, u32)]) -> (Network, Ve
         network.arrive(at, PortId(i as u16 % 2), Destination::Port(PortId(2)), shape, i as u64);
     }
     released.extend(drain(&mut network));
-    while network.gone().is_some() {
-        gone += 1;
+    while network.lost().is_some() {
+        lost += 1;
     }
     let finished = released.iter().filter(|r| r.last).count();
-    assert_eq!(finished + gone, frames.len(), "every token comes back once");
+    assert_eq!(finished + lost, frames.len(), "every token comes back once");
     (network, released)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// In = out + dropped at every hop once nothing is held, and the same seed does the same again.
+    /// In = out + dropped at every hop once nothing is held, and the same seed repeats it.
     #[test]
     fn packets_are_conserved(
         hops in proptest::collection::vec(any_hop(), 0..4),

@@ -181,7 +181,7 @@ pub enum Order {
     /// Packets leave in the order in which they came.
     #[default]
     Fifo,
-    /// Each packet has a delay of its own and may overtake.
+    /// Each packet has a delay of its own, so packets may be reordered.
     Free,
 }
 

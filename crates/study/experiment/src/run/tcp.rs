@@ -52,8 +52,8 @@ impl Runner<'_> {
         let (own, other) = std::thread::scope(|scope| {
             let other = wanted.beside.as_ref().map(|beside| scope.spawn(|| one(beside)));
             let own = one(&wanted.flows);
-            let gone = || Err(SessionError::new("lab", "the test beside it ended early", ""));
-            (own, other.map(|thread| thread.join().unwrap_or_else(|_| gone())))
+            let failed = || Err(SessionError::new("lab", "the test beside it ended early", ""));
+            (own, other.map(|thread| thread.join().unwrap_or_else(|_| failed())))
         });
         if let Ok(end) = &own {
             ran.saw(end);

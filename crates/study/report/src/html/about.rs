@@ -88,7 +88,7 @@ fn facts(snapshot: &Value) -> Vec<(String, String)> {
 }
 
 impl About {
-    /// Title and alerts; `doubts` are so many.
+    /// Title and alerts; `doubts` is the number of caveats.
     pub(crate) fn head(&self, body: &mut String, doubts: usize) {
         *body += &format!("<h1>{}</h1>\n", escape(&self.title));
         let after = if self.source.is_empty() { String::new() } else { format!("After {}. ", escape(&self.source)) };
@@ -99,13 +99,11 @@ impl About {
             escape(&self.longhaul)
         );
         if self.interrupted {
-            *body += "<p class=\"alert\">The experiment was ended before its end: what is missing was not measured, and the last test may be cut short.</p>\n";
+            *body += "<p class=\"alert\">The experiment was ended before its end. What is missing was not measured, and the last test may be incomplete.</p>\n";
         }
         if doubts > 0 {
-            let speak = if doubts == 1 { "caveat</a> speaks" } else { "caveats</a> speak" };
-            *body += &format!(
-                "<p class=\"alert\"><a href=\"#caveats\">{doubts} {speak} against trusting some of this.</p>\n"
-            );
+            let apply = if doubts == 1 { "caveat</a> applies" } else { "caveats</a> apply" };
+            *body += &format!("<p class=\"alert\"><a href=\"#caveats\">{doubts} {apply} to these results.</p>\n");
         }
     }
 
@@ -141,7 +139,7 @@ impl About {
     }
 }
 
-/// All doubts, each with where it arose, by kind.
+/// All caveats by kind, each with what it is about.
 pub(crate) fn caveats<'a>(body: &mut String, doubts: impl Iterator<Item = (String, &'a Caveat)>) {
     *body += "<h2 id=\"caveats\">Caveats</h2>\n";
     let mut kinds: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
@@ -149,7 +147,7 @@ pub(crate) fn caveats<'a>(body: &mut String, doubts: impl Iterator<Item = (Strin
         kinds.entry((&caveat.code, &caveat.remedy)).or_default().push(format!("{place}: {}", caveat.message));
     }
     if kinds.is_empty() {
-        *body += "<p>None: nothing is known to speak against these numbers.</p>\n";
+        *body += "<p>None.</p>\n";
     }
     for ((code, remedy), messages) in kinds {
         let remedy = if remedy.is_empty() { String::new() } else { format!(" — {}", escape(remedy)) };

@@ -69,7 +69,7 @@ pub struct Run {
 pub struct Flows {
     /// The host that sends.
     pub host: String,
-    /// The same by hand.
+    /// The command that makes the same test.
     pub command: String,
     /// How they were tested.
     pub parameters: TcpParameters,
@@ -95,7 +95,7 @@ impl Run {
 }
 
 impl Series {
-    /// Its doubts, each with where it arose.
+    /// Its caveats, each with the series and test that it is about.
     pub fn placed_caveats(&self) -> impl Iterator<Item = (String, &Caveat)> {
         let whole = self.error.iter().chain(&self.caveats).map(|caveat| (self.name.clone(), caveat));
         let runs = self.runs.iter().flat_map(|run| {
@@ -114,7 +114,7 @@ impl Series {
                 parts.push(format!("{} a test", spaced(Nanos(ns))));
             }
             if parameters.omit_ns > 0 {
-                parts.push(format!("the first {} not counted", spaced(Nanos(parameters.omit_ns))));
+                parts.push(format!("the first {} omitted", spaced(Nanos(parameters.omit_ns))));
             }
             parts.extend(parameters.window_bytes.map(|bytes| format!("socket buffers of {}", spaced(Bytes(bytes)))));
             parts.extend(parameters.mss_bytes.map(|bytes| format!("segments of {bytes} bytes")));
@@ -140,12 +140,12 @@ impl Report {
         self.about.note(&mut body);
         self.table(&mut body);
         caveats(&mut body, doubts());
-        body += "<h2>How these numbers came about</h2>\n\
-                 <p>Goodput is the payload that the receivers read, over the time from the first byte that counts to the last. What limits \
-                 a flow say the sending kernel's own clocks (busy, receive window, send buffer). What a response function says is the mean \
-                 window of its control at the path's rate of loss (<code>longhaul cc table</code>), each round trip, as payload.</p>\n\
-                 <p>The hosts are network namespaces of one machine, and longhaul emulates the path between them, so hosts and path share \
-                 its CPUs. Each series has a path and hosts of its own.</p>\n";
+        body += "<h2>How this was measured</h2>\n\
+                 <p>Goodput is the payload that the receivers read, over the time from the first byte that counts to the last. The sending kernel's \
+                 clocks (busy, receive window, send buffer) say what limited a flow. The expected goodput is the mean window that the response \
+                 function of the congestion control gives at the path's loss rate (<code>longhaul cc table</code>), sent once per round trip.</p>\n\
+                 <p>The hosts are network namespaces on one machine, and longhaul emulates the path between them, so hosts and path share \
+                 its CPUs. Each series has its own path and hosts.</p>\n";
         self.about.hosts(&mut body);
         self.commands(&mut body);
         page(&self.about.title, &body)
@@ -197,13 +197,13 @@ impl Report {
             "goodput, Mb/s",
             "expected, Mb/s",
             "beside, Mb/s",
-            "packets sent again",
+            "packets retransmitted",
             "mean window, packets",
             "mean RTT, ms",
             "limited by",
             "lost, bytes",
         ];
-        *body += "<h2>The same in numbers</h2>\n<table class=\"numbers\">\n<thead><tr>";
+        *body += "<h2>Results as a table</h2>\n<table class=\"numbers\">\n<thead><tr>";
         for column in COLUMNS {
             *body += &format!("<th scope=\"col\">{column}</th>");
         }
@@ -226,7 +226,7 @@ impl Report {
     }
 
     fn commands(&self, body: &mut String) {
-        *body += "<h2>Each test by hand</h2>\n<p>While <code>longhaul serve --sessions 2</code> runs at the server:</p>\n<pre>";
+        *body += "<h2>Commands for each test</h2>\n<p>While <code>longhaul serve --sessions 2</code> runs at the server:</p>\n<pre>";
         for series in &self.series {
             let _ = writeln!(body, "# {}: {}", escape(&series.name), escape(&series.setting()));
             for flows in series.runs.iter().flat_map(|run| [Some(&run.flows), run.beside.as_ref()]).flatten() {

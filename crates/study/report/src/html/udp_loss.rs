@@ -51,7 +51,7 @@ pub struct Series {
 pub struct Run {
     /// Payload bits a second asked for.
     pub rate_bps: u64,
-    /// The same test by hand.
+    /// The command that makes the same test.
     pub command: String,
     /// The test.
     pub parameters: UdpParameters,
@@ -78,7 +78,7 @@ impl Series {
         self.runs.iter().map(bar).collect()
     }
 
-    /// Its doubts, each with where it arose.
+    /// Its caveats, each with the series and test that it is about.
     pub fn placed_caveats(&self) -> impl Iterator<Item = (String, &Caveat)> {
         let whole = self.error.iter().chain(&self.caveats).map(|caveat| (self.name.clone(), caveat));
         let runs = self.runs.iter().flat_map(|run| {
@@ -143,7 +143,7 @@ impl Report {
     }
 
     fn table(&self, body: &mut String, lossy: &[Location]) {
-        *body += "<h2>The same in numbers</h2>\n<table class=\"numbers\">\n<thead><tr>";
+        *body += "<h2>Results as a table</h2>\n<table class=\"numbers\">\n<thead><tr>";
         let mut columns = ["offered, Mb/s", "sent, Mb/s", "received, Mb/s", "packets sent", "packets lost", "lost, %"]
             .map(str::to_owned)
             .to_vec();
@@ -194,35 +194,35 @@ impl Report {
         for result in results {
             methods.insert(match result.location_method {
                 LocationMethod::Bpf => {
-                    "Lost is a packet whose sequence number the receiver never saw. Where it was lost (bpf) say the kernel's drop \
-                     events, each with the packet's own number, at either host; a missing packet without an event at a host that was seen \
-                     completely was lost in the network."
+                    "A packet is lost if the receiver never saw its sequence number. The kernel's drop events at both hosts, each with \
+                     the packet's sequence number, say where it was lost (bpf). A missing packet without such an event was lost in the \
+                     network, if both hosts saw all of their drops."
                 }
                 LocationMethod::Counters => {
-                    "Lost is a packet whose sequence number the receiver never saw. Where it was lost (counters) say counters of \
-                     sockets, interfaces and the stack, read at both hosts before and after a test; what none of them counts was \
-                     lost in the network."
+                    "A packet is lost if the receiver never saw its sequence number. Counters of sockets, interfaces and the stack, read \
+                     at both hosts before and after each test, say where packets were lost (counters). What no counter saw was lost in the \
+                     network."
                 }
             });
             granularities.insert(match result.granularity {
-                Granularity::Wire => "Each packet travelled alone, so a loss is one packet, as on a wire.",
+                Granularity::Wire => "Each packet travelled alone, as on a wire, so one loss is one packet.",
                 Granularity::Superpacket => {
-                    "Packets travelled in batches, and a drop may have taken a batch that a wire would have parted."
+                    "Packets travelled in super-packets, and one drop may have taken several packets."
                 }
             });
         }
-        *body += "<h2>How these numbers came about</h2>\n";
+        *body += "<h2>How this was measured</h2>\n";
         for text in methods.into_iter().chain(granularities) {
             *body += &format!("<p>{text}</p>\n");
         }
-        *body += "<p>Rates are of UDP payload: sent over the time from first to last departure, received over that from first \
-                  to last arrival. Percentages are of the packets sent. A rate that the sender did not reach is a caveat.</p>\n\
-                  <p>Client and server are network namespaces of one machine, and longhaul emulates the path between them, so \
-                  both hosts and the path share its CPUs. Each series has a path and hosts of its own.</p>\n";
+        *body += "<p>Rates count UDP payload: the sent rate from first to last departure, the received rate from first to last \
+                  arrival. Percentages are of the packets sent. If the sender did not reach a rate, a caveat says so.</p>\n\
+                  <p>Client and server are network namespaces on one machine, and longhaul emulates the path between them, so \
+                  hosts and path share its CPUs. Each series has its own path and hosts.</p>\n";
     }
 
     fn commands(&self, body: &mut String) {
-        *body += "<h2>Each test by hand</h2>\n<p>At the client, while <code>longhaul serve</code> runs at the server:</p>\n<pre>";
+        *body += "<h2>Commands for each test</h2>\n<p>Run at the client while <code>longhaul serve</code> runs at the server:</p>\n<pre>";
         for series in &self.series {
             let _ = writeln!(body, "# {}: {}", escape(&series.name), escape(&setting(series)));
             for run in &series.runs {
@@ -234,7 +234,7 @@ impl Report {
 }
 
 fn legend(body: &mut String, lossy: &[Location]) {
-    *body += "<ul class=\"legend\" aria-label=\"places of loss, in the order of travel\">\n";
+    *body += "<ul class=\"legend\" aria-label=\"loss locations, from sender to receiver\">\n";
     for location in lossy {
         *body += &format!(
             "<li data-location=\"{location}\"><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" fill=\"{}\"/></svg>{}</li>\n",
@@ -285,7 +285,9 @@ fn setting(series: &Series) -> String {
             .to_owned()
         }));
     }
-    parts.extend(series.poll_interval_ns.map(|ns| format!("receive ring of 256 polled each {}", spaced(Nanos(ns)))));
+    parts.extend(
+        series.poll_interval_ns.map(|ns| format!("receive ring of 256 frames, polled every {}", spaced(Nanos(ns)))),
+    );
     parts.extend((!series.changes.is_empty()).then(|| format!("path with {}", series.changes.join(", "))));
     parts.join("; ")
 }

@@ -14,7 +14,7 @@ const COLUMNS: [(Location, &str); 3] = [
     (Location::ReceiverSocketBuffer, "socket buffer"),
 ];
 
-/// What stands over the rows of a series.
+/// The heading of a series.
 pub fn udp_heading(name: &str) -> String {
     let columns: String = COLUMNS.iter().map(|(_, title)| format!(" {title:>14}")).collect();
     let head = format!(
@@ -24,7 +24,7 @@ pub fn udp_heading(name: &str) -> String {
     format!("{name}\n{head}")
 }
 
-/// A test in a line. Rates are Mb/s of payload; each place has the packets that it lost.
+/// One test, in a line. Rates are Mb/s of payload; each place has the packets that it lost.
 pub fn udp_row(run: &udp_loss::Run) -> String {
     let mbit = |bps: u64| format!("{:.1}", bps as f64 / 1e6);
     let Some(result) = &run.result else {
@@ -51,15 +51,15 @@ fn lost(result: &UdpResult, location: Location) -> u64 {
     result.loss_by_location.get(&location).copied().unwrap_or(0)
 }
 
-/// What stands over the rows of a series.
+/// The heading of a series.
 pub fn tcp_heading(name: &str) -> String {
     format!(
         "{name}\n{:<16} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}  limited by",
-        "test", "goodput", "expected", "beside", "again", "mean window", "RTT, ms"
+        "test", "goodput", "expected", "beside", "retrans.", "mean window", "RTT, ms"
     )
 }
 
-/// A test in a line. Rates are Mb/s of payload, windows packets.
+/// One test, in a line. Rates are Mb/s of payload, windows packets.
 pub fn tcp_row(run: &tcp_goodput::Run) -> String {
     let none = || "–".to_owned();
     let mbit = |bps: Option<u64>| bps.map_or_else(none, |bps| format!("{:.1}", bps as f64 / 1e6));

@@ -1,4 +1,4 @@
-//! Proof that datagrams pass both ways, before any bulk (DESIGN.md §7).
+//! Proof that datagrams pass both ways, before any bulk, so that a client cannot make a server flood another host.
 //!
 //! For each stream, each datagram one probe header and no more, so that an answer is never longer than its question:
 //!

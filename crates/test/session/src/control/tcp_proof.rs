@@ -1,4 +1,4 @@
-//! Which TCP connection is which stream of which test (DESIGN.md §7): the first bytes of each say so.
+//! Which TCP connection is which stream of which test: the first bytes of each say so.
 //!
 //! ```text
 //! ┌──────────┬───────────┬───────────┬────────┬──────┬──────────────┐

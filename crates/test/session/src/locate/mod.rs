@@ -1,4 +1,4 @@
-//! Where each lost packet was lost (DESIGN.md §3, "Loss locations").
+//! Where each lost packet was lost.
 //!
 //! The truth is the map of what never arrived. [`Evidence`] says of single packets where one was dropped, [`Total`]s say how many a
 //! counter saw dropped at a place; [`attribute`] joins them, and what neither places stays in sight as [`Location::Unexplained`].

@@ -1,4 +1,4 @@
-//! The result of a TCP test, in the names that other programs may rely on (DESIGN.md §3, "TCP result").
+//! The result of a TCP test, in the names that other programs may rely on (`docs/reference/tcp-results.md`).
 
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};

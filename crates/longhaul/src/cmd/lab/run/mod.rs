@@ -24,19 +24,19 @@ use crate::cmd::lab::run::command::command;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
 
-/// Run an experiment: labs, tests in them, a table, a report
+/// Run an experiment: its labs and tests, with a table and a report
 ///
-/// Each series of the experiment gets a lab of its own, which ends with it, or with this command however it ends.
+/// Each series of the experiment runs in its own lab. The lab ends with the series, or with this command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul lab run nlr-udp-loss -o results && xdg-open results/report.html
   longhaul lab run datatag-loss --realtime 50       # Reno, HighSpeed, Scalable at one loss in 30,000
 
-docs/reference/experiments.md tells what a file of your own may say.")]
+docs/reference/experiments.md describes the file format.")]
 pub(crate) struct Args {
-    /// An experiment that comes with longhaul (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness, nima), or a file
+    /// Experiment: a name (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness, nima), or a file
     experiment: String,
-    /// Write result.json and report.html into this folder
+    /// Write result.json, report.html and losses into this folder
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// Print JSON

@@ -96,7 +96,7 @@ fn measure(text: &str, traffic: Traffic, span: Duration) -> Result<Sample> {
             packets += u64::from(release.count);
             runs += 1;
         }
-        while network.gone().is_some() {}
+        while network.lost().is_some() {}
         frames
     };
     // Until the path is full: 300 ms of its own time.

@@ -35,7 +35,7 @@ pub(crate) struct TcpReceived {
 /// What the sender saw.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TcpSent {
-    /// Segments sent again on this host, of what it sent at all (`/proc/net/snmp`, wire segments).
+    /// Segments retransmitted by this host, of all that it sent (`/proc/net/snmp`, wire segments).
     pub(crate) retransmitted_segments: u64,
     /// The congestion window near the end, in segments; `None` where ss(8) could not tell.
     pub(crate) congestion_window_segments: Option<u64>,
