@@ -5,41 +5,46 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-
-use longhaul_kernel::capability;
 
 use super::page::{Fate, Page};
 use crate::common::captures::Folder;
 
 /// How long one block may take.
 const BLOCK_TIME: Duration = Duration::from_secs(90);
+/// How many pages run at a time.
+const SIDE_BY_SIDE: usize = 3;
 /// The line that the script prints before a block.
 const MARK: &str = "::: block at line ";
 
-/// Runs the marked blocks of the pages that `wanted` picks, as root: those of one page in one shell, in a folder and network of their own.
-pub(crate) fn run(wanted: impl Fn(&Page) -> bool) {
-    if !capability::is_root_in_namespace() {
-        return println!("skipped: these commands need root");
+/// Runs the marked blocks of all pages, as root: those of one page in one shell, in a folder and a network of their own. Pages run side by
+/// side, as most of their time is waiting. What failed, with what it printed.
+pub(crate) fn run_marked(pages: &[Page]) -> Vec<String> {
+    let marked = pages.iter().filter(|page| page.blocks.iter().any(|block| block.fate == Fate::Run));
+    let (left, failed) = (Mutex::new(marked), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| {
+                loop {
+                    let Some(page) = left.lock().expect("no thread panics").next() else { return };
+                    if let Err(said) = run(page) {
+                        failed.lock().expect("no thread panics").push(format!("{}: {said}", page.name));
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().expect("no thread panics")
+}
+
+fn run(page: &Page) -> Result<(), String> {
+    let mut script = String::from("set -e -o pipefail\nip link set lo up\nsudo() { \"$@\"; }\n");
+    for block in page.blocks.iter().filter(|block| block.fate == Fate::Run) {
+        let _ = writeln!(script, "echo '{MARK}{}'\n{}", block.line, block.script());
     }
-    let mut run = 0;
-    for page in Page::all().iter().filter(|page| wanted(page)) {
-        let blocks: Vec<_> = page.blocks.iter().filter(|block| block.fate == Fate::Run).collect();
-        if blocks.is_empty() {
-            continue;
-        }
-        run += blocks.len();
-        let mut script = String::from("set -e -o pipefail\nip link set lo up\nsudo() { \"$@\"; }\n");
-        for block in blocks {
-            writeln!(script, "echo '{MARK}{}'\n{}", block.line, block.script()).unwrap();
-        }
-        let name = page.name.trim_end_matches(".md").replace('/', "-");
-        if let Err(said) = Shell::start(&name, &script).finish() {
-            panic!("{}: {said}", page.name);
-        }
-    }
-    assert!(run > 0, "no block of these pages is marked");
+    Shell::start(&page.name.trim_end_matches(".md").replace('/', "-"), &script).finish()
 }
 
 struct Shell {
@@ -84,14 +89,10 @@ impl Shell {
         let outcome = loop {
             match lines.recv_timeout(Duration::from_millis(100)) {
                 Ok(line) if line.starts_with(MARK) => {
-                    println!("{line}");
                     said = format!("{line}\n");
                     until = Instant::now() + BLOCK_TIME;
                 }
-                Ok(line) => {
-                    println!("{line}");
-                    said += &format!("{line}\n");
-                }
+                Ok(line) => said += &format!("{line}\n"),
                 // Programs in the background keep the pipe open: the shell's own end counts.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     if let Some(status) = self.child.try_wait().expect("it is our child") {
