@@ -58,9 +58,9 @@ enum Command {
     Mix(cmd::mix::Args),
     /// Run programs on hosts of this machine with an emulated path between them
     Lab(cmd::lab::Args),
-    /// Put an emulated path between two interfaces
+    /// Emulate a path between two interfaces
     Emulate(cmd::emulate::Args),
-    /// Show the paths that are known by name
+    /// List the preset paths
     Paths(cmd::paths::Args),
     /// Show a saved result as the test printed it
     Show(cmd::show::Args),
