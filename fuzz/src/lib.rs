@@ -13,6 +13,7 @@ use longhaul_captures::ledger::Ledger;
 use longhaul_captures::log_link::{Arrival, INTERFACES_MOST, LinkMessage, LinkReceiver};
 use longhaul_captures::spool::{BlockReader, Kind, Packets};
 use longhaul_captures::{CaptureReader, LinkType, Record, dissect};
+use longhaul_channel::{Deframer, Key, to_frame};
 use longhaul_experiment::{Experiment, MixExperiment};
 use longhaul_flows::{FlowOptions, Flows};
 use longhaul_lab::control::Request;
@@ -20,14 +21,13 @@ use longhaul_mix::{MOST_TEMPLATES, MixSpec, Plan, Target};
 use longhaul_path::law::Table;
 use longhaul_path::spec::{Change, PathSpec, no_files};
 use longhaul_report::saved::{Saved, on_one_line};
-use longhaul_session::control::{
-    Caps, ClientConfig, ClientSession, Deframer, Message, Output, Randomness, ServerConfig, ServerSession,
-    TCP_HELLO_BYTES, TcpParameters, TestParameters, UdpParameters, Verdict,
+use longhaul_session::{
+    Caps, ClientConfig, ClientSession, EndReport, Message, Output, Randomness, ServerConfig, ServerSession,
+    TestParameters, Verdict,
 };
-use longhaul_session::report::EndReport;
-use longhaul_session::result::UdpResult;
-use longhaul_session::secure::Key;
-use longhaul_session::tcp::{Series, TcpResult};
+use longhaul_tcp::proof::TCP_HELLO_BYTES;
+use longhaul_tcp::{Series, TcpParameters, TcpResult};
+use longhaul_udp::{UdpParameters, UdpResult};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;
 use longhaul_wire::{PieceHeader, Segmenter, VnetHeader, vnet};
@@ -176,8 +176,8 @@ pub fn control_messages(input: &[u8]) {
         if tcp { TcpParameters::default().into() } else { UdpParameters::default().into() };
     let mut client = ClientSession::new(now, ClientConfig { parameters, nonce: 1, report_bytes: 1 << 16 });
     for message in messages {
-        let Ok(frame) = message.to_frame() else { continue };
-        let mut again = Vec::new();
+        let Ok(frame) = to_frame(&message) else { continue };
+        let mut again: Vec<Message> = Vec::new();
         Deframer::default().push(&frame, &mut again).expect("what was written reads back");
         assert_eq!(again, std::slice::from_ref(&message));
         now += Nanos::from_millis(100);
@@ -206,7 +206,8 @@ pub fn control_messages(input: &[u8]) {
 /// The other end's report, out of which a result is made.
 pub fn end_report(input: &[u8]) {
     let Ok(report) = serde_json::from_slice::<EndReport>(input) else { return };
-    let (sender, receiver) = (report.sender.unwrap_or_default(), report.receiver.unwrap_or_default());
+    let udp = report.udp.unwrap_or_default();
+    let (sender, receiver) = (udp.sender.unwrap_or_default(), udp.receiver.unwrap_or_default());
     let result = UdpResult::assemble(&UdpParameters::default(), &sender, &receiver).result;
     let placed: u64 = result.loss_by_location.values().sum();
     assert_eq!((placed, result.sent_packets), (result.lost_packets, result.received_packets + result.lost_packets));

@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, ReceiverOptions, TimestampMode, UdpOpenError, UdpReceiver};
-use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, StreamReceived};
+use longhaul_udp::account::{MAX_SEQUENCES, SequenceTracker, StreamReceived};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, Probe};
 

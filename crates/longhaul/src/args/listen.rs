@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use longhaul_session::secure::Key;
+use longhaul_channel::Key;
 
 use crate::cmd::key;
 use crate::output::Failure;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use longhaul_session::secure::{KEY_BYTES, Key};
+use longhaul_channel::{KEY_BYTES, Key};
 
 use crate::output::{Failure, Outcome};
 

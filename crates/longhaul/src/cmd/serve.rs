@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use longhaul_kernel::signals::Stop;
 use longhaul_measure::server::{Ended, ServeOptions, Server};
-use longhaul_session::control::{BusyPolicy, Caps, MAX_PAYLOAD_BYTES};
+use longhaul_session::{BusyPolicy, Caps};
+use longhaul_udp::MAX_PAYLOAD_BYTES;
 use longhaul_units::{BitRate, Nanos};
 
 use crate::args::listen::{Listen, Listening, not_bound};

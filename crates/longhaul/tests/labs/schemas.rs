@@ -234,7 +234,7 @@ fn udp() {
     let mut server = exec("server", &["serve"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stderr.take().unwrap()), &mut line).unwrap();
-    let bind: &[&str] = if capability::is_root_in_namespace() { &["--bind", "same", "-w", "1M"] } else { &[] };
+    let bind: &[&str] = if capability::is_root_in_namespace() { &["--softirq", "same", "-w", "1M"] } else { &[] };
     let run = |arguments: &[&str]| {
         let output =
             exec("client", &[&["udp", "server", "-k", "400", "-b", "10M"], arguments].concat()).output().unwrap();

@@ -149,8 +149,8 @@ fn cpus_that_are_not_there() {
 #[test]
 fn settings_of_the_servers_host_are_for_those_it_knows() {
     let key = KeyFile::new("settings");
-    let bind = ["-A", "0,8000", "--bind", "same"];
-    let refusal = ["--bind same", "serve --host-settings allow"];
+    let bind = ["-A", "0,8000", "--softirq", "same"];
+    let refusal = ["--softirq same", "serve --host-settings allow"];
     let open = ["--bind", "0.0.0.0", "--no-auth"];
     Server::start(&open).refuses(&bind, "not_granted", &refusal);
     Server::start(&open).refuses(&["-A", "0,0,0"], "not_granted", &["-A (softirq on CPU 0)", refusal[1]]);

@@ -9,8 +9,8 @@ use longhaul_captures::ledger::{Gap, Ledger, Place};
 use longhaul_captures::log_link::{FIRST_PROBE, LinkMessage, LinkSender, Open};
 use longhaul_captures::spool::{Interface, Meta, PacketBlock};
 use longhaul_captures::{Direction, LinkType, Record};
-use longhaul_session::control::Message;
-use longhaul_session::secure::{Channel, DatagramKeys, Role, decode_secret};
+use longhaul_channel::{Channel, DatagramKeys, Role, decode_secret};
+use longhaul_session::Message;
 use serde_json::Value;
 
 use crate::common::captures::server_address;
@@ -22,7 +22,7 @@ const STARTED_NS: i64 = 1_700_000_000_000_000_000;
 struct Impostor<'a> {
     hosts: &'a Hosts,
     stream: TcpStream,
-    channel: Channel,
+    channel: Channel<Message>,
     numbers: LinkSender,
 }
 

@@ -9,11 +9,15 @@ use crate::common::{printed, root};
 use serde_json::Value;
 
 /// Crates that know no operating system: their time is an argument.
-const PURE: [&str; 9] = [
+const PURE: [&str; 13] = [
     "longhaul-units",
     "longhaul-result",
     "longhaul-wire",
     "longhaul-path",
+    "longhaul-channel",
+    "longhaul-terms",
+    "longhaul-udp",
+    "longhaul-tcp",
     "longhaul-session",
     "longhaul-congestion",
     "longhaul-captures",

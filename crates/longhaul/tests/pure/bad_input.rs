@@ -142,9 +142,9 @@ fn flags_with_values_that_are_not_allowed() {
 fn udp_tests_that_make_no_sense() {
     let udp = |arguments: &[&'static str]| [&["udp", "localhost", "-4", "--no-auth"], arguments].concat();
     let cases: [(&[&str], &[&str]); 9] = [
-        (&["--bind", "maybe"], &["--bind", "maybe", "same", "split"]),
-        (&["--bind", "same", "-A", "0,1,0"], &["--bind same", "one CPU"]),
-        (&["--bind", "split", "-A", "0,1,1"], &["--bind split", "different"]),
+        (&["--softirq", "maybe"], &["--softirq", "maybe", "same", "split"]),
+        (&["--softirq", "same", "-A", "0,1,0"], &["--softirq same", "one CPU"]),
+        (&["--softirq", "split", "-A", "0,1,1"], &["--softirq split", "different"]),
         (&["-A", "0,1,0,1"], &["-A 0,1,0,1", "one CPU each"]),
         (&["-A", "first"], &["--affinity", "first"]),
         (&["--timestamps", "wall"], &["--timestamps", "wall", "kernel"]),

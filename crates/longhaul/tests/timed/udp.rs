@@ -124,10 +124,10 @@ fn binding_moves_the_softirq_and_is_undone() {
     test.on_server(&["sh", "-c", &format!("echo 2 > {MASK}")]);
     let before = test.on_server(&["cat", MASK]);
     for (bind, softirq) in [("same", 1), ("split", 0)] {
-        let arguments = ["-k", "20000", "-b", "16M", "-l", "100", "--wire", "-w", "8M", "-A", "0,1", "--bind", bind];
+        let arguments = ["-k", "20000", "-b", "16M", "-l", "100", "--wire", "-w", "8M", "-A", "0,1", "--softirq", bind];
         let printed = test.json(&arguments);
         let result = &printed["result"];
-        assert_eq!(printed["parameters"]["udp"]["affinity"]["bind"], bind);
+        assert_eq!(printed["parameters"]["udp"]["affinity"]["softirq"], bind);
         assert_eq!(result["binding"]["receiver_cpus"], serde_json::json!([1]));
         assert_eq!(result["binding"]["softirq_cpus"], serde_json::json!([softirq]));
         assert_eq!(result["binding"]["interfaces"], serde_json::json!(["eth0"]));
@@ -160,7 +160,7 @@ fn a_receiver_without_idle_time_is_a_doubt() {
     let Some(test) = Tested::up("saturated", "lan") else { return };
     let fast =
         [env!("CARGO_BIN_EXE_longhaul"), "udp", "127.0.0.1", "-b", "0", "-P", "2", "-t", "1500ms", "--wire", "-J"];
-    let output = exec(&test.lab, "server", &[&fast[..], &["--bind", "same"]].concat()).output().unwrap();
+    let output = exec(&test.lab, "server", &[&fast[..], &["--softirq", "same"]].concat()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let printed = object(&output.stdout);
     assert_eq!(printed["result"]["binding"]["interfaces"], serde_json::json!(["lo"]));
@@ -182,7 +182,7 @@ fn a_killed_server_leaves_rps_as_it_was() {
     let _alone = alone();
     let Some(mut test) = Tested::up("bind-killed", "lan") else { return };
     let before = test.on_server(&["cat", MASK]);
-    let mut client = test.udp(&["-t", "60", "--bind", "same", "-A", "0,1"]).stderr(Stdio::null()).spawn().unwrap();
+    let mut client = test.udp(&["-t", "60", "--softirq", "same", "-A", "0,1"]).stderr(Stdio::null()).spawn().unwrap();
     until("RPS to be set", || test.on_server(&["cat", MASK]) != before);
     // The threads are where they were asked to be.
     until("the receiver", || cpus_of(test.server.id(), "receive 0") == "1");
@@ -191,7 +191,7 @@ fn a_killed_server_leaves_rps_as_it_was() {
     let other = exec(&test.lab, "server", &[env!("CARGO_BIN_EXE_longhaul"), "serve", "--port", "5211", "-1"]);
     let mut other = { other }.stderr(Stdio::piped()).spawn().unwrap();
     BufReader::new(other.stderr.take().unwrap()).read_line(&mut String::new()).unwrap();
-    let refused = test.run(&["-p", "5211", "-t", "1", "--bind", "split", "--json"]);
+    let refused = test.run(&["-p", "5211", "-t", "1", "--softirq", "split", "--json"]);
     assert_eq!(object(&refused.stdout)["error"]["code"], "not_bound", "{refused:?}");
     other.wait().unwrap();
     let server = Process::open(test.server.id()).unwrap().unwrap();
@@ -221,7 +221,7 @@ fn without_the_right_binding_is_refused_with_a_remedy() {
         assert!(error["message"].as_str().unwrap().contains(part), "{error}");
         assert!(!error["remedy"].as_str().unwrap().is_empty(), "{error}");
     };
-    refused(&["-t", "1", "--bind", "split"], "not_bound", "run as root");
+    refused(&["-t", "1", "--softirq", "split"], "not_bound", "run as root");
     refused(&["-t", "1", "--collect", "bpf"], "no_drop_events", "--collect bpf");
     refused(&["-t", "1", "--collect", "bpf", "-R"], "no_drop_events", "--collect bpf");
     refused(&["-t", "1", "--timestamps", "nic"], "no_nic_timestamps", "ethtool -T eth0");

@@ -187,7 +187,7 @@ impl Captured {
 
 impl LinkEnd {
     fn result(&self) -> LoggerResult {
-        let error = |error: &longhaul_session::control::SessionError| LoggerError {
+        let error = |error: &longhaul_session::SessionError| LoggerError {
             code: error.code.clone(),
             message: error.message.clone(),
         };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use longhaul_kernel::link::LinkError;
 use longhaul_kernel::packet::OpenError;
 use longhaul_kernel::socket_filter::SocketFilter;
-use longhaul_session::control::SessionError;
+use longhaul_session::SessionError;
 use longhaul_units::{Bytes, Nanos};
 
 use crate::link::LogTargets;

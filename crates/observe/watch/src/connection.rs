@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use longhaul_kernel::sock_diag::{TcpMemory, TcpSocket};
-use longhaul_session::tcp::{
+use longhaul_tcp::{
     CongestionSince, Flow, FlowSummary, Limit, LimitedTimes, ReceiverTimes, Receiving, Sample, Series, TcpInfo,
     WatchedConnection, fields,
 };

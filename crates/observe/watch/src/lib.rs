@@ -7,7 +7,7 @@
 //!  TcpOwners ─► which process opened or closed it        TcpEnds ─► its last TCP_INFO        TcpLoss ─► drops, retransmissions
 //! ```
 //!
-//! This crate reads the clock and the kernel. [`longhaul_session::tcp`] defines what the samples mean.
+//! This crate reads the clock and the kernel. [`longhaul_tcp`] defines what the samples mean.
 
 mod connection;
 mod losses;
@@ -20,7 +20,7 @@ use longhaul_kernel::clock::{monotonic, thread_cpu_time};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_kernel::sock_diag::{TcpEnds, TcpSocket, TcpSockets};
 use longhaul_result::Caveat;
-use longhaul_session::tcp::{CongestionSince, MAX_SAMPLES, SamplingCost, Series, WatchResult};
+use longhaul_tcp::{CongestionSince, MAX_SAMPLES, SamplingCost, Series, WatchResult};
 use longhaul_units::Nanos;
 
 pub use connection::ConnectionNow;

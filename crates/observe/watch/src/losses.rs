@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use longhaul_bpf::symbols::Symbols;
 use longhaul_bpf::tcp_loss::{MAX_CONNECTIONS, TcpLoss, tcp_place};
-use longhaul_result::Caveat;
-use longhaul_result::TcpLocation;
-use longhaul_session::tcp::{Flow, Retransmitted, Segment, TcpDrop, WatchedConnection};
+use longhaul_result::{Caveat, TcpLocation};
+use longhaul_tcp::{Flow, Retransmitted, Segment, TcpDrop, WatchedConnection};
 
 use crate::connection::Seen;
 

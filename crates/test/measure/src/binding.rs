@@ -1,6 +1,6 @@
 //! Where a test runs: CPUs of its threads, and of the softirq that brings the receiver its packets.
 //!
-//! The NLR paper's "bound" is `--bind same`, its "balanced" `--bind split`: there by interrupt affinity, here by RPS, which also
+//! The NLR paper's "bound" is `--softirq same`, its "balanced" `--softirq split`: there by interrupt affinity, here by RPS, which also
 //! virtual interfaces have.
 
 use std::net::IpAddr;
@@ -9,8 +9,9 @@ use longhaul_kernel::link::{LinkError, Netlink};
 use longhaul_kernel::rps::Rps;
 use longhaul_kernel::schedule::allowed_cpus;
 use longhaul_kernel::udp::NicStamps;
-use longhaul_session::control::{Affinity, Bind, DataPlan, SessionError, Timestamps, UdpParameters};
-use longhaul_session::result::Binding;
+use longhaul_session::{DataPlan, SessionError};
+use longhaul_terms::{Affinity, SoftirqPlacement};
+use longhaul_udp::{Binding, Timestamps, UdpParameters};
 
 /// What was set for the time of a test at the end that receives. Dropping it undoes that.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ impl Bound {
             let wanted: Vec<usize> = bound.softirq_cpus.iter().map(|cpu| usize::from(*cpu)).collect();
             let rps = Rps::steer(&interface()?, &wanted);
             bound.rps = Some(rps.map_err(|error| {
-                SessionError::new("not_bound", error.to_string(), "leave out --bind and the third CPU of -A")
+                SessionError::new("not_bound", error.to_string(), "leave out --softirq and the third CPU of -A")
             })?);
         }
         if parameters.timestamps == Timestamps::Nic {
@@ -75,23 +76,27 @@ impl Bound {
 
 /// CPUs of receiver and softirq, of those `allowed` here; empty leaves it to the kernel.
 fn cpus(affinity: &Affinity, allowed: &[u16]) -> Result<(Vec<u16>, Vec<u16>), SessionError> {
-    let Affinity { sender_cpus, receiver_cpus, softirq_cpus, bind } = affinity.clone();
-    let Some(bind) = bind else { return Ok((receiver_cpus, softirq_cpus)) };
+    let Affinity { sender_cpus, receiver_cpus, softirq_cpus, softirq } = affinity.clone();
+    let Some(placement) = softirq else { return Ok((receiver_cpus, softirq_cpus)) };
     // The last, as the first has most of a machine's other work; and where both ends are on one machine not the sender's.
     let free = |taken: &[u16]| allowed.iter().rev().find(|cpu| !taken.contains(cpu)).copied();
     let first = receiver_cpus.first().or(softirq_cpus.first()).copied();
-    match bind {
-        Bind::Same => {
+    match placement {
+        SoftirqPlacement::Same => {
             let cpu: Vec<u16> = first.or(free(&sender_cpus)).or(free(&[])).into_iter().collect();
             Ok((cpu.clone(), cpu))
         }
-        Bind::Split => {
+        SoftirqPlacement::Split => {
             let other = |own: &[u16]| free(&[own, &sender_cpus].concat()).or(free(own)).into_iter().collect::<Vec<_>>();
             let receiver = if receiver_cpus.is_empty() { other(&softirq_cpus) } else { receiver_cpus };
             let softirq = if softirq_cpus.is_empty() { other(&receiver) } else { softirq_cpus };
             if receiver.is_empty() || softirq.is_empty() {
-                let message = format!("--bind split takes two CPUs, this process may use {allowed:?}");
-                return Err(SessionError::new("not_bound", message, "allow it another one (taskset), or --bind same"));
+                let message = format!("--softirq split takes two CPUs, this process may use {allowed:?}");
+                return Err(SessionError::new(
+                    "not_bound",
+                    message,
+                    "allow it another one (taskset), or --softirq same",
+                ));
             }
             Ok((receiver, softirq))
         }
@@ -138,8 +143,13 @@ fn receiving_interface(own: IpAddr, peer: IpAddr) -> Result<String, LinkError> {
 mod tests {
     use super::*;
 
-    fn affinity(sender: &[u16], receiver: &[u16], softirq: &[u16], bind: Option<Bind>) -> Affinity {
-        Affinity { sender_cpus: sender.into(), receiver_cpus: receiver.into(), softirq_cpus: softirq.into(), bind }
+    fn affinity(sender: &[u16], receiver: &[u16], softirq: &[u16], bind: Option<SoftirqPlacement>) -> Affinity {
+        Affinity {
+            sender_cpus: sender.into(),
+            receiver_cpus: receiver.into(),
+            softirq_cpus: softirq.into(),
+            softirq: bind,
+        }
     }
 
     #[test]
@@ -147,7 +157,7 @@ mod tests {
         let of = |sender: &[u16], receiver: &[u16], softirq: &[u16], bind, allowed: &[u16]| {
             cpus(&affinity(sender, receiver, softirq, bind), allowed).map_err(|error| error.code)
         };
-        let (same, split) = (Some(Bind::Same), Some(Bind::Split));
+        let (same, split) = (Some(SoftirqPlacement::Same), Some(SoftirqPlacement::Split));
         assert_eq!(of(&[0], &[1], &[], None, &[0, 1]), Ok((vec![1], vec![])));
         assert_eq!(of(&[], &[], &[], same, &[0, 1]), Ok((vec![1], vec![1])));
         assert_eq!(of(&[1], &[], &[], same, &[0, 1]), Ok((vec![0], vec![0])));

@@ -3,15 +3,15 @@
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
 
+use longhaul_channel::{Channel, Key, Role};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_session::control::{
-    Caps, ClientConfig, ClientSession, Message, Output, Progress, SessionError, TcpStreamId, TestEnd, TestParameters,
-    WindowAuto,
+use longhaul_session::{
+    Caps, ClientConfig, ClientSession, EndReport, Message, Output, Progress, SessionError, TestEnd, TestParameters,
 };
-use longhaul_session::report::{EndReport, StreamSent};
-use longhaul_session::secure::{Channel, Key, Role};
-use longhaul_session::tcp::fields;
+use longhaul_tcp::proof::TcpStreamId;
+use longhaul_tcp::{WindowAuto, fields};
+use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 
 use crate::control::{Control, Signals, connect, random};

@@ -10,11 +10,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use longhaul_channel::{Channel, ChannelError};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::{Interest, Poller, readable_until};
-use longhaul_session::control::SessionError;
-use longhaul_session::secure::{Channel, ChannelError};
+use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
 
 /// How long a host may take to accept the control connection.
@@ -57,7 +57,7 @@ impl HasControl for ControlEvent {
 pub struct Control {
     stream: TcpStream,
     /// The secure channel.
-    pub channel: Channel,
+    pub channel: Channel<Message>,
     /// Lets the reading thread go on: it reads no more than is dealt with, so that a peer cannot fill this end's memory.
     go_on: SyncSender<()>,
     /// A peer that does not take a message within this is dead.
@@ -69,7 +69,11 @@ impl Control {
     ///
     /// # Errors
     /// Where there is no thread or descriptor.
-    pub fn new<E: HasControl>(stream: TcpStream, channel: Channel, events: &Sender<E>) -> std::io::Result<Self> {
+    pub fn new<E: HasControl>(
+        stream: TcpStream,
+        channel: Channel<Message>,
+        events: &Sender<E>,
+    ) -> std::io::Result<Self> {
         stream.set_nodelay(true)?;
         let mut reading = stream.try_clone()?;
         let events = events.clone();
@@ -256,8 +260,8 @@ mod tests {
     use std::net::TcpListener;
     use std::time::Instant;
 
-    use longhaul_session::control::Message;
-    use longhaul_session::secure::Role;
+    use longhaul_channel::Role;
+    use longhaul_session::Message;
 
     use super::*;
 

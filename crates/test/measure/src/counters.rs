@@ -2,8 +2,9 @@
 
 use longhaul_kernel::counters::{Change, Interfaces, Scope, Snapshot};
 use longhaul_kernel::driver_statistics::{Meaning, row};
-use longhaul_session::locate::{Location, Total, TotalScope};
-use longhaul_session::result::ChangedCounters;
+use longhaul_result::Location;
+use longhaul_terms::ChangedCounters;
+use longhaul_udp::locate::{Total, TotalScope};
 
 /// Counters of this host at one moment.
 #[derive(Debug)]

@@ -11,7 +11,8 @@ use std::time::Duration;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::procfs::{CpuTime, cpu_times};
 use longhaul_result::Caveat;
-use longhaul_session::result::{Binding, ChangedCounters};
+use longhaul_terms::ChangedCounters;
+use longhaul_udp::Binding;
 use longhaul_units::Nanos;
 
 /// Between two looks.
@@ -132,7 +133,7 @@ impl CpuUse {
             Caveat::new(
                 "receiver_cpu_saturated",
                 format!("the receiver's machine was busy: {}", said.join(", ")),
-                "give receiver and softirq a CPU each (--bind split, -A), allow batches (no --wire), or ask for less",
+                "give receiver and softirq a CPU each (--softirq split, -A), allow batches (no --wire), or ask for less",
             )
         })
     }

@@ -6,9 +6,8 @@ use std::sync::mpsc::Sender;
 use longhaul_kernel::schedule::pin_to;
 use longhaul_kernel::udp::BufferGrant;
 use longhaul_result::Caveat;
-use longhaul_session::control::{DataPlan, Progress, SessionError, TestParameters};
-use longhaul_session::report::{EndReport, StreamSent};
-use longhaul_session::result::SocketBuffer;
+use longhaul_session::{DataPlan, EndReport, Progress, SessionError, TestParameters};
+use longhaul_terms::{SocketBuffer, StreamSent};
 use longhaul_units::Nanos;
 
 use crate::driver::{Event, SenderNow};

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 
 use longhaul_kernel::clock::monotonic;
-use longhaul_session::control::{Message, Output, Progress, SessionError, TcpStreamId, TestEnd};
-use longhaul_session::report::{EndReport, StreamSent};
+use longhaul_session::{EndReport, Message, Output, Progress, SessionError, TestEnd};
+use longhaul_tcp::proof::TcpStreamId;
+use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 
 use crate::control::{Control, ControlEvent, HasControl, interrupted};

@@ -12,7 +12,8 @@ use longhaul_bpf::BpfError;
 use longhaul_bpf::drops::{DropEvent, DropOptions, Drops, Flow, HostRole, ReasonNames, place};
 use longhaul_bpf::symbols::Symbols;
 use longhaul_kernel::namespace::NetNamespace;
-use longhaul_session::locate::{Evidence, Location, Total, TotalScope};
+use longhaul_result::Location;
+use longhaul_udp::locate::{Evidence, Total, TotalScope};
 use longhaul_wire::probe::Cookie;
 
 /// How often events are read.

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
+use longhaul_channel::{Channel, Key, Role};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::{Interest, Poller};
-use longhaul_session::control::SessionError;
-use longhaul_session::secure::{Channel, Key, Role};
+use longhaul_session::SessionError;
 use longhaul_units::Nanos;
 
 use crate::control::{Control, ControlEvent, HasControl, random};

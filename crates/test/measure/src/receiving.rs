@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
 use longhaul_kernel::udp::{ReceiveSlots, SuperPacket, UdpReceiver};
-use longhaul_result::Caveat;
-use longhaul_session::account::SequenceTracker;
-use longhaul_session::control::Timestamps;
-use longhaul_session::locate::{Evidence, Location};
+use longhaul_result::{Caveat, Location};
+use longhaul_udp::Timestamps;
+use longhaul_udp::account::SequenceTracker;
+use longhaul_udp::locate::Evidence;
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 

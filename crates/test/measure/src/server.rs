@@ -4,14 +4,15 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use longhaul_channel::Key;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_session::control::{
-    Admission, BusyPolicy, Caps, Message, Output, Progress, Randomness, ServerConfig, ServerSession, SessionError,
-    TcpStreamId, TestEnd, Ticket, Verdict,
+use longhaul_session::{
+    Admission, BusyPolicy, Caps, EndReport, Message, Output, Progress, Randomness, ServerConfig, ServerSession,
+    SessionError, TestEnd, Ticket, Verdict,
 };
-use longhaul_session::report::{EndReport, StreamSent};
-use longhaul_session::secure::Key;
+use longhaul_tcp::proof::TcpStreamId;
+use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 
 use crate::control::random;

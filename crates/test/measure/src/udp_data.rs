@@ -11,11 +11,12 @@ use longhaul_bpf::drops::Flow;
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
 use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
-use longhaul_result::Caveat;
-use longhaul_session::account::{MAX_SEQUENCES, SequenceTracker, SpacingRecorder};
-use longhaul_session::control::{Collect, DataPlan, Progress, SessionError, Timestamps, UdpParameters};
-use longhaul_session::locate::{Evidence, Location, LocationMethod, Total, TotalScope};
-use longhaul_session::report::{EndReport, ReceiverReport, SenderReport, StreamSent};
+use longhaul_result::{Caveat, Location, LocationMethod};
+use longhaul_session::{DataPlan, EndReport, Progress, SessionError};
+use longhaul_terms::{Collect, StreamSent};
+use longhaul_udp::account::{MAX_SEQUENCES, SequenceTracker, SpacingRecorder};
+use longhaul_udp::locate::{Evidence, Total, TotalScope};
+use longhaul_udp::{ReceiverReport, SenderReport, Timestamps, UdpEndReport, UdpParameters};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;
 
@@ -386,7 +387,7 @@ impl UdpData {
         // A host that cannot be written as JSON is not looked at.
         let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
         let caveats = caveats.into_iter().map(|caveat| self.of_this_end(caveat)).collect();
-        EndReport { sender, receiver, tcp: None, host, caveats }
+        EndReport { udp: Some(UdpEndReport { sender, receiver }), tcp: None, host, caveats }
     }
 
     /// What all watches saw; `None` where there was none.

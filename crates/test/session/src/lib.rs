@@ -1,20 +1,46 @@
-//! One test as a state machine: what is agreed, what arrived, where the rest was lost.
+//! The control protocol between client and server, as state machines without sockets and clock.
+//!
+//! Both sessions have one shape: what happens goes in by `handle_*` with the time, what is to be done comes out of
+//! [`poll_output`](ClientSession::poll_output) until it gives `None`, and [`poll_timeout`](ClientSession::poll_timeout) says when
+//! `handle_timeout` is due. Time is any clock that does not step, the same for all calls.
 //!
 //! ```text
-//!  bytes ──► secure::Channel ──► control::{Client,Server}Session ──► Output: open, send, stop, report …
-//!                                                                       │
-//!  packets ─► account::SequenceTracker ──► LossMap ─┐                   ▼
-//!  drop events, counters ──► locate::Evidence ──────┴─► report::EndReport ×2 ──► result::UdpResult
+//! client                                   server
+//!   │  Hello, then Propose                   │  each first
+//!   │ ─────────────────────────────────────► │  RequestAdmission → Queued … or Refuse
+//!   │                                Accept  │  after OpenData
+//!   │ ◄───────────────────────────────────── │
+//!   │ OpenData; hellos over UDP ───────────► │  see `longhaul_udp::proof`, for TCP `longhaul_tcp::proof`
+//!   │                            DataProven  │
+//!   │ ◄───────────────────────────────────── │
+//!   │  Start                                 │
+//!   │ ─────────────────────────────────────► │  from here see the private module `transfer`
+//!   │             … data, Finished, Drained …│
+//!   │                              Report…   │  in pieces
+//!   │ ◄───────────────────────────────────── │
+//!   │  Goodbye                               │
 //! ```
 //!
-//! What is not here, and never will be: sockets, clocks, threads, random sources, `unsafe`. Time and random bytes are arguments. No
-//! input makes anything here panic, run on or take memory without bound.
+//! Every wait has an end, stated in [`limits`]: a peer that is slow, silent or gone ends the session, and so does one that sends
+//! what has no place ([`Output::Failed`]).
 
-pub mod account;
-pub mod control;
-pub mod locate;
-pub mod report;
-pub mod result;
+mod admission;
+mod client;
+pub mod limits;
+mod line;
+mod message;
+mod output;
+mod report;
 pub mod results;
-pub mod secure;
-pub mod tcp;
+mod server;
+mod test_parameters;
+mod transfer;
+
+pub use admission::{Admission, BusyPolicy, Ticket, Verdict};
+pub use client::{ClientConfig, ClientSession};
+pub use limits::Caps;
+pub use message::{Accept, Hello, Message, Progress, Refusal, SessionError};
+pub use output::{DataPlan, Output, TestEnd};
+pub use report::EndReport;
+pub use server::{Randomness, ServerConfig, ServerSession};
+pub use test_parameters::{TCP_FEATURE, TestParameters};

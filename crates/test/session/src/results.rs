@@ -1,56 +1,12 @@
 //! What a test came to: the result of each direction that was tested, with every caveat that either end raised.
 
 use longhaul_result::Caveat;
-use serde::Serialize;
+use longhaul_tcp::TcpResult;
+use longhaul_terms::{Directions, TestDirection};
+use longhaul_udp::UdpResult;
+use longhaul_udp::locate::Loss;
 
-use crate::control::{Direction, TestEnd};
-use crate::locate::Loss;
-use crate::result::UdpResult;
-use crate::tcp::TcpResult;
-
-/// The results of a test. That of one direction is the result itself.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub enum Directions<R> {
-    /// One direction was tested.
-    One(Box<R>),
-    /// Both were, at once.
-    Both {
-        /// From client to server.
-        forward: Box<R>,
-        /// From server to client.
-        backward: Box<R>,
-    },
-}
-
-impl<R> Directions<R> {
-    /// What `result` gives of either direction, asked whether it is the one from server to client; `None` where it gives none.
-    fn of(mut result: impl FnMut(bool) -> Option<R>) -> Option<Self> {
-        match (result(false).map(Box::new), result(true).map(Box::new)) {
-            (Some(forward), Some(backward)) => Some(Self::Both { forward, backward }),
-            (Some(one), None) | (None, Some(one)) => Some(Self::One(one)),
-            (None, None) => None,
-        }
-    }
-
-    /// The only result, or that of the direction from client to server.
-    pub fn into_first(self) -> R {
-        match self {
-            Self::One(result) | Self::Both { forward: result, .. } => *result,
-        }
-    }
-
-    /// Does `work` with the result of each direction.
-    pub fn each(&mut self, mut work: impl FnMut(&mut R)) {
-        match self {
-            Self::One(result) => work(result),
-            Self::Both { forward, backward } => {
-                work(forward);
-                work(backward);
-            }
-        }
-    }
-}
+use crate::output::TestEnd;
 
 /// Writes every loss of a direction to a file. Gets what the file's name ends with (`-forward` or `-backward` where both directions
 /// were tested, else nothing) and the losses; returns the file's name, or why it could not be written.
@@ -66,8 +22,8 @@ pub fn udp(end: &TestEnd, mut save: Option<&mut SaveLosses<'_>>) -> Option<(Dire
         let mut assembled = UdpResult::assemble(parameters, sender, receiver);
         if assembled.needs_losses_file {
             let ending = match (parameters.direction, backward) {
-                (Direction::Bidirectional, false) => "-forward",
-                (Direction::Bidirectional, true) => "-backward",
+                (TestDirection::Bidirectional, false) => "-forward",
+                (TestDirection::Bidirectional, true) => "-backward",
                 _ => "",
             };
             match save.as_mut().map(|save| save(ending, &mut assembled.attribution.losses())) {

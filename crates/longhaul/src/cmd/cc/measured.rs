@@ -8,7 +8,7 @@ use std::path::Path;
 
 use longhaul_congestion::aimd::Model;
 use longhaul_congestion::description::formulas;
-use longhaul_session::tcp::TcpStreamResult;
+use longhaul_tcp::TcpStreamResult;
 use longhaul_units::Nanos;
 use serde::Serialize;
 use serde_json::Value;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use longhaul_capture::{LogResult, Logged, LoggedEnd};
 use longhaul_result::Caveat;
-use longhaul_session::control::SessionError;
+use longhaul_session::SessionError;
 use longhaul_units::Bytes;
 
 /// Captures that the account keeps; further ones are only counted.

@@ -11,10 +11,9 @@ use longhaul_report::parquet::{End, write_samples};
 use longhaul_report::saved::{TCP_SCHEMA, TcpAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
-use longhaul_session::control::{
-    Affinity, Amount, Collect, CongestionStep, Direction, TcpParameters, TestEnd, WindowAuto,
-};
-use longhaul_session::results;
+use longhaul_session::{TestEnd, results};
+use longhaul_tcp::{CongestionStep, TcpParameters, WindowAuto};
+use longhaul_terms::{Affinity, Amount, Collect, TestDirection};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::args::listen::in_lab;
@@ -219,7 +218,7 @@ impl Args {
         let parameters = TcpParameters {
             amount,
             streams: self.streams,
-            direction: Direction::from_flags(self.reverse, self.bidir).map_err(Failure::usage)?,
+            direction: TestDirection::from_flags(self.reverse, self.bidir).map_err(Failure::usage)?,
             window_bytes: if let Some(Window::Size(size)) = self.window { Some(size.0) } else { None },
             window_auto,
             rate_goal_bps: self.rate_goal.map(|rate| rate.0),

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use longhaul_measure::client::Live as Progressed;
-use longhaul_session::control::Progress;
+use longhaul_session::Progress;
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 

@@ -12,12 +12,11 @@ use longhaul_report::parquet::write_losses;
 use longhaul_report::saved::{UDP_SCHEMA, UdpAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
-use longhaul_session::control::{
-    Affinity, Amount, Bind, Collect, Direction, Pace, SessionError, TestEnd, Timestamps, UdpParameters,
-};
-use longhaul_session::locate::Loss;
-use longhaul_session::result::UdpResult;
-use longhaul_session::results::{self, Directions, SaveLosses};
+use longhaul_session::results::SaveLosses;
+use longhaul_session::{SessionError, TestEnd, results};
+use longhaul_terms::{Affinity, Amount, Collect, Directions, SoftirqPlacement, TestDirection};
+use longhaul_udp::locate::Loss;
+use longhaul_udp::{Pace, Timestamps, UdpParameters, UdpResult};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
@@ -36,7 +35,7 @@ const DEFAULT_INTERVAL: Nanos = Nanos::from_secs(1);
 const EXAMPLES: &str = "\
 Example:
   longhaul udp server -b 2400M -w 1M --wire -t 10s
-  longhaul udp server -b 2400M -w 2M --bind same    # receiver and its softirq on one CPU
+  longhaul udp server -b 2400M -w 2M --softirq same    # receiver and its softirq on one CPU
   longhaul udp server -R -b 1G -i 1s -o monday      # the server sends; keep the result
   longhaul show monday
 
@@ -93,12 +92,12 @@ pub(crate) struct Args {
     /// CPUs of sender, receiver and the receiver's softirq, such as 0,1,0
     #[arg(short = 'A', long, value_name = "SENDER[,RECEIVER[,SOFTIRQ]]", value_delimiter = ',')]
     affinity: Vec<u16>,
-    /// Receiver and its softirq on one CPU, or on two: by RPS, set back after the test
+    /// Run the receiver and its softirq on the same CPU, or split over two, by RPS
     ///
     /// The receiving end sets rps_cpus of its interface, which takes root there. A NIC's interrupts stay on the CPUs that their
     /// affinity names (see `longhaul host`); RPS moves the work of the stack behind them.
-    #[arg(long, value_name = "HOW", value_parser = word::<Bind>(&["same", "split"]))]
-    bind: Option<Bind>,
+    #[arg(long, value_name = "HOW", value_parser = word::<SoftirqPlacement>(&["same", "split"]))]
+    softirq: Option<SoftirqPlacement>,
     /// Where packets are stamped when they arrive
     #[arg(long, value_name = "WHERE", default_value = "app", value_parser = word::<Timestamps>(&["app", "kernel", "nic"]))]
     timestamps: Timestamps,
@@ -163,7 +162,7 @@ impl Args {
             pace,
             payload_bytes: self.length,
             streams: self.streams,
-            direction: Direction::from_flags(self.reverse, self.bidir).map_err(Failure::usage)?,
+            direction: TestDirection::from_flags(self.reverse, self.bidir).map_err(Failure::usage)?,
             sockbuf_bytes: self.sockbuf.map(|size| size.0),
             wire: self.wire,
             burst_packets: self.burst,
@@ -173,7 +172,12 @@ impl Args {
                 every => Some(every.unwrap_or(DEFAULT_INTERVAL).0),
             },
             timestamps: self.timestamps,
-            affinity: Affinity { sender_cpus: cpu(0), receiver_cpus: cpu(1), softirq_cpus: cpu(2), bind: self.bind },
+            affinity: Affinity {
+                sender_cpus: cpu(0),
+                receiver_cpus: cpu(1),
+                softirq_cpus: cpu(2),
+                softirq: self.softirq,
+            },
             collect: self.collect,
         };
         parameters.validate().map_err(Failure::usage)?;
@@ -276,8 +280,8 @@ pub(crate) fn hosts(end: &TestEnd) -> Value {
     let client = &end.local.host;
     let server = end.remote.as_ref().map(|remote| &remote.host);
     match end.parameters.direction() {
-        Direction::Forward => json!({ "sender": client, "receiver": server }),
-        Direction::Reverse => json!({ "sender": server, "receiver": client }),
-        Direction::Bidirectional => json!({ "client": client, "server": server }),
+        TestDirection::Forward => json!({ "sender": client, "receiver": server }),
+        TestDirection::Reverse => json!({ "sender": server, "receiver": client }),
+        TestDirection::Bidirectional => json!({ "client": client, "server": server }),
     }
 }

@@ -117,7 +117,7 @@ fn row(now: &ConnectionNow) -> String {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_session::tcp::Limit;
+    use longhaul_tcp::Limit;
 
     use super::*;
 

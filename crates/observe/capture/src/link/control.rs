@@ -4,10 +4,10 @@ use std::net::TcpStream;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 
 use longhaul_captures::log_link::LinkMessage;
+use longhaul_channel::{Channel, Key, Role};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_session::control::{Message, SessionError};
-use longhaul_session::secure::{Channel, Key, Role};
+use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
 
 use super::START;

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use longhaul_channel::{DATAGRAM_OVERHEAD_BYTES, DatagramKeys};
 use longhaul_kernel::udp::{SenderOptions, UdpOpenError, UdpSendError, UdpSender, Unsent};
-use longhaul_session::secure::{DATAGRAM_OVERHEAD_BYTES, DatagramKeys};
 use longhaul_units::Nanos;
 
 /// The longest datagram, even if the path's MTU allows more: what jumbo frames of 9000 bytes carry over IPv4.

@@ -12,13 +12,13 @@ use longhaul_captures::log_link::{
     FIRST_PROBE, LinkMessage, LinkProgress, LinkSender, Open, PAYLOAD_HEADER_BYTES_MOST,
 };
 use longhaul_captures::spool::{Meta, PacketBlock};
-use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::signals::Stop;
-use longhaul_session::control::limits::ALIVE_INTERVAL;
-use longhaul_session::control::{Message, SessionError};
-use longhaul_session::secure::{
+use longhaul_channel::{
     DATAGRAM_OVERHEAD_BYTES, DatagramKeys, DatagramOffer, Key, TOKEN_BYTES, decode_secret, encode_secret,
 };
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::signals::Stop;
+use longhaul_session::limits::ALIVE_INTERVAL;
+use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
 
 use longhaul_measure::control::{connect, random};

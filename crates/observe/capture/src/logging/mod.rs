@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use longhaul_channel::Key;
 use longhaul_kernel::signals::Stop;
-use longhaul_session::control::SessionError;
-use longhaul_session::secure::Key;
+use longhaul_session::SessionError;
 use longhaul_units::{Bytes, Nanos};
 
 use longhaul_measure::control::ControlEvent;

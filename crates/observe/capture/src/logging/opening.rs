@@ -9,10 +9,10 @@ use std::sync::mpsc::RecvTimeoutError;
 
 use longhaul_captures::log_link::{LinkMessage, Open};
 use longhaul_captures::spool::Meta;
+use longhaul_channel::{DatagramKeys, TOKEN_BYTES, decode_secret, encode_secret};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiverOptions, TimestampMode, UdpReceiver};
-use longhaul_session::control::{Message, Refusal, SessionError};
-use longhaul_session::secure::{DatagramKeys, TOKEN_BYTES, decode_secret, encode_secret};
+use longhaul_session::{Message, Refusal, SessionError};
 use longhaul_units::Nanos;
 
 use super::recording::Recording;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use longhaul_captures::ledger::Ledger;
 use longhaul_captures::log_link::{Arrival, FIRST_PROBE, LinkCounts, LinkMessage, LinkProgress, LinkReceiver};
 use longhaul_captures::spool::{Mark, Meta};
+use longhaul_channel::DatagramKeys;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, UdpReceiver};
-use longhaul_session::control::limits::PEER_SILENCE;
-use longhaul_session::control::{Message, SessionError};
-use longhaul_session::secure::DatagramKeys;
+use longhaul_session::limits::PEER_SILENCE;
+use longhaul_session::{Message, SessionError};
 use longhaul_units::{Bytes, Nanos};
 
 use super::Shared;

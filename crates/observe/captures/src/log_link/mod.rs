@@ -18,7 +18,7 @@
 //! (no head in an earlier one is later). The body is a spool's ([`crate::spool`]), its first packet at `first_ns`.
 //!
 //! What is told over the control connection is in [`LinkMessage`]. Not here: sockets, clocks, encryption
-//! (`longhaul_session::secure::DatagramKeys` numbers and seals the payloads).
+//! (`longhaul_channel::DatagramKeys` numbers and seals the payloads).
 
 mod message;
 mod payload;

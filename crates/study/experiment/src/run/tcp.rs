@@ -5,8 +5,7 @@ use longhaul_lab::Lab;
 use longhaul_path::spec::{LossSpec, PathSpec};
 use longhaul_report::html::tcp_goodput::{Flows, Run, Series};
 use longhaul_result::Caveat;
-use longhaul_session::control::{SessionError, TestEnd};
-use longhaul_session::results;
+use longhaul_session::{SessionError, TestEnd, results};
 use longhaul_units::Nanos;
 
 use super::{Event, InLab, Ran, Runner, end, lab_failed, no_report, test};

@@ -3,8 +3,8 @@
 use longhaul_lab::Lab;
 use longhaul_report::html::udp_loss::{Run, Series};
 use longhaul_result::Caveat;
-use longhaul_session::locate::Loss;
 use longhaul_session::results;
+use longhaul_udp::locate::Loss;
 
 use super::{Event, InLab, Ran, Runner, end, lab_failed, no_report, test};
 use crate::spec::UdpSeries;

@@ -22,7 +22,8 @@ use std::path::{Component, Path};
 
 use longhaul_path::preset;
 use longhaul_path::spec::{Change, Direction, PathSpec};
-use longhaul_session::control::{Affinity, Amount, Bind, Pace, UdpParameters};
+use longhaul_terms::{Affinity, Amount, SoftirqPlacement};
+use longhaul_udp::{Pace, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
@@ -168,7 +169,7 @@ struct UdpText {
     #[serde(default = "full_packet")]
     length: u32,
     sockbuf: Option<Bytes>,
-    bind: Option<Bind>,
+    softirq: Option<SoftirqPlacement>,
     /// A drop takes one packet, as on a wire.
     #[serde(default = "yes")]
     wire: bool,
@@ -265,7 +266,7 @@ impl UdpSeries {
                 sockbuf_bytes: written.sockbuf.map(|size| size.0),
                 wire: written.wire,
                 interval_ns: None,
-                affinity: Affinity { bind: written.bind, ..Affinity::default() },
+                affinity: Affinity { softirq: written.softirq, ..Affinity::default() },
                 ..UdpParameters::default()
             },
         };
@@ -331,7 +332,7 @@ change = ["forward.loss=every(30000)"]
 name = "small"
 rates = ["200M", "1.2G"]
 sockbuf = "64K"
-bind = "same"
+softirq = "same"
 poll_interval = "4ms"
 change = ["rate=1Gbit"]
 "#;
@@ -351,7 +352,7 @@ change = ["rate=1Gbit"]
         let parameters = series.parameters(series.rates[1]);
         assert_eq!(parameters.rate(), Some(BitRate(1_200_000_000)));
         assert_eq!((parameters.sockbuf_bytes, parameters.wire), (Some(64 << 10), true));
-        assert_eq!(parameters.affinity.bind, Some(Bind::Same));
+        assert_eq!(parameters.affinity.softirq, Some(SoftirqPlacement::Same));
         assert_eq!(series.path.forward[0].rate, Some(BitRate::from_gbit(1)));
         assert_eq!(experiment.path.forward[0].rate, Some(BitRate::from_gbit(10)));
         assert_eq!(series.path.forward[0].loss, experiment.path.forward[0].loss);
@@ -373,7 +374,7 @@ change = ["rate=1Gbit"]
             ("[\"200M\", \"1.2G\"]", "[]", "udp[0].rates: 0 of them, 1 to 64"),
             ("\"small\"", "\"\"", "udp[0].name: 1 to 100 letters in a line"),
             ("title = \"loss\"", "", "missing field `title`"),
-            ("[[udp]]", "[[tcp]]", "unknown field `bind`, expected one of `name`, `paper`, `congestion`"),
+            ("[[udp]]", "[[tcp]]", "unknown field `softirq`, expected one of `name`, `paper`, `congestion`"),
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD, "{from}");

@@ -2,7 +2,8 @@
 
 use longhaul_lab::plan::{self, DEFAULT_MTU};
 use longhaul_path::spec::PathSpec;
-use longhaul_session::control::{Amount, CongestionStep, TcpParameters};
+use longhaul_tcp::{CongestionStep, TcpParameters};
+use longhaul_terms::Amount;
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 

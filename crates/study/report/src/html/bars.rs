@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use longhaul_session::locate::Location;
+use longhaul_result::Location;
 
 use crate::html::axis::{grid, height, short, step};
 use crate::html::colour::fill;

@@ -3,7 +3,7 @@
 //! Colours are those of Okabe and Ito, *Color Universal Design* (2008), which people with any colour vision tell apart. There are
 //! eight, so places at the sender have the colour of their counterpart at the receiver, hatched.
 
-use longhaul_session::locate::Location;
+use longhaul_result::Location;
 
 /// How a place is filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

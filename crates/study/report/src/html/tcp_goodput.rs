@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use longhaul_result::Caveat;
-use longhaul_session::control::{Amount, TcpParameters};
-use longhaul_session::tcp::{LimitedBy, TcpResult};
+use longhaul_tcp::{LimitedBy, TcpParameters, TcpResult};
+use longhaul_terms::Amount;
 use longhaul_units::{Bytes, Nanos};
 use serde::Serialize;
 
@@ -245,7 +245,7 @@ fn cells(run: &Run) -> [String; 9] {
         let why = run.error.as_ref().map_or("not measured", |error| &error.message);
         return [run.label.clone(), none(), none(), none(), none(), none(), none(), none(), why.to_owned()];
     };
-    let mean = |of: &dyn Fn(&longhaul_session::tcp::TcpStreamResult) -> Option<f64>| {
+    let mean = |of: &dyn Fn(&longhaul_tcp::TcpStreamResult) -> Option<f64>| {
         let values: Vec<f64> = result.streams.iter().filter_map(of).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     };
@@ -334,12 +334,12 @@ mod tests {
     use super::*;
 
     fn flows(goodput_mbit: Option<u64>) -> Flows {
-        let empty = longhaul_session::tcp::TcpEndReport::default();
+        let empty = longhaul_tcp::TcpEndReport::default();
         let parameters = TcpParameters::default();
-        let stream = longhaul_session::tcp::TcpStreamReport { sends: true, ..Default::default() };
-        let sender = longhaul_session::tcp::TcpEndReport { streams: vec![stream.clone()], ..empty.clone() };
-        let received = longhaul_session::tcp::TcpStreamReport { sends: false, ..stream };
-        let receiver = longhaul_session::tcp::TcpEndReport { streams: vec![received], ..empty };
+        let stream = longhaul_tcp::TcpStreamReport { sends: true, ..Default::default() };
+        let sender = longhaul_tcp::TcpEndReport { streams: vec![stream.clone()], ..empty.clone() };
+        let received = longhaul_tcp::TcpStreamReport { sends: false, ..stream };
+        let receiver = longhaul_tcp::TcpEndReport { streams: vec![received], ..empty };
         let result = goodput_mbit.map(|mbit| {
             let assembled = TcpResult::assemble(&parameters, false, false, &sender, &receiver).unwrap();
             TcpResult { goodput_bps: mbit * 1_000_000, ..assembled.result }

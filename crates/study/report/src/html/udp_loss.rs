@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use longhaul_result::Caveat;
-use longhaul_session::control::{Amount, Bind, UdpParameters};
-use longhaul_session::locate::{Granularity, Location, LocationMethod};
-use longhaul_session::result::UdpResult;
+use longhaul_result::{Caveat, Granularity, Location, LocationMethod};
+use longhaul_terms::{Amount, SoftirqPlacement};
+use longhaul_udp::{UdpParameters, UdpResult};
 use longhaul_units::{Bytes, Nanos};
 use serde::Serialize;
 
@@ -277,10 +276,10 @@ fn setting(series: &Series) -> String {
             parts.push(format!("{} a test", spaced(Nanos(ns))));
         }
         parts.extend(parameters.wire.then(|| "single packets".to_owned()));
-        parts.extend(parameters.affinity.bind.map(|bind| {
-            match bind {
-                Bind::Same => "receiver and its softirq on one CPU",
-                Bind::Split => "receiver and its softirq on two CPUs",
+        parts.extend(parameters.affinity.softirq.map(|placement| {
+            match placement {
+                SoftirqPlacement::Same => "receiver and its softirq on one CPU",
+                SoftirqPlacement::Split => "receiver and its softirq on two CPUs",
             }
             .to_owned()
         }));
@@ -294,7 +293,7 @@ fn setting(series: &Series) -> String {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_session::report::{ReceiverReport, SenderReport};
+    use longhaul_udp::{ReceiverReport, SenderReport};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use longhaul_session::locate::Loss;
+use longhaul_udp::locate::Loss;
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 
@@ -71,7 +71,7 @@ mod tests {
     use std::fs::{self, File};
 
     use super::*;
-    use longhaul_session::locate::Location;
+    use longhaul_result::Location;
 
     #[test]
     fn losses_read_back_over_several_row_groups() {

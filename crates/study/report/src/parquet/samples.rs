@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use longhaul_session::tcp::{CongestionSince, FIELDS, MAX_SAMPLES, Sample, Series, TcpStreamReport};
+use longhaul_tcp::{CongestionSince, FIELDS, MAX_SAMPLES, Sample, Series, TcpStreamReport};
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedRowGroupWriter;
@@ -160,7 +160,7 @@ fn int64(
 mod tests {
     use std::fs::File;
 
-    use longhaul_session::tcp::{TcpInfo, fields};
+    use longhaul_tcp::{TcpInfo, fields};
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
     use super::*;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use longhaul_session::locate::Location;
-use longhaul_session::result::UdpResult;
+use longhaul_result::Location;
+use longhaul_udp::UdpResult;
 
 use crate::html::{tcp_goodput, udp_loss};
 

@@ -9,7 +9,7 @@ pub mod watch;
 
 use longhaul_units::BitRate;
 
-use longhaul_session::results::Directions;
+use longhaul_terms::Directions;
 
 /// A time with three digits, as times are compared by eye.
 pub fn short(ns: u64) -> String {

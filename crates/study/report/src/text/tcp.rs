@@ -2,14 +2,12 @@
 
 use std::fmt::Write;
 
-use longhaul_session::control::TcpParameters;
-use longhaul_session::locate::LocationMethod;
-use longhaul_session::result::SocketBuffer;
-use longhaul_session::tcp::{LimitedBy, TcpResult, TcpStreamResult};
+use longhaul_result::LocationMethod;
+use longhaul_tcp::{LimitedBy, TcpParameters, TcpResult, TcpStreamResult};
+use longhaul_terms::{Directions, SocketBuffer};
 use longhaul_units::{BitRate, Bytes};
 
 use super::{each_direction, rate, short};
-use longhaul_session::results::Directions;
 
 /// Characters of a line.
 const WIDTH: usize = 80;

@@ -2,13 +2,12 @@
 
 use std::fmt::Write;
 
-use longhaul_session::control::UdpParameters;
-use longhaul_session::locate::{Location, LocationMethod};
-use longhaul_session::result::{LossReason, SocketBuffer, UdpResult};
+use longhaul_result::{Location, LocationMethod};
+use longhaul_terms::{Directions, SocketBuffer};
+use longhaul_udp::{LossReason, UdpParameters, UdpResult};
 use longhaul_units::{BitRate, Bytes};
 
 use super::{each_direction, rate, short};
-use longhaul_session::results::Directions;
 
 /// Characters of a line.
 const WIDTH: usize = 80;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use longhaul_session::tcp::{Flow, Segment, TcpDrop, WatchResult, WatchedConnection};
+use longhaul_tcp::{Flow, Segment, TcpDrop, WatchResult, WatchedConnection};
 use longhaul_units::{BitRate, Bytes};
 
 use super::{rate, short, visible};

@@ -6,10 +6,10 @@ use longhaul_kernel::clock::process_cpu_time;
 use longhaul_kernel::signals::Stop;
 use longhaul_measure::client::{self, Target};
 use longhaul_measure::server::{ServeOptions, Server};
-use longhaul_session::account::SequenceTracker;
-use longhaul_session::control::{BusyPolicy, Caps, TcpParameters, UdpParameters};
-use longhaul_session::result::UdpResult;
-use longhaul_session::tcp::{LimitedBy, SamplingCost, TcpResult};
+use longhaul_session::{BusyPolicy, Caps};
+use longhaul_tcp::{LimitedBy, SamplingCost, TcpParameters, TcpResult};
+use longhaul_udp::account::SequenceTracker;
+use longhaul_udp::{UdpParameters, UdpResult};
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 

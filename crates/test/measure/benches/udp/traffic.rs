@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use longhaul_session::control::{Amount, UdpParameters};
+use longhaul_terms::Amount;
+use longhaul_udp::UdpParameters;
 use serde_json::{Value, json};
 
 use crate::child::Endpoint;

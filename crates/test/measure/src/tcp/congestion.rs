@@ -10,7 +10,8 @@ use longhaul_kernel::tcp::{
     available_congestion_controls, congestion_control, probe_congestion_control, set_congestion_control,
 };
 use longhaul_result::Caveat;
-use longhaul_session::control::{MAX_CONGESTION_NAME, SessionError, TcpParameters};
+use longhaul_session::SessionError;
+use longhaul_tcp::{MAX_CONGESTION_NAME, TcpParameters};
 use longhaul_units::Nanos;
 
 /// What longhaul's own congestion controls begin with (`longhaul cc`).

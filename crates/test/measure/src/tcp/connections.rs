@@ -11,7 +11,9 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::sysctl;
 use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, listen_at};
 use longhaul_kernel::wait::{Interest, Poller};
-use longhaul_session::control::{DataPlan, SessionError, TCP_HELLO_BYTES, TcpParameters, TcpStreamId};
+use longhaul_session::{DataPlan, SessionError};
+use longhaul_tcp::TcpParameters;
+use longhaul_tcp::proof::{TCP_HELLO_BYTES, TcpStreamId};
 use longhaul_units::Nanos;
 
 use crate::driver::Event;

@@ -11,7 +11,9 @@ use std::thread::{Builder, JoinHandle};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::tcp::{ZeroCopySource, discard, set_patience};
 use longhaul_kernel::wait::sleep_until;
-use longhaul_session::control::{Amount, TcpParameters, TcpStreamId};
+use longhaul_tcp::TcpParameters;
+use longhaul_tcp::proof::TcpStreamId;
+use longhaul_terms::Amount;
 use longhaul_units::Nanos;
 
 use super::connections::TcpEvent;

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use longhaul_bpf::symbols::Symbols;
 use longhaul_bpf::tcp_loss::{TcpDropSum, TcpLoss, tcp_place};
 use longhaul_kernel::namespace::NetNamespace;
-use longhaul_result::Caveat;
-use longhaul_result::TcpLocation;
-use longhaul_session::control::{Collect, DataPlan, SessionError, TcpParameters, TcpStreamId};
-use longhaul_session::locate::{Location, LocationMethod, Total};
-use longhaul_session::tcp::{Retransmitted, Segment, TcpDrop, TcpEndReport};
+use longhaul_result::{Caveat, Location, LocationMethod, TcpLocation};
+use longhaul_session::{DataPlan, SessionError};
+use longhaul_tcp::proof::TcpStreamId;
+use longhaul_tcp::{Retransmitted, Segment, TcpDrop, TcpEndReport, TcpParameters};
+use longhaul_terms::Collect;
+use longhaul_udp::locate::Total;
 
 use super::flow::Flow;
 use crate::counters::{Before, Changed};

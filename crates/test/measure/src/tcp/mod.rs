@@ -18,10 +18,10 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::tcp::{TcpOptions, receive_buffer, send_buffer, set_max_pacing_rate};
 use longhaul_kernel::tcp_info;
 use longhaul_result::Caveat;
-use longhaul_session::control::{Collect, DataPlan, Progress, SessionError, TcpParameters, TcpStreamId};
-use longhaul_session::report::{EndReport, StreamSent};
-use longhaul_session::result::SocketBuffer;
-use longhaul_session::tcp::{INFO_BYTES, TcpEndReport, TcpInfo, TcpStreamReport};
+use longhaul_session::{DataPlan, EndReport, Progress, SessionError};
+use longhaul_tcp::proof::TcpStreamId;
+use longhaul_tcp::{INFO_BYTES, TcpEndReport, TcpInfo, TcpParameters, TcpStreamReport};
+use longhaul_terms::{Collect, SocketBuffer, StreamSent};
 use longhaul_units::{BitRate, Nanos};
 
 use crate::binding::may_use;

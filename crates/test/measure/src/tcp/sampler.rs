@@ -9,10 +9,10 @@ use std::thread::{Builder, JoinHandle};
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
 use longhaul_kernel::tcp::{congestion_control, set_unsent_limit};
 use longhaul_kernel::wait::sleep_until;
-use longhaul_session::control::{TcpParameters, TcpStreamId};
-use longhaul_session::tcp::{
-    CongestionSince, FlowSummary, MAX_SAMPLES, Sample, SamplingCost, Series, TcpInfo, TcpStreamReport, fields,
-    unsent_limit_bytes,
+use longhaul_tcp::proof::TcpStreamId;
+use longhaul_tcp::{
+    CongestionSince, FlowSummary, MAX_SAMPLES, Sample, SamplingCost, Series, TcpInfo, TcpParameters, TcpStreamReport,
+    fields, unsent_limit_bytes,
 };
 use longhaul_units::Nanos;
 

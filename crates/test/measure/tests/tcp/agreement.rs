@@ -2,8 +2,8 @@
 
 use std::sync::mpsc::channel;
 
-use longhaul_session::control::{Direction, TcpParameters};
-use longhaul_session::tcp::{Series, fields};
+use longhaul_tcp::{Series, TcpParameters, fields};
+use longhaul_terms::TestDirection;
 
 use crate::hosts::{able, run, run_to, serve, test};
 use crate::support::{assemble, bytes, millis, result, said, tcp_lab};
@@ -18,10 +18,10 @@ fn every_byte_arrives_in_each_direction_over_both_protocols() {
     let lab = tcp_lab("bytes", PATH);
     let server = lab.host("server").unwrap();
     for (address, streams, direction) in [
-        (server.plan.ipv4.into(), 1, Direction::Forward),
-        (server.plan.ipv4.into(), 4, Direction::Reverse),
-        (server.plan.ipv6.into(), 4, Direction::Bidirectional),
-        (server.plan.ipv6.into(), 1, Direction::Reverse),
+        (server.plan.ipv4.into(), 1, TestDirection::Forward),
+        (server.plan.ipv4.into(), 4, TestDirection::Reverse),
+        (server.plan.ipv6.into(), 4, TestDirection::Bidirectional),
+        (server.plan.ipv6.into(), 1, TestDirection::Reverse),
     ] {
         let asked = TcpParameters { streams, direction, ..bytes(8_000_001) };
         let end = run_to(&lab, address, asked);

@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use longhaul_session::control::{Direction, TcpParameters, TestParameters};
+use longhaul_session::TestParameters;
+use longhaul_tcp::TcpParameters;
+use longhaul_terms::TestDirection;
 
 use crate::hosts::{Process, able, on, serve, serving_process, test, testing_process_of, until};
 use crate::support::{bytes, millis, said, tcp_lab};
@@ -22,7 +24,7 @@ fn a_killed_peer_ends_the_test_at_the_other_end() {
         return;
     }
     let lab = tcp_lab("killed", PATH);
-    for direction in [Direction::Forward, Direction::Reverse] {
+    for direction in [TestDirection::Forward, TestDirection::Reverse] {
         let asked: TestParameters = TcpParameters { direction, ..millis(60_000) }.into();
         let (mut server, address) = serving_process(&lab, &[]);
         let mut client = testing_process_of(&lab, address, &asked);
@@ -73,7 +75,7 @@ fn strangers_at_the_data_port_are_closed_and_disturb_nobody() {
     let lab = tcp_lab("strange", "[[both]]\ndelay = '300ms'\n");
     let server = lab.host("server").unwrap();
     let (address, thread) = serve(&lab, server.plan.ipv4.into(), None);
-    let asked = TcpParameters { direction: Direction::Reverse, streams: 2, ..bytes(1_000_000) };
+    let asked = TcpParameters { direction: TestDirection::Reverse, streams: 2, ..bytes(1_000_000) };
     let (end, met) = std::thread::scope(|scope| {
         let strangers = scope.spawn(|| {
             let mut data = None;

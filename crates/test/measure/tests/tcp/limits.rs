@@ -1,6 +1,6 @@
 //! What limits a flow is called by its name.
 
-use longhaul_session::control::TcpParameters;
+use longhaul_tcp::TcpParameters;
 
 use crate::hosts::{able, run};
 use crate::support::{bytes, millis, result, tcp_lab};

@@ -2,9 +2,9 @@
 
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::{PathSpec, no_files};
-use longhaul_session::control::{Collect, TcpParameters};
-use longhaul_session::locate::LocationMethod;
-use longhaul_session::tcp::TcpResult;
+use longhaul_result::LocationMethod;
+use longhaul_tcp::{TcpParameters, TcpResult};
+use longhaul_terms::Collect;
 
 use crate::hosts::{able, on, run};
 use crate::support::{bytes, result, tcp_lab};

@@ -1,7 +1,7 @@
 //! What can be asked of a flow.
 
-use longhaul_session::control::{Affinity, CongestionStep, TcpParameters, WindowAuto};
-use longhaul_session::tcp::Series;
+use longhaul_tcp::{CongestionStep, Series, TcpParameters, WindowAuto};
+use longhaul_terms::Affinity;
 
 use crate::hosts::{able, run, serve, test};
 use crate::support::{assemble, bytes, millis, result, tcp_lab};
@@ -39,7 +39,7 @@ fn a_congestion_control_that_is_not_there_is_said_in_a_line() {
         return;
     }
     let lab = tcp_lab("no-cc", PATH);
-    for direction in [longhaul_session::control::Direction::Forward, longhaul_session::control::Direction::Reverse] {
+    for direction in [longhaul_terms::TestDirection::Forward, longhaul_terms::TestDirection::Reverse] {
         let (address, _server) = serve(&lab, lab.host("server").unwrap().plan.ipv4.into(), None);
         let asked = TcpParameters { congestion: vec![step("nosuch", None)], direction, ..millis(500) };
         let error = test(&lab, address, asked, |_| {}).unwrap_err();

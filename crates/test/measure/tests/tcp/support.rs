@@ -5,8 +5,9 @@ use std::process::Command;
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::{PathSpec, no_files};
 use longhaul_result::Caveat;
-use longhaul_session::control::{Amount, CongestionStep, TcpParameters, TestEnd};
-use longhaul_session::tcp::TcpResult;
+use longhaul_session::TestEnd;
+use longhaul_tcp::{CongestionStep, TcpParameters, TcpResult};
+use longhaul_terms::Amount;
 
 /// A lab with this path, that has a name of this test's own.
 pub(crate) fn tcp_lab(name: &str, path: &str) -> Lab {

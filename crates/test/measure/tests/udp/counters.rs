@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_result::Caveat;
-use longhaul_session::control::{Pace, UdpParameters};
-use longhaul_session::locate::{Location, LocationMethod};
-use longhaul_session::result::UdpResult;
+use longhaul_result::{Caveat, Location, LocationMethod};
+use longhaul_udp::{Pace, UdpParameters, UdpResult};
 
 use crate::capture::Capture;
 use crate::hosts::*;

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use longhaul_session::control::{Direction, Pace, UdpParameters};
-use longhaul_session::locate::Location;
+use longhaul_result::Location;
+use longhaul_terms::TestDirection;
+use longhaul_udp::{Pace, UdpParameters};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime, clock_settime};
@@ -15,7 +16,7 @@ use crate::hosts::*;
 const PATH: &str = "[[both]]\ndelay = '1ms'\n";
 
 /// For a minute, 1000 packets a second.
-fn long(direction: Direction) -> UdpParameters {
+fn long(direction: TestDirection) -> UdpParameters {
     UdpParameters { pace: Pace::SpacingNs(1_000_000), direction, ..parameters(60_000) }
 }
 
@@ -24,14 +25,14 @@ fn a_receiver_that_is_killed() {
     if !able() {
         return;
     }
-    for direction in [Direction::Forward, Direction::Reverse] {
+    for direction in [TestDirection::Forward, TestDirection::Reverse] {
         let lab = lab(PATH);
         let (mut server, address) = serving_process(&lab, &[]);
-        let flow = Capture::leaving(&lab, if direction == Direction::Forward { "client" } else { "server" });
+        let flow = Capture::leaving(&lab, if direction == TestDirection::Forward { "client" } else { "server" });
         let mut client = testing_process(&lab, &[], address, &long(direction));
         until("packets", || flow.bulk() > 300);
         let (killed, left) = match direction {
-            Direction::Forward => (&mut server, None),
+            TestDirection::Forward => (&mut server, None),
             _ => (&mut client, Some(())),
         };
         killed.child.kill().unwrap();
@@ -54,7 +55,7 @@ fn a_sender_that_is_killed_leaves_the_server_free() {
     let (mut server, address) = serving_process(&lab, &[]);
     for _ in 0..2 {
         let flow = Capture::leaving(&lab, "client");
-        let mut client = testing_process(&lab, &[], address, &long(Direction::Forward));
+        let mut client = testing_process(&lab, &[], address, &long(TestDirection::Forward));
         until("packets", || flow.bulk() > 300);
         client.child.kill().unwrap();
         client.child.wait().unwrap();
@@ -73,7 +74,7 @@ fn a_client_that_falls_silent_is_given_up() {
     let lab = lab(PATH);
     let (mut server, address) = serving_process(&lab, &[]);
     let flow = Capture::leaving(&lab, "client");
-    let client = testing_process(&lab, &[], address, &long(Direction::Forward));
+    let client = testing_process(&lab, &[], address, &long(TestDirection::Forward));
     until("packets", || flow.bulk() > 300);
     kill(Pid::from_raw(client.child.id() as i32), Signal::SIGSTOP).unwrap();
     let began = Instant::now();

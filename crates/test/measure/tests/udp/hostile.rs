@@ -4,14 +4,13 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use longhaul_channel::{Channel, PROTOCOL, Role, to_frame};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_measure::client::{self, Target};
 use longhaul_measure::server::{ServeOptions, Server};
-use longhaul_session::control::{
-    Accept, Amount, BusyPolicy, Direction, Hello, Message, PROTOCOL, Pace, Progress, SessionError, UdpParameters,
-};
-use longhaul_session::report::StreamSent;
-use longhaul_session::secure::{Channel, Role};
+use longhaul_session::{Accept, BusyPolicy, Hello, Message, Progress, SessionError};
+use longhaul_terms::{Amount, StreamSent, TestDirection};
+use longhaul_udp::{Pace, UdpParameters};
 use longhaul_wire::probe::{FIRST_RESERVED, HEADER_LEN, Probe};
 
 use crate::capture::Capture;
@@ -42,7 +41,7 @@ fn hello() -> Message {
 
 /// One of each kind that a client may think of.
 fn messages() -> Vec<Message> {
-    let parameters = UdpParameters { direction: Direction::Bidirectional, streams: 2, ..parameters(1_000) };
+    let parameters = UdpParameters { direction: TestDirection::Bidirectional, streams: 2, ..parameters(1_000) };
     let huge = UdpParameters { streams: 200, payload_bytes: u32::MAX, ..parameters.clone() };
     vec![
         hello(),
@@ -89,7 +88,7 @@ fn nonsense(random: &mut Random, messages: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn ten_thousand_connections_of_nonsense_leave_nothing_behind() {
     let (mut server, address) = serving_process_at(&own(), &[], LOOPBACK, None);
-    let messages: Vec<Vec<u8>> = messages().iter().map(|message| message.to_frame().unwrap()).collect();
+    let messages: Vec<Vec<u8>> = messages().iter().map(|message| to_frame(message).unwrap()).collect();
     let batch = |seed: u64, count: usize| {
         std::thread::scope(|scope| {
             for part in 0..4 {
@@ -158,10 +157,10 @@ fn a_client_leaves_no_thread_that_waits_for_signals() {
 #[test]
 fn strangers_get_no_more_than_a_greeting() {
     let (server, address) = serving_process_at(&own(), &[], LOOPBACK, Some(1));
-    let channels = [Channel::plain(Role::Client), Channel::keyed(Role::Client, &key(2), [9; 32])];
+    let channels = [Channel::<Message>::plain(Role::Client), Channel::keyed(Role::Client, &key(2), [9; 32])];
     for mut channel in channels {
         let mut stream = TcpStream::connect(address).unwrap();
-        let asked = UdpParameters { direction: Direction::Reverse, ..parameters(1_000) };
+        let asked = UdpParameters { direction: TestDirection::Reverse, ..parameters(1_000) };
         for message in [hello(), Message::Propose { parameters: asked.into() }, Message::Start] {
             channel.send(&message).unwrap();
         }
@@ -181,14 +180,14 @@ fn strangers_get_no_more_than_a_greeting() {
 /// A client that speaks the protocol by hand.
 struct ByHand {
     stream: TcpStream,
-    channel: Channel,
+    channel: Channel<Message>,
 }
 
 impl ByHand {
     fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
-        let mut channel = Channel::plain(Role::Client);
+        let mut channel = Channel::<Message>::plain(Role::Client);
         channel.send(&hello()).unwrap();
         Self { stream, channel }
     }
@@ -219,7 +218,7 @@ impl ByHand {
 
     /// Proposes a test in which the server sends, until it is granted.
     fn granted(&mut self) -> Accept {
-        let asked = UdpParameters { direction: Direction::Reverse, ..parameters(10_000) };
+        let asked = UdpParameters { direction: TestDirection::Reverse, ..parameters(10_000) };
         self.say(&Message::Propose { parameters: asked.into() });
         loop {
             match self.hear().expect("an answer") {
@@ -304,8 +303,8 @@ fn slow_silent_and_endless_peers_are_ended_in_time() {
             }
         }
     };
-    let alive = Message::Alive.to_frame().unwrap();
-    let greeting = [PLAIN, &hello().to_frame().unwrap()].concat();
+    let alive = to_frame(&Message::Alive).unwrap();
+    let greeting = [PLAIN, &to_frame(&hello()).unwrap()].concat();
     let flood: Vec<u8> = alive.iter().copied().cycle().take(alive.len() * 2_000).collect();
     let first = |stream: &mut TcpStream, bytes: &[u8]| {
         // Written once: the peer's address stays, so a mark would do no better than the time.

@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use longhaul_channel::Key;
 use longhaul_kernel::capability;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::signals::Stop;
@@ -14,11 +15,10 @@ use longhaul_lab::{Lab, LabSpec};
 use longhaul_measure::client::{self, Live, Target};
 use longhaul_measure::server::{ServeOptions, Server};
 use longhaul_path::spec::{PathSpec, no_files};
-use longhaul_result::Caveat;
-use longhaul_session::control::{Amount, BusyPolicy, Caps, Pace, SessionError, TestEnd, TestParameters, UdpParameters};
-use longhaul_session::locate::Location;
-use longhaul_session::result::UdpResult;
-use longhaul_session::secure::Key;
+use longhaul_result::{Caveat, Location};
+use longhaul_session::{BusyPolicy, Caps, SessionError, TestEnd, TestParameters};
+use longhaul_terms::Amount;
+use longhaul_udp::{Pace, UdpParameters, UdpResult};
 
 /// After this, what was waited for does not come.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_session::control::{Amount, Direction, Pace, UdpParameters};
-use longhaul_session::locate::{Granularity, Location, LocationMethod};
+use longhaul_result::{Granularity, Location, LocationMethod};
+use longhaul_terms::{Amount, TestDirection};
+use longhaul_udp::{Pace, UdpParameters};
 
 use crate::capture::{Capture, Wire};
 use crate::hosts::*;
@@ -49,7 +50,7 @@ fn a_list_of_packets_is_lost_in_either_direction_over_ipv6() {
             lab(&format!("[[both]]\ndelay = '3ms'\n[[{direction}]]\nloss = {{ list = [77, '500-540', 1999] }}\n"));
         let capture = Capture::leaving(&lab, if backward { "server" } else { "client" });
         let asked = UdpParameters {
-            direction: if backward { Direction::Reverse } else { Direction::Forward },
+            direction: if backward { TestDirection::Reverse } else { TestDirection::Forward },
             ..parameters(2_500)
         };
         let end = run_to(&lab, lab.host("server").unwrap().plan.ipv6.into(), asked);
@@ -82,10 +83,10 @@ fn nothing_is_lost_on_a_good_path_in_either_direction() {
         return;
     }
     let lab = lab("[[both]]\ndelay = '2ms'\n");
-    for direction in [Direction::Forward, Direction::Reverse, Direction::Bidirectional] {
+    for direction in [TestDirection::Forward, TestDirection::Reverse, TestDirection::Bidirectional] {
         let end = run(&lab, UdpParameters { direction, streams: 2, ..parameters(4_000) });
         for backward in [false, true] {
-            if direction == Direction::Bidirectional || backward == (direction == Direction::Reverse) {
+            if direction == TestDirection::Bidirectional || backward == (direction == TestDirection::Reverse) {
                 let result = result(&end, backward);
                 assert_eq!(
                     (result.sent_packets, result.lost_packets),

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use longhaul_kernel::{ethtool, mounts};
 use longhaul_lab::{Lab, LabSpec};
-use longhaul_session::control::{Pace, UdpParameters};
-use longhaul_session::locate::{Location, LocationMethod};
+use longhaul_result::{Location, LocationMethod};
+use longhaul_udp::{Pace, UdpParameters};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;

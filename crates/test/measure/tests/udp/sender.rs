@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use longhaul_lab::Lab;
-use longhaul_session::control::{Direction, UdpParameters};
-use longhaul_session::locate::Location;
-use longhaul_session::result::UdpResult;
+use longhaul_result::Location;
+use longhaul_terms::TestDirection;
+use longhaul_udp::{UdpParameters, UdpResult};
 
 use crate::capture::Capture;
 use crate::hosts::*;
@@ -80,7 +80,7 @@ fn netfilter_at_output_of_a_server_that_sends_in_batches() {
         return;
     }
     let left = Capture::leaving(&lab, "server");
-    let end = run(&lab, UdpParameters { direction: Direction::Reverse, ..batches(3_000) });
+    let end = run(&lab, UdpParameters { direction: TestDirection::Reverse, ..batches(3_000) });
     let result = result(&end, true);
     assert_lost(&result, Location::SenderStack, &missing(3_000, &left.sequences()));
     assert!(result.losses.iter().all(|loss| loss.unit_packets > 1), "{:?}", reasons(&result));

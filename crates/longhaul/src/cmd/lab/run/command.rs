@@ -1,6 +1,9 @@
 //! The command that makes a test of an experiment by hand.
 
-use longhaul_session::control::{Amount, Bind, TcpParameters, TestParameters, UdpParameters};
+use longhaul_session::TestParameters;
+use longhaul_tcp::TcpParameters;
+use longhaul_terms::{Amount, SoftirqPlacement};
+use longhaul_udp::UdpParameters;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 pub(crate) fn command(parameters: &TestParameters) -> String {
@@ -19,9 +22,9 @@ fn udp(parameters: &UdpParameters) -> String {
     words.push(format!("-l {}", parameters.payload_bytes));
     words.extend(parameters.sockbuf_bytes.map(|bytes| format!("-w {}", Bytes(bytes))));
     words.extend(parameters.wire.then(|| "--wire".to_owned()));
-    words.extend(parameters.affinity.bind.map(|bind| match bind {
-        Bind::Same => "--bind same".to_owned(),
-        Bind::Split => "--bind split".to_owned(),
+    words.extend(parameters.affinity.softirq.map(|placement| match placement {
+        SoftirqPlacement::Same => "--softirq same".to_owned(),
+        SoftirqPlacement::Split => "--softirq split".to_owned(),
     }));
     words.join(" ")
 }

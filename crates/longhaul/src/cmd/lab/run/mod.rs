@@ -16,7 +16,7 @@ use longhaul_report::html::{About, Host, mix, tcp_goodput, udp_loss};
 use longhaul_report::parquet::write_losses;
 use longhaul_report::text::experiment as text;
 use longhaul_result::Caveat;
-use longhaul_session::locate::Loss;
+use longhaul_udp::locate::Loss;
 use serde::Serialize;
 
 use crate::args::engine::EngineArgs;

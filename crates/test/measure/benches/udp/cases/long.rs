@@ -6,7 +6,8 @@ use std::time::Duration;
 use longhaul_emulator::Status;
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::{PathSpec, no_files};
-use longhaul_session::control::{Amount, CongestionStep, TcpParameters};
+use longhaul_tcp::{CongestionStep, TcpParameters};
+use longhaul_terms::Amount;
 use longhaul_units::Nanos;
 use serde_json::json;
 

@@ -6,7 +6,8 @@ mod pacing;
 mod tcp;
 mod throughput;
 
-use longhaul_session::control::{Amount, Pace, UdpParameters};
+use longhaul_terms::Amount;
+use longhaul_udp::{Pace, UdpParameters};
 use longhaul_units::Nanos;
 
 use crate::measure::Sample;

@@ -1,6 +1,6 @@
 //! Whether packets leave when they should.
 
-use longhaul_session::control::{Pace, UdpParameters};
+use longhaul_udp::{Pace, UdpParameters};
 use serde_json::json;
 
 use super::{FULL_BYTES, by, parameters};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use longhaul_bpf::congestion::Control;
 use longhaul_congestion::{Algorithm, Settings, Variant};
-use longhaul_session::control::{Amount, CongestionStep, Direction, TcpParameters};
+use longhaul_tcp::{CongestionStep, TcpParameters};
+use longhaul_terms::{Amount, TestDirection};
 use longhaul_units::Nanos;
 use serde_json::json;
 
@@ -97,7 +98,7 @@ pub(crate) fn bpf_control(plan: &Plan) -> Result<Vec<Row>> {
 /// A hundred connections at an end: fifty each way, at a rate that leaves the machine time.
 pub(crate) fn sampling(plan: &Plan) -> Result<Vec<Row>> {
     let parameters = TcpParameters {
-        direction: Direction::Bidirectional,
+        direction: TestDirection::Bidirectional,
         write_rate_bps: Some(2_000_000),
         ..parameters(plan.seconds(3.0, 1.5), 50)
     };

@@ -1,8 +1,9 @@
 //! How much gets through, and what is lost on the way.
 
 use longhaul_kernel::schedule::online_cpus;
-use longhaul_session::control::{Affinity, Collect, Pace, UdpParameters};
-use longhaul_session::locate::LocationMethod;
+use longhaul_result::LocationMethod;
+use longhaul_terms::{Affinity, Collect};
+use longhaul_udp::{Pace, UdpParameters};
 
 use super::{by, parameters, worst};
 use crate::args::Plan;

@@ -1,0 +1,313 @@
+//! Messages to bytes and back.
+//!
+//! ```text
+//! client: longhaul/1 keyed │ 00 30 handshake 1 │ length (16), Noise message │ …
+//! server: longhaul/1 keyed │ 00 30 handshake 2 │ length (16), Noise message │ …
+//!
+//! client: longhaul/1 plain │ messages as they are …            where both said --no-auth
+//! ```
+//!
+//! Each side begins with 16 bytes that say protocol, version and whether it has a key. Both must say the same. The decrypted Noise
+//! messages, or what follows the preamble, are one byte stream, which [`Deframer`] cuts into messages. A server that cannot make
+//! sense of the first handshake answers with the length 0: the keys differ.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use snow::{HandshakeState, TransportState};
+
+use super::key::Key;
+use super::noise::{MAX_NOISE, TAG, handshake};
+use crate::frame::{Deframer, FrameError, PROTOCOL, to_frame};
+
+/// Bytes that each side begins with.
+pub const PREAMBLE_BYTES: usize = 16;
+const KEYED: &[u8; PREAMBLE_BYTES] = b"longhaul/1 keyed";
+const PLAIN: &[u8; PREAMBLE_BYTES] = b"longhaul/1 plain";
+const NAME: &[u8] = b"longhaul/";
+
+/// Which end this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It speaks first.
+    Client,
+    /// It answers.
+    Server,
+}
+
+/// Why a channel cannot be used any more. Its texts are for the user of this end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChannelError {
+    /// The other end does not speak this protocol at all.
+    #[error("the other end does not speak longhaul's protocol")]
+    NotLonghaul,
+    /// It speaks another version of it.
+    #[error("the other end speaks another version of the protocol, this end {PROTOCOL}")]
+    Version,
+    /// It wants a key, this end has none.
+    #[error("the other end requires a key")]
+    KeyRequired,
+    /// It has no key, this end wants one.
+    #[error("the other end has no key, this end requires one")]
+    NoKeyThere,
+    /// The two keys differ, or someone changed what was sent.
+    #[error("the keys of the two ends differ")]
+    WrongKey,
+    /// A message was changed, repeated or left out on the way.
+    #[error("a message was changed on the way")]
+    Tampered,
+    /// What arrived is no message.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+}
+
+impl ChannelError {
+    /// For programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotLonghaul => "not_longhaul",
+            Self::Version => "version_mismatch",
+            Self::KeyRequired => "key_required",
+            Self::NoKeyThere => "key_missing",
+            Self::WrongKey => "wrong_key",
+            Self::Tampered => "tampered",
+            Self::Frame(_) => "protocol",
+        }
+    }
+
+    /// What to do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::NotLonghaul => "check address and port",
+            Self::Version | Self::Frame(_) => "use the same version of longhaul at both ends",
+            Self::KeyRequired => "give the same key with --key FILE",
+            Self::NoKeyThere => "give the other end the same key with --key FILE, or say --no-auth at both",
+            Self::WrongKey => "copy the key file from one end to the other",
+            Self::Tampered => "try again; if it stays, look for what changes TCP on the way",
+        }
+    }
+}
+
+/// One end of a control channel.
+///
+/// Bytes from the other end go in by [`handle_bytes`](Self::handle_bytes), messages for it by [`send`](Self::send); what came of them
+/// is in [`poll_message`](Self::poll_message) and [`poll_transmit`](Self::poll_transmit). Messages may be sent at once: they wait for
+/// the handshake. Memory: one message, one Noise message, and what is not polled.
+pub struct Channel<M> {
+    side: Role,
+    keyed: bool,
+    stage: Stage,
+    /// Bytes that are not yet a whole preamble or Noise message.
+    input: Vec<u8>,
+    plaintext: Vec<u8>,
+    deframer: Deframer<M>,
+    messages: VecDeque<M>,
+    output: Vec<u8>,
+    /// Messages that wait for the handshake.
+    waiting: Vec<u8>,
+    failed: Option<ChannelError>,
+}
+
+enum Stage {
+    Preamble(Option<Box<HandshakeState>>),
+    Handshake(Box<HandshakeState>),
+    Keyed(Box<TransportState>),
+    Plain,
+    /// After an error: nothing is taken or sent any more, least of all unencrypted.
+    Dead,
+}
+
+impl<M> std::fmt::Debug for Channel<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Channel").field("side", &self.side).field("keyed", &self.keyed).finish_non_exhaustive()
+    }
+}
+
+impl<M: Serialize + DeserializeOwned> Channel<M> {
+    /// A channel that proves and demands `key`. `random` is 32 bytes from the operating system's random source, new ones for every
+    /// channel: repeated they would give the encryption away.
+    pub fn keyed(side: Role, key: &Key, random: [u8; 32]) -> Self {
+        // Pattern, key length and primitives are constants that the library takes.
+        let handshake = handshake(side == Role::Client, key, KEYED, random).expect("constant pattern");
+        Self::new(side, true, Stage::Preamble(Some(Box::new(handshake))))
+    }
+
+    /// A channel without authentication or encryption, for `--no-auth`.
+    pub fn plain(side: Role) -> Self {
+        Self::new(side, false, Stage::Preamble(None))
+    }
+
+    fn new(side: Role, keyed: bool, stage: Stage) -> Self {
+        let mut channel = Self {
+            side,
+            keyed,
+            stage,
+            input: Vec::new(),
+            plaintext: Vec::new(),
+            deframer: Deframer::default(),
+            messages: VecDeque::new(),
+            output: Vec::new(),
+            waiting: Vec::new(),
+            failed: None,
+        };
+        if side == Role::Client {
+            channel.put_preamble();
+            if let Stage::Preamble(Some(handshake)) = &mut channel.stage {
+                // A first message without payload has a constant length, for which there is room.
+                put_handshake(handshake, &mut channel.output).expect("constant length");
+            }
+        }
+        channel
+    }
+
+    fn put_preamble(&mut self) {
+        self.output.extend_from_slice(if self.keyed { KEYED } else { PLAIN });
+    }
+
+    /// Bytes came from the other end.
+    ///
+    /// # Errors
+    /// The channel is of no more use. Send what [`poll_transmit`](Self::poll_transmit) still has, then close.
+    pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        self.take(bytes).inspect_err(|error| self.failed = Some(error.clone()))
+    }
+
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), ChannelError> {
+        while !bytes.is_empty() {
+            if let Stage::Plain = self.stage {
+                self.deframer.push(bytes, &mut self.messages)?;
+                return Ok(());
+            }
+            let wanted = match (&self.stage, self.input.first_chunk::<2>()) {
+                (Stage::Preamble(_), _) => PREAMBLE_BYTES,
+                (_, None) => 2,
+                (_, Some(length)) => 2 + usize::from(u16::from_be_bytes(*length)),
+            };
+            let (taken, rest) = bytes.split_at(bytes.len().min(wanted - self.input.len()));
+            self.input.extend_from_slice(taken);
+            bytes = rest;
+            if let Stage::Preamble(_) = self.stage
+                && !NAME.starts_with(&self.input[..self.input.len().min(NAME.len())])
+            {
+                return Err(ChannelError::NotLonghaul);
+            }
+            // A length of 0 needs no further bytes, any other does.
+            let whole = self.input.len() == wanted && (wanted != 2 || self.input[..2] == [0, 0]);
+            if whole {
+                let input = std::mem::take(&mut self.input);
+                self.take_unit(&input)?;
+                self.input = input;
+                self.input.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// A preamble, or a Noise message with its length.
+    fn take_unit(&mut self, unit: &[u8]) -> Result<(), ChannelError> {
+        match std::mem::replace(&mut self.stage, Stage::Dead) {
+            Stage::Preamble(handshake) => {
+                if self.side == Role::Server {
+                    self.put_preamble();
+                }
+                self.stage = match (handshake, self.check_preamble(unit)?) {
+                    (Some(handshake), ()) => Stage::Handshake(handshake),
+                    (None, ()) => Stage::Plain,
+                };
+                if let Stage::Plain = self.stage {
+                    self.output.append(&mut self.waiting);
+                }
+            }
+            Stage::Handshake(mut handshake) => {
+                let mut payload = [0; 64];
+                if handshake.read_message(&unit[2..], &mut payload).is_err() {
+                    if self.side == Role::Server {
+                        self.output.extend_from_slice(&[0, 0]);
+                    }
+                    return Err(ChannelError::WrongKey);
+                }
+                if self.side == Role::Server {
+                    put_handshake(&mut handshake, &mut self.output).map_err(|_| ChannelError::WrongKey)?;
+                }
+                let mut transport = handshake.into_transport_mode().map_err(|_| ChannelError::WrongKey)?;
+                encrypt(&mut transport, &std::mem::take(&mut self.waiting), &mut self.output);
+                self.stage = Stage::Keyed(Box::new(transport));
+            }
+            Stage::Keyed(mut transport) => {
+                self.plaintext.resize(MAX_NOISE, 0);
+                let length =
+                    transport.read_message(&unit[2..], &mut self.plaintext).map_err(|_| ChannelError::Tampered)?;
+                self.deframer.push(&self.plaintext[..length], &mut self.messages)?;
+                self.stage = Stage::Keyed(transport);
+            }
+            stage @ (Stage::Plain | Stage::Dead) => self.stage = stage,
+        }
+        Ok(())
+    }
+
+    fn check_preamble(&self, theirs: &[u8]) -> Result<(), ChannelError> {
+        let (ours, other) = if self.keyed { (KEYED, PLAIN) } else { (PLAIN, KEYED) };
+        if theirs == ours {
+            Ok(())
+        } else if theirs == other {
+            Err(if self.keyed { ChannelError::NoKeyThere } else { ChannelError::KeyRequired })
+        } else {
+            Err(ChannelError::Version)
+        }
+    }
+
+    /// Puts a message on its way.
+    ///
+    /// # Errors
+    /// It is too long. The channel stays as it is. After an error of [`handle_bytes`](Self::handle_bytes) messages go nowhere.
+    pub fn send(&mut self, message: &M) -> Result<(), FrameError> {
+        let frame = to_frame(message)?;
+        match &mut self.stage {
+            Stage::Keyed(transport) => encrypt(transport, &frame, &mut self.output),
+            Stage::Plain => self.output.extend_from_slice(&frame),
+            Stage::Preamble(_) | Stage::Handshake(_) => self.waiting.extend_from_slice(&frame),
+            Stage::Dead => {}
+        }
+        Ok(())
+    }
+
+    /// The next message from the other end. With a key it was sent by one who has it.
+    pub fn poll_message(&mut self) -> Option<M> {
+        self.messages.pop_front()
+    }
+
+    /// Bytes for the other end, all that there are.
+    pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+        (!self.output.is_empty()).then(|| std::mem::take(&mut self.output))
+    }
+
+    /// Whether the other end has answered the handshake: with a key, has proven that it knows it (a server: once a message came).
+    pub fn is_established(&self) -> bool {
+        matches!(self.stage, Stage::Keyed(_) | Stage::Plain) && self.failed.is_none()
+    }
+}
+
+fn put_handshake(handshake: &mut HandshakeState, output: &mut Vec<u8>) -> Result<(), snow::Error> {
+    let mut message = [0; 128];
+    let length = handshake.write_message(&[], &mut message)?;
+    output.extend_from_slice(&(length as u16).to_be_bytes());
+    output.extend_from_slice(&message[..length]);
+    Ok(())
+}
+
+/// Appends `plaintext` as Noise messages.
+fn encrypt(transport: &mut TransportState, plaintext: &[u8], output: &mut Vec<u8>) {
+    for piece in plaintext.chunks(MAX_NOISE - TAG) {
+        let length = piece.len() + TAG;
+        let start = output.len();
+        output.extend_from_slice(&(length as u16).to_be_bytes());
+        output.resize(start + 2 + length, 0);
+        // The room is exact, and 2^64 messages are never reached.
+        let written = transport.write_message(piece, &mut output[start + 2..]);
+        debug_assert_eq!(written, Ok(length));
+    }
+}

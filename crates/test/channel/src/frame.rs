@@ -1,0 +1,102 @@
+//! How messages are cut out of a byte stream.
+//!
+//! ```text
+//! ┌───────────────────────┬──────────────────────────────────────┐
+//! │ length (32, network)  │ one message, JSON in UTF-8           │
+//! └───────────────────────┴──────────────────────────────────────┘
+//! ```
+//!
+//! JSON, for what goes over this channel is small and people read it when something is wrong.
+
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Name and version of the protocol.
+pub const PROTOCOL: &str = "longhaul/1";
+/// Longest message.
+pub const MAX_MESSAGE_BYTES: usize = 1 << 20;
+/// Longest text from a peer that is shown to people, characters.
+const MAX_SHOWN: usize = 300;
+
+/// Why bytes are no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The length is zero or beyond [`MAX_MESSAGE_BYTES`].
+    #[error("a message of {0} bytes, 1 to {MAX_MESSAGE_BYTES} are allowed")]
+    Length(u32),
+    /// Not JSON, or no message of this protocol.
+    #[error("not a message of {PROTOCOL}: {0}")]
+    Json(String),
+}
+
+/// The message with its length before it.
+///
+/// # Errors
+/// It takes more than [`MAX_MESSAGE_BYTES`].
+pub fn to_frame<M: Serialize>(message: &M) -> Result<Vec<u8>, FrameError> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message).map_err(|error| FrameError::Json(error.to_string()))?;
+    let length = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
+    if length as usize > MAX_MESSAGE_BYTES {
+        return Err(FrameError::Length(length));
+    }
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    Ok(frame)
+}
+
+/// Cuts messages out of a byte stream, holding at most one that is not yet whole.
+#[derive(Debug, Clone)]
+pub struct Deframer<M> {
+    buffer: Vec<u8>,
+    messages: PhantomData<M>,
+}
+
+impl<M> Default for Deframer<M> {
+    fn default() -> Self {
+        Self { buffer: Vec::new(), messages: PhantomData }
+    }
+}
+
+impl<M: DeserializeOwned> Deframer<M> {
+    /// Takes bytes as they come, and appends the messages that are whole to `messages`.
+    ///
+    /// # Errors
+    /// The stream is not one of messages; nothing after it can be understood.
+    pub fn push(&mut self, mut bytes: &[u8], messages: &mut impl Extend<M>) -> Result<(), FrameError> {
+        while !bytes.is_empty() {
+            let wanted = match self.buffer.first_chunk::<4>() {
+                None => 4,
+                Some(length) => 4 + checked_length(*length)?,
+            };
+            let (taken, rest) = bytes.split_at(bytes.len().min(wanted - self.buffer.len()));
+            self.buffer.extend_from_slice(taken);
+            bytes = rest;
+            if self.buffer.len() == wanted {
+                if wanted == 4 {
+                    checked_length([self.buffer[0], self.buffer[1], self.buffer[2], self.buffer[3]])?;
+                    continue;
+                }
+                let message = serde_json::from_slice(&self.buffer[4..]);
+                let message = message.map_err(|error| FrameError::Json(shown(&error.to_string())))?;
+                messages.extend([message]);
+                self.buffer.clear();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn checked_length(length: [u8; 4]) -> Result<usize, FrameError> {
+    let length = u32::from_be_bytes(length);
+    match length as usize {
+        1..=MAX_MESSAGE_BYTES => Ok(length as usize),
+        _ => Err(FrameError::Length(length)),
+    }
+}
+
+/// `text` of a peer, fit to be shown: one line of bounded length without control characters.
+pub fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_SHOWN).collect()
+}

@@ -1,0 +1,101 @@
+//! Two channels with each other: keys, no keys, wrong keys.
+
+use longhaul_channel::{ChannelError, Key, MAX_MESSAGE_BYTES, Role};
+
+/// Any message will do.
+type Channel = longhaul_channel::Channel<String>;
+
+fn key(seed: u8) -> Key {
+    let bytes: [u8; 32] = std::array::from_fn(|index| index as u8 ^ seed);
+    Key::from_random(bytes).unwrap()
+}
+
+/// Carries bytes to and fro, `cut` at a time, until there are none; the first error of each side.
+fn carry(client: &mut Channel, server: &mut Channel, cut: usize) -> (Option<ChannelError>, Option<ChannelError>) {
+    let (mut client_error, mut server_error) = (None, None);
+    loop {
+        let up = client.poll_transmit().unwrap_or_default();
+        for piece in up.chunks(cut) {
+            server_error = server_error.or(server.handle_bytes(piece).err());
+        }
+        let down = server.poll_transmit().unwrap_or_default();
+        for piece in down.chunks(cut) {
+            client_error = client_error.or(client.handle_bytes(piece).err());
+        }
+        if up.is_empty() && down.is_empty() {
+            return (client_error, server_error);
+        }
+    }
+}
+
+#[test]
+fn messages_pass_with_a_key_and_without() {
+    let long = "é".repeat(MAX_MESSAGE_BYTES / 2 - 100);
+    for keyed in [true, false] {
+        for cut in [1, 17, 5_000, 1 << 20] {
+            if cut == 1 && keyed {
+                continue;
+            }
+            let channel =
+                |side, seed| if keyed { Channel::keyed(side, &key(1), [seed; 32]) } else { Channel::plain(side) };
+            let (mut client, mut server) = (channel(Role::Client, 8), channel(Role::Server, 9));
+            // Before the handshake: it waits.
+            client.send(&"alive".to_owned()).unwrap();
+            client.send(&long).unwrap();
+            assert!(!client.is_established());
+            assert_eq!(carry(&mut client, &mut server, cut), (None, None));
+            assert!(client.is_established() && server.is_established());
+            assert_eq!(server.poll_message(), Some("alive".to_owned()));
+            assert_eq!(server.poll_message(), Some(long.clone()));
+            server.send(&long).unwrap();
+            assert_eq!(carry(&mut client, &mut server, cut), (None, None));
+            assert_eq!((client.poll_message(), client.poll_message()), (Some(long.clone()), None));
+        }
+    }
+}
+
+#[test]
+fn with_a_key_nothing_can_be_read_on_the_way() {
+    let mut client = Channel::keyed(Role::Client, &key(1), [8; 32]);
+    let mut server = Channel::keyed(Role::Server, &key(1), [9; 32]);
+    carry(&mut client, &mut server, 1000);
+    client.send(&"goodbye".to_owned()).unwrap();
+    let bytes = client.poll_transmit().unwrap();
+    assert!(!bytes.windows(7).any(|window| window == b"goodbye"));
+    // Nor repeated, nor changed.
+    server.handle_bytes(&bytes).unwrap();
+    assert_eq!(server.poll_message(), Some("goodbye".to_owned()));
+    assert_eq!(server.handle_bytes(&bytes), Err(ChannelError::Tampered));
+}
+
+#[test]
+fn keys_that_differ_are_said_at_both_ends() {
+    let mut client = Channel::keyed(Role::Client, &key(1), [8; 32]);
+    let mut server = Channel::keyed(Role::Server, &key(2), [9; 32]);
+    client.send(&"alive".to_owned()).unwrap();
+    assert_eq!(carry(&mut client, &mut server, 1000), (Some(ChannelError::WrongKey), Some(ChannelError::WrongKey)));
+    assert_eq!(server.poll_message(), None);
+}
+
+#[test]
+fn both_must_say_no_auth() {
+    let mut client = Channel::plain(Role::Client);
+    let mut server = Channel::keyed(Role::Server, &key(2), [9; 32]);
+    client.send(&"alive".to_owned()).unwrap();
+    let errors = carry(&mut client, &mut server, 1000);
+    assert_eq!(errors, (Some(ChannelError::KeyRequired), Some(ChannelError::NoKeyThere)));
+    assert_eq!(server.poll_message(), None, "nothing unauthenticated is heard");
+
+    let mut client = Channel::keyed(Role::Client, &key(1), [8; 32]);
+    let mut server = Channel::plain(Role::Server);
+    client.send(&"alive".to_owned()).unwrap();
+    let errors = carry(&mut client, &mut server, 1000);
+    assert_eq!(errors, (Some(ChannelError::NoKeyThere), Some(ChannelError::KeyRequired)));
+}
+
+#[test]
+fn another_version_is_known_as_such() {
+    let mut server = Channel::plain(Role::Server);
+    assert_eq!(server.handle_bytes(b"longhaul/2 plain"), Err(ChannelError::Version));
+    assert_eq!(server.poll_transmit().unwrap(), b"longhaul/1 plain", "so that it learns ours");
+}

@@ -1,0 +1,443 @@
+//! The client's side of a test.
+
+use longhaul_channel::PROTOCOL;
+use longhaul_result::Caveat;
+use longhaul_tcp::TcpParameters;
+use longhaul_terms::StreamSent;
+use longhaul_udp::UdpParameters;
+use longhaul_udp::proof::ClientProof;
+use longhaul_units::{BitRate, Nanos};
+
+use super::limits::{PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
+use super::line::Line;
+use super::message::{Accept, Hello, Message, Progress, SessionError, caveats_of_peer};
+use super::output::{DataPlan, Output, TestEnd};
+use super::report::EndReport;
+use super::test_parameters::TestParameters;
+use super::transfer::{Transfer, report_deadline};
+
+/// What a client is to do.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    /// The test, [valid](TestParameters::validate).
+    pub parameters: TestParameters,
+    /// Random; names the session in logs.
+    pub nonce: u64,
+    /// Largest report taken from the server, bytes.
+    pub report_bytes: u64,
+}
+
+/// A client's session, from the established control channel to the reports of both ends.
+#[derive(Debug)]
+pub struct ClientSession {
+    config: ClientConfig,
+    line: Line,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Both sent; the server must accept by then.
+    Proposed {
+        deadline: Nanos,
+        greeted: bool,
+    },
+    /// The driver opens sockets.
+    Opening {
+        accept: Accept,
+        deadline: Nanos,
+        /// The server has seen all connections of a TCP test before this end's driver said that they are there.
+        proven: bool,
+    },
+    Proving {
+        accept: Accept,
+        /// `None` for TCP, whose connections have said all.
+        proof: Option<ClientProof>,
+        resend: Nanos,
+        deadline: Nanos,
+    },
+    Running(Box<Running>),
+    Over,
+}
+
+#[derive(Debug)]
+struct Running {
+    accept: Accept,
+    transfer: Transfer,
+    local: Option<EndReport>,
+    /// The server's report as far as it came, and whether that was all.
+    remote: String,
+    remote_whole: bool,
+    deadline: Option<Nanos>,
+}
+
+impl ClientSession {
+    /// A session over a control channel that was established now.
+    pub fn new(now: Nanos, config: ClientConfig) -> Self {
+        let mut line = Line::new(now);
+        let hello = Hello { version: PROTOCOL.into(), nonce: config.nonce, features: Vec::new() };
+        line.say(now, Message::Hello(hello));
+        // What every server knows needs no answer first.
+        if config.parameters.needs().is_none() {
+            line.say(now, Message::Propose { parameters: config.parameters.clone() });
+        }
+        let deadline = now.saturating_add(SETUP_TIMEOUT);
+        Self { config, line, state: State::Proposed { deadline, greeted: false } }
+    }
+
+    /// A message came.
+    pub fn handle_message(&mut self, now: Nanos, message: Message) {
+        if self.line.is_over() {
+            return;
+        }
+        self.line.hear(now);
+        match message {
+            Message::Error(error) => return self.lose(error.of_peer()),
+            Message::Refuse(refusal) => {
+                let mut error = refusal.error.of_peer();
+                if let Some(after) = refusal.retry_after {
+                    error.remedy = format!("try again in {:.0} s", after.as_secs_f64().ceil());
+                }
+                return self.lose(error);
+            }
+            message => self.dispatch(now, message),
+        }
+        self.finish_if_complete(now);
+    }
+
+    fn dispatch(&mut self, now: Nanos, message: Message) {
+        match (&mut self.state, message) {
+            (State::Proposed { greeted, .. }, Message::Hello(hello)) if !*greeted => {
+                if hello.version != PROTOCOL {
+                    let error = version_mismatch("server", &hello.version);
+                    return self.line.fail(now, error.of_peer());
+                }
+                *greeted = true;
+                if let Some(feature) = self.config.parameters.needs() {
+                    self.propose_if_known(now, feature, &hello.features);
+                }
+            }
+            (State::Proposed { greeted: true, deadline }, Message::Queued { .. }) => {
+                // While it waits the server repeats this, so its silence ends the session in time.
+                *deadline = Nanos::MAX;
+            }
+            (State::Proposed { greeted: true, .. }, Message::Accept(accept)) => self.accepted(now, accept),
+            (State::Opening { .. } | State::Proving { .. } | State::Proposed { .. }, Message::Alive) => {}
+            (State::Opening { accept, proven, .. }, Message::DataProven) if accept.parameters.tcp().is_some() => {
+                *proven = true;
+            }
+            (State::Proving { .. }, Message::DataProven) => self.start(now),
+            (State::Running(running), Message::Report { text, last }) if !running.remote_whole => {
+                let most = self.config.report_bytes;
+                if (running.remote.len() + text.len()) as u64 > most {
+                    let error = format!("the server's report is larger than {most} bytes");
+                    let error = SessionError::new("report_too_large", error, "make the test shorter");
+                    return self.fail(now, error);
+                }
+                running.remote.push_str(&text);
+                running.remote_whole = last;
+                running.deadline.get_or_insert(report_deadline(now));
+            }
+            (State::Running(running), message) => {
+                if let Some(message) = running.transfer.handle_message(now, message, &mut self.line) {
+                    self.unexpected(now, &message);
+                }
+            }
+            (_, message) => self.unexpected(now, &message),
+        }
+    }
+
+    /// Proposes a kind of test that not every server knows.
+    fn propose_if_known(&mut self, now: Nanos, feature: &str, known: &[String]) {
+        if known.iter().any(|known| known == feature) {
+            self.line.say(now, Message::Propose { parameters: self.config.parameters.clone() });
+            return;
+        }
+        let text = format!("the server does not know {} tests", feature.to_uppercase());
+        self.fail(now, SessionError::new("unknown_test", text, "use a newer version of longhaul there"));
+    }
+
+    fn accepted(&mut self, now: Nanos, mut accept: Accept) {
+        let asked = &self.config.parameters;
+        let (as_asked, ports) = match (asked, &accept.parameters) {
+            (TestParameters::Udp(asked), TestParameters::Udp(granted)) => {
+                // Only the pace may differ, where none was asked for.
+                let comparable = UdpParameters { pace: asked.pace, ..granted.clone() };
+                let pace_kept = asked.rate().is_none() || asked.pace == granted.pace;
+                if asked.pace != granted.pace {
+                    let message = format!("the server allows {} a stream", granted.rate().unwrap_or_default());
+                    accept.caveats.push(Caveat::new("rate_capped", message, "raise its cap on the rate"));
+                }
+                (comparable == *asked && pace_kept, usize::from(asked.streams))
+            }
+            (TestParameters::Tcp(asked), TestParameters::Tcp(granted)) => {
+                let comparable = TcpParameters { pace_bps: asked.pace_bps, ..granted.clone() };
+                let pace_kept = asked.pace_bps.is_none() || asked.pace_bps == granted.pace_bps;
+                if asked.pace_bps != granted.pace_bps {
+                    let rate = BitRate(granted.pace_bps.unwrap_or_default());
+                    let message = format!("the server allows {rate} a flow, which are paced so");
+                    accept.caveats.push(Caveat::new("rate_capped", message, "raise its cap on the rate"));
+                }
+                (comparable == *asked && pace_kept, 1)
+            }
+            _ => (false, 0),
+        };
+        if !as_asked || accept.parameters.validate().is_err() || accept.data_ports.len() != ports {
+            let error = "the server granted another test than was proposed";
+            return self
+                .fail(now, SessionError::new("protocol", error, "use the same version of longhaul at both ends"));
+        }
+        accept.caveats = caveats_of_peer(accept.caveats);
+        let direction = accept.parameters.direction();
+        self.line.push(Output::OpenData(DataPlan {
+            parameters: accept.parameters.clone(),
+            cookie: accept.session_cookie(),
+            tcp_cookie: accept.tcp_cookie(),
+            server_ports: accept.data_ports.clone(),
+            sends: direction.client_sends(),
+            receives: direction.server_sends(),
+        }));
+        self.state = State::Opening { accept, deadline: now.saturating_add(SETUP_TIMEOUT), proven: false };
+    }
+
+    /// The data sockets are open, after [`Output::OpenData`].
+    pub fn handle_data_opened(&mut self, now: Nanos) {
+        if let State::Opening { accept, proven, .. } = &self.state {
+            let (accept, proven) = (accept.clone(), *proven);
+            let proof = match accept.parameters {
+                TestParameters::Udp(_) => {
+                    Some(ClientProof::new(accept.session_cookie(), accept.token, accept.parameters.streams()))
+                }
+                TestParameters::Tcp(_) => None,
+            };
+            let deadline = now.saturating_add(PROOF_TIMEOUT);
+            self.state = State::Proving { accept, proof, resend: now, deadline };
+            if proven {
+                self.start(now);
+            } else {
+                self.handle_timeout(now);
+            }
+        }
+    }
+
+    /// The data sockets could not be opened.
+    pub fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {
+        self.fail(now, error);
+    }
+
+    /// A datagram came on a stream before `StartSending`, or one with a sequence from
+    /// [`FIRST_RESERVED`](longhaul_wire::probe::FIRST_RESERVED) on.
+    pub fn handle_data_probe(&mut self, _now: Nanos, stream: u8, bytes: &[u8]) {
+        if let State::Proving { proof: Some(proof), .. } = &self.state
+            && let Some((bytes, copies)) = proof.handle(stream, bytes)
+        {
+            for _ in 0..copies {
+                self.line.push(Output::SendProbe { stream, to: None, bytes });
+            }
+        }
+    }
+
+    fn start(&mut self, now: Nanos) {
+        let State::Proving { accept, .. } = std::mem::replace(&mut self.state, State::Over) else { return };
+        let parameters = &accept.parameters;
+        let (sends, receives) = (parameters.direction().client_sends(), parameters.direction().server_sends());
+        self.line.say(now, Message::Start);
+        if sends {
+            self.line.push(Output::StartSending { to: Vec::new() });
+        }
+        let stop_after = accept.caps.stop_after(parameters);
+        let transfer = Transfer::new(now, sends, receives, parameters, stop_after);
+        let (remote, remote_whole) = (String::new(), false);
+        self.state =
+            State::Running(Box::new(Running { accept, transfer, local: None, remote, remote_whole, deadline: None }));
+    }
+
+    /// This end has sent all, after `StartSending` or `StopSending`; each stream's count.
+    pub fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>) {
+        self.running(|running, line| running.transfer.handle_sending_finished(now, streams, line));
+    }
+
+    /// An interval is over: what this end received so far.
+    pub fn handle_progress(&mut self, now: Nanos, progress: Progress) {
+        self.running(|running, line| running.transfer.handle_progress(now, progress, line));
+    }
+
+    /// After `PeerFinished`: packets still arrive.
+    pub fn handle_arrivals(&mut self, now: Nanos) {
+        self.running(|running, _| running.transfer.handle_arrivals(now));
+    }
+
+    /// After `PeerFinished`: every packet is there.
+    pub fn handle_drained(&mut self, now: Nanos) {
+        self.running(|running, line| running.transfer.handle_drained(now, line));
+    }
+
+    /// What this end knows, after `CollectReport`.
+    pub fn handle_report(&mut self, now: Nanos, report: EndReport) {
+        self.running(|running, _| {
+            if running.transfer.is_over() {
+                running.local = Some(report);
+                running.deadline.get_or_insert(report_deadline(now));
+            }
+        });
+        self.finish_if_complete(now);
+    }
+
+    /// The user wants to stop: what was measured so far becomes the result.
+    pub fn handle_interrupt(&mut self, now: Nanos) {
+        if self.line.is_over() {
+            return;
+        }
+        match &mut self.state {
+            State::Running(running) => {
+                self.line.say(now, Message::Stop);
+                running.transfer.stop(now, &mut self.line);
+            }
+            _ => self.fail(now, SessionError::new("interrupted", "interrupted before the test began", "")),
+        }
+    }
+
+    /// The control connection is gone, or what it carried made no sense (`error` says which).
+    pub fn handle_connection_lost(&mut self, error: SessionError) {
+        self.lose(error);
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        if self.line.is_over() {
+            return;
+        }
+        match &mut self.state {
+            State::Proposed { deadline, .. } | State::Opening { deadline, .. } if now >= *deadline => {
+                let text = format!("no test was agreed on within {SETUP_TIMEOUT}");
+                return self
+                    .fail(now, SessionError::new("setup_timeout", text, "check that the server is not overloaded"));
+            }
+            State::Proving { accept, deadline, .. } if now >= *deadline => {
+                let error = match accept.parameters {
+                    TestParameters::Udp(_) => SessionError::new(
+                        "data_path_blocked",
+                        format!("the control connection works, but no datagram came back within {PROOF_TIMEOUT}"),
+                        "open the server's UDP port in the firewalls on the way",
+                    ),
+                    TestParameters::Tcp(_) => SessionError::new(
+                        "data_path_blocked",
+                        format!("the server did not see the data connections within {PROOF_TIMEOUT}"),
+                        "open its TCP ports in the firewalls on the way",
+                    ),
+                };
+                return self.fail(now, error);
+            }
+            State::Proving { proof, resend, .. } if now >= *resend => {
+                *resend = now.saturating_add(PROOF_RESEND);
+                for (stream, bytes) in proof.iter_mut().flat_map(ClientProof::hellos) {
+                    self.line.push(Output::SendProbe { stream, to: None, bytes });
+                }
+            }
+            State::Running(running) => {
+                if running.deadline.is_some_and(|deadline| now >= deadline) {
+                    let error =
+                        SessionError::new("report_timeout", "the server's report did not come in time", "try again");
+                    return self.fail(now, error);
+                }
+                running.transfer.handle_timeout(now, &mut self.line);
+            }
+            _ => {}
+        }
+        if !self.line.is_over() {
+            self.line.handle_timeout(now);
+        }
+        self.clean_up();
+    }
+
+    /// What is to be done next.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.line.pop()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due; `None` when the session is over.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        let own = match &self.state {
+            State::Proposed { deadline, .. } | State::Opening { deadline, .. } => *deadline,
+            State::Proving { resend, deadline, .. } => (*resend).min(*deadline),
+            State::Running(running) => running.transfer.poll_timeout().min(running.deadline.unwrap_or(Nanos::MAX)),
+            State::Over => Nanos::MAX,
+        };
+        (!self.line.is_over()).then(|| own.min(self.line.poll_timeout()))
+    }
+
+    /// Whether the session is over: what is still to be done is in [`poll_output`](Self::poll_output).
+    pub fn is_over(&self) -> bool {
+        self.line.is_over()
+    }
+
+    fn running(&mut self, then: impl FnOnce(&mut Running, &mut Line)) {
+        if let State::Running(running) = &mut self.state
+            && !self.line.is_over()
+        {
+            then(running, &mut self.line);
+        }
+    }
+
+    fn finish_if_complete(&mut self, now: Nanos) {
+        let State::Running(running) = &mut self.state else { return };
+        let Running { accept, local: Some(local), remote, remote_whole: true, .. } = &mut **running else { return };
+        if self.line.is_over() {
+            return;
+        }
+        match serde_json::from_str::<EndReport>(remote) {
+            Ok(mut remote) => {
+                remote.caveats = caveats_of_peer(remote.caveats);
+                let end = TestEnd {
+                    parameters: accept.parameters.clone(),
+                    local: std::mem::take(local),
+                    remote: Some(remote),
+                    caveats: std::mem::take(&mut accept.caveats),
+                };
+                self.line.say(now, Message::Goodbye);
+                self.line.push(Output::Finished(Box::new(end)));
+                self.line.end();
+                self.state = State::Over;
+            }
+            Err(error) => {
+                let error = SessionError::new("protocol", format!("the server's report cannot be read: {error}"), "");
+                self.fail(now, error.of_peer());
+            }
+        }
+    }
+
+    fn unexpected(&mut self, now: Nanos, message: &Message) {
+        self.line.unexpected(now, message);
+        self.clean_up();
+    }
+
+    fn fail(&mut self, now: Nanos, error: SessionError) {
+        if !self.line.is_over() {
+            self.line.fail(now, error);
+            self.clean_up();
+        }
+    }
+
+    fn lose(&mut self, error: SessionError) {
+        if !self.line.is_over() {
+            self.line.fail_silently(error);
+            self.clean_up();
+        }
+    }
+
+    /// Nothing goes on behind an end.
+    fn clean_up(&mut self) {
+        if self.line.is_over() {
+            self.state = State::Over;
+        }
+    }
+}
+
+/// The error of an end that speaks another version.
+pub(super) fn version_mismatch(who: &str, version: &str) -> SessionError {
+    SessionError::new(
+        "version_mismatch",
+        format!("the {who} speaks {version}, this end {PROTOCOL}"),
+        "use the same version of longhaul at both ends",
+    )
+}

@@ -1,0 +1,86 @@
+//! What both sessions do alike: outputs in order, and knowing whether the peer is still there.
+
+use std::collections::VecDeque;
+
+use longhaul_units::Nanos;
+
+use super::limits::{ALIVE_INTERVAL, PEER_SILENCE};
+use super::message::{Message, SessionError};
+use super::output::Output;
+
+/// One end of the control connection.
+#[derive(Debug)]
+pub(super) struct Line {
+    outputs: VecDeque<Output>,
+    heard: Nanos,
+    said: Nanos,
+    over: bool,
+}
+
+impl Line {
+    pub(super) fn new(now: Nanos) -> Self {
+        Self { outputs: VecDeque::new(), heard: now, said: now, over: false }
+    }
+
+    pub(super) fn push(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    pub(super) fn say(&mut self, now: Nanos, message: Message) {
+        self.said = now;
+        self.push(Output::SendMessage(message));
+    }
+
+    /// A message came.
+    pub(super) fn hear(&mut self, now: Nanos) {
+        self.heard = now;
+    }
+
+    /// The session is over; nothing happens any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(super) fn end(&mut self) {
+        self.over = true;
+    }
+
+    /// Ends the session with an error, and tells the peer.
+    pub(super) fn fail(&mut self, now: Nanos, error: SessionError) {
+        self.say(now, Message::Error(error.clone()));
+        self.fail_silently(error);
+    }
+
+    /// Ends the session with an error that the peer knows or cannot be told.
+    pub(super) fn fail_silently(&mut self, error: SessionError) {
+        self.push(Output::Failed(error));
+        self.over = true;
+    }
+
+    /// The peer sent what has no place here.
+    pub(super) fn unexpected(&mut self, now: Nanos, message: &Message) {
+        // The variant's name is enough, and bounded.
+        let name = format!("{message:?}");
+        let name = name.split(['(', '{', ' ']).next().unwrap_or_default();
+        let text = format!("the peer sent {name} where it has no place");
+        self.fail(now, SessionError::new("protocol", text, "use the same version of longhaul at both ends"));
+    }
+
+    /// Keeps the connection alive, and gives up on a peer that says nothing.
+    pub(super) fn handle_timeout(&mut self, now: Nanos) {
+        if now >= self.heard.saturating_add(PEER_SILENCE) {
+            let text = format!("the peer said nothing for {PEER_SILENCE}");
+            self.fail(now, SessionError::new("peer_silent", text, "check that it still runs and that the path is up"));
+        } else if now >= self.said.saturating_add(ALIVE_INTERVAL) {
+            self.say(now, Message::Alive);
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Nanos {
+        self.heard.saturating_add(PEER_SILENCE).min(self.said.saturating_add(ALIVE_INTERVAL))
+    }
+}

@@ -1,0 +1,450 @@
+//! The server's side of a test.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use longhaul_channel::PROTOCOL;
+use longhaul_result::Caveat;
+use longhaul_tcp::proof::{TcpCookie, TcpProof, TcpStreamId};
+use longhaul_terms::{MAX_STREAMS, StreamSent};
+use longhaul_udp::proof::ServerProof;
+use longhaul_units::Nanos;
+use longhaul_wire::probe::Cookie;
+
+use super::admission::Verdict;
+use super::client::version_mismatch;
+use super::limits::{ALIVE_INTERVAL, CHUNK_CHARS, Caps, DRAIN_LIMIT, PROOF_TIMEOUT, SETUP_TIMEOUT};
+use super::line::Line;
+use super::message::{Accept, Hello, Message, Progress, Refusal, SessionError};
+use super::output::{DataPlan, Output, TestEnd};
+use super::report::EndReport;
+use super::test_parameters::{TCP_FEATURE, TestParameters};
+use super::transfer::{Transfer, report_deadline};
+
+/// What a server grants, and to whom.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerConfig {
+    /// The client's address, as the control connection has it: data goes there and nowhere else.
+    pub peer: IpAddr,
+    /// What it may have.
+    pub caps: Caps,
+}
+
+/// Random bytes that nobody can guess, from the operating system, for one session.
+#[derive(Clone)]
+pub struct Randomness(pub [u8; Self::BYTES]);
+
+impl Randomness {
+    /// Cookie, nonce, token and a challenge for each stream, 8 bytes each.
+    pub const BYTES: usize = 8 * (3 + MAX_STREAMS as usize);
+
+    fn word(&self, index: usize) -> u64 {
+        let mut word = [0; 8];
+        word.copy_from_slice(&self.0[8 * index..8 * index + 8]);
+        u64::from_ne_bytes(word)
+    }
+}
+
+impl fmt::Debug for Randomness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Randomness(…)")
+    }
+}
+
+/// A server's session with one client, from the established control channel on.
+#[derive(Debug)]
+pub struct ServerSession {
+    config: ServerConfig,
+    random: Randomness,
+    line: Line,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Waits for the client's hello, then for what it wants.
+    Setup {
+        greeted: bool,
+        deadline: Nanos,
+    },
+    /// Waits for its turn.
+    Waiting {
+        granted: TestParameters,
+        ahead: Option<u32>,
+        remind: Nanos,
+    },
+    /// The driver opens sockets.
+    Opening {
+        granted: TestParameters,
+        deadline: Nanos,
+    },
+    /// Waits for the proof, then for the client to start.
+    Proving {
+        granted: TestParameters,
+        proof: Proof,
+        to: Option<Vec<SocketAddr>>,
+        deadline: Nanos,
+    },
+    Running {
+        granted: TestParameters,
+        transfer: Transfer,
+        deadline: Option<Nanos>,
+    },
+    /// The report goes out in pieces; then waits for the client's goodbye.
+    Reporting {
+        end: Box<TestEnd>,
+        text: String,
+        sent: usize,
+        deadline: Nanos,
+    },
+    Over,
+}
+
+/// What must be proven before there is bulk.
+#[derive(Debug)]
+enum Proof {
+    Udp(ServerProof),
+    Tcp(TcpProof),
+}
+
+impl ServerSession {
+    /// A session over a connection that was accepted now. Its time to set up begins here, before any authentication.
+    pub fn new(now: Nanos, config: ServerConfig, random: Randomness) -> Self {
+        let state = State::Setup { greeted: false, deadline: now.saturating_add(SETUP_TIMEOUT) };
+        Self { config, random, line: Line::new(now), state }
+    }
+
+    /// A message came.
+    pub fn handle_message(&mut self, now: Nanos, message: Message) {
+        if self.line.is_over() {
+            return;
+        }
+        self.line.hear(now);
+        match (&mut self.state, message) {
+            (_, Message::Error(error)) => return self.handle_connection_lost(error.of_peer()),
+            (State::Setup { greeted, .. }, Message::Hello(hello)) if !*greeted => {
+                *greeted = true;
+                let (version, nonce) = (PROTOCOL.into(), self.random.word(1));
+                let features = vec![TCP_FEATURE.into()];
+                self.line.say(now, Message::Hello(Hello { version, nonce, features }));
+                if hello.version != PROTOCOL {
+                    let error = version_mismatch("client", &hello.version).of_peer();
+                    self.refuse(now, Refusal { error, retry_after: None });
+                }
+            }
+            (State::Setup { greeted: true, .. }, Message::Propose { parameters }) => self.proposed(now, &parameters),
+            (State::Proving { to: Some(_), .. }, Message::Start) => self.start(now),
+            (State::Running { transfer, .. }, message) => {
+                if let Some(message) = transfer.handle_message(now, message, &mut self.line) {
+                    self.line.unexpected(now, &message);
+                }
+            }
+            (State::Reporting { end, text, sent, .. }, Message::Goodbye) if *sent == text.len() => {
+                let end = std::mem::take(end);
+                self.line.push(Output::Finished(end));
+                self.line.end();
+            }
+            (State::Reporting { .. }, Message::Stop) | (_, Message::Alive) => {}
+            (_, message) => self.line.unexpected(now, &message),
+        }
+        self.clean_up();
+    }
+
+    fn proposed(&mut self, now: Nanos, parameters: &TestParameters) {
+        match self.config.caps.grant_test(parameters) {
+            Ok(granted) => {
+                let ends = self.config.caps.sending_time(&granted).saturating_add(SETUP_TIMEOUT);
+                let longest = report_deadline(ends.saturating_add(DRAIN_LIMIT));
+                self.state = State::Waiting { granted, ahead: None, remind: now.saturating_add(ALIVE_INTERVAL) };
+                self.line.push(Output::RequestAdmission { longest });
+            }
+            Err(error) => {
+                let error = SessionError::new("not_granted", error.to_string(), format!("change {}", error.flag));
+                self.refuse(now, Refusal { error: error.of_peer(), retry_after: None });
+            }
+        }
+    }
+
+    /// Where the client stands, after [`Output::RequestAdmission`] and whenever that changes.
+    pub fn handle_admission(&mut self, now: Nanos, verdict: Verdict) {
+        let State::Waiting { granted, ahead, remind } = &mut self.state else { return };
+        match verdict {
+            Verdict::Run => {
+                let parameters = std::mem::take(granted);
+                let direction = parameters.direction();
+                self.line.push(Output::OpenData(DataPlan {
+                    parameters: parameters.clone(),
+                    cookie: self.cookie(),
+                    tcp_cookie: self.tcp_cookie(),
+                    server_ports: Vec::new(),
+                    sends: direction.server_sends(),
+                    receives: direction.client_sends(),
+                }));
+                self.state = State::Opening { granted: parameters, deadline: now.saturating_add(SETUP_TIMEOUT) };
+            }
+            Verdict::Wait { ahead: before } => {
+                *ahead = Some(before);
+                *remind = now.saturating_add(ALIVE_INTERVAL);
+                self.line.say(now, Message::Queued { ahead: before });
+            }
+            Verdict::Busy { retry_after } => {
+                let error = SessionError::new("busy", "the server is busy with another test", "try again later");
+                self.refuse(now, Refusal { error, retry_after: Some(retry_after) });
+            }
+        }
+    }
+
+    /// The data sockets are open on these ports, one for each stream (they may be equal), after [`Output::OpenData`].
+    pub fn handle_data_opened(&mut self, now: Nanos, data_ports: Vec<u16>, caveats: Vec<Caveat>) {
+        let State::Opening { granted, .. } = &mut self.state else { return };
+        let granted = std::mem::take(granted);
+        let token = self.random.word(2);
+        let (cookie, streams, peer) = (self.cookie(), granted.streams(), self.config.peer);
+        let (proof, token_high) = match &granted {
+            TestParameters::Udp(_) => {
+                let challenges: Vec<u64> =
+                    (0..usize::from(streams)).map(|stream| self.random.word(3 + stream)).collect();
+                (Proof::Udp(ServerProof::new(peer, cookie, token, &challenges)), 0)
+            }
+            TestParameters::Tcp(tcp) => {
+                let (forward, backward) = (tcp.direction.client_sends(), tcp.direction.server_sends());
+                let proof = TcpProof::new(peer, self.tcp_cookie(), streams, forward, backward);
+                (Proof::Tcp(proof), self.random.word(3))
+            }
+        };
+        self.line.say(
+            now,
+            Message::Accept(Accept {
+                parameters: granted.clone(),
+                data_ports,
+                cookie: cookie.0,
+                token,
+                token_high,
+                caps: self.config.caps,
+                caveats,
+            }),
+        );
+        // The client opens its own sockets first.
+        let deadline = now.saturating_add(SETUP_TIMEOUT).saturating_add(PROOF_TIMEOUT);
+        self.state = State::Proving { granted, proof, to: None, deadline };
+    }
+
+    /// The data sockets could not be opened.
+    pub fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {
+        if let State::Opening { .. } = self.state {
+            self.refuse(now, Refusal { error, retry_after: None });
+        }
+    }
+
+    /// A datagram came before `StartSending`, or one with a sequence from
+    /// [`FIRST_RESERVED`](longhaul_wire::probe::FIRST_RESERVED) on.
+    pub fn handle_data_probe(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
+        let State::Proving { proof: Proof::Udp(proof), to, .. } = &mut self.state else { return };
+        if let Some((stream, bytes)) = proof.handle(from, bytes) {
+            self.line.push(Output::SendProbe { stream, to: Some(from), bytes });
+        }
+        if to.is_none()
+            && let Some(addresses) = proof.addresses()
+        {
+            *to = Some(addresses);
+            self.line.say(now, Message::DataProven);
+        }
+    }
+
+    /// A data connection came from `from` and began with these bytes. Whose it is; `None` where it is to be closed.
+    pub fn handle_data_hello(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> Option<TcpStreamId> {
+        let State::Proving { proof: Proof::Tcp(proof), to, .. } = &mut self.state else { return None };
+        let id = proof.handle(from.ip(), bytes)?;
+        if to.is_none() && proof.is_complete() {
+            *to = Some(Vec::new());
+            self.line.say(now, Message::DataProven);
+        }
+        Some(id)
+    }
+
+    fn start(&mut self, now: Nanos) {
+        let State::Proving { granted, to: Some(to), .. } = std::mem::replace(&mut self.state, State::Over) else {
+            return;
+        };
+        let (sends, receives) = (granted.direction().server_sends(), granted.direction().client_sends());
+        if sends {
+            self.line.push(Output::StartSending { to });
+        }
+        let stop_after = self.config.caps.stop_after(&granted);
+        let transfer = Transfer::new(now, sends, receives, &granted, stop_after);
+        self.state = State::Running { granted, transfer, deadline: None };
+    }
+
+    /// This end has sent all, after `StartSending` or `StopSending`; each stream's count.
+    pub fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>) {
+        self.running(|transfer, line| transfer.handle_sending_finished(now, streams, line));
+    }
+
+    /// An interval is over: what this end received so far.
+    pub fn handle_progress(&mut self, now: Nanos, progress: Progress) {
+        self.running(|transfer, line| transfer.handle_progress(now, progress, line));
+    }
+
+    /// After `PeerFinished`: packets still arrive.
+    pub fn handle_arrivals(&mut self, now: Nanos) {
+        self.running(|transfer, _| transfer.handle_arrivals(now));
+    }
+
+    /// After `PeerFinished`: every packet is there.
+    pub fn handle_drained(&mut self, now: Nanos) {
+        self.running(|transfer, line| transfer.handle_drained(now, line));
+    }
+
+    /// What this end knows, after `CollectReport`.
+    pub fn handle_report(&mut self, now: Nanos, report: EndReport) {
+        let State::Running { granted, transfer, .. } = &mut self.state else { return };
+        if !transfer.is_over() {
+            return;
+        }
+        let most = self.config.caps.report;
+        match serde_json::to_string(&report) {
+            Ok(text) if text.len() as u64 <= most.0 => {
+                let parameters = std::mem::take(granted);
+                let end = TestEnd { parameters, local: report, remote: None, caveats: Vec::new() };
+                let deadline = report_deadline(now);
+                self.state = State::Reporting { end: Box::new(end), text, sent: 0, deadline };
+            }
+            _ => {
+                let error = format!("the account of this test takes more than the {most} that this server sends");
+                let error =
+                    SessionError::new("report_too_large", error, "make the test shorter, or raise the server's cap");
+                self.line.fail(now, error);
+                self.clean_up();
+            }
+        }
+    }
+
+    /// The server is going down.
+    pub fn handle_shutdown(&mut self, now: Nanos) {
+        if !self.line.is_over() {
+            self.line.fail(now, SessionError::new("shutdown", "the server is shutting down", "try again later"));
+            self.clean_up();
+        }
+    }
+
+    /// The control connection is gone, or what it carried made no sense (`error` says which).
+    pub fn handle_connection_lost(&mut self, error: SessionError) {
+        if !self.line.is_over() {
+            self.line.fail_silently(error);
+            self.clean_up();
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        if self.line.is_over() {
+            return;
+        }
+        let late = |code: &str, text: &str| SessionError::new(code, text, "check the path between the hosts");
+        match &mut self.state {
+            State::Setup { deadline, .. } | State::Opening { deadline, .. } if now >= *deadline => {
+                self.line.fail(now, late("setup_timeout", "the test was not set up in time"));
+            }
+            State::Proving { to, deadline, .. } if now >= *deadline => {
+                self.line.fail(
+                    now,
+                    match to {
+                        None => late("data_path_blocked", "nothing passed on the data path in time"),
+                        Some(_) => late("setup_timeout", "the client did not start the test in time"),
+                    },
+                );
+            }
+            State::Waiting { ahead: Some(ahead), remind, .. } if now >= *remind => {
+                *remind = now.saturating_add(ALIVE_INTERVAL);
+                self.line.say(now, Message::Queued { ahead: *ahead });
+            }
+            State::Running { transfer, deadline, .. } => {
+                if transfer.is_over() {
+                    let deadline = *deadline.get_or_insert(report_deadline(now));
+                    if now >= deadline {
+                        self.line.fail(now, late("report_timeout", "this end's account was not ready in time"));
+                    }
+                }
+                transfer.handle_timeout(now, &mut self.line);
+            }
+            State::Reporting { deadline, .. } if now >= *deadline => {
+                self.line.fail(now, late("report_timeout", "the client did not take the report in time"));
+            }
+            _ => {}
+        }
+        if !self.line.is_over() {
+            self.line.handle_timeout(now);
+        }
+        self.clean_up();
+    }
+
+    /// What is to be done next. A report comes in pieces: take the next only when the one before is written, so that a client which
+    /// does not read costs no more than one.
+    pub fn poll_output(&mut self, now: Nanos) -> Option<Output> {
+        if let Some(output) = self.line.pop() {
+            return Some(output);
+        }
+        let State::Reporting { text, sent, .. } = &mut self.state else { return None };
+        if *sent == text.len() {
+            return None;
+        }
+        let mut end = text.len().min(*sent + CHUNK_CHARS);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let piece = text[*sent..end].to_owned();
+        *sent = end;
+        let last = end == text.len();
+        self.line.say(now, Message::Report { text: piece, last });
+        self.line.pop()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due; `None` when the session is over.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        let own = match &self.state {
+            State::Setup { deadline, .. }
+            | State::Opening { deadline, .. }
+            | State::Proving { deadline, .. }
+            | State::Reporting { deadline, .. } => *deadline,
+            State::Waiting { remind, .. } => *remind,
+            State::Running { transfer, deadline, .. } => transfer.poll_timeout().min(deadline.unwrap_or(Nanos::MAX)),
+            State::Over => Nanos::MAX,
+        };
+        (!self.line.is_over()).then(|| own.min(self.line.poll_timeout()))
+    }
+
+    /// Whether the session is over: what is still to be done is in [`poll_output`](Self::poll_output).
+    pub fn is_over(&self) -> bool {
+        self.line.is_over()
+    }
+
+    fn cookie(&self) -> Cookie {
+        Cookie::new(self.random.word(0) as u32, false, 0)
+    }
+
+    fn tcp_cookie(&self) -> TcpCookie {
+        TcpCookie::of_words(self.random.word(3), self.random.word(2))
+    }
+
+    fn running(&mut self, then: impl FnOnce(&mut Transfer, &mut Line)) {
+        if let State::Running { transfer, .. } = &mut self.state
+            && !self.line.is_over()
+        {
+            then(transfer, &mut self.line);
+        }
+    }
+
+    /// Ends the session before it had a test.
+    fn refuse(&mut self, now: Nanos, refusal: Refusal) {
+        self.line.say(now, Message::Refuse(refusal.clone()));
+        self.line.fail_silently(refusal.error);
+        self.clean_up();
+    }
+
+    /// Nothing goes on behind an end.
+    fn clean_up(&mut self) {
+        if self.line.is_over() {
+            self.state = State::Over;
+        }
+    }
+}

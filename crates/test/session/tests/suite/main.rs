@@ -1,0 +1,6 @@
+//! Client and server in virtual time.
+
+mod common;
+mod garbage;
+mod pair;
+mod tcp;

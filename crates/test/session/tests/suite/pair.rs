@@ -1,0 +1,292 @@
+//! Whole tests in virtual time: client and server with a path between them.
+
+use crate::common::{DELAY, Pair, Side};
+use longhaul_result::Location;
+use longhaul_session::limits::{DRAIN_LIMIT, OVERRUN, PEER_SILENCE, PROOF_TIMEOUT, REPORT_TIMEOUT, SETUP_TIMEOUT};
+use longhaul_session::{BusyPolicy, Caps, Hello, Message, SessionError, TestEnd, Verdict};
+use longhaul_terms::{Amount, TestDirection};
+use longhaul_udp::{Pace, UdpParameters, UdpResult};
+use longhaul_units::{BitRate, Nanos};
+
+fn parameters(direction: TestDirection) -> UdpParameters {
+    UdpParameters {
+        amount: Amount::Packets(2_000),
+        pace: Pace::SpacingNs(1_000_000),
+        payload_bytes: 1250,
+        direction,
+        ..UdpParameters::default()
+    }
+}
+
+fn result(end: &TestEnd, backward: bool) -> UdpResult {
+    let (sender, receiver) = end.direction(backward).expect("that direction was tested");
+    let assembled = UdpResult::assemble(end.parameters.udp().unwrap(), sender, receiver);
+    let result = assembled.result;
+    assert_eq!(result.sent_packets, result.received_packets + result.loss_by_location.values().sum::<u64>());
+    assert_eq!(result.lost_packets, result.losses.iter().map(|loss| loss.packets).sum::<u64>());
+    result
+}
+
+#[test]
+fn forward_with_losses_and_duplicates() {
+    let mut pair = Pair::new(parameters(TestDirection::Forward));
+    // 100 is lost, and the last five; 200 comes twice.
+    pair.fate = |_, _, sequence| match sequence {
+        100 | 1995.. => 0,
+        200 => 2,
+        _ => 1,
+    };
+    let took = pair.run();
+    let end = pair.test_end(Side::Client);
+    assert!(end.direction(true).is_none());
+    let result = result(&end, false);
+    assert_eq!((result.sent_packets, result.received_packets, result.duplicate_packets), (2_000, 1_994, 1));
+    let losses: Vec<_> = result.losses.iter().map(|loss| (loss.first_sequence, loss.packets)).collect();
+    assert_eq!(losses, [(100, 1), (1995, 5)], "tail loss counts");
+    assert_eq!(result.loss_by_location[&Location::Network], 6);
+    // 1250 bytes each millisecond.
+    assert!(result.sent_rate_bps.abs_diff(10_000_000) < 10_000, "{}", result.sent_rate_bps);
+    assert_eq!(result.jitter_ns, Some(0));
+    assert!(pair.test_end(Side::Server).local.udp.unwrap().receiver.is_some());
+    assert_eq!(pair.end(Side::Server).bulk_sent, 0);
+    // Four round trips, two seconds of data, a second of quiet, another round trip for the report.
+    assert!(took < Nanos::from_secs(4), "{took}");
+}
+
+#[test]
+fn reverse() {
+    let mut pair = Pair::new(parameters(TestDirection::Reverse));
+    pair.fate = |backward, _, sequence| u32::from(!(backward && sequence == 7));
+    pair.run();
+    let end = pair.test_end(Side::Client);
+    assert!(end.direction(false).is_none());
+    let result = result(&end, true);
+    assert_eq!((result.sent_packets, result.lost_packets), (2_000, 1));
+    pair.test_end(Side::Server);
+    assert_eq!(pair.end(Side::Client).bulk_sent, 0);
+}
+
+#[test]
+fn both_ways_over_three_streams() {
+    let mut pair = Pair::new(UdpParameters { streams: 3, ..parameters(TestDirection::Bidirectional) });
+    pair.fate = |backward, stream, sequence| u32::from(backward || stream != 2 || sequence != 5);
+    pair.run();
+    let end = pair.test_end(Side::Client);
+    let (forward, backward) = (result(&end, false), result(&end, true));
+    assert_eq!((forward.sent_packets, forward.lost_packets), (2_000, 1));
+    assert_eq!((forward.losses[0].stream, forward.losses[0].first_sequence), (2, 5));
+    assert_eq!((backward.sent_packets, backward.lost_packets), (2_000, 0));
+    pair.test_end(Side::Server);
+}
+
+#[test]
+fn an_outage_of_five_seconds_is_loss_and_no_more() {
+    let mut pair =
+        Pair::new(UdpParameters { amount: Amount::DurationNs(10_000_000_000), ..parameters(TestDirection::Forward) });
+    pair.at(Nanos::from_secs(3), |pair| pair.data_up = false);
+    pair.at(Nanos::from_secs(8), |pair| pair.data_up = true);
+    pair.run();
+    let result = result(&pair.test_end(Side::Client), false);
+    assert_eq!(result.sent_packets, 10_000);
+    assert_eq!((result.lost_packets, result.loss_periods.count), (5_000, 1));
+}
+
+#[test]
+fn an_interrupt_gives_what_was_measured_so_far() {
+    for direction in [TestDirection::Forward, TestDirection::Reverse, TestDirection::Bidirectional] {
+        let mut pair = Pair::new(parameters(direction));
+        pair.at(Nanos::from_millis(1_400), |pair| pair.client.handle_interrupt(pair.now));
+        pair.run();
+        let end = pair.test_end(Side::Client);
+        for backward in [false, true] {
+            if end.direction(backward).is_some() {
+                let result = result(&end, backward);
+                assert!((500..1_500).contains(&result.sent_packets), "{direction:?}: {}", result.sent_packets);
+                assert_eq!(result.lost_packets, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_in_bulk_before_the_data_path_is_proven() {
+    let mut pair = Pair::new(parameters(TestDirection::Bidirectional));
+    pair.data_up = false;
+    let took = pair.run();
+    let error = pair.error(Side::Client);
+    assert_eq!(error.code, "data_path_blocked");
+    assert!(error.remedy.contains("UDP port"), "{error:?}");
+    assert_eq!((pair.end(Side::Client).bulk_sent, pair.end(Side::Server).bulk_sent), (0, 0));
+    assert_eq!(pair.end(Side::Server).proof_bytes_sent, 0);
+    assert!(pair.end(Side::Client).proof_bytes_sent > 0);
+    assert_eq!(pair.error(Side::Server).code, "data_path_blocked", "the client said so");
+    assert!(took <= PROOF_TIMEOUT + Nanos::from_secs(1), "{took}");
+}
+
+#[test]
+fn a_peer_that_dies_is_noticed_in_the_stated_time() {
+    for (side, direction) in [
+        (Side::Server, TestDirection::Forward),
+        (Side::Server, TestDirection::Reverse),
+        (Side::Client, TestDirection::Forward),
+        (Side::Client, TestDirection::Reverse),
+    ] {
+        let mut pair = Pair::new(UdpParameters { amount: Amount::DurationNs(60_000_000_000), ..parameters(direction) });
+        match side {
+            Side::Client => pair.at(Nanos::from_secs(2), |pair| pair.dead = Some(Side::Client)),
+            Side::Server => pair.at(Nanos::from_secs(2), |pair| pair.dead = Some(Side::Server)),
+        }
+        let took = pair.run();
+        assert_eq!(pair.error(side.other()).code, "peer_silent");
+        assert!(took <= Nanos::from_secs(2) + PEER_SILENCE + DELAY, "{side:?} {direction:?}: {took}");
+    }
+}
+
+#[test]
+fn a_lost_control_connection_ends_both() {
+    let mut pair = Pair::new(parameters(TestDirection::Reverse));
+    pair.at(Nanos::from_secs(1), |pair| {
+        pair.control_up = false;
+        let lost = SessionError::new("connection_lost", "the control connection was closed", "");
+        pair.client.handle_connection_lost(lost.clone());
+        pair.server.handle_connection_lost(lost);
+    });
+    let took = pair.run();
+    assert_eq!(pair.error(Side::Client).code, "connection_lost");
+    assert_eq!(pair.error(Side::Server).code, "connection_lost");
+    assert_eq!(took, Nanos::from_secs(1), "at once");
+    assert!(pair.end(Side::Server).bulk_sent < 1_000);
+}
+
+#[test]
+fn a_silent_client_is_gone_before_it_has_anything() {
+    let mut pair = Pair::new(parameters(TestDirection::Forward));
+    pair.dead = Some(Side::Client);
+    let took = pair.run();
+    assert!(["setup_timeout", "peer_silent"].contains(&pair.error(Side::Server).code.as_str()));
+    assert_eq!(took, SETUP_TIMEOUT.min(PEER_SILENCE));
+    assert!(pair.end(Side::Server).plan.is_none());
+}
+
+/// A client that keeps saying "alive" and nothing else, at each stage.
+#[test]
+fn a_client_that_only_keeps_alive_ends_too() {
+    for silent_after in [0, 1, 2, 3] {
+        let mut pair = Pair::new(parameters(TestDirection::Reverse));
+        pair.dead = Some(Side::Client);
+        let (mut said, began) = (0, pair.now);
+        let mut now = pair.now;
+        while let Some(at) = pair.server.poll_timeout() {
+            let offered = [
+                Message::Hello(hello("longhaul/1")),
+                Message::Propose { parameters: parameters(TestDirection::Reverse).into() },
+            ];
+            if said < silent_after.min(2) {
+                pair.server.handle_message(now, offered[said].clone());
+                said += 1;
+            }
+            pair.server.handle_message(now, Message::Alive);
+            pair.now = now;
+            // Drives outputs only: nothing is delivered to a dead client.
+            while let Some(output) = pair.server.poll_output(now) {
+                use longhaul_session::Output;
+                match output {
+                    Output::RequestAdmission { .. } => pair.server.handle_admission(now, Verdict::Run),
+                    Output::OpenData(_) if silent_after == 3 => pair.server.handle_data_opened(now, vec![1], vec![]),
+                    Output::StartSending { .. } => panic!("bulk"),
+                    _ => {}
+                }
+            }
+            now = at.min(now + Nanos::from_secs(1)).max(now + Nanos(1));
+            pair.server.handle_timeout(now);
+            assert!(now - began <= SETUP_TIMEOUT + SETUP_TIMEOUT + PROOF_TIMEOUT, "after {silent_after} messages");
+        }
+    }
+}
+
+/// A server that answers "alive" for ever in place of its report.
+#[test]
+fn a_peer_that_never_ends_the_test_is_left() {
+    let mut pair = Pair::new(parameters(TestDirection::Forward));
+    pair.at(Nanos::from_millis(2_300), |pair| {
+        pair.dead = Some(Side::Server);
+        for second in 0..200 {
+            fn alive(pair: &mut Pair) {
+                let now = pair.now;
+                pair.client.handle_message(now, Message::Alive);
+            }
+            pair.at(Nanos::from_secs(second), alive);
+        }
+    });
+    let took = pair.run();
+    assert_eq!(pair.error(Side::Client).code, "overrun");
+    assert!(took <= Nanos::from_secs(3) + DRAIN_LIMIT + PEER_SILENCE + OVERRUN + REPORT_TIMEOUT, "{took}");
+}
+
+fn hello(version: &str) -> Hello {
+    Hello { version: version.into(), nonce: 0, features: vec!["of the future".into()] }
+}
+
+#[test]
+fn versions_that_differ_are_said_at_both_ends() {
+    let mut pair = Pair::new(parameters(TestDirection::Forward));
+    pair.server.handle_message(pair.now, Message::Hello(hello("longhaul/2\x1b[31m")));
+    pair.run();
+    let error = pair.error(Side::Server);
+    assert_eq!((error.code.as_str(), error.message.contains('\x1b')), ("version_mismatch", false));
+    assert_eq!(pair.error(Side::Client).code, "version_mismatch");
+    let mut pair = Pair::new(parameters(TestDirection::Forward));
+    pair.client.handle_message(pair.now, Message::Hello(hello("longhaul/0")));
+    pair.run();
+    let error = pair.error(Side::Client);
+    assert_eq!(error.message, "the server speaks longhaul/0, this end longhaul/1");
+}
+
+#[test]
+fn a_busy_server_says_when_to_come_again() {
+    let mut pair = Pair::new(parameters(TestDirection::Forward));
+    pair.admission.ask(pair.now, pair.now + Nanos::from_secs(30));
+    pair.run();
+    let error = pair.error(Side::Client);
+    assert_eq!((error.code.as_str(), error.remedy.as_str()), ("busy", "try again in 30 s"));
+    pair.error(Side::Server);
+}
+
+#[test]
+fn a_queued_client_waits_longer_than_any_timeout_and_then_runs() {
+    let mut pair = Pair::new(parameters(TestDirection::Forward));
+    pair.admission = longhaul_session::Admission::new(1, BusyPolicy::Queue(4));
+    pair.admission.ask(pair.now, pair.now + Nanos::from_secs(300));
+    pair.at(Nanos::from_secs(200), |pair| pair.server.handle_admission(pair.now, Verdict::Run));
+    let took = pair.run();
+    assert_eq!(result(&pair.test_end(Side::Client), false).received_packets, 2_000);
+    assert!(took > Nanos::from_secs(200));
+}
+
+#[test]
+fn caps_are_refused_with_the_flag_or_set_the_pace() {
+    let caps = Caps { duration: Nanos::from_secs(5), rate: Some(BitRate::from_gbit(1)), ..Caps::default() };
+    let long = UdpParameters { amount: Amount::DurationNs(6_000_000_000), ..parameters(TestDirection::Forward) };
+    let mut pair = Pair::with_caps(long, caps);
+    pair.run();
+    let error = pair.error(Side::Client);
+    assert_eq!((error.code.as_str(), error.message.as_str()), ("not_granted", "-t 6s: this server allows 5s"));
+
+    let caps = Caps { rate: Some(BitRate(10_000_000)), ..Caps::default() };
+    let mut pair = Pair::with_caps(UdpParameters { pace: Pace::Unlimited, ..parameters(TestDirection::Forward) }, caps);
+    pair.run();
+    let end = pair.test_end(Side::Client);
+    assert_eq!(end.parameters.udp().unwrap().pace, Pace::RateBps(10_000_000));
+    assert_eq!(end.caveats[0].code, "rate_capped");
+}
+
+#[test]
+fn a_sender_that_runs_over_is_stopped() {
+    let caps = Caps { duration: Nanos::from_secs(3), ..Caps::default() };
+    // 20 s worth of packets where the server allows 3.
+    let endless = UdpParameters { amount: Amount::Packets(20_000), ..parameters(TestDirection::Reverse) };
+    let mut pair = Pair::with_caps(endless, caps);
+    pair.run();
+    let result = result(&pair.test_end(Side::Client), true);
+    assert!((2_900..3_100).contains(&result.sent_packets), "{}", result.sent_packets);
+}

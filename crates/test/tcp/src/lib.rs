@@ -1,0 +1,35 @@
+//! TCP as the kernel tells of it: what a sample means, what a flow's samples come to, the result of a test.
+//!
+//! Nothing here asks who made a connection: `struct tcp_info` is the same by getsockopt(2) and by sock_diag(7).
+//!
+//! ```text
+//!  bytes of TCP_INFO ─► TcpInfo ─► Sample ─┬─► FlowSummary (limited_by, RTT, retransmissions)
+//!                                          └─► Series (bounded) ─► text for the other end, Parquet
+//! ```
+
+mod backlog;
+mod info;
+mod limited;
+mod loss;
+mod parameters;
+pub mod proof;
+mod receiving;
+mod report;
+mod result;
+mod rfc6349;
+mod series;
+mod summary;
+mod watched;
+
+pub use backlog::unsent_limit_bytes;
+pub use info::{FIELDS, Field, INFO_BYTES, TcpInfo, fields};
+pub use limited::{LimitedBy, LimitedTimes};
+pub use loss::{LossBytes, Segment, TcpDrop};
+pub use parameters::{CongestionStep, MAX_CONGESTION_NAME, TcpParameters, WindowAuto, is_congestion_name};
+pub use receiving::{ReceiverLimitedBy, ReceiverTimes, Receiving};
+pub use report::{CongestionSince, Retransmitted, SamplingCost, TcpEndReport, TcpStreamReport};
+pub use result::{TcpAssembled, TcpBuffers, TcpLossReason, TcpMemory, TcpResult, TcpStreamResult};
+pub use rfc6349::{Rfc6349, buffer_delay_percentage, tcp_efficiency_percentage, transfer_time_ratio};
+pub use series::{MAX_SAMPLES, Sample, Series, SeriesError};
+pub use summary::FlowSummary;
+pub use watched::{Flow, Limit, WatchResult, WatchedConnection};

@@ -1,0 +1,309 @@
+//! What a TCP test is asked to do.
+
+use longhaul_units::{BitRate, Nanos};
+use serde::{Deserialize, Serialize};
+
+use longhaul_terms::{Affinity, Amount, Collect, MAX_CPU, MAX_DURATION, MAX_STREAMS, ParameterError, TestDirection};
+
+/// Most steps of a schedule of congestion controls.
+const MAX_CONGESTION_STEPS: usize = 64;
+/// Longest name of a congestion control (`TCP_CA_NAME_MAX` less the zero).
+pub const MAX_CONGESTION_NAME: usize = 15;
+/// What one call writes at most.
+const MAX_BLOCK_BYTES: u32 = 16 << 20;
+
+/// A TCP test. Rates and amounts are of payload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TcpParameters {
+    /// How much: `-t` or `-n`.
+    pub amount: Amount,
+    /// Flows in each direction, a thread each: `-P`.
+    pub streams: u8,
+    /// Who sends: `-R`, `--bidir`.
+    pub direction: TestDirection,
+    /// Socket buffers of both ends, `-w`; `null` leaves the kernel's autotuning on.
+    pub window_bytes: Option<u64>,
+    /// What `window_bytes` was computed of where `-w auto` asked for it.
+    pub window_auto: Option<WindowAuto>,
+    /// The rate that the path should carry, bits a second of payload: `--rate-goal`.
+    pub rate_goal_bps: Option<u64>,
+    /// Congestion controls of the sender, one after the other: `-C`. Empty leaves the system's default.
+    pub congestion: Vec<CongestionStep>,
+    /// Largest segment: `-M`.
+    pub mss_bytes: Option<u32>,
+    /// Payload bits a second that a flow sends at most, held by the kernel (`SO_MAX_PACING_RATE`): `--pace`.
+    pub pace_bps: Option<u64>,
+    /// Bytes that one call writes: `-l`.
+    pub block_bytes: u32,
+    /// Sent with sendfile(2), without a copy: `--zerocopy`.
+    pub zerocopy: bool,
+    /// Over several paths, where both kernels have it: `--mptcp`.
+    pub mptcp: bool,
+    /// Without selective acknowledgements (RFC 2018): `--no-sack`.
+    pub no_sack: bool,
+    /// Without time stamps (RFC 7323): `--no-timestamps`.
+    pub no_timestamps: bool,
+    /// What arrives in this time at the beginning does not count: `--omit`.
+    pub omit_ns: u64,
+    /// Between lines on the way, `-i`; `null` for none.
+    pub interval_ns: Option<u64>,
+    /// Between samples of `TCP_INFO`: `--sample`.
+    pub sample_ns: u64,
+    /// Whether both ends keep their samples for a file.
+    pub keep_samples: bool,
+    /// CPUs that the threads shall run on: `-A`.
+    pub affinity: Affinity,
+    /// How losses shall be placed; what an end cannot do it says in its report.
+    pub collect: Collect,
+    /// Payload bits a second at which the sending application writes: `-b`. `null`: as fast as it goes.
+    pub write_rate_bps: Option<u64>,
+    /// Payload bits a second at which the receiving application reads: `--read-rate`. `null`: as fast as it goes.
+    pub read_rate_bps: Option<u64>,
+}
+
+/// Of what `-w auto` computed the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowAuto {
+    /// The least round-trip time of the control connection before the test.
+    pub rtt_ns: u64,
+    /// The rate that the window is for, bits a second of payload.
+    pub rate_goal_bps: u64,
+}
+
+impl WindowAuto {
+    /// The bandwidth-delay product, bytes (RFC 6349 §3.3.1): what must be on its way for the path to be full.
+    pub fn window_bytes(self) -> u64 {
+        (u128::from(self.rtt_ns) * u128::from(self.rate_goal_bps))
+            .div_ceil(8_000_000_000)
+            .try_into()
+            .unwrap_or(u64::MAX)
+    }
+}
+
+/// A congestion control for some time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CongestionStep {
+    /// Its name, as the kernel has it.
+    pub name: String,
+    /// How long; `null` for the rest of the test.
+    pub duration_ns: Option<u64>,
+}
+
+impl Default for TcpParameters {
+    /// Ten seconds of one flow, as fast as it goes, all that the kernel tunes left to it.
+    fn default() -> Self {
+        Self {
+            amount: Amount::DurationNs(10_000_000_000),
+            streams: 1,
+            direction: TestDirection::Forward,
+            window_bytes: None,
+            window_auto: None,
+            rate_goal_bps: None,
+            congestion: Vec::new(),
+            mss_bytes: None,
+            pace_bps: None,
+            // Four times what iperf3 writes: a system call and a wake-up a block are what bounds a fast flow.
+            block_bytes: 512 << 10,
+            zerocopy: false,
+            mptcp: false,
+            no_sack: false,
+            no_timestamps: false,
+            omit_ns: 0,
+            interval_ns: Some(1_000_000_000),
+            sample_ns: 10_000_000,
+            keep_samples: false,
+            affinity: Affinity::default(),
+            collect: Collect::Auto,
+            write_rate_bps: None,
+            read_rate_bps: None,
+        }
+    }
+}
+
+impl TcpParameters {
+    /// Whether all is within what any longhaul allows; a server may allow less.
+    ///
+    /// # Errors
+    /// The first that is not, with its flag and what is allowed.
+    pub fn validate(&self) -> Result<(), ParameterError> {
+        if !(1..=MAX_STREAMS).contains(&self.streams) {
+            return Err(ParameterError::new("-P", self.streams, format!("1 to {MAX_STREAMS} flows")));
+        }
+        match self.amount {
+            Amount::DurationNs(ns) if !(1_000_000..=MAX_DURATION.0).contains(&ns) => {
+                return Err(ParameterError::new("-t", Nanos(ns), "1ms to 24h"));
+            }
+            Amount::Bytes(0) => return Err(ParameterError::new("-n", 0, "at least 1 byte")),
+            Amount::Packets(packets) => {
+                return Err(ParameterError::new("-k", packets, "TCP has no packets to count: use -n or -t"));
+            }
+            _ => {}
+        }
+        if let Some(bytes) = self.window_bytes
+            && !(2048..=1 << 31).contains(&bytes)
+        {
+            return Err(ParameterError::new("-w", bytes, "2K to 2G"));
+        }
+        if let Some(mss) = self.mss_bytes
+            && !(88..=32_767).contains(&mss)
+        {
+            // The kernel's own limits (TCP_MIN_MSS, MAX_TCP_WINDOW).
+            return Err(ParameterError::new("-M", mss, "88 to 32767 bytes"));
+        }
+        let rates = [
+            ("--pace", self.pace_bps),
+            ("--rate-goal", self.rate_goal_bps),
+            ("-b", self.write_rate_bps),
+            ("--read-rate", self.read_rate_bps),
+        ];
+        for (flag, rate) in rates {
+            if let Some(bps) = rate
+                && !(1_000..=10_000_000_000_000).contains(&bps)
+            {
+                return Err(ParameterError::new(flag, BitRate(bps), "1kbit to 10Tbit"));
+            }
+        }
+        if !(1..=MAX_BLOCK_BYTES).contains(&self.block_bytes) {
+            return Err(ParameterError::new("-l", self.block_bytes, "1 to 16M"));
+        }
+        if self.omit_ns > MAX_DURATION.0 {
+            return Err(ParameterError::new("--omit", Nanos(self.omit_ns), "0 to 24h"));
+        }
+        if let Amount::DurationNs(ns) = self.amount
+            && self.omit_ns >= ns
+        {
+            return Err(ParameterError::new(
+                "--omit",
+                Nanos(self.omit_ns),
+                format!("less than the test (-t {})", Nanos(ns)),
+            ));
+        }
+        if !(1_000_000..=10_000_000_000).contains(&self.sample_ns) {
+            return Err(ParameterError::new("--sample", Nanos(self.sample_ns), "1ms to 10s"));
+        }
+        if let Some(ns) = self.interval_ns
+            && !(100_000_000..=3_600_000_000_000).contains(&ns)
+        {
+            return Err(ParameterError::new("-i", Nanos(ns), "100ms to 1h, or 0 for none"));
+        }
+        self.validate_congestion()?;
+        let Affinity { sender_cpus, receiver_cpus, softirq_cpus, softirq } = &self.affinity;
+        for cpus in [sender_cpus, receiver_cpus] {
+            if cpus.len() > usize::from(MAX_STREAMS) || cpus.iter().any(|cpu| *cpu > MAX_CPU) {
+                let given = cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+                let allowed = format!("at most {MAX_STREAMS} CPUs, each 0 to {MAX_CPU}");
+                return Err(ParameterError::new("-A", given, allowed));
+            }
+        }
+        if !softirq_cpus.is_empty() || softirq.is_some() {
+            return Err(ParameterError::new(
+                "-A",
+                "with a softirq's CPU",
+                "a TCP test takes those of sender and receiver",
+            ));
+        }
+        Ok(())
+    }
+
+    fn validate_congestion(&self) -> Result<(), ParameterError> {
+        if self.congestion.len() > MAX_CONGESTION_STEPS {
+            let given = format!("{} steps", self.congestion.len());
+            return Err(ParameterError::new("-C", given, format!("at most {MAX_CONGESTION_STEPS}")));
+        }
+        let steps = self.congestion.len();
+        for (number, step) in self.congestion.iter().enumerate() {
+            if !is_congestion_name(&step.name) {
+                let given = step.name.escape_debug().to_string();
+                let allowed = format!("a name of 1 to {MAX_CONGESTION_NAME} letters, digits, - and _");
+                return Err(ParameterError::new("-C", given, allowed));
+            }
+            match step.duration_ns {
+                None if number + 1 < steps => {
+                    let allowed = "all but the last say for how long, as in reno:20m,scalable:20m";
+                    return Err(ParameterError::new("-C", &step.name, allowed));
+                }
+                Some(ns) if !(1_000_000..=MAX_DURATION.0).contains(&ns) => {
+                    return Err(ParameterError::new("-C", format!("{}:{}", step.name, Nanos(ns)), "1ms to 24h each"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// How many bytes flow number `stream` of a direction sends; `None` where time decides.
+    pub fn bytes_of_stream(&self, stream: u8) -> Option<u64> {
+        let Amount::Bytes(bytes) = self.amount else { return None };
+        let streams = u64::from(self.streams.max(1));
+        Some(bytes / streams + u64::from(u64::from(stream) < bytes % streams))
+    }
+
+    /// When each congestion control begins, from the start of sending.
+    pub fn congestion_starts(&self) -> impl Iterator<Item = (Nanos, &str)> {
+        self.congestion.iter().scan(Nanos::ZERO, |at, step| {
+            let begins = *at;
+            *at = at.saturating_add(Nanos(step.duration_ns.unwrap_or(0)));
+            Some((begins, step.name.as_str()))
+        })
+    }
+}
+
+/// Whether `name` may be a congestion control's: what the kernel prints, and no way into a path.
+pub fn is_congestion_name(name: &str) -> bool {
+    (1..=MAX_CONGESTION_NAME).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_range_is_said_in_one_line_with_its_flag() {
+        let said = |change: fn(&mut TcpParameters)| {
+            let mut parameters = TcpParameters::default();
+            change(&mut parameters);
+            parameters.validate().unwrap_err().to_string()
+        };
+        assert_eq!(TcpParameters::default().validate(), Ok(()));
+        assert_eq!(said(|p| p.streams = 0), "-P 0: 1 to 64 flows");
+        assert_eq!(said(|p| p.mss_bytes = Some(40)), "-M 40: 88 to 32767 bytes");
+        assert_eq!(said(|p| p.amount = Amount::Packets(7)), "-k 7: TCP has no packets to count: use -n or -t");
+        assert_eq!(said(|p| p.omit_ns = 10_000_000_000), "--omit 10s: less than the test (-t 10s)");
+        assert_eq!(said(|p| p.sample_ns = 10), "--sample 10ns: 1ms to 10s");
+        let step = |name: &str, duration_ns| CongestionStep { name: name.into(), duration_ns };
+        let with = |congestion| TcpParameters { congestion, ..TcpParameters::default() }.validate();
+        assert!(with(vec![step("reno", Some(1_000_000)), step("cubic", None)]).is_ok());
+        assert!(
+            with(vec![step("reno", None), step("cubic", None)])
+                .unwrap_err()
+                .to_string()
+                .starts_with("-C reno: all but")
+        );
+        assert!(with(vec![step("../x", None)]).is_err());
+        assert!(with(vec![step("sixteen_letters_", None)]).is_err());
+    }
+
+    /// RFC 6349 §3.3.1: 25 ms and 500 Mb/s are 1,562,500 bytes.
+    #[test]
+    fn the_window_is_the_bandwidth_delay_product() {
+        let window = |rtt_ns, rate_goal_bps| WindowAuto { rtt_ns, rate_goal_bps }.window_bytes();
+        assert_eq!(window(25_000_000, 500_000_000), 1_562_500);
+        assert_eq!(window(500_000_000, 10_000_000_000), 625_000_000);
+        assert_eq!(window(u64::MAX, u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn flows_share_the_amount_and_steps_follow_each_other() {
+        let parameters = TcpParameters { streams: 3, amount: Amount::Bytes(10), ..TcpParameters::default() };
+        assert_eq!((0..3).map(|s| parameters.bytes_of_stream(s).unwrap()).collect::<Vec<_>>(), [4, 3, 3]);
+        let step = |name: &str, ns| CongestionStep { name: name.into(), duration_ns: Some(ns) };
+        let congestion = vec![step("a", 5), step("b", 7), step("c", 1)];
+        let parameters = TcpParameters { congestion, ..parameters };
+        assert_eq!(
+            parameters.congestion_starts().collect::<Vec<_>>(),
+            [(Nanos(0), "a"), (Nanos(5), "b"), (Nanos(12), "c")]
+        );
+    }
+}

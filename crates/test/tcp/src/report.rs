@@ -1,0 +1,123 @@
+//! What one end of a TCP test knows when it is over.
+
+use serde::{Deserialize, Serialize};
+
+use super::loss::TcpDrop;
+use super::summary::FlowSummary;
+use crate::proof::TcpStreamId;
+use longhaul_result::LocationMethod;
+use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, bounded_list};
+
+/// Most connections of an end: every stream both ways.
+const MOST_STREAMS: usize = 2 * MAX_STREAMS as usize;
+/// Most kinds of drops that an end tells of.
+const MOST_DROPS: usize = 4096;
+/// Most changes of the congestion control.
+const MOST_CHANGES: usize = 256;
+
+/// What one end knows of a TCP test.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TcpEndReport {
+    /// Each connection.
+    #[serde(deserialize_with = "bounded_list::<_, _, MOST_STREAMS>")]
+    pub streams: Vec<TcpStreamReport>,
+    /// Drops at this end.
+    #[serde(deserialize_with = "bounded_list::<_, _, MOST_DROPS>")]
+    pub drops: Vec<TcpDrop>,
+    /// How this end looked for drops.
+    pub method: LocationMethod,
+    /// Whether no drop can have been missed.
+    pub complete: bool,
+    /// Every counter that changed.
+    pub counters: ChangedCounters,
+    /// What sampling took.
+    pub sampling: SamplingCost,
+}
+
+/// What one end knows of one connection.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TcpStreamReport {
+    /// Whether the server sends on it.
+    pub backward: bool,
+    /// Its number within its direction.
+    pub stream: u8,
+    /// Whether this end sends.
+    pub sends: bool,
+    /// This end's port.
+    pub port: u16,
+    /// Payload bytes handed to the socket or taken from it, after what was omitted.
+    pub bytes: u64,
+    /// Those before.
+    pub omitted_bytes: u64,
+    /// When that began to count, on this end's `CLOCK_MONOTONIC`; 0 where there was nothing.
+    pub first_ns: u64,
+    /// When the last came, or the end of the stream.
+    pub last_ns: u64,
+    /// Congestion controls that were at work, in order.
+    #[serde(deserialize_with = "bounded_list::<_, _, MOST_CHANGES>")]
+    pub congestion: Vec<CongestionSince>,
+    /// What its samples come to.
+    pub summary: FlowSummary,
+    /// What was sent again, as the kernel's events told; `null` where they did not.
+    pub retransmitted: Option<Retransmitted>,
+    /// The send buffer.
+    pub send_buffer: Option<SocketBuffer>,
+    /// The receive buffer.
+    pub receive_buffer: Option<SocketBuffer>,
+    /// Why it ended early.
+    pub failure: Option<String>,
+    /// The samples where they were to be kept: a [`Series`](super::Series) as text.
+    pub samples: Option<String>,
+}
+
+/// A congestion control and since when it was at work.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CongestionSince {
+    /// On this end's `CLOCK_MONOTONIC`; 0 for that of the beginning.
+    pub at_ns: u64,
+    /// As the kernel has it.
+    pub name: String,
+}
+
+/// Retransmissions by the tracepoint `tcp:tcp_retransmit_skb`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Retransmitted {
+    /// Packets.
+    pub packets: u64,
+    /// Payload bytes.
+    pub payload_bytes: u64,
+    /// Bytes of their IP packets.
+    pub ip_bytes: u64,
+}
+
+/// What it took to sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SamplingCost {
+    /// Between two samples of a flow, as asked.
+    pub interval_ns: u64,
+    /// Of so many samples one was kept for the file; 0 where none are kept.
+    pub kept_one_of: u32,
+    /// Samples of all flows.
+    pub samples: u64,
+    /// CPU time of the sampling thread.
+    pub cpu_time_ns: u64,
+    /// How long it sampled.
+    pub elapsed_ns: u64,
+}
+
+impl TcpStreamReport {
+    /// Which stream it is.
+    pub fn id(&self) -> TcpStreamId {
+        TcpStreamId { backward: self.backward, stream: self.stream }
+    }
+}
+
+impl TcpEndReport {
+    /// The connections of a direction that this end sends, or receives, in order.
+    pub fn of(&self, backward: bool, sends: bool) -> impl Iterator<Item = &TcpStreamReport> {
+        let mut streams: Vec<_> =
+            self.streams.iter().filter(|stream| stream.backward == backward && stream.sends == sends).collect();
+        streams.sort_by_key(|stream| stream.stream);
+        streams.into_iter()
+    }
+}

@@ -1,0 +1,337 @@
+//! The result of a TCP test, in the names that other programs may rely on (`docs/reference/tcp-results.md`).
+
+use longhaul_units::{BitRate, Nanos};
+use serde::{Deserialize, Serialize};
+
+use super::limited::{LimitedBy, LimitedTimes};
+use super::loss::{LossBytes, SentAgain, TcpDrop, by_reason, location};
+use super::report::{SamplingCost, TcpEndReport, TcpStreamReport};
+use super::rfc6349::{Rfc6349, buffer_delay_percentage, tcp_efficiency_percentage, transfer_time_ratio};
+use crate::parameters::TcpParameters;
+use longhaul_result::{Caveat, LocationMethod};
+use longhaul_terms::{ChangedCounters, EndCounters, SocketBuffer};
+
+/// Headers of an IPv4 packet: IP and TCP without options.
+const IPV4_HEADERS: u64 = 40;
+const IPV6_HEADERS: u64 = 60;
+/// TCP's option of time stamps, padded (RFC 7323 appendix A).
+const TIMESTAMPS: u64 = 12;
+/// `TCPI_OPT_TIMESTAMPS`.
+const OPTION_TIMESTAMPS: u8 = 1;
+
+/// One direction of a TCP test, all its flows together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TcpResult {
+    /// Payload bits that the receivers read, over `duration_ns`.
+    pub goodput_bps: u64,
+    /// By the receiver's clock: from the first byte that counts of any flow to the last end of one.
+    pub duration_ns: u64,
+    /// Payload bytes that the receivers read.
+    pub bytes: u64,
+    /// Payload bytes sent again; `null` where the sender's kernel does not tell (before 4.19).
+    pub retransmitted_bytes: Option<u64>,
+    /// Packets sent again.
+    pub retransmits: u64,
+    /// Each flow.
+    pub streams: Vec<TcpStreamResult>,
+    /// What limited them: shares of the time of all of them.
+    pub limited_by: LimitedBy,
+    /// RFC 6349's metrics over all of them.
+    pub rfc6349: Rfc6349,
+    /// Bytes lost at each place.
+    pub loss_bytes_by_location: LossBytes,
+    /// What is behind them, the most bytes first.
+    pub loss_reasons: Vec<TcpLossReason>,
+    /// How they were placed.
+    pub location_method: LocationMethod,
+    /// What the receiver's TCP did for want of memory: of the whole host.
+    pub receiver_memory: TcpMemory,
+    /// The file with all samples, beside the one that this result was saved in.
+    pub samples_file: Option<String>,
+    /// What sampling took at the sender.
+    pub sampling_sender: SamplingCost,
+    /// What it took at the receiver.
+    pub sampling_receiver: SamplingCost,
+    /// Counters that changed.
+    pub counters: EndCounters,
+}
+
+/// One flow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TcpStreamResult {
+    /// Its number.
+    pub stream: u8,
+    /// Payload bits read, over its own time.
+    pub goodput_bps: u64,
+    /// Its own time, by the receiver's clock.
+    pub duration_ns: u64,
+    /// Payload bytes that the receiver read.
+    pub bytes: u64,
+    /// Payload bytes sent again; `null` where the kernel does not tell.
+    pub retransmitted_bytes: Option<u64>,
+    /// Packets sent again.
+    pub retransmits: u64,
+    /// Retransmissions that the receiver reported as had already (RFC 2883).
+    pub spurious_retransmits: u64,
+    /// Retransmission timeouts; `null` where the kernel does not tell.
+    pub timeouts: Option<u64>,
+    /// The congestion control; of several in turn each with a comma between.
+    pub congestion_control: String,
+    /// When each of them began, from the first sample, nanoseconds.
+    pub congestion_starts_ns: Vec<u64>,
+    /// Largest segment, payload bytes.
+    pub mss_bytes: u64,
+    /// Least round-trip time; `null` where the kernel has none.
+    pub min_rtt_ns: Option<u64>,
+    /// Mean of the smoothed round-trip time.
+    pub mean_rtt_ns: Option<u64>,
+    /// Greatest smoothed round-trip time.
+    pub max_rtt_ns: Option<u64>,
+    /// Mean congestion window, bytes.
+    pub mean_cwnd_bytes: Option<u64>,
+    /// Greatest congestion window, bytes.
+    pub max_cwnd_bytes: Option<u64>,
+    /// What limited it.
+    pub limited_by: LimitedBy,
+    /// RFC 6349's metrics.
+    pub rfc6349: Rfc6349,
+    /// Socket buffers.
+    pub socket_buffers: TcpBuffers,
+    /// Ports of sender and receiver.
+    pub sender_port: u16,
+    /// The receiver's.
+    pub receiver_port: u16,
+}
+
+/// The buffers that limit a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TcpBuffers {
+    /// The sender's send buffer.
+    pub sender: Option<SocketBuffer>,
+    /// The receiver's receive buffer.
+    pub receiver: Option<SocketBuffer>,
+}
+
+/// What is behind the loss at a place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpLossReason {
+    /// Where, by a name of `loss_bytes_by_location`.
+    pub location: String,
+    /// The kernel's drop reason and the function that dropped, or the counter.
+    pub reason: String,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their IP packets; 0 where only a counter told.
+    pub bytes: u64,
+}
+
+/// What TCP did for want of memory (`TcpExt` of the host). Only drops are losses; the others say how near it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TcpMemory {
+    /// A socket's queue was to be made smaller (`PruneCalled`): an attempt.
+    pub prune_attempts: u64,
+    /// Packets put together to take less memory (`TCPRcvCollapsed`): no loss.
+    pub collapsed_packets: u64,
+    /// Out-of-order queues thrown away (`OfoPruned`): their data was lost.
+    pub out_of_order_queues_pruned: u64,
+    /// Packets dropped although all was tried (`RcvPruned`).
+    pub pruned_packets: u64,
+    /// Packets dropped as the queue was full (`TCPRcvQDrop`, `TCPOFODrop`).
+    pub queue_full_packets: u64,
+    /// Packets dropped behind a window of zero (`TCPZeroWindowDrop`).
+    pub zero_window_packets: u64,
+    /// Packets dropped as the socket was in use for too long (`TCPBacklogDrop`).
+    pub backlog_packets: u64,
+}
+
+impl TcpMemory {
+    fn of(counters: &ChangedCounters) -> Self {
+        let of = |names: &[&str]| {
+            let ends = |key: &str, name: &str| key.strip_suffix(name).is_some_and(|rest| rest.ends_with("TcpExt."));
+            let matching = counters.iter().filter(|(key, _)| names.iter().any(|name| ends(key, name)));
+            matching.map(|(_, by)| u64::try_from(*by).unwrap_or(0)).fold(0, u64::saturating_add)
+        };
+        Self {
+            prune_attempts: of(&["PruneCalled"]),
+            collapsed_packets: of(&["TCPRcvCollapsed"]),
+            out_of_order_queues_pruned: of(&["OfoPruned"]),
+            pruned_packets: of(&["RcvPruned"]),
+            queue_full_packets: of(&["TCPRcvQDrop", "TCPOFODrop"]),
+            zero_window_packets: of(&["TCPZeroWindowDrop"]),
+            backlog_packets: of(&["TCPBacklogDrop"]),
+        }
+    }
+}
+
+/// A result with the doubts that its numbers raise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TcpAssembled {
+    /// The result.
+    pub result: TcpResult,
+    /// Doubts.
+    pub caveats: Vec<Caveat>,
+}
+
+impl TcpResult {
+    /// Joins what the two ends know of one direction. `None` where it was not tested. `ipv6`: over which protocol.
+    pub fn assemble(
+        parameters: &TcpParameters,
+        ipv6: bool,
+        backward: bool,
+        sender: &TcpEndReport,
+        receiver: &TcpEndReport,
+    ) -> Option<TcpAssembled> {
+        let sent: Vec<_> = sender.of(backward, true).collect();
+        let received: Vec<_> = receiver.of(backward, false).collect();
+        if sent.is_empty() || received.is_empty() {
+            return None;
+        }
+        let mut caveats = Vec::new();
+        let streams: Vec<TcpStreamResult> = (received.iter())
+            .filter_map(|to| {
+                let from = sent.iter().find(|from| from.stream == to.stream)?;
+                Some(stream(parameters, from, to))
+            })
+            .collect();
+        for end in sent.iter().chain(&received) {
+            if let Some(failure) = &end.failure {
+                let message = format!("flow {}: {failure}", end.stream);
+                caveats.push(Caveat::new("flow_failed", message, ""));
+            }
+        }
+        let first = received.iter().map(|to| to.first_ns).filter(|ns| *ns > 0).min().unwrap_or(0);
+        let last = received.iter().map(|to| to.last_ns).max().unwrap_or(0);
+        let duration_ns = last.saturating_sub(first);
+        let sum = |of: fn(&TcpStreamResult) -> u64| streams.iter().map(of).fold(0, u64::saturating_add);
+        let bytes = sum(|stream| stream.bytes);
+        let all = |of: fn(&TcpStreamReport) -> Option<u64>| {
+            sent.iter().try_fold(0_u64, |sum, from| Some(sum.saturating_add(of(from)?)))
+        };
+        let retransmitted_bytes = all(|from| from.summary.retransmitted_bytes);
+        let sent_bytes = all(|from| from.summary.sent_bytes);
+        let mut limited = LimitedTimes::default();
+        sent.iter().for_each(|from| limited.merge(&from.summary.limited));
+
+        let mean = |of: fn(&TcpStreamResult) -> Option<u64>| {
+            let values: Vec<f64> = streams.iter().filter_map(of).map(|ns| ns as f64).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        let baseline = streams.iter().filter_map(|stream| stream.min_rtt_ns).min();
+        let rfc6349 = Rfc6349 {
+            tcp_efficiency_percentage: sent_bytes
+                .zip(retransmitted_bytes)
+                .and_then(|(sent, again)| tcp_efficiency_percentage(sent, again)),
+            buffer_delay_percentage: mean(|stream| stream.mean_rtt_ns)
+                .zip(baseline)
+                .and_then(|(mean, least)| buffer_delay_percentage(mean, least as f64)),
+            transfer_time_ratio: parameters
+                .rate_goal_bps
+                .and_then(|goal| transfer_time_ratio(duration_ns, bytes, goal)),
+        };
+
+        let headers = if ipv6 { IPV6_HEADERS } else { IPV4_HEADERS };
+        let again = sent_again(&sent, headers);
+        let mss = sent.iter().map(|from| from.summary.mss_bytes).max().unwrap_or(0);
+        let stamped = sent.iter().any(|from| from.summary.options & OPTION_TIMESTAMPS != 0);
+        let header = headers + if stamped { TIMESTAMPS } else { 0 };
+        let of = |drop: &&TcpDrop| drop.backward == backward;
+        let (mine, theirs) = (|| sender.drops.iter().filter(of), || receiver.drops.iter().filter(of));
+        let loss_bytes_by_location = LossBytes::of(mine(), theirs(), again, (mss + header, header));
+        let reasons = mine().filter_map(|drop| Some((location(drop, true)?, drop)));
+        let reasons = reasons.chain(theirs().filter_map(|drop| Some((location(drop, false)?, drop))));
+        let mut loss_reasons: Vec<TcpLossReason> = by_reason(reasons)
+            .into_iter()
+            .map(|((location, reason), (packets, bytes))| TcpLossReason {
+                location: location.into(),
+                reason,
+                packets,
+                bytes,
+            })
+            .collect();
+        loss_reasons.sort_by_key(|reason| std::cmp::Reverse((reason.bytes, reason.packets)));
+        let bpf = sender.method == LocationMethod::Bpf && receiver.method == LocationMethod::Bpf;
+        if bpf && !(sender.complete && receiver.complete) {
+            let message = "some drops may not have been seen: what they were lies in `network`";
+            caveats.push(Caveat::new("drops_missed", message, "keep the hosts idle"));
+        }
+        let result = Self {
+            goodput_bps: BitRate::of(bytes, Nanos(duration_ns)).0,
+            duration_ns,
+            bytes,
+            retransmitted_bytes,
+            retransmits: sum(|stream| stream.retransmits),
+            limited_by: limited.shares(),
+            rfc6349,
+            loss_bytes_by_location,
+            loss_reasons,
+            location_method: if bpf { LocationMethod::Bpf } else { LocationMethod::Counters },
+            receiver_memory: TcpMemory::of(&receiver.counters),
+            samples_file: None,
+            sampling_sender: sender.sampling,
+            sampling_receiver: receiver.sampling,
+            counters: EndCounters { sender: sender.counters.clone(), receiver: receiver.counters.clone() },
+            streams,
+        };
+        Some(TcpAssembled { result, caveats })
+    }
+}
+
+/// What all flows sent again, with headers: by events where there are any, else by what TCP counted.
+fn sent_again(sent: &[&TcpStreamReport], headers: u64) -> SentAgain {
+    let mut again = SentAgain::default();
+    for from in sent {
+        let summary = &from.summary;
+        let header = headers + if summary.options & OPTION_TIMESTAMPS != 0 { TIMESTAMPS } else { 0 };
+        let counted = summary
+            .retransmitted_bytes
+            .unwrap_or(summary.retransmits.saturating_mul(summary.mss_bytes))
+            .saturating_add(summary.retransmits.saturating_mul(header));
+        let bytes = from.retransmitted.map_or(counted, |events| events.ip_bytes);
+        let spurious = summary.spurious_retransmits.saturating_mul(summary.mss_bytes.saturating_add(header));
+        again.bytes = again.bytes.saturating_add(bytes);
+        again.spurious_bytes = again.spurious_bytes.saturating_add(spurious.min(bytes));
+    }
+    again
+}
+
+fn stream(parameters: &TcpParameters, from: &TcpStreamReport, to: &TcpStreamReport) -> TcpStreamResult {
+    let summary = &from.summary;
+    let duration_ns = if to.first_ns > 0 { to.last_ns.saturating_sub(to.first_ns) } else { 0 };
+    let names: Vec<&str> = from.congestion.iter().map(|since| since.name.as_str()).collect();
+    let first = from.congestion.first().map_or(0, |since| since.at_ns);
+    TcpStreamResult {
+        stream: to.stream,
+        goodput_bps: BitRate::of(to.bytes, Nanos(duration_ns)).0,
+        duration_ns,
+        bytes: to.bytes,
+        retransmitted_bytes: summary.retransmitted_bytes,
+        retransmits: summary.retransmits,
+        spurious_retransmits: summary.spurious_retransmits,
+        timeouts: summary.timeouts,
+        congestion_control: names.join(","),
+        congestion_starts_ns: from.congestion.iter().map(|since| since.at_ns.saturating_sub(first)).collect(),
+        mss_bytes: summary.mss_bytes,
+        min_rtt_ns: summary.min_rtt_ns,
+        mean_rtt_ns: summary.mean_rtt_ns,
+        max_rtt_ns: summary.max_rtt_ns,
+        mean_cwnd_bytes: summary.mean_cwnd_bytes,
+        max_cwnd_bytes: summary.max_cwnd_bytes,
+        limited_by: summary.limited.shares(),
+        rfc6349: Rfc6349 {
+            tcp_efficiency_percentage: summary
+                .sent_bytes
+                .zip(summary.retransmitted_bytes)
+                .and_then(|(sent, again)| tcp_efficiency_percentage(sent, again)),
+            buffer_delay_percentage: summary
+                .mean_rtt_ns
+                .zip(summary.min_rtt_ns)
+                .and_then(|(mean, least)| buffer_delay_percentage(mean as f64, least as f64)),
+            transfer_time_ratio: parameters.rate_goal_bps.and_then(|goal| {
+                transfer_time_ratio(duration_ns, to.bytes, goal / u64::from(parameters.streams.max(1)))
+            }),
+        },
+        socket_buffers: TcpBuffers { sender: from.send_buffer, receiver: to.receive_buffer },
+        sender_port: from.port,
+        receiver_port: to.port,
+    }
+}

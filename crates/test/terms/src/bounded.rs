@@ -1,0 +1,40 @@
+//! Lists that the other end sent, read in bounded memory.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// Reads a list that the other end sent, of at most `MOST` elements: each may take far more memory than its text.
+///
+/// # Errors
+/// The list is longer, or an element of it cannot be read.
+pub fn bounded_list<'de, D, T, const MOST: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct List<T, const MOST: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for List<T, MOST> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MOST}")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+            let mut list = Vec::new();
+            while let Some(element) = elements.next_element()? {
+                if list.len() == MOST {
+                    return Err(A::Error::invalid_length(MOST + 1, &self));
+                }
+                list.push(element);
+            }
+            Ok(list)
+        }
+    }
+
+    deserializer.deserialize_seq(List::<T, MOST>(PhantomData))
+}

@@ -1,0 +1,47 @@
+//! The results of both directions of a test.
+
+use serde::Serialize;
+
+/// The results of a test. That of one direction is the result itself.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Directions<R> {
+    /// One direction was tested.
+    One(Box<R>),
+    /// Both were, at once.
+    Both {
+        /// From client to server.
+        forward: Box<R>,
+        /// From server to client.
+        backward: Box<R>,
+    },
+}
+
+impl<R> Directions<R> {
+    /// What `result` gives of either direction, asked whether it is the one from server to client; `None` where it gives none.
+    pub fn of(mut result: impl FnMut(bool) -> Option<R>) -> Option<Self> {
+        match (result(false).map(Box::new), result(true).map(Box::new)) {
+            (Some(forward), Some(backward)) => Some(Self::Both { forward, backward }),
+            (Some(one), None) | (None, Some(one)) => Some(Self::One(one)),
+            (None, None) => None,
+        }
+    }
+
+    /// The only result, or that of the direction from client to server.
+    pub fn into_first(self) -> R {
+        match self {
+            Self::One(result) | Self::Both { forward: result, .. } => *result,
+        }
+    }
+
+    /// Does `work` with the result of each direction.
+    pub fn each(&mut self, mut work: impl FnMut(&mut R)) {
+        match self {
+            Self::One(result) => work(result),
+            Self::Both { forward, backward } => {
+                work(forward);
+                work(backward);
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The words that all kinds of tests share: how much is sent, who sends, on which CPUs; what a stream sent, buffers, counters.
+//!
+//! What belongs to one kind only is in the crate of that kind.
+
+mod bounded;
+mod directions;
+mod parameters;
+mod report;
+
+pub use bounded::bounded_list;
+pub use directions::Directions;
+pub use parameters::{
+    Affinity, Amount, Collect, MAX_CPU, MAX_DURATION, MAX_STREAMS, ParameterError, SoftirqPlacement, TestDirection,
+};
+pub use report::{ChangedCounters, EndCounters, SocketBuffer, StreamSent};

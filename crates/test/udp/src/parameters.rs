@@ -1,0 +1,268 @@
+//! What a UDP test is asked to do.
+
+use longhaul_units::{BitRate, Nanos};
+use longhaul_wire::probe;
+use serde::{Deserialize, Serialize};
+
+use crate::account::MAX_SEQUENCES;
+use longhaul_terms::{
+    Affinity, Amount, Collect, MAX_CPU, MAX_DURATION, MAX_STREAMS, ParameterError, SoftirqPlacement, TestDirection,
+};
+
+/// Longest payload: what IPv4 allows (65,535 less 20 and 8). IPv6 could take 20 bytes more.
+pub const MAX_PAYLOAD_BYTES: u32 = 65_507;
+/// A UDP test. Rates and amounts are of payload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdpParameters {
+    /// How much: `-t`, `-n` or `-k`.
+    pub amount: Amount,
+    /// How fast, each stream: `-b` or `--spacing`.
+    pub pace: Pace,
+    /// Payload of each packet, the probe header included: `-l`.
+    pub payload_bytes: u32,
+    /// Streams in each direction: `-P`.
+    pub streams: u8,
+    /// Who sends: `-R`, `--bidir`.
+    pub direction: TestDirection,
+    /// Socket buffers of both ends, `-w`; `None` leaves the kernel's default.
+    pub sockbuf_bytes: Option<u64>,
+    /// Neither `UDP_SEGMENT` nor `UDP_GRO`: every packet travels alone. `--wire`.
+    pub wire: bool,
+    /// Packets that are sent back to back, the pause after them keeping the pace: `--burst`. 1 spaces single packets.
+    pub burst_packets: u32,
+    /// Between reports on the way, `-i`; `None` for none.
+    pub interval_ns: Option<u64>,
+    /// Where packets are stamped: `--timestamps`.
+    pub timestamps: Timestamps,
+    /// CPUs that the threads shall run on: `-A`.
+    pub affinity: Affinity,
+    /// How losses shall be placed; what an end cannot do it says in its report.
+    pub collect: Collect,
+}
+
+/// How fast each stream sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// As fast as it goes.
+    Unlimited,
+    /// Payload bits a second.
+    RateBps(u64),
+    /// From the departure of one packet to the next.
+    SpacingNs(u64),
+}
+
+/// Where packets are stamped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Timestamps {
+    /// In user space, `CLOCK_MONOTONIC`.
+    #[default]
+    App,
+    /// By the kernel, `CLOCK_REALTIME`.
+    Kernel,
+    /// By the NIC, its own clock.
+    Nic,
+}
+
+impl Default for UdpParameters {
+    /// Ten seconds, as fast as it goes, 1448 bytes (what 1500-byte Ethernet carries beside IPv6, UDP and 4 bytes of VLAN tag).
+    fn default() -> Self {
+        Self {
+            amount: Amount::DurationNs(10_000_000_000),
+            pace: Pace::Unlimited,
+            payload_bytes: 1448,
+            streams: 1,
+            direction: TestDirection::Forward,
+            sockbuf_bytes: None,
+            wire: false,
+            burst_packets: 1,
+            interval_ns: Some(1_000_000_000),
+            timestamps: Timestamps::App,
+            affinity: Affinity::default(),
+            collect: Collect::Auto,
+        }
+    }
+}
+
+impl UdpParameters {
+    /// Whether all is within what any longhaul allows; a server may allow less.
+    ///
+    /// # Errors
+    /// The first that is not, with its flag and what is allowed.
+    pub fn validate(&self) -> Result<(), ParameterError> {
+        let least = probe::HEADER_LEN as u32;
+        if !(least..=MAX_PAYLOAD_BYTES).contains(&self.payload_bytes) {
+            let allowed =
+                format!("the payload must be {least} to {MAX_PAYLOAD_BYTES} bytes (the probe header takes {least})");
+            return Err(ParameterError::new("-l", self.payload_bytes, allowed));
+        }
+        if !(1..=MAX_STREAMS).contains(&self.streams) {
+            return Err(ParameterError::new("-P", self.streams, format!("1 to {MAX_STREAMS} streams")));
+        }
+        match self.amount {
+            Amount::DurationNs(ns) if !(1_000_000..=MAX_DURATION.0).contains(&ns) => {
+                return Err(ParameterError::new("-t", Nanos(ns), "1ms to 24h"));
+            }
+            Amount::Bytes(0) => return Err(ParameterError::new("-n", 0, "at least 1 byte")),
+            Amount::Packets(0) => return Err(ParameterError::new("-k", 0, "at least 1 packet")),
+            _ => {}
+        }
+        let most = self.packets_of_stream(0).unwrap_or(0);
+        if most > MAX_SEQUENCES {
+            let flag = if matches!(self.amount, Amount::Bytes(_)) { "-n" } else { "-k" };
+            return Err(ParameterError::new(flag, most, format!("at most {MAX_SEQUENCES} packets a stream")));
+        }
+        match self.pace {
+            Pace::RateBps(bps) if !(1_000..=10_000_000_000_000).contains(&bps) => {
+                return Err(ParameterError::new("-b", BitRate(bps), "1kbit to 10Tbit, or 0 for as fast as it goes"));
+            }
+            Pace::SpacingNs(ns) if !(1..=MAX_DURATION.0).contains(&ns) => {
+                return Err(ParameterError::new("--spacing", Nanos(ns), "1ns to 24h"));
+            }
+            _ => {}
+        }
+        if let Some(bytes) = self.sockbuf_bytes
+            && !(2048..=1 << 31).contains(&bytes)
+        {
+            return Err(ParameterError::new("-w", bytes, "2K to 2G"));
+        }
+        if !(1..=65_536).contains(&self.burst_packets) {
+            return Err(ParameterError::new("--burst", self.burst_packets, "1 to 65536 packets"));
+        }
+        if let Some(ns) = self.interval_ns
+            && !(100_000_000..=3_600_000_000_000).contains(&ns)
+        {
+            return Err(ParameterError::new("-i", Nanos(ns), "100ms to 1h, or 0 for none"));
+        }
+        let Affinity { sender_cpus, receiver_cpus, softirq_cpus, softirq } = &self.affinity;
+        for cpus in [sender_cpus, receiver_cpus, softirq_cpus] {
+            if cpus.len() > usize::from(MAX_STREAMS) || cpus.iter().any(|cpu| *cpu > MAX_CPU) {
+                let given = cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+                return Err(ParameterError::new(
+                    "-A",
+                    given,
+                    format!("at most {MAX_STREAMS} CPUs, each 0 to {MAX_CPU}"),
+                ));
+            }
+        }
+        let shared = receiver_cpus.iter().any(|cpu| softirq_cpus.contains(cpu));
+        let differ = !softirq_cpus.is_empty() && !receiver_cpus.is_empty() && receiver_cpus != softirq_cpus;
+        match softirq {
+            Some(SoftirqPlacement::Same) if differ || receiver_cpus.len().max(softirq_cpus.len()) > 1 => {
+                let allowed = "takes one CPU for receiver and softirq: name it as the receiver's in -A";
+                Err(ParameterError::new("--softirq", "same", allowed))
+            }
+            Some(SoftirqPlacement::Split) if shared => {
+                let allowed = "takes different CPUs for receiver and softirq: -A SENDER,RECEIVER,SOFTIRQ";
+                Err(ParameterError::new("--softirq", "split", allowed))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How many packets stream number `stream` of a direction sends; `None` where time decides.
+    pub fn packets_of_stream(&self, stream: u8) -> Option<u64> {
+        let packets = match self.amount {
+            Amount::DurationNs(_) => return None,
+            Amount::Bytes(bytes) => bytes.div_ceil(u64::from(self.payload_bytes.max(1))),
+            Amount::Packets(packets) => packets,
+        };
+        let streams = u64::from(self.streams.max(1));
+        Some(packets / streams + u64::from(u64::from(stream) < packets % streams))
+    }
+
+    /// From the departure of one packet of a stream to the next; `None` for as fast as it goes.
+    pub fn spacing(&self) -> Option<Nanos> {
+        match self.pace {
+            Pace::Unlimited => None,
+            Pace::RateBps(bps) => Some(Nanos(u64::from(self.payload_bytes) * 8_000_000_000 / bps.max(1))),
+            Pace::SpacingNs(ns) => Some(Nanos(ns)),
+        }
+    }
+
+    /// Payload bits a second of each stream; `None` for as fast as it goes.
+    pub fn rate(&self) -> Option<BitRate> {
+        match self.pace {
+            Pace::Unlimited => None,
+            Pace::RateBps(bps) => Some(BitRate(bps)),
+            Pace::SpacingNs(ns) => Some(BitRate::of(self.payload_bytes.into(), Nanos(ns))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_range_is_said_in_one_line_with_its_flag() {
+        let said = |change: fn(&mut UdpParameters)| {
+            let mut parameters = UdpParameters::default();
+            change(&mut parameters);
+            parameters.validate().unwrap_err().to_string()
+        };
+        assert_eq!(UdpParameters::default().validate(), Ok(()));
+        assert_eq!(
+            said(|p| p.payload_bytes = 12),
+            "-l 12: the payload must be 18 to 65507 bytes (the probe header takes 18)"
+        );
+        assert_eq!(said(|p| p.streams = 0), "-P 0: 1 to 64 streams");
+        assert_eq!(said(|p| p.amount = Amount::DurationNs(0)), "-t 0ns: 1ms to 24h");
+        assert_eq!(said(|p| p.pace = Pace::RateBps(5)), "-b 5bit: 1kbit to 10Tbit, or 0 for as fast as it goes");
+        assert_eq!(said(|p| p.sockbuf_bytes = Some(1)), "-w 1: 2K to 2G");
+        assert_eq!(said(|p| p.affinity.sender_cpus = vec![9000]), "-A 9000: at most 64 CPUs, each 0 to 8191");
+        let bind = |bind, receiver: &[u16], softirq: &[u16]| UdpParameters {
+            affinity: Affinity {
+                softirq: Some(bind),
+                receiver_cpus: receiver.into(),
+                softirq_cpus: softirq.into(),
+                ..Affinity::default()
+            },
+            ..UdpParameters::default()
+        };
+        assert!(
+            bind(SoftirqPlacement::Same, &[1], &[0])
+                .validate()
+                .unwrap_err()
+                .to_string()
+                .starts_with("--softirq same: takes one")
+        );
+        assert!(
+            bind(SoftirqPlacement::Split, &[1], &[1])
+                .validate()
+                .unwrap_err()
+                .to_string()
+                .starts_with("--softirq split: takes")
+        );
+        for good in [
+            bind(SoftirqPlacement::Same, &[1], &[]),
+            bind(SoftirqPlacement::Split, &[1], &[0]),
+            bind(SoftirqPlacement::Split, &[], &[]),
+        ] {
+            assert_eq!(good.validate(), Ok(()));
+        }
+        assert!(said(|p| p.amount = Amount::Packets(u64::MAX)).starts_with("-k 18446744073709551615: at most"));
+        assert!(TestDirection::from_flags(true, true).unwrap_err().to_string().starts_with("-R with --bidir"));
+    }
+
+    #[test]
+    fn streams_share_the_amount() {
+        let mut parameters = UdpParameters { streams: 3, amount: Amount::Packets(10), ..UdpParameters::default() };
+        let shares = |p: &UdpParameters| (0..3).map(|stream| p.packets_of_stream(stream)).collect::<Vec<_>>();
+        assert_eq!(shares(&parameters), [Some(4), Some(3), Some(3)]);
+        parameters.amount = Amount::Bytes(1448 * 3 + 1);
+        assert_eq!(shares(&parameters), [Some(2), Some(1), Some(1)]);
+        parameters.amount = Amount::DurationNs(1);
+        assert_eq!(shares(&parameters), [None; 3]);
+    }
+
+    /// 1250 bytes at 1 Gb/s: one each 10 µs.
+    #[test]
+    fn rate_and_spacing_are_inverse() {
+        let of = |pace| UdpParameters { payload_bytes: 1250, pace, ..UdpParameters::default() };
+        assert_eq!(of(Pace::RateBps(1_000_000_000)).spacing(), Some(Nanos(10_000)));
+        assert_eq!(of(Pace::SpacingNs(10_000)).rate(), Some(BitRate::from_gbit(1)));
+        assert_eq!((of(Pace::Unlimited).spacing(), of(Pace::Unlimited).rate()), (None, None));
+    }
+}

@@ -1,0 +1,192 @@
+//! Losses and evidence joined: nothing is lost twice, nothing that arrived is lost, and what nobody saw stays in sight.
+
+use std::collections::BTreeMap;
+
+use longhaul_result::Location;
+use longhaul_udp::account::{LossMap, Run};
+use longhaul_udp::locate::{Evidence, Loss, Sight, StreamLosses, Total, TotalScope, attribute};
+use longhaul_udp::{SenderReport, UdpEndReport};
+use proptest::prelude::*;
+
+const COMPLETE: Sight = Sight { sender_complete: true, receiver_complete: true, doubtful_packets: 0 };
+const BLIND: Sight = Sight { receiver_complete: false, ..COMPLETE };
+
+fn lost(sent: u64, runs: &[(u64, u64)]) -> LossMap {
+    LossMap::of_runs(sent, runs.iter().map(|&(first_sequence, packets)| Run { first_sequence, packets }))
+}
+
+fn total(location: Location, packets: u64, scope: TotalScope) -> Total {
+    Total { location, reason: format!("{location} counter"), packets, scope }
+}
+
+fn one<'a>(losses: &'a LossMap, evidence: &[&'a Evidence]) -> Vec<StreamLosses<'a>> {
+    vec![StreamLosses { stream: 0, losses, evidence: evidence.to_vec() }]
+}
+
+fn brief(losses: impl Iterator<Item = Loss>) -> Vec<(u64, u64, Location, u32)> {
+    losses.map(|loss| (loss.first_sequence, loss.packets, loss.location, loss.unit_packets)).collect()
+}
+
+#[test]
+fn events_place_what_is_missing_and_nothing_else() {
+    let losses = lost(1000, &[(10, 5), (100, 1), (990, 10)]);
+    let (mut sender, mut receiver) = (Evidence::default(), Evidence::default());
+    // A super-packet of ten in the qdisc, of which five arrived after all by a retry.
+    sender.add(5, 10, Location::SenderQdisc, "QDISC_DROP", 10);
+    // One packet was dropped twice: what happened last counts.
+    sender.add(100, 1, Location::SenderStack, "NEIGH_QUEUEFULL", 1);
+    receiver.add(100, 1, Location::ReceiverSocketBuffer, "SOCKET_RCVBUFF", 1);
+    // Seen dropped, but it arrived: another copy.
+    receiver.add(500, 1, Location::ReceiverFilter, "NETFILTER_DROP", 1);
+    let attribution = attribute(one(&losses, &[&sender, &receiver]), &[], COMPLETE);
+    assert_eq!(
+        brief(attribution.losses()),
+        [
+            (10, 5, Location::SenderQdisc, 10),
+            (100, 1, Location::ReceiverSocketBuffer, 1),
+            (990, 10, Location::Network, 1)
+        ]
+    );
+    let by = attribution.by_location();
+    assert_eq!(by.len(), Location::ALL.len());
+    assert_eq!((by[&Location::SenderQdisc], by[&Location::Network], by[&Location::ReceiverFilter]), (5, 10, 0));
+
+    let attribution = attribute(one(&losses, &[&sender, &receiver]), &[], BLIND);
+    assert_eq!(
+        (attribution.by_location()[&Location::Network], attribution.by_location()[&Location::Unexplained]),
+        (0, 10)
+    );
+}
+
+#[test]
+fn counters_share_out_totals_the_surest_first() {
+    let losses = lost(1000, &[(0, 100)]);
+    let totals = [
+        total(Location::ReceiverBacklog, 500, TotalScope::Host),
+        total(Location::ReceiverSocketBuffer, 70, TotalScope::Test),
+        total(Location::SenderQdisc, 20, TotalScope::Host),
+    ];
+    let attribution = attribute(one(&losses, &[]), &totals, COMPLETE);
+    let by = attribution.by_location();
+    assert_eq!(
+        (by[&Location::ReceiverSocketBuffer], by[&Location::ReceiverBacklog], by[&Location::SenderQdisc]),
+        (70, 30, 0)
+    );
+    assert_eq!(attribution.surplus_packets(), 490);
+    // Which packets were which nobody knows, and the list does not pretend to.
+    let listed: Vec<Loss> = attribution.losses().collect();
+    assert_eq!((listed.len(), listed[0].location), (1, Location::Unexplained));
+    assert!(listed[0].reason.contains("receiver_socket_buffer 70, receiver_backlog 30"), "{}", listed[0].reason);
+}
+
+#[test]
+fn no_more_is_in_doubt_than_drops_were_not_told_of() {
+    let losses = lost(1_000, &[(0, 100)]);
+    let mut events = Evidence::default();
+    events.add(0, 40, Location::ReceiverSocketBuffer, "SOCKET_RCVBUFF", 1);
+    // 20 more at the same place for which there was no event, and 15 drops of which nothing is known.
+    let totals = [total(Location::ReceiverSocketBuffer, 20, TotalScope::Test)];
+    let by = |sight| {
+        let attribution = attribute(one(&losses, &[&events]), &totals, sight);
+        let by = attribution.by_location();
+        (by[&Location::ReceiverSocketBuffer], by[&Location::Network], by[&Location::Unexplained])
+    };
+    assert_eq!(by(Sight { doubtful_packets: 15, ..COMPLETE }), (60, 25, 15));
+    assert_eq!(by(Sight { doubtful_packets: u64::MAX, ..COMPLETE }), (60, 0, 40));
+    assert_eq!(by(COMPLETE), (60, 40, 0));
+    assert_eq!(by(Sight { doubtful_packets: 15, ..BLIND }), (60, 0, 40));
+}
+
+#[test]
+fn one_counter_that_explains_all_places_all() {
+    let losses = lost(1000, &[(3, 2), (50, 8)]);
+    let totals = [total(Location::ReceiverRing, 10, TotalScope::Host)];
+    let attribution = attribute(one(&losses, &[]), &totals, COMPLETE);
+    assert_eq!(brief(attribution.losses()), [(3, 2, Location::ReceiverRing, 1), (50, 8, Location::ReceiverRing, 1)]);
+    assert_eq!(attribution.losses().next().unwrap().reason, "receiver_ring counter");
+    // One short: the rest was lost between the ends, or nobody can say.
+    let totals = [total(Location::ReceiverRing, 9, TotalScope::Host)];
+    let by = attribute(one(&losses, &[]), &totals, COMPLETE).by_location().clone();
+    assert_eq!((by[&Location::ReceiverRing], by[&Location::Network]), (9, 1));
+    let by = attribute(one(&losses, &[]), &totals, BLIND).by_location().clone();
+    assert_eq!((by[&Location::ReceiverRing], by[&Location::Unexplained]), (9, 1));
+}
+
+#[test]
+fn evidence_has_bounds() {
+    let mut evidence = Evidence::default();
+    for reason in 0..10_000u64 {
+        evidence.add(reason, 1, Location::SenderQdisc, &format!("reason {reason} {}", "é".repeat(200)), 1);
+    }
+    assert_eq!(evidence.packets_at(Location::SenderQdisc), 10_000);
+    assert!(evidence.heap_bytes() < 1 << 20, "{}", evidence.heap_bytes());
+    let losses = lost(10_000, &[(9_000, 1_000)]);
+    let attribution = attribute(one(&losses, &[&evidence]), &[], COMPLETE);
+    assert_eq!(brief(attribution.losses()), [(9_000, 1_000, Location::SenderQdisc, 0)]);
+
+    // From the other end: far numbers in few bytes.
+    let mut far = Evidence::default();
+    for unit in 1..=40 {
+        far.add(longhaul_udp::account::MAX_SEQUENCES - 1, 1, Location::Network, "far", unit);
+    }
+    let sender = SenderReport { evidence: vec![far; 1], ..SenderReport::default() };
+    let text = serde_json::to_string(&UdpEndReport { sender: Some(sender), ..UdpEndReport::default() }).unwrap();
+    let error = serde_json::from_str::<UdpEndReport>(&text).unwrap_err().to_string();
+    assert!(error.contains("more memory"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    /// Against a map from each packet to the farthest event.
+    #[test]
+    fn equals_a_naive_join(
+        runs in prop::collection::vec((0u64..2_000, 1u64..80), 0..12),
+        events in prop::collection::vec((0u64..2_000, 1u64..60, 0usize..11, 0u32..3, any::<bool>()), 0..30),
+        totals in prop::collection::vec((0usize..11, 0u64..300, any::<bool>()), 0..5),
+        complete: bool,
+        doubtful in 0u64..200,
+    ) {
+        let losses = lost(2_000, &runs);
+        let mut ends = [Evidence::default(), Evidence::default()];
+        let mut farthest = BTreeMap::new();
+        for &(first, count, location, reason, sender) in &events {
+            let location = Location::ALL[location];
+            ends[usize::from(sender)].add(first, count, location, ["A", "B", "C"][reason as usize], reason + 1);
+            for sequence in first..first + count {
+                let at = farthest.entry(sequence).or_insert(location);
+                *at = location.max(*at);
+            }
+        }
+        let totals: Vec<Total> = totals.iter().map(|&(location, packets, own)| {
+            total(Location::ALL[location], packets, if own { TotalScope::Test } else { TotalScope::Host })
+        }).collect();
+        let sight = Sight { sender_complete: complete, doubtful_packets: doubtful, ..COMPLETE };
+        let attribution = attribute(one(&losses, &[&ends[0], &ends[1]]), &totals, sight);
+
+        prop_assert_eq!(attribution.by_location().values().sum::<u64>(), losses.lost_packets(), "conserved");
+        for (location, packets) in attribution.by_location() {
+            let reasons = attribution.by_reason().iter().filter(|((at, _), _)| at == location);
+            prop_assert_eq!(reasons.map(|(_, packets)| packets).sum::<u64>(), *packets, "reasons add up");
+        }
+        let mut listed = BTreeMap::new();
+        for loss in attribution.losses() {
+            for sequence in loss.first_sequence..loss.first_sequence + loss.packets {
+                prop_assert!(listed.insert(sequence, loss.location).is_none(), "lost twice");
+            }
+        }
+        let missing: Vec<u64> = losses.runs().flat_map(|run| run.first_sequence..run.end()).collect();
+        prop_assert_eq!(listed.keys().copied().collect::<Vec<_>>(), missing);
+        for (sequence, location) in &listed {
+            if let Some(expected) = farthest.get(sequence) {
+                prop_assert_eq!(location, expected);
+            }
+        }
+        // The evidence of the other end comes as text and is the same.
+        let sender = SenderReport { evidence: ends.to_vec(), ..SenderReport::default() };
+        let text = serde_json::to_string(&UdpEndReport { sender: Some(sender), ..UdpEndReport::default() }).unwrap();
+        let back: UdpEndReport = serde_json::from_str(&text).unwrap();
+        let back = &back.sender.unwrap().evidence;
+        let again = attribute(one(&losses, &[&back[0], &back[1]]), &totals, sight);
+        prop_assert_eq!(again.losses().collect::<Vec<_>>(), attribution.losses().collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,4 @@
+//! The account of a UDP test and where its losses were.
+
+mod account;
+mod locate;
