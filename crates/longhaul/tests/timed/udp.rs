@@ -222,8 +222,8 @@ fn without_the_right_binding_is_refused_with_a_remedy() {
         assert!(!error["remedy"].as_str().unwrap().is_empty(), "{error}");
     };
     refused(&["-t", "1", "--softirq", "split"], "not_bound", "run as root");
-    refused(&["-t", "1", "--collect", "bpf"], "no_drop_events", "--collect bpf");
-    refused(&["-t", "1", "--collect", "bpf", "-R"], "no_drop_events", "--collect bpf");
+    refused(&["-t", "1", "--collect", "bpf"], "no_drop_events", "collect: bpf");
+    refused(&["-t", "1", "--collect", "bpf", "-R"], "no_drop_events", "collect: bpf");
     refused(&["-t", "1", "--timestamps", "nic"], "no_nic_timestamps", "ethtool -T eth0");
     refused(&["-t", "1", "-A", "0,4000"], "no_such_cpu", "4000");
     assert!(test.run(&["-k", "10", "--collect", "auto"]).status.success());

@@ -1,41 +1,40 @@
 //! The client: one test, from the connection to the result of both ends.
 
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
 
 use longhaul_channel::{Channel, Key, Role};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
+use longhaul_session::EndReport;
 use longhaul_session::{
-    Caps, ClientConfig, ClientSession, EndReport, Message, Output, Progress, SessionError, TestEnd, TestParameters,
+    Caps, ClientConfig, ClientSession, Message, Output, Progress, SessionError, TestEnd, TestParameters,
 };
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_tcp::{WindowAuto, fields};
 use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 
 use crate::control::{Control, Signals, connect, random};
 use crate::data::{Data, Place};
 use crate::driver::{Session, drive};
+use crate::kinds;
 
-pub use crate::driver::{Live, SenderNow};
-
-/// A window holds at least a few segments, however short the path.
-const LEAST_WINDOW: u64 = 64 << 10;
+pub use crate::data::SenderNow;
+pub use crate::driver::Live;
 
 /// Whom to test with.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// Its address.
     pub address: SocketAddr,
-    /// The key that both share; `None` for `--no-auth`.
+    /// The key that both share; `None`: without encryption.
     pub key: Option<Key>,
 }
 
 /// The addresses of `host`, which is a name or an address.
 ///
 /// # Errors
-/// Where the name is not known, or has no address of the family asked for.
+/// Where the name is unknown, or has no address of `family`.
 pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<SocketAddr, SessionError> {
     let unknown =
         |why: String| SessionError::new("host_unknown", format!("{host}: {why}"), "check the name, or give an address");
@@ -55,8 +54,8 @@ pub enum Family {
     V6,
 }
 
-/// Makes a test. `live` is told what each receiver has got so far, each interval; a signal of `stop` ends it early, with what was
-/// measured, a second one at once.
+/// Runs a test. Calls `live` each interval with what each receiver has received so far. The first signal of `stop` ends the test early,
+/// with what was measured; the second one ends it at once.
 ///
 /// # Errors
 /// Why there is no result, with what to do.
@@ -69,7 +68,7 @@ pub fn run(
     let remedy = "start `longhaul serve` there, and open its port in the firewalls";
     let stream = connect(target.address, stop, remedy)?;
     let mut parameters = parameters.into();
-    size_window(&mut parameters, &stream);
+    kinds::complete(&mut parameters, &stream);
     parameters
         .validate()
         .map_err(|error| SessionError::new("not_valid", error.to_string(), format!("change {}", error.flag)))?;
@@ -88,22 +87,13 @@ pub fn run(
     drive(&mut session, control, &receiver, &sender, Place::Client(target.address.ip()), live)
 }
 
-/// Computes the window of a TCP test that is to have the size of the path: `control` knows its round-trip time.
-fn size_window(parameters: &mut TestParameters, control: &TcpStream) {
-    let TestParameters::Tcp(tcp) = parameters else { return };
-    let Some(auto) = &mut tcp.window_auto else { return };
-    let rtt_ns = crate::tcp::read_info(control).map_or(0, |info| info.value(fields::RTT) * 1_000);
-    *auto = WindowAuto { rtt_ns, ..*auto };
-    tcp.window_bytes = Some(auto.window_bytes().max(LEAST_WINDOW));
-}
-
 struct Client(ClientSession);
 
 impl Session for Client {
     fn handle_message(&mut self, now: Nanos, message: Message) {
         self.0.handle_message(now, message);
     }
-    fn handle_data_opened(&mut self, now: Nanos, _: &mut Data) {
+    fn handle_data_opened(&mut self, now: Nanos, _: &mut dyn Data) {
         self.0.handle_data_opened(now);
     }
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {

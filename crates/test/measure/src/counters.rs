@@ -2,6 +2,7 @@
 
 use longhaul_kernel::counters::{Change, Interfaces, Scope, Snapshot};
 use longhaul_kernel::driver_statistics::{Meaning, row};
+use longhaul_result::Caveat;
 use longhaul_result::Location;
 use longhaul_terms::ChangedCounters;
 use longhaul_udp::locate::{Total, TotalScope};
@@ -107,6 +108,15 @@ impl Before {
 }
 
 impl Changed {
+    /// A caveat where some counters could not be read.
+    pub(crate) fn unread_caveat(&self) -> Option<Caveat> {
+        let [first, rest @ ..] = &self.unread[..] else { return None };
+        let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+        let message = format!("counters could not be read: {first}{more}");
+        let remedy = "run as root; what they count may appear as `network` or `unexplained`";
+        Some(Caveat::new("counters_unread", message, remedy))
+    }
+
     /// Packets dropped as nobody answered for their next hop. The kernel counts them for the whole machine; they are this host's only
     /// where its IP handed over more than its interfaces sent and its queues dropped.
     fn neighbourless(&self) -> Option<Total> {
@@ -128,6 +138,12 @@ impl Changed {
         let of = |name: &&str| self.all.get(&format!("{}: {name}", Scope::Namespace)).copied().unwrap_or(0);
         names.iter().map(of).sum::<i64>().max(0) as u64
     }
+}
+
+/// Whether a counter of this name counts what no drop event reports: what never became a packet in the kernel's memory, in a NIC's
+/// ring or at XDP in its driver.
+pub(crate) fn without_event(location: Location, counter: &str) -> bool {
+    location == Location::ReceiverRing || location == Location::ReceiverFilter && counter.contains(", driver ")
 }
 
 fn place(change: &Change, receives: bool) -> Option<Location> {

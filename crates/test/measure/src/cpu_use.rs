@@ -1,7 +1,7 @@
 //! How busy this machine's CPUs were while a receiver received.
 //!
-//! A thread looks every [`LOOK`] and keeps two readings, the first and the last between which packets came all the time, so that
-//! the quiet before and after a test does not dilute its load.
+//! A thread looks every [`LOOK`] and keeps two readings, the first and the last between which packets kept arriving. So the quiet before
+//! and after a test does not dilute its load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use longhaul_terms::ChangedCounters;
 use longhaul_udp::Binding;
 use longhaul_units::Nanos;
 
-/// Between two looks.
+/// How often to look.
 const LOOK: Duration = Duration::from_millis(100);
 /// The kernel counts in steps of 10 ms: over a shorter time a share would be off by more than 2 %.
 const SHORTEST: Nanos = Nanos::from_millis(500);
@@ -42,7 +42,7 @@ pub(crate) struct CpuWatch {
 }
 
 impl CpuWatch {
-    /// `received` says how many packets came so far.
+    /// `received` returns how many packets arrived so far.
     pub(crate) fn start(received: impl Fn() -> u64 + Send + 'static) -> Self {
         let stop: Arc<AtomicBool> = Arc::default();
         let stopped = Arc::clone(&stop);
@@ -52,7 +52,7 @@ impl CpuWatch {
             while !stopped.load(Ordering::Relaxed) {
                 let count = received();
                 if count > known {
-                    // Packets came after the newest reading so far, so that one lies within the test.
+                    // Packets arrived after the newest reading so far, so that one lies within the test.
                     last = newest.take();
                     let reading = newest.insert(Reading::take());
                     first.get_or_insert_with(|| reading.clone());
@@ -66,7 +66,7 @@ impl CpuWatch {
         Self { stop, thread: Builder::new().name("cpu use".into()).spawn(watch).ok() }
     }
 
-    /// Stops watching and says what was seen.
+    /// Stops watching and returns what was seen.
     pub(crate) fn finish(mut self) -> CpuUse {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
@@ -110,8 +110,8 @@ impl CpuUse {
         }
     }
 
-    /// The doubt that a saturated CPU raises: one that the receiver is bound to, one that spends half of its time in softirq, or
-    /// all of them.
+    /// A caveat where a CPU is saturated that concerns the receiver: one that it is bound to, one that spends half of its time in softirq,
+    /// or where all are.
     pub(crate) fn caveat(&self, binding: Option<&Binding>) -> Option<Caveat> {
         if self.span < SHORTEST {
             return None;
@@ -133,7 +133,7 @@ impl CpuUse {
             Caveat::new(
                 "receiver_cpu_saturated",
                 format!("the receiver's machine was busy: {}", said.join(", ")),
-                "give receiver and softirq a CPU each (--softirq split, -A), allow batches (no --wire), or ask for less",
+                "give receiver and softirq a CPU each, allow batches of packets, or ask for a lower rate",
             )
         })
     }

@@ -1,140 +1,97 @@
-//! The data part of a test of either kind, as the driver sees it.
+//! The data part of a test at one end, as the driver sees it: what every kind of test implements, and what kinds share.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::mpsc::Sender;
 
-use longhaul_kernel::schedule::pin_to;
 use longhaul_kernel::udp::BufferGrant;
 use longhaul_result::Caveat;
-use longhaul_session::{DataPlan, EndReport, Progress, SessionError, TestParameters};
-use longhaul_terms::{SocketBuffer, StreamSent};
+use longhaul_session::EndReport;
+use longhaul_session::{DataPlan, Progress, SessionError};
+use longhaul_tcp::proof::TcpStreamId;
+use longhaul_terms::Collect;
+use longhaul_terms::SocketBuffer;
+use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 
-use crate::driver::{Event, SenderNow};
-use crate::tcp::TcpData;
-use crate::udp_data::UdpData;
+use crate::event::Event;
 
-/// The open data part of a test. Dropping it ends its threads.
-pub(crate) enum Data {
-    Udp(Box<UdpData>),
-    Tcp(Box<TcpData>),
+/// What a kind of test needs to open its data part.
+#[derive(Debug)]
+pub(crate) struct Opening<'a> {
+    /// What to send and receive.
+    pub(crate) plan: DataPlan,
+    /// At which end.
+    pub(crate) place: Place,
+    /// Where its threads send events.
+    pub(crate) events: &'a Sender<Event>,
 }
 
-impl Data {
-    /// Opens the sockets of `plan` and begins to receive. The client gives the server's address, the server its own.
+/// The open data part of a test: its sockets, threads and evidence. Dropping it ends its threads.
+pub(crate) trait Data {
+    /// Whether it is open at once. If not, [`Event::DataOpened`] tells that [`Self::finish_opening`] is due.
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    /// Completes the opening.
     ///
     /// # Errors
-    /// Where a socket is not to be had, or what else the plan asks for.
-    pub(crate) fn open(plan: DataPlan, at: Place, events: &Sender<Event>) -> Result<Self, SessionError> {
-        Ok(match plan.parameters.clone() {
-            TestParameters::Udp(parameters) => Self::Udp(Box::new(UdpData::open(plan, parameters, at, events)?)),
-            TestParameters::Tcp(parameters) => Self::Tcp(Box::new(TcpData::open(plan, parameters, at, events)?)),
-        })
-    }
-
-    /// Whether it is open. A TCP client is when its connections are there, which an event tells.
-    pub(crate) fn is_open(&self) -> bool {
-        match self {
-            Self::Udp(_) => true,
-            Self::Tcp(tcp) => tcp.is_open(),
-        }
-    }
-
-    /// The part of a TCP test.
-    pub(crate) fn tcp(&mut self) -> Option<&mut TcpData> {
-        match self {
-            Self::Udp(_) => None,
-            Self::Tcp(tcp) => Some(tcp),
-        }
-    }
-
-    /// The part of a UDP test.
-    pub(crate) fn udp(&mut self) -> Option<&mut UdpData> {
-        match self {
-            Self::Udp(udp) => Some(udp),
-            Self::Tcp(_) => None,
-        }
+    /// Why it is not open.
+    fn finish_opening(&mut self) -> Result<(), SessionError> {
+        Ok(())
     }
 
     /// The ports that the client is to use.
-    pub(crate) fn ports(&self) -> Vec<u16> {
-        match self {
-            Self::Udp(udp) => udp.ports(),
-            Self::Tcp(tcp) => tcp.ports(),
-        }
-    }
+    fn ports(&self) -> Vec<u16>;
 
-    /// What there is to say about the conditions at this end so far, once.
-    pub(crate) fn take_caveats(&mut self) -> Vec<Caveat> {
-        match self {
-            Self::Udp(udp) => udp.take_caveats(),
-            Self::Tcp(tcp) => tcp.take_caveats(),
-        }
-    }
+    /// Caveats about the conditions at this end so far. Each is returned once.
+    fn take_caveats(&mut self) -> Vec<Caveat>;
 
-    /// Begins to send, at a UDP server to the addresses `to`.
-    pub(crate) fn start_sending(&mut self, to: &[SocketAddr]) {
-        match self {
-            Self::Udp(udp) => udp.start_sending(to),
-            Self::Tcp(tcp) => tcp.start_sending(),
-        }
-    }
+    /// Sends a datagram of the proof: the client to the server, the server to `to`. A lost one is sent again.
+    fn send_probe(&self, _stream: u8, _to: Option<SocketAddr>, _bytes: &[u8]) {}
 
-    /// Has the senders end.
-    pub(crate) fn stop_sending(&self) {
-        match self {
-            Self::Udp(udp) => udp.stop_sending(),
-            Self::Tcp(tcp) => tcp.stop_sending(),
-        }
-    }
+    /// The session proved that `connection` belongs to stream `id`.
+    fn admit(&mut self, _id: TcpStreamId, _connection: TcpStream) {}
 
-    /// The other end has sent so much.
-    pub(crate) fn peer_finished(&mut self, streams: Vec<StreamSent>) {
-        match self {
-            Self::Udp(udp) => udp.peer_finished(streams),
-            Self::Tcp(tcp) => tcp.peer_finished(streams),
-        }
-    }
+    /// Begins to send; at a server of a test with datagrams to the addresses `to`.
+    fn start_sending(&mut self, to: &[SocketAddr]);
 
-    /// Whether all that the other end sent is there; `None` while that is not known.
-    pub(crate) fn is_drained(&self) -> Option<bool> {
-        match self {
-            Self::Udp(udp) => udp.is_drained(),
-            Self::Tcp(tcp) => tcp.is_drained(),
-        }
-    }
+    /// Tells the senders to end.
+    fn stop_sending(&self);
+
+    /// A stream is sent ([`Event::StreamSent`]). Returns all streams' counts when it was the last.
+    fn stream_sent(&mut self, stream: u8) -> Option<Vec<StreamSent>>;
+
+    /// What the other end sent in all, for each stream.
+    fn peer_finished(&mut self, streams: Vec<StreamSent>);
+
+    /// Whether all that the other end sent has arrived; `None` while that is not known.
+    fn is_drained(&self) -> Option<bool>;
 
     /// When the last of it arrived.
-    pub(crate) fn last_arrival(&self) -> Nanos {
-        match self {
-            Self::Udp(udp) => udp.last_arrival(),
-            Self::Tcp(tcp) => tcp.last_arrival(),
-        }
-    }
+    fn last_arrival(&self) -> Nanos;
 
     /// What was received so far.
-    pub(crate) fn progress(&self) -> Progress {
-        match self {
-            Self::Udp(udp) => udp.progress(),
-            Self::Tcp(tcp) => tcp.progress(),
-        }
+    fn progress(&self) -> Progress;
+
+    /// The state of this end's sending flows; `None` where it has none, or the kind of test has no such state.
+    fn sender_now(&self) -> Option<SenderNow> {
+        None
     }
 
-    /// Where this end's sending flows stand; `None` where it has none, and for UDP.
-    pub(crate) fn sender_now(&self) -> Option<SenderNow> {
-        match self {
-            Self::Udp(_) => None,
-            Self::Tcp(tcp) => tcp.sender_now(),
-        }
-    }
+    /// Ends the test at this end and reports on it.
+    fn report(self: Box<Self>) -> EndReport;
+}
 
-    /// Ends the test at this end and says what it knows.
-    pub(crate) fn report(self) -> EndReport {
-        match self {
-            Self::Udp(udp) => udp.report(),
-            Self::Tcp(tcp) => tcp.report(),
-        }
-    }
+/// The state of the sending TCP flows of an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SenderNow {
+    /// Packets retransmitted since the start.
+    pub retransmits: u64,
+    /// Congestion windows of all flows together, bytes.
+    pub cwnd_bytes: u64,
+    /// Mean smoothed round-trip time of the flows.
+    pub rtt_ns: u64,
 }
 
 /// Which end of a test this is.
@@ -151,6 +108,21 @@ pub(crate) enum Place {
     },
 }
 
+impl Place {
+    /// Whether this is the server.
+    pub(crate) fn is_server(self) -> bool {
+        matches!(self, Self::Server { .. })
+    }
+
+    /// Caveats that say which end they are about.
+    pub(crate) fn name_end(self, caveats: Vec<Caveat>) -> Vec<Caveat> {
+        let end = if self.is_server() { "server" } else { "client" };
+        let named = |caveat: Caveat| Caveat { message: format!("{end}: {}", caveat.message), ..caveat };
+        caveats.into_iter().map(named).collect()
+    }
+}
+
+/// What the kernel gave of a socket buffer.
 pub(crate) fn buffer(grant: BufferGrant) -> SocketBuffer {
     SocketBuffer { asked_bytes: grant.asked_bytes.map(|bytes| bytes as u64), given_bytes: grant.given_bytes as u64 }
 }
@@ -158,16 +130,22 @@ pub(crate) fn buffer(grant: BufferGrant) -> SocketBuffer {
 /// A caveat where the kernel gave less of a buffer than was asked for.
 pub(crate) fn not_granted(which: &str, limit: &str, grant: BufferGrant) -> Option<Caveat> {
     (!grant.is_whole()).then(|| {
-        // The kernel doubles what it is asked for, and says what it gave doubled.
+        // The kernel doubles what it is asked for, and reports what it gave doubled.
         let (asked, given) = (grant.asked_bytes.unwrap_or(0), grant.given_bytes / 2);
-        let message = format!("of {asked} bytes of {which} buffer the kernel gave {given}");
+        let message = format!("{asked} bytes of {which} buffer were asked for, and the kernel gave {given}");
         Caveat::new("buffer_not_granted", message, format!("raise sysctl {limit}, or run as root"))
     })
 }
 
-/// That the CPUs are there was looked at when the test was opened.
-pub(crate) fn pin(cpus: &[usize]) {
-    if !cpus.is_empty() {
-        let _ = pin_to(cpus);
+/// What it means that the kernel's drop events cannot be had: a caveat, or an error where the test asked for them by name.
+///
+/// # Errors
+/// With [`Collect::Bpf`].
+pub(crate) fn no_drop_events(collect: Collect, why: &impl std::fmt::Display) -> Result<Caveat, SessionError> {
+    if collect == Collect::Bpf {
+        let remedy = "take what there is (auto), or run both ends as root";
+        return Err(SessionError::new("no_drop_events", format!("collect: bpf: {why}"), remedy));
     }
+    let message = format!("losses are placed by counters alone: {why}");
+    Ok(Caveat::new("no_drop_events", message, "run as root on Linux 5.17 or newer"))
 }

@@ -9,47 +9,20 @@ use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 
-use crate::control::{Control, ControlEvent, HasControl, interrupted};
-use crate::data::{Data, Place};
-use crate::sending::StreamOut;
-use crate::tcp::TcpEvent;
+use crate::control::{Control, ControlEvent, interrupted};
+use crate::data::{Data, Opening, Place, SenderNow};
+use crate::event::Event;
+use crate::kinds;
 
-/// How often arrivals are looked at once the sender is done.
+/// How often to look for arrivals once the sender is done.
 const DRAIN_LOOK: Nanos = Nanos::from_millis(20);
-/// What can happen to a test.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// Of the control connection.
-    Control(ControlEvent),
-    /// A datagram that is no bulk came.
-    Probe { stream: u8, from: SocketAddr, bytes: Vec<u8> },
-    /// A stream is sent.
-    Sent(u8, Box<StreamOut>),
-    /// Of the connections of a TCP test.
-    Tcp(TcpEvent),
-    /// Somebody else's test ended: ask again whether this one may run.
-    AskAgain,
-}
-
-impl From<ControlEvent> for Event {
-    fn from(event: ControlEvent) -> Self {
-        Self::Control(event)
-    }
-}
-
-impl HasControl for Event {
-    fn into_control(self) -> Option<ControlEvent> {
-        if let Self::Control(event) = self { Some(event) } else { None }
-    }
-}
-
 /// Either end's session.
 pub(crate) trait Session {
     fn handle_message(&mut self, now: Nanos, message: Message);
-    fn handle_data_opened(&mut self, now: Nanos, data: &mut Data);
+    fn handle_data_opened(&mut self, now: Nanos, data: &mut dyn Data);
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError);
     fn handle_data_probe(&mut self, now: Nanos, stream: u8, from: SocketAddr, bytes: &[u8]);
-    /// A TCP connection with its first bytes: whose it is, `None` where it is to be closed.
+    /// A data connection and its first bytes. Returns the stream it belongs to; `None`: close it.
     fn handle_data_hello(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> Option<TcpStreamId>;
     fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>);
     fn handle_progress(&mut self, now: Nanos, progress: Progress);
@@ -59,35 +32,24 @@ pub(crate) trait Session {
     fn handle_interrupt(&mut self, now: Nanos);
     fn handle_connection_lost(&mut self, error: SessionError);
     fn handle_timeout(&mut self, now: Nanos);
-    /// Asks for admission, or asks again.
+    /// Asks for admission; `None`: asks again.
     fn handle_admission(&mut self, now: Nanos, longest: Option<Nanos>);
     fn poll_output(&mut self, now: Nanos) -> Option<Output>;
     fn poll_timeout(&self) -> Option<Nanos>;
 }
 
-/// What a receiver has got so far.
+/// What a receiver has received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Live {
-    /// This end's own; else the other end's.
+    /// Whether the receiver is this end; else the other end.
     pub own: bool,
     /// Since the start of the test.
     pub progress: Progress,
-    /// Where this end's sending flows stand, where it is the sender of that progress and this is a TCP test.
+    /// The state of this end's sending flows, where it is the sender and this is a TCP test.
     pub sender: Option<SenderNow>,
 }
 
-/// Where the sending flows of an end stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SenderNow {
-    /// Packets sent again since the start.
-    pub retransmits: u64,
-    /// Congestion windows of all flows together, bytes.
-    pub cwnd_bytes: u64,
-    /// Mean smoothed round-trip time of the flows.
-    pub rtt_ns: u64,
-}
-
-/// When the next progress is due, on the clock that begins with the first packet.
+/// When the next progress report is due, on the clock that begins with the first packet.
 #[derive(Debug)]
 struct Interval {
     every: Nanos,
@@ -108,14 +70,17 @@ impl Interval {
         if over {
             self.due = elapsed - Nanos(elapsed.0 % self.every.0.max(1)) + self.every;
         }
-        // Before the first packet it may come at any time.
+        // The first packet may come at any time.
         let wait = if elapsed == Nanos::ZERO { self.every.min(DRAIN_LOOK) } else { self.due.saturating_sub(elapsed) };
         self.look = now + wait;
         over
     }
 }
 
-/// Drives `session` to its end. `live` is told of either receiver's progress.
+/// Drives `session` to its end. Calls `live` with the progress of either receiver.
+///
+/// # Errors
+/// Why there is no result, with what to do.
 pub(crate) fn drive(
     session: &mut impl Session,
     mut control: Control,
@@ -124,7 +89,7 @@ pub(crate) fn drive(
     place: Place,
     mut live: impl FnMut(&Live),
 ) -> Result<TestEnd, SessionError> {
-    let mut data: Option<Data> = None;
+    let mut data: Option<Box<dyn Data>> = None;
     let mut interval: Option<Interval> = None;
     let mut draining: Option<Nanos> = None;
     let mut receiving = false;
@@ -138,19 +103,19 @@ pub(crate) fn drive(
                     }
                 }
                 Output::SendProbe { stream, to, bytes } => {
-                    if let Some(udp) = data.as_mut().and_then(Data::udp) {
-                        udp.send_probe(stream, to, &bytes);
+                    if let Some(data) = &data {
+                        data.send_probe(stream, to, &bytes);
                     }
                 }
                 Output::RequestAdmission { longest } => session.handle_admission(now, Some(longest)),
                 Output::OpenData(plan) => {
                     receiving = plan.receives;
                     interval = plan.parameters.interval_ns().map(|every| Interval::new(now, Nanos(every)));
-                    match Data::open(plan, place, sender) {
+                    match kinds::open(Opening { plan, place, events: sender }) {
                         Ok(opened) => {
                             let opened = data.insert(opened);
                             if opened.is_open() {
-                                session.handle_data_opened(now, opened);
+                                session.handle_data_opened(now, opened.as_mut());
                             }
                         }
                         Err(error) => session.handle_data_failed(now, error),
@@ -167,7 +132,7 @@ pub(crate) fn drive(
                     }
                 }
                 Output::Progress(progress) => {
-                    let sender = data.as_ref().and_then(Data::sender_now);
+                    let sender = data.as_ref().and_then(|data| data.sender_now());
                     live(&Live { own: false, progress, sender });
                 }
                 Output::PeerFinished(streams) => {
@@ -222,7 +187,7 @@ pub(crate) fn drive(
         }
         let mut until = session.poll_timeout().unwrap_or(Nanos::MAX);
         if until <= now {
-            // Before further events, or a peer that never stops talking would put it off for ever.
+            // Before further events, or a peer that never stops sending would delay it for ever.
             session.handle_timeout(now);
         }
         if draining.is_some() {
@@ -231,7 +196,7 @@ pub(crate) fn drive(
         if let (true, Some(interval)) = (receiving, &interval) {
             until = until.min(interval.look);
         }
-        // No wait is longer than a minute, as a clock's arithmetic has an end.
+        // No wait is longer than a minute, as times have a greatest value.
         let wait = until.saturating_sub(now).min(Nanos::from_secs(60));
         match events.recv_timeout(wait.into()) {
             Err(RecvTimeoutError::Timeout) => session.handle_timeout(monotonic()),
@@ -244,15 +209,15 @@ pub(crate) fn drive(
     }
 }
 
-fn handle(event: Event, session: &mut impl Session, control: &mut Control, data: &mut Option<Data>) {
+fn handle(event: Event, session: &mut impl Session, control: &mut Control, data: &mut Option<Box<dyn Data>>) {
     let now = monotonic();
     match event {
         Event::Control(ControlEvent::Bytes(bytes)) => {
-            let taken = control.handle_bytes(&bytes);
+            let handled = control.handle_bytes(&bytes);
             while let Some(message) = control.channel.poll_message() {
                 session.handle_message(now, message);
             }
-            if let Err(error) = taken {
+            if let Err(error) = handled {
                 session.handle_connection_lost(SessionError::new(error.code(), error.to_string(), error.remedy()));
             }
         }
@@ -264,40 +229,37 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
                 "is the other end still running?",
             ));
         }
-        Event::Probe { stream, from, bytes } => session.handle_data_probe(now, stream, from, &bytes),
-        Event::Sent(stream, out) => {
-            if let Some(streams) = data.as_mut().and_then(Data::udp).and_then(|udp| udp.sent(stream, *out)) {
-                session.handle_sending_finished(now, streams);
-            }
-        }
-        Event::Tcp(event) => handle_tcp(now, event, session, data),
         Event::Control(ControlEvent::Interrupt) => session.handle_interrupt(now),
-        Event::AskAgain => session.handle_admission(now, None),
         // The loop ends with it.
         Event::Control(ControlEvent::Abort) => {}
+        Event::Probe { stream, from, bytes } => session.handle_data_probe(now, stream, from, &bytes),
+        Event::AskAgain => session.handle_admission(now, None),
+        Event::DataOpened | Event::Connection { .. } | Event::StreamSent(_) => {
+            if let Some(data) = data {
+                handle_data(now, event, session, data.as_mut());
+            }
+        }
     }
 }
 
-fn handle_tcp(now: Nanos, event: TcpEvent, session: &mut impl Session, data: &mut Option<Data>) {
-    let Some(whole) = data else { return };
-    let Some(tcp) = whole.tcp() else { return };
+fn handle_data(now: Nanos, event: Event, session: &mut impl Session, data: &mut dyn Data) {
     match event {
-        TcpEvent::Connected(Ok(connections)) => {
-            tcp.connected(connections);
-            session.handle_data_opened(now, whole);
-        }
-        TcpEvent::Connected(Err(error)) => session.handle_data_failed(now, error),
-        TcpEvent::Hello { stream, from, bytes } => {
+        Event::DataOpened => match data.finish_opening() {
+            Ok(()) => session.handle_data_opened(now, data),
+            Err(error) => session.handle_data_failed(now, error),
+        },
+        Event::Connection { connection, from, hello } => {
             // A stranger's connection ends here.
-            if let Some(id) = session.handle_data_hello(now, from, &bytes) {
-                tcp.admit(id, stream);
+            if let Some(id) = session.handle_data_hello(now, from, &hello) {
+                data.admit(id, connection);
             }
         }
-        TcpEvent::Sent(stream) => {
-            if let Some(streams) = tcp.sent(stream) {
+        Event::StreamSent(stream) => {
+            if let Some(streams) = data.stream_sent(stream) {
                 session.handle_sending_finished(now, streams);
             }
         }
+        _ => {}
     }
 }
 

@@ -1,22 +1,38 @@
 //! Tests between two hosts: sockets, threads and evidence around a session.
 //!
-//! [`longhaul_session`] decides what happens; here are the clock, the sockets and the threads that do it. A test has a driver,
-//! which owns the session and waits for events, a thread that reads the control connection, and one thread a stream that sends
-//! or receives. [`client::run`] makes one, [`server::Server`] answers.
+//! [`longhaul_session`] decides what happens; here are the clock, the sockets and the threads that do it. A test at one end has a driver,
+//! which owns the session and waits for events, a thread that reads the control connection, and the threads of the test's kind, which
+//! send and receive. [`client::run`] runs a test, [`server::Server`] answers tests. [`control`] and [`listening`] serve other protocols
+//! over the same kind of connection, too.
+//!
+//! What a module uses stands below it:
+//!
+//! ```text
+//!            client   server
+//!               │       │  ╲
+//!             driver ───┘   listening
+//!               │              │
+//!             kinds            │
+//!            ╱     ╲           │
+//!          udp     tcp         │
+//!            ╲     ╱           │
+//!    data, counters, cpu_use   │
+//!               │              │
+//!             event ────── control
+//! ```
 
-mod binding;
 pub mod client;
 pub mod control;
 mod counters;
 mod cpu_use;
+mod cpus;
 mod data;
 mod driver;
-mod drops;
+mod event;
+mod kinds;
 pub mod listening;
-mod receiving;
-mod sending;
 pub mod server;
 mod tcp;
-mod udp_data;
+mod udp;
 
 pub use longhaul_session as session;

@@ -1,4 +1,4 @@
-//! The server: answers tests until it is told to stop.
+//! The server: answers tests until a signal.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,22 +17,23 @@ use longhaul_units::Nanos;
 
 use crate::control::random;
 use crate::data::{Data, Place};
-use crate::driver::{Event, Session, drive};
+use crate::driver::{Session, drive};
+use crate::event::Event;
 use crate::listening::{self, Seat, Seats, Until, listen};
 
-/// How long sessions have to say goodbye when the server goes down.
+/// How long sessions have to end when the server stops.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// How to serve.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// The key that clients must have; `None` for `--no-auth`.
+    /// The key that clients must have; `None`: any client, without encryption.
     pub key: Option<Key>,
-    /// What a client may have.
+    /// Limits of what a client may ask for.
     pub caps: Caps,
     /// Tests at the same time.
     pub at_once: usize,
-    /// What becomes of the others.
+    /// What to do with the others.
     pub policy: BusyPolicy,
 }
 
@@ -61,7 +62,7 @@ impl Server {
     /// Listens at `address`.
     ///
     /// # Errors
-    /// Where it is taken or not this host's.
+    /// Where the address is taken, or is not this host's.
     pub fn bind(address: SocketAddr, options: ServeOptions) -> std::io::Result<Self> {
         let listener = listening::bind(address)?;
         let admission = Mutex::new(Admission::new(options.at_once, options.policy));
@@ -71,12 +72,12 @@ impl Server {
     /// Where it listens.
     ///
     /// # Errors
-    /// None that is known.
+    /// Does not fail in practice.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`, if any, or for one connection where `once`. `log` is told of each test's end.
+    /// Serves until `stop`, if any, or for one connection where `once`. Calls `log` at the end of each test.
     ///
     /// # Errors
     /// Where the kernel refuses to wait.
@@ -121,7 +122,7 @@ fn serve(
     drive(&mut session, control, &seat.receiver, &seat.sender, Place::Server { own, peer: peer.ip() }, |_| {})
 }
 
-/// An IPv4 address is one, however a socket of both families shows it.
+/// An IPv4 address as such, which a socket of both families shows as IPv6.
 fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
@@ -146,7 +147,7 @@ impl Session for Serving {
     fn handle_message(&mut self, now: Nanos, message: Message) {
         self.session.handle_message(now, message);
     }
-    fn handle_data_opened(&mut self, now: Nanos, data: &mut Data) {
+    fn handle_data_opened(&mut self, now: Nanos, data: &mut dyn Data) {
         self.session.handle_data_opened(now, data.ports(), data.take_caveats());
     }
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {

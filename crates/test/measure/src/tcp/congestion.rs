@@ -1,4 +1,4 @@
-//! Which congestion control is at work when.
+//! Which congestion control a flow uses when.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -14,25 +14,25 @@ use longhaul_session::SessionError;
 use longhaul_tcp::{MAX_CONGESTION_NAME, TcpParameters};
 use longhaul_units::Nanos;
 
-/// What longhaul's own congestion controls begin with (`longhaul cc`).
+/// Names of longhaul's own congestion controls begin with this (`longhaul cc`).
 const OWN_PREFIX: &str = "lh_";
 
-/// A schedule of congestion controls that the kernel has, or has for as long as this lives. Empty leaves the system's default.
+/// A schedule of congestion controls. The kernel has each, some only for as long as this lives. Empty leaves the system's default.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Congestion {
     /// Those that were loaded for this test.
     _loaded: Vec<Arc<Control>>,
-    /// Each with when it begins, from the start of sending.
+    /// Each with its beginning, after the start of sending.
     steps: Vec<(Nanos, String)>,
     next: usize,
 }
 
 impl Congestion {
-    /// The names as the kernel has them: `lh_NAME` where it has no `NAME`, which is said. What longhaul has and the kernel
+    /// The names as the kernel has them: `lh_NAME` where it has no `NAME`, with a caveat. What longhaul has and the kernel
     /// lacks is loaded for the test, with its paper's parameters.
     ///
     /// # Errors
-    /// The first that is not to be had or not given to this user.
+    /// The first that this host does not have, or this user may not use.
     pub(super) fn resolve(parameters: &TcpParameters, caveats: &mut Vec<Caveat>) -> Result<Self, SessionError> {
         let mut steps: Vec<(Nanos, String)> = Vec::new();
         let mut loaded = Vec::new();
@@ -45,28 +45,32 @@ impl Congestion {
                 }
             };
             if found != name && !steps.iter().any(|(_, known)| *known == found) {
-                let message = format!("the kernel has no {name}: {found} of `longhaul cc` is taken");
-                caveats.push(Caveat::new("congestion_control_resolved", message, format!("say -C {found} to mean it")));
+                let message = format!("the kernel has no {name}: the test uses {found} of `longhaul cc`");
+                caveats.push(Caveat::new(
+                    "congestion_control_resolved",
+                    message,
+                    format!("ask for {found} to have no doubt"),
+                ));
             }
             steps.push((begins, found));
         }
         Ok(Self { _loaded: loaded, steps, next: 0 })
     }
 
-    /// Gives `socket` what it is to begin with.
+    /// Gives `socket` the first congestion control.
     pub(super) fn begin(&self, socket: &TcpStream) {
         if let Some((_, name)) = self.steps.first() {
-            // That the kernel has it was tried; the samples say what is at work.
+            // The kernel has it, as `find` tried; the samples record what is in use.
             let _ = set_congestion_control(socket, name);
         }
     }
 
-    /// When the next step is due, from the start of sending.
+    /// When the next step is due, after the start of sending.
     pub(super) fn due(&self) -> Option<Nanos> {
         self.steps.get(self.next).map(|(begins, _)| *begins)
     }
 
-    /// Takes the steps that are due `elapsed` after the start, and says what is at work then where that may have changed.
+    /// Takes the steps that are due `elapsed` after the start. Returns what is in use then, where that may have changed.
     pub(super) fn advance(&mut self, elapsed: Nanos, socket: &TcpStream) -> Option<String> {
         let due =
             self.steps[self.next.min(self.steps.len())..].iter().take_while(|(begins, _)| *begins <= elapsed).count();
@@ -89,12 +93,16 @@ fn find(name: &str) -> Result<Option<String>, SessionError> {
             Ok(()) => return Ok(Some(candidate.to_owned())),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                let message = format!("-C {candidate}: this user may not choose it");
+                let message = format!("congestion control {candidate}: this user may not choose it");
                 let remedy = "run as root, or add it to sysctl net.ipv4.tcp_allowed_congestion_control";
                 return Err(SessionError::new("congestion_control_denied", message, remedy));
             }
             Err(error) => {
-                return Err(SessionError::new("congestion_control", format!("-C {candidate}: {error}"), ""));
+                return Err(SessionError::new(
+                    "congestion_control",
+                    format!("congestion control {candidate}: {error}"),
+                    "",
+                ));
             }
         }
     }
@@ -107,21 +115,23 @@ fn load(name: &str) -> Result<Option<Control>, SessionError> {
         Some((algorithm, variant)) => Settings::new(algorithm, variant),
         None => Settings::new(name.parse().map_err(|_| unknown(name))?, Variant::Paper),
     };
-    let settings =
-        settings.map_err(|error| SessionError::new("congestion_control", format!("-C {name}: {error}"), ""))?;
+    let settings = settings
+        .map_err(|error| SessionError::new("congestion_control", format!("congestion control {name}: {error}"), ""))?;
     match Control::load(&settings) {
         Ok(control) => Ok(Some(control)),
         Err(CongestionError::AlreadyThere { .. }) => Ok(None),
         Err(error) => {
-            let message = format!("-C {name}: the kernel of the sender lacks it, and it cannot be loaded: {error}");
-            let remedy = format!("have root load it there: longhaul cc load {}", settings.algorithm());
+            let message =
+                format!("congestion control {name}: the sender's kernel lacks it, and it cannot be loaded: {error}");
+            let remedy = format!("load it there as root: longhaul cc load {}", settings.algorithm());
             Err(SessionError::new("congestion_control", message, remedy))
         }
     }
 }
 
 fn unknown(name: &str) -> SessionError {
-    let message = format!("-C {name}: the kernel of the sender has {}", available_congestion_controls().join(", "));
+    let message =
+        format!("congestion control {name}: the sender's kernel has {}", available_congestion_controls().join(", "));
     let remedy = "choose one of those, or of `longhaul cc list`";
     SessionError::new("no_such_congestion_control", message, remedy)
 }

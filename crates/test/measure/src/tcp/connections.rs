@@ -1,11 +1,12 @@
-//! How the connections of a test come to be: the client makes one a stream, the server hands the first bytes of each to the session.
+//! How the connections of a test are made: the client connects once for each stream, the server passes the first bytes of each
+//! connection to the session.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::thread::{Builder, scope};
+use std::thread::{Builder, JoinHandle, scope};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::sysctl;
@@ -16,49 +17,41 @@ use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::{TCP_HELLO_BYTES, TcpStreamId};
 use longhaul_units::Nanos;
 
-use crate::driver::Event;
+use crate::event::Event;
 
 /// How long a connection may take: TCP's second retransmission of a SYN comes after 3 s (RFC 6298), and the session waits for 20.
 const CONNECT_PATIENCE: Nanos = Nanos::from_secs(12);
-/// How long a connection may take to say whose it is.
+/// How long a connection may take to send its first bytes.
 const HELLO_PATIENCE: Nanos = Nanos::from_secs(10);
-/// Between two looks whether anybody is still waited for.
+/// How often to look whether connections are still expected.
 const LOOK: Nanos = Nanos::from_millis(20);
 
-/// What happens to connections.
-#[derive(Debug)]
-pub(crate) enum TcpEvent {
-    /// Client: all are there, each has said whose it is; or why not.
-    Connected(Result<Vec<(TcpStreamId, TcpStream)>, SessionError>),
-    /// Server: one came, with its first bytes.
-    Hello { stream: TcpStream, from: SocketAddr, bytes: [u8; TCP_HELLO_BYTES] },
-    /// All of this stream is written.
-    Sent(u8),
-}
+/// The connections of a test, each with its stream.
+pub(super) type Connections = Vec<(TcpStreamId, TcpStream)>;
 
-/// Connects for every stream at the same time, in a thread that tells of it.
+/// Connects for every stream at the same time, in a thread. It sends [`Event::DataOpened`] before it returns the connections.
 ///
 /// # Errors
-/// What of the parameters cannot be had here.
+/// Which of the parameters this host cannot have.
 pub(super) fn connect_all(
     address: SocketAddr,
     options: &TcpOptions,
     plan: &DataPlan,
     parameters: &TcpParameters,
     events: &Sender<Event>,
-) -> Result<(), SessionError> {
+) -> Result<JoinHandle<Result<Connections, SessionError>>, SessionError> {
     let streams = parameters.streams;
     let directions = [(false, plan.sends), (true, plan.receives)];
     let used = directions.into_iter().filter(|(_, used)| *used);
     let ids: Vec<_> =
         used.flat_map(|(backward, _)| (0..streams).map(move |stream| TcpStreamId { backward, stream })).collect();
     let mut switched = Vec::new();
-    for (key, off, flag) in [
-        ("net.ipv4.tcp_sack", parameters.no_sack, "--no-sack"),
-        ("net.ipv4.tcp_timestamps", parameters.no_timestamps, "--no-timestamps"),
+    for (key, off, what) in [
+        ("net.ipv4.tcp_sack", parameters.no_sack, "SACK"),
+        ("net.ipv4.tcp_timestamps", parameters.no_timestamps, "time stamps"),
     ] {
         if off {
-            switched.push(SwitchedOff::new(key, flag)?);
+            switched.push(SwitchedOff::new(key, what)?);
         }
     }
     let (cookie, options, events) = (plan.tcp_cookie, *options, events.clone());
@@ -74,18 +67,19 @@ pub(super) fn connect_all(
             let ended = || TcpOpenError::Step { step: "connect", source: std::io::Error::other("the attempt ended") };
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(ended()))).collect()
         });
-        // The handshakes are over: what they were to lack is there again for others.
+        // The handshakes are over: others get what these had to lack.
         drop(switched);
         // The driver may have given up.
-        let _ = events.send(Event::Tcp(TcpEvent::Connected(made.map_err(not_connected))));
+        let _ = events.send(Event::DataOpened);
+        made.map_err(not_connected)
     };
     let spawned = Builder::new().name("connect".into()).spawn(work);
-    spawned.map(drop).map_err(|error| SessionError::new("data_socket", error.to_string(), ""))
+    spawned.map_err(|error| SessionError::new("data_socket", error.to_string(), ""))
 }
 
 fn not_connected(error: TcpOpenError) -> SessionError {
     let remedy = match error {
-        TcpOpenError::NoMultipath => "leave out --mptcp",
+        TcpOpenError::NoMultipath => "test with plain TCP",
         _ => "open the server's TCP ports in the firewalls on the way",
     };
     SessionError::new("data_socket", error.to_string(), remedy)
@@ -99,9 +93,13 @@ struct SwitchedOff {
 }
 
 impl SwitchedOff {
-    fn new(key: &'static str, flag: &str) -> Result<Self, SessionError> {
+    fn new(key: &'static str, what: &str) -> Result<Self, SessionError> {
         let failed = |error: sysctl::SysctlError| {
-            SessionError::new("not_switched_off", format!("{flag}: {error}"), "run it as root on a host of a lab")
+            SessionError::new(
+                "not_switched_off",
+                format!("a test without {what}: {error}"),
+                "run it as root on a host of a lab",
+            )
         };
         let before = sysctl::read(key).map_err(failed)?;
         sysctl::write(key, "0").map_err(failed)?;
@@ -116,7 +114,7 @@ impl Drop for SwitchedOff {
     }
 }
 
-/// The server's listening socket and the thread that looks after it, until it is dropped.
+/// The server's listening socket and its thread, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Accepting {
     port: u16,
@@ -137,7 +135,7 @@ impl Accepting {
         let port = listener.local_addr().map_err(failed)?.port();
         let stop: Arc<AtomicBool> = Arc::default();
         let (stopped, events) = (Arc::clone(&stop), events.clone());
-        // Strangers may hold some places for a while, and not all.
+        // Strangers may take some places for a while, but not all.
         let most = 4 * usize::from(streams) + 16;
         let work = move || {
             let _ = accept(&listener, most, &stopped, &events);
@@ -157,7 +155,7 @@ impl Drop for Accepting {
     }
 }
 
-/// A connection that has not yet said all of its first bytes.
+/// A connection whose first bytes have not all arrived.
 struct Newcomer {
     stream: TcpStream,
     from: SocketAddr,
@@ -166,7 +164,7 @@ struct Newcomer {
     deadline: Nanos,
 }
 
-/// Takes connections and reads their first bytes, of at most `most` at a time, until `stop`.
+/// Accepts connections and reads their first bytes, of at most `most` at a time, until `stop`.
 fn accept(listener: &TcpListener, most: usize, stop: &AtomicBool, events: &Sender<Event>) -> std::io::Result<()> {
     let poller = Poller::new()?;
     poller.add(listener, 0, Interest::Readable)?;
@@ -197,7 +195,7 @@ fn accept(listener: &TcpListener, most: usize, stop: &AtomicBool, events: &Sende
                     let Newcomer { stream, from, bytes, .. } = newcomer;
                     poller.remove(&stream)?;
                     stream.set_nonblocking(false)?;
-                    if events.send(Event::Tcp(TcpEvent::Hello { stream, from, bytes })).is_err() {
+                    if events.send(Event::Connection { connection: stream, from, hello: bytes }).is_err() {
                         return Ok(());
                     }
                 }

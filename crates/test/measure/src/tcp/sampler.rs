@@ -17,9 +17,10 @@ use longhaul_tcp::{
 use longhaul_units::Nanos;
 
 use super::congestion::Congestion;
-use super::flow::{Counts, Flow};
-use super::read_info;
-use crate::driver::SenderNow;
+use super::counts::Counts;
+use super::flow::Flow;
+use super::info::read_info;
+use crate::data::SenderNow;
 
 /// Bytes of samples, as text, that one end hands the other at most: half of the longest report.
 const TEXT_MOST: usize = 32 << 20;

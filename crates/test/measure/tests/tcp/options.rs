@@ -44,7 +44,10 @@ fn a_congestion_control_that_is_not_there_is_said_in_a_line() {
         let asked = TcpParameters { congestion: vec![step("nosuch", None)], direction, ..millis(500) };
         let error = test(&lab, address, asked, |_| {}).unwrap_err();
         assert_eq!(error.code, "no_such_congestion_control");
-        assert!(error.message.starts_with("-C nosuch: the kernel of the sender has") && error.message.contains("reno"));
+        assert!(
+            error.message.starts_with("congestion control nosuch: the sender's kernel has")
+                && error.message.contains("reno")
+        );
         assert!(error.remedy.contains("longhaul cc list"), "{}", error.remedy);
     }
 }

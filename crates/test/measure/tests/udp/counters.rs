@@ -57,7 +57,7 @@ fn the_path() {
     let large = UdpParameters { sockbuf_bytes: Some(1 << 30), ..parameters(2_000) };
     let Some((result, caveats)) = unprivileged(path, &large, |_| true, nothing) else { return };
     for (end, which) in [("client", "send"), ("server", "receive")] {
-        let said = format!("{end}: of 1073741824 bytes of {which} buffer the kernel gave ");
+        let said = format!("{end}: 1073741824 bytes of {which} buffer were asked for, and the kernel gave ");
         let told = |caveat: &&Caveat| caveat.code == "buffer_not_granted" && caveat.message.starts_with(&said);
         assert_eq!(caveats.iter().filter(told).count(), 1, "{caveats:?}");
     }

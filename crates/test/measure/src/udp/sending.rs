@@ -15,30 +15,30 @@ use longhaul_units::Nanos;
 use longhaul_units::pacer::{Pace, Pacer};
 use longhaul_wire::probe::{Cookie, Probe};
 
-/// Datagrams that go in one call at most.
+/// Datagrams in one call at most.
 const BATCH_MOST: usize = 128;
-/// Before a packet is due the thread wakes up this early and watches the clock: waking up takes tens of microseconds.
+/// The thread wakes up this long before a packet is due and watches the clock: waking up takes tens of microseconds.
 const RISE_EARLY: Nanos = Nanos::from_micros(80);
-/// Between two looks whether the test was stopped.
+/// How often to look whether the test was stopped.
 const STOP_LOOK: Nanos = Nanos::from_millis(50);
 
-/// What a stream's sender leaves.
+/// What the sender of a stream did.
 #[derive(Debug, Default)]
-pub(crate) struct StreamOut {
-    pub(crate) sent: StreamSent,
-    pub(crate) spacing: SpacingRecorder,
-    /// What was refused, and why.
-    pub(crate) evidence: Evidence,
-    /// What was refused of a batch, where the kernel does not say why.
-    pub(crate) refused: Evidence,
-    /// Time by which the schedule was put off, as the sender could not keep up.
-    pub(crate) given_up: Nanos,
+pub(super) struct StreamOut {
+    pub(super) sent: StreamSent,
+    pub(super) spacing: SpacingRecorder,
+    /// Packets that the kernel refused, and why.
+    pub(super) evidence: Evidence,
+    /// Packets of a batch that it refused without a reason.
+    pub(super) refused: Evidence,
+    /// Time by which the schedule was delayed, as the sender could not keep up.
+    pub(super) given_up: Nanos,
     /// Why it ended early.
-    pub(crate) failure: Option<String>,
+    pub(super) failure: Option<String>,
 }
 
 /// Sends as `parameters` say until they are met or `stop` is set.
-pub(crate) fn send_stream(
+pub(super) fn send_stream(
     socket: &UdpSender,
     parameters: &UdpParameters,
     cookie: Cookie,
@@ -91,8 +91,8 @@ pub(crate) fn send_stream(
     out
 }
 
-/// Sends `count` packets back to back, in as many calls as they take; the first has number `sequence`. Returns how many are
-/// gone, sent or dropped.
+/// Sends `count` packets back to back, in as many calls as they take. The first has number `sequence`. Returns how many were sent or
+/// dropped.
 fn send_burst(
     socket: &UdpSender,
     batch: &mut SendBatch,
@@ -102,24 +102,24 @@ fn send_burst(
     sequence: u64,
     out: &mut StreamOut,
 ) -> usize {
-    let mut gone = 0;
-    while gone < count && out.failure.is_none() {
-        let part = (count - gone).min(batch.datagrams());
-        let (first, now) = (sequence + gone as u64, monotonic());
+    let mut done = 0;
+    while done < count && out.failure.is_none() {
+        let part = (count - done).min(batch.datagrams());
+        let (first, now) = (sequence + done as u64, monotonic());
         for (i, datagram) in batch.datagrams_mut().take(part).enumerate() {
             // A payload is at least as long as the header: the parameters were checked.
             let _ = Probe { cookie, sequence: first + i as u64, sent_ns: now.0 }.emit(datagram);
         }
         let taken = send_batch(socket, batch, part, wire, first, out);
-        gone += taken;
+        done += taken;
         if taken < part {
             break;
         }
     }
-    gone
+    done
 }
 
-/// Sends the first `count` datagrams, of which the first has number `sequence`. Returns how many are gone, sent or dropped.
+/// Sends the first `count` datagrams. The first has number `sequence`. Returns how many were sent or dropped.
 fn send_batch(
     socket: &UdpSender,
     batch: &mut SendBatch,
@@ -129,21 +129,21 @@ fn send_batch(
     out: &mut StreamOut,
 ) -> usize {
     let mut single = wire || count == 1;
-    let mut gone = 0;
-    while gone < count {
+    let mut done = 0;
+    while done < count {
         let sent = if single {
-            socket.send_singly(batch, gone..count, true)
+            socket.send_singly(batch, done..count, true)
         } else {
-            socket.send_segments(batch.bytes(gone..count), batch.datagram_bytes(), true)
+            socket.send_segments(batch.bytes(done..count), batch.datagram_bytes(), true)
         };
-        gone += sent.datagrams;
-        let first = sequence + gone as u64;
-        let unit = if single { 1 } else { count - gone };
+        done += sent.datagrams;
+        let first = sequence + done as u64;
+        let unit = if single { 1 } else { count - done };
         let (location, reason) = match sent.unsent {
             None => continue,
             Some(Unsent::Unknown) => {
                 out.refused.add(first, 1, Location::SenderSocket, "send refused", 1);
-                gone += 1;
+                done += 1;
                 continue;
             }
             Some(Unsent::Because(UdpSendError::NoBuffers)) => (Location::SenderQdisc, "ENOBUFS"),
@@ -154,16 +154,16 @@ fn send_batch(
                 continue;
             }
             // The buffer stayed full for as long as a send may wait, or an earlier datagram met a closed port.
-            Some(Unsent::Because(error)) if error.may_retry() => return gone,
+            Some(Unsent::Because(error)) if error.may_retry() => return done,
             Some(Unsent::Because(error)) => {
                 out.failure = Some(error.to_string());
-                return gone;
+                return done;
             }
         };
         out.evidence.add(first, unit as u64, location, reason, unit as u32);
-        gone += unit;
+        done += unit;
     }
-    gone
+    done
 }
 
 fn wait(until: Nanos) {

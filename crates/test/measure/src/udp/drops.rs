@@ -1,7 +1,7 @@
-//! Loss packet by packet: the kernel's drop events of this test at this end.
+//! The kernel's drop events of this test at this end, packet by packet.
 //!
-//! Only events of this host's own network namespace count here: those of the other end are its own to tell, and what lies
-//! between them on the same machine (an emulator) is the network.
+//! Only events of this host's own network namespace count. The other end reports its own, and what lies between them on the same
+//! machine (an emulator) is the network.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,31 +21,31 @@ const READ_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What was seen.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(super) struct Seen {
     /// Of the packets that this end sent.
-    pub(crate) sent: SeenOfDirection,
+    pub(super) sent: SeenOfDirection,
     /// Of the packets that were sent to it.
-    pub(crate) received: SeenOfDirection,
-    /// Whether it is known how many drops were not told of.
-    pub(crate) complete: bool,
-    /// Drops of which nothing is known, at most.
-    pub(crate) doubtful_packets: u64,
+    pub(super) received: SeenOfDirection,
+    /// Whether it is known how many drops have no event.
+    pub(super) complete: bool,
+    /// Drops of which nothing is known: at most so many.
+    pub(super) doubtful_packets: u64,
 }
 
 /// Drops of one direction's packets.
 #[derive(Debug, Default)]
-pub(crate) struct SeenOfDirection {
+pub(super) struct SeenOfDirection {
     /// Packet by packet, each stream.
-    pub(crate) evidence: Vec<Evidence>,
-    /// By number alone, as there was no room for the events.
-    pub(crate) totals: Vec<Total>,
+    pub(super) evidence: Vec<Evidence>,
+    /// Counts alone, where there was no room for the events.
+    pub(super) totals: Vec<Total>,
     /// Packets and super-packets for which a socket had no room, in either of the above.
-    pub(crate) buffer_full_units: u64,
+    pub(super) buffer_full_units: u64,
 }
 
 /// Watches for drops until it is finished.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(super) struct Watch {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Seen>>,
 }
@@ -56,14 +56,14 @@ impl Watch {
     ///
     /// # Errors
     /// Where the kernel or the user's rights do not allow it.
-    pub(crate) fn start(
+    pub(super) fn start(
         flows: &[Flow],
         streams: u8,
         backward_is_ours: bool,
         unit_packets_most: u64,
     ) -> Result<Self, BpfError> {
         let own = NetNamespace::current();
-        // A kernel that does not tell it tells of all, and `foreign` sorts them out.
+        // A kernel without such a cookie reports the events of all namespaces, and `foreign` sorts them out.
         let namespace_cookie = own.as_ref().ok().and_then(|own| own.cookie().ok()).filter(|cookie| *cookie != 0);
         let drops = Drops::attach(flows, &DropOptions { namespace_cookie, ..DropOptions::default() })?;
         let stop: Arc<AtomicBool> = Arc::default();
@@ -81,8 +81,8 @@ impl Watch {
         Ok(Self { stop, thread })
     }
 
-    /// Stops watching and says what was seen.
-    pub(crate) fn finish(mut self) -> Seen {
+    /// Stops watching and returns what was seen.
+    pub(super) fn finish(mut self) -> Seen {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
@@ -139,7 +139,7 @@ impl Watching {
         }
     }
 
-    /// Adds what no event tells of: by place where that is known, else as a doubt.
+    /// Adds drops without an event: with their place where that is known, else as doubtful.
     fn add_unrecorded(&self, seen: &mut Seen, placing: &Placing) -> std::io::Result<()> {
         for unrecorded in self.drops.unrecorded()? {
             let cookie = Cookie(unrecorded.cookie);
@@ -159,7 +159,7 @@ impl Watching {
     }
 }
 
-/// What says where a drop was.
+/// What tells where a drop happened.
 struct Placing {
     names: ReasonNames,
     symbols: Option<Symbols>,
@@ -186,8 +186,8 @@ impl Placing {
     }
 }
 
-/// Whether the event happened in another namespace than ours. What a task's namespace says of a socket that is being freed is
-/// not that socket's.
+/// Whether the event happened in another namespace than ours. Where a socket is being freed, the event has the namespace of the task, which
+/// need not be the socket's.
 fn foreign(event: &DropEvent<'_>, own: Option<u64>) -> bool {
     !event.namespace_of_task && event.namespace_inode.zip(own).is_some_and(|(inode, own)| u64::from(inode) != own)
 }

@@ -1,33 +1,36 @@
-//! Where a test runs: CPUs of its threads, and of the softirq that brings the receiver its packets.
+//! On which CPUs a receiver reads, and on which the softirq runs that brings it packets.
 //!
-//! The NLR paper's "bound" is `--softirq same`, its "balanced" `--softirq split`: there by interrupt affinity, here by RPS, which also
-//! virtual interfaces have.
+//! The NLR paper's "bound" is `same`, its "balanced" `split`. The paper set interrupt affinity; RPS does the same for virtual interfaces
+//! too.
 
 use std::net::IpAddr;
 
 use longhaul_kernel::link::{LinkError, Netlink};
 use longhaul_kernel::rps::Rps;
-use longhaul_kernel::schedule::allowed_cpus;
 use longhaul_kernel::udp::NicStamps;
 use longhaul_session::{DataPlan, SessionError};
-use longhaul_terms::{Affinity, SoftirqPlacement};
-use longhaul_udp::{Binding, Timestamps, UdpParameters};
+use longhaul_terms::Affinity;
+use longhaul_terms::SoftirqPlacement;
+use longhaul_udp::Binding;
+use longhaul_udp::{Timestamps, UdpParameters};
 
-/// What was set for the time of a test at the end that receives. Dropping it undoes that.
+use crate::cpus::{all_in, allowed};
+
+/// What is set for the time of a test at the receiving end. Dropping it undoes that.
 #[derive(Debug, Default)]
-pub(crate) struct Bound {
-    pub(crate) receiver_cpus: Vec<u16>,
+pub(super) struct Placement {
+    pub(super) receiver_cpus: Vec<u16>,
     softirq_cpus: Vec<u16>,
     rps: Option<Rps>,
     _stamps: Option<NicStamps>,
 }
 
-impl Bound {
-    /// Does what `plan` asks of this end, which is `own` and receives from `peer`.
+impl Placement {
+    /// Sets what `plan` asks of this end, which is `own` and receives from `peer`.
     ///
     /// # Errors
-    /// What of it cannot be had, with what to do.
-    pub(crate) fn new(
+    /// What of it this host cannot have, with what to do.
+    pub(super) fn new(
         plan: &DataPlan,
         parameters: &UdpParameters,
         own: IpAddr,
@@ -35,13 +38,13 @@ impl Bound {
     ) -> Result<Self, SessionError> {
         let allowed = allowed();
         if plan.sends {
-            known(&parameters.affinity.sender_cpus, &allowed)?;
+            all_in(&parameters.affinity.sender_cpus, &allowed)?;
         }
         if !plan.receives {
             return Ok(Self::default());
         }
         let (receiver_cpus, softirq_cpus) = cpus(&parameters.affinity, &allowed)?;
-        known(&receiver_cpus, &allowed)?;
+        all_in(&receiver_cpus, &allowed)?;
         let mut bound = Self { receiver_cpus, softirq_cpus, ..Self::default() };
         let interface = || {
             receiving_interface(own, peer)
@@ -50,21 +53,26 @@ impl Bound {
         if !bound.softirq_cpus.is_empty() {
             let wanted: Vec<usize> = bound.softirq_cpus.iter().map(|cpu| usize::from(*cpu)).collect();
             let rps = Rps::steer(&interface()?, &wanted);
-            bound.rps = Some(rps.map_err(|error| {
-                SessionError::new("not_bound", error.to_string(), "leave out --softirq and the third CPU of -A")
-            })?);
+            bound.rps =
+                Some(rps.map_err(|error| {
+                    SessionError::new("not_bound", error.to_string(), "leave the softirq where it is")
+                })?);
         }
         if parameters.timestamps == Timestamps::Nic {
             let stamps = NicStamps::enable(&interface()?);
             bound._stamps = Some(stamps.map_err(|error| {
-                SessionError::new("no_nic_timestamps", format!("--timestamps nic: {error}"), "use --timestamps kernel")
+                SessionError::new(
+                    "no_nic_timestamps",
+                    format!("time stamps of the NIC: {error}"),
+                    "use those of the kernel",
+                )
             })?);
         }
         Ok(bound)
     }
 
-    /// For the result; `None` where nothing was asked.
-    pub(crate) fn said(&self) -> Option<Binding> {
+    /// For the result; `None` where nothing was asked for.
+    pub(super) fn binding(&self) -> Option<Binding> {
         let numbers = |cpus: &[u16]| cpus.iter().map(|cpu| u32::from(*cpu)).collect::<Vec<_>>();
         (!self.receiver_cpus.is_empty() || self.rps.is_some()).then(|| Binding {
             receiver_cpus: numbers(&self.receiver_cpus),
@@ -74,11 +82,11 @@ impl Bound {
     }
 }
 
-/// CPUs of receiver and softirq, of those `allowed` here; empty leaves it to the kernel.
+/// CPUs of receiver and softirq, among those `allowed`; empty leaves them to the kernel.
 fn cpus(affinity: &Affinity, allowed: &[u16]) -> Result<(Vec<u16>, Vec<u16>), SessionError> {
     let Affinity { sender_cpus, receiver_cpus, softirq_cpus, softirq } = affinity.clone();
     let Some(placement) = softirq else { return Ok((receiver_cpus, softirq_cpus)) };
-    // The last, as the first has most of a machine's other work; and where both ends are on one machine not the sender's.
+    // The last, as the first does most of a machine's other work. Where both ends are on one machine: not the sender's.
     let free = |taken: &[u16]| allowed.iter().rev().find(|cpu| !taken.contains(cpu)).copied();
     let first = receiver_cpus.first().or(softirq_cpus.first()).copied();
     match placement {
@@ -91,49 +99,22 @@ fn cpus(affinity: &Affinity, allowed: &[u16]) -> Result<(Vec<u16>, Vec<u16>), Se
             let receiver = if receiver_cpus.is_empty() { other(&softirq_cpus) } else { receiver_cpus };
             let softirq = if softirq_cpus.is_empty() { other(&receiver) } else { softirq_cpus };
             if receiver.is_empty() || softirq.is_empty() {
-                let message = format!("--softirq split takes two CPUs, this process may use {allowed:?}");
-                return Err(SessionError::new(
-                    "not_bound",
-                    message,
-                    "allow it another one (taskset), or --softirq same",
-                ));
+                let message = format!("split needs two CPUs, and this process may use {allowed:?}");
+                return Err(SessionError::new("not_bound", message, "allow it another one (taskset), or use same"));
             }
             Ok((receiver, softirq))
         }
     }
 }
 
-/// The CPUs that this process may use.
-fn allowed() -> Vec<u16> {
-    allowed_cpus().unwrap_or_default().into_iter().filter_map(|cpu| u16::try_from(cpu).ok()).collect()
-}
-
-/// That this process may run on `cpus`.
-///
-/// # Errors
-/// The first on which it may not.
-pub(crate) fn may_use(cpus: &[u16]) -> Result<(), SessionError> {
-    if cpus.is_empty() { Ok(()) } else { known(cpus, &allowed()) }
-}
-
-fn known(cpus: &[u16], allowed: &[u16]) -> Result<(), SessionError> {
-    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        None => Ok(()),
-        Some(cpu) => {
-            let message = format!("-A {cpu}: this end may use CPUs {allowed:?}");
-            Err(SessionError::new("no_such_cpu", message, "choose one of those, or see taskset(1) and cpuset(7)"))
-        }
-    }
-}
-
-/// The interface that packets from `peer` to `own` come in by.
+/// The interface by which packets from `peer` to `own` come in.
 fn receiving_interface(own: IpAddr, peer: IpAddr) -> Result<String, LinkError> {
     let (own, peer) = (own.to_canonical(), peer.to_canonical());
     let mut netlink = Netlink::open()?;
     let addresses = netlink.addresses()?;
     let of = |ip: IpAddr| addresses.iter().find(|address| address.ip == ip).map(|address| address.ifindex);
     match of(own) {
-        // Between addresses of one host everything goes over loopback.
+        // Between addresses of one host everything passes loopback.
         Some(index) if of(peer).is_none() => Ok(netlink.link_by_index(index)?.name),
         _ => Ok("lo".into()),
     }
@@ -143,12 +124,17 @@ fn receiving_interface(own: IpAddr, peer: IpAddr) -> Result<String, LinkError> {
 mod tests {
     use super::*;
 
-    fn affinity(sender: &[u16], receiver: &[u16], softirq: &[u16], bind: Option<SoftirqPlacement>) -> Affinity {
+    fn affinity(
+        sender: &[u16],
+        receiver: &[u16],
+        softirq: &[u16],
+        softirq_placement: Option<SoftirqPlacement>,
+    ) -> Affinity {
         Affinity {
             sender_cpus: sender.into(),
             receiver_cpus: receiver.into(),
             softirq_cpus: softirq.into(),
-            softirq: bind,
+            softirq: softirq_placement,
         }
     }
 
@@ -168,11 +154,5 @@ mod tests {
         assert_eq!(of(&[0], &[1], &[], split, &[0, 1]), Ok((vec![1], vec![0])));
         assert_eq!(of(&[], &[], &[1], split, &[0, 1]), Ok((vec![0], vec![1])));
         assert_eq!(of(&[], &[], &[], split, &[3]), Err("not_bound".into()));
-    }
-
-    #[test]
-    fn a_cpu_that_is_not_there_is_named() {
-        assert_eq!(known(&[0, 1], &[0, 1]), Ok(()));
-        assert_eq!(known(&[0, 7], &[0, 1]).unwrap_err().message, "-A 7: this end may use CPUs [0, 1]");
     }
 }

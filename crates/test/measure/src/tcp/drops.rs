@@ -13,11 +13,12 @@ use longhaul_terms::Collect;
 use longhaul_udp::locate::Total;
 
 use super::flow::Flow;
-use crate::counters::{Before, Changed};
+use crate::counters::{Before, Changed, without_event};
+use crate::data::no_drop_events;
 
 /// Watches this end's losses until it is finished.
 #[derive(Debug, Default)]
-pub(super) struct Losses {
+pub(super) struct Drops {
     before: Option<Before>,
     events: Option<TcpLoss>,
     /// The connections that are followed, by their number there.
@@ -29,7 +30,7 @@ pub(super) struct Losses {
 const PRUNED: [&str; 6] =
     ["RcvPruned", "TCPRcvQDrop", "TCPOFODrop", "TCPZeroWindowDrop", "TCPBacklogDrop", "PFMemallocDrop"];
 
-impl Losses {
+impl Drops {
     /// Begins before the first connection.
     ///
     /// # Errors
@@ -39,14 +40,8 @@ impl Losses {
         let events = match parameters.collect {
             Collect::Auto | Collect::Bpf => match TcpLoss::attach() {
                 Ok(events) => Some(events),
-                Err(error) if parameters.collect == Collect::Bpf => {
-                    let message = format!("--collect bpf: {error}");
-                    let remedy = "use --collect auto, or run both ends as root";
-                    return Err(SessionError::new("no_drop_events", message, remedy));
-                }
                 Err(error) => {
-                    let message = format!("losses are placed by counters: {error}");
-                    caveats.push(Caveat::new("no_drop_events", message, "run as root on Linux 5.17 or newer"));
+                    caveats.push(no_drop_events(parameters.collect, &error)?);
                     None
                 }
             },
@@ -72,11 +67,7 @@ impl Losses {
     pub(super) fn finish(self, plan: &DataPlan, server: bool, report: &mut TcpEndReport, caveats: &mut Vec<Caveat>) {
         let Some(before) = &self.before else { return };
         let received = before.changes(true);
-        if let [first, rest @ ..] = &received.unread[..] {
-            let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
-            let message = format!("counters could not be read: {first}{more}");
-            caveats.push(Caveat::new("counters_unread", message, "run as root; what they count may lie in `network`"));
-        }
+        caveats.extend(received.unread_caveat());
         report.counters.extend(received.all.clone());
         match &self.events {
             Some(events) => self.by_events(events, plan, server, report, &received),
@@ -115,7 +106,7 @@ impl Losses {
         // What never was a packet in memory, in a NIC's full ring, has no event; a virtual interface's ring has both.
         let placed: u64 =
             report.drops.iter().filter(|drop| drop.location == TcpLocation::Receive).map(|drop| drop.packets).sum();
-        for total in counters.totals.iter().filter(|total| without_event(total)) {
+        for total in counters.totals.iter().filter(|total| without_event(total.location, &total.reason)) {
             let packets = total.packets.saturating_sub(placed);
             if packets > 0 {
                 report.drops.push(receive_side(plan, server, &Total { packets, ..total.clone() }));
@@ -185,10 +176,4 @@ fn receive_side(plan: &DataPlan, server: bool, total: &Total) -> TcpDrop {
     let (backward, segment) = if plan.receives { (!server, Segment::Data) } else { (server, Segment::Ack) };
     let (reason, packets) = (total.reason.clone(), total.packets);
     TcpDrop { backward, segment, location: TcpLocation::Receive, reason, packets, bytes: None }
-}
-
-/// What a counter of this name counts although no event need tell of it.
-fn without_event(total: &Total) -> bool {
-    total.location == Location::ReceiverRing
-        || total.location == Location::ReceiverFilter && total.reason.contains(", driver ")
 }

@@ -1,0 +1,28 @@
+//! The kinds of tests. A further kind adds a folder beside `udp` and `tcp`, and an arm to each function here.
+
+use std::net::TcpStream;
+
+use longhaul_session::{SessionError, TestParameters};
+
+use crate::data::{Data, Opening};
+use crate::tcp::{self, TcpData};
+use crate::udp::UdpData;
+
+/// Opens the data part of the kind of test that `opening` plans, and begins to receive.
+///
+/// # Errors
+/// What of the plan cannot be had here, with what to do.
+pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Data>, SessionError> {
+    Ok(match opening.plan.parameters.clone() {
+        TestParameters::Udp(parameters) => Box::new(UdpData::open(opening, parameters)?),
+        TestParameters::Tcp(parameters) => Box::new(TcpData::open(opening, parameters)?),
+    })
+}
+
+/// Completes `parameters` by what the control connection tells of the path.
+pub(crate) fn complete(parameters: &mut TestParameters, control: &TcpStream) {
+    match parameters {
+        TestParameters::Udp(_) => {}
+        TestParameters::Tcp(parameters) => tcp::size_window(parameters, control),
+    }
+}

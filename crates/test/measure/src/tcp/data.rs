@@ -1,0 +1,307 @@
+//! The data part of a TCP test.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+
+use longhaul_host::HostSnapshot;
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::tcp::{TcpOptions, receive_buffer, send_buffer, set_max_pacing_rate};
+use longhaul_result::Caveat;
+use longhaul_session::EndReport;
+use longhaul_session::{DataPlan, Progress, SessionError};
+use longhaul_tcp::TcpParameters;
+use longhaul_tcp::proof::TcpStreamId;
+use longhaul_tcp::{TcpEndReport, TcpStreamReport};
+use longhaul_terms::Collect;
+use longhaul_terms::SocketBuffer;
+use longhaul_terms::StreamSent;
+use longhaul_units::{BitRate, Nanos};
+
+use super::congestion::Congestion;
+use super::connections::{Accepting, Connections, connect_all};
+use super::counts::Counts;
+use super::drops::Drops;
+use super::flow::Flow;
+use super::sampler::{Sampled, Sampler};
+use crate::cpu_use::CpuWatch;
+use crate::cpus::may_use;
+use crate::data::{Data, Opening, Place, SenderNow, buffer, not_granted};
+use crate::event::Event;
+
+/// The open data part of a TCP test: its flows, and what is sampled and counted around them.
+pub(crate) struct TcpData {
+    plan: DataPlan,
+    parameters: TcpParameters,
+    place: Place,
+    /// Resolved; only where this end sends.
+    congestion: Congestion,
+    drops: Drops,
+    cpus: Option<CpuWatch>,
+    flows: BTreeMap<TcpStreamId, Flow>,
+    /// At the server, until all connections are there.
+    accepting: Option<Accepting>,
+    /// At the client, until all are there.
+    connecting: Option<JoinHandle<Result<Connections, SessionError>>>,
+    port: u16,
+    sampler: Sampler,
+    stop_sending: Arc<AtomicBool>,
+    stop_receiving: Arc<AtomicBool>,
+    /// What the other end reports that it sent.
+    peer_sent: Vec<StreamSent>,
+    caveats: Vec<Caveat>,
+    events: Sender<Event>,
+}
+
+impl TcpData {
+    /// Begins to listen at the server, to connect at the client.
+    ///
+    /// # Errors
+    /// What of the plan this host cannot have, with what to do.
+    pub(crate) fn open(opening: Opening<'_>, parameters: TcpParameters) -> Result<Self, SessionError> {
+        let Opening { plan, place, events } = opening;
+        let affinity = &parameters.affinity;
+        if plan.sends {
+            may_use(&affinity.sender_cpus)?;
+        }
+        if plan.receives {
+            may_use(&affinity.receiver_cpus)?;
+        }
+        let mut caveats = Vec::new();
+        let congestion =
+            if plan.sends { Congestion::resolve(&parameters, &mut caveats)? } else { Congestion::default() };
+        let drops = Drops::watch(&parameters, &mut caveats)?;
+        let options = TcpOptions {
+            buffer_bytes: parameters.window_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+            largest_segment_bytes: parameters.mss_bytes,
+            multipath: parameters.mptcp,
+        };
+        let (mut accepting, mut connecting, mut port) = (None, None, 0);
+        match place {
+            Place::Server { own, .. } => {
+                let opened = Accepting::start(SocketAddr::new(own, 0), &options, parameters.streams, events)?;
+                port = opened.port();
+                accepting = Some(opened);
+            }
+            Place::Client(server) => {
+                let port = plan.server_ports.first().copied().unwrap_or_default();
+                let at = SocketAddr::new(server, port);
+                connecting = Some(connect_all(at, &options, &plan, &parameters, events)?);
+            }
+        }
+        Ok(Self {
+            place,
+            congestion,
+            drops,
+            cpus: None,
+            flows: BTreeMap::new(),
+            accepting,
+            connecting,
+            port,
+            sampler: Sampler::new(&parameters),
+            stop_sending: Arc::default(),
+            stop_receiving: Arc::default(),
+            peer_sent: Vec::new(),
+            caveats,
+            events: events.clone(),
+            plan,
+            parameters,
+        })
+    }
+
+    /// What the kernel gave of the buffers that were asked for.
+    fn check_buffers(&mut self, stream: &TcpStream) {
+        let Some(asked) = self.parameters.window_bytes else { return };
+        let asked_bytes = usize::try_from(asked).ok();
+        let grants = [
+            ("send", "net.core.wmem_max", send_buffer(stream, None), self.plan.sends),
+            ("receive", "net.core.rmem_max", receive_buffer(stream, None), self.plan.receives),
+        ];
+        for (which, limit, grant, used) in grants {
+            if let (Ok(grant), true) = (grant, used) {
+                let grant = longhaul_kernel::udp::BufferGrant { asked_bytes, ..grant };
+                self.caveats.extend(not_granted(which, limit, grant));
+            }
+        }
+    }
+
+    /// What is known of a flow beside its samples.
+    fn describe(&self, id: TcpStreamId, flow: &Flow, report: &mut TcpStreamReport, caveats: &mut Vec<Caveat>) {
+        report.backward = id.backward;
+        report.stream = id.stream;
+        report.sends = flow.sends;
+        report.port = flow.socket().local_addr().map_or(0, |address| address.port());
+        let counts = &flow.counts;
+        report.omitted_bytes = counts.omitted_bytes();
+        report.bytes = counts.bytes() - report.omitted_bytes;
+        report.first_ns = counts.first_ns();
+        report.last_ns = counts.last_ns();
+        report.failure = counts.failure();
+        let asked_bytes = self.parameters.window_bytes;
+        let grant = |grant: std::io::Result<_>| grant.ok().map(|grant| SocketBuffer { asked_bytes, ..buffer(grant) });
+        report.send_buffer = grant(send_buffer(flow.socket(), None));
+        report.receive_buffer = grant(receive_buffer(flow.socket(), None));
+        if let Some(sent) = self.peer_sent.get(usize::from(id.stream)).filter(|_| !flow.sends) {
+            let missing = sent.sent_bytes.saturating_sub(counts.bytes());
+            if missing > 0 && report.failure.is_none() {
+                let message = format!("flow {}: {missing} bytes had not arrived when the test ended", id.stream);
+                caveats.push(Caveat::new("not_drained", message, "use a smaller window, or a longer test"));
+            }
+        }
+    }
+}
+
+impl Data for TcpData {
+    /// A server waits for connections, a client has to have them.
+    fn is_open(&self) -> bool {
+        self.place.is_server()
+    }
+
+    fn finish_opening(&mut self) -> Result<(), SessionError> {
+        let Some(thread) = self.connecting.take() else { return Ok(()) };
+        // A panic was printed when it happened.
+        let panicked = |_| SessionError::new("internal", "the connecting thread ended early", "report this");
+        for (id, connection) in thread.join().map_err(panicked)?? {
+            self.admit(id, connection);
+        }
+        Ok(())
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        vec![self.port]
+    }
+
+    fn take_caveats(&mut self) -> Vec<Caveat> {
+        self.place.name_end(std::mem::take(&mut self.caveats))
+    }
+
+    /// The connection begins to receive, or waits to send.
+    fn admit(&mut self, id: TcpStreamId, stream: TcpStream) {
+        let sends = id.backward == self.place.is_server();
+        if self.flows.is_empty() {
+            self.check_buffers(&stream);
+        }
+        let mut flow = Flow::new(id, sends, stream);
+        if sends {
+            if let Some(bps) = self.parameters.pace_bps
+                && let Err(error) = set_max_pacing_rate(flow.socket(), BitRate(bps))
+            {
+                self.caveats.push(Caveat::new("not_paced", format!("the kernel does not pace this flow: {error}"), ""));
+            }
+            self.congestion.begin(flow.socket());
+        } else {
+            flow.receive(&self.parameters, &self.stop_receiving);
+        }
+        self.drops.follow(&flow);
+        let congestion = if sends { self.congestion.clone() } else { Congestion::default() };
+        self.sampler.follow(Sampled::new(&flow, congestion));
+        self.flows.insert(id, flow);
+        let both = self.plan.sends && self.plan.receives;
+        if self.flows.len() == usize::from(self.parameters.streams) * if both { 2 } else { 1 } {
+            // No further connection is expected.
+            self.accepting = None;
+            if self.plan.receives {
+                let counts: Vec<Arc<Counts>> = self.flows.values().filter(|f| !f.sends).map(Flow::counts).collect();
+                self.cpus = Some(CpuWatch::start(move || counts.iter().map(|counts| counts.bytes()).sum()));
+            }
+            self.sampler.start();
+        }
+    }
+
+    fn start_sending(&mut self, _: &[SocketAddr]) {
+        self.sampler.begin_sending();
+        for flow in self.flows.values_mut().filter(|flow| flow.sends) {
+            flow.send(&self.parameters, &self.stop_sending, &self.events);
+        }
+    }
+
+    fn stop_sending(&self) {
+        self.stop_sending.store(true, Ordering::Relaxed);
+    }
+
+    fn stream_sent(&mut self, stream: u8) -> Option<Vec<StreamSent>> {
+        let id = TcpStreamId { backward: self.place.is_server(), stream };
+        self.flows.get_mut(&id)?.sent = true;
+        let sending = || self.flows.values().filter(|flow| flow.sends);
+        sending().all(|flow| flow.sent).then(|| {
+            let of = |flow: &Flow| StreamSent {
+                sent_packets: 0,
+                sent_bytes: flow.counts.bytes(),
+                first_sent_ns: flow.counts.first_ns(),
+                last_sent_ns: flow.counts.last_ns(),
+            };
+            sending().map(of).collect()
+        })
+    }
+
+    fn peer_finished(&mut self, streams: Vec<StreamSent>) {
+        self.peer_sent = streams;
+    }
+
+    fn is_drained(&self) -> Option<bool> {
+        if self.peer_sent.is_empty() {
+            return None;
+        }
+        Some(self.flows.values().filter(|flow| !flow.sends).all(|flow| flow.counts.is_over()))
+    }
+
+    fn last_arrival(&self) -> Nanos {
+        let receiving = self.flows.values().filter(|flow| !flow.sends);
+        Nanos(receiving.map(|flow| flow.counts.last_ns()).max().unwrap_or(0))
+    }
+
+    fn progress(&self) -> Progress {
+        let receiving = || self.flows.values().filter(|flow| !flow.sends);
+        let first = receiving().map(|flow| flow.counts.arrived_ns()).filter(|ns| *ns > 0).min();
+        Progress {
+            elapsed_ns: first.map_or(0, |first| monotonic().0.saturating_sub(first)),
+            payload_bytes: receiving().map(|flow| flow.counts.bytes()).sum(),
+            ..Progress::default()
+        }
+    }
+
+    fn sender_now(&self) -> Option<SenderNow> {
+        self.plan.sends.then(|| self.sampler.now())
+    }
+
+    fn report(mut self: Box<Self>) -> EndReport {
+        self.stop_sending.store(true, Ordering::Relaxed);
+        self.stop_receiving.store(true, Ordering::Relaxed);
+        for thread in self.flows.values_mut().flat_map(|flow| flow.threads.drain(..)) {
+            // A panic was printed when it happened; what was counted up to there stands.
+            let _ = thread.join();
+        }
+        let mut sampled = self.sampler.finish();
+        let mut tcp = TcpEndReport { sampling: sampled.cost, ..TcpEndReport::default() };
+        let mut caveats = std::mem::take(&mut self.caveats);
+        for (id, flow) in &self.flows {
+            let mut report = sampled.flows.remove(id).unwrap_or_default();
+            self.describe(*id, flow, &mut report, &mut caveats);
+            tcp.streams.push(report);
+        }
+        let drops = std::mem::take(&mut self.drops);
+        if self.parameters.collect != Collect::Off {
+            drops.finish(&self.plan, self.place.is_server(), &mut tcp, &mut caveats);
+        }
+        if let Some(used) = self.cpus.take().map(CpuWatch::finish) {
+            used.add_to(&mut tcp.counters);
+            caveats.extend(used.caveat(None).map(|caveat| Caveat {
+                remedy: "give the reader a CPU of its own, or ask for a lower rate".into(),
+                ..caveat
+            }));
+        }
+        // A host that cannot be written as JSON is not looked at.
+        let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
+        EndReport { tcp: Some(tcp), host, caveats: self.place.name_end(caveats), ..EndReport::default() }
+    }
+}
+
+impl Drop for TcpData {
+    fn drop(&mut self) {
+        self.stop_sending.store(true, Ordering::Relaxed);
+        self.stop_receiving.store(true, Ordering::Relaxed);
+    }
+}

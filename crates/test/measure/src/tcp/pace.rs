@@ -1,0 +1,38 @@
+//! Applications that read or write at a rate of their own.
+
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::wait::sleep_until;
+use longhaul_units::Nanos;
+
+/// How often to look whether the test was stopped.
+pub(super) const LOOK: Nanos = Nanos::from_millis(50);
+/// Such an application moves this part of what it moves in a second at a time, which is smooth on any path.
+const PACED_PARTS: u64 = 200;
+
+/// Whether a call only returned so that the caller may look whether the test was stopped.
+pub(super) fn go_on(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::TimedOut)
+}
+
+/// Bytes that an application of `rate_bps` moves at a time, at most `most`.
+pub(super) fn paced_bytes(rate_bps: Option<u64>, most: usize) -> usize {
+    let part = rate_bps.map_or(u64::MAX, |bps| (bps / 8 / PACED_PARTS).max(1));
+    most.min(usize::try_from(part).unwrap_or(usize::MAX))
+}
+
+/// Waits until `bytes` at `rate_bps` since `start` are due.
+pub(super) fn wait_for_rate(start: Nanos, bytes: u64, rate_bps: Option<u64>, stop: &AtomicBool, end: Nanos) {
+    let Some(bps) = rate_bps else { return };
+    let due = u128::from(bytes) * 8_000_000_000 / u128::from(bps.max(1));
+    let due = start.saturating_add(Nanos(due.try_into().unwrap_or(u64::MAX))).min(end);
+    while !stop.load(Ordering::Relaxed) {
+        let now = monotonic();
+        if now >= due {
+            return;
+        }
+        sleep_until(due.min(now + LOOK));
+    }
+}

@@ -1,0 +1,457 @@
+//! The data part of a UDP test.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::{Builder, JoinHandle};
+
+use longhaul_bpf::drops::Flow;
+use longhaul_host::HostSnapshot;
+use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
+use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
+use longhaul_result::Caveat;
+use longhaul_session::EndReport;
+use longhaul_session::{DataPlan, Progress, SessionError};
+use longhaul_terms::Collect;
+use longhaul_terms::StreamSent;
+use longhaul_udp::UdpEndReport;
+use longhaul_udp::account::{MAX_SEQUENCES, SequenceTracker};
+use longhaul_udp::locate::Evidence;
+use longhaul_udp::{Timestamps, UdpParameters};
+use longhaul_units::Nanos;
+use longhaul_wire::probe::Cookie;
+
+use super::drops::{Seen, Watch};
+use super::receiving::{Account, receive_stream, unread};
+use super::report::{Received, receiver_report, sender_report};
+use super::sending::{StreamOut, send_stream};
+use super::softirq::Placement;
+use super::stamping::{Stamping, stepped};
+use crate::counters::{Before, Changed};
+use crate::cpu_use::CpuWatch;
+use crate::cpus::pin;
+use crate::data::{Data, Opening, Place, buffer, no_drop_events, not_granted};
+use crate::event::Event;
+
+/// Packets in a super-packet: UDP_MAX_SEGMENTS of `<linux/udp.h>`.
+const UNIT_PACKETS_MOST: u64 = 128;
+
+/// The open data part of a UDP test: its streams, and what is watched and counted around them.
+pub(crate) struct UdpData {
+    plan: DataPlan,
+    parameters: UdpParameters,
+    streams: Vec<Stream>,
+    before: Before,
+    placement: Placement,
+    /// At an end that receives.
+    cpus: Option<CpuWatch>,
+    /// How time stamps of the kernel or the NIC are read.
+    stamping: Stamping,
+    /// Watches for drop events: one from the start, and at a sending server one from when it knows its client's addresses.
+    watches: Vec<Watch>,
+    place: Place,
+    stop_receiving: Arc<AtomicBool>,
+    stop_sending: Arc<AtomicBool>,
+    /// What the other end reports that it sent.
+    peer_sent: Vec<StreamSent>,
+    realtime: RealtimeOffset,
+    caveats: Vec<Caveat>,
+    events: Sender<Event>,
+}
+
+struct Stream {
+    receiver: Arc<UdpReceiver>,
+    /// At the client, which knows its peer from the start.
+    sender: Option<Arc<UdpSender>>,
+    account: Account,
+    receiving: Option<JoinHandle<()>>,
+    sending: Option<JoinHandle<StreamOut>>,
+    /// What the sending thread did, once it has ended.
+    sent: Option<StreamOut>,
+}
+
+impl Stream {
+    /// Takes over what the sending thread did, once it has ended.
+    fn finish_sending(&mut self) {
+        if let Some(thread) = self.sending.take() {
+            // A panic was printed when it happened.
+            self.sent = Some(thread.join().unwrap_or_default());
+        }
+    }
+}
+
+impl UdpData {
+    /// Opens the sockets and begins to receive.
+    ///
+    /// # Errors
+    /// What of the plan this host cannot have, with what to do.
+    pub(crate) fn open(opening: Opening<'_>, parameters: UdpParameters) -> Result<Self, SessionError> {
+        let place = opening.place;
+        let mut data = Self::open_sockets(opening, parameters)
+            .map_err(|error| SessionError::new("data_socket", error.to_string(), ""))?;
+        let (own, peer) = match (place, data.streams.first()) {
+            (Place::Server { own, peer }, _) => (own, peer),
+            (Place::Client(server), Some(stream)) => (stream.receiver.local_address().ip(), server),
+            (Place::Client(server), None) => (server, server),
+        };
+        data.placement = Placement::new(&data.plan, &data.parameters, own, peer)?;
+        data.watch_from_the_start()?;
+        data.start_receiving();
+        Ok(data)
+    }
+
+    fn open_sockets(opening: Opening<'_>, asked: UdpParameters) -> Result<Self, UdpOpenError> {
+        let Opening { plan, place, events } = opening;
+        let before = Before::take();
+        let parameters = &asked;
+        let buffer = parameters.sockbuf_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let timestamps = match parameters.timestamps {
+            Timestamps::App => TimestampMode::App,
+            Timestamps::Kernel => TimestampMode::Kernel,
+            Timestamps::Nic => TimestampMode::Nic,
+        };
+        let receiving =
+            ReceiverOptions { receive_buffer_bytes: buffer, gro: plan.receives && !parameters.wire, timestamps };
+        let mut data = Self {
+            streams: Vec::new(),
+            before,
+            placement: Placement::default(),
+            cpus: None,
+            stamping: Stamping::new(parameters.timestamps),
+            watches: Vec::new(),
+            place,
+            stop_receiving: Arc::default(),
+            stop_sending: Arc::default(),
+            peer_sent: Vec::new(),
+            realtime: realtime_offset(),
+            caveats: Vec::new(),
+            events: events.clone(),
+            plan: plan.clone(),
+            parameters: asked.clone(),
+        };
+        for stream in 0..parameters.streams {
+            let (receiver, sender) = match place {
+                Place::Server { own, .. } => (UdpReceiver::bind(SocketAddr::new(own, 0), &receiving)?, None),
+                Place::Client(server) => {
+                    let port = plan.server_ports.get(usize::from(stream)).copied().unwrap_or_default();
+                    let options = SenderOptions { send_buffer_bytes: buffer, ..SenderOptions::default() };
+                    let sender = UdpSender::connect(None, SocketAddr::new(server, port), &options)?;
+                    (sender.receiver(&receiving)?, Some(Arc::new(sender)))
+                }
+            };
+            if plan.receives {
+                data.caveats.extend(not_granted("receive", "net.core.rmem_max", receiver.receive_buffer()));
+            }
+            if let Some(sender) = sender.as_ref().filter(|_| plan.sends) {
+                data.caveats.extend(not_granted("send", "net.core.wmem_max", sender.send_buffer()));
+            }
+            let stamped_each = parameters.wire;
+            let limit = parameters.packets_of_stream(stream).unwrap_or(MAX_SEQUENCES);
+            data.streams.push(Stream {
+                receiver: Arc::new(receiver),
+                sender,
+                account: Account::new(SequenceTracker::new(limit, stamped_each)),
+                receiving: None,
+                sending: None,
+                sent: None,
+            });
+        }
+        Ok(data)
+    }
+
+    /// Watches for drops of what this end receives, and of what a client sends.
+    ///
+    /// # Errors
+    /// Where the plan says `bpf` and there are no events.
+    fn watch_from_the_start(&mut self) -> Result<(), SessionError> {
+        let mut flows = Vec::new();
+        for (number, stream) in (0..).zip(&self.streams) {
+            let flow = |port, backward| Flow { port, cookie: self.plan.cookie.of(backward, number).0 };
+            if self.plan.receives {
+                flows.push(flow(stream.receiver.local_address().port(), !self.place.is_server()));
+            }
+            if self.plan.sends && !self.place.is_server() {
+                flows.extend(self.plan.server_ports.get(usize::from(number)).map(|port| flow(*port, false)));
+            }
+        }
+        if flows.is_empty() && self.parameters.collect == Collect::Bpf {
+            // A server does not know yet to whom it will send, but now is the time to say that there are no events.
+            flows.push(Flow { port: 0, cookie: self.plan.cookie.of(true, 0).0 });
+        }
+        self.watch(&flows)
+    }
+
+    fn watch(&mut self, flows: &[Flow]) -> Result<(), SessionError> {
+        let collect = self.parameters.collect;
+        if flows.is_empty() || matches!(collect, Collect::Counters | Collect::Off) {
+            return Ok(());
+        }
+        match Watch::start(flows, self.parameters.streams, self.place.is_server(), self.unit_packets_most()) {
+            Ok(watch) => self.watches.push(watch),
+            Err(error) => self.caveats.push(no_drop_events(collect, &error)?),
+        }
+        Ok(())
+    }
+
+    /// Packets that may travel as one: what either end's GSO or GRO may join; 1 where each is sent by itself.
+    fn unit_packets_most(&self) -> u64 {
+        if self.parameters.wire { 1 } else { UNIT_PACKETS_MOST }
+    }
+
+    fn start_receiving(&mut self) {
+        if self.plan.receives {
+            let accounts: Vec<Account> = self.streams.iter().map(|stream| stream.account.clone()).collect();
+            let received = |account: &Account| account.with(|tracker| tracker.counts().received_packets);
+            self.cpus = Some(CpuWatch::start(move || accounts.iter().map(received).sum()));
+        }
+        let (session, backward) = (self.plan.cookie, !self.place.is_server());
+        for (number, stream) in (0..).zip(&mut self.streams) {
+            let cookie = session.of(backward, number);
+            let (socket, account) = (Arc::clone(&stream.receiver), stream.account.clone());
+            let (stop, events) = (Arc::clone(&self.stop_receiving), self.events.clone());
+            let (cpus, mut stamping) = (self.placement.receiver_cpus.clone(), self.stamping.clone());
+            let receive = move || {
+                pin(&cpus);
+                receive_stream(&socket, cookie, &account, &mut stamping, &stop, &events);
+            };
+            stream.receiving = Builder::new().name(format!("receive {number}")).spawn(receive).ok();
+        }
+    }
+
+    /// The cookie of what arrives on a stream: at the server it was sent forward.
+    fn arriving(&self, stream: u8) -> Cookie {
+        self.plan.cookie.of(!self.place.is_server(), stream)
+    }
+
+    fn collects(&self) -> bool {
+        self.parameters.collect != Collect::Off
+    }
+
+    /// What lies unread in each socket.
+    fn unread(&self) -> Vec<Evidence> {
+        let streams = (0..).zip(&self.streams);
+        streams.map(|(number, stream)| unread(&stream.receiver, self.arriving(number))).collect()
+    }
+
+    /// What all watches saw; `None` where there was none.
+    fn seen(&mut self) -> Option<Seen> {
+        let mut all: Option<Seen> = None;
+        for seen in self.watches.drain(..).map(Watch::finish) {
+            match &mut all {
+                None => all = Some(seen),
+                Some(all) => {
+                    // The second watch is of what a server sends, the first of what it receives.
+                    all.sent = seen.sent;
+                    all.complete &= seen.complete;
+                    all.doubtful_packets = all.doubtful_packets.saturating_add(seen.doubtful_packets);
+                }
+            }
+        }
+        all
+    }
+
+    /// Counters that changed, and a caveat where some could not be read.
+    fn changes(&self, receives: bool, caveats: &mut Vec<Caveat>) -> Changed {
+        if !self.collects() {
+            return Changed::default();
+        }
+        let changed = self.before.changes(receives);
+        if !caveats.iter().any(|caveat| caveat.code == "counters_unread") {
+            caveats.extend(changed.unread_caveat());
+        }
+        changed
+    }
+
+    /// What the receiver's report is made of. Takes the streams.
+    fn received(&mut self, unread: Vec<Evidence>, caveats: &mut Vec<Caveat>) -> Received {
+        let mut changed = self.changes(true, caveats);
+        let binding = self.placement.binding();
+        if let Some(used) = self.cpus.take().map(CpuWatch::finish) {
+            used.add_to(&mut changed.all);
+            caveats.extend(used.caveat(binding.as_ref()));
+        }
+        let buffer = self.streams.first().map(|stream| buffer(stream.receiver.receive_buffer()));
+        let collects = self.collects();
+        let (mut streams, mut socket_drops) = (Vec::new(), 0);
+        for (number, stream) in self.streams.drain(..).enumerate() {
+            // The socket's own count covers this test alone, with its end.
+            if collects {
+                socket_drops += stream.receiver.memory().map_or(0, |memory| u64::from(memory.drops));
+            }
+            let sent = self.peer_sent.get(number).map(|sent| sent.sent_packets);
+            let account = stream.account.into_tracker();
+            let sent = sent.unwrap_or_else(|| account.next_expected());
+            streams.push(account.finish(sent));
+        }
+        let unit_packets_most = self.unit_packets_most();
+        Received { streams, unread, socket_drops, buffer, binding, changed, unit_packets_most }
+    }
+}
+
+impl Data for UdpData {
+    fn ports(&self) -> Vec<u16> {
+        self.streams.iter().map(|stream| stream.receiver.local_address().port()).collect()
+    }
+
+    fn take_caveats(&mut self) -> Vec<Caveat> {
+        self.place.name_end(std::mem::take(&mut self.caveats))
+    }
+
+    fn send_probe(&self, stream: u8, to: Option<SocketAddr>, bytes: &[u8]) {
+        let Some(stream) = self.streams.get(usize::from(stream)) else { return };
+        let _ = match (to, &stream.sender) {
+            (Some(to), _) => stream.receiver.send_to(bytes, to),
+            (None, Some(sender)) => sender.send(bytes, false),
+            (None, None) => Ok(()),
+        };
+    }
+
+    fn start_sending(&mut self, to: &[SocketAddr]) {
+        let server = self.place.is_server();
+        if server {
+            let flow =
+                |(number, to): (u8, &SocketAddr)| Flow { port: to.port(), cookie: self.plan.cookie.of(true, number).0 };
+            let flows: Vec<_> = (0..).zip(to).map(flow).collect();
+            // What fails now is a caveat, as the test has begun.
+            if let Err(error) = self.watch(&flows) {
+                self.caveats.push(Caveat::new(&error.code, error.message, error.remedy));
+            }
+        }
+        for (number, stream) in (0_u8..).zip(&mut self.streams) {
+            let socket = match (&stream.sender, to.get(usize::from(number))) {
+                (Some(sender), _) => Ok(Arc::clone(sender)),
+                (None, Some(to)) => connected_sender(&stream.receiver, *to, self.parameters.sockbuf_bytes),
+                (None, None) => continue,
+            };
+            if let Ok(socket) = &socket {
+                stream.sender.get_or_insert_with(|| Arc::clone(socket));
+            }
+            let cookie = self.plan.cookie.of(server, number);
+            let (parameters, events) = (self.parameters.clone(), self.events.clone());
+            let stop = Arc::clone(&self.stop_sending);
+            let spawned = Builder::new().name(format!("send {number}")).spawn(move || {
+                let sent = match socket {
+                    Ok(socket) => {
+                        pin(&parameters.affinity.sender_cpus);
+                        send_stream(&socket, &parameters, cookie, &stop)
+                    }
+                    Err(error) => StreamOut { failure: Some(error.to_string()), ..StreamOut::default() },
+                };
+                // The driver may have given up.
+                let _ = events.send(Event::StreamSent(number));
+                sent
+            });
+            match spawned {
+                Ok(thread) => stream.sending = Some(thread),
+                Err(error) => {
+                    stream.sent = Some(StreamOut { failure: Some(error.to_string()), ..StreamOut::default() });
+                    let _ = self.events.send(Event::StreamSent(number));
+                }
+            }
+        }
+    }
+
+    fn stop_sending(&self) {
+        self.stop_sending.store(true, Ordering::Relaxed);
+    }
+
+    fn stream_sent(&mut self, stream: u8) -> Option<Vec<StreamSent>> {
+        self.streams.get_mut(usize::from(stream))?.finish_sending();
+        self.streams.iter().map(|stream| Some(stream.sent.as_ref()?.sent)).collect()
+    }
+
+    fn peer_finished(&mut self, streams: Vec<StreamSent>) {
+        self.peer_sent = streams;
+    }
+
+    fn is_drained(&self) -> Option<bool> {
+        if self.peer_sent.is_empty() {
+            return None;
+        }
+        let mut streams = self.streams.iter().zip(&self.peer_sent);
+        Some(streams.all(|(stream, sent)| {
+            stream.account.with(|tracker| tracker.counts().received_packets) >= sent.sent_packets
+        }))
+    }
+
+    fn last_arrival(&self) -> Nanos {
+        self.streams
+            .iter()
+            .map(|stream| stream.account.with(|tracker| tracker.last_arrival()))
+            .max()
+            .unwrap_or_default()
+    }
+
+    fn progress(&self) -> Progress {
+        let mut progress = Progress::default();
+        let first =
+            self.streams.iter().filter_map(|stream| stream.account.with(|tracker| tracker.first_arrival())).min();
+        if let Some(first) = first {
+            progress.elapsed_ns = monotonic().saturating_sub(first).0;
+        }
+        for stream in &self.streams {
+            let counts = stream.account.with(|tracker| tracker.counts());
+            progress.received_packets += counts.received_packets;
+            progress.missing_packets += counts.missing_packets;
+            progress.duplicate_packets += counts.duplicate_packets;
+            progress.reordered_packets += counts.reordering.reordered_packets;
+        }
+        progress.payload_bytes = progress.received_packets * u64::from(self.parameters.payload_bytes);
+        progress
+    }
+
+    fn report(mut self: Box<Self>) -> EndReport {
+        self.stop_receiving.store(true, Ordering::Relaxed);
+        self.stop_sending.store(true, Ordering::Relaxed);
+        for stream in &mut self.streams {
+            stream.finish_sending();
+            // A panic was printed when it happened; the account up to there is valid.
+            let _ = stream.receiving.take().map(JoinHandle::join);
+        }
+        let mut caveats = std::mem::take(&mut self.caveats);
+        caveats.extend(self.stamping.caveats());
+        caveats.extend(stepped(self.parameters.timestamps, self.realtime, realtime_offset()));
+        // Before the events end, as a packet with a wrong checksum is dropped when it is read.
+        let unread = if self.plan.receives && self.collects() { self.unread() } else { Vec::new() };
+        let seen = self.seen();
+        let sender = self.plan.sends.then(|| {
+            let changed = self.changes(false, &mut caveats);
+            let socket = self.streams.iter().find_map(|stream| stream.sender.as_ref());
+            let buffer = socket.map(|socket| buffer(socket.send_buffer()));
+            let outs = self.streams.iter_mut().map(|stream| stream.sent.take().unwrap_or_default()).collect();
+            sender_report(&self.parameters, outs, buffer, changed, seen.as_ref(), &mut caveats)
+        });
+        let receiver = self.plan.receives.then(|| {
+            let received = self.received(unread, &mut caveats);
+            receiver_report(&self.parameters, received, seen.as_ref())
+        });
+        // A host that cannot be written as JSON is left out.
+        let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
+        EndReport {
+            udp: Some(UdpEndReport { sender, receiver }),
+            tcp: None,
+            host,
+            caveats: self.place.name_end(caveats),
+        }
+    }
+}
+
+impl Drop for UdpData {
+    fn drop(&mut self) {
+        self.stop_receiving.store(true, Ordering::Relaxed);
+        self.stop_sending.store(true, Ordering::Relaxed);
+    }
+}
+
+fn connected_sender(
+    receiver: &UdpReceiver,
+    to: SocketAddr,
+    sockbuf_bytes: Option<u64>,
+) -> Result<Arc<UdpSender>, UdpOpenError> {
+    let options = SenderOptions {
+        send_buffer_bytes: sockbuf_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+        ..SenderOptions::default()
+    };
+    receiver.sender_to(to, &options).map(Arc::new)
+}

@@ -1,0 +1,11 @@
+//! UDP tests: a socket and a thread a stream, and evidence of where packets were dropped.
+
+mod data;
+mod drops;
+mod receiving;
+mod report;
+mod sending;
+mod softirq;
+mod stamping;
+
+pub(crate) use data::UdpData;

@@ -1,0 +1,150 @@
+//! The thread that receives one stream.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::udp::{ReceiveSlots, SuperPacket, UdpReceiver};
+use longhaul_result::Location;
+use longhaul_udp::account::SequenceTracker;
+use longhaul_udp::locate::Evidence;
+use longhaul_units::Nanos;
+use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
+
+use super::stamping::Stamping;
+use crate::event::Event;
+
+/// Packets taken in one call.
+const SLOTS: usize = 32;
+/// Room for the longest datagram, and the longest super-packet.
+const SLOT_BYTES: usize = 65_536;
+/// How often to look whether the test is over.
+const LOOK: Nanos = Nanos::from_millis(20);
+/// Datagrams of the proof that a stream accepts: those of the longest proof, 40 rounds of 3.5, and room for duplicates. No more, as anyone
+/// may send them.
+const PROBES_MOST: usize = 256;
+/// How long to read what lies unread.
+const UNREAD_MOST: Nanos = Nanos::from_secs(1);
+
+/// What a stream has received, shared between its thread and the driver.
+#[derive(Debug, Clone)]
+pub(super) struct Account(Arc<Mutex<SequenceTracker>>);
+
+impl Account {
+    pub(super) fn new(tracker: SequenceTracker) -> Self {
+        Self(Arc::new(Mutex::new(tracker)))
+    }
+
+    /// Runs `work` on the account, between two batches of the receiving thread.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut SequenceTracker) -> T) -> T {
+        // A tracker that panicked half-way would be wrong, and so would the test; no place in it panics.
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Account {
+    /// The tracker itself, once its thread has ended: a copy would take its memory twice.
+    pub(super) fn into_tracker(self) -> SequenceTracker {
+        match Arc::try_unwrap(self.0) {
+            Ok(tracker) => tracker.into_inner().unwrap_or_else(PoisonError::into_inner),
+            Err(shared) => Self(shared).with(|tracker| tracker.clone()),
+        }
+    }
+}
+
+/// Receives until `stop` is set. Bulk packets of `cookie` go to `account`, others of it to the driver.
+pub(super) fn receive_stream(
+    socket: &UdpReceiver,
+    cookie: Cookie,
+    account: &Account,
+    stamping: &mut Stamping,
+    stop: &Arc<AtomicBool>,
+    events: &Sender<Event>,
+) {
+    let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
+    let mut probes = Probes { stream: cookie.stream(), events, left: PROBES_MOST };
+    while !stop.load(Ordering::Relaxed) {
+        let received = socket.receive_until(&mut slots, monotonic() + LOOK);
+        if !matches!(received, Ok(1..)) {
+            continue;
+        }
+        let now = monotonic();
+        account.with(|tracker| {
+            for packet in slots.packets() {
+                let arrival = stamping.arrival(&packet, now);
+                take(&packet, cookie, arrival, tracker, &mut probes);
+            }
+        });
+    }
+}
+
+/// Reads what still lies in the socket when its reader has ended: packets that arrived and were not read.
+pub(super) fn unread(socket: &UdpReceiver, cookie: Cookie) -> Evidence {
+    let mut evidence = Evidence::default();
+    let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
+    // A sender that continues does not keep this end waiting.
+    let deadline = monotonic() + UNREAD_MOST;
+    while matches!(socket.receive(&mut slots), Ok(1..)) && monotonic() < deadline {
+        for packet in slots.packets() {
+            let unit = packet.datagrams() as u32;
+            for probe in packet.segments().filter_map(Probe::parse).filter(|probe| probe.cookie == cookie) {
+                evidence.add(probe.sequence, 1, Location::ReceiverApplication, "unread at close", unit);
+            }
+        }
+    }
+    evidence
+}
+
+/// Hands the datagrams of the proof to the driver.
+struct Probes<'a> {
+    stream: u8,
+    events: &'a Sender<Event>,
+    left: usize,
+}
+
+impl Probes<'_> {
+    fn hand_over(&mut self, source: Option<SocketAddr>, datagram: &[u8]) {
+        let (Some(from), Some(left)) = (source, self.left.checked_sub(1)) else { return };
+        if datagram.len() == HEADER_LEN {
+            self.left = left;
+            // The driver may have ended already.
+            let _ = self.events.send(Event::Probe { stream: self.stream, from, bytes: datagram.to_vec() });
+        }
+    }
+}
+
+/// Accounts for the datagrams of one super-packet. One that GRO made may have gaps, so each header is read.
+fn take(packet: &SuperPacket<'_>, cookie: Cookie, now: Nanos, tracker: &mut SequenceTracker, probes: &mut Probes<'_>) {
+    let mut run: Option<(u64, u32)> = None;
+    let single = packet.datagrams() == 1;
+    for datagram in packet.segments() {
+        let Some(probe) = Probe::parse(datagram) else { continue };
+        if probe.cookie != cookie {
+            continue;
+        }
+        if probe.sequence >= FIRST_RESERVED {
+            probes.hand_over(packet.source, datagram);
+            continue;
+        }
+        if single {
+            tracker.receive(probe.sequence, now, Nanos(probe.sent_ns));
+            return;
+        }
+        run = match run {
+            Some((first, count)) if first + u64::from(count) == probe.sequence => Some((first, count + 1)),
+            before => {
+                flush(before, now, tracker);
+                Some((probe.sequence, 1))
+            }
+        };
+    }
+    flush(run, now, tracker);
+}
+
+fn flush(run: Option<(u64, u32)>, now: Nanos, tracker: &mut SequenceTracker) {
+    if let Some((first, count)) = run {
+        tracker.receive_run(first, count, now);
+    }
+}
