@@ -1,6 +1,6 @@
-//! A control connection: how it is made, the thread that reads it, the secure channel over it, the signals that end it.
+//! A control connection: how it is made, the thread that reads it, the encrypted channel over it, the signals that end it.
 //!
-//! Whoever has one waits for events in a queue. Those of the connection are [`ControlEvent`]; a queue may hold others too
+//! Whoever serves one waits for events in a queue. Those of the connection are [`ControlEvent`]; a queue may hold others, too
 //! ([`HasControl`]).
 
 use std::io::{ErrorKind, Read, Write};
@@ -20,30 +20,30 @@ use longhaul_units::Nanos;
 /// How long a host may take to accept the control connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A control connection that does not take a message, or a piece of a report, within this is dead.
+/// A control connection that does not accept a message, or a piece of a report, within this time is dead.
 const WRITE_PATIENCE: Nanos = Nanos::from_secs(10);
-/// The handshake of the channel ends by then.
+/// The handshake of the channel ends within this time.
 const HANDSHAKE_PATIENCE: Nanos = Nanos::from_secs(10);
 
-/// How often a signal is looked for where nothing waits for it.
+/// How often to look for a signal where nothing waits for it.
 const ANOTHER_SIGNAL: Nanos = Nanos::from_millis(50);
 
 /// What can happen to a control connection.
 #[derive(Debug)]
 pub enum ControlEvent {
-    /// Bytes came.
+    /// Bytes arrived.
     Bytes(Vec<u8>),
-    /// It was closed or broke: why.
+    /// The connection was closed or broke: why.
     Lost(String),
-    /// The user or the operator wants it to end.
+    /// The user or the operator wants the work to end.
     Interrupt,
-    /// It ends now, without a result.
+    /// The work ends now, without a result.
     Abort,
 }
 
 /// An event that may be a control connection's.
 pub trait HasControl: From<ControlEvent> + Send + 'static {
-    /// `None` of any other event.
+    /// The control connection's event; `None` if this is another.
     fn into_control(self) -> Option<ControlEvent>;
 }
 
@@ -56,19 +56,19 @@ impl HasControl for ControlEvent {
 /// One end of a control connection.
 pub struct Control {
     stream: TcpStream,
-    /// The secure channel.
+    /// The channel over it.
     pub channel: Channel<Message>,
-    /// Lets the reading thread go on: it reads no more than is dealt with, so that a peer cannot fill this end's memory.
+    /// Lets the reading thread continue. It reads no more than was handled, so that a peer cannot fill this end's memory.
     go_on: SyncSender<()>,
-    /// A peer that does not take a message within this is dead.
+    /// A peer that does not accept a message within this time is dead.
     pub patience: Nanos,
 }
 
 impl Control {
-    /// Reads `stream` in a thread that sends what comes to `events`; ends with the connection.
+    /// Reads `stream` in a thread, which sends what arrives to `events` and ends with the connection.
     ///
     /// # Errors
-    /// Where there is no thread or descriptor.
+    /// Where the system has no thread or descriptor left.
     pub fn new<E: HasControl>(
         stream: TcpStream,
         channel: Channel<Message>,
@@ -95,18 +95,18 @@ impl Control {
         Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE })
     }
 
-    /// Deals with bytes that came.
+    /// Handles bytes that arrived. Messages then wait in [`Self::channel`].
     ///
     /// # Errors
-    /// Where they are not of this protocol, or not of the peer.
+    /// Where they do not belong to this protocol, or are not the peer's.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
-        let taken = self.channel.handle_bytes(bytes);
-        // One is waited for at a time, so there is room; a thread that has ended needs none.
+        let handled = self.channel.handle_bytes(bytes);
+        // One read waits at a time, so there is room; a thread that has ended needs none.
         let _ = self.go_on.try_send(());
-        taken
+        handled
     }
 
-    /// Writes what waits to be written, all of it within [`Self::patience`].
+    /// Writes all that is queued, within [`Self::patience`].
     ///
     /// # Errors
     /// Where the connection is lost, or the peer does not read.
@@ -161,7 +161,7 @@ impl Control {
         }
     }
 
-    /// Closes the connection; the reading thread wakes and ends.
+    /// Closes the connection. The reading thread wakes up and ends.
     pub fn hang_up(&self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
@@ -173,7 +173,7 @@ impl Drop for Control {
     }
 }
 
-/// A thread that turns signals into events; it ends with this.
+/// A thread that turns signals into events. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Signals {
     thread: Option<JoinHandle<()>>,
@@ -182,10 +182,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// The first signal is [`ControlEvent::Interrupt`], the second [`ControlEvent::Abort`].
+    /// Sends [`ControlEvent::Interrupt`] at the first signal of `stop`, [`ControlEvent::Abort`] at the second.
     ///
     /// # Errors
-    /// Where there is no thread or descriptor.
+    /// Where the system has no thread or descriptor left.
     pub fn watch<E: HasControl>(stop: Stop, events: Sender<E>) -> std::io::Result<Self> {
         let (going, over) = UnixStream::pair()?;
         let poller = Poller::new()?;
@@ -216,10 +216,10 @@ impl Drop for Signals {
     }
 }
 
-/// Connects to `address`; a signal ends the attempt.
+/// Connects to `address`. A signal ends the attempt.
 ///
 /// # Errors
-/// Why there is no connection, with `remedy`.
+/// Why there is no connection, with `remedy`, which says what to do where nobody answers.
 pub fn connect(address: SocketAddr, stop: Option<Stop>, remedy: &'static str) -> Result<TcpStream, SessionError> {
     let (sender, connected) = channel();
     // It ends by itself, at the latest after the patience.
@@ -239,12 +239,12 @@ pub fn connect(address: SocketAddr, stop: Option<Stop>, remedy: &'static str) ->
     }
 }
 
-/// What ended by a signal ends with this.
+/// The error of what a signal ended.
 pub fn interrupted() -> SessionError {
     SessionError::new("interrupted", "interrupted before there was a result", "")
 }
 
-/// 32 bytes from the operating system's random source.
+/// `N` bytes from the operating system's random source.
 ///
 /// # Errors
 /// Where it gives none.

@@ -1,4 +1,4 @@
-//! Loss by counters: which of the kernel's, before and after, stands for which place.
+//! Drops by the kernel's counters, before and after a test: which counter means which place.
 
 use longhaul_kernel::counters::{Change, Interfaces, Scope, Snapshot};
 use longhaul_kernel::driver_statistics::{Meaning, row};
@@ -16,9 +16,9 @@ pub(crate) struct Before(Snapshot);
 pub(crate) struct Changed {
     pub(crate) totals: Vec<Total>,
     pub(crate) all: ChangedCounters,
-    /// What could not be read, and why.
+    /// Counters that could not be read, and why.
     pub(crate) unread: Vec<String>,
-    /// Whether every place that drops packets here has a counter, as far as is known.
+    /// Whether, as far as is known, every place that drops packets here has a counter.
     pub(crate) complete: bool,
     /// Datagrams for which a socket of the host had no room.
     pub(crate) buffer_full_packets: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Changed {
     pub(crate) damaged_packets: u64,
 }
 
-/// Which of the kernel's own counters stands for which place; drivers' are in [`longhaul_kernel::driver_statistics`]. Names are
+/// Which of the kernel's own counters means which place; drivers' are in [`longhaul_kernel::driver_statistics`]. Names are
 /// the kernel's: `if_link.h` for interfaces, `net/core/net-procfs.c` for softnet.
 const PLACES: [(&str, Location); 4] = [
     ("dropped", Location::ReceiverBacklog),
@@ -34,12 +34,12 @@ const PLACES: [(&str, Location); 4] = [
     ("rx_fifo_errors", Location::ReceiverRing),
     ("rx_over_errors", Location::ReceiverRing),
 ];
-/// Of the UDP sockets (RFC 4113 and `net/ipv4/proc.c`): no room.
+/// UDP sockets had no room (RFC 4113 and `net/ipv4/proc.c`).
 const BUFFER_FULL: [&str; 4] = ["Udp.RcvbufErrors", "Udp.MemErrors", "Udp6RcvbufErrors", "Udp6MemErrors"];
-/// Damaged: `InHdrErrors` counts wrong sums of IP headers, too (`ip_rcv_core`).
+/// Packets were damaged. `InHdrErrors` counts wrong checksums of IP headers, too (`ip_rcv_core`).
 const DAMAGED: [&str; 4] = ["Udp.InCsumErrors", "Udp6InCsumErrors", "Ip.InHdrErrors", "Ip6InHdrErrors"];
-/// What IP took in, and each other end that a packet of it can come to but that of a filter: those of netfilter at
-/// prerouting and input count nothing (`ip_rcv_core`, `ip_rcv_finish_core`, `ip_local_deliver`).
+/// Packets that IP took in, and below everything that can happen to them but a filter: netfilter at prerouting and input counts nothing
+/// (`ip_rcv_core`, `ip_rcv_finish_core`, `ip_local_deliver`).
 const IP_IN: [&str; 2] = ["Ip.InReceives", "Ip6InReceives"];
 const IP_OUT: [&str; 23] = [
     "Ip.InDelivers",
@@ -67,9 +67,9 @@ const IP_OUT: [&str; 23] = [
     "Ip6InMcastPkts",
 ];
 
-/// What IP handed to neighbours and interfaces.
+/// Packets that IP handed to neighbours and interfaces.
 const IP_HANDED_OVER: [&str; 2] = ["Ip.OutTransmits", "Ip6OutTransmits"];
-/// Of both tables of neighbours.
+/// Packets for neighbours that did not answer, in both tables of neighbours.
 const UNANSWERED: &str = "_cache.unresolved_discards";
 
 impl Before {
@@ -77,7 +77,7 @@ impl Before {
         Self(Snapshot::take(Interfaces::All))
     }
 
-    /// What changed since, at a host that receives or one that sends.
+    /// What changed since, at a host that receives, or at one that sends.
     pub(crate) fn changes(&self, receives: bool) -> Changed {
         let after = Snapshot::take(Interfaces::All);
         let complete = after.generic_xdp.is_empty() && (!receives || after.unseen_rings.is_empty());
@@ -99,7 +99,7 @@ impl Before {
         changed.damaged_packets = changed.sum(&DAMAGED);
         let filtered = changed.sum(&IP_IN).saturating_sub(changed.sum(&IP_OUT));
         if receives && filtered > 0 {
-            let reason = "IP took them in and gave them to nobody: netfilter".into();
+            let reason = "taken in by IP and delivered to nobody: netfilter".into();
             let (location, scope) = (Location::ReceiverFilter, TotalScope::Host);
             changed.totals.push(Total { location, reason, packets: filtered, scope });
         }
@@ -117,7 +117,7 @@ impl Changed {
         Some(Caveat::new("counters_unread", message, remedy))
     }
 
-    /// Packets dropped as nobody answered for their next hop. The kernel counts them for the whole machine; they are this host's only
+    /// Packets dropped because their next hop did not answer. The kernel counts them for the whole machine; they are this host's only
     /// where its IP handed over more than its interfaces sent and its queues dropped.
     fn neighbourless(&self) -> Option<Total> {
         let all = |wanted: &dyn Fn(&str) -> bool| -> i64 {
@@ -149,16 +149,16 @@ pub(crate) fn without_event(location: Location, counter: &str) -> bool {
 fn place(change: &Change, receives: bool) -> Option<Location> {
     let name = change.name.as_str();
     match &change.scope {
-        // tc's filters on the way in are at a qdisc of their own kind, which queues nothing.
+        // tc's filters of incoming packets are at a qdisc of their own kind, which queues nothing.
         Scope::Qdisc { kind, parent, .. } if name == "drops" => match kind.as_str() {
             "ingress" | "clsact" => receives.then_some(Location::ReceiverFilter),
-            // The root counts what its classes' queues drop, too.
+            // The root counts what the queues of its classes drop, too.
             _ => (!receives && parent == "root").then_some(Location::SenderQdisc),
         },
         Scope::Interface { .. } if !receives => {
             matches!(name, "tx_dropped" | "tx_errors").then_some(Location::SenderDevice)
         }
-        // What is part of another counter would count twice.
+        // A counter that is part of another one would count twice.
         Scope::Driver { driver, .. } => row(driver, name)
             .filter(|row| row.part_of.is_none() && row.meaning.is_transmit() != receives)
             .and_then(|row| driver_place(row.meaning)),
@@ -176,7 +176,7 @@ fn driver_place(meaning: Meaning) -> Option<Location> {
         Meaning::RingFull | Meaning::DeviceMemoryFull | Meaning::NoMemory => Location::ReceiverRing,
         Meaning::FilterDrop | Meaning::XdpDrop | Meaning::XdpError => Location::ReceiverFilter,
         Meaning::TransmitDrop | Meaning::TransmitError => Location::SenderDevice,
-        // Damaged frames never were the host's; the others are no loss of packets, or say no place.
+        // Damaged frames were never the host's; the others are no drops of packets, or have no place.
         _ => return None,
     })
 }

@@ -34,5 +34,3 @@ pub mod listening;
 pub mod server;
 mod tcp;
 mod udp;
-
-pub use longhaul_session as session;

@@ -1,4 +1,4 @@
-//! A listener: each connection gets a seat among the others and a thread of its own, until all are told to stop.
+//! A listener: each connection gets a seat and a thread of its own, until all are told to end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
@@ -19,23 +19,23 @@ use longhaul_units::Nanos;
 
 use crate::control::{Control, ControlEvent, HasControl, random};
 
-/// Connections at a time, served or waiting. For a further one a stranger goes; where all are known it is closed at once.
+/// Connections at a time, served or waiting. A further one replaces a stranger; where all are known it is closed at once.
 const CONNECTIONS_MOST: usize = 64;
-/// After a connection that could not be accepted.
+/// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Between two looks whether the only session has ended.
+/// How often to look whether the only session has ended.
 const ONCE_LOOK: Nanos = Nanos::from_millis(20);
-/// Between two looks whether all have ended when the listener goes down.
+/// How often to look whether all have ended, once the listener stops.
 const GOODBYE_LOOK: Duration = Duration::from_millis(10);
 
 /// How long to listen.
 #[derive(Debug, Clone, Copy)]
 pub struct Until {
-    /// A signal.
+    /// Until a signal.
     pub stop: Option<Stop>,
-    /// The first connection that counts has ended.
+    /// Until the first connection that counts has ended.
     pub once: bool,
-    /// How long those that are connected then have for their last words.
+    /// How long those that are still connected then have to end.
     pub goodbye: Duration,
 }
 
@@ -63,7 +63,7 @@ impl<E> Default for Seats<E> {
 }
 
 impl<E> Seats<E> {
-    /// Tells everyone.
+    /// Sends an event to everyone.
     pub fn tell_all(&self, event: impl Fn() -> E) {
         self.taken(|taken| {
             for guest in taken.by_number.values() {
@@ -79,8 +79,8 @@ impl<E> Seats<E> {
 }
 
 impl<E: HasControl> Taken<E> {
-    /// Whether there is a seat for one more. Of those who have not shown who they are one goes where there was none: the longest there
-    /// of the address with the most of them, so that who floods puts out his own.
+    /// Whether there is a seat for one more. Where there is none, a stranger loses his: of the address with the most strangers, the one
+    /// that came first. So who floods the listener displaces his own connections.
     fn has_room(&mut self) -> bool {
         if self.by_number.len() < CONNECTIONS_MOST {
             return true;
@@ -103,7 +103,7 @@ impl<E: HasControl> Taken<E> {
 pub struct Seat<E> {
     seats: Arc<Seats<E>>,
     number: u64,
-    /// Tells whoever sits here of an event.
+    /// Sends an event to this connection's thread.
     pub sender: Sender<E>,
     /// The events.
     pub receiver: Receiver<E>,
@@ -123,7 +123,7 @@ impl<E: HasControl> Seat<E> {
         Some(Self { seats: Arc::clone(seats), number, sender, receiver })
     }
 
-    /// Makes the channel with whoever came over `stream`, by `key` where there is one.
+    /// Makes the channel over `stream`: encrypted with `key`, plain without.
     ///
     /// # Errors
     /// Why there is none, with what to do.
@@ -139,7 +139,7 @@ impl<E: HasControl> Seat<E> {
         Ok(control)
     }
 
-    /// Whoever sits here has the key, or speaks the protocol where there is none: it stays.
+    /// This peer has the key, or speaks the protocol where there is none: it keeps its seat.
     pub fn know(&self) {
         self.seats.taken(|taken| {
             if let Some(guest) = taken.by_number.get_mut(&self.number) {
@@ -158,15 +158,15 @@ impl<E> Drop for Seat<E> {
 /// Listens at `address`.
 ///
 /// # Errors
-/// Where it is taken or not this host's.
+/// Where the address is taken, or is not this host's.
 pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Has `serve` deal with each connection, in a thread of its own, and say whether it counts as the one that [`Until::once`] waits for.
-/// Then everyone is told to end.
+/// Calls `serve` for each connection, in a thread of its own. It returns whether the connection counts as the one that [`Until::once`]
+/// waits for. At the end everyone gets [`ControlEvent::Interrupt`].
 ///
 /// # Errors
 /// Where the kernel refuses to wait.
@@ -193,7 +193,7 @@ pub fn listen<E: HasControl>(
             Ok(accepted) => accepted,
             Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
             Err(_) => {
-                // Of descriptors there are none left, for one: the connection stays readable.
+                // No descriptor is left, for instance: the connection stays readable.
                 sleep(ACCEPT_PAUSE);
                 continue;
             }
@@ -201,12 +201,12 @@ pub fn listen<E: HasControl>(
         let Some(seat) = Seat::take(seats, peer.ip()) else { continue };
         let (serve, enough) = (Arc::clone(&serve), Arc::clone(&enough));
         let thread = Builder::new().name("session".into()).spawn(move || {
-            // One that ends by a panic (its last words to a pipe that nobody reads, say) was one too.
+            // One that panicked (as it wrote to a closed pipe, say) counts, too.
             if catch_unwind(AssertUnwindSafe(|| serve(stream, peer, &seat))).unwrap_or(true) {
                 enough.store(true, Ordering::Release);
             }
         });
-        // Without a thread the connection is closed, as beyond the most.
+        // Without a thread the connection is closed, as one too many is.
         let Ok(thread) = thread else { continue };
         threads.retain(|thread| !thread.is_finished());
         threads.push(thread);

@@ -1,4 +1,4 @@
-//! What was lost at this end, and what was sent again: by the kernel's events where they are to be had, else by counters.
+//! What this end dropped, and what it retransmitted: by the kernel's events where it has them, else by counters.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::flow::Flow;
 use crate::counters::{Before, Changed, without_event};
 use crate::data::no_drop_events;
 
-/// Watches this end's losses until it is finished.
+/// Watches this end's drops until it is finished.
 #[derive(Debug, Default)]
 pub(super) struct Drops {
     before: Option<Before>,
@@ -26,7 +26,7 @@ pub(super) struct Drops {
     namespace: Option<u64>,
 }
 
-/// Counters of what TCP itself dropped for want of memory, in `TcpExt`; what they count are packets.
+/// Counters of what TCP itself dropped for lack of memory, in `TcpExt`. They count packets.
 const PRUNED: [&str; 6] =
     ["RcvPruned", "TCPRcvQDrop", "TCPOFODrop", "TCPZeroWindowDrop", "TCPBacklogDrop", "PFMemallocDrop"];
 
@@ -34,7 +34,7 @@ impl Drops {
     /// Begins before the first connection.
     ///
     /// # Errors
-    /// Where the plan says `bpf` and there is none to be had.
+    /// Where the plan says `bpf` and there are no events.
     pub(super) fn watch(parameters: &TcpParameters, caveats: &mut Vec<Caveat>) -> Result<Self, SessionError> {
         let before = (parameters.collect != Collect::Off).then(Before::take);
         let events = match parameters.collect {
@@ -56,7 +56,7 @@ impl Drops {
         let Some(events) = &self.events else { return };
         let addresses = flow.socket().local_addr().and_then(|local| Ok((local, flow.socket().peer_addr()?)));
         let number = self.followed.len() as u32;
-        // One that is not followed would be counted as without loss: then there are no events at all.
+        // A connection that is not followed would seem to have no drops: then no events count at all.
         match addresses.and_then(|(local, remote)| events.follow(number, local, remote)) {
             Ok(()) => self.followed.push(flow.id),
             Err(_) => self.events = None,
@@ -103,7 +103,7 @@ impl Drops {
         report.drops.extend(sums.into_iter().map(|((backward, segment, location, reason), (packets, bytes))| {
             TcpDrop { backward, segment, location, reason, packets, bytes: Some(bytes) }
         }));
-        // What never was a packet in memory, in a NIC's full ring, has no event; a virtual interface's ring has both.
+        // What never became a packet in memory, in a NIC's full ring, has no event; a virtual interface's ring has both.
         let placed: u64 =
             report.drops.iter().filter(|drop| drop.location == TcpLocation::Receive).map(|drop| drop.packets).sum();
         for total in counters.totals.iter().filter(|total| without_event(total.location, &total.reason)) {
@@ -113,15 +113,17 @@ impl Drops {
             }
         }
         for (number, id) in (0..).zip(&self.followed) {
-            let again = events.retransmitted(number).ok().filter(|_| id.backward == server);
-            if let (Some(again), Some(stream)) = (again, report.streams.iter_mut().find(|stream| stream.id() == *id)) {
-                let (packets, payload_bytes, ip_bytes) = (again.packets, again.payload_bytes, again.ip_bytes);
+            let retransmitted = events.retransmitted(number).ok().filter(|_| id.backward == server);
+            if let (Some(all), Some(stream)) =
+                (retransmitted, report.streams.iter_mut().find(|stream| stream.id() == *id))
+            {
+                let (packets, payload_bytes, ip_bytes) = (all.packets, all.payload_bytes, all.ip_bytes);
                 stream.retransmitted = Some(Retransmitted { packets, payload_bytes, ip_bytes });
             }
         }
     }
 
-    /// Whether it happened in another namespace: that is the other end's to tell, or an emulator's, which is the network.
+    /// Whether it happened in another namespace: the other end reports that, or it is an emulator, which is the network.
     fn is_foreign(&self, drop: &TcpDropSum) -> bool {
         !drop.namespace_of_task
             && drop.namespace_inode.zip(self.namespace).is_some_and(|(inode, own)| u64::from(inode) != own)
@@ -170,8 +172,8 @@ impl Drops {
     }
 }
 
-/// A counter of what came in and did not get to TCP. It does not tell data from acknowledgements: it is taken for data where this end
-/// receives any.
+/// A counter of packets that came in and did not reach TCP. It does not distinguish data and acknowledgments: they count as data where
+/// this end receives any.
 fn receive_side(plan: &DataPlan, server: bool, total: &Total) -> TcpDrop {
     let (backward, segment) = if plan.receives { (!server, Segment::Data) } else { (server, Segment::Ack) };
     let (reason, packets) = (total.reason.clone(), total.packets);

@@ -1,4 +1,4 @@
-//! The thread that samples `TCP_INFO` of all flows of an end, and switches their congestion controls on time.
+//! The thread that samples `TCP_INFO` of all flows of an end, and switches their congestion controls when due.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -22,13 +22,13 @@ use super::flow::Flow;
 use super::info::read_info;
 use crate::data::SenderNow;
 
-/// Bytes of samples, as text, that one end hands the other at most: half of the longest report.
+/// Bytes of samples, as text, that one end passes to the other at most: half of the longest report.
 const TEXT_MOST: usize = 32 << 20;
 
-/// What may lie unsent before the first sample: what goes at 1 Gb/s in a sample's 10 ms.
+/// Bytes that may lie unsent before the first sample: what 1 Gb/s sends in the 10 ms of a sample.
 const FIRST_UNSENT_BYTES: u32 = 1 << 20;
 
-/// Samples the flows that it is given, from its start until it is finished.
+/// Samples flows, from its start until it is finished.
 #[derive(Debug)]
 pub(super) struct Sampler {
     interval: Nanos,
@@ -47,7 +47,7 @@ struct Shared {
     now: Mutex<SenderNow>,
 }
 
-/// What sampling came to.
+/// What sampling found.
 #[derive(Debug, Default)]
 pub(super) struct SampledFlows {
     /// Each flow with what its samples say.
@@ -66,16 +66,16 @@ pub(super) struct Sampled {
     report: TcpStreamReport,
     summary: FlowSummary,
     series: Option<Series>,
-    /// What may lie unsent, as it was last said to the kernel.
+    /// Bytes that may lie unsent, as last set in the kernel.
     unsent_bytes: u32,
-    /// All that was sent is acknowledged: what comes now is nobody's.
+    /// Whether all that was sent is acknowledged: later samples do not count.
     over: bool,
     omitting: bool,
 }
 
 impl Sampled {
     pub(super) fn new(flow: &Flow, congestion: Congestion) -> Self {
-        // Before there is a sample a writer may have filled the buffer.
+        // A writer may fill the buffer before there is a sample.
         let limited = flow.sends && set_unsent_limit(flow.socket(), FIRST_UNSENT_BYTES).is_ok();
         Self {
             id: flow.id,
@@ -92,9 +92,9 @@ impl Sampled {
         }
     }
 
-    /// Takes a sample where there is something to see. Says whether it did.
+    /// Takes a sample where there is something to sample. Returns whether it did.
     fn sample(&mut self, began: Nanos, omit: Nanos) -> bool {
-        // A sender counts from when it may send, or its waiting would be the application's.
+        // A sender counts from when it may send, or waiting for that would count as the application's.
         if self.over || self.sends && began == Nanos::ZERO {
             return false;
         }
@@ -131,7 +131,7 @@ impl Sampled {
 }
 
 impl Sampled {
-    /// Keeps what lies unsent to what goes in a while, so that a test ends near its time.
+    /// Bounds the unsent bytes to what is sent in a short time, so that a test ends near its time.
     fn bound_unsent(&mut self, info: &TcpInfo) {
         let Some(bytes) = unsent_limit_bytes(info) else { return };
         // A limit that nothing comes near needs no system call, and a flow that may write more needs it at once.
@@ -180,7 +180,7 @@ impl Sampler {
         self.shared.began_ns.store(monotonic().0, Ordering::Release);
     }
 
-    /// Where the sending flows stand.
+    /// The state of the sending flows.
     pub(super) fn now(&self) -> SenderNow {
         *self.shared.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -202,10 +202,10 @@ fn run(mut flows: Vec<Sampled>, shared: &Shared, interval: Nanos, omit: Nanos) -
     let start = monotonic();
     let mut cost = SamplingCost { interval_ns: interval.0, ..SamplingCost::default() };
     let mut tick = start;
-    // No longer than this without a look whether it is over.
+    // It looks at least this often whether it is over.
     let patience = Nanos::from_millis(100);
     loop {
-        // Looked at before the last samples, so that there is one at the end.
+        // Read before the last samples, so that there is one at the end.
         let stopping = shared.stop.load(Ordering::Acquire);
         let began = Nanos(shared.began_ns.load(Ordering::Acquire));
         let now = monotonic();
@@ -237,7 +237,7 @@ fn run(mut flows: Vec<Sampled>, shared: &Shared, interval: Nanos, omit: Nanos) -
     SampledFlows { flows: flows.into_iter().map(report).collect(), cost }
 }
 
-/// Leaves out samples until what the other end gets fits.
+/// Leaves out samples until they fit into the report.
 fn thin(flows: &mut [Sampled]) {
     loop {
         let bytes: usize =
