@@ -70,7 +70,7 @@ docs:
 
 bench: deps
 	cargo bench -p longhaul-lab --bench path
-	cargo bench -p longhaul-measure --bench udp
+	cargo bench -p longhaul-peer --bench udp
 	cargo bench -p longhaul-filter --bench filter
 	cargo bench -p longhaul-flows --bench analyze
 	cargo bench -p longhaul --bench capture

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use longhaul_kernel::signals::Stop;
-use longhaul_measure::server::{Ended, ServeOptions, Server};
+use longhaul_peer::server::{Ended, ServeOptions, Server};
 use longhaul_session::{BusyPolicy, Caps};
 use longhaul_udp::MAX_PAYLOAD_BYTES;
 use longhaul_units::{BitRate, Nanos};

@@ -29,7 +29,7 @@ const IMPURE: &[&str] = &[
     "longhaul-kernel",
     "longhaul-bpf",
     "longhaul-emulator",
-    "longhaul-measure",
+    "longhaul-peer",
     "longhaul-capture",
     "longhaul-watch",
     "longhaul-lab",

@@ -22,7 +22,7 @@ use crate::reading::Reader;
 use crate::rings::{Opened, open_rings};
 use crate::spec::{CaptureError, CaptureSpec};
 use crate::writing::{Writer, Written};
-use longhaul_measure::control::random;
+use longhaul_peer::control::random;
 
 /// The shortest block, for short files.
 const BLOCK_BYTES_LEAST: usize = 64 << 10;

@@ -21,7 +21,7 @@ mod measure;
 mod receiver;
 #[path = "../../../../path/lab/benches/path/report.rs"]
 mod report;
-#[path = "../../../../test/measure/benches/udp/rig.rs"]
+#[path = "../../../../test/peer/benches/udp/rig.rs"]
 mod rig;
 #[path = "../../../../path/lab/benches/path/run.rs"]
 mod run;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use longhaul_capture::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LogTarget, LogTargets, room_for_snippets};
-use longhaul_measure::client::resolve;
+use longhaul_peer::client::resolve;
 
 use crate::args::listen::in_lab;
 use crate::cmd::key;

@@ -1,6 +1,6 @@
 //! What is said while a TCP test runs.
 
-use longhaul_measure::client::{Live as Progressed, SenderNow};
+use longhaul_peer::client::{Live as Progressed, SenderNow};
 use longhaul_session::Progress;
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;

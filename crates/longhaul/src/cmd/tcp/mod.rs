@@ -256,7 +256,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let mut live = Live::new(show);
-    let end = longhaul_measure::client::run(&target, parameters, Some(stop), |progress| live.take(progress));
+    let end = longhaul_peer::client::run(&target, parameters, Some(stop), |progress| live.take(progress));
     live.end();
     let end = match (end, stop.requested()) {
         (Ok(end), _) => end,

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use longhaul_measure::client::Live as Progressed;
+use longhaul_peer::client::Live as Progressed;
 use longhaul_session::Progress;
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;

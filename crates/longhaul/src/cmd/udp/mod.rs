@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use longhaul_kernel::signals::{Stop, StopSignal};
-use longhaul_measure::client::{Family, Target, resolve};
+use longhaul_peer::client::{Family, Target, resolve};
 use longhaul_report::parquet::write_losses;
 use longhaul_report::saved::{UDP_SCHEMA, UdpAsked};
 use longhaul_report::text;
@@ -219,7 +219,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let mut live = Live::new(show);
-    let end = longhaul_measure::client::run(&target, parameters, Some(stop), |progress| live.take(progress));
+    let end = longhaul_peer::client::run(&target, parameters, Some(stop), |progress| live.take(progress));
     live.end();
     let end = match (end, stop.requested()) {
         (Ok(end), _) => end,

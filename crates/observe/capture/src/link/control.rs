@@ -11,7 +11,7 @@ use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
 
 use super::START;
-use longhaul_measure::control::{Control, ControlEvent, Signals, interrupted, random};
+use longhaul_peer::control::{Control, ControlEvent, Signals, interrupted, random};
 
 /// A control connection that takes no message of some hundred bytes for this long is dead. Snippets wait meanwhile.
 const WRITE_PATIENCE: Nanos = Nanos::from_secs(2);

@@ -21,7 +21,7 @@ use longhaul_session::limits::ALIVE_INTERVAL;
 use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
 
-use longhaul_measure::control::{connect, random};
+use longhaul_peer::control::{connect, random};
 
 use control::{LinkControl, no_answer, not_understood};
 use datagrams::{DATAGRAM_BYTES_SURE, Datagrams};

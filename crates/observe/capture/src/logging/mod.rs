@@ -18,8 +18,8 @@ use longhaul_kernel::signals::Stop;
 use longhaul_session::SessionError;
 use longhaul_units::{Bytes, Nanos};
 
-use longhaul_measure::control::ControlEvent;
-use longhaul_measure::listening::{self, Seats, Until, listen};
+use longhaul_peer::control::ControlEvent;
+use longhaul_peer::listening::{self, Seats, Until, listen};
 
 pub use session::{Logged, LoggedEnd};
 

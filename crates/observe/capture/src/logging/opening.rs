@@ -19,8 +19,8 @@ use super::recording::Recording;
 use super::{CaptureSeat, LogOptions, Shared};
 use crate::files::SpoolFiles;
 use crate::spec::SpoolSpec;
-use longhaul_measure::control::{Control, ControlEvent, interrupted, random};
-use longhaul_measure::listening::Seat;
+use longhaul_peer::control::{Control, ControlEvent, interrupted, random};
+use longhaul_peer::listening::Seat;
 
 /// After the handshake a capture describes itself within this time.
 const OPEN_PATIENCE: Nanos = Nanos::from_secs(10);

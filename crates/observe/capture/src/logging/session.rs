@@ -17,8 +17,8 @@ use longhaul_units::{Bytes, Nanos};
 use super::Shared;
 use super::opening::{NewFolder, Opened, open, refuse, say};
 use super::recording::{Recorded, Recording};
-use longhaul_measure::control::{Control, ControlEvent};
-use longhaul_measure::listening::Seat;
+use longhaul_peer::control::{Control, ControlEvent};
+use longhaul_peer::listening::Seat;
 
 /// The longest wait for datagrams before the control connection is read.
 const LOOK_EVERY: Nanos = Nanos::from_millis(20);

@@ -18,7 +18,7 @@
 //! the file: a writer that was killed left it. `count` packets are in it, the first at `first_ns`, none later than `last_ns`; in a [`Kind::Tick`] `first_ns`
 //! is the watermark: no later packet is older.
 //!
-//! Pure: blocks to bytes and back. Who writes files, and when, is `longhaul-measure`.
+//! Pure: blocks to bytes and back. Who writes files, and when, is `longhaul-peer`.
 
 mod decode;
 mod encode;

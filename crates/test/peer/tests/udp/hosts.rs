@@ -12,9 +12,9 @@ use longhaul_kernel::capability;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::signals::Stop;
 use longhaul_lab::{Lab, LabSpec};
-use longhaul_measure::client::{self, Live, Target};
-use longhaul_measure::server::{ServeOptions, Server};
 use longhaul_path::spec::{PathSpec, no_files};
+use longhaul_peer::client::{self, Live, Target};
+use longhaul_peer::server::{ServeOptions, Server};
 use longhaul_result::{Caveat, Location};
 use longhaul_session::{BusyPolicy, Caps, SessionError, TestEnd, TestParameters};
 use longhaul_terms::Amount;
@@ -365,7 +365,7 @@ fn serves() {
     let key = std::env::var("LONGHAUL_TEST_KEY").ok().map(|seed| key(seed.parse().unwrap()));
     let server = Server::bind(SocketAddr::new(address, 0), options(key)).unwrap();
     println!("listening at {}", server.address().unwrap());
-    let log = |ended: &longhaul_measure::server::Ended| match &ended.result {
+    let log = |ended: &longhaul_peer::server::Ended| match &ended.result {
         Ok(_) => println!("ended well"),
         Err(error) => println!("ended {}", error.code),
     };

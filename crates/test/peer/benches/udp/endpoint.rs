@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use longhaul_kernel::clock::process_cpu_time;
 use longhaul_kernel::signals::Stop;
-use longhaul_measure::client::{self, Target};
-use longhaul_measure::server::{ServeOptions, Server};
+use longhaul_peer::client::{self, Target};
+use longhaul_peer::server::{ServeOptions, Server};
 use longhaul_session::{BusyPolicy, Caps};
 use longhaul_tcp::{LimitedBy, SamplingCost, TcpParameters, TcpResult};
 use longhaul_udp::account::SequenceTracker;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_channel::{Channel, PROTOCOL, Role, to_frame};
 use longhaul_kernel::namespace::NetNamespace;
-use longhaul_measure::client::{self, Target};
-use longhaul_measure::server::{ServeOptions, Server};
+use longhaul_peer::client::{self, Target};
+use longhaul_peer::server::{ServeOptions, Server};
 use longhaul_session::{Accept, BusyPolicy, Hello, Message, Progress, SessionError};
 use longhaul_terms::{Amount, StreamSent, TestDirection};
 use longhaul_udp::{Pace, UdpParameters};

@@ -1,4 +1,4 @@
-//! How fast and how exact the tests are: `cargo bench -p longhaul-measure --bench udp [-- FILTER] [--quick]`.
+//! How fast and how exact the tests are: `cargo bench -p longhaul-peer --bench udp [-- FILTER] [--quick]`.
 //!
 //! Client and server of a test are processes of their own, in two fresh network namespaces with one veth pair between them:
 //! no path, no emulator, but in the cases `long-…`. iperf3 runs over the same pair, in turns. Table, samples (`bench/udp.json`), rounds and exit code
@@ -31,7 +31,7 @@ type Result<T> = std::result::Result<T, Error>;
 
 /// The benchmark's name, and the package that it is of.
 const NAME: &str = "udp";
-const PACKAGE: &str = "longhaul-measure";
+const PACKAGE: &str = "longhaul-peer";
 
 fn main() -> ExitCode {
     run::main()
