@@ -47,7 +47,7 @@ pub(crate) trait Data {
     /// Caveats about the conditions at this end so far. Each is returned once.
     fn take_caveats(&mut self) -> Vec<Caveat>;
 
-    /// Sends a datagram of the proof: the client to the server, the server to `to`. A lost one is sent again.
+    /// Sends a datagram of the proof: the client to the server, the server to `to`. The session repeats a lost one.
     fn send_probe(&self, _stream: u8, _to: Option<SocketAddr>, _bytes: &[u8]) {}
 
     /// The session proved that `connection` belongs to stream `id`.
@@ -130,7 +130,7 @@ pub(crate) fn buffer(grant: BufferGrant) -> SocketBuffer {
 /// A caveat where the kernel gave less of a buffer than was asked for.
 pub(crate) fn not_granted(which: &str, limit: &str, grant: BufferGrant) -> Option<Caveat> {
     (!grant.is_whole()).then(|| {
-        // The kernel doubles what it is asked for, and reports what it gave doubled.
+        // The kernel allocates twice what it is asked for, and reports that.
         let (asked, given) = (grant.asked_bytes.unwrap_or(0), grant.given_bytes / 2);
         let message = format!("{asked} bytes of {which} buffer were asked for, and the kernel gave {given}");
         Caveat::new("buffer_not_granted", message, format!("raise sysctl {limit}, or run as root"))

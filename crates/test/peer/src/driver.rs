@@ -32,7 +32,7 @@ pub(crate) trait Session {
     fn handle_interrupt(&mut self, now: Nanos);
     fn handle_connection_lost(&mut self, error: SessionError);
     fn handle_timeout(&mut self, now: Nanos);
-    /// Asks for admission; `None`: asks again.
+    /// Asks for admission; `None`: repeats the request.
     fn handle_admission(&mut self, now: Nanos, longest: Option<Nanos>);
     fn poll_output(&mut self, now: Nanos) -> Option<Output>;
     fn poll_timeout(&self) -> Option<Nanos>;

@@ -19,7 +19,7 @@ pub(crate) enum Event {
     Connection { connection: TcpStream, from: SocketAddr, hello: [u8; TCP_HELLO_BYTES] },
     /// This stream is sent: [`Data::stream_sent`](crate::data::Data::stream_sent).
     StreamSent(u8),
-    /// Another client's test ended: ask again whether this one may run.
+    /// Another client's test ended: ask for admission once more.
     AskAgain,
 }
 

@@ -5,7 +5,7 @@
 //! send and receive. [`client::run`] runs a test, [`server::Server`] answers tests. [`control`] and [`listening`] serve other protocols
 //! over the same kind of connection, too.
 //!
-//! What a module uses stands below it:
+//! A module uses those below it:
 //!
 //! ```text
 //!            client   server

@@ -233,11 +233,11 @@ mod tests {
         let flood: Vec<Seat<_>> = (0..500).map(|_| Seat::take(&seats, address(3)).unwrap()).collect();
         assert_eq!(seats.taken(|taken| taken.by_number.len()), CONNECTIONS_MOST);
         assert!(known.receiver.try_recv().is_err() && waiting.receiver.try_recv().is_err());
-        let (gone, stay) = flood.split_at(500 - (CONNECTIONS_MOST - 2));
-        assert!(gone.iter().all(|seat| matches!(seat.receiver.try_recv(), Ok(ControlEvent::Abort))));
-        assert!(stay.iter().all(|seat| seat.receiver.try_recv().is_err()));
+        let (displaced, seated) = flood.split_at(500 - (CONNECTIONS_MOST - 2));
+        assert!(displaced.iter().all(|seat| matches!(seat.receiver.try_recv(), Ok(ControlEvent::Abort))));
+        assert!(seated.iter().all(|seat| seat.receiver.try_recv().is_err()));
         // Where all are known a further one has no place; once one leaves it has.
-        stay.iter().for_each(Seat::know);
+        seated.iter().for_each(Seat::know);
         waiting.know();
         assert!(Seat::take(&seats, address(4)).is_none());
         drop(waiting);

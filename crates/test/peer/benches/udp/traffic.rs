@@ -17,11 +17,11 @@ use crate::{Error, Result};
 
 const PORT: u16 = 5210;
 
-/// What of a test is kept.
+/// What is kept of a test.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) tested: Tested,
-    /// CPU time of both processes, what the kernel did on their behalf included.
+    /// CPU time of both processes, with what the kernel did on their behalf.
     pub(crate) cpu_s: f64,
 }
 

@@ -49,7 +49,7 @@ impl Congestion {
                 caveats.push(Caveat::new(
                     "congestion_control_resolved",
                     message,
-                    format!("ask for {found} to have no doubt"),
+                    format!("ask for {found} by that name"),
                 ));
             }
             steps.push((begins, found));

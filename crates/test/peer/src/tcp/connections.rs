@@ -123,7 +123,7 @@ pub(super) struct Accepting {
 
 impl Accepting {
     /// # Errors
-    /// Where no socket is to be had.
+    /// Where the system gives no socket or thread.
     pub(super) fn start(
         at: SocketAddr,
         options: &TcpOptions,

@@ -271,7 +271,7 @@ impl Data for TcpData {
         self.stop_sending.store(true, Ordering::Relaxed);
         self.stop_receiving.store(true, Ordering::Relaxed);
         for thread in self.flows.values_mut().flat_map(|flow| flow.threads.drain(..)) {
-            // A panic was printed when it happened; what was counted up to there stands.
+            // A panic was printed when it happened; what was counted before is valid.
             let _ = thread.join();
         }
         let mut sampled = self.sampler.finish();

@@ -1,4 +1,4 @@
-//! The result agrees with what others say: ss, nstat, the peer.
+//! The result agrees with what others report: ss, nstat, the peer.
 
 use std::sync::mpsc::channel;
 

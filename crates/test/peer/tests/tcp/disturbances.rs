@@ -13,7 +13,7 @@ use crate::support::{bytes, millis, said, tcp_lab};
 
 const PATH: &str = "[[both]]\ndelay = '5ms'\n[[both]]\nrate = '100Mbit'\nqueue = '1MiB'\n";
 
-/// Whether a process is at rest: no thread but those that wait for others.
+/// Whether a process is idle: it has only threads that wait for connections.
 fn at_rest(process: &Process) -> bool {
     process.holds().0 <= 2
 }
@@ -65,7 +65,7 @@ fn data_ports_that_are_blocked_are_told() {
     assert!(error.remedy.contains("firewalls"), "{}", error.remedy);
 }
 
-/// Strangers at the data port: noise, silence, many. The test goes on, and they get nothing.
+/// Strangers at the data port: noise, silence, many. The test continues, and they get nothing.
 #[test]
 fn strangers_at_the_data_port_are_closed_and_disturb_nobody() {
     if !able() {

@@ -1,11 +1,11 @@
-//! What limits a flow is called by its name.
+//! The result names what limits a flow.
 
 use longhaul_tcp::TcpParameters;
 
 use crate::hosts::{able, run};
 use crate::support::{bytes, millis, result, tcp_lab};
 
-/// 20 ms there and back, and more room than any window here takes.
+/// A round-trip time of 20 ms, and more room than any window here needs.
 const PATH: &str = "[[both]]\ndelay = '10ms'\n[[both]]\nrate = '400Mbit'\nqueue = '8MiB'\n";
 
 #[test]
@@ -74,7 +74,7 @@ fn a_full_path_is_the_congestion_window() {
     assert!(result.rfc6349.buffer_delay_percentage.unwrap() > 10.0, "{:?}", result.rfc6349);
 }
 
-/// A buffer of 64 MiB takes ten seconds of this path: were it filled, the test would end then.
+/// This path takes ten seconds for a buffer of 64 MiB: a test that filled it would end that late.
 #[test]
 fn a_deep_send_buffer_neither_prolongs_a_test_nor_runs_dry() {
     if !able() {

@@ -19,7 +19,7 @@ fn places(result: &TcpResult) -> Vec<&'static str> {
     places.into_iter().filter(|(_, bytes)| *bytes > 0).map(|(place, _)| place).collect()
 }
 
-/// A test over a lab in which a host drops by a rule of nft.
+/// A test over a lab in which a rule of nft on a host drops packets.
 fn dropping(name: &str, host: &str, rule: &str, asked: TcpParameters) -> Option<(Lab, TcpResult)> {
     let lab = tcp_lab(name, PATH);
     let table = "nft add table inet t; nft 'add chain inet t i { type filter hook input priority 0; }'; \

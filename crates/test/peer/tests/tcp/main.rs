@@ -1,4 +1,4 @@
-//! TCP tests between two hosts of a lab, against what the kernel itself says.
+//! TCP tests between two hosts of a lab, compared with what the kernel itself reports.
 
 #[path = "../udp/hosts.rs"]
 #[allow(dead_code, reason = "tests of UDP use the rest")]

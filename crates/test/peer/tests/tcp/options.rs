@@ -1,4 +1,4 @@
-//! What can be asked of a flow.
+//! Options of a test take effect.
 
 use longhaul_tcp::{CongestionStep, Series, TcpParameters, WindowAuto};
 use longhaul_terms::Affinity;
@@ -95,7 +95,7 @@ fn segments_options_and_sending_without_a_copy() {
     assert_eq!(result.streams[0].mss_bytes, 1_000);
     // Neither time stamps (1) nor SACK (2).
     assert_eq!(end.local.tcp.as_ref().unwrap().streams[0].summary.options & 3, 0);
-    // And they are there again for others.
+    // Afterwards others have them.
     assert_eq!(crate::support::said(&lab, "client", "sysctl -n net.ipv4.tcp_sack net.ipv4.tcp_timestamps"), "1\n1\n");
     let plain = run(&lab, bytes(1_000_000));
     assert_eq!(plain.local.tcp.as_ref().unwrap().streams[0].summary.options & 3, 3);

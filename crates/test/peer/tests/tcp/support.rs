@@ -9,13 +9,13 @@ use longhaul_session::TestEnd;
 use longhaul_tcp::{CongestionStep, TcpParameters, TcpResult};
 use longhaul_terms::Amount;
 
-/// A lab with this path, that has a name of this test's own.
+/// A lab with this path, under a name that only this test uses.
 pub(crate) fn tcp_lab(name: &str, path: &str) -> Lab {
     let path = PathSpec::parse(path, &no_files).unwrap();
     Lab::up(LabSpec { name: format!("tcp-{name}"), ..LabSpec::default() }, path).unwrap()
 }
 
-/// So many bytes, as fast as it goes, with Reno, as it does what its RFC says.
+/// So many bytes, without a rate limit, with Reno, which follows its RFC.
 pub(crate) fn bytes(bytes: u64) -> TcpParameters {
     TcpParameters { amount: Amount::Bytes(bytes), congestion: reno(), ..TcpParameters::default() }
 }
@@ -25,7 +25,7 @@ pub(crate) fn millis(ms: u64) -> TcpParameters {
     TcpParameters { amount: Amount::DurationNs(ms * 1_000_000), congestion: reno(), ..TcpParameters::default() }
 }
 
-/// The result of one direction, and all doubts.
+/// The result of one direction, and all caveats.
 pub(crate) fn assemble(end: &TestEnd, backward: bool) -> (TcpResult, Vec<Caveat>) {
     let remote = end.remote.as_ref().unwrap();
     let (local, far) = (end.local.tcp.as_ref().unwrap(), remote.tcp.as_ref().unwrap());

@@ -1,4 +1,4 @@
-//! The independent record: which packets of a test passed an interface, in their order.
+//! The independent record: which packets of a test passed an interface, in which order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use longhaul_wire::probe::{FIRST_RESERVED, Probe};
 pub(crate) struct Wire {
     /// Its number, if it looks like a bulk packet of a test.
     pub(crate) sequence: Option<u64>,
-    /// Which of the frames seen it came in; the packets of a super-packet have one.
+    /// The number of the captured frame that it was in; the packets of a super-packet share one.
     pub(crate) unit: usize,
     /// The whole frame; empty for the packets of a super-packet.
     pub(crate) frame: Vec<u8>,
-    /// Its checksum is still to be made: it never was on a wire that could damage it.
+    /// Its checksum is not computed yet: it was never on a wire that could damage it.
     pub(crate) unsummed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Both ends without any right: losses placed by counters, as far as those see.
+//! Both ends without any right: losses placed by counters, as far as counters tell.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ fn between(
     (result, caveats)
 }
 
-/// Within what the kernel gives without a right.
+/// Within the buffers that the kernel gives to any user.
 fn asked(packets: u64) -> UdpParameters {
     UdpParameters { sockbuf_bytes: None, ..parameters(packets) }
 }
@@ -123,7 +123,7 @@ fn filters_at_the_receiver() {
     assert_eq!(lost_at(&result), [(Location::Unexplained, sevens(2_000).len() as u64)], "{:?}", result.counters);
 }
 
-/// A veth's full ring is counted at its other end alone, which is another host's: it must not be called the network's.
+/// A veth's full ring is counted only at its other end, which is another host's: it must not count as the network's.
 #[test]
 fn a_full_ring_of_a_veth() {
     let asked = UdpParameters { pace: Pace::SpacingNs(200_000), sockbuf_bytes: Some(4 << 20), ..asked(4_000) };

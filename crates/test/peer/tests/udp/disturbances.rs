@@ -1,4 +1,4 @@
-//! What goes wrong in the midst of a test.
+//! What goes wrong during a test.
 
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,7 @@ fn a_client_that_falls_silent_is_given_up() {
     until("packets", || flow.bulk() > 300);
     kill(Pid::from_raw(client.child.id() as i32), Signal::SIGSTOP).unwrap();
     let began = Instant::now();
-    // Others are told to come again.
+    // Others are told to retry later.
     let busy = test(&lab, address, parameters(500), |_| {}).unwrap_err();
     assert_eq!(busy.code, "busy", "{busy:?}");
     while server.says("ended ") != "peer_silent" {}

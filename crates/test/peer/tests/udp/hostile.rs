@@ -39,7 +39,7 @@ fn hello() -> Message {
     Message::Hello(Hello { version: PROTOCOL.into(), nonce: 7, features: Vec::new() })
 }
 
-/// One of each kind that a client may think of.
+/// One message of each kind that a client may send.
 fn messages() -> Vec<Message> {
     let parameters = UdpParameters { direction: TestDirection::Bidirectional, streams: 2, ..parameters(1_000) };
     let huge = UdpParameters { streams: 200, payload_bytes: u32::MAX, ..parameters.clone() };
@@ -282,7 +282,7 @@ fn an_address_that_proves_nothing_gets_no_more_than_it_sent() {
     assert_eq!(leaving.bulk(), 0, "no bulk before the proof");
 }
 
-/// Each ends within `limits`: 10 s for the channel's handshake, 20 s for the set-up, whatever is said meanwhile.
+/// Each ends within `limits`: 10 s for the channel's handshake, 20 s for the set-up, whatever the client sends meanwhile.
 #[test]
 fn slow_silent_and_endless_peers_are_ended_in_time() {
     let (server, address) = serving_process_at(&own(), &[], LOOPBACK, None);

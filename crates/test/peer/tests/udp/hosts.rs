@@ -1,4 +1,4 @@
-//! Labs, servers and clients on them, and what their results must have.
+//! Labs, servers and clients on them, and what all results must satisfy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -20,10 +20,10 @@ use longhaul_session::{BusyPolicy, Caps, SessionError, TestEnd, TestParameters};
 use longhaul_terms::Amount;
 use longhaul_udp::{Pace, UdpParameters, UdpResult};
 
-/// After this, what was waited for does not come.
+/// What has not happened within this time does not happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether labs can be made; says so where not.
+/// Whether labs can be made; prints why not.
 pub(crate) fn able() -> bool {
     let able = capability::is_root_in_namespace();
     if !able {
@@ -55,7 +55,7 @@ pub(crate) fn parameters(packets: u64) -> UdpParameters {
     }
 }
 
-/// As anyone who has `key`, one test at a time.
+/// For anyone who has `key`, one test at a time.
 pub(crate) fn options(key: Option<Key>) -> ServeOptions {
     ServeOptions { key, caps: Caps::default(), at_once: 1, policy: BusyPolicy::Refuse }
 }
@@ -98,7 +98,7 @@ pub(crate) fn run_to(lab: &Lab, address: IpAddr, parameters: impl Into<TestParam
     end
 }
 
-/// The result of one direction and its doubts; that it adds up is checked here for all tests.
+/// The result of one direction and its caveats. It checks for all tests that the figures add up.
 pub(crate) fn assemble(end: &TestEnd, backward: bool) -> (UdpResult, Vec<Caveat>) {
     let (sender, receiver) = end.direction(backward).unwrap();
     let assembled = UdpResult::assemble(end.parameters.udp().unwrap(), sender, receiver);
@@ -133,7 +133,7 @@ pub(crate) fn sequences(result: &UdpResult) -> BTreeMap<Location, BTreeSet<u64>>
     places
 }
 
-/// That all losses are at `location`, and are exactly these packets.
+/// Asserts that all losses are at `location`, and are exactly these packets.
 #[track_caller]
 pub(crate) fn assert_lost(result: &UdpResult, location: Location, expected: &BTreeSet<u64>) {
     assert!(!expected.is_empty(), "nothing was to be lost");
@@ -151,7 +151,7 @@ pub(crate) fn reasons(result: &UdpResult) -> BTreeMap<String, u64> {
     reasons
 }
 
-/// What a command with the word may want of the kernel, how one sees on a host whether it is there, and its name.
+/// For a word in a command: the kernel feature it needs, how to see on a host whether the feature exists, and its name.
 const FEATURES: [(&str, &str, &str); 7] = [
     ("nft ", "nft list tables", "nf_tables (CONFIG_NF_TABLES)"),
     ("clsact", "tc qdisc add dev lo clsact && tc qdisc del dev lo clsact", "the qdisc clsact (CONFIG_NET_SCH_INGRESS)"),
@@ -166,7 +166,7 @@ const FEATURES: [(&str, &str, &str); 7] = [
     ("xdpgeneric", "ip link set dev eth0 xdpgeneric off", "generic XDP"),
 ];
 
-/// Runs a command on a host. Where the kernel lacks a feature for it, says `skipped` with its name and gives `false`.
+/// Runs a command on a host. Where the kernel lacks a feature for it, prints `skipped` with its name and returns `false`.
 ///
 /// # Panics
 /// Where it fails and no feature is missing.
@@ -219,7 +219,7 @@ pub(crate) struct Process {
     lines: Option<BufReader<ChildStdout>>,
 }
 
-/// Without any right: the user `nobody`, no capability, none to be had.
+/// Without any right: the user `nobody`, with no capability and no way to gain one.
 pub(crate) const UNPRIVILEGED: &[&str] = &[
     "setpriv",
     "--reuid=65534",
@@ -267,7 +267,7 @@ impl Process {
         }
     }
 
-    /// What it will say, for another thread.
+    /// Its output, for another thread.
     pub(crate) fn take_lines(&mut self) -> BufReader<ChildStdout> {
         self.lines.take().expect("not taken")
     }
@@ -350,7 +350,7 @@ pub(crate) fn testing_process_of(lab: &Lab, to: SocketAddr, parameters: &TestPar
 }
 
 impl Process {
-    /// What a client came to.
+    /// The result of a client.
     pub(crate) fn outcome(mut self) -> Result<(UdpResult, Vec<Caveat>), String> {
         let text = self.says("outcome ");
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))

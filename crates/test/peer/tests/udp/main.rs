@@ -1,8 +1,8 @@
 //! UDP tests over real sockets, kernels and namespaces: each loss at its place, exactly by sequence number, and peers of
 //! every kind.
 //!
-//! What was lost is known from elsewhere: a filter that drops a known list, or captures of what left the one host and reached
-//! the other. Each test makes its own lab and says `skipped: why` where it may not.
+//! Which packets were lost is known independently: by a filter that drops a known list, or by captures of what left one host and reached
+//! the other. Each test makes its own lab, and prints `skipped: why` where it may not.
 
 mod capture;
 mod counters;

@@ -1,4 +1,4 @@
-//! Losses on the path, copies and reordering, in both directions and over both protocols.
+//! Losses on the path, duplicates and reordering, in both directions and over both protocols.
 
 use std::collections::BTreeSet;
 
@@ -98,7 +98,7 @@ fn nothing_is_lost_on_a_good_path_in_either_direction() {
     }
 }
 
-/// Copies and order as a capture at the receiver has them, by the definitions of RFC 4737 §3.3.
+/// Duplicates and reordering as a capture at the receiver shows them, by the definitions of RFC 4737 §3.3.
 fn copies_and_reordered(packets: &[Wire]) -> (u64, u64) {
     let (mut seen, mut next, mut copies, mut reordered) = (BTreeSet::new(), 0, 0, 0);
     for sequence in packets.iter().filter_map(|packet| packet.sequence) {
@@ -174,7 +174,7 @@ fn several_places_at_once_add_up() {
     }
 }
 
-/// Control connection, proof of the data path and result come through although every second or third packet is lost.
+/// Control connection, proof of the data path and result succeed although every second or third packet is lost.
 #[test]
 fn a_test_starts_where_regular_packets_are_lost() {
     if !able() {

@@ -1,4 +1,4 @@
-//! Losses at the receiving host, each provoked alone.
+//! Losses at the receiving host, each provoked by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use crate::capture::{Capture, Wire};
 use crate::hosts::*;
 
-/// A thread of another process that does not run; it goes on when this is dropped.
+/// A stopped thread of another process. It continues when this is dropped.
 pub(crate) struct Stopped(Pid);
 
 impl Stopped {
@@ -49,8 +49,8 @@ pub(crate) fn waits_for_a_thread(process: &Process, name: &str) -> bool {
     words.len() > 4 && words[4] == "0x0" && words[0] == nix::libc::SYS_futex.to_string()
 }
 
-/// From when the reader is stopped nothing leaves the buffer, so that it keeps what comes until it is full and loses all the
-/// rest. The kernel's own count says how many that is, the capture which.
+/// Once the reader is stopped, nothing leaves the buffer: it keeps what arrives until it is full, and loses all the rest. The kernel's own
+/// count tells how many those are, the capture tells which.
 #[test]
 fn a_full_socket_buffer() {
     if !able() {
@@ -176,7 +176,7 @@ fn netfilter() {
     }
 }
 
-/// The rule looks at the first packet of a batch, and takes the batch: the capture says which packets were in one.
+/// The rule matches the first packet of a batch and drops the batch: the capture shows which packets were in it.
 #[test]
 fn netfilter_takes_batches_whole() {
     if !able() {
@@ -268,7 +268,7 @@ fn xdp_generic() {
     drops_by_sevens("ip link set dev eth0 xdpgeneric obj OBJECT sec xdp", "do_xdp_generic");
 }
 
-/// The server's receive ring has 256 places, and its reader sleeps for 100 ms; says `skipped` where that cannot be had.
+/// The server's receive ring has 256 places, and its reader sleeps for 100 ms; prints `skipped` where the kernel cannot do that.
 pub(crate) fn with_a_sleeping_ring(lab: &Lab) -> bool {
     // Only with GRO here and without TSO at the other end do frames go by the ring; its reader then sleeps.
     let port = lab.host("server").unwrap().plan.port.clone();
@@ -323,11 +323,11 @@ fn sums_up(bytes: &[u8], more: u64) -> bool {
 /// What a bit of a frame was flipped in.
 #[derive(Debug, PartialEq, Eq)]
 enum Damage {
-    /// None, or where nobody looks: the address of who sent the frame.
+    /// None, or in a field that nothing checks: the source address of the frame.
     None,
-    /// What the stack finds: a sum is wrong, or it is another host's.
+    /// In what the stack checks: a checksum is wrong, or the address is another host's.
     Stack,
-    /// It is not IP, and nobody's.
+    /// In the protocol: the frame is not IP, and no socket wants it.
     Protocol,
 }
 
@@ -405,7 +405,7 @@ impl Drop for Backlog {
 }
 
 /// A lab whose server has batches cut before they come, all before any packet of them leaves the backlog of the CPU that RPS steers
-/// them to; says `skipped` where that cannot be had.
+/// them to; prints `skipped` where the kernel cannot do that.
 pub(crate) fn lab_with_a_steered_server() -> Option<Lab> {
     let lab = lab_with(LabSpec { cpus: vec![1], ..LabSpec::default() }, "[[both]]\ndelay = '1ms'\n");
     let port = lab.host("server").unwrap().plan.port.clone();

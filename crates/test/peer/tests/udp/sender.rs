@@ -1,4 +1,4 @@
-//! Losses at the sending host, each provoked alone. What is lost is what never came out of its interface.
+//! Losses at the sending host, each provoked by itself. Lost is what never left its interface.
 
 use std::collections::BTreeSet;
 
@@ -86,7 +86,7 @@ fn netfilter_at_output_of_a_server_that_sends_in_batches() {
     assert!(result.losses.iter().all(|loss| loss.unit_packets > 1), "{:?}", reasons(&result));
 }
 
-/// Runs a test, changes the client's ways in its midst, and back when `long` have been sent since.
+/// Runs a test, changes the client's set-up during it, and back when `long` packets were sent since.
 fn meanwhile(lab: &Lab, begin: &str, end: &str) -> Option<(UdpResult, BTreeSet<u64>)> {
     let left = Capture::leaving(lab, "client");
     let (address, server) = serve(lab, lab.host("server").unwrap().plan.ipv4.into(), None);

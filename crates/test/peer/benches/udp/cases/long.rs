@@ -1,4 +1,4 @@
-//! One TCP flow of `longhaul tcp` over a long fat network, as the emulator has it.
+//! One TCP flow of `longhaul tcp` over a long fat network that the emulator makes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -22,11 +22,11 @@ const PORT: u16 = 5210;
 /// What the slowest hop carries, in frames: a window that leaves at the speed of memory overflows any queue that there is.
 const PACE_BPS: u64 = 11_200_000_000;
 const PATH: &str = "name = 'bench'\n[[both]]\nrate = '12Gbit'\nqueue = '256MiB'\ndelay = '250ms'";
-/// A rise of the window to its full size; what it takes of memory is there for the flow that counts.
+/// The window rises to its full size, so that the memory it takes exists when the flow that counts begins.
 const WARM_UP_SECONDS: f64 = 15.0;
 
-/// One flow after another over the lab: of the first only the memory that it leaves is wanted. A virtual machine gets its memory from
-/// its host as it is touched, and stands still for that, which a path of 11 Gb/s does not forgive.
+/// One flow after another over the lab. The first one only makes the machine take its memory: a virtual machine gets memory from its
+/// host when it is first used, and stops meanwhile, in which a path of 11 Gb/s overflows.
 fn flow(congestion_control: &str, ipv6: bool, omit: f64, seconds: f64) -> Result<Sample> {
     let lab = Lab::up(
         LabSpec { name: "bench".into(), realtime: Some(50), ..LabSpec::default() },

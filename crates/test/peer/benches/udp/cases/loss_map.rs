@@ -1,4 +1,4 @@
-//! What the receiver's account takes.
+//! How much memory the receiver's account takes.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn measure() -> Result<Sample> {
     Ok(Sample::plain(accounted.peak_bytes as f64 / 1e6, detail))
 }
 
-/// Memory for what is missing.
+/// Memory for missing packets.
 pub(crate) fn loss_map(plan: &Plan) -> Result<Vec<Row>> {
     let samples = in_turns(plan, plan.rounds, &[Variant::new("account", measure)])?;
     let samples = &samples[0];

@@ -27,9 +27,9 @@ pub(crate) const ALL: &[Case] = &[
     Case { name: "loss-map", about: "the account of 100 M packets, one in ten of them lost", run: loss_map::loss_map },
 ];
 
-/// Payload that `-l` has by default.
+/// The default payload.
 const FULL_BYTES: u32 = 1448;
-/// `-w 256M`: what arrives while the receiver has no CPU waits.
+/// 256 MiB of socket buffer: what arrives while the receiver has no CPU waits there.
 const SOCKBUF_BYTES: u64 = 256 << 20;
 
 fn parameters(seconds: f64, pace: Pace) -> UdpParameters {
@@ -49,7 +49,7 @@ fn by(samples: &[Sample], of: &str) -> Vec<Sample> {
     samples.iter().map(|sample| Sample { value: value(sample), ..sample.clone() }).collect()
 }
 
-/// The one with the greatest value: where a median would hide a round.
+/// The sample with the greatest value, where a median would hide a round.
 fn worst(samples: &[Sample]) -> Vec<Sample> {
     samples.iter().max_by(|a, b| a.value.total_cmp(&b.value)).cloned().into_iter().collect()
 }

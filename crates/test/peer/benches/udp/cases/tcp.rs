@@ -51,7 +51,7 @@ fn test(parameters: &TcpParameters) -> Result<Sample> {
     Ok(Sample::plain(tested.goodput_bps as f64 / 1e9, detail))
 }
 
-/// One flow and four, as fast as they go, with all that a test does beside.
+/// One flow and four, without a rate limit, with all that a test does besides.
 pub(crate) fn goodput(plan: &Plan) -> Result<Vec<Row>> {
     let seconds = plan.seconds(3.0, 1.5);
     let mut rows = Vec::new();
@@ -73,12 +73,12 @@ pub(crate) fn goodput(plan: &Plan) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Rounds of a comparison that is to tell a twentieth.
+/// Rounds of a comparison that must resolve 5 %.
 const ROUNDS: usize = 9;
-/// Under what name it is in the kernel.
+/// Its name in the kernel.
 const OWN_RENO: &str = "lhb_reno";
 
-/// What it costs that a congestion control is BPF: Scalable TCP below its `low_window` is Reno, by rule, and here that is all windows.
+/// What a congestion control in BPF costs: Scalable TCP is Reno by rule below its `low_window`, and here all windows are.
 pub(crate) fn bpf_control(plan: &Plan) -> Result<Vec<Row>> {
     let mut settings = Settings::new(Algorithm::Scalable, Variant::Paper)?;
     settings.set("low_window=16777216")?;
@@ -95,7 +95,7 @@ pub(crate) fn bpf_control(plan: &Plan) -> Result<Vec<Row>> {
     Ok(vec![row.against(Target::RatioAtLeast(0.95))])
 }
 
-/// A hundred connections at an end: fifty each way, at a rate that leaves the machine time.
+/// A hundred connections at an end: fifty each way, at a rate that leaves the machine idle time.
 pub(crate) fn sampling(plan: &Plan) -> Result<Vec<Row>> {
     let parameters = TcpParameters {
         direction: TestDirection::Bidirectional,

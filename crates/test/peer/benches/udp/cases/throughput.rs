@@ -1,4 +1,4 @@
-//! How much gets through, and what is lost on the way.
+//! How much arrives, and what is lost on the way.
 
 use longhaul_kernel::schedule::online_cpus;
 use longhaul_result::LocationMethod;
@@ -90,10 +90,10 @@ pub(crate) fn small(plan: &Plan) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What looking for drop events costs.
+/// What watching for drop events costs.
 ///
-/// Sender and receiver have a CPU each, where there are two: where the kernel puts them makes more of a difference than
-/// what is asked here, and so many more rounds, shorter ones, than elsewhere.
+/// Sender and receiver have a CPU each, where there are two: where the kernel places them makes a greater difference than
+/// drop events do. For the same reason there are more and shorter rounds than elsewhere.
 pub(crate) fn bpf(plan: &Plan) -> Result<Vec<Row>> {
     let seconds = plan.seconds(1.0, 0.5);
     let affinity = match online_cpus()?[..] {
