@@ -7,3 +7,4 @@ mod architecture;
 mod bad_input;
 mod fuzz_corpus;
 mod help;
+mod layout;
