@@ -1,27 +1,5 @@
-//! Whether BPF programs will work here, known before they are needed.
+//! What all loaders of BPF programs need: what the kernel and this build lack, errors, kernel types.
 
-use crate::BpfError;
-use crate::drops::{DropOptions, Drops, Flow};
-
-/// What the running kernel lets the programs do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Support {
-    /// [`Drops::reads_paged_payload`].
-    pub paged_payload: bool,
-    /// Whether addresses of the kernel can be named; a drop without a reason of its own cannot be placed otherwise.
-    pub symbols: bool,
-}
-
-/// Loads and attaches the programs, as a test would, and takes them away again: nothing less is certain.
-///
-/// # Errors
-/// What is missing, and how to get it.
-pub fn probe() -> Result<Support, BpfError> {
-    let nobody = Flow { port: 0, cookie: 0 };
-    let drops = Drops::attach(&[nobody], &DropOptions { ring_bytes: 1 << 16, ..DropOptions::default() })?;
-    let symbols = crate::symbols::Symbols::read().is_ok_and(|symbols| !symbols.is_empty());
-    Ok(Support { paged_payload: drops.reads_paged_payload(), symbols })
-}
 
 /// Where programs are kept beyond the end of who loaded them.
 pub const BPF_FS: &str = "/sys/fs/bpf";
@@ -40,7 +18,7 @@ pub fn not_built() -> Option<&'static str> {
 
 /// What every use of a build without BPF programs comes to.
 #[cfg(not(bpf_programs))]
-pub(crate) const NOT_BUILT: BpfError = BpfError::NotBuilt { why: env!("BPF_PROGRAMS_MISSING") };
+pub(crate) const NOT_BUILT: crate::BpfError = crate::BpfError::NotBuilt { why: env!("BPF_PROGRAMS_MISSING") };
 
 #[cfg(bpf_programs)]
 pub(crate) use enabled::{KernelTypes, io_error, load_error, require_capabilities, with_log};
@@ -56,7 +34,7 @@ mod enabled {
     use libbpf_rs::{ErrorKind, PrintLevel, set_print};
 
     use crate::BpfError;
-    use crate::drops::ReasonNames;
+    use crate::reasons::ReasonNames;
 
     /// The kernel's types, as it describes them itself (BTF).
     pub(crate) struct KernelTypes {

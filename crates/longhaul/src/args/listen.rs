@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use longhaul_channel::Key;
 
-use crate::cmd::key;
+use crate::args::key;
 use crate::output::Failure;
 
 /// In a lab everyone is on the same machine.

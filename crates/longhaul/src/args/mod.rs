@@ -2,5 +2,6 @@
 
 pub(crate) mod engine;
 pub(crate) mod interval;
+pub(crate) mod key;
 pub(crate) mod listen;
 pub(crate) mod roll;

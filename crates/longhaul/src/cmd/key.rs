@@ -1,19 +1,15 @@
-//! `longhaul key`, and reading key files.
+//! `longhaul key`.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use longhaul_channel::{KEY_BYTES, Key};
 
 use crate::output::{Failure, Outcome};
-
-const KEY_REMEDY: &str = "make one with `longhaul key new FILE` at one end and copy it to the other";
-/// Longest key file that is read.
-const FILE_BYTES_MOST: u64 = 8192;
 
 /// Make keys for tests beyond this machine
 #[derive(Debug, clap::Args)]
@@ -47,13 +43,4 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file).map_err(failed)?;
     out.write_all(key.to_text().as_bytes()).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Reads a key file.
-pub(crate) fn load(file: &Path) -> Result<Key, Failure> {
-    let mut text = String::new();
-    File::open(file)
-        .and_then(|file| file.take(FILE_BYTES_MOST).read_to_string(&mut text))
-        .map_err(|error| Failure::usage(format!("--key {}: {error}", file.display())).remedy(KEY_REMEDY))?;
-    text.parse().map_err(|error| Failure::usage(format!("--key {}: {error}", file.display())))
 }

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemUse, UseTree};
 
-
 use crate::common::root;
 
 /// Lines that a source file may have; what is longer is several ideas.
@@ -178,6 +177,24 @@ fn a_circle_is_found() {
     let round = uses(&[("a::y", "b"), ("b::x", "c"), ("c", "a::z")]);
     assert_eq!(circles(&round).len(), 3, "three pairs in one circle");
     assert_eq!(circles(&uses(&[("a::y", "a::z"), ("a::z", "a::y")])), [(module("a::y"), module("a::z"))].into());
+}
+
+#[test]
+fn the_map_is_true() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let known: Vec<String> = sources(&root().join("crates"), &["rs", "c", "h", "js", "css", "html", "toml"])
+        .into_iter()
+        .map(|path| path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned())
+        .collect();
+    // Every second part stands between backticks.
+    let named = map.split('`').skip(1).step_by(2).filter(|name| name.ends_with(".rs") || name.ends_with('/'));
+    let is_there = |name: &str| {
+        let below = format!("/{name}");
+        let found = |path: &String| if name.ends_with('/') { path.contains(&below) } else { path.ends_with(&below) };
+        root().join(name).exists() || known.iter().any(found)
+    };
+    let missing: Vec<&str> = named.filter(|name| !name.contains('<') && !is_there(name)).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:?}");
 }
 
 #[test]

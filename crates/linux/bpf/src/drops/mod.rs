@@ -12,20 +12,19 @@
 #[cfg_attr(not(bpf_programs), allow(dead_code))]
 mod event;
 mod place;
-mod reasons;
 
 #[cfg(not(bpf_programs))]
 mod disabled;
 #[cfg(bpf_programs)]
 mod enabled;
 
+pub use crate::reasons::ReasonNames;
 #[cfg(not(bpf_programs))]
 pub use disabled::Drops;
 #[cfg(bpf_programs)]
 pub use enabled::Drops;
 pub use event::DropEvent;
 pub use place::{HostRole, place};
-pub use reasons::ReasonNames;
 
 /// The most flows that one [`Drops`] watches: `MAX_FLOWS` in `intf.h`.
 pub const MAX_FLOWS: usize = 256;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use longhaul_bpf::BpfError;
 use longhaul_bpf::drops::{DropOptions, Drops, Flow, MAX_FLOWS};
-use longhaul_bpf::support;
+use longhaul_bpf::probe;
 use longhaul_kernel::capability::is_root_in_namespace;
 
 use crate::child_of_this_test;
@@ -13,7 +13,7 @@ use crate::sockets::receive_all;
 
 #[test]
 fn what_works_here() {
-    match support::probe() {
+    match probe() {
         Ok(support) => {
             println!("{support:?}");
             assert!(support.symbols);
@@ -47,7 +47,7 @@ fn probes_in_a_user_namespace() {
     if std::env::var_os("LONGHAUL_TEST_USER").is_none() {
         return;
     }
-    match support::probe() {
+    match probe() {
         Err(BpfError::Denied { missing }) => assert!(missing.contains("user namespace"), "{missing}"),
         Err(BpfError::NoBtf { .. } | BpfError::NoDropReason) => {}
         other => panic!("{other:?}"),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use longhaul_capture::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LogTarget, LogTargets, room_for_snippets};
 use longhaul_peer::client::resolve;
 
+use crate::args::key;
 use crate::args::listen::in_lab;
-use crate::cmd::key;
 use crate::cmd::log::PORT;
 use crate::output::Failure;
 

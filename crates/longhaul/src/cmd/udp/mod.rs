@@ -20,8 +20,8 @@ use longhaul_udp::{Pace, Timestamps, UdpParameters, UdpResult};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde_json::{Value, json};
 
+use crate::args::key;
 use crate::args::listen::in_lab;
-use crate::cmd::key;
 use crate::cmd::serve::PORT;
 use crate::cmd::udp::live::{Live, Show};
 use crate::output::saved::Folder;

@@ -9,7 +9,6 @@ mod colour;
 pub mod compared;
 mod lines;
 pub mod mix;
-mod mix_plot;
 mod page;
 pub mod tcp_goodput;
 pub mod udp_loss;

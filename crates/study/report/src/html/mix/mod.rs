@@ -1,5 +1,7 @@
 //! A receiver under background traffic: a table, and a panel of lines for each frame size.
 
+mod plot;
+
 use std::fmt::Write;
 
 use serde::Serialize;
@@ -153,7 +155,7 @@ impl Report {
             let _ = write!(body, "<h2>{title}</h2>\n<div class=\"panels\">\n");
             for size in &sizes {
                 let lines: Vec<&Series> = self.series.iter().filter(|series| series.frame_bytes == *size).collect();
-                body += &crate::html::mix_plot::panel(&format!("{size} bytes"), &lines, of);
+                body += &plot::panel(&format!("{size} bytes"), &lines, of);
             }
             body += "</div>\n";
         }
@@ -178,7 +180,7 @@ impl Report {
                     series.paper_received.iter().map(|point| (point.rate_bps as f64, point.packets_per_second));
                 (format!("paper, {}", series.receiver), points.collect())
             });
-            text += &crate::html::mix_plot::decades(&format!("{size} bytes"), &ours.chain(papers).collect::<Vec<_>>());
+            text += &plot::decades(&format!("{size} bytes"), &ours.chain(papers).collect::<Vec<_>>());
         }
         text += "</div>\n<h2>CPU time for each frame, ns</h2>\n<div class=\"panels\">\n";
         for size in sizes {
@@ -187,7 +189,7 @@ impl Report {
                 (series.receiver.clone(), points.collect::<Vec<_>>())
             };
             let lines = self.series.iter().filter(|series| series.frame_bytes == *size).map(of);
-            text += &crate::html::mix_plot::decades(&format!("{size} bytes"), &lines.collect::<Vec<_>>());
+            text += &plot::decades(&format!("{size} bytes"), &lines.collect::<Vec<_>>());
         }
         text += "</div>\n<h2>The highest rate that the receiver accepts</h2>\n<table><thead><tr><th>Frames/s</th>";
         const COLUMNS: [&str; 6] = [

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::html::mix::{Run, Series};
+use super::{Run, Series};
 use crate::html::page::escape;
 
 /// Width and height of a panel; left, top, right and bottom of its plot.
