@@ -48,40 +48,46 @@ const MINUTE_US: u32 = 60_000_000;
 
 pub(crate) const HIGHSPEED: &[Parameter] = &[
     count("low_window", 38, 38, WINDOW, "window up to which it is standard TCP, packets"),
-    count("high_window", 83_000, 83_000, WINDOW, "window that bears high_loss, packets"),
+    count("high_window", 83_000, 83_000, WINDOW, "mean window at high_loss, packets"),
     Parameter {
         name: "high_loss_e9",
         paper: 100,
         linux: 100,
         unit: 1_000_000_000,
         most: 1_000_000,
-        meaning: "rate of loss that high_window bears",
+        meaning: "rate of loss at which the mean window is high_window",
     },
-    share("high_decrease_1000", 1000, 100, 100, "share of high_window that a loss takes"),
-    rule("next_row", 0, 1, "take the next row of the table, as if the window were larger"),
-    rule("count_acks", 0, 1, "add for an ACK, not for each packet it acknowledges"),
+    share("high_decrease_1000", 1000, 100, 100, "share of high_window by which a loss reduces it"),
+    rule("next_row", 0, 1, "use the next row of the table, as if the window were larger"),
+    rule("count_acks", 0, 1, "add once for each ACK, not for each packet that it acknowledges"),
     rule("decrease_of_last_growth", 0, 1, "decrease by the window at the last growth, not the present one"),
 ];
 
 pub(crate) const SCALABLE: &[Parameter] = &[
-    count("packets_for_one_more", 100, 100, WINDOW, "1/a: packets acknowledged for one more"),
-    share("decrease_1024", 1024, 128, 128, "b: share of the window that a loss takes"),
+    count("packets_for_one_more", 100, 100, WINDOW, "1/a: acknowledged packets for one more packet of window"),
+    share("decrease_1024", 1024, 128, 128, "b: share of the window by which a loss reduces it"),
     count("low_window", 16, 100, WINDOW, "window up to which it grows as standard TCP, packets"),
-    rule("low_window_halves", 1, 0, "up to low_window a loss takes half"),
+    rule("low_window_halves", 1, 0, "up to low_window a loss halves the window"),
 ];
 
 pub(crate) const BIC: &[Parameter] = &[
-    count("most_increase", 32, 16, WINDOW, "Smax: most packets added in a round trip"),
+    count("most_increase", 32, 16, WINDOW, "Smax: most packets added to the window in a round trip"),
     count("last_packet_rtts", 7, 5, 1000, "round trips for the last packet of the search: log2(1/Smin)"),
     share("keep_1024", 1024, 896, 819, "1 - β: share of the window that a loss leaves"),
     count("low_window", 14, 14, WINDOW, "window up to which it is standard TCP, packets"),
-    count("search_divisor", 2, 4, 64, "share of the distance to the maximum that a round trip goes: one over this"),
+    count(
+        "search_divisor",
+        2,
+        4,
+        64,
+        "share of the distance to the maximum that the window grows in a round trip: one over this",
+    ),
     count(
         "probe_near",
         0,
         4,
         WINDOW,
-        "packets beyond the maximum up to which it probes as slowly as at the end of the search",
+        "packets beyond the maximum up to which probing is as slow as the end of the search",
     ),
     count("probe_divisor", 1, 3, 64, "packets beyond the maximum for one more in a round trip"),
     count(
@@ -89,11 +95,11 @@ pub(crate) const BIC: &[Parameter] = &[
         0,
         20,
         WINDOW,
-        "with no maximum known, one more for so many acknowledged at least; 0: no such rule",
+        "without a known maximum, most acknowledged packets for one more packet of window; 0: no such rule",
     ),
-    rule("scale_by_ack_ratio", 0, 1, "grow by as much more as an ACK stands for packets"),
+    rule("scale_by_ack_ratio", 0, 1, "multiply the growth by the packets that an ACK acknowledges"),
     count("update_us", 0, 31_250, MINUTE_US, "time between updates at one window, microseconds"),
-    rule("fast_convergence", 1, 1, "a flow that did not reach its last maximum takes a lower one"),
+    rule("fast_convergence", 1, 1, "a flow that did not reach its last maximum uses a lower one"),
 ];
 
 pub(crate) const HTCP: &[Parameter] = &[
@@ -107,16 +113,16 @@ pub(crate) const HTCP: &[Parameter] = &[
     share("least_keep_128", 128, 64, 64, "least β: share of the window that a loss leaves"),
     share("most_keep_128", 128, 102, 102, "greatest β"),
     count("adapt_from_us", 0, 10_000, MINUTE_US, "RTT from which on β follows the RTTs, microseconds"),
-    rule("bandwidth_switch", 1, 1, "β is its least where throughput changed by more than a fifth"),
+    rule("bandwidth_switch", 1, 1, "use the least β where throughput changed by more than a fifth"),
     rule("rtt_scaling", 1, 1, "scale the increase with the RTT over 100 ms"),
-    rule("whole_packets", 0, 1, "whole packets of increase, fractions dropped"),
+    rule("whole_packets", 0, 1, "increase by whole packets, and drop fractions"),
 ];
 
 pub(crate) const HYBLA: &[Parameter] = &[
-    count("rtt0_us", 25_000, 25_000, MINUTE_US, "RTT0: the round trip that it grows like, microseconds"),
+    count("rtt0_us", 25_000, 25_000, MINUTE_US, "RTT0: the round trip of the flow that it grows like, microseconds"),
     count("most_window", 0, 65_535, u32::MAX, "largest window, packets; 0: none"),
-    rule("window_of_rho", 0, 1, "begin with a window of RTT/RTT0 packets"),
-    rule("count_acks", 0, 1, "add for an ACK, not for each packet it acknowledges"),
+    rule("window_of_rho", 0, 1, "start with a window of RTT/RTT0 packets"),
+    rule("count_acks", 0, 1, "add once for each ACK, not for each packet that it acknowledges"),
 ];
 
 pub(crate) const ILLINOIS: &[Parameter] = &[
@@ -129,44 +135,44 @@ pub(crate) const ILLINOIS: &[Parameter] = &[
         meaning: "least α: packets added in a round trip",
     },
     Parameter { name: "most_alpha_128", paper: 1280, linux: 1280, unit: 128, most: 128_000, meaning: "greatest α" },
-    share("least_beta_64", 64, 8, 8, "least β: share of the window that a loss takes"),
+    share("least_beta_64", 64, 8, 8, "least β: share of the window by which a loss reduces it"),
     share("most_beta_64", 64, 32, 32, "greatest β"),
     count("window_threshold", 10, 15, WINDOW, "window below which it is standard TCP, packets"),
-    count("good_rtts", 10, 5, 1000, "θ: round trips of low delay before α is its greatest again"),
-    rule("slow_start_ends_ack", 0, 1, "an ACK that ends slow start adds nothing beyond"),
+    count("good_rtts", 10, 5, 1000, "θ: round trips of low delay until α returns to its greatest value"),
+    rule("slow_start_ends_ack", 0, 1, "an ACK that ends slow start adds nothing beyond ssthresh"),
 ];
 
 pub(crate) const WESTWOOD: &[Parameter] = &[
-    share("keep_1024", 1024, 922, 896, "share of the old estimate of bandwidth that a sample leaves"),
-    rule("smooth_twice", 0, 1, "smooth the smoothed estimate again"),
-    count("least_sample_us", 0, 50_000, MINUTE_US, "least time that a sample takes, microseconds"),
-    rule("halve_in_recovery", 0, 1, "halve while a loss is repaired, and set the window at the end of it"),
+    share("keep_1024", 1024, 922, 896, "weight of the old bandwidth estimate when a sample is added"),
+    rule("smooth_twice", 0, 1, "smooth the estimate twice"),
+    count("least_sample_us", 0, 50_000, MINUTE_US, "least duration of a sample, microseconds"),
+    rule("halve_in_recovery", 0, 1, "halve the window during recovery, and set it at the end of recovery"),
     rule("forget_rtt", 0, 1, "forget the least RTT after a timeout"),
 ];
 
 pub(crate) const YEAH: &[Parameter] = &[
-    count("alpha", 80, 80, WINDOW, "packets of its own in queues from which on it is slow"),
-    count("gamma", 1, 1, 64, "share of its queue that it takes out a round trip: one over this"),
-    count("delta", 3, 3, 31, "least share of the window that a loss takes: 2^-δ"),
-    count("epsilon", 1, 1, 31, "greatest share of the window that it takes out early: 2^-ε"),
-    count("phi", 8, 8, WINDOW, "delay from which on it is slow: least RTT over this"),
-    count("rho", 16, 16, WINDOW, "slow round trips in a row that tell greedy competitors"),
-    count("zeta", 50, 50, WINDOW, "fast round trips that tell there are none"),
-    count("packets_for_one_more", 100, 100, WINDOW, "fast: packets acknowledged for one more"),
+    count("alpha", 80, 80, WINDOW, "packets of its own in queues above which it is slow"),
+    count("gamma", 1, 1, 64, "share of its queue that it removes in a round trip: one over this"),
+    count("delta", 3, 3, 31, "least share of the window by which a loss reduces it: 2^-δ"),
+    count("epsilon", 1, 1, 31, "greatest share of the window that it removes early: 2^-ε"),
+    count("phi", 8, 8, WINDOW, "queueing delay above which it is slow: least RTT over this"),
+    count("rho", 16, 16, WINDOW, "slow round trips in a row that show greedy competitors"),
+    count("zeta", 50, 50, WINDOW, "fast round trips that show there are none"),
+    count("packets_for_one_more", 100, 100, WINDOW, "when fast: acknowledged packets for one more packet of window"),
 ];
 
 pub(crate) const VEGAS: &[Parameter] = &[
     count("alpha", 2, 2, WINDOW, "least packets of its own in queues"),
     count("beta", 4, 4, WINDOW, "most packets of its own in queues"),
     count("gamma", 1, 1, WINDOW, "packets in queues that end slow start"),
-    count("slow_start_every", 2, 1, 64, "round trips for a doubling in slow start"),
-    rule("grow_when_app_limited", 0, 1, "grow even where the application holds the flow back"),
+    count("slow_start_every", 2, 1, 64, "round trips between doublings in slow start"),
+    rule("grow_when_app_limited", 0, 1, "grow even if the application limits the flow"),
 ];
 
 pub(crate) const FAST: &[Parameter] = &[
     count("alpha", 200, 200, WINDOW, "packets of its own in queues"),
-    share("gamma_128", 128, 64, 64, "γ: share of the distance that a step goes"),
-    count("update_rtts", 2, 2, 64, "round trips a step"),
+    share("gamma_128", 128, 64, 64, "γ: share of the distance that one step covers"),
+    count("update_rtts", 2, 2, 64, "round trips for each step"),
     rule("pacing", 1, 1, "pace packets over the round trip"),
 ];
 
@@ -177,10 +183,10 @@ pub(crate) const COMPOUND: &[Parameter] = &[
         linux: 32,
         unit: 256,
         most: 25_600,
-        meaning: "α: growth in a round trip, with win^k",
+        meaning: "α: growth in a round trip, times win^k",
     },
-    share("beta_256", 256, 128, 128, "β: share of the window that a loss takes"),
-    count("gamma", 30, 30, WINDOW, "packets of its own in queues from which on dwnd shrinks"),
-    count("zeta", 1, 1, 1000, "packets that dwnd shrinks by for each queued"),
-    count("low_window", 38, 38, WINDOW, "window from which on dwnd grows, packets"),
+    share("beta_256", 256, 128, 128, "β: share of the window by which a loss reduces it"),
+    count("gamma", 30, 30, WINDOW, "packets of its own in queues above which dwnd shrinks"),
+    count("zeta", 1, 1, 1000, "packets by which dwnd shrinks for each queued packet"),
+    count("low_window", 38, 38, WINDOW, "window above which dwnd grows, packets"),
 ];

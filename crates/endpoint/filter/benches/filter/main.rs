@@ -1,10 +1,9 @@
-//! What a filter saves, and how fast a mix is sent: `cargo bench -p longhaul-filter --bench filter [-- FILTER] [--quick]`.
+//! Measures what a filter saves, and how fast a mix is sent: `cargo bench -p longhaul-filter --bench filter [-- FILTER] [--quick]`.
 //!
-//! Two fresh network namespaces with one veth pair between them. Frames come as XDP live frames, so that a receiver that drops them
-//! early has spent nothing on them; sender and receiver share one CPU, on which nothing else runs: a frame's cost is the time that
-//! passes for it, less what making it takes. Where a TCP flow runs beside a mix, the receiver has a CPU and whoever sends has the other
-//! one (`cases/tcp.rs`). Table, samples (`bench/filter.json`), rounds and exit code are as with the lab's
-//! benchmark `path`.
+//! Each case has two new network namespaces with one veth pair between them. Frames are XDP live frames, so that a receiver that drops them
+//! early has spent nothing on them. Sender and receiver share one CPU, on which nothing else runs: the cost of a frame is its time,
+//! less the time to make it. Where a TCP flow runs beside a mix, the receiver has one CPU and the senders have the other
+//! (`cases/tcp.rs`). Table, samples (`bench/filter.json`), rounds and exit code are those of the lab's benchmark `path`.
 
 #[allow(dead_code)] // No case takes minutes.
 #[path = "../../../../path/lab/benches/path/args.rs"]

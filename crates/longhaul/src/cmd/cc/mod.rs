@@ -16,7 +16,7 @@ use longhaul_congestion::algorithm::UnknownAlgorithm;
 
 use crate::output::{Failure, Outcome};
 
-/// Load congestion controls that the kernel lacks; show their parameters and response functions
+/// Load congestion controls that the kernel lacks; show parameters and response functions
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = false)]
 #[command(after_help = "Example:

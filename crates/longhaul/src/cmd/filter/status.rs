@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(value_name = "INTERFACE")]
     interface: String,
     /// Report every TIME until Ctrl-C or until the filter is detached
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME", value_parser = crate::args::interval::interval)]
     interval: Option<Nanos>,
     /// Print JSON; with --interval one object a line
     #[arg(short = 'J', long, conflicts_with = "prometheus")]

@@ -85,7 +85,7 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
     /// Report every TIME (0: never) [default: 1s on a terminal]
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME", value_parser = crate::args::interval::interval)]
     interval: Option<Nanos>,
     /// Print JSON
     #[arg(short = 'J', long)]
