@@ -1,7 +1,58 @@
-//! Captures as commands open, merge and write them.
+//! Captures as commands open them: which packets count, progress on a terminal, and what to do about errors.
 
-pub(crate) mod file;
-pub(crate) mod found;
-pub(crate) mod input;
-pub(crate) mod output;
+pub(crate) mod progress;
 pub(crate) mod source;
+
+use longhaul_captures::reader::{CaptureAccount, OpenError, Reason};
+use longhaul_captures::writer::WriteError;
+use longhaul_result::Caveat;
+
+use crate::output::Failure;
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let remedy = match error.reason {
+            Reason::NotACapture(_) => {
+                "name a spool, a header log, or a pcap or pcapng file, which may be compressed by gzip or zstd"
+            }
+            Reason::HeaderLogFromPipe => "save it to a file",
+            Reason::NoCaptureInFolder => "name a folder that `longhaul capture` wrote, or the files themselves",
+            _ => "",
+        };
+        Self::new("not_read", error).remedy(remedy)
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        let (code, remedy) = match error {
+            WriteError::UnknownForm(_) => {
+                return Self::usage(error).remedy(
+                    "end it with .parquet (a header log), or with .pcap or .pcapng, to which .gz or .zst may be added",
+                );
+            }
+            WriteError::Io(..) | WriteError::HeaderLog(..) => {
+                ("not_written", "name a file in a folder with free space")
+            }
+            WriteError::NoSnippets => {
+                ("no_snippets", "convert the spool itself, or make the header log with --keep-snippets")
+            }
+            WriteError::LinkTypes => ("link_types", "write a .pcapng"),
+            WriteError::LateInterface => ("late_interface", "convert to a header log"),
+        };
+        Self::new(code, error).remedy(remedy)
+    }
+}
+
+/// The caveat about parts of a capture that were not among the inputs.
+pub(crate) fn missing_parts(account: &CaptureAccount) -> Option<Caveat> {
+    let message = match account.missing_parts {
+        0 => return None,
+        1 => "a capture went to several logging hosts, and one part of it is not read: its packets are missing".into(),
+        parts => format!(
+            "a capture went to several logging hosts, and {parts} parts of it are not read: their packets are missing"
+        ),
+    };
+    let remedy = "name the folders of all its logging hosts".into();
+    Some(Caveat { code: "parts_missing".into(), message, remedy })
+}

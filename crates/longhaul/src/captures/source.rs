@@ -1,17 +1,19 @@
-//! Packets of captures that a user asked for, in order of time, and what is to be said of the captures.
+//! The packets of captures that the user asked for, in order of time, and the caveats about these captures.
 
 use std::path::PathBuf;
 
-use longhaul_captures::Packet;
+use longhaul_captures::reader::{Captures, ReadProgress, is_pipe};
+use longhaul_captures::{Packet, Transport};
 use longhaul_flows::Gaps;
+
 use longhaul_result::Caveat;
 
-use crate::captures::input::{Inputs, ReadSoFar, is_pipe};
+use crate::captures::missing_parts;
 use crate::output::Failure;
 
 /// Captures, read as one stream of packets.
 pub(crate) struct Trace {
-    inputs: Inputs,
+    captures: Captures,
     only: Filter,
 }
 
@@ -60,7 +62,6 @@ impl Filter {
     }
 
     fn takes(&self, packet: &Packet) -> bool {
-        use longhaul_captures::Transport;
         if self.takes_all() {
             return true;
         }
@@ -95,10 +96,10 @@ impl Filter {
 impl Trace {
     /// Opens files, and those captures that lie in folders.
     pub(crate) fn open(paths: &[PathBuf], only: Filter) -> Result<Self, Failure> {
-        Ok(Self { inputs: Inputs::open(paths, false)?, only })
+        Ok(Self { captures: Captures::open(paths, false)?, only })
     }
 
-    /// Refuses pipes among `paths`, for `why` they are to be read more than once.
+    /// Refuses pipes among `paths`, as `why` reads them more than once.
     pub(crate) fn can_be_read_again(paths: &[PathBuf], why: &str) -> Result<(), Failure> {
         match paths.iter().find(|path| is_pipe(path)) {
             Some(path) => Err(Failure::new(
@@ -110,37 +111,37 @@ impl Trace {
         }
     }
 
-    /// How far reading came, while it goes on.
-    pub(crate) fn so_far(&self) -> ReadSoFar {
-        self.inputs.so_far().clone()
+    /// How much has been read, while reading goes on.
+    pub(crate) fn progress(&self) -> ReadProgress {
+        self.captures.progress().clone()
     }
 
-    /// When they lost packets, by their own accounts.
+    /// When the captures dropped packets, by their own accounts.
     pub(crate) fn gaps(&self) -> Gaps {
-        Gaps::of(&self.inputs.gaps())
+        Gaps::of(&self.captures.gaps())
     }
 
-    /// Captures, as they were opened.
+    /// The captures' paths, as they were opened.
     pub(crate) fn paths(&self) -> Vec<String> {
-        self.inputs.paths().map(|path| path.display().to_string()).collect()
+        self.captures.paths().map(|path| path.display().to_string()).collect()
     }
 
     /// Hands every packet that counts to `each`.
     pub(crate) fn for_each(&mut self, mut each: impl FnMut(&Packet)) -> Result<(), Failure> {
         if self.only.takes_all() {
-            return self.inputs.for_each_packet(each);
+            return Ok(self.captures.for_each_packet(each)?);
         }
         let only = &self.only;
-        self.inputs.for_each_packet(|packet| {
+        Ok(self.captures.for_each_packet(|packet| {
             if only.takes(packet) {
                 each(packet);
             }
-        })
+        })?)
     }
 
     /// The next packet that counts, in order of time; `None` behind the last.
     pub(crate) fn next(&mut self) -> Result<Option<Packet>, Failure> {
-        while let Some(packet) = self.inputs.next_packet()? {
+        while let Some(packet) = self.captures.next_packet()? {
             if self.only.takes(&packet) {
                 return Ok(Some(packet));
             }
@@ -148,33 +149,35 @@ impl Trace {
         Ok(None)
     }
 
-    /// What to know of the captures, once they were read; `so` says what follows from packets that were not captured.
+    /// Caveats about the captures, once they were read; `so` says what follows from packets that were not captured.
     pub(crate) fn caveats(&self, so: &str) -> Vec<Caveat> {
         let mut caveats = Vec::new();
         let mut warn = |code: &str, message: String, remedy: &str| {
             caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
         };
-        for path in self.inputs.cut() {
-            warn("capture_cut", format!("{} ends within a packet: what is whole was read", path.display()), "");
+        for path in self.captures.cut() {
+            warn("capture_cut", format!("{} ends within a packet: the complete packets were read", path.display()), "");
         }
-        let told = self.inputs.told();
-        let (dropped, gaps) = (told.ledger.dropped(), &told.ledger.gaps);
+        let account = self.captures.account();
+        let (dropped, gaps) = (account.ledger.dropped(), &account.ledger.gaps);
         if dropped > 0 {
             let paths = self.paths().join(", ");
-            let mut message = format!("{paths}: lost {dropped} packets by its own account: {so}");
+            let mut message = format!("{paths}: the capture dropped {dropped} packets: {so}");
             if let (Some(first), Some(last)) = (gaps.first(), gaps.last()) {
                 let at =
                     |ns: i64| jiff::Timestamp::from_nanosecond(ns.into()).map_or(ns.to_string(), |at| at.to_string());
                 message += &format!(", in {} gaps from {} to {}", gaps.len(), at(first.from_ns), at(last.to_ns));
             }
-            warn("capture_dropped", message, "capture heads only, with a larger buffer");
+            warn("capture_dropped", message, "capture snippets only, with a larger buffer");
         }
-        if let Some((code, message, remedy)) = told.missing_parts_caveat() {
-            warn(code, message, remedy);
+        if account.late_packets > 0 {
+            warn(
+                "capture_not_sorted",
+                format!("{} packets have an earlier time than the one before", account.late_packets),
+                "",
+            );
         }
-        if told.late_packets > 0 {
-            warn("capture_not_sorted", format!("{} packets stand after later ones", told.late_packets), "");
-        }
+        caveats.extend(missing_parts(&account));
         caveats
     }
 }

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_captures::header_log::WriterOptions;
+use longhaul_captures::reader::{CaptureAccount, Captures};
+use longhaul_captures::writer::{CaptureWriter, Form};
 use longhaul_kernel::clock::monotonic;
 use longhaul_result::Caveat;
 use longhaul_units::Bytes;
 use serde_json::json;
 
-use crate::captures::input::{Inputs, Told};
-use crate::captures::output::{Form, Output, form_of};
+use crate::captures::missing_parts;
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// Turn captures into header logs (Parquet), pcap and pcapng, and back
@@ -41,30 +42,30 @@ pub(crate) fn run(args: Args) -> Outcome {
     let Some((to, from)) = args.files.split_last() else {
         return Err(Failure::usage("name files to read and one to write"));
     };
-    if args.keep_heads && form_of(to)? != Form::Parquet {
+    if args.keep_heads && Form::of(to)? != Form::Parquet {
         return Err(Failure::usage("--keep-heads: only a header log leaves them out"));
     }
     let began = monotonic();
-    let mut inputs = Inputs::open(from, true)?;
+    let mut captures = Captures::open(from, true)?;
     let options = WriterOptions { heads: args.keep_heads, zstd_level: args.level };
-    let mut output = Output::create(to, &inputs.interfaces(), options)?;
+    let mut output = CaptureWriter::create(to, &captures.interfaces(), options)?;
     let mut packets = 0_u64;
-    inputs.for_each(|item| {
+    captures.for_each(|item| {
         packets += 1;
-        output.write(item)
+        output.write(item).map_err(Failure::from)
     })?;
-    let told = inputs.told();
-    let bytes = output.finish(&told)?;
+    let account = captures.account();
+    let bytes = output.finish(&account)?;
     let duration = monotonic().saturating_sub(began);
 
-    let caveats = caveats(&told);
+    let caveats = caveats(&account);
     let rate = packets as f64 / duration.as_secs_f64().max(1e-9);
     if args.json {
         let parameters = json!({ "from": from, "to": to, "keep_heads": args.keep_heads });
         let result = json!({
-            "packets": packets, "bytes": bytes, "duration_ns": duration.0, "seen_packets": told.ledger.seen_packets,
-            "dropped_packets": told.ledger.dropped(), "gaps": told.ledger.gaps.len(), "marks": told.marks,
-            "was_cut": told.was_cut, "late_packets": told.late_packets,
+            "packets": packets, "bytes": bytes, "duration_ns": duration.0, "seen_packets": account.ledger.seen_packets,
+            "dropped_packets": account.ledger.dropped(), "gaps": account.ledger.gaps.len(), "marks": account.marks,
+            "was_cut": account.was_cut, "late_packets": account.late_packets,
         });
         print_json(&Envelope::new("longhaul.convert/1", started_at, parameters, result, caveats.clone()));
     } else {
@@ -75,27 +76,26 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn caveats(told: &Told) -> Vec<Caveat> {
+fn caveats(account: &CaptureAccount) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     let mut warn = |code: &str, message: String, remedy: &str| {
         caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
     };
-    if told.was_cut {
+    if account.was_cut {
         warn(
             "was_cut",
             "a file was not closed: its capture was killed or still runs".into(),
             "up to a second is missing",
         );
     }
-    if told.ledger.dropped() > 0 {
-        let message = format!("the capture dropped {} of {} packets", told.ledger.dropped(), told.ledger.seen_packets);
+    if account.ledger.dropped() > 0 {
+        let message =
+            format!("the capture dropped {} of {} packets", account.ledger.dropped(), account.ledger.seen_packets);
         warn("packets_dropped", message, "");
     }
-    if let Some((code, message, remedy)) = told.missing_parts_caveat() {
-        warn(code, message, remedy);
+    if account.late_packets > 0 {
+        warn("not_sorted", format!("{} packets stand after later ones", account.late_packets), "sort by frame_time_ns");
     }
-    if told.late_packets > 0 {
-        warn("not_sorted", format!("{} packets stand after later ones", told.late_packets), "sort by frame_time_ns");
-    }
+    caveats.extend(missing_parts(account));
     caveats
 }

@@ -15,10 +15,12 @@ pub mod log_link;
 pub mod packet;
 pub mod pcap;
 pub mod pcapng;
+pub mod reader;
 pub mod record;
 #[cfg(test)]
 mod samples;
 pub mod spool;
+pub mod writer;
 
 pub use capture_file::CaptureReader;
 pub use dissect::{dissect, dissect_into};

@@ -5,10 +5,8 @@ pub(crate) mod figures;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use longhaul_flows::{AnalyzeResult, Millisecond};
 use longhaul_flows::{FlowOptions, FlowSummary, Flows, Sink};
@@ -18,16 +16,11 @@ use longhaul_report::saved::ANALYZE_SCHEMA;
 use longhaul_result::Caveat;
 use serde::Serialize;
 
-use crate::captures::input::ReadSoFar;
+use crate::captures::progress::pass;
 use crate::captures::source::{End, Filter, Trace};
 use crate::cmd::analyze::figures::Figures;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
-
-/// How often progress is shown on a terminal.
-const PROGRESS_EVERY: Duration = Duration::from_millis(500);
-/// Packets between looks at the clock.
-const PROGRESS_PACKETS: u64 = 1 << 16;
 
 const EXAMPLES: &str = "\
 Example:
@@ -188,47 +181,6 @@ fn draw(args: &Args, file: &Path, at: &str, result: &AnalyzeResult, text: String
         text,
     };
     std::fs::write(file, report.html()).map_err(|error| unwritable(file, &error))
-}
-
-/// Hands all packets to `each`, and shows on a terminal how far it came.
-pub(crate) fn pass(trace: &mut Trace, mut each: impl FnMut(&longhaul_captures::Packet)) -> Result<(), Failure> {
-    let mut shown = Progress::of(&[trace.so_far()]);
-    trace.for_each(|packet| {
-        each(packet);
-        shown.packet();
-    })
-}
-
-/// How far reading came, on a terminal.
-pub(crate) struct Progress {
-    so_far: Vec<ReadSoFar>,
-    is_shown: bool,
-    last: Instant,
-    packets: u64,
-}
-
-impl Progress {
-    pub(crate) fn of(so_far: &[ReadSoFar]) -> Self {
-        Self { so_far: so_far.to_vec(), is_shown: std::io::stderr().is_terminal(), last: Instant::now(), packets: 0 }
-    }
-
-    #[inline]
-    pub(crate) fn packet(&mut self) {
-        self.packets += 1;
-        if self.is_shown && self.packets.is_multiple_of(PROGRESS_PACKETS) && self.last.elapsed() > PROGRESS_EVERY {
-            self.last = Instant::now();
-            let share = self.so_far.iter().map(ReadSoFar::share).sum::<f64>() / self.so_far.len() as f64;
-            eprint!("\r{:3.0} %  {} packets ", share * 100.0, self.packets);
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.is_shown && self.packets > PROGRESS_PACKETS {
-            eprint!("\r{:40}\r", "");
-        }
-    }
 }
 
 fn series_in(folder: &Path) -> Result<SeriesFile<File>, Failure> {

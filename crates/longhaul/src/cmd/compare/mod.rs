@@ -17,8 +17,8 @@ use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
+use crate::captures::progress::{Progress, pass};
 use crate::captures::source::{End, Filter, Trace};
-use crate::cmd::analyze::{Progress, pass};
 use crate::cmd::compare::figures::Delays;
 use crate::cmd::compare::runs::{of_points, of_runs};
 use crate::output::saved::Folder;
@@ -221,7 +221,7 @@ fn lay_over(
 
 /// Hands both captures' packets to `matching` in the order of time.
 fn match_up<F: FnMut(&Reached)>(a: &mut Trace, b: &mut Trace, matching: &mut Matching<'_, F>) -> Result<(), Failure> {
-    let mut shown = Progress::of(&[a.so_far(), b.so_far()]);
+    let mut shown = Progress::of(&[a.progress(), b.progress()]);
     let (mut first, mut second) = (a.next()?, b.next()?);
     loop {
         shown.packet();

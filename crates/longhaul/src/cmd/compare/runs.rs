@@ -6,8 +6,8 @@ use longhaul_flows::compare::{Compared, Direction};
 use longhaul_flows::{FlowOptions, FlowSummary, Flows, Sink};
 use longhaul_flows::{Loss, Millisecond};
 
+use crate::captures::progress::pass;
 use crate::captures::source::Trace;
-use crate::cmd::analyze::pass;
 use crate::output::Failure;
 
 /// Samples of a run at one point: of data that goes forward, and backward.

@@ -1,18 +1,16 @@
-//! Which files are captures: what a user named, and what lies in a folder.
+//! Which files are captures: those that were named, and those in a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use longhaul_captures::spool::EXTENSION;
+use super::{OpenError, Reason};
+use crate::spool::EXTENSION;
 
-use crate::captures::file::unread;
-use crate::output::Failure;
-
-/// What files in a folder end with if they are captures, before an ending of compression.
+/// Endings of capture files, before an ending of compression.
 const ENDINGS: [&str; 5] = ["pcap", "pcapng", "cap", "ntar", "parquet"];
 
-/// Neither file nor folder: what is read of it is gone.
-pub(crate) fn is_pipe(path: &Path) -> bool {
+/// Whether `path` is neither file nor folder, so that it can be read only once.
+pub fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
@@ -23,27 +21,28 @@ pub(super) fn is_spool(path: &Path) -> bool {
 fn is_capture(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
-    // Rolled files have a number behind their ending: trace.pcap1.
+    // Rotated files have a number after their ending: trace.pcap1.
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
     ENDINGS.iter().any(|ending| name.ends_with(&format!(".{ending}")))
 }
 
-/// The files in `folder` that `are` of a kind, by name.
-pub(super) fn files_in(folder: &Path, are: fn(&Path) -> bool) -> Result<Vec<PathBuf>, Failure> {
+/// Files in `folder` for which `are` holds, sorted by name.
+pub(super) fn files_in(folder: &Path, are: fn(&Path) -> bool) -> Result<Vec<PathBuf>, OpenError> {
     entries_in(folder, |path| are(path) && path.is_file())
 }
 
-/// What in `folder` is `wanted`, by name.
-fn entries_in(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, Failure> {
-    let entries = fs::read_dir(folder).map_err(|error| unread(folder, &error))?;
+/// Entries of `folder` that are `wanted`, sorted by name.
+fn entries_in(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, OpenError> {
+    let entries = fs::read_dir(folder).map_err(|error| OpenError::new(folder, error))?;
     let mut found: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     found.retain(|path| wanted(path));
     found.sort();
     Ok(found)
 }
 
-/// A spool's folder is one capture; of another folder, each file that looks like one is.
-pub(super) fn captures(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// The captures at `path`. A spool's folder is one capture; any other folder has one for each file that looks like one, and for each
+/// spool's folder in it.
+pub(super) fn captures_at(path: &Path) -> Result<Vec<PathBuf>, OpenError> {
     if !path.is_dir() || !files_in(path, is_spool)?.is_empty() {
         return Ok(vec![path.to_owned()]);
     }
@@ -55,8 +54,7 @@ pub(super) fn captures(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         }
     }
     if found.is_empty() {
-        return Err(unread(path, &"there is no capture in this folder")
-            .remedy("name a folder that `longhaul capture` wrote, or the files themselves"));
+        return Err(OpenError::new(path, Reason::NoCaptureInFolder));
     }
     Ok(found)
 }

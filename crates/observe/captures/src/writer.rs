@@ -1,26 +1,54 @@
-//! A capture to write: a header log, pcap or pcapng, by the name of the file.
+//! A capture written to a file: a header log, pcap or pcapng. The name of the file says which.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::write::GzEncoder;
-use longhaul_captures::header_log::{About, HeaderLogWriter, WriterOptions};
-use longhaul_captures::spool::Interface;
-use longhaul_captures::{LinkType, Packet, dissect_into, pcap, pcapng};
 
-use crate::captures::input::{Item, Told};
-use crate::output::Failure;
+use crate::dissect::dissect_into;
+use crate::header_log::{About, HeaderLogError, HeaderLogWriter, WriterOptions};
+use crate::packet::Packet;
+use crate::reader::{CaptureAccount, Item};
+use crate::record::LinkType;
+use crate::spool::Interface;
+use crate::{pcap, pcapng};
 
-/// What a file is to be, by its name's end.
+/// The form of a capture file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
+    /// A header log.
     Parquet,
+    /// pcap, one link type a file.
     Pcap,
+    /// pcapng.
     Pcapng,
 }
 
-/// Compressed how.
+/// Why a capture cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The file's name does not end as that of a capture.
+    #[error("{path}: the name of the output does not say its form", path = .0.display())]
+    UnknownForm(PathBuf),
+    /// The system refuses.
+    #[error("{path}: {error}", path = .0.display(), error = .1)]
+    Io(PathBuf, #[source] io::Error),
+    /// The Parquet library refuses.
+    #[error("{path}: {error}", path = .0.display(), error = .1)]
+    HeaderLog(PathBuf, #[source] HeaderLogError),
+    /// The input has no captured bytes, which pcap and pcapng consist of.
+    #[error("the header log has decoded fields, but no captured bytes to write into a pcap")]
+    NoSnippets,
+    /// pcap has one link type a file, and the packets have several.
+    #[error("pcap has one link type a file, and these packets have several")]
+    LinkTypes,
+    /// pcapng names its interfaces at the beginning, and the input names another one later.
+    #[error("an interface appears in the middle of the input, which a pcapng stream cannot name at its beginning")]
+    LateInterface,
+}
+
+/// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Packing {
     Plain,
@@ -28,10 +56,10 @@ enum Packing {
     Zstd,
 }
 
-/// Snap length of a pcap file, where the inputs know none.
+/// Snap length in a pcap file's header.
 const SNAP_BYTES: u32 = 262_144;
 
-/// A stream that must be ended to be whole.
+/// A stream that must be finished to be complete.
 enum Stream {
     Plain(BufWriter<File>),
     Gzip(GzEncoder<BufWriter<File>>),
@@ -68,12 +96,17 @@ impl Stream {
     }
 }
 
-/// The form and packing that the name `path` asks for.
-pub(crate) fn form_of(path: &Path) -> Result<Form, Failure> {
-    by_name(path).map(|(form, _)| form)
+impl Form {
+    /// The form that the name of the file `path` asks for.
+    ///
+    /// # Errors
+    /// [`WriteError::UnknownForm`].
+    pub fn of(path: &Path) -> Result<Self, WriteError> {
+        by_name(path).map(|(form, _)| form)
+    }
 }
 
-fn by_name(path: &Path) -> Result<(Form, Packing), Failure> {
+fn by_name(path: &Path) -> Result<(Form, Packing), WriteError> {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let (stem, packing) = if let Some(stem) = name.strip_suffix(".gz") {
         (stem, Packing::Gzip)
@@ -86,12 +119,7 @@ fn by_name(path: &Path) -> Result<(Form, Packing), Failure> {
         Some("parquet") if packing == Packing::Plain => Form::Parquet,
         Some("pcap" | "cap") => Form::Pcap,
         Some("pcapng") => Form::Pcapng,
-        _ => {
-            let message = format!("{}: what shall it be? its name does not say", path.display());
-            return Err(Failure::usage(message).remedy(
-                "end it with .parquet (a header log), .pcap or .pcapng, the latter two with .gz or .zst behind",
-            ));
-        }
+        _ => return Err(WriteError::UnknownForm(path.to_owned())),
     };
     Ok((form, packing))
 }
@@ -102,24 +130,27 @@ enum Writer {
     Pcapng { writer: pcapng::Writer<Stream>, interfaces: usize },
 }
 
-/// A capture that is being written, beside its place until it is whole.
-pub(crate) struct Output {
+/// A capture that is being written. It stands in `NAME.part` until it is complete.
+pub struct CaptureWriter {
     path: PathBuf,
-    beside: PathBuf,
+    unfinished: PathBuf,
     writer: Option<Writer>,
-    /// The last one's fields.
+    /// The fields of the last packet.
     packet: Packet,
 }
 
-impl Output {
-    /// Begins the file `path`, of packets of `interfaces`.
-    pub(crate) fn create(path: &Path, interfaces: &[Interface], options: WriterOptions) -> Result<Self, Failure> {
+impl CaptureWriter {
+    /// Begins the file `path` for packets of `interfaces`. `options` are those of a header log.
+    ///
+    /// # Errors
+    /// Where the name does not say the form, or the file cannot be created.
+    pub fn create(path: &Path, interfaces: &[Interface], options: WriterOptions) -> Result<Self, WriteError> {
         let (form, packing) = by_name(path)?;
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".part");
-        let beside = PathBuf::from(beside);
-        let failed = |error: io::Error| not_written(path, &error);
-        let file = BufWriter::with_capacity(1 << 20, File::create(&beside).map_err(failed)?);
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(".part");
+        let unfinished = PathBuf::from(unfinished);
+        let failed = |error| WriteError::Io(path.to_owned(), error);
+        let file = BufWriter::with_capacity(1 << 20, File::create(&unfinished).map_err(failed)?);
         let stream = |file| {
             Ok(match packing {
                 Packing::Plain => Stream::Plain(file),
@@ -130,7 +161,7 @@ impl Output {
         let link = interfaces.first().map_or(LinkType::Ethernet, |interface| interface.link);
         let writer = match form {
             Form::Parquet => Writer::HeaderLog(Box::new(
-                HeaderLogWriter::new(file, options).map_err(|error| not_written(path, &error))?,
+                HeaderLogWriter::new(file, options).map_err(|error| WriteError::HeaderLog(path.to_owned(), error))?,
             )),
             Form::Pcap => {
                 let writer =
@@ -154,83 +185,75 @@ impl Output {
                 Writer::Pcapng { writer, interfaces: interfaces.len() }
             }
         };
-        Ok(Self { path: path.to_owned(), beside, writer: Some(writer), packet: Packet::default() })
+        Ok(Self { path: path.to_owned(), unfinished, writer: Some(writer), packet: Packet::default() })
     }
 
     /// Appends a packet.
-    pub(crate) fn write(&mut self, item: Item<'_>) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// Where the form cannot hold the packet, or the file cannot be written.
+    pub fn write(&mut self, item: Item<'_>) -> Result<(), WriteError> {
         let path = &self.path;
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        let record = match (writer, item) {
+        let written = match (writer, item) {
             (Writer::HeaderLog(writer), Item::Record(record)) => {
                 dissect_into(&record, &mut self.packet);
-                return writer.write(&self.packet, record.head).map_err(|error| not_written(path, &error));
+                return writer
+                    .write(&self.packet, record.head)
+                    .map_err(|error| WriteError::HeaderLog(path.clone(), error));
             }
             (Writer::HeaderLog(writer), Item::Packet(packet)) => {
-                return writer.write(packet, &[]).map_err(|error| not_written(path, &error));
+                return writer.write(packet, &[]).map_err(|error| WriteError::HeaderLog(path.clone(), error));
             }
             (_, Item::Packet(_)) => {
-                return Err(Failure::new(
-                    "no_heads",
-                    "the header log has fields, but no captured bytes to make a pcap of",
-                )
-                .remedy("convert the spool itself, or make the header log with --keep-heads"));
+                return Err(WriteError::NoSnippets);
             }
             (Writer::Pcap { writer, link }, Item::Record(record)) => {
                 if record.link != *link {
-                    return Err(Failure::new(
-                        "link_types",
-                        "pcap has one link type a file, and these packets have several",
-                    )
-                    .remedy("write a .pcapng"));
+                    return Err(WriteError::LinkTypes);
                 }
                 writer.write(&record)
             }
             (Writer::Pcapng { writer, interfaces }, Item::Record(record)) => {
                 if usize::from(record.interface) >= *interfaces {
-                    return Err(Failure::new(
-                        "late_interface",
-                        "an interface appears in the middle of the input, which a stream cannot name at its beginning",
-                    )
-                    .remedy("convert to a header log"));
+                    return Err(WriteError::LateInterface);
                 }
                 writer.write(&record, "")
             }
         };
-        record.map_err(|error| not_written(path, &error))
+        written.map_err(|error| WriteError::Io(path.clone(), error))
     }
 
-    /// Ends the file, and puts it in its place.
-    pub(crate) fn finish(mut self, told: &Told) -> Result<u64, Failure> {
-        let failed = |error: io::Error| not_written(&self.path, &error);
+    /// Completes the file, gives it its name, and returns its size in bytes. A header log also takes the `account`.
+    ///
+    /// # Errors
+    /// Where the file cannot be written or renamed.
+    pub fn finish(mut self, account: &CaptureAccount) -> Result<u64, WriteError> {
+        let failed = |error| WriteError::Io(self.path.clone(), error);
         match self.writer.take() {
             Some(Writer::HeaderLog(writer)) => {
                 let about = About {
-                    meta: told.meta.clone(),
-                    ledger: told.ledger.clone(),
-                    marks: told.marks.clone(),
-                    was_cut: told.was_cut,
+                    meta: account.meta.clone(),
+                    ledger: account.ledger.clone(),
+                    marks: account.marks.clone(),
+                    was_cut: account.was_cut,
                     ..About::default()
                 };
-                let file = writer.finish(&about).map_err(|error| not_written(&self.path, &error))?;
+                let file = writer.finish(&about).map_err(|error| WriteError::HeaderLog(self.path.clone(), error))?;
                 file.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
             }
             Some(Writer::Pcap { writer, .. }) => writer.into_inner().finish().map_err(failed)?,
             Some(Writer::Pcapng { writer, .. }) => writer.into_inner().finish().map_err(failed)?,
             None => {}
         }
-        fs::rename(&self.beside, &self.path).map_err(failed)?;
+        fs::rename(&self.unfinished, &self.path).map_err(failed)?;
         Ok(fs::metadata(&self.path).map_err(failed)?.len())
     }
 }
 
-impl Drop for Output {
+impl Drop for CaptureWriter {
     fn drop(&mut self) {
-        // What was not finished is of no use; what was, is not there any more.
-        let _ = fs::remove_file(&self.beside);
+        // An unfinished file is of no use; a finished one has been renamed.
+        let _ = fs::remove_file(&self.unfinished);
     }
-}
-
-fn not_written(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::new("not_written", format!("{}: {error}", path.display())).remedy("name a file in a folder that has room")
 }

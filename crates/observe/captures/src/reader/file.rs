@@ -1,4 +1,4 @@
-//! One capture to read, of any form: a spool, a header log, pcap or pcapng, the latter two compressed or not.
+//! One capture, in any form: a spool, a header log, or pcap or pcapng, which may be compressed.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
@@ -7,86 +7,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
-use longhaul_captures::header_log::HeaderLogReader;
-use longhaul_captures::ledger::{Gap, Ledger, Place};
-use longhaul_captures::spool::{BlockReader, Interface, Kind, Mark, Meta, RecordBuffer, Share, gaps_in};
-use longhaul_captures::{CaptureReader, LinkType, Packet, Record, dissect};
 
-use crate::captures::found::{files_in, is_pipe, is_spool};
-use crate::output::Failure;
+use super::found::{files_in, is_pipe, is_spool};
+use super::{CaptureAccount, Item, OpenError, Reason};
+use crate::capture_file::CaptureReader;
+use crate::header_log::HeaderLogReader;
+use crate::ledger::{Gap, Ledger, Place};
+use crate::packet::Packet;
+use crate::record::{LinkType, Record};
+use crate::spool::{BlockReader, Interface, Kind, MAGIC, Meta, RecordBuffer, Share, SpoolError, gaps_in};
 
 /// What is read at once from a file.
 const FILE_CHUNK: usize = 1 << 20;
 
-/// Packets of a header log, and their heads where it keeps them.
+/// Packets of a header log, and their snippets where it keeps them.
 type Rows = (Vec<Packet>, Vec<parquet::data_type::ByteArray>);
 
-/// A packet, as far as its file has it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Item<'a> {
-    /// As captured.
-    Record(Record<'a>),
-    /// Fields alone.
-    Packet(&'a Packet),
-}
-
-impl Item<'_> {
-    /// Its fields.
-    pub(super) fn packet(&self) -> Packet {
-        match self {
-            Self::Record(record) => dissect(record),
-            Self::Packet(packet) => **packet,
-        }
-    }
-
-    /// When it passed.
-    pub(super) fn at_ns(&self) -> i64 {
-        match self {
-            Self::Record(record) => record.at_ns,
-            Self::Packet(packet) => packet.at_ns,
-        }
-    }
-}
-
-/// What is known of what was read; whole once all was.
+/// How much of all files has been read. Clones show the same progress.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Told {
-    pub(crate) meta: Meta,
-    pub(crate) ledger: Ledger,
-    pub(crate) marks: Vec<Mark>,
-    /// A file ends without having been closed.
-    pub(crate) was_cut: bool,
-    /// Packets that came after a later one.
-    pub(crate) late_packets: u64,
-    /// Parts of captures that several logging hosts have, which are not among what is read.
-    pub(crate) missing_parts: usize,
-}
-
-impl Told {
-    /// Code, message and remedy, where parts of a capture are elsewhere.
-    pub(crate) fn missing_parts_caveat(&self) -> Option<(&'static str, String, &'static str)> {
-        let message = match self.missing_parts {
-            0 => return None,
-            1 => "a capture went to several logging hosts, and one part of it is not read: its packets are missing"
-                .into(),
-            parts => format!(
-                "a capture went to several logging hosts, and {parts} parts of it are not read: their packets are missing"
-            ),
-        };
-        Some(("parts_missing", message, "name the folders of all its logging hosts"))
-    }
-}
-
-/// How much of all files was read.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ReadSoFar {
+pub struct ReadProgress {
     read_bytes: Arc<AtomicU64>,
     total_bytes: u64,
 }
 
-impl ReadSoFar {
-    /// The share of the files that was read, 0…1.
-    pub(crate) fn share(&self) -> f64 {
+impl ReadProgress {
+    /// The share of the files' bytes that has been read, 0 to 1.
+    pub fn share(&self) -> f64 {
         self.read_bytes.load(Ordering::Relaxed) as f64 / self.total_bytes.max(1) as f64
     }
 
@@ -97,16 +43,17 @@ impl ReadSoFar {
     }
 }
 
-/// A file that counts what is read of it.
+/// A file that counts the bytes read from it.
+#[derive(Debug)]
 struct Counted {
-    /// What was read already to see what it is: a pipe does not give it twice.
+    /// The first bytes, read already to find out the form: a pipe does not give them twice.
     first: io::Cursor<Vec<u8>>,
     file: File,
     read_bytes: Arc<AtomicU64>,
 }
 
 impl Counted {
-    /// The first bytes, which are then read once more.
+    /// The first bytes. `read` returns them again.
     fn peek(&mut self, bytes: u64) -> io::Result<Vec<u8>> {
         let mut first = Vec::new();
         (&self.file).take(bytes).read_to_end(&mut first)?;
@@ -127,16 +74,16 @@ impl Read for Counted {
     }
 }
 
-/// One capture.
-pub(super) struct Input {
+/// One capture that is being read.
+pub(super) struct Capture {
     pub(super) path: PathBuf,
-    /// When it lost packets; known from the beginning.
+    /// When it dropped packets; known as soon as it is open.
     pub(super) gaps: Vec<Gap>,
     source: Source,
-    told: Told,
-    /// What its interfaces' numbers are moved by.
+    account: CaptureAccount,
+    /// What is added to its interface numbers.
     pub(super) first_interface: u16,
-    /// It is another logging host's part of a capture before it, with the same interfaces.
+    /// Another logging host's part of an earlier capture, with the same interfaces.
     pub(super) is_further_part: bool,
 }
 
@@ -146,40 +93,39 @@ enum Source {
     HeaderLog { reader: Box<HeaderLogReader<File>>, rows: Rows, at: usize, file: Counted },
 }
 
-impl Input {
-    /// Opens the capture at `path`, the folder of a spool or a file, and reads its first packet. Heads that a header log keeps
-    /// are read where `with_heads` asks for them.
-    pub(super) fn open(path: &Path, with_heads: bool, so_far: &mut ReadSoFar) -> Result<Self, Failure> {
-        let failed = |error: io::Error| unread(path, &error);
+impl Capture {
+    /// Opens the capture at `path`, which is a spool's folder or a file, and reads its first packet. `with_snippets`: read the
+    /// snippets that a header log keeps.
+    pub(super) fn open(path: &Path, with_snippets: bool, progress: &mut ReadProgress) -> Result<Self, OpenError> {
+        let failed = |error: io::Error| OpenError::new(path, error);
         let is_folder = fs::metadata(path).map_err(failed)?.is_dir();
         let paths = if is_folder { files_in(path, is_spool)? } else { vec![path.to_owned()] };
-        let files = paths.iter().map(|path| so_far.open(path)).collect::<io::Result<Vec<_>>>();
+        let files = paths.iter().map(|path| progress.open(path)).collect::<io::Result<Vec<_>>>();
         let mut files = files.map_err(failed)?;
         let first = if is_folder { Vec::new() } else { files[0].peek(4).map_err(failed)? };
-        let mut told = Told::default();
+        let mut account = CaptureAccount::default();
         let mut gaps = Vec::new();
-        let source = if is_folder || first == longhaul_captures::spool::MAGIC {
+        let source = if is_folder || first == MAGIC {
             // A pipe is read once.
             for path in paths.iter().filter(|path| !is_pipe(path)) {
-                let found = File::open(path).map_err(longhaul_captures::spool::SpoolError::from).and_then(gaps_in);
-                gaps.extend(found.map_err(|error| unread(path, &error))?);
+                let found = File::open(path).map_err(SpoolError::from).and_then(gaps_in);
+                gaps.extend(found.map_err(|error| OpenError::new(path, error))?);
             }
             Source::Spool { files: files.into_iter(), file: None, buffer: RecordBuffer::default() }
         } else if first == b"PAR1" {
             if is_pipe(path) {
-                return Err(unread(path, &"a header log is read from its end on, and a pipe has none")
-                    .remedy("save it to a file"));
+                return Err(OpenError::new(path, Reason::HeaderLogFromPipe));
             }
             let file = files.remove(0);
             let mut reader = File::open(path)
                 .map_err(failed)
-                .and_then(|file| HeaderLogReader::new(file).map_err(|error| unread(path, &error)))?;
-            if !with_heads {
+                .and_then(|file| HeaderLogReader::new(file).map_err(|error| OpenError::new(path, error)))?;
+            if !with_snippets {
                 reader = reader.without_heads().without_ethernet();
             }
             let about = reader.about().unwrap_or_default();
             gaps.clone_from(&about.ledger.gaps);
-            told = Told {
+            account = CaptureAccount {
                 meta: about.meta,
                 ledger: about.ledger,
                 marks: about.marks,
@@ -195,20 +141,21 @@ impl Input {
                 [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(file).map_err(failed)?),
                 _ => Box::new(file),
             };
-            let reader = CaptureReader::new(stream).map_err(|error| {
-                unread(path, &error).remedy(
-                    "name a spool, a header log, or a pcap or pcapng file, which may be compressed by gzip or zstd",
-                )
-            })?;
+            let reader =
+                CaptureReader::new(stream).map_err(|error| OpenError::new(path, Reason::NotACapture(error)))?;
             Source::Capture { reader: Box::new(reader), head: Vec::new(), current: None, read: 0 }
         };
-        let mut input = Self { path: path.to_owned(), gaps, source, told, first_interface: 0, is_further_part: false };
-        input.fill()?;
-        Ok(input)
+        let mut capture =
+            Self { path: path.to_owned(), gaps, source, account, first_interface: 0, is_further_part: false };
+        capture.fill()?;
+        Ok(capture)
     }
 
-    /// Hands the packet whose turn it is and all behind it to `take`. No head is copied on the way.
-    pub(super) fn for_each(&mut self, take: &mut impl FnMut(Item<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+    /// Hands the current packet and all that follow to `take`, without copying their snippets.
+    pub(super) fn for_each<E: From<OpenError>>(
+        &mut self,
+        take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         while let Some(item) = self.current() {
             take(item)?;
             match &mut self.source {
@@ -222,7 +169,7 @@ impl Input {
                 }
                 Source::Capture { reader, current, read, .. } => {
                     *current = None;
-                    while let Some(record) = reader.next().map_err(|error| unread(&self.path, &error))? {
+                    while let Some(record) = reader.next().map_err(|error| OpenError::new(&self.path, error))? {
                         *read += 1;
                         take(Item::Record(record))?;
                     }
@@ -235,7 +182,7 @@ impl Input {
 
     /// The interfaces that are known so far.
     pub(super) fn interfaces(&self) -> Vec<Interface> {
-        let Source::Capture { reader, current, .. } = &self.source else { return self.told.meta.interfaces.clone() };
+        let Source::Capture { reader, current, .. } = &self.source else { return self.account.meta.interfaces.clone() };
         let known = reader.interfaces().iter().enumerate().map(|(nth, interface)| Interface {
             name: interface.name.clone().unwrap_or_else(|| format!("{nth}")),
             link: interface.link,
@@ -253,32 +200,32 @@ impl Input {
         known
     }
 
-    /// Which part of a capture it is that several logging hosts have.
+    /// Which part it is of a capture that several logging hosts recorded.
     pub(super) fn share(&self) -> Option<&Share> {
-        self.told.meta.share.as_ref()
+        self.account.meta.share.as_ref()
     }
 
-    /// What it tells of itself, so far as it was read.
-    pub(super) fn told(&self) -> Told {
-        let mut told = self.told.clone();
+    /// What is known of it from the part that has been read.
+    pub(super) fn account(&self) -> CaptureAccount {
+        let mut account = self.account.clone();
         match &self.source {
-            Source::Spool { buffer, .. } => told.late_packets = buffer.late_packets(),
+            Source::Spool { buffer, .. } => account.late_packets = buffer.late_packets(),
             Source::Capture { reader, read, .. } => {
-                told.was_cut = reader.is_cut();
-                told.meta.interfaces = self.interfaces();
+                account.was_cut = reader.is_cut();
+                account.meta.interfaces = self.interfaces();
                 let packets = reader.dropped_packets();
-                told.ledger = Ledger { seen_packets: read + packets, written_packets: *read, ..Ledger::default() };
+                account.ledger = Ledger { seen_packets: read + packets, written_packets: *read, ..Ledger::default() };
                 if packets > 0 {
                     // The file says how many, not when.
-                    told.ledger.dropped_packets.insert(Place::KernelRing, packets);
+                    account.ledger.dropped_packets.insert(Place::KernelRing, packets);
                 }
             }
             Source::HeaderLog { .. } => {}
         }
-        told
+        account
     }
 
-    /// The packet whose turn it is; `None` behind the last.
+    /// The current packet; `None` after the last.
     pub(super) fn current(&self) -> Option<Item<'_>> {
         match &self.source {
             Source::Spool { buffer, .. } => buffer.current().map(Item::Record),
@@ -290,7 +237,8 @@ impl Input {
                 let packet = rows.0.get(*at)?;
                 let head = rows.1.get(*at).filter(|_| reader.has_heads());
                 let Some(head) = head else { return Some(Item::Packet(packet)) };
-                let link = self.told.meta.interfaces.get(usize::from(packet.interface)).map(|interface| interface.link);
+                let link =
+                    self.account.meta.interfaces.get(usize::from(packet.interface)).map(|interface| interface.link);
                 Some(Item::Record(Record {
                     at_ns: packet.at_ns,
                     interface: packet.interface,
@@ -306,7 +254,7 @@ impl Input {
     }
 
     /// Goes on to the next packet.
-    pub(super) fn advance(&mut self) -> Result<(), Failure> {
+    pub(super) fn advance(&mut self) -> Result<(), OpenError> {
         match &mut self.source {
             Source::Spool { buffer, .. } => {
                 buffer.advance();
@@ -325,15 +273,15 @@ impl Input {
         self.fill()
     }
 
-    /// Reads on until there is a packet, or no more.
-    fn fill(&mut self) -> Result<(), Failure> {
-        let damaged = |error: &dyn std::fmt::Display| unread(&self.path, error);
+    /// Reads until there is a packet, or the capture ends.
+    fn fill(&mut self) -> Result<(), OpenError> {
+        let path = &self.path;
         match &mut self.source {
             Source::Spool { files, file, buffer } => {
-                fill_from_spool(files, file, buffer, &mut self.told).map_err(|error| damaged(&error))
+                fill_from_spool(files, file, buffer, &mut self.account).map_err(|error| OpenError::new(path, error))
             }
             Source::Capture { reader, head, current, read } => {
-                if let Some(record) = reader.next().map_err(|error| damaged(&error))? {
+                if let Some(record) = reader.next().map_err(|error| OpenError::new(path, error))? {
                     head.clear();
                     head.extend_from_slice(record.head);
                     *current = Some(Record { head: &[], ..record });
@@ -348,8 +296,8 @@ impl Input {
                 } else {
                     reader.next_batch(&mut rows.0)
                 };
-                filled.map_err(|error| damaged(&error))?;
-                // Parquet is not read from its beginning to its end: its rows tell how far it came.
+                filled.map_err(|error| OpenError::new(path, error))?;
+                // Parquet is not read from beginning to end: the rows show the progress.
                 let len = file.file.metadata().map_or(0, |metadata| metadata.len());
                 let share = rows.0.len() as f64 / reader.packets().max(1) as f64;
                 file.read_bytes.fetch_add((len as f64 * share) as u64, Ordering::Relaxed);
@@ -359,17 +307,13 @@ impl Input {
     }
 }
 
-pub(super) fn unread(path: &Path, why: &dyn std::fmt::Display) -> Failure {
-    Failure::new("not_read", format!("{}: {why}", path.display()))
-}
-
 /// Reads blocks until packets are settled.
 fn fill_from_spool(
     files: &mut std::vec::IntoIter<Counted>,
     file: &mut Option<BlockReader<BufReader<Counted>>>,
     buffer: &mut RecordBuffer,
-    told: &mut Told,
-) -> Result<(), longhaul_captures::spool::SpoolError> {
+    account: &mut CaptureAccount,
+) -> Result<(), SpoolError> {
     loop {
         let Some(reader) = file else {
             match files.next() {
@@ -384,30 +328,30 @@ fn fill_from_spool(
             }
         };
         let Some(block) = reader.next_block()? else {
-            told.was_cut |= reader.was_cut();
+            account.was_cut |= reader.was_cut();
             *file = None;
             continue;
         };
         match block.kind {
             Kind::Meta => {
                 let meta: Meta = block.json()?;
-                if told.meta.interfaces.is_empty() {
-                    told.meta = meta;
+                if account.meta.interfaces.is_empty() {
+                    account.meta = meta;
                 }
             }
             Kind::Packets => {
-                let interface = told.meta.interfaces.get(usize::from(block.interface));
+                let interface = account.meta.interfaces.get(usize::from(block.interface));
                 let mut packets = block.packets(interface.map(|interface| interface.link).unwrap_or_default());
                 while let Some(record) = packets.next()? {
                     buffer.push(&record);
-                    told.ledger.written_packets += 1;
+                    account.ledger.written_packets += 1;
                 }
                 if buffer.is_full() {
                     buffer.settle(i64::MIN);
                 }
             }
-            Kind::Ledger => told.ledger.add(&block.json()?),
-            Kind::Mark => told.marks.push(block.json()?),
+            Kind::Ledger => account.ledger.add(&block.json()?),
+            Kind::Mark => account.marks.push(block.json()?),
             Kind::Tick => buffer.settle(block.first_ns),
             Kind::End | Kind::Pad => {}
         }
