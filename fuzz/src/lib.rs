@@ -247,12 +247,12 @@ pub fn spool(input: &[u8]) {
     // Mutations seldom have a good checksum: the packets of a block without it.
     let mut packets = Packets::of_body(input, 1000, 0, 0, LinkType::Ethernet);
     while let Ok(Some(record)) = packets.next() {
-        assert!(record.head.len() <= input.len());
+        assert!(record.snippet.len() <= input.len());
     }
 }
 
 /// What comes over a log link: a message, or datagrams' payloads, each after its number (one byte) and its length (two, LE). Whatever they
-/// say, each head that came is seen once, and each that is missing is in a gap.
+/// say, each snippet that came is seen once, and each that is missing is in a gap.
 pub fn log_link(input: &[u8]) {
     if let Ok(message) = serde_json::from_slice::<LinkMessage>(input) {
         let written = serde_json::to_string(&message).expect("messages can be written");
@@ -264,7 +264,7 @@ pub fn log_link(input: &[u8]) {
         }
     }
     let mut receiver = LinkReceiver::new(2, 0);
-    let (mut ledger, mut heads, mut now) = (Ledger::default(), 0, Nanos::ZERO);
+    let (mut ledger, mut snippets, mut now) = (Ledger::default(), 0, Nanos::ZERO);
     let mut rest = input;
     while let Some((&[sequence, low, high], behind)) = rest.split_first_chunk::<3>() {
         let length = usize::from(u16::from_le_bytes([low, high])).min(behind.len());
@@ -272,10 +272,10 @@ pub fn log_link(input: &[u8]) {
         rest = behind;
         now += Nanos::from_millis(100);
         receiver.handle_timeout(now);
-        if let Arrival::Heads(payload) = receiver.handle(now, sequence.into(), payload) {
+        if let Arrival::Snippets(payload) = receiver.handle(now, sequence.into(), payload) {
             let mut packets = payload.packets();
             while packets.next_raw().expect("it was looked over").is_some() {
-                heads += 1;
+                snippets += 1;
             }
         }
         ledger.add(&receiver.take_part());
@@ -283,9 +283,9 @@ pub fn log_link(input: &[u8]) {
     receiver.finish(Some((u8::MAX.into(), u64::MAX / 2, i64::MAX)));
     ledger.add(&receiver.take_part());
     let counts = receiver.counts();
-    assert_eq!((counts.heads, counts.lost_heads), (heads, ledger.dropped()));
-    assert_eq!(ledger.seen_packets, counts.heads + counts.lost_heads);
-    assert_eq!(ledger.gaps.iter().map(|gap| gap.packets).sum::<u64>(), counts.lost_heads);
+    assert_eq!((counts.snippets, counts.lost_snippets), (snippets, ledger.dropped()));
+    assert_eq!(ledger.seen_packets, counts.snippets + counts.lost_snippets);
+    assert_eq!(ledger.gaps.iter().map(|gap| gap.packets).sum::<u64>(), counts.lost_snippets);
 }
 
 /// A header log.
@@ -348,13 +348,13 @@ pub fn mix_file(input: &[u8]) {
     assert!((0..1000).all(|number| plan.choice(number) < plan.templates.len()));
 }
 
-/// A capture, pcap or pcapng. Heads are no longer than their frames, and what is written of them as pcapng reads back.
+/// A capture, pcap or pcapng. Snippets are no longer than their frames, and what is written of them as pcapng reads back.
 pub fn capture(input: &[u8]) {
     let Ok(mut reader) = CaptureReader::new(input) else { return };
     let mut flows = Flows::new(FlowOptions::default(), Vec::new());
     let mut packets = 0;
     while let Ok(Some(record)) = reader.next() {
-        assert!(record.head.len() <= record.frame_len as usize, "{record:?}");
+        assert!(record.snippet.len() <= record.frame_len as usize, "{record:?}");
         flows.packet(&dissect(&record));
         packets += 1;
         let mut described = longhaul_captures::pcapng::Interface::default();
@@ -370,19 +370,19 @@ pub fn capture(input: &[u8]) {
     assert_eq!(totals.packets, packets);
 }
 
-/// A byte that picks the link type, and a head. Clipped anywhere it has no other addresses and ports than whole.
+/// A byte that picks the link type, and a snippet. Clipped anywhere it has no other addresses and ports than whole.
 pub fn dissected(input: &[u8]) {
-    let Some((kind, head)) = input.split_first() else { return };
+    let Some((kind, snippet)) = input.split_first() else { return };
     let link = [LinkType::Ethernet, LinkType::RawIp, LinkType::LinuxCooked, LinkType::LinuxCooked2];
     let link = link[usize::from(*kind) % link.len()];
-    let at = |head| {
+    let at = |snippet| {
         let frame_len = input.len() as u32;
-        let direction = longhaul_captures::Direction::Unknown;
-        dissect(&Record { at_ns: 0, interface: 0, direction, link, frame_len, gso_segs: 0, gso_size: 0, head })
+        let direction = longhaul_captures::InterfaceDirection::Unknown;
+        dissect(&Record { at_ns: 0, interface: 0, direction, link, frame_len, gso_segs: 0, gso_size: 0, snippet })
     };
-    let whole = at(head);
-    for clip in 0..head.len().min(128) {
-        let clipped = at(&head[..clip]);
+    let whole = at(snippet);
+    for clip in 0..snippet.len().min(128) {
+        let clipped = at(&snippet[..clip]);
         if let (Some(some), Some(all)) = (clipped.ip, whole.ip) {
             assert_eq!((some.src, some.dst), (all.src, all.dst));
         }

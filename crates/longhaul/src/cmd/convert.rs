@@ -28,7 +28,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
     /// Keep the captured bytes in a header log, so that a pcap can be made of it
     #[arg(long)]
-    keep_heads: bool,
+    keep_snippets: bool,
     /// How hard zstd tries for a header log
     #[arg(long, value_name = "1-22", default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=22))]
     level: i32,
@@ -42,12 +42,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     let Some((to, from)) = args.files.split_last() else {
         return Err(Failure::usage("name files to read and one to write"));
     };
-    if args.keep_heads && Form::of(to)? != Form::Parquet {
-        return Err(Failure::usage("--keep-heads: only a header log leaves them out"));
+    if args.keep_snippets && Form::of(to)? != Form::Parquet {
+        return Err(Failure::usage("--keep-snippets: only a header log leaves them out"));
     }
     let began = monotonic();
     let mut captures = Captures::open(from, true)?;
-    let options = WriterOptions { heads: args.keep_heads, zstd_level: args.level };
+    let options = WriterOptions { snippets: args.keep_snippets, zstd_level: args.level };
     let mut output = CaptureWriter::create(to, &captures.interfaces(), options)?;
     let mut packets = 0_u64;
     captures.for_each(|item| {
@@ -61,7 +61,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let caveats = caveats(&account);
     let rate = packets as f64 / duration.as_secs_f64().max(1e-9);
     if args.json {
-        let parameters = json!({ "from": from, "to": to, "keep_heads": args.keep_heads });
+        let parameters = json!({ "from": from, "to": to, "keep_snippets": args.keep_snippets });
         let result = json!({
             "packets": packets, "bytes": bytes, "duration_ns": duration.0, "seen_packets": account.ledger.seen_packets,
             "dropped_packets": account.ledger.dropped(), "gaps": account.ledger.gaps.len(), "marks": account.marks,

@@ -9,51 +9,51 @@ use std::time::Duration;
 use crate::common::captures::Folder;
 use crate::common::{longhaul, object};
 use longhaul_captures::pcap::Writer;
-use longhaul_captures::{Direction, LinkType, Record};
+use longhaul_captures::{InterfaceDirection, LinkType, Record};
 use serde_json::Value;
 
 const SEGMENT: u32 = 1_448;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-/// Heads of connections that are told apart by the client's address and port.
-struct Heads<W: Write> {
+/// Snippets of connections that are told apart by the client's address and port.
+struct Snippets<W: Write> {
     writer: Writer<W>,
     at_ns: i64,
 }
 
-impl<W: Write> Heads<W> {
+impl<W: Write> Snippets<W> {
     fn new(stream: W) -> Self {
         Self { writer: Writer::new(stream, LinkType::Ethernet, 96).unwrap(), at_ns: 1_700_000_000_000_000_000 }
     }
 
     fn packet(&mut self, connection: u32, forward: bool, flags: u8, sequence: u32, ack: u32, payload: u32) {
         self.at_ns += 250;
-        let mut head = [0; 54];
-        head[12] = 8;
-        head[14] = 0x45;
-        head[16..18].copy_from_slice(&((40 + payload) as u16).to_be_bytes());
-        (head[22], head[23]) = (64, 6);
+        let mut snippet = [0; 54];
+        snippet[12] = 8;
+        snippet[14] = 0x45;
+        snippet[16..18].copy_from_slice(&((40 + payload) as u16).to_be_bytes());
+        (snippet[22], snippet[23]) = (64, 6);
         let [_, high, low, port] = connection.to_be_bytes();
         let (client, server) = ([10, high, low, 1], [10, 255, 0, 1]);
         let ports = [10_000 + u16::from(port), 5_201];
         let ends = if forward { (client, server, ports) } else { (server, client, [ports[1], ports[0]]) };
-        head[26..30].copy_from_slice(&ends.0);
-        head[30..34].copy_from_slice(&ends.1);
-        head[34..36].copy_from_slice(&ends.2[0].to_be_bytes());
-        head[36..38].copy_from_slice(&ends.2[1].to_be_bytes());
-        head[38..42].copy_from_slice(&sequence.to_be_bytes());
-        head[42..46].copy_from_slice(&ack.to_be_bytes());
-        head[46..50].copy_from_slice(&[0x50, flags, 0x20, 0]);
+        snippet[26..30].copy_from_slice(&ends.0);
+        snippet[30..34].copy_from_slice(&ends.1);
+        snippet[34..36].copy_from_slice(&ends.2[0].to_be_bytes());
+        snippet[36..38].copy_from_slice(&ends.2[1].to_be_bytes());
+        snippet[38..42].copy_from_slice(&sequence.to_be_bytes());
+        snippet[42..46].copy_from_slice(&ack.to_be_bytes());
+        snippet[46..50].copy_from_slice(&[0x50, flags, 0x20, 0]);
         let record = Record {
             at_ns: self.at_ns,
             interface: 0,
-            direction: Direction::Unknown,
+            direction: InterfaceDirection::Unknown,
             link: LinkType::Ethernet,
             frame_len: 54 + payload,
             gso_segs: 0,
             gso_size: 0,
-            head: &head,
+            snippet: &snippet,
         };
         self.writer.write(&record).unwrap();
     }
@@ -77,7 +77,7 @@ impl<W: Write> Heads<W> {
 }
 
 /// Analyses what `write` sends through a pipe: the result, and the most memory that was used.
-fn through_a_pipe(folder: &Folder, write: impl FnOnce(&mut Heads<BufWriter<File>>) + Send) -> (Value, u64) {
+fn through_a_pipe(folder: &Folder, write: impl FnOnce(&mut Snippets<BufWriter<File>>) + Send) -> (Value, u64) {
     let pipe = folder.file("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut program = Command::new(env!("CARGO_BIN_EXE_longhaul"));
@@ -85,9 +85,9 @@ fn through_a_pipe(folder: &Folder, write: impl FnOnce(&mut Heads<BufWriter<File>
     let status = format!("/proc/{}/status", child.id());
     let most_bytes = thread::scope(|scope| {
         scope.spawn(|| {
-            let mut heads = Heads::new(BufWriter::with_capacity(1 << 16, File::create(&pipe).unwrap()));
-            write(&mut heads);
-            heads.writer.into_inner().flush().unwrap();
+            let mut snippets = Snippets::new(BufWriter::with_capacity(1 << 16, File::create(&pipe).unwrap()));
+            write(&mut snippets);
+            snippets.writer.into_inner().flush().unwrap();
         });
         let mut most_kb = 0;
         while child.try_wait().unwrap().is_none() {
@@ -109,7 +109,8 @@ fn through_a_pipe(folder: &Folder, write: impl FnOnce(&mut Heads<BufWriter<File>
 fn a_million_open_connections_take_bounded_memory() {
     let folder = Folder::new("memory");
     let connections = 1_000_000;
-    let (found, most_bytes) = through_a_pipe(&folder, |heads| (0..connections).for_each(|number| heads.open(number)));
+    let (found, most_bytes) =
+        through_a_pipe(&folder, |snippets| (0..connections).for_each(|number| snippets.open(number)));
     println!(
         "{connections} open connections: {} MB, {} bytes each",
         most_bytes >> 20,
@@ -127,10 +128,10 @@ fn a_capture_of_any_length_takes_no_more() {
     let folder = Folder::new("stream");
     let connections = 1_000;
     let began = std::time::Instant::now();
-    let (found, most_bytes) = through_a_pipe(&folder, |heads| {
-        (0..connections).for_each(|number| heads.open(number));
+    let (found, most_bytes) = through_a_pipe(&folder, |snippets| {
+        (0..connections).for_each(|number| snippets.open(number));
         for round in 0..(packets - 5 * connections) / (3 * connections) {
-            (0..connections).for_each(|number| heads.go_on(number, round));
+            (0..connections).for_each(|number| snippets.go_on(number, round));
         }
     });
     let read = found["result"]["totals"]["packets"].as_u64().unwrap();

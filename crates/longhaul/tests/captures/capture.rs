@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::common::{longhaul, object};
 use longhaul_captures::header_log::{About, HeaderLogReader};
 use longhaul_captures::ledger::Place;
-use longhaul_captures::{CaptureReader, Direction, Packet, Transport};
+use longhaul_captures::{CaptureReader, InterfaceDirection, Packet, Transport};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
@@ -112,7 +112,7 @@ impl Host {
         let mut numbers = Vec::new();
         while let Some(record) = reader.next().unwrap() {
             // Ethernet, IPv4, UDP.
-            numbers.push(u64::from_be_bytes(record.head[42..50].try_into().unwrap()));
+            numbers.push(u64::from_be_bytes(record.snippet[42..50].try_into().unwrap()));
         }
         numbers
     }
@@ -191,7 +191,7 @@ fn every_packet_is_there_once_and_in_order() {
         assert_eq!(host.numbers(name), all, "{name}");
     }
     // Through every form and back.
-    host.convert(&["spool"], "t.parquet", &["--keep-heads"]);
+    host.convert(&["spool"], "t.parquet", &["--keep-snippets"]);
     host.convert(&["t.parquet"], "t.pcap.gz", &[]);
     host.convert(&["t.pcap.gz"], "t.pcapng.zst", &[]);
     host.convert(&["t.pcapng.zst"], "back.pcap", &[]);
@@ -201,13 +201,13 @@ fn every_packet_is_there_once_and_in_order() {
     assert_eq!((packets.len(), about.ledger.seen_packets, about.marks.len(), about.sorted), (5000, 5000, 1, true));
     assert!(!about.was_cut);
     for packet in &packets {
-        assert_eq!((packet.frame_len, packet.direction), (42 + PAYLOAD_BYTES as u32, Direction::Inbound));
+        assert_eq!((packet.frame_len, packet.direction), (42 + PAYLOAD_BYTES as u32, InterfaceDirection::Inbound));
         assert!(matches!(packet.transport, Transport::Udp { dst_port: PORT, payload_len: 20, .. }), "{packet:?}");
     }
     // Without snippets there is nothing to write into a pcap.
     host.convert(&["spool"], "bare.parquet", &[]);
     let refused = longhaul(&["convert", &host.path("bare.parquet"), &host.path("no.pcap")]);
-    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--keep-heads"));
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--keep-snippets"));
     assert!(!Path::new(&host.path("no.pcap")).exists() && !Path::new(&host.path("no.pcap.part")).exists());
 
     // In whatever form it is read, analysis finds the same.
@@ -468,7 +468,7 @@ fn two_interfaces_merge_in_order_and_tags_stay() {
     for interface in [0, 1] {
         assert_eq!(packets.iter().filter(|packet| packet.interface == interface).count(), 400);
     }
-    assert_eq!(packets.iter().filter(|packet| packet.direction == Direction::Outbound).count(), 400);
+    assert_eq!(packets.iter().filter(|packet| packet.direction == InterfaceDirection::Outbound).count(), 400);
     for packet in &packets {
         let tag = if packet.vlan[0].is_some() { 4 } else { 0 };
         assert_eq!((packet.frame_len, packet.eth_type), (76 + tag, 0x88b5), "{packet:?}");

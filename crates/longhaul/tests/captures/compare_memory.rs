@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::captures::Folder;
 use crate::common::object;
 use longhaul_captures::pcap::Writer;
-use longhaul_captures::{Direction, LinkType, Record};
+use longhaul_captures::{InterfaceDirection, LinkType, Record};
 use serde_json::Value;
 
 /// From one packet to the next.
@@ -23,28 +23,28 @@ const PAYLOAD: u32 = 18;
 fn write(path: &str, packets: u32, delay_ns: i64, loses: bool) {
     let file = BufWriter::with_capacity(1 << 20, File::create(path).unwrap());
     let mut writer = Writer::new(file, LinkType::Ethernet, 96).unwrap();
-    let mut head = [0; 60];
-    head[12] = 8;
-    head[14] = 0x45;
-    head[16..18].copy_from_slice(&((28 + PAYLOAD) as u16).to_be_bytes());
-    (head[22], head[23]) = (64, 17);
-    head[26..30].copy_from_slice(&[10, 0, 0, 1]);
-    head[30..34].copy_from_slice(&[10, 0, 0, 2]);
-    head[34..36].copy_from_slice(&9_000_u16.to_be_bytes());
-    head[36..38].copy_from_slice(&9_001_u16.to_be_bytes());
-    head[38..40].copy_from_slice(&((8 + PAYLOAD) as u16).to_be_bytes());
-    head[42..46].copy_from_slice(&77_u32.to_be_bytes());
+    let mut snippet = [0; 60];
+    snippet[12] = 8;
+    snippet[14] = 0x45;
+    snippet[16..18].copy_from_slice(&((28 + PAYLOAD) as u16).to_be_bytes());
+    (snippet[22], snippet[23]) = (64, 17);
+    snippet[26..30].copy_from_slice(&[10, 0, 0, 1]);
+    snippet[30..34].copy_from_slice(&[10, 0, 0, 2]);
+    snippet[34..36].copy_from_slice(&9_000_u16.to_be_bytes());
+    snippet[36..38].copy_from_slice(&9_001_u16.to_be_bytes());
+    snippet[38..40].copy_from_slice(&((8 + PAYLOAD) as u16).to_be_bytes());
+    snippet[42..46].copy_from_slice(&77_u32.to_be_bytes());
     for number in (0..packets).filter(|number| !loses || number % LOST != 5) {
-        head[48..52].copy_from_slice(&number.to_be_bytes());
+        snippet[48..52].copy_from_slice(&number.to_be_bytes());
         let record = Record {
             at_ns: 1_700_000_000_000_000_000 + i64::from(number) * INTERVAL_NS + delay_ns,
             interface: 0,
-            direction: Direction::Unknown,
+            direction: InterfaceDirection::Unknown,
             link: LinkType::Ethernet,
             frame_len: 60,
             gso_segs: 0,
             gso_size: 0,
-            head: &head,
+            snippet: &snippet,
         };
         writer.write(&record).unwrap();
     }

@@ -101,14 +101,14 @@ pub(crate) fn total(analysed: &Value, of: &str) -> u64 {
     flows.flat_map(|flow| [&flow["forward"], &flow["backward"]]).map(|way| way["tcp"][of].as_u64().unwrap()).sum()
 }
 
-/// Writes `from` anew into `to`, after `change` of each packet's time and head.
+/// Writes `from` anew into `to`, after `change` of each packet's time and snippet.
 pub(crate) fn rewrite(from: &str, to: &str, mut change: impl FnMut(&mut i64, &mut [u8])) {
     let mut reader = CaptureReader::new(File::open(from).unwrap()).unwrap();
     let mut writer = Writer::new(BufWriter::new(File::create(to).unwrap()), LinkType::Ethernet, 96).unwrap();
     while let Some(record) = reader.next().unwrap() {
-        let (mut at_ns, mut head) = (record.at_ns, record.head.to_vec());
-        change(&mut at_ns, &mut head);
-        writer.write(&Record { at_ns, head: &head, ..record }).unwrap();
+        let (mut at_ns, mut snippet) = (record.at_ns, record.snippet.to_vec());
+        change(&mut at_ns, &mut snippet);
+        writer.write(&Record { at_ns, snippet: &snippet, ..record }).unwrap();
     }
     writer.into_inner().flush().unwrap();
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use longhaul_captures::ledger::{Gap, Ledger, Place};
 use longhaul_captures::log_link::{FIRST_PROBE, LinkMessage, LinkSender, Open};
 use longhaul_captures::spool::{Interface, Meta, PacketBlock};
-use longhaul_captures::{Direction, LinkType, Record};
+use longhaul_captures::{InterfaceDirection, LinkType, Record};
 use longhaul_channel::{Channel, DatagramKeys, Role, decode_secret};
 use longhaul_session::Message;
 use serde_json::Value;
@@ -66,12 +66,12 @@ fn snippets(count: u64) -> PacketBlock {
         block.push(&Record {
             at_ns: STARTED_NS + number as i64 * 1_000,
             interface: 0,
-            direction: Direction::Inbound,
+            direction: InterfaceDirection::Inbound,
             link: LinkType::Ethernet,
             frame_len: 1514,
             gso_segs: 1,
             gso_size: 0,
-            head: &[7; 60],
+            snippet: &[7; 60],
         });
     }
     block
@@ -135,9 +135,9 @@ impl<'a> Impostor<'a> {
     }
 
     fn finish(&mut self) {
-        let (datagrams, heads) = (self.numbers.datagrams(), self.numbers.heads());
+        let (datagrams, snippets) = (self.numbers.datagrams(), self.numbers.snippets());
         let latest_ns = self.numbers.latest_ns().unwrap_or(STARTED_NS);
-        self.say(&LinkMessage::Finished { datagrams, heads, latest_ns }).unwrap();
+        self.say(&LinkMessage::Finished { datagrams, snippets, latest_ns }).unwrap();
         while self.hear().is_some() {}
     }
 }
@@ -242,7 +242,7 @@ fn a_last_word_that_does_not_fit_is_not_believed() {
     datagrams.send(sequence, &payload);
     sleep(Duration::from_millis(300));
     // Three datagrams cannot hold so many snippets.
-    impostor.say(&LinkMessage::Finished { datagrams: 3, heads: u64::MAX / 2, latest_ns: i64::MAX }).unwrap();
+    impostor.say(&LinkMessage::Finished { datagrams: 3, snippets: u64::MAX / 2, latest_ns: i64::MAX }).unwrap();
     let log = log.wait();
     let there = only(&log);
     assert_eq!((&there["end"], count(there, "written_packets")), (&"vanished".into(), 10), "{there:#}");

@@ -158,7 +158,7 @@ impl Captures {
         let mut packets = Vec::new();
         while let Some(record) = reader.next().unwrap() {
             // Ethernet, IPv4, UDP.
-            packets.push((u64::from_be_bytes(record.head[42..50].try_into().unwrap()), record.at_ns));
+            packets.push((u64::from_be_bytes(record.snippet[42..50].try_into().unwrap()), record.at_ns));
         }
         packets
     }

@@ -149,12 +149,12 @@ fn transfer(lab: &TestLab, folder: &Folder) -> [String; 2] {
     captures.map(Capture::finish)
 }
 
-/// Heads without what tells best: identifications, and time stamps if `stamps`.
+/// Snippets without what tells best: identifications, and time stamps if `stamps`.
 fn without_evidence(from: &str, to: &str, stamps: bool) {
-    rewrite(from, to, |_, head| {
-        head[18..20].fill(0);
-        let options = 54..(34 + usize::from(head[46] >> 4) * 4).min(head.len());
-        let options = &mut head[options];
+    rewrite(from, to, |_, snippet| {
+        snippet[18..20].fill(0);
+        let options = 54..(34 + usize::from(snippet[46] >> 4) * 4).min(snippet.len());
+        let options = &mut snippet[options];
         let mut at = 0;
         while at + 1 < options.len() && options[at] != 0 {
             match (options[at], usize::from(options[at + 1])) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longhaul_captures::ledger::{Gap, Ledger, Place};
 use longhaul_captures::spool::{Mark, PacketBlock};
-use longhaul_captures::{Direction, LinkType, Record};
+use longhaul_captures::{InterfaceDirection, LinkType, Record};
 use longhaul_kernel::capture_ring::{CaptureRing, RingStatistics, Snippet};
 use longhaul_kernel::clock::{monotonic, realtime, thread_cpu_time};
 use longhaul_kernel::link::Netlink;
@@ -354,12 +354,12 @@ fn push(block: &mut PacketBlock, interface: u16, link: LinkType, snap_bytes: usi
     let mut record = Record {
         at_ns: snippet.stamp_ns,
         interface,
-        direction: if snippet.outgoing { Direction::Outbound } else { Direction::Inbound },
+        direction: if snippet.outgoing { InterfaceDirection::Outbound } else { InterfaceDirection::Inbound },
         link,
         frame_len: snippet.frame_bytes,
         gso_segs,
         gso_size,
-        head: snippet.bytes,
+        snippet: snippet.bytes,
     };
     match snippet.vlan {
         Some(tag) if snippet.bytes.len() >= 12 => {
@@ -367,7 +367,7 @@ fn push(block: &mut PacketBlock, interface: u16, link: LinkType, snap_bytes: usi
             let [a, b] = tag.tpid.to_be_bytes();
             let [c, d] = tag.tci.to_be_bytes();
             let rest = &snippet.bytes[12..snippet.bytes.len().min(snap_bytes.saturating_sub(4)).max(12)];
-            block.push_head(&record, &[&snippet.bytes[..12], &[a, b, c, d], rest]);
+            block.push_snippet(&record, &[&snippet.bytes[..12], &[a, b, c, d], rest]);
         }
         _ => block.push(&record),
     }

@@ -30,7 +30,7 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// The next packet's head; `None` at the end.
+    /// The next packet's snippet; `None` at the end.
     ///
     /// # Errors
     /// Where the file cannot be read or is damaged.

@@ -17,18 +17,18 @@ use longhaul_wire::{ipv4, ipv6, tcp};
 
 use crate::bytes::{be16, be32};
 use crate::packet::{Ip, Options, Packet, Tcp, Transport};
-use crate::record::{Direction, LinkType, Record};
+use crate::record::{InterfaceDirection, LinkType, Record};
 
 /// Extension headers that are walked at most. RFC 8200 §4.1 names seven in its recommended order.
 const MOST_EXTENSIONS: usize = 8;
 /// VLAN tags that are walked at most.
 const MOST_TAGS: usize = 8;
-/// Bytes of a TCP header up to and with its window: all that analysis needs, so that a head clipped to 54 or 64 bytes behind
+/// Bytes of a TCP header up to and with its window: all that analysis needs, so that a snippet clipped to 54 or 64 bytes behind
 /// several tags still counts.
 const TCP_WITH_WINDOW: usize = 16;
 const UDP: u8 = 17;
 
-/// The fields of a captured head. Any bytes may be given: nothing panics, loops or allocates.
+/// The fields of a captured snippet. Any bytes may be given: nothing panics, loops or allocates.
 pub fn dissect(record: &Record<'_>) -> Packet {
     let mut packet = Packet::default();
     dissect_into(record, &mut packet);
@@ -38,26 +38,26 @@ pub fn dissect(record: &Record<'_>) -> Packet {
 /// The same into `packet`, whatever that was: a packet that is moved where it was just written costs as much again.
 #[inline]
 pub fn dissect_into(record: &Record<'_>, packet: &mut Packet) {
-    let frame_len = record.frame_len.max(u32::try_from(record.head.len()).unwrap_or(u32::MAX));
+    let frame_len = record.frame_len.max(u32::try_from(record.snippet.len()).unwrap_or(u32::MAX));
     *packet = Packet {
         at_ns: record.at_ns,
         interface: record.interface,
         direction: record.direction,
         frame_len,
-        frame_cap_len: record.head.len() as u32,
+        frame_cap_len: record.snippet.len() as u32,
         gso_segs: record.gso_segs,
         gso_size: record.gso_size,
         ..Packet::default()
     };
     let network = match record.link {
-        LinkType::Ethernet => from_ethernet(record.head, packet),
-        LinkType::RawIp => from_raw_ip(record.head, packet),
-        LinkType::LinuxCooked => from_cooked(record.head, packet),
-        LinkType::LinuxCooked2 => from_cooked2(record.head, packet),
+        LinkType::Ethernet => from_ethernet(record.snippet, packet),
+        LinkType::RawIp => from_raw_ip(record.snippet, packet),
+        LinkType::LinuxCooked => from_cooked(record.snippet, packet),
+        LinkType::LinuxCooked2 => from_cooked2(record.snippet, packet),
         LinkType::Other(_) => None,
     };
     let Some(offset) = network else { return };
-    let behind = &record.head[offset..];
+    let behind = &record.snippet[offset..];
     let on_wire = frame_len - offset as u32;
     match packet.eth_type {
         ether_type::IPV4 => from_ipv4(behind, on_wire, packet),
@@ -66,27 +66,27 @@ pub fn dissect_into(record: &Record<'_>, packet: &mut Packet) {
     }
 }
 
-fn from_ethernet(head: &[u8], packet: &mut Packet) -> Option<usize> {
-    let Some(frame) = ethernet::Frame::new_checked(head) else {
+fn from_ethernet(snippet: &[u8], packet: &mut Packet) -> Option<usize> {
+    let Some(frame) = ethernet::Frame::new_checked(snippet) else {
         // Addresses alone are still addresses.
-        head.first_chunk().inspect(|address| packet.eth_dst = **address);
-        head.get(6..).and_then(<[u8]>::first_chunk).inspect(|address| packet.eth_src = **address);
+        snippet.first_chunk().inspect(|address| packet.eth_dst = **address);
+        snippet.get(6..).and_then(<[u8]>::first_chunk).inspect(|address| packet.eth_src = **address);
         return None;
     };
     packet.eth_dst = frame.destination();
     packet.eth_src = frame.source();
-    walk_tags(head, frame.ether_type(), ethernet::HEADER_LEN, packet)
+    walk_tags(snippet, frame.ether_type(), ethernet::HEADER_LEN, packet)
 }
 
 /// From the type before `offset` through all tags; where the network's header begins.
 #[inline]
-fn walk_tags(head: &[u8], mut kind: u16, mut offset: usize, packet: &mut Packet) -> Option<usize> {
+fn walk_tags(snippet: &[u8], mut kind: u16, mut offset: usize, packet: &mut Packet) -> Option<usize> {
     for depth in 0..=MOST_TAGS {
         if !ethernet::is_tag(kind) {
             packet.eth_type = kind;
             return Some(offset);
         }
-        let (tci, inner) = (be16(head, offset)?, be16(head, offset + 2)?);
+        let (tci, inner) = (be16(snippet, offset)?, be16(snippet, offset + 2)?);
         if let Some(vlan) = packet.vlan.get_mut(depth) {
             *vlan = Some(tci & 0xfff);
         }
@@ -96,8 +96,8 @@ fn walk_tags(head: &[u8], mut kind: u16, mut offset: usize, packet: &mut Packet)
     None
 }
 
-fn from_raw_ip(head: &[u8], packet: &mut Packet) -> Option<usize> {
-    packet.eth_type = match head.first()? >> 4 {
+fn from_raw_ip(snippet: &[u8], packet: &mut Packet) -> Option<usize> {
+    packet.eth_type = match snippet.first()? >> 4 {
         4 => ether_type::IPV4,
         6 => ether_type::IPV6,
         _ => return None,
@@ -106,23 +106,23 @@ fn from_raw_ip(head: &[u8], packet: &mut Packet) -> Option<usize> {
 }
 
 /// LINKTYPE_LINUX_SLL: packet type 2, ARPHRD 2, address length 2, address 8, protocol 2.
-fn from_cooked(head: &[u8], packet: &mut Packet) -> Option<usize> {
-    let kind = be16(head, 0)?;
-    cooked_sender(kind.into(), be16(head, 4)?, head.get(6..)?, packet);
-    walk_tags(head, be16(head, 14)?, 16, packet)
+fn from_cooked(snippet: &[u8], packet: &mut Packet) -> Option<usize> {
+    let kind = be16(snippet, 0)?;
+    cooked_sender(kind.into(), be16(snippet, 4)?, snippet.get(6..)?, packet);
+    walk_tags(snippet, be16(snippet, 14)?, 16, packet)
 }
 
 /// LINKTYPE_LINUX_SLL2: protocol 2, reserved 2, interface 4, ARPHRD 2, packet type 1, address length 1, address 8.
-fn from_cooked2(head: &[u8], packet: &mut Packet) -> Option<usize> {
-    let protocol = be16(head, 0)?;
-    cooked_sender((*head.get(10)?).into(), (*head.get(11)?).into(), head.get(12..)?, packet);
-    (head.len() >= 20).then(|| walk_tags(head, protocol, 20, packet))?
+fn from_cooked2(snippet: &[u8], packet: &mut Packet) -> Option<usize> {
+    let protocol = be16(snippet, 0)?;
+    cooked_sender((*snippet.get(10)?).into(), (*snippet.get(11)?).into(), snippet.get(12..)?, packet);
+    (snippet.len() >= 20).then(|| walk_tags(snippet, protocol, 20, packet))?
 }
 
 /// `PACKET_OUTGOING` is 4 (linux/if_packet.h); what is below was received.
 fn cooked_sender(kind: u32, address_len: u16, address: &[u8], packet: &mut Packet) {
-    if packet.direction == Direction::Unknown && kind <= 4 {
-        packet.direction = if kind == 4 { Direction::Outbound } else { Direction::Inbound };
+    if packet.direction == InterfaceDirection::Unknown && kind <= 4 {
+        packet.direction = if kind == 4 { InterfaceDirection::Outbound } else { InterfaceDirection::Inbound };
     }
     if let (6, Some(address)) = (address_len, address.first_chunk()) {
         packet.eth_src = *address;

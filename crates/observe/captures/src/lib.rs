@@ -25,4 +25,4 @@ pub mod writer;
 pub use capture_file::CaptureReader;
 pub use dissect::{dissect, dissect_into};
 pub use packet::{Ip, Options, Packet, Tcp, Transport};
-pub use record::{Direction, LinkType, Record};
+pub use record::{InterfaceDirection, LinkType, Record};

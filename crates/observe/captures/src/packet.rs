@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use longhaul_wire::probe::Probe;
 
-use crate::record::Direction;
+use crate::record::InterfaceDirection;
 
 /// One packet, its headers decoded as far as they were captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,7 +14,7 @@ pub struct Packet {
     /// The interface, an index into the file's own list.
     pub interface: u16,
     /// Which way it passed.
-    pub direction: Direction,
+    pub direction: InterfaceDirection,
     /// Bytes of the whole frame, without FCS.
     pub frame_len: u32,
     /// Bytes of it that were captured.

@@ -12,7 +12,7 @@ use std::io::{self, Read, Write};
 
 use crate::bytes::Order;
 use crate::input::Input;
-use crate::record::{Direction, LinkType, Record};
+use crate::record::{InterfaceDirection, LinkType, Record};
 
 /// Captured bytes of one packet that are taken at most: BIG TCP's super-packets have 512 KB (`GSO_MAX_SIZE`).
 pub(crate) const MOST_CAPTURED: u32 = 1 << 20;
@@ -109,7 +109,7 @@ impl<R: Read> Reader<R> {
         self.input.consumed()
     }
 
-    /// The next packet's head; `None` at the end.
+    /// The next packet's snippet; `None` at the end.
     ///
     /// # Errors
     /// Where the file cannot be read or a length in it cannot be.
@@ -134,17 +134,17 @@ impl<R: Read> Reader<R> {
             self.cut = true;
             return Ok(None);
         }
-        let head = &self.input.take(whole)[record_len..];
+        let snippet = &self.input.take(whole)[record_len..];
         let frame_len = original.saturating_sub(self.fcs_len).max(captured.saturating_sub(self.fcs_len));
         Ok(Some(Record {
             at_ns: i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * i64::from(self.fraction_ns),
             interface: 0,
-            direction: Direction::Unknown,
+            direction: InterfaceDirection::Unknown,
             link: self.link,
             frame_len,
             gso_segs: 0,
             gso_size: 0,
-            head: &head[..head.len().min(frame_len as usize)],
+            snippet: &snippet[..snippet.len().min(frame_len as usize)],
         }))
     }
 }
@@ -173,20 +173,20 @@ impl<W: Write> Writer<W> {
         Ok(Self { stream })
     }
 
-    /// Writes a packet's head. The format has times from 1970 to 2106; others become the nearest of them.
+    /// Writes a packet's snippet. The format has times from 1970 to 2106; others become the nearest of them.
     ///
     /// # Errors
     /// Where it cannot be written.
     pub fn write(&mut self, record: &Record<'_>) -> io::Result<()> {
         let at_ns = record.at_ns.clamp(0, i64::from(u32::MAX) * 1_000_000_000 + 999_999_999);
-        let captured = record.head.len().min(MOST_CAPTURED as usize);
+        let captured = record.snippet.len().min(MOST_CAPTURED as usize);
         let mut header = [0; RECORD_LEN];
         header[..4].copy_from_slice(&((at_ns / 1_000_000_000) as u32).to_le_bytes());
         header[4..8].copy_from_slice(&((at_ns % 1_000_000_000) as u32).to_le_bytes());
         header[8..12].copy_from_slice(&(captured as u32).to_le_bytes());
         header[12..16].copy_from_slice(&record.frame_len.max(captured as u32).to_le_bytes());
         self.stream.write_all(&header)?;
-        self.stream.write_all(&record.head[..captured])
+        self.stream.write_all(&record.snippet[..captured])
     }
 
     /// What was written to, unflushed.

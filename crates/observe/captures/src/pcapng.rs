@@ -15,7 +15,7 @@ use std::io::Read;
 use crate::bytes::Order;
 use crate::input::Input;
 use crate::pcap::{MOST_CAPTURED, ReadError};
-use crate::record::{Direction, LinkType, Record};
+use crate::record::{InterfaceDirection, LinkType, Record};
 
 pub use writer::Writer;
 
@@ -178,7 +178,7 @@ impl<R: Read> Reader<R> {
         self.input.consumed()
     }
 
-    /// The next packet's head; `None` at the end.
+    /// The next packet's snippet; `None` at the end.
     ///
     /// # Errors
     /// Where the file cannot be read or a length or number in it cannot be.
@@ -207,21 +207,21 @@ impl<R: Read> Reader<R> {
         let mut record = Record {
             at_ns: found.at_ns,
             interface: found.interface as u16,
-            direction: Direction::Unknown,
+            direction: InterfaceDirection::Unknown,
             link: interface.link,
             frame_len: found.original.max(found.captured).saturating_sub(interface.fcs_len),
             gso_segs: 0,
             gso_size: 0,
-            head: &block[found.data..found.data + found.captured as usize],
+            snippet: &block[found.data..found.data + found.captured as usize],
         };
-        record.head = &record.head[..record.head.len().min(record.frame_len as usize)];
+        record.snippet = &record.snippet[..record.snippet.len().min(record.frame_len as usize)];
         for (code, value) in (Options { order: self.order, bytes: options }) {
             match code {
                 option::FLAGS if value.len() == 4 => {
                     record.direction = match self.order.u32(value, 0) & 3 {
-                        1 => Direction::Inbound,
-                        2 => Direction::Outbound,
-                        _ => Direction::Unknown,
+                        1 => InterfaceDirection::Inbound,
+                        2 => InterfaceDirection::Outbound,
+                        _ => InterfaceDirection::Unknown,
                     };
                 }
                 option::COMMENT => writer::parse_super_packet(value, &mut record),

@@ -1,4 +1,4 @@
-//! One packet's head as it was captured.
+//! One packet's snippet as it was captured.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub enum LinkType {
 
 /// Which way a packet passed the interface where it was captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Direction {
+pub enum InterfaceDirection {
     /// The file does not say.
     #[default]
     Unknown,
@@ -31,7 +31,7 @@ pub enum Direction {
     Outbound,
 }
 
-/// One packet's head as it was captured, borrowed from its reader.
+/// One packet's snippet as it was captured, borrowed from its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Nanoseconds since 1970-01-01 UTC by the clock that the file names.
@@ -39,8 +39,8 @@ pub struct Record<'a> {
     /// The interface, an index into the file's own list; 0 where it has one alone.
     pub interface: u16,
     /// Which way it passed.
-    pub direction: Direction,
-    /// What `head` begins with.
+    pub direction: InterfaceDirection,
+    /// What `snippet` begins with.
     pub link: LinkType,
     /// Bytes of the whole frame, without FCS. Of a super-packet: of the super-packet.
     pub frame_len: u32,
@@ -49,5 +49,5 @@ pub struct Record<'a> {
     /// Payload bytes of each wire packet in a super-packet but the last; 0 for a single packet.
     pub gso_size: u16,
     /// The first bytes of the frame, at most `frame_len`.
-    pub head: &'a [u8],
+    pub snippet: &'a [u8],
 }

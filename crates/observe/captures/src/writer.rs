@@ -199,7 +199,7 @@ impl CaptureWriter {
             (Writer::HeaderLog(writer), Item::Record(record)) => {
                 dissect_into(&record, &mut self.packet);
                 return writer
-                    .write(&self.packet, record.head)
+                    .write(&self.packet, record.snippet)
                     .map_err(|error| WriteError::HeaderLog(path.clone(), error));
             }
             (Writer::HeaderLog(writer), Item::Packet(packet)) => {

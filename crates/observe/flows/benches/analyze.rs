@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use longhaul_captures::header_log::{About, HeaderLogReader, HeaderLogWriter, WriterOptions};
 use longhaul_captures::pcap::Writer;
-use longhaul_captures::{CaptureReader, Direction, LinkType, Packet, Record, dissect, dissect_into};
+use longhaul_captures::{CaptureReader, InterfaceDirection, LinkType, Packet, Record, dissect, dissect_into};
 use longhaul_flows::{FlowOptions, Flows};
 
 const PACKETS: usize = 4_000_000;
@@ -35,30 +35,30 @@ struct Connection {
     segments: u32,
 }
 
-/// A head of 66 bytes: Ethernet, IPv4, TCP with time stamps.
-fn head(number: usize, forward: bool, sequence: u32, ack: u32, id: u16, stamp: u32, payload: u32) -> [u8; HEADERS] {
-    let mut head = [0; HEADERS];
-    head[12] = 8;
-    head[14] = 0x45;
-    head[16..18].copy_from_slice(&((52 + payload) as u16).to_be_bytes());
-    head[18..20].copy_from_slice(&id.to_be_bytes());
-    head[20] = 0x40;
-    (head[22], head[23]) = (64, 6);
+/// A snippet of 66 bytes: Ethernet, IPv4, TCP with time stamps.
+fn snippet(number: usize, forward: bool, sequence: u32, ack: u32, id: u16, stamp: u32, payload: u32) -> [u8; HEADERS] {
+    let mut snippet = [0; HEADERS];
+    snippet[12] = 8;
+    snippet[14] = 0x45;
+    snippet[16..18].copy_from_slice(&((52 + payload) as u16).to_be_bytes());
+    snippet[18..20].copy_from_slice(&id.to_be_bytes());
+    snippet[20] = 0x40;
+    (snippet[22], snippet[23]) = (64, 6);
     let (client, server) = ([10, 0, (number >> 8) as u8, number as u8], [10, 1, 0, 1]);
     let ports = [40_000_u16 + number as u16, 5_201];
     let (src, dst, sport, dport) =
         if forward { (client, server, ports[0], ports[1]) } else { (server, client, ports[1], ports[0]) };
-    head[26..30].copy_from_slice(&src);
-    head[30..34].copy_from_slice(&dst);
-    head[34..36].copy_from_slice(&sport.to_be_bytes());
-    head[36..38].copy_from_slice(&dport.to_be_bytes());
-    head[38..42].copy_from_slice(&sequence.to_be_bytes());
-    head[42..46].copy_from_slice(&ack.to_be_bytes());
-    head[46..50].copy_from_slice(&[0x80, 0x10, 0x20, 0]);
-    head[54..58].copy_from_slice(&[1, 1, 8, 10]);
-    head[58..62].copy_from_slice(&stamp.to_be_bytes());
-    head[62..66].copy_from_slice(&stamp.wrapping_sub(1).to_be_bytes());
-    head
+    snippet[26..30].copy_from_slice(&src);
+    snippet[30..34].copy_from_slice(&dst);
+    snippet[34..36].copy_from_slice(&sport.to_be_bytes());
+    snippet[36..38].copy_from_slice(&dport.to_be_bytes());
+    snippet[38..42].copy_from_slice(&sequence.to_be_bytes());
+    snippet[42..46].copy_from_slice(&ack.to_be_bytes());
+    snippet[46..50].copy_from_slice(&[0x80, 0x10, 0x20, 0]);
+    snippet[54..58].copy_from_slice(&[1, 1, 8, 10]);
+    snippet[58..62].copy_from_slice(&stamp.to_be_bytes());
+    snippet[62..66].copy_from_slice(&stamp.wrapping_sub(1).to_be_bytes());
+    snippet
 }
 
 fn make(path: &Path, packets: usize) {
@@ -72,16 +72,16 @@ fn make(path: &Path, packets: usize) {
     let mut at_ns = 1_700_000_000_000_000_000_i64;
     let mut write = |number, forward, sequence, ack, id, payload| {
         at_ns += 250;
-        let head = head(number, forward, sequence, ack, id, (at_ns / 1_000_000) as u32, payload);
+        let snippet = snippet(number, forward, sequence, ack, id, (at_ns / 1_000_000) as u32, payload);
         let record = Record {
             at_ns,
             interface: 0,
-            direction: Direction::Unknown,
+            direction: InterfaceDirection::Unknown,
             link: LinkType::Ethernet,
             frame_len: HEADERS as u32 + payload,
             gso_segs: 0,
             gso_size: 0,
-            head: &head,
+            snippet: &snippet,
         };
         writer.write(&record).unwrap();
     };
@@ -128,14 +128,14 @@ fn convert(pcap: &Path, log: &Path) {
     let mut reader = CaptureReader::new(File::open(pcap).unwrap()).unwrap();
     let mut writer = HeaderLogWriter::new(File::create(log).unwrap(), WriterOptions::default()).unwrap();
     while let Some(record) = reader.next().unwrap() {
-        writer.write(&dissect(&record), record.head).unwrap();
+        writer.write(&dissect(&record), record.snippet).unwrap();
     }
     writer.finish(&About::default()).unwrap();
 }
 
 /// As `longhaul analyze` reads a header log.
 fn analyse_log(path: &Path) -> u64 {
-    let mut reader = HeaderLogReader::new(File::open(path).unwrap()).unwrap().without_heads().without_ethernet();
+    let mut reader = HeaderLogReader::new(File::open(path).unwrap()).unwrap().without_snippets().without_ethernet();
     let mut flows = Flows::new(FlowOptions::default(), Vec::new());
     let mut batch = Vec::new();
     loop {

@@ -15,6 +15,7 @@
 use longhaul_wire::tcp::flag;
 
 use crate::gaps::Lost;
+use crate::identification::{Identifications, Identified};
 use crate::limits::{LimitFinder, Seen as Sliced};
 use crate::loss::{Loss, Losses};
 use crate::pace::Pace;
@@ -23,16 +24,8 @@ use crate::sequence::{Covered, Hole, Seen};
 use crate::summary::{IntervalQuantiles, RttSummary, TcpSummary};
 use longhaul_captures::packet::Tcp;
 
-/// How often in a row an IP identification must have counted up before it is evidence.
-const STEADY_IDS: u8 = 8;
-/// Further apart, two identifications say nothing about order.
-const NEAR_IDS: i16 = 2_048;
-/// Further apart, they were not counted up from packet to packet of this connection.
-const FAR_IDS: i16 = 64;
 /// Ticks of a time stamp's clock that must have passed to know how long one is, at most to a half more.
 const KNOWN_TICKS: i32 = 16;
-/// Identifications up to the highest of which it is kept whether they came.
-const RECENT_IDS: usize = 256;
 
 /// A direction of data. Small: a capture has a million of these open at once.
 #[derive(Debug, Default)]
@@ -119,81 +112,12 @@ pub(crate) struct Counted {
     max_in_flight: u64,
 }
 
-/// What IP identifications say of when packets were sent.
-#[derive(Debug, Default, Clone, Copy)]
-struct Identifications {
-    highest: u16,
-    steady: u8,
-    /// Which of the [`RECENT_IDS`] up to the highest came: bit 0 of the first is the highest.
-    came: [u64; RECENT_IDS / 64],
-}
-
-/// A packet's own identification, where it is evidence.
-#[derive(Debug, Clone, Copy)]
-struct Identified {
-    id: u16,
-    /// A packet with this one came before.
-    came_before: bool,
-}
-
-impl Identifications {
-    /// Takes in that of a packet which stands for `segments`.
-    #[inline]
-    fn take(&mut self, id: Option<u32>, segments: u32) -> Option<Identified> {
-        let id = u16::try_from(id.filter(|id| *id != 0)?).ok()?;
-        let ahead = id.wrapping_sub(self.highest) as i16;
-        let last = id.wrapping_add(segments.saturating_sub(1) as u16);
-        let known = self.steady >= STEADY_IDS && ahead.unsigned_abs() < NEAR_IDS as u16;
-        if (1..FAR_IDS).contains(&ahead) {
-            self.steady = (self.steady + 1).min(2 * STEADY_IDS);
-            self.rise(last, segments);
-        } else if ahead > 0 || !known && ahead <= -FAR_IDS {
-            self.steady = self.steady.saturating_sub(STEADY_IDS);
-            self.rise(last, segments);
-        } else {
-            // Overtaken, a copy, or not counted up at all: no reason to think otherwise of the others.
-            let came_before = self.mark(ahead.unsigned_abs().into());
-            return known.then_some(Identified { id, came_before });
-        }
-        known.then_some(Identified { id, came_before: false })
-    }
-
-    /// `last` is the highest now, and it and the `segments - 1` before came.
-    fn rise(&mut self, last: u16, segments: u32) {
-        let by = usize::from(last.wrapping_sub(self.highest));
-        if by >= RECENT_IDS {
-            self.came = [0; RECENT_IDS / 64];
-        } else {
-            let (words, bits) = (by / 64, by % 64);
-            for index in (0..self.came.len()).rev() {
-                let at = |index: Option<usize>| index.map_or(0, |index| self.came[index]);
-                let low = at(index.checked_sub(words));
-                let carry = at(index.checked_sub(words + 1));
-                self.came[index] = if bits == 0 { low } else { low << bits | carry >> (64 - bits) };
-            }
-        }
-        self.highest = last;
-        for behind in 0..segments.min(RECENT_IDS as u32) {
-            self.mark(behind as usize);
-        }
-    }
-
-    /// Notes that the one that is `behind` the highest came, and tells whether it had before.
-    fn mark(&mut self, behind: usize) -> bool {
-        let Some(word) = self.came.get_mut(behind / 64) else { return false };
-        let bit = 1 << (behind % 64);
-        let had = *word & bit != 0;
-        *word |= bit;
-        had
-    }
-}
-
 /// Why a segment lies below the highest byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Late {
-    Overtaken,
-    Copy,
-    SentAgain,
+    Reordered,
+    Duplicate,
+    Retransmitted,
 }
 
 /// A packet of the direction, beside its TCP header.
@@ -279,29 +203,29 @@ impl Half {
             let segment_bytes = self.segment_bytes().unwrap_or(1_448).into();
             self.ample.get_or_insert_default().losses.get_or_insert_default().cut(start, segment_bytes);
         }
-        let mut again = false;
+        let mut retransmitted = false;
         if covered.beyond == numbers {
             self.trips.sent(end, sent.at_ns);
             if self.ample.is_some() && end == self.acked + self.window && self.window_known() {
                 self.counted.window_full += 1;
             }
         } else {
-            again = self.late(tcp, start, end, &covered, sent, identified);
+            retransmitted = self.late(tcp, start, end, &covered, sent, identified);
         }
-        let interval = if tcp.payload_len > 0 { self.data(tcp, &sent, &covered, again) } else { None };
+        let interval = if tcp.payload_len > 0 { self.data(tcp, &sent, &covered, retransmitted) } else { None };
         self.after_gap = false;
         interval
     }
 
     #[inline]
-    fn data(&mut self, tcp: &Tcp, sent: &Sent, covered: &Covered, again: bool) -> Option<i64> {
+    fn data(&mut self, tcp: &Tcp, sent: &Sent, covered: &Covered, retransmitted: bool) -> Option<i64> {
         let payload = u64::from(tcp.payload_len);
         if self.data_packets == 0 {
             self.first_data_ns = sent.at_ns;
         }
         self.data_packets += 1;
         self.payload_bytes += payload;
-        self.unique_bytes += payload.saturating_sub(covered.again);
+        self.unique_bytes += payload.saturating_sub(covered.repeated);
         self.last_data_ns = self.last_data_ns.max(sent.at_ns);
         // Behind a gap of the capture the first acknowledgment tells what is in flight.
         let known = self.acked > 0 && self.acked_since_gap;
@@ -316,7 +240,7 @@ impl Half {
         let interval = ample.pace.add(sent.at_ns, payload, min_rtt_ns, sent.lost);
         let now = &mut ample.pace.now;
         now.sequence = next - first;
-        if again {
+        if retransmitted {
             now.retransmitted_bytes += payload;
         }
         if known {
@@ -329,7 +253,7 @@ impl Half {
             ample.limits.data(Sliced {
                 at_ns: sent.at_ns,
                 payload,
-                again,
+                retransmitted,
                 short,
                 in_flight,
                 window,
@@ -354,33 +278,33 @@ impl Half {
     ) -> bool {
         self.trips.disturbed(self.seen.next);
         let ts_val = tcp.options.timestamps.map(|(val, _)| val);
-        let late = match covered.hole.filter(|_| covered.again == 0) {
+        let late = match covered.hole.filter(|_| covered.repeated == 0) {
             Some(hole) => self.fills(&hole, ts_val, &sent, own),
             // A sender that counts does not give one number twice.
-            None if own.is_some_and(|own| own.came_before) => Late::Copy,
-            None => Late::SentAgain,
+            None if own.is_some_and(|own| own.came_before) => Late::Duplicate,
+            None => Late::Retransmitted,
         };
         match late {
-            Late::Overtaken => self.counted.out_of_order += 1,
-            Late::Copy => self.counted.duplicates += 1,
-            Late::SentAgain => self.count_again(tcp, start, end, covered, &sent, ts_val),
+            Late::Reordered => self.counted.out_of_order += 1,
+            Late::Duplicate => self.counted.duplicates += 1,
+            Late::Retransmitted => self.count_retransmission(tcp, start, end, covered, &sent, ts_val),
         }
-        late == Late::SentAgain
+        late == Late::Retransmitted
     }
 
     fn fills(&self, hole: &Hole, ts_val: Option<u32>, sent: &Sent, own: Option<Identified>) -> Late {
         if let Some(after) = own.zip(hole.id).map(|(own, makers)| own.id.wrapping_sub(makers) as i16) {
-            return if after <= 0 { Late::Overtaken } else { Late::SentAgain };
+            return if after <= 0 { Late::Reordered } else { Late::Retransmitted };
         }
         let rtt_ns = sent.path_rtt_ns.or(self.trips.min_ns()).filter(|_| sent.answered);
         if let Some((own, makers)) = ts_val.zip(hole.ts_val) {
             let within_a_round_trip =
                 || rtt_ns.zip(self.tick_ns(own, sent.at_ns)).is_some_and(|(rtt, tick)| rtt > 2 * tick);
             match own.wrapping_sub(makers) as i32 {
-                ..0 => return Late::Overtaken,
-                0 if within_a_round_trip() => return Late::Overtaken,
+                ..0 => return Late::Reordered,
+                0 if within_a_round_trip() => return Late::Reordered,
                 0 => {}
-                1.. => return Late::SentAgain,
+                1.. => return Late::Retransmitted,
             }
         }
         let waited_ns = sent.at_ns - hole.at_ns;
@@ -388,11 +312,11 @@ impl Half {
         let later_packets = self.data_packets - hole.data_packets;
         // The packet that left the hole goes on to the receiver, the news of it to the sender, what is sent again to here: all of the
         // path, wherever on it this is.
-        let again = match rtt_ns {
+        let retransmitted = match rtt_ns {
             Some(rtt_ns) => waited_ns >= rtt_ns && (signal || waited_ns >= 2 * rtt_ns),
             None => later_packets > 3,
         };
-        if again { Late::SentAgain } else { Late::Overtaken }
+        if retransmitted { Late::Retransmitted } else { Late::Reordered }
     }
 
     /// How long a tick of the sender's clock is, by a packet with `ts_val` at `at_ns`.
@@ -401,16 +325,24 @@ impl Half {
         Some((at_ns - self.first_ts_ns) / i64::from(ticks))
     }
 
-    fn count_again(&mut self, tcp: &Tcp, start: u64, end: u64, covered: &Covered, sent: &Sent, ts_val: Option<u32>) {
+    fn count_retransmission(
+        &mut self,
+        tcp: &Tcp,
+        start: u64,
+        end: u64,
+        covered: &Covered,
+        sent: &Sent,
+        ts_val: Option<u32>,
+    ) {
         let payload = u64::from(tcp.payload_len);
         self.counted.retransmitted_packets += 1;
-        self.counted.retransmitted_bytes += covered.again.min(payload);
+        self.counted.retransmitted_bytes += covered.repeated.min(payload);
         self.counted.retransmitted_wire_packets += u64::from(sent.segments);
         let was_captured = !covered.hole.is_some_and(|hole| hole.in_gap);
-        self.counted.unseen += u64::from(covered.again == 0 && was_captured);
+        self.counted.unseen += u64::from(covered.repeated == 0 && was_captured);
         if was_captured && payload > 0 {
             let (from, to) =
-                covered.hole.filter(|_| covered.again == 0).map_or((start, end), |hole| (hole.start, hole.end));
+                covered.hole.filter(|_| covered.repeated == 0).map_or((start, end), |hole| (hole.start, hole.end));
             let (first, segment_bytes) = (self.seen.first, self.segment_bytes().unwrap_or(1_448).into());
             self.ample.get_or_insert_default().losses.get_or_insert_default().lost(from, to, first, segment_bytes);
         }

@@ -12,6 +12,7 @@ pub mod compare;
 mod fragments;
 mod gaps;
 mod half;
+mod identification;
 pub mod limits;
 mod loss;
 pub mod pace;

@@ -67,7 +67,7 @@ struct Slice {
     bytes: u64,
     packets: u32,
     short_packets: u32,
-    sent_again: bool,
+    retransmitted: bool,
     max_in_flight: u64,
     /// Packets that filled the receiver's window as it was then.
     filled_window: u32,
@@ -82,7 +82,7 @@ struct Slice {
 pub(crate) struct Seen {
     pub(crate) at_ns: i64,
     pub(crate) payload: u64,
-    pub(crate) again: bool,
+    pub(crate) retransmitted: bool,
     /// Not a multiple of the segment size.
     pub(crate) short: bool,
     /// With this packet, from the highest acknowledgment.
@@ -167,7 +167,7 @@ impl LimitFinder {
         slice.bytes += seen.payload;
         slice.packets += 1;
         slice.short_packets += u32::from(seen.short);
-        slice.sent_again |= seen.again;
+        slice.retransmitted |= seen.retransmitted;
         slice.max_in_flight = slice.max_in_flight.max(seen.in_flight);
         if let Some(window) = seen.window {
             slice.filled_window += u32::from(seen.in_flight >= brim(window, seen.mss));
@@ -202,7 +202,7 @@ impl LimitFinder {
         let mean_window = slice.window_sum.checked_div(slice.windows.into()).filter(|_| is_behind);
         let at_window = slice.filled_window > 0 || mean_window.is_some_and(|window| flight >= brim(window, mss));
         self.found.slices_at_receive_window += u64::from(at_window);
-        if slice.sent_again {
+        if slice.retransmitted {
             self.found.slices_with_retransmissions += 1;
             self.lost_since_start = true;
             self.recovering_to = self.recovering_to.max(self.previous_flight);
@@ -281,7 +281,7 @@ mod tests {
         Seen {
             at_ns,
             payload: MSS,
-            again: false,
+            retransmitted: false,
             short: false,
             in_flight,
             window: Some(100_000),
@@ -311,7 +311,7 @@ mod tests {
         assert!(run(50, 0.3, |_, _| {}).sender_window > 0.95);
         assert!(run(50, 1.0, |seen, _| seen.window = Some(51_000)).receive_window > 0.95);
         assert!(run(50, 1.0, |seen, _| seen.short = true).application > 0.9);
-        assert!(run(50, 1.0, |seen, round| seen.again = round % 2 == 0).congestion > 0.45);
+        assert!(run(50, 1.0, |seen, round| seen.retransmitted = round % 2 == 0).congestion > 0.45);
     }
 
     /// A packet each 100 ms where the round trip is 10 ms: nine tenths of the time nothing was to be sent, and in the other tenth no

@@ -29,7 +29,7 @@ pub(crate) struct Covered {
     /// Bytes in holes.
     pub(crate) filled: u64,
     /// Bytes that had gone by already.
-    pub(crate) again: u64,
+    pub(crate) repeated: u64,
     /// The hole that it filled, whole or in part; the first of several.
     pub(crate) hole: Option<Hole>,
 }
@@ -94,7 +94,7 @@ impl Seen {
             self.next = end;
             return Covered { beyond: end - start, ..Covered::default() };
         }
-        self.take_again(start, end)
+        self.take_below(start, end)
     }
 
     /// The bytes of `hole` will not come any more.
@@ -104,7 +104,7 @@ impl Seen {
     }
 
     #[cold]
-    fn take_again(&mut self, start: u64, end: u64) -> Covered {
+    fn take_below(&mut self, start: u64, end: u64) -> Covered {
         let mut covered = Covered { beyond: end.saturating_sub(self.next), ..Covered::default() };
         let below = end.min(self.next);
         let from = self.holes.partition_point(|hole| hole.end <= start);
@@ -133,7 +133,7 @@ impl Seen {
             }
         }
         // What lies before the first byte that was seen went by before the capture began, or came late.
-        covered.again = (below - start).saturating_sub(covered.filled);
+        covered.repeated = (below - start).saturating_sub(covered.filled);
         self.next = self.next.max(end);
         covered
     }
@@ -203,7 +203,7 @@ mod tests {
                 let new = bytes.len() as u64 - before;
                 let covered = seen.take(base + start, base + start + len, hole);
                 prop_assert_eq!(covered.beyond + covered.filled, new);
-                prop_assert_eq!(covered.again, len - new);
+                prop_assert_eq!(covered.repeated, len - new);
                 let highest = bytes.last().map_or(0, |last| last + 1);
                 prop_assert_eq!(seen.missing(), highest - bytes.len() as u64);
                 prop_assert!(seen.holes().windows(2).all(|pair| pair[0].end < pair[1].start));

@@ -309,3 +309,14 @@ pub struct AnalyzeResult {
 pub(crate) fn socket(address: IpAddr, port: u16) -> SocketAddr {
     SocketAddr::new(address.to_canonical(), port)
 }
+
+/// Why a flow is summed up now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It is over, or the capture is.
+    Over,
+    /// It was silent for long.
+    Idle,
+    /// Others needed its place.
+    Evicted,
+}

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::Sink;
 use crate::fragments::Fragments;
 use crate::gaps::{GapClock, Gaps};
-use crate::summary::{FlowSummary, Protocol, Totals, socket};
+use crate::summary::{FlowSummary, Protocol, Totals, Why, socket};
 use crate::tcp::{Brought, Connection, Ended};
 use crate::udp::UdpHalf;
 use longhaul_captures::packet::{Packet, Transport};
@@ -69,17 +69,6 @@ fn key(src: IpAddr, src_port: u16, dst: IpAddr, dst_port: u16, protocol: u64) ->
 enum Kind {
     Tcp(Connection),
     Udp([UdpHalf; 2]),
-}
-
-/// Why a flow is handed out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// It is over, or the capture is.
-    Over,
-    /// It was silent for long.
-    Idle,
-    /// Others needed its place.
-    Evicted,
 }
 
 #[derive(Debug)]
@@ -212,20 +201,21 @@ impl<S: Sink> Flows<S> {
         let Some(flow) = self.slots[slot as usize].as_mut() else { return };
         flow.last_ns = flow.last_ns.max(packet.at_ns);
         flow.gap_ns = lost.gap_ns;
-        let way = usize::from(flow.ascending != ascending);
+        let direction = usize::from(flow.ascending != ascending);
         match (&mut flow.kind, &packet.transport) {
             (Kind::Tcp(connection), Transport::Tcp(tcp)) => {
                 let (sink, number) = (&mut self.sink, flow.number);
                 let ended = |forward, at_ns, row| sink.millisecond(number, forward, at_ns, row);
-                let Brought { interval_ns, ack_interval_ns, loss } = connection.packet(packet, tcp, way, lost, ended);
+                let Brought { interval_ns, ack_interval_ns, loss } =
+                    connection.packet(packet, tcp, direction, lost, ended);
                 if let Some(interval_ns) = interval_ns {
-                    self.sink.interval(flow.number, way == 0, packet.at_ns, interval_ns);
+                    self.sink.interval(flow.number, direction == 0, packet.at_ns, interval_ns);
                 }
                 if let Some(interval_ns) = ack_interval_ns {
-                    self.sink.ack_interval(flow.number, way == 0, packet.at_ns, interval_ns);
+                    self.sink.ack_interval(flow.number, direction == 0, packet.at_ns, interval_ns);
                 }
                 if let Some(loss) = loss {
-                    self.sink.lost(flow.number, way == 0, loss);
+                    self.sink.lost(flow.number, direction == 0, loss);
                 }
                 if connection.is_over() && !flow.ending {
                     flow.ending = true;
@@ -235,15 +225,15 @@ impl<S: Sink> Flows<S> {
                 }
             }
             (Kind::Udp(halves), Transport::Udp { payload_len, probe, .. }) => {
-                let (ended, interval_ns) = halves[way].packet(packet, *payload_len, probe.as_ref(), lost);
+                let (ended, interval_ns) = halves[direction].packet(packet, *payload_len, probe.as_ref(), lost);
                 if let Some(interval_ns) = interval_ns {
-                    self.sink.interval(flow.number, way == 0, packet.at_ns, interval_ns);
+                    self.sink.interval(flow.number, direction == 0, packet.at_ns, interval_ns);
                 }
-                while let Some(loss) = halves[way].take_loss() {
-                    self.sink.lost(flow.number, way == 0, loss);
+                while let Some(loss) = halves[direction].take_loss() {
+                    self.sink.lost(flow.number, direction == 0, loss);
                 }
                 let mut both = [None, None];
-                both[way] = ended;
+                both[direction] = ended;
                 hand_out(&mut self.sink, flow.number, both);
             }
             _ => {}

@@ -6,8 +6,7 @@ use crate::gaps::Lost;
 use crate::half::{Half, Sent, paced};
 use crate::loss::Loss;
 use crate::pace::Millisecond;
-use crate::summary::{ConnectionSummary, DirectionSummary, End};
-use crate::table::Why;
+use crate::summary::{ConnectionSummary, DirectionSummary, End, Why};
 use longhaul_captures::packet::{Packet, Tcp};
 
 const FIN: u16 = flag::FIN as u16;
@@ -42,9 +41,9 @@ pub(crate) struct Brought {
 }
 
 impl Connection {
-    /// Whether `tcp`, in direction `way`, opens another connection between the same ports.
-    pub(crate) fn is_another(&self, tcp: &Tcp, way: usize) -> bool {
-        let half = &self.halves[way];
+    /// Whether `tcp`, in direction `direction`, opens another connection between the same ports.
+    pub(crate) fn is_another(&self, tcp: &Tcp, direction: usize) -> bool {
+        let half = &self.halves[direction];
         if tcp.flags & SYN == 0 || half.seen.is_empty() && !self.is_over() {
             return false;
         }
@@ -82,13 +81,13 @@ impl Connection {
         Some(self.handshake[0]? + self.handshake[1]?)
     }
 
-    /// A packet in direction `way`. `ended` hears of milliseconds that were over before it: of which direction, and when they began.
+    /// A packet in direction `direction`. `ended` hears of milliseconds that were over before it: of which direction, and when they began.
     #[inline]
     pub(crate) fn packet(
         &mut self,
         packet: &Packet,
         tcp: &Tcp,
-        way: usize,
+        direction: usize,
         lost: Lost,
         mut ended: impl FnMut(bool, i64, Millisecond),
     ) -> Brought {
@@ -101,11 +100,11 @@ impl Connection {
             half.look_for_gap(lost);
         }
         if tcp.flags & (SYN | FIN | RST) != 0 {
-            self.control(tcp, way, at_ns);
+            self.control(tcp, direction, at_ns);
         }
         let path_rtt_ns = self.path_rtt_ns();
         let [client, server] = &mut self.halves;
-        let (own, other) = if way == 0 { (client, server) } else { (server, client) };
+        let (own, other) = if direction == 0 { (client, server) } else { (server, client) };
         let sent = Sent {
             at_ns,
             frame_len: packet.frame_len,
@@ -121,7 +120,7 @@ impl Connection {
         if tcp.flags & (ACK | RST) == ACK {
             let pure = tcp.payload_len == 0 && tcp.flags & (SYN | FIN) == 0;
             brought.ack_interval_ns = other.acknowledged(tcp, at_ns, pure, path_rtt_ns);
-            if way == 0
+            if direction == 0
                 && let Some(syn_ack_ns) = self.syn_ack_ns.take()
             {
                 self.handshake[1] = Some(at_ns - syn_ack_ns);
@@ -131,17 +130,17 @@ impl Connection {
     }
 
     #[cold]
-    fn control(&mut self, tcp: &Tcp, way: usize, at_ns: i64) {
+    fn control(&mut self, tcp: &Tcp, direction: usize, at_ns: i64) {
         self.reset |= tcp.flags & RST != 0;
-        self.halves[way].fin |= tcp.flags & FIN != 0;
+        self.halves[direction].fin |= tcp.flags & FIN != 0;
         if tcp.flags & SYN == 0 {
             return;
         }
-        let again = self.halves[way].initial_sequence.replace(tcp.seq).is_some();
+        let repeated = self.halves[direction].initial_sequence.replace(tcp.seq).is_some();
         self.opened |= tcp.flags & ACK == 0;
         // What an end announces is about data that comes to it.
-        self.halves[1 - way].mss = tcp.options.mss;
-        self.halves[1 - way].window_scale = tcp.options.window_scale;
+        self.halves[1 - direction].mss = tcp.options.mss;
+        self.halves[1 - direction].window_scale = tcp.options.window_scale;
         if self.halves.iter().all(|half| half.initial_sequence.is_some()) {
             // RFC 7323 §2.2: a scale counts only where both offer one.
             let both = self.halves.iter().all(|half| half.window_scale.is_some());
@@ -150,7 +149,7 @@ impl Connection {
                 half.window_scale = half.window_scale.filter(|_| both);
             }
         }
-        match (tcp.flags & ACK != 0, again) {
+        match (tcp.flags & ACK != 0, repeated) {
             (false, false) => self.syn_ns = Some(at_ns),
             (true, false) => {
                 self.handshake[0] = self.syn_ns.map(|syn_ns| at_ns - syn_ns);

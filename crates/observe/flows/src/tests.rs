@@ -13,7 +13,7 @@ use talk::*;
 use super::*;
 use longhaul_captures::ledger::{Gap, Place};
 use longhaul_captures::packet::{Packet, Transport};
-use longhaul_captures::record::Direction;
+use longhaul_captures::record::InterfaceDirection;
 
 /// A segment a millisecond for 200 ms. One is lost before the capture; all of 99 ms are lost by it, and it says so.
 #[test]
@@ -319,17 +319,17 @@ fn fragments_are_put_together_under_tags_and_extension_headers() {
     ];
     let mut flows = Flows::new(FlowOptions::default(), Vec::new());
     for (number, frame) in (0..).zip(&frames) {
-        // Heads alone: what was clipped away counts by the headers.
-        let head = &frame[..frame.len().min(96)];
+        // Snippets alone: what was clipped away counts by the headers.
+        let snippet = &frame[..frame.len().min(96)];
         let record = Record {
             at_ns: number * 1_000,
             interface: 0,
-            direction: Direction::Unknown,
+            direction: InterfaceDirection::Unknown,
             link: LinkType::Ethernet,
             frame_len: frame.len() as u32,
             gso_segs: 0,
             gso_size: 0,
-            head,
+            snippet,
         };
         flows.packet(&dissect(&record));
     }

@@ -1,7 +1,7 @@
 //! What `longhaul compare --html` draws, gathered as packets are matched.
 
 use longhaul_flows::Gaps;
-use longhaul_flows::compare::{Compared, Direction, Points, Reached};
+use longhaul_flows::compare::{Compared, PathDirection, Points, Reached};
 use longhaul_report::html::compared::Direction as Drawn;
 
 /// Points of a line: what a screen has room for, and at least half of it.
@@ -52,7 +52,7 @@ pub(crate) struct Delays([DelayColumns; 2]);
 
 impl Delays {
     pub(crate) fn add(&mut self, reached: &Reached) {
-        self.0[reached.way as usize].add(reached.a_ns, reached.delay_ns);
+        self.0[reached.direction as usize].add(reached.a_ns, reached.delay_ns);
     }
 
     /// What the report draws. `gaps` are A's and B's, by the clock of each.
@@ -68,8 +68,8 @@ impl Delays {
         let mut spans: Vec<(f64, f64)> = of_a.chain(of_b).map(|(from, to)| (seconds(from), seconds(to))).collect();
         spans.retain(|(_, to)| *to > 0.0);
         spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let of_way = |(columns, way): (DelayColumns, Direction)| {
-            let shown = points.directions.iter().find(|shown| shown.between.direction == way)?;
+        let of_direction = |(columns, direction): (DelayColumns, PathDirection)| {
+            let shown = points.directions.iter().find(|shown| shown.between.direction == direction)?;
             let column_s = columns.column_ns as f64 / 1e9;
             let from_s = seconds(columns.start_ns.unwrap_or(start_ns));
             let in_gap = |at_s: f64| spans.iter().any(|(from, to)| *from < at_s + column_s && *to > at_s);
@@ -82,12 +82,12 @@ impl Delays {
                 .between
                 .lost
                 .iter()
-                .map(|run| seconds(if way == Direction::AToB { run.at_ns } else { by_a(run.at_ns) }))
+                .map(|run| seconds(if direction == PathDirection::AToB { run.at_ns } else { by_a(run.at_ns) }))
                 .collect();
             // As many as can be told apart.
             lost_s.dedup_by(|a, b| (*a - *b).abs() < column_s);
             Some(Drawn {
-                name: if way == Direction::AToB { "A to B".into() } else { "B to A".into() },
+                name: if direction == PathDirection::AToB { "A to B".into() } else { "B to A".into() },
                 column_s,
                 delay: delay.collect(),
                 gaps: spans.clone(),
@@ -97,6 +97,6 @@ impl Delays {
             })
         };
         let [there, back] = self.0;
-        [(there, Direction::AToB), (back, Direction::BToA)].into_iter().filter_map(of_way).collect()
+        [(there, PathDirection::AToB), (back, PathDirection::BToA)].into_iter().filter_map(of_direction).collect()
     }
 }

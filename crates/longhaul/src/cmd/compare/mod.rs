@@ -33,7 +33,7 @@ Example:
   longhaul compare --behaviour --same-clock real-a.pcap real-b.pcap emulated-a.pcap emulated-b.pcap
                                                             # the same of two points of each run: delay and loss between them
 
-Packets are known again by their heads, clipped or not, as super-packets or as segments. docs/reference/compare-results.md tells what each
+Packets are known again by their snippets, clipped or not, as super-packets or as segments. docs/reference/compare-results.md tells what each
 number means.";
 
 /// Compare two captures: what the path between them did, or whether they behave alike

@@ -2,7 +2,7 @@
 
 use longhaul_flows::compare::behaviour::{Kind, Verdict, verdict};
 use longhaul_flows::compare::samples::{Losses, Samples, Thinned};
-use longhaul_flows::compare::{Compared, Direction};
+use longhaul_flows::compare::{Compared, PathDirection};
 use longhaul_flows::{FlowOptions, FlowSummary, Flows, Sink};
 use longhaul_flows::{Loss, Millisecond};
 
@@ -32,12 +32,12 @@ impl Sink for Run {
     }
 
     fn millisecond(&mut self, _: u64, forward: bool, _: i64, row: Millisecond) {
-        let way = usize::from(!forward);
+        let direction = usize::from(!forward);
         if row.payload_bytes > 0 && !row.in_gap {
-            self.rate[way].push(row.payload_bytes as f64 * 8e3);
+            self.rate[direction].push(row.payload_bytes as f64 * 8e3);
         }
         if let Some(rtt_ns) = row.rtt_ns {
-            self.rtt[way].push(rtt_ns as f64);
+            self.rtt[direction].push(rtt_ns as f64);
         }
     }
 
@@ -77,9 +77,11 @@ const BACKWARD_LOSSES: [&str; 3] =
 /// Whether two runs, each captured at the same two points, behave alike between these.
 pub(crate) fn of_points(runs: [&Compared; 2], one_clock: bool, tolerance_ns: f64) -> Verdict {
     let none = Samples::default();
-    let of =
-        |run: &Compared, way| run.samples.iter().find(|(known, _)| *known == way).map(|(_, samples)| samples.clone());
-    let [a, b] = [Direction::AToB, Direction::BToA].map(|way| runs.map(|run| of(run, way).unwrap_or(none.clone())));
+    let of = |run: &Compared, direction| {
+        run.samples.iter().find(|(known, _)| *known == direction).map(|(_, samples)| samples.clone())
+    };
+    let [a, b] = [PathDirection::AToB, PathDirection::BToA]
+        .map(|direction| runs.map(|run| of(run, direction).unwrap_or(none.clone())));
     let [[forward, forward_2], [backward, backward_2]] = [&a, &b];
     let mut kinds = vec![
         Kind::delays(["delay_a_to_b_ns", "delay_variation_a_to_b_ns"], forward, forward_2, one_clock, tolerance_ns),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_bpf::filter::{SAMPLE_SNIPPET_BYTES, Samples};
 use longhaul_captures::pcapng::{Interface, Writer};
-use longhaul_captures::record::{Direction, LinkType, Record};
+use longhaul_captures::record::{InterfaceDirection, LinkType, Record};
 use longhaul_kernel::clock::{RealtimeOffset, realtime_offset};
 use longhaul_units::Nanos;
 
@@ -40,12 +40,12 @@ impl SampleFile {
             let record = Record {
                 at_ns: self.clock.realtime_of(Nanos(sample.at_ns)).0 as i64,
                 interface: 0,
-                direction: Direction::Inbound,
+                direction: InterfaceDirection::Inbound,
                 link: LinkType::Ethernet,
                 frame_len: sample.frame_bytes,
                 gso_segs: 0,
                 gso_size: 0,
-                head: &sample.snippet,
+                snippet: &sample.snippet,
             };
             written = self.writer.write(&record, sample.reason.name());
         });

@@ -67,7 +67,7 @@ impl Account {
                 let message = format!("{peer}: the capture vanished: {why}; its last packets are not in the account");
                 warn("capture_vanished", message, "check that its host and the path to it are up");
             }
-            let lost = logged.counts.lost_heads;
+            let lost = logged.counts.lost_snippets;
             if lost > 0 {
                 let datagrams = logged.counts.lost_datagrams;
                 let message = format!("{peer}: the link lost {lost} packets in {datagrams} datagrams");
@@ -104,7 +104,7 @@ fn line(peer: SocketAddr, logged: &Logged) -> String {
     let ledger = &logged.ledger;
     let lost = match ledger.dropped() {
         0 => String::new(),
-        dropped => format!(", {dropped} dropped ({} by the link)", logged.counts.lost_heads),
+        dropped => format!(", {dropped} dropped ({} by the link)", logged.counts.lost_snippets),
     };
     format!(
         "{peer}: {end} after {:.1} s: {} packets seen, {} written{lost}; {} in {}",

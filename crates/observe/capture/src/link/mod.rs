@@ -294,9 +294,9 @@ impl LogLink {
     pub(super) fn finish(&mut self, floor_ns: i64) {
         self.datagrams.transmit();
         if self.is_up() {
-            let (datagrams, heads) = (self.numbers.datagrams(), self.numbers.heads());
+            let (datagrams, snippets) = (self.numbers.datagrams(), self.numbers.snippets());
             let latest_ns = self.numbers.latest_ns().unwrap_or(floor_ns);
-            self.say(&LinkMessage::Finished { datagrams, heads, latest_ns });
+            self.say(&LinkMessage::Finished { datagrams, snippets, latest_ns });
         }
     }
 
@@ -317,7 +317,7 @@ impl LogLink {
             address: self.datagrams.peer_address(),
             datagram_bytes: self.datagrams.bytes_most(),
             datagrams: self.numbers.datagrams(),
-            packets: self.numbers.heads(),
+            packets: self.numbers.snippets(),
             refused_datagrams: self.datagrams.refused(),
             progress: self.progress,
             error: self.error,
@@ -326,7 +326,7 @@ impl LogLink {
 
     /// The account of the packets sent. What the other end did not report as written counts as dropped.
     fn account(&self) -> Ledger {
-        let sent = self.numbers.heads();
+        let sent = self.numbers.snippets();
         let latest_ns = self.numbers.latest_ns().unwrap_or(self.started_ns);
         let written = self.progress.written_packets.min(sent);
         let mut ledger = Ledger { seen_packets: sent, written_packets: written, ..Ledger::default() };

@@ -226,7 +226,7 @@ impl Session {
             }
             return;
         }
-        if let Arrival::Heads(snippets) = self.link.handle(now, sequence, payload) {
+        if let Arrival::Snippets(snippets) = self.link.handle(now, sequence, payload) {
             (self.arrived, self.heard) = (now, now);
             if let Some(gap) = self.recording.put(&snippets) {
                 self.own.drop_packets(gap, JOINED_NS);
@@ -293,8 +293,8 @@ impl Session {
                 }
                 None
             }
-            Some(LinkMessage::Finished { datagrams, heads, latest_ns }) => {
-                self.finished = Some((datagrams, heads, latest_ns));
+            Some(LinkMessage::Finished { datagrams, snippets, latest_ns }) => {
+                self.finished = Some((datagrams, snippets, latest_ns));
                 Some(LoggedEnd::Finished)
             }
             _ => Some(LoggedEnd::Vanished("it sent an unexpected message".into())),
@@ -380,7 +380,7 @@ fn progress(link: &LinkReceiver, recorded: Recorded) -> LinkProgress {
     LinkProgress {
         received_datagrams: counts.datagrams,
         lost_datagrams: counts.lost_datagrams,
-        lost_packets: counts.lost_heads,
+        lost_packets: counts.lost_snippets,
         written_packets: recorded.written_packets,
         disk_dropped_packets: recorded.dropped_packets,
         written_bytes: recorded.written_bytes,

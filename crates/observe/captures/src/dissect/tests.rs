@@ -9,16 +9,16 @@ const IPV6: u16 = 0x86dd;
 /// Two fillers, time stamps 1 and 2.
 const STAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
 
-fn record(head: &[u8], frame_len: usize, link: LinkType) -> Record<'_> {
+fn record(snippet: &[u8], frame_len: usize, link: LinkType) -> Record<'_> {
     Record {
         at_ns: 5,
         interface: 0,
-        direction: Direction::Unknown,
+        direction: InterfaceDirection::Unknown,
         link,
         frame_len: frame_len as u32,
         gso_segs: 0,
         gso_size: 0,
-        head,
+        snippet,
     }
 }
 
@@ -130,16 +130,16 @@ fn options_of_a_syn_and_sack_blocks() {
 }
 
 #[test]
-fn cooked_and_raw_heads() {
+fn cooked_and_raw_ip() {
     let ip = samples::ipv4(17, 1, 0, &[], &samples::udp(&[0; 30]));
     let cooked = [&[0, 4, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0, 8, 0][..], &ip].concat();
     let packet = dissect(&record(&cooked, cooked.len(), LinkType::LinuxCooked));
-    assert_eq!((packet.direction, packet.eth_src[5]), (Direction::Outbound, 9));
+    assert_eq!((packet.direction, packet.eth_src[5]), (InterfaceDirection::Outbound, 9));
     assert!(matches!(packet.transport, Transport::Udp { payload_len: 30, .. }));
-    let head = [8, 0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0];
-    let cooked = [&head[..], &ip].concat();
+    let snippet = [8, 0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0];
+    let cooked = [&snippet[..], &ip].concat();
     let packet = dissect(&record(&cooked, cooked.len(), LinkType::LinuxCooked2));
-    assert_eq!((packet.direction, packet.eth_src[5]), (Direction::Inbound, 9));
+    assert_eq!((packet.direction, packet.eth_src[5]), (InterfaceDirection::Inbound, 9));
     assert!(matches!(packet.transport, Transport::Udp { src_port: 1000, dst_port: 2000, payload_len: 30, .. }));
     assert!(matches!(dissect(&record(&ip, ip.len(), LinkType::RawIp)).transport, Transport::Udp { .. }));
     assert_eq!(dissect(&record(&ip, ip.len(), LinkType::Other(147))).ip, None);

@@ -37,12 +37,12 @@ pub(super) enum Class {
     Udp,
     /// With what may be longhaul's probe header.
     Probe,
-    /// Whose head was kept.
-    Head,
+    /// Whose snippet was kept.
+    Snippet,
 }
 
 /// How many classes there are.
-pub(super) const CLASSES: usize = Class::Head as usize + 1;
+pub(super) const CLASSES: usize = Class::Snippet as usize + 1;
 
 /// What a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,12 +134,12 @@ columns! {
     ProbeCookie "probe_cookie" Probe Kind::Int(32), false;
     ProbeSequence "probe_sequence" Probe Kind::Long, true;
     ProbeSent "probe_sent_ns" Probe Kind::Long, true;
-    Head "head" Head Kind::Bytes, false;
+    Snippet "snippet" Snippet Kind::Bytes, false;
 }
 
-/// The schema of the file; with `head` only where heads are kept.
-pub(super) fn schema(with_heads: bool) -> Result<TypePtr, ParquetError> {
-    let fields = COLUMNS.iter().filter(|column| with_heads || column.class != Class::Head).map(|column| {
+/// The schema of the file; with `snippet` only where snippets are kept.
+pub(super) fn schema(with_snippets: bool) -> Result<TypePtr, ParquetError> {
+    let fields = COLUMNS.iter().filter(|column| with_snippets || column.class != Class::Snippet).map(|column| {
         let repetition = if column.class == Class::Always { Repetition::REQUIRED } else { Repetition::OPTIONAL };
         let integer = |bits| Some(LogicalType::integer(bits, false));
         let (physical, logical) = match column.kind {

@@ -14,7 +14,7 @@ use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReade
 use super::columns::{At, CLASSES, COLUMNS, Class, Kind};
 use super::{ABOUT_KEY, About, HeaderLogError, pages};
 use crate::packet::{Ip, Options, Packet, Tcp, Transport};
-use crate::record::Direction;
+use crate::record::InterfaceDirection;
 
 /// Rows that are decoded together: columns of so many fit a second-level cache.
 const BATCH_ROWS: usize = 4096;
@@ -115,7 +115,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
                 if !right {
                     return Err(HeaderLogError::Column(column.name));
                 }
-            } else if column.class != Class::Head {
+            } else if column.class != Class::Snippet {
                 return Err(HeaderLogError::Column(column.name));
             }
             places.push(place);
@@ -149,9 +149,9 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
         self
     }
 
-    /// Leaves out captured heads.
-    pub fn without_heads(mut self) -> Self {
-        self.places[At::Head as usize] = None;
+    /// Leaves out captured snippets.
+    pub fn without_snippets(mut self) -> Self {
+        self.places[At::Snippet as usize] = None;
         self
     }
 
@@ -167,9 +167,9 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
         self.file.metadata().file_metadata().num_rows().try_into().unwrap_or(0)
     }
 
-    /// Whether it keeps captured heads.
-    pub fn has_heads(&self) -> bool {
-        self.places[At::Head as usize].is_some()
+    /// Whether it keeps captured snippets.
+    pub fn has_snippets(&self) -> bool {
+        self.places[At::Snippet as usize].is_some()
     }
 
     /// Puts the next packets into `packets`, in place of what is there; none at the end.
@@ -189,22 +189,22 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
         read
     }
 
-    /// The same with captured heads, one for each packet: empty where none was kept.
+    /// The same with captured snippets, one for each packet: empty where none was kept.
     ///
     /// # Errors
     /// Where the file is damaged.
-    pub fn next_batch_with_heads(
+    pub fn next_batch_with_snippets(
         &mut self,
         packets: &mut Vec<Packet>,
-        heads: &mut Vec<ByteArray>,
+        snippets: &mut Vec<ByteArray>,
     ) -> Result<(), HeaderLogError> {
         self.next_batch(packets)?;
-        heads.clear();
-        let mut kept = self.texts(At::Head).iter();
-        let levels = &self.levels[Class::Head as usize];
+        snippets.clear();
+        let mut kept = self.texts(At::Snippet).iter();
+        let levels = &self.levels[Class::Snippet as usize];
         for row in 0..packets.len() {
             let there = levels.get(row).is_some_and(|level| *level > 0);
-            heads.push(there.then(|| kept.next().cloned()).flatten().unwrap_or_else(|| ByteArray::from(Vec::new())));
+            snippets.push(there.then(|| kept.next().cloned()).flatten().unwrap_or_else(|| ByteArray::from(Vec::new())));
         }
         Ok(())
     }
@@ -290,9 +290,9 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
             at_ns: times[row],
             interface: interfaces[row] as u16,
             direction: match directions[row] {
-                1 => Direction::Inbound,
-                2 => Direction::Outbound,
-                _ => Direction::Unknown,
+                1 => InterfaceDirection::Inbound,
+                2 => InterfaceDirection::Outbound,
+                _ => InterfaceDirection::Unknown,
             },
             frame_len: lens[row] as u32,
             frame_cap_len: cap_lens[row] as u32,

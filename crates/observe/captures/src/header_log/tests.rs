@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::packet::{Ip, Options, Packet, Tcp, Transport};
-use crate::record::Direction;
+use crate::record::InterfaceDirection;
 
 /// What `packets` become when they are written and read.
 fn there_and_back(packets: &[Packet], about: &About) -> (Vec<Packet>, Option<About>) {
@@ -92,7 +92,7 @@ prop_compose! {
         Packet {
             at_ns: frame.0,
             interface: frame.1,
-            direction: [Direction::Unknown, Direction::Inbound, Direction::Outbound][usize::from(frame.2 % 3)],
+            direction: [InterfaceDirection::Unknown, InterfaceDirection::Inbound, InterfaceDirection::Outbound][usize::from(frame.2 % 3)],
             frame_len: frame.3,
             frame_cap_len: frame.4,
             gso_segs: frame.5,
@@ -143,7 +143,7 @@ fn datagram(at: u32) -> Packet {
     Packet {
         at_ns: i64::from(at),
         interface: 0,
-        direction: Direction::Outbound,
+        direction: InterfaceDirection::Outbound,
         frame_len: 114,
         frame_cap_len: 96,
         gso_segs: 1,

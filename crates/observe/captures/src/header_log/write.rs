@@ -15,7 +15,7 @@ use super::chunk::ChunkEncoder;
 use super::columns::{At, CLASSES, COLUMNS, Class, Column, Kind, schema};
 use super::{ABOUT_KEY, About, HeaderLogError, SCHEMA, hybrid};
 use crate::packet::{Packet, Transport};
-use crate::record::Direction;
+use crate::record::InterfaceDirection;
 
 /// Rows that are compressed together: some 10 MB of columns that wait.
 const ROW_GROUP_ROWS: usize = 1 << 17;
@@ -23,15 +23,15 @@ const ROW_GROUP_ROWS: usize = 1 << 17;
 /// How a header log is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriterOptions {
-    /// Keep the captured bytes too, as a column `head`.
-    pub heads: bool,
+    /// Keep the captured bytes too, as a column `snippet`.
+    pub snippets: bool,
     /// zstd's level, 1 to 22: beyond 1 it takes longer than the rest.
     pub zstd_level: i32,
 }
 
 impl Default for WriterOptions {
     fn default() -> Self {
-        Self { heads: false, zstd_level: 1 }
+        Self { snippets: false, zstd_level: 1 }
     }
 }
 
@@ -43,7 +43,7 @@ enum Values {
     Bools(Vec<bool>),
     Macs(Vec<[u8; 6]>),
     Addresses(Vec<IpAddr>),
-    Heads(Vec<ByteArray>),
+    Snippets(Vec<ByteArray>),
 }
 
 impl Values {
@@ -54,7 +54,7 @@ impl Values {
             Self::Bools(values) => values.clear(),
             Self::Macs(values) => values.clear(),
             Self::Addresses(values) => values.clear(),
-            Self::Heads(values) => values.clear(),
+            Self::Snippets(values) => values.clear(),
         }
     }
 }
@@ -66,7 +66,7 @@ pub struct HeaderLogWriter<W: Write + Send> {
     values: Vec<Values>,
     levels: [Vec<i16>; CLASSES],
     rows: usize,
-    heads: bool,
+    snippets: bool,
     last_ns: i64,
     sorted: bool,
     packets: u64,
@@ -97,14 +97,14 @@ impl<W: Write + Send> HeaderLogWriter<W> {
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
         }
-        let writer = SerializedFileWriter::new(output, schema(options.heads)?, Arc::new(properties.build()))?;
+        let writer = SerializedFileWriter::new(output, schema(options.snippets)?, Arc::new(properties.build()))?;
         let values = COLUMNS.iter().map(|column| match column.kind {
             Kind::Time | Kind::Long => Values::Longs(Vec::new()),
             Kind::Int(_) => Values::Ints(Vec::new()),
             Kind::Bool => Values::Bools(Vec::new()),
             Kind::Mac => Values::Macs(Vec::new()),
             Kind::Address => Values::Addresses(Vec::new()),
-            Kind::Bytes => Values::Heads(Vec::new()),
+            Kind::Bytes => Values::Snippets(Vec::new()),
         });
         Ok(Self {
             writer,
@@ -112,27 +112,27 @@ impl<W: Write + Send> HeaderLogWriter<W> {
             values: values.collect(),
             levels: std::array::from_fn(|_| Vec::new()),
             rows: 0,
-            heads: options.heads,
+            snippets: options.snippets,
             last_ns: i64::MIN,
             sorted: true,
             packets: 0,
         })
     }
 
-    /// Appends a packet; `head` is kept where the options say so.
+    /// Appends a packet; `snippet` is kept where the options say so.
     ///
     /// # Errors
     /// Where the file cannot be written.
-    pub fn write(&mut self, packet: &Packet, head: &[u8]) -> Result<(), HeaderLogError> {
+    pub fn write(&mut self, packet: &Packet, snippet: &[u8]) -> Result<(), HeaderLogError> {
         self.sorted &= packet.at_ns >= self.last_ns;
         self.last_ns = packet.at_ns;
         self.packets += 1;
         self.frame(packet);
         self.ip(packet);
         self.transport(packet);
-        let has_head = self.class(Class::Head, self.heads);
-        if has_head {
-            self.head(head);
+        let has_snippet = self.class(Class::Snippet, self.snippets);
+        if has_snippet {
+            self.snippet(snippet);
         }
         self.rows += 1;
         if self.rows == ROW_GROUP_ROWS {
@@ -146,9 +146,9 @@ impl<W: Write + Send> HeaderLogWriter<W> {
         self.long(At::Time, packet.at_ns);
         self.int(At::Interface, packet.interface.into());
         let direction = match packet.direction {
-            Direction::Unknown => 0,
-            Direction::Inbound => 1,
-            Direction::Outbound => 2,
+            InterfaceDirection::Unknown => 0,
+            InterfaceDirection::Inbound => 1,
+            InterfaceDirection::Outbound => 2,
         };
         self.int(At::Direction, direction);
         self.int(At::FrameLen, packet.frame_len);
@@ -298,9 +298,9 @@ impl<W: Write + Send> HeaderLogWriter<W> {
         }
     }
 
-    fn head(&mut self, head: &[u8]) {
-        if let Values::Heads(values) = &mut self.values[At::Head as usize] {
-            values.push(ByteArray::from(head.to_vec()));
+    fn snippet(&mut self, snippet: &[u8]) {
+        if let Values::Snippets(values) = &mut self.values[At::Snippet as usize] {
+            values.push(ByteArray::from(snippet.to_vec()));
         }
     }
 
@@ -315,7 +315,7 @@ impl<W: Write + Send> HeaderLogWriter<W> {
         }
         let descriptors = self.writer.schema_descr().columns().to_vec();
         let mut group = self.writer.next_row_group()?;
-        let columns = COLUMNS.iter().filter(|column| column.class != Class::Head || self.heads);
+        let columns = COLUMNS.iter().filter(|column| column.class != Class::Snippet || self.snippets);
         for ((column, descriptor), values) in columns.zip(descriptors).zip(&mut self.values) {
             let (levels, encoded) = (&self.levels[column.class as usize], &encoded[column.class as usize]);
             let levels = (column.class != Class::Always).then_some(levels.as_slice());
@@ -328,7 +328,7 @@ impl<W: Write + Send> HeaderLogWriter<W> {
                 Values::Addresses(values) => self.chunks.append(&mut group, descriptor, self.rows, encoded, values)?,
                 Values::Longs(values) => by_library::<Int64Type, W>(&mut group, column, values, levels)?,
                 Values::Bools(values) => by_library::<BoolType, W>(&mut group, column, values, levels)?,
-                Values::Heads(values) => by_library::<ByteArrayType, W>(&mut group, column, values, levels)?,
+                Values::Snippets(values) => by_library::<ByteArrayType, W>(&mut group, column, values, levels)?,
             }
             values.clear();
         }

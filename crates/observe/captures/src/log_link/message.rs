@@ -9,7 +9,7 @@
 //!   │  probes, as datagrams ──────────────► │
 //!   │                        Heard (bytes)  │  of each that is longer than those before
 //!   │ ◄──────────────────────────────────── │
-//!   │  datagrams with heads ══════════════► │
+//!   │  datagrams with snippets ══════════════► │
 //!   │  Part, Mark                           │  drops at the capturing host
 //!   │ ────────────────────────────────────► │
 //!   │                             Progress  │  twice a second
@@ -65,8 +65,8 @@ pub enum LinkMessage {
     Finished {
         /// Datagrams sent.
         datagrams: u64,
-        /// Heads in them.
-        heads: u64,
+        /// Snippets in them.
+        snippets: u64,
         /// None of those is later; nanoseconds since 1970.
         latest_ns: i64,
     },
@@ -124,14 +124,14 @@ pub struct LinkProgress {
     pub received_datagrams: u64,
     /// Datagrams that are lost.
     pub lost_datagrams: u64,
-    /// Heads in those.
+    /// Snippets in those.
     pub lost_packets: u64,
-    /// Heads that were written.
+    /// Snippets that were written.
     pub written_packets: u64,
-    /// Heads that came and were not written.
+    /// Snippets that came and were not written.
     pub disk_dropped_packets: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// All heads before this have come or are lost; nanoseconds since 1970.
+    /// All snippets before this have come or are lost; nanoseconds since 1970.
     pub watermark_ns: i64,
 }

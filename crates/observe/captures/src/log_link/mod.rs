@@ -1,21 +1,21 @@
-//! The log link: how heads go from where they are captured to logging hosts, and how both ends account for every one.
+//! The log link: how snippets go from where they are captured to logging hosts, and how both ends account for every one.
 //!
-//! TAPEE (§3) has several clipped heads repacked into one packet and many logging hosts take turns. So here: the sending end packs heads
+//! TAPEE (§3) has several clipped snippets repacked into one packet and many logging hosts take turns. So here: the sending end packs snippets
 //! as they stand in a spool's block into datagrams and deals those out to its links in turn, as one flow may be all the traffic that there
 //! is, and flows could not spread it. Each link counts by itself:
 //!
 //! ```text
 //! a datagram's payload (numbers LE):
 //!   0              8          16          24         32          34      36           38        40
-//! | heads_before | floor_ns | latest_ns | first_ns | interface | count | body_bytes | history | 0 | history … | body … | padding … |
+//! | snippets_before | floor_ns | latest_ns | first_ns | interface | count | body_bytes | history | 0 | history … | body … | padding … |
 //!    8              8          8           8          2           2       2            1         1
 //! ```
 //!
-//! `heads_before` counts the heads in all datagrams of the link before this one, `count` those in it, so that whoever receives a
-//! datagram knows how many heads were in those that are missing before it. `history` says of up to eight datagrams before it, the latest
+//! `snippets_before` counts the snippets in all datagrams of the link before this one, `count` those in it, so that whoever receives a
+//! datagram knows how many snippets were in those that are missing before it. `history` says of up to eight datagrams before it, the latest
 //! first, what was in them: `interface | count | first_ns - latest_ns | span` as varints, so that a gap has the times of what was lost. Where more are
-//! lost in a row, the gap's bounds are `floor_ns` of the last that came (no head in a later datagram is older) and `latest_ns` of the next
-//! (no head in an earlier one is later). The body is a spool's ([`crate::spool`]), its first packet at `first_ns`.
+//! lost in a row, the gap's bounds are `floor_ns` of the last that came (no snippet in a later datagram is older) and `latest_ns` of the next
+//! (no snippet in an earlier one is later). The body is a spool's ([`crate::spool`]), its first packet at `first_ns`.
 //!
 //! What is told over the control connection is in [`LinkMessage`]. Not here: sockets, clocks, encryption
 //! (`longhaul_channel::DatagramKeys` numbers and seals the payloads).
@@ -32,7 +32,7 @@ pub use payload::{HISTORY_MOST, PAYLOAD_HEADER_BYTES_MOST, Payload, Span};
 pub use receiver::{Arrival, LinkCounts, LinkReceiver};
 pub use sender::{Floor, LinkSender};
 
-/// Datagrams with this sequence number and beyond carry no heads: they only show that datagrams of their length come through.
+/// Datagrams with this sequence number and beyond carry no snippets: they only show that datagrams of their length come through.
 pub const FIRST_PROBE: u64 = 1 << 63;
 /// Interfaces that one capture has at most on a link.
 pub const INTERFACES_MOST: usize = 64;

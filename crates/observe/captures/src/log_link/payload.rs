@@ -16,11 +16,11 @@ pub const PAYLOAD_HEADER_BYTES_MOST: usize = FIXED_BYTES + HISTORY_BYTES_MOST;
 /// What was in a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// Whose heads.
+    /// Whose snippets.
     pub interface: u16,
     /// How many.
     pub count: u16,
-    /// The first head's stamp.
+    /// The first snippet's stamp.
     pub first_ns: i64,
     /// The latest of them.
     pub last_ns: i64,
@@ -29,11 +29,11 @@ pub struct Span {
 /// A datagram's payload, looked over: its body holds as many packets as it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload<'a> {
-    /// Heads in all datagrams of the link before.
-    pub heads_before: u64,
-    /// No head in a later datagram is older.
+    /// Snippets in all datagrams of the link before.
+    pub snippets_before: u64,
+    /// No snippet in a later datagram is older.
     pub floor_ns: i64,
-    /// No head in an earlier datagram is later.
+    /// No snippet in an earlier datagram is later.
     pub latest_ns: i64,
     /// What is in it.
     pub span: Span,
@@ -43,25 +43,25 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// Writes a payload with the packets of `heads`.
+    /// Writes a payload with the packets of `snippets`.
     pub fn write(
-        heads_before: u64,
+        snippets_before: u64,
         floor_ns: i64,
         latest_ns: i64,
-        heads: &PacketBlock,
+        snippets: &PacketBlock,
         history: impl Iterator<Item = Span>,
         out: &mut Vec<u8>,
     ) {
-        let body = heads.body();
+        let body = snippets.body();
         out.clear();
-        out.extend_from_slice(&heads_before.to_le_bytes());
+        out.extend_from_slice(&snippets_before.to_le_bytes());
         out.extend_from_slice(&floor_ns.to_le_bytes());
         out.extend_from_slice(&latest_ns.to_le_bytes());
-        let first_ns = heads.span_ns().0;
+        let first_ns = snippets.span_ns().0;
         out.extend_from_slice(&first_ns.to_le_bytes());
-        out.extend_from_slice(&heads.interface().to_le_bytes());
+        out.extend_from_slice(&snippets.interface().to_le_bytes());
         // A datagram has no room for more of either.
-        out.extend_from_slice(&(heads.packets() as u16).to_le_bytes());
+        out.extend_from_slice(&(snippets.packets() as u16).to_le_bytes());
         out.extend_from_slice(&(body.len() as u16).to_le_bytes());
         out.extend_from_slice(&[0, 0]);
         let mut entries = 0;
@@ -105,7 +105,7 @@ impl<'a> Payload<'a> {
             span.last_ns = span.last_ns.max(packet.at_ns);
         }
         Some(Self {
-            heads_before: long(fixed, 0..8) as u64,
+            snippets_before: long(fixed, 0..8) as u64,
             floor_ns: long(fixed, 8..16),
             latest_ns,
             span,

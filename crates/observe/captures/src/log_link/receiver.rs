@@ -1,4 +1,4 @@
-//! What the receiving end of a link accounts for: each head that was sent came, or is in a gap.
+//! What the receiving end of a link accounts for: each snippet that was sent came, or is in a gap.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +20,12 @@ const JOINED_NS: i64 = 100_000;
 pub struct LinkCounts {
     /// Datagrams that came, each once.
     pub datagrams: u64,
-    /// Heads in them.
-    pub heads: u64,
+    /// Snippets in them.
+    pub snippets: u64,
     /// Datagrams that did not come in time.
     pub lost_datagrams: u64,
-    /// Heads in those.
-    pub lost_heads: u64,
+    /// Snippets in those.
+    pub lost_snippets: u64,
     /// Datagrams that came again, or after they were given up.
     pub stale_datagrams: u64,
     /// Datagrams that cannot be what a link of ours sends, and were left out.
@@ -35,8 +35,8 @@ pub struct LinkCounts {
 /// What to do with a datagram.
 #[derive(Debug)]
 pub enum Arrival<'a> {
-    /// Its heads are to be written.
-    Heads(Payload<'a>),
+    /// Its snippets are to be written.
+    Snippets(Payload<'a>),
     /// It came again, or too late.
     Stale,
     /// It is none of ours.
@@ -46,7 +46,7 @@ pub enum Arrival<'a> {
 /// A datagram that came before one that is missing.
 #[derive(Debug, Clone, Copy)]
 struct Ahead {
-    heads_before: u64,
+    snippets_before: u64,
     count: u16,
     floor_ns: i64,
     latest_ns: i64,
@@ -62,8 +62,8 @@ pub struct LinkReceiver {
     interfaces: u16,
     /// The lowest number that is not settled.
     next: u64,
-    /// Heads in all before it.
-    settled_heads: u64,
+    /// Snippets in all before it.
+    settled_snippets: u64,
     floor_ns: i64,
     ahead: BTreeMap<u64, Ahead>,
     /// Of datagrams that are missing.
@@ -78,7 +78,7 @@ impl LinkReceiver {
         Self {
             interfaces: interfaces.min(INTERFACES_MOST) as u16,
             next: 0,
-            settled_heads: 0,
+            settled_snippets: 0,
             floor_ns: started_ns,
             ahead: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -98,10 +98,10 @@ impl LinkReceiver {
             return Arrival::Wrong;
         };
         self.counts.datagrams += 1;
-        self.counts.heads += u64::from(payload.span.count);
+        self.counts.snippets += u64::from(payload.span.count);
         self.part.seen_packets += u64::from(payload.span.count);
         if sequence == self.next {
-            self.settle(payload.heads_before, payload.span.count, payload.floor_ns);
+            self.settle(payload.snippets_before, payload.span.count, payload.floor_ns);
             self.settle_ahead();
         } else {
             for (back, span) in (1..).zip(&payload.history) {
@@ -111,7 +111,7 @@ impl LinkReceiver {
                 }
             }
             let ahead = Ahead {
-                heads_before: payload.heads_before,
+                snippets_before: payload.snippets_before,
                 count: payload.span.count,
                 floor_ns: payload.floor_ns,
                 latest_ns: payload.latest_ns,
@@ -122,7 +122,7 @@ impl LinkReceiver {
                 self.give_up();
             }
         }
-        Arrival::Heads(payload)
+        Arrival::Snippets(payload)
     }
 
     /// Whether a datagram can stand at `sequence`, between those that are known.
@@ -132,27 +132,27 @@ impl LinkReceiver {
             return false;
         }
         let most = |datagrams: u64| datagrams.saturating_mul(u16::MAX.into());
-        let fits = |(low, low_heads): (u64, u64), (high, high_heads): (u64, u64)| {
-            high_heads.checked_sub(low_heads).is_some_and(|heads| heads <= most(high - low))
+        let fits = |(low, low_snippets): (u64, u64), (high, high_snippets): (u64, u64)| {
+            high_snippets.checked_sub(low_snippets).is_some_and(|snippets| snippets <= most(high - low))
         };
         let before = self.ahead.range(..sequence).next_back();
-        let before = before.map(|(at, ahead)| (at + 1, ahead.heads_before + u64::from(ahead.count)));
-        let after = self.ahead.range(sequence..).next().map(|(at, ahead)| (*at, ahead.heads_before));
-        let Some(end) = payload.heads_before.checked_add(span.count.into()) else { return false };
-        fits(before.unwrap_or((self.next, self.settled_heads)), (sequence, payload.heads_before))
+        let before = before.map(|(at, ahead)| (at + 1, ahead.snippets_before + u64::from(ahead.count)));
+        let after = self.ahead.range(sequence..).next().map(|(at, ahead)| (*at, ahead.snippets_before));
+        let Some(end) = payload.snippets_before.checked_add(span.count.into()) else { return false };
+        fits(before.unwrap_or((self.next, self.settled_snippets)), (sequence, payload.snippets_before))
             && after.is_none_or(|after| fits((sequence + 1, end), after))
     }
 
-    fn settle(&mut self, heads_before: u64, count: u16, floor_ns: i64) {
+    fn settle(&mut self, snippets_before: u64, count: u16, floor_ns: i64) {
         self.next += 1;
-        self.settled_heads = heads_before + u64::from(count);
+        self.settled_snippets = snippets_before + u64::from(count);
         self.floor_ns = self.floor_ns.max(floor_ns);
     }
 
     /// Settles those that waited and whose turn it is.
     fn settle_ahead(&mut self) {
         while let Some(ahead) = self.ahead.remove(&self.next) {
-            self.settle(ahead.heads_before, ahead.count, ahead.floor_ns);
+            self.settle(ahead.snippets_before, ahead.count, ahead.floor_ns);
         }
         if self.known.first_key_value().is_some_and(|(first, _)| *first < self.next) {
             self.known = self.known.split_off(&self.next);
@@ -162,15 +162,15 @@ impl LinkReceiver {
     /// Enters what is missing before the first that waits as lost.
     fn give_up(&mut self) {
         let Some((&sequence, &ahead)) = self.ahead.first_key_value() else { return };
-        self.lose(sequence, ahead.heads_before, ahead.latest_ns);
+        self.lose(sequence, ahead.snippets_before, ahead.latest_ns);
         self.settle_ahead();
     }
 
-    /// All that is missing before `sequence`, which `heads_before` heads precede, none of them later than `latest_ns`, is lost.
-    fn lose(&mut self, sequence: u64, heads_before: u64, latest_ns: i64) {
+    /// All that is missing before `sequence`, which `snippets_before` snippets precede, none of them later than `latest_ns`, is lost.
+    fn lose(&mut self, sequence: u64, snippets_before: u64, latest_ns: i64) {
         let later = self.known.split_off(&sequence);
         let known = std::mem::replace(&mut self.known, later);
-        let lost = heads_before - self.settled_heads;
+        let lost = snippets_before - self.settled_snippets;
         let told: u64 = known.values().map(|span| u64::from(span.count)).sum();
         let mut rest = lost;
         if told <= lost {
@@ -185,9 +185,9 @@ impl LinkReceiver {
         let (from_ns, to_ns) = (self.floor_ns.min(latest_ns), latest_ns.max(self.floor_ns));
         self.part.drop_packets(Gap { place: Place::LogLink, interface, from_ns, to_ns, packets: rest }, JOINED_NS);
         self.part.seen_packets += lost;
-        self.counts.lost_heads += lost;
+        self.counts.lost_snippets += lost;
         self.counts.lost_datagrams += sequence - self.next;
-        (self.next, self.settled_heads) = (sequence, heads_before);
+        (self.next, self.settled_snippets) = (sequence, snippets_before);
     }
 
     /// Gives up what is missing for too long. Call it some times a second.
@@ -202,18 +202,18 @@ impl LinkReceiver {
         self.next >= datagrams
     }
 
-    /// The link is over: the other end sent `datagrams` with `heads`, none later than `latest_ns`, or nothing is known of it. What is
+    /// The link is over: the other end sent `datagrams` with `snippets`, none later than `latest_ns`, or nothing is known of it. What is
     /// missing is lost; `false` where the other end's word does not fit what came.
     pub fn finish(&mut self, end: Option<(u64, u64, i64)>) -> bool {
         while !self.ahead.is_empty() {
             self.give_up();
         }
-        let Some((datagrams, heads, latest_ns)) = end else { return true };
-        let (more, more_heads) = (datagrams.checked_sub(self.next), heads.checked_sub(self.settled_heads));
-        match (more, more_heads) {
-            (Some(more), Some(more_heads)) if more_heads <= more.saturating_mul(u16::MAX.into()) => {
+        let Some((datagrams, snippets, latest_ns)) = end else { return true };
+        let (more, more_snippets) = (datagrams.checked_sub(self.next), snippets.checked_sub(self.settled_snippets));
+        match (more, more_snippets) {
+            (Some(more), Some(more_snippets)) if more_snippets <= more.saturating_mul(u16::MAX.into()) => {
                 if more > 0 {
-                    self.lose(datagrams, heads, latest_ns);
+                    self.lose(datagrams, snippets, latest_ns);
                 }
                 true
             }
@@ -221,7 +221,7 @@ impl LinkReceiver {
         }
     }
 
-    /// No head that comes is older: nanoseconds since 1970.
+    /// No snippet that comes is older: nanoseconds since 1970.
     pub fn watermark_ns(&self) -> i64 {
         self.floor_ns
     }

@@ -2,24 +2,24 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ledger::{Ledger, Place};
-use crate::record::{Direction, LinkType, Record};
+use crate::record::{InterfaceDirection, LinkType, Record};
 use crate::spool::{PacketBlock, Packets};
 use longhaul_units::Nanos;
 
 const STARTED_NS: i64 = 1_700_000_000_000_000_000;
-/// From one head to the next.
+/// From one snippet to the next.
 const STEP_NS: i64 = 50_000;
 
-fn record(number: u64, interface: u16, head: &[u8]) -> Record<'_> {
+fn record(number: u64, interface: u16, snippet: &[u8]) -> Record<'_> {
     Record {
         at_ns: STARTED_NS + number as i64 * STEP_NS,
         interface,
-        direction: Direction::Inbound,
+        direction: InterfaceDirection::Inbound,
         link: LinkType::Ethernet,
         frame_len: 1514,
         gso_segs: 1 + (number % 3) as u16,
         gso_size: 0,
-        head,
+        snippet,
     }
 }
 
@@ -32,7 +32,7 @@ fn block(numbers: std::ops::Range<u64>, interface: u16) -> PacketBlock {
     block
 }
 
-/// Datagrams of `per` heads each.
+/// Datagrams of `per` snippets each.
 fn datagrams(count: u64, per: u64) -> (Vec<Vec<u8>>, LinkSender) {
     let mut sender = LinkSender::default();
     let all = (0..count)
@@ -50,7 +50,7 @@ fn numbers(payload: &Payload<'_>) -> Vec<u64> {
     let mut packets = payload.packets();
     let mut numbers = Vec::new();
     while let Some(record) = packets.next().unwrap() {
-        numbers.push(u64::from_be_bytes(record.head.try_into().unwrap()));
+        numbers.push(u64::from_be_bytes(record.snippet.try_into().unwrap()));
     }
     numbers
 }
@@ -76,11 +76,11 @@ fn a_gap_has_the_times_of_what_was_lost() {
     let lost = |at: usize| at == 7 || (20..32).contains(&at);
     for (at, bytes) in all.iter().enumerate().filter(|(at, _)| !lost(*at)) {
         match receiver.handle(now, at as u64, bytes) {
-            Arrival::Heads(payload) => assert_eq!(numbers(&payload)[0], at as u64 * 10),
+            Arrival::Snippets(payload) => assert_eq!(numbers(&payload)[0], at as u64 * 10),
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(receiver.counts().lost_heads, 0, "it may still come");
+    assert_eq!(receiver.counts().lost_snippets, 0, "it may still come");
     receiver.handle_timeout(now + Nanos::from_secs(1));
     assert!(receiver.is_settled(40));
     let ledger = receiver.take_part();
@@ -90,7 +90,7 @@ fn a_gap_has_the_times_of_what_was_lost() {
     let gaps: Vec<_> = ledger.gaps.iter().map(|gap| (gap.from_ns, gap.to_ns, gap.packets)).collect();
     assert_eq!(gaps, [(at(70), at(79), 10), (at(190), at(319), 120)]);
     assert!(ledger.gaps.iter().all(|gap| gap.place == Place::LogLink && gap.interface == Some(0)));
-    assert!(receiver.finish(Some((sender.datagrams(), sender.heads(), sender.latest_ns().unwrap()))));
+    assert!(receiver.finish(Some((sender.datagrams(), sender.snippets(), sender.latest_ns().unwrap()))));
     assert!(receiver.take_part().is_empty());
 }
 
@@ -116,8 +116,8 @@ fn what_comes_again_or_too_late_counts_once() {
     let (all, _) = datagrams(4, 5);
     let mut receiver = LinkReceiver::new(1, STARTED_NS);
     let now = Nanos::from_secs(5);
-    assert!(matches!(receiver.handle(now, 0, &all[0]), Arrival::Heads(_)));
-    assert!(matches!(receiver.handle(now, 2, &all[2]), Arrival::Heads(_)));
+    assert!(matches!(receiver.handle(now, 0, &all[0]), Arrival::Snippets(_)));
+    assert!(matches!(receiver.handle(now, 2, &all[2]), Arrival::Snippets(_)));
     assert!(matches!(receiver.handle(now, 2, &all[2]), Arrival::Stale));
     receiver.handle_timeout(now + Nanos::from_secs(2));
     assert!(matches!(receiver.handle(now, 1, &all[1]), Arrival::Stale));
@@ -125,7 +125,7 @@ fn what_comes_again_or_too_late_counts_once() {
     assert!(matches!(receiver.handle(now, 3, &all[1]), Arrival::Wrong));
     assert!(matches!(receiver.handle(now, 3, &all[3][..30]), Arrival::Wrong));
     let counts = receiver.counts();
-    assert_eq!((counts.heads, counts.lost_heads, counts.stale_datagrams, counts.wrong_datagrams), (10, 5, 2, 2));
+    assert_eq!((counts.snippets, counts.lost_snippets, counts.stale_datagrams, counts.wrong_datagrams), (10, 5, 2, 2));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn what_waits_is_bounded() {
         }
     }
     assert!(receiver.is_settled(70_000));
-    assert_eq!((receiver.counts().lost_heads, receiver.take_part().dropped()), (1, 1));
+    assert_eq!((receiver.counts().lost_snippets, receiver.take_part().dropped()), (1, 1));
 }
 
 proptest! {
@@ -159,21 +159,21 @@ proptest! {
         for (time, at) in arrivals {
             let now = Nanos::from_millis(time * 100);
             receiver.handle_timeout(now);
-            if let Arrival::Heads(payload) = receiver.handle(now, at, &all[at as usize]) {
+            if let Arrival::Snippets(payload) = receiver.handle(now, at, &all[at as usize]) {
                 written.extend(numbers(&payload));
             }
             ledger.add(&receiver.take_part());
         }
-        prop_assert!(receiver.finish(Some((sender.datagrams(), sender.heads(), sender.latest_ns().unwrap()))));
+        prop_assert!(receiver.finish(Some((sender.datagrams(), sender.snippets(), sender.latest_ns().unwrap()))));
         ledger.add(&receiver.take_part());
         written.sort_unstable();
         prop_assert!(written.windows(2).all(|pair| pair[0] < pair[1]), "each once");
-        prop_assert_eq!(ledger.seen_packets, sender.heads());
-        prop_assert_eq!(ledger.dropped() + written.len() as u64, sender.heads());
+        prop_assert_eq!(ledger.seen_packets, sender.snippets());
+        prop_assert_eq!(ledger.dropped() + written.len() as u64, sender.snippets());
         prop_assert_eq!(ledger.gaps.iter().map(|gap| gap.packets).sum::<u64>(), ledger.dropped());
-        // No head that came lies where all in between are said to be lost, and each that is missing lies in a gap.
+        // No snippet that came lies where all in between are said to be lost, and each that is missing lies in a gap.
         let at = |number: u64| STARTED_NS + number as i64 * STEP_NS;
-        for number in (0..sender.heads()).filter(|number| written.binary_search(number).is_err()) {
+        for number in (0..sender.snippets()).filter(|number| written.binary_search(number).is_err()) {
             prop_assert!(ledger.gaps.iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&at(number))), "{}", number);
         }
     }

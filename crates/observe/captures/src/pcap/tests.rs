@@ -7,11 +7,11 @@ fn file(order: Order, magic: u32, link: u32, packets: &[(u32, u32, u32, &[u8])])
     let u32 = |value: u32| if order == Order::Little { value.to_le_bytes() } else { value.to_be_bytes() };
     let u16 = |value: u16| if order == Order::Little { value.to_le_bytes() } else { value.to_be_bytes() };
     let mut bytes = [&u32(magic)[..], &u16(2), &u16(4), &[0; 8], &u32(96), &u32(link)].concat();
-    for (seconds, fraction, original, head) in packets {
-        for value in [*seconds, *fraction, head.len() as u32, *original] {
+    for (seconds, fraction, original, snippet) in packets {
+        for value in [*seconds, *fraction, snippet.len() as u32, *original] {
             bytes.extend_from_slice(&u32(value));
         }
-        bytes.extend_from_slice(head);
+        bytes.extend_from_slice(snippet);
     }
     bytes
 }
@@ -34,8 +34,8 @@ fn both_orders_and_both_units() {
             let mut reader = Reader::new(Trickle(&bytes)).unwrap();
             assert_eq!((reader.link(), reader.snap_len()), (LinkType::Ethernet, 96));
             let first = reader.next().unwrap().unwrap();
-            assert_eq!((first.at_ns, first.frame_len, first.head), (at_ns, 1514, &b"abc"[..]));
-            assert_eq!(reader.next().unwrap().unwrap().head, b"de");
+            assert_eq!((first.at_ns, first.frame_len, first.snippet), (at_ns, 1514, &b"abc"[..]));
+            assert_eq!(reader.next().unwrap().unwrap().snippet, b"de");
             assert!(reader.next().unwrap().is_none() && !reader.is_cut());
         }
     }
@@ -69,7 +69,7 @@ fn an_fcs_is_left_off() {
     let bytes = file(Order::Little, MICROSECONDS, 1 | 1 << 26 | 2 << 28, &[(0, 0, 8, b"abcdFCS!")]);
     let mut reader = Reader::new(&bytes[..]).unwrap();
     let record = reader.next().unwrap().unwrap();
-    assert_eq!((record.frame_len, record.head), (4, &b"abcd"[..]));
+    assert_eq!((record.frame_len, record.snippet), (4, &b"abcd"[..]));
 }
 
 proptest! {
@@ -77,9 +77,9 @@ proptest! {
     fn what_is_written_reads_back(packets in prop::collection::vec((0_i64..4_000_000_000_000_000_000, 0_u32..9_000,
         prop::collection::vec(any::<u8>(), 0..100)), 0..20), link in 0_u16..300) {
         let link = LinkType::from_number(link);
-        let records: Vec<Record<'_>> = packets.iter().map(|(at_ns, more, head)| Record {
-            at_ns: *at_ns, interface: 0, direction: Direction::Unknown, link, frame_len: head.len() as u32 + more,
-            gso_segs: 0, gso_size: 0, head,
+        let records: Vec<Record<'_>> = packets.iter().map(|(at_ns, more, snippet)| Record {
+            at_ns: *at_ns, interface: 0, direction: InterfaceDirection::Unknown, link, frame_len: snippet.len() as u32 + more,
+            gso_segs: 0, gso_size: 0, snippet,
         }).collect();
         let mut writer = Writer::new(Vec::new(), link, 96).unwrap();
         for record in &records {
@@ -102,7 +102,7 @@ proptest! {
         }
         if let Ok(mut reader) = Reader::new(&bytes[..]) {
             while let Ok(Some(record)) = reader.next() {
-                prop_assert!(record.head.len() <= record.frame_len as usize);
+                prop_assert!(record.snippet.len() <= record.frame_len as usize);
             }
         }
     }

@@ -32,9 +32,9 @@ fn interface(big: bool, options: &[Vec<u8>]) -> Vec<u8> {
     block(big, INTERFACE, &[words(big, &[link, 96]), options.concat()].concat())
 }
 
-fn packet(big: bool, interface: u32, units: u64, original: u32, head: &[u8], options: &[Vec<u8>]) -> Vec<u8> {
-    let fixed = words(big, &[interface, (units >> 32) as u32, units as u32, head.len() as u32, original]);
-    let mut body = [&fixed, head].concat();
+fn packet(big: bool, interface: u32, units: u64, original: u32, snippet: &[u8], options: &[Vec<u8>]) -> Vec<u8> {
+    let fixed = words(big, &[interface, (units >> 32) as u32, units as u32, snippet.len() as u32, original]);
+    let mut body = [&fixed, snippet].concat();
     body.resize(body.len().next_multiple_of(4), 0);
     block(big, ENHANCED_PACKET, &[body, options.concat()].concat())
 }
@@ -66,14 +66,17 @@ fn sections_of_either_order_with_clocks_of_their_own() {
     let mut reader = Reader::new(&bytes[..]).unwrap();
     for base in [0, 4] {
         let first = reader.next().unwrap().unwrap();
-        assert_eq!((first.at_ns, first.interface, first.direction), (5_000, base, Direction::Inbound));
-        assert_eq!((first.frame_len, first.head, first.link), (1514, &b"abcde"[..], LinkType::Ethernet));
+        assert_eq!((first.at_ns, first.interface, first.direction), (5_000, base, InterfaceDirection::Inbound));
+        assert_eq!((first.frame_len, first.snippet, first.link), (1514, &b"abcde"[..], LinkType::Ethernet));
         let second = reader.next().unwrap().unwrap();
-        assert_eq!((second.at_ns, second.interface, second.direction), (2_000_000_005, base + 1, Direction::Outbound));
+        assert_eq!(
+            (second.at_ns, second.interface, second.direction),
+            (2_000_000_005, base + 1, InterfaceDirection::Outbound)
+        );
         assert_eq!(reader.next().unwrap().unwrap().at_ns, 1_500_000_000);
         assert_eq!(reader.next().unwrap().unwrap().at_ns, 5);
         let simple = reader.next().unwrap().unwrap();
-        assert_eq!((simple.at_ns, simple.frame_len, simple.head.len(), simple.interface), (5, 200, 96, base));
+        assert_eq!((simple.at_ns, simple.frame_len, simple.snippet.len(), simple.interface), (5, 200, 96, base));
     }
     assert!(reader.next().unwrap().is_none() && !reader.is_cut());
     let described = reader.interfaces();
@@ -87,7 +90,7 @@ fn the_obsolete_packet_tells_drops() {
     bytes.extend(block(false, OBSOLETE_PACKET, &[&words(false, &[7 << 16, 0, 5, 3, 90])[..], b"abc"].concat()));
     let mut reader = Reader::new(&bytes[..]).unwrap();
     let found = reader.next().unwrap().unwrap();
-    assert_eq!((found.at_ns, found.frame_len, found.head), (5_000, 90, &b"abc"[..]));
+    assert_eq!((found.at_ns, found.frame_len, found.snippet), (5_000, 90, &b"abc"[..]));
     assert_eq!(reader.dropped_packets(), 7);
 }
 
@@ -116,10 +119,10 @@ proptest! {
         0_u16..46, prop::collection::vec(any::<u8>(), 0..100), 0_usize..3), 0..20)) {
         let named = |name: &str, link| Interface { name: Some(name.into()), link, snap_len: 96, ..Interface::default() };
         let interfaces = [named("eth0", LinkType::Ethernet), named("any", LinkType::LinuxCooked2)];
-        let records: Vec<Record<'_>> = packets.iter().map(|(at_ns, more, interface, gso_segs, head, way)| Record {
+        let records: Vec<Record<'_>> = packets.iter().map(|(at_ns, more, interface, gso_segs, snippet, direction)| Record {
             at_ns: *at_ns, interface: *interface, link: interfaces[usize::from(*interface)].link,
-            direction: [Direction::Unknown, Direction::Inbound, Direction::Outbound][*way],
-            frame_len: head.len() as u32 + more, gso_segs: *gso_segs, gso_size: gso_segs * 30, head,
+            direction: [InterfaceDirection::Unknown, InterfaceDirection::Inbound, InterfaceDirection::Outbound][*direction],
+            frame_len: snippet.len() as u32 + more, gso_segs: *gso_segs, gso_size: gso_segs * 30, snippet,
         }).collect();
         let mut writer = Writer::new(Vec::new(), "a test", &interfaces).unwrap();
         for record in &records {
@@ -149,7 +152,7 @@ proptest! {
         }
         if let Ok(mut reader) = Reader::new(&bytes[..]) {
             while let Ok(Some(record)) = reader.next() {
-                prop_assert!(record.head.len() <= record.frame_len as usize);
+                prop_assert!(record.snippet.len() <= record.frame_len as usize);
             }
         }
     }

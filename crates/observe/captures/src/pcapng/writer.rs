@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use super::{BYTE_ORDER, ENHANCED_PACKET, INTERFACE, Interface, MOST_CAPTURED, SECTION, STATISTICS, option, padded};
-use crate::record::{Direction, Record};
+use crate::record::{InterfaceDirection, Record};
 
 /// Writes a pcapng file.
 #[derive(Debug)]
@@ -43,26 +43,26 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Writes a packet's head, of the interface that it names, with `comment` where it is not empty. The format has times from
+    /// Writes a packet's snippet, of the interface that it names, with `comment` where it is not empty. The format has times from
     /// 1970 on; earlier ones become that.
     ///
     /// # Errors
     /// Where it cannot be written.
     pub fn write(&mut self, record: &Record<'_>, comment: &str) -> io::Result<()> {
-        let head = &record.head[..record.head.len().min(MOST_CAPTURED as usize)];
+        let snippet = &record.snippet[..record.snippet.len().min(MOST_CAPTURED as usize)];
         let at_ns = record.at_ns.max(0) as u64;
         self.begin(ENHANCED_PACKET);
         self.u32(record.interface.into());
         self.u32((at_ns >> 32) as u32);
         self.u32(at_ns as u32);
-        self.u32(head.len() as u32);
-        self.u32(record.frame_len.max(head.len() as u32));
-        self.block.extend_from_slice(head);
-        self.block.resize(28 + padded(head.len() as u32), 0);
+        self.u32(snippet.len() as u32);
+        self.u32(record.frame_len.max(snippet.len() as u32));
+        self.block.extend_from_slice(snippet);
+        self.block.resize(28 + padded(snippet.len() as u32), 0);
         match record.direction {
-            Direction::Unknown => {}
-            Direction::Inbound => self.option(option::FLAGS, &1_u32.to_le_bytes()),
-            Direction::Outbound => self.option(option::FLAGS, &2_u32.to_le_bytes()),
+            InterfaceDirection::Unknown => {}
+            InterfaceDirection::Inbound => self.option(option::FLAGS, &1_u32.to_le_bytes()),
+            InterfaceDirection::Outbound => self.option(option::FLAGS, &2_u32.to_le_bytes()),
         }
         if record.gso_segs != 0 || record.gso_size != 0 {
             let text = format!("gso_segs={} gso_size={}", record.gso_segs, record.gso_size);

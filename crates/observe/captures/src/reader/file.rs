@@ -89,7 +89,7 @@ pub(super) struct Capture {
 
 enum Source {
     Spool { files: std::vec::IntoIter<Counted>, file: Option<BlockReader<BufReader<Counted>>>, buffer: RecordBuffer },
-    Capture { reader: Box<CaptureReader<Box<dyn Read>>>, head: Vec<u8>, current: Option<Record<'static>>, read: u64 },
+    Capture { reader: Box<CaptureReader<Box<dyn Read>>>, snippet: Vec<u8>, current: Option<Record<'static>>, read: u64 },
     HeaderLog { reader: Box<HeaderLogReader<File>>, rows: Rows, at: usize, file: Counted },
 }
 
@@ -121,7 +121,7 @@ impl Capture {
                 .map_err(failed)
                 .and_then(|file| HeaderLogReader::new(file).map_err(|error| OpenError::new(path, error)))?;
             if !with_snippets {
-                reader = reader.without_heads().without_ethernet();
+                reader = reader.without_snippets().without_ethernet();
             }
             let about = reader.about().unwrap_or_default();
             gaps.clone_from(&about.ledger.gaps);
@@ -143,7 +143,7 @@ impl Capture {
             };
             let reader =
                 CaptureReader::new(stream).map_err(|error| OpenError::new(path, Reason::NotACapture(error)))?;
-            Source::Capture { reader: Box::new(reader), head: Vec::new(), current: None, read: 0 }
+            Source::Capture { reader: Box::new(reader), snippet: Vec::new(), current: None, read: 0 }
         };
         let mut capture =
             Self { path: path.to_owned(), gaps, source, account, first_interface: 0, is_further_part: false };
@@ -229,14 +229,14 @@ impl Capture {
     pub(super) fn current(&self) -> Option<Item<'_>> {
         match &self.source {
             Source::Spool { buffer, .. } => buffer.current().map(Item::Record),
-            Source::Capture { head, current, .. } => {
+            Source::Capture { snippet, current, .. } => {
                 let record: &Record<'_> = current.as_ref()?;
-                Some(Item::Record(Record { head, ..*record }))
+                Some(Item::Record(Record { snippet, ..*record }))
             }
             Source::HeaderLog { rows, at, reader, .. } => {
                 let packet = rows.0.get(*at)?;
-                let head = rows.1.get(*at).filter(|_| reader.has_heads());
-                let Some(head) = head else { return Some(Item::Packet(packet)) };
+                let snippet = rows.1.get(*at).filter(|_| reader.has_snippets());
+                let Some(snippet) = snippet else { return Some(Item::Packet(packet)) };
                 let link =
                     self.account.meta.interfaces.get(usize::from(packet.interface)).map(|interface| interface.link);
                 Some(Item::Record(Record {
@@ -247,7 +247,7 @@ impl Capture {
                     frame_len: packet.frame_len,
                     gso_segs: packet.gso_segs,
                     gso_size: packet.gso_size,
-                    head: head.data(),
+                    snippet: snippet.data(),
                 }))
             }
         }
@@ -280,19 +280,19 @@ impl Capture {
             Source::Spool { files, file, buffer } => {
                 fill_from_spool(files, file, buffer, &mut self.account).map_err(|error| OpenError::new(path, error))
             }
-            Source::Capture { reader, head, current, read } => {
+            Source::Capture { reader, snippet, current, read } => {
                 if let Some(record) = reader.next().map_err(|error| OpenError::new(path, error))? {
-                    head.clear();
-                    head.extend_from_slice(record.head);
-                    *current = Some(Record { head: &[], ..record });
+                    snippet.clear();
+                    snippet.extend_from_slice(record.snippet);
+                    *current = Some(Record { snippet: &[], ..record });
                     *read += 1;
                 }
                 Ok(())
             }
             Source::HeaderLog { reader, rows, at, file } => {
                 *at = 0;
-                let filled = if reader.has_heads() {
-                    reader.next_batch_with_heads(&mut rows.0, &mut rows.1)
+                let filled = if reader.has_snippets() {
+                    reader.next_batch_with_snippets(&mut rows.0, &mut rows.1)
                 } else {
                     reader.next_batch(&mut rows.0)
                 };

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::{CRC_AT, HEADER_BYTES, Kind, MAGIC, MAX_BODY_BYTES, VERSION};
 use crate::ledger::{Gap, Ledger};
-use crate::record::{Direction, LinkType, Record};
+use crate::record::{InterfaceDirection, LinkType, Record};
 
 /// Why a spool cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -174,12 +174,12 @@ impl<'a> Packets<'a> {
             (1, 0)
         };
         let length = usize::try_from(self.varint()?).ok()?;
-        let (head, rest) = self.body.split_at_checked(length)?;
+        let (snippet, rest) = self.body.split_at_checked(length)?;
         self.body = rest;
         let direction = match flags & 3 {
-            1 => Direction::Inbound,
-            2 => Direction::Outbound,
-            _ => Direction::Unknown,
+            1 => InterfaceDirection::Inbound,
+            2 => InterfaceDirection::Outbound,
+            _ => InterfaceDirection::Unknown,
         };
         Some(Record {
             at_ns,
@@ -189,7 +189,7 @@ impl<'a> Packets<'a> {
             frame_len,
             gso_segs,
             gso_size,
-            head,
+            snippet,
         })
     }
 

@@ -4,8 +4,8 @@ use longhaul_wire::checksum::{crc32c, crc32c_append};
 use serde::Serialize;
 
 use super::decode::RawPacket;
-use super::{CRC_AT, HEADER_BYTES, Kind, MAGIC, MAX_HEAD_BYTES, VERSION};
-use crate::record::{Direction, Record};
+use super::{CRC_AT, HEADER_BYTES, Kind, MAGIC, MAX_SNIPPET_BYTES, VERSION};
+use crate::record::{InterfaceDirection, Record};
 
 /// Flags, and varints of 64, 32, 16, 16 and 16 bits.
 const FIELD_BYTES_MOST: usize = 1 + 10 + 5 + 3 + 3 + 3;
@@ -51,16 +51,16 @@ impl PacketBlock {
         *self = Self { summed: bytes.len(), bytes, start, interface, ..Self::default() };
     }
 
-    /// Appends a packet, whose interface must be the block's. A head beyond [`MAX_HEAD_BYTES`] is cut.
+    /// Appends a packet, whose interface must be the block's. A snippet beyond [`MAX_SNIPPET_BYTES`] is cut.
     #[inline]
     pub fn push(&mut self, record: &Record<'_>) {
         debug_assert_eq!(record.interface, self.interface);
-        self.push_head(record, &[record.head]);
+        self.push_snippet(record, &[record.snippet]);
     }
 
-    /// The same, with the head in pieces instead of `record.head`.
+    /// The same, with the snippet in pieces instead of `record.snippet`.
     #[inline]
-    pub fn push_head(&mut self, record: &Record<'_>, head: &[&[u8]]) {
+    pub fn push_snippet(&mut self, record: &Record<'_>, snippet: &[&[u8]]) {
         if self.count == 0 {
             (self.first_ns, self.last_ns, self.before_ns) = (record.at_ns, record.at_ns, record.at_ns);
         }
@@ -69,12 +69,12 @@ impl PacketBlock {
         let since = record.at_ns.wrapping_sub(self.before_ns);
         self.before_ns = record.at_ns;
         let direction = match record.direction {
-            Direction::Unknown => 0,
-            Direction::Inbound => 1,
-            Direction::Outbound => 2,
+            InterfaceDirection::Unknown => 0,
+            InterfaceDirection::Inbound => 1,
+            InterfaceDirection::Outbound => 2,
         };
         let is_super = record.gso_segs != 1 || record.gso_size != 0;
-        let length = head.iter().map(|piece| piece.len()).sum::<usize>().min(MAX_HEAD_BYTES);
+        let length = snippet.iter().map(|piece| piece.len()).sum::<usize>().min(MAX_SNIPPET_BYTES);
         // Put together aside and appended once: every append looks whether there is room.
         let mut fields = [0; FIELD_BYTES_MOST];
         fields[0] = direction | u8::from(is_super) << 2;
@@ -87,7 +87,7 @@ impl PacketBlock {
         at = put_varint(&mut fields, at, length as u64);
         self.bytes.extend_from_slice(&fields[..at]);
         let mut left = length;
-        for piece in head {
+        for piece in snippet {
             let piece = &piece[..piece.len().min(left)];
             self.bytes.extend_from_slice(piece);
             left -= piece.len();

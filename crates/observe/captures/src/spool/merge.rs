@@ -3,22 +3,22 @@
 //! A ring hands packets over in the order in which they found a place, which on several CPUs is not quite the order of their stamps,
 //! and interfaces are read in turns. A [`Kind::Tick`](super::Kind::Tick) tells up to when all are there.
 
-use crate::record::{Direction, LinkType, Record};
+use crate::record::{InterfaceDirection, LinkType, Record};
 
-/// Packets that wait at most: 64 bytes each and their heads, some 300 MiB at 96 bytes. Beyond it the oldest go, in order or not.
+/// Packets that wait at most: 64 bytes each and their snippets, some 300 MiB at 96 bytes. Beyond it the oldest go, in order or not.
 const MOST_WAITING: usize = 2 << 20;
 
-/// A record whose head lies in the arena.
+/// A record whose snippet lies in the arena.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     at_ns: i64,
-    head_at: usize,
-    head_len: u32,
+    snippet_at: usize,
+    snippet_len: u32,
     frame_len: u32,
     interface: u16,
     gso_segs: u16,
     gso_size: u16,
-    direction: Direction,
+    direction: InterfaceDirection,
     link: LinkType,
 }
 
@@ -27,7 +27,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub struct RecordBuffer {
     waiting: Vec<Waiting>,
-    heads: Vec<u8>,
+    snippets: Vec<u8>,
     /// The first that was not taken.
     at: usize,
     /// Those before are in order, and nothing older can come.
@@ -48,8 +48,8 @@ impl RecordBuffer {
     pub fn push(&mut self, record: &Record<'_>) {
         self.waiting.push(Waiting {
             at_ns: record.at_ns,
-            head_at: self.heads.len(),
-            head_len: record.head.len() as u32,
+            snippet_at: self.snippets.len(),
+            snippet_len: record.snippet.len() as u32,
             frame_len: record.frame_len,
             interface: record.interface,
             gso_segs: record.gso_segs,
@@ -57,7 +57,7 @@ impl RecordBuffer {
             direction: record.direction,
             link: record.link,
         });
-        self.heads.extend_from_slice(record.head);
+        self.snippets.extend_from_slice(record.snippet);
     }
 
     /// Whether so many wait that some should go.
@@ -94,7 +94,7 @@ impl RecordBuffer {
             frame_len: record.frame_len,
             gso_segs: record.gso_segs,
             gso_size: record.gso_size,
-            head: &self.heads[record.head_at..record.head_at + record.head_len as usize],
+            snippet: &self.snippets[record.snippet_at..record.snippet_at + record.snippet_len as usize],
         })
     }
 
@@ -110,16 +110,16 @@ impl RecordBuffer {
         self.at += 1;
     }
 
-    /// Forgets what was taken, and moves the heads that are still needed to the front.
+    /// Forgets what was taken, and moves the snippets that are still needed to the front.
     fn compact(&mut self) {
         self.waiting.drain(..self.at);
         (self.at, self.settled) = (0, 0);
-        let first = self.waiting.iter().map(|record| record.head_at).min().unwrap_or(self.heads.len());
-        // What one late head keeps is kept until the next time.
-        if first >= self.heads.len() / 2 {
-            self.heads.drain(..first);
+        let first = self.waiting.iter().map(|record| record.snippet_at).min().unwrap_or(self.snippets.len());
+        // What one late snippet keeps is kept until the next time.
+        if first >= self.snippets.len() / 2 {
+            self.snippets.drain(..first);
             for record in &mut self.waiting {
-                record.head_at -= first;
+                record.snippet_at -= first;
             }
         }
     }
@@ -129,10 +129,10 @@ impl RecordBuffer {
         self.late
     }
 
-    /// Bytes of heads that are kept.
+    /// Bytes of snippets that are kept.
     #[cfg(test)]
-    pub(super) fn heads_bytes(&self) -> usize {
-        self.heads.len()
+    pub(super) fn snippet_bytes(&self) -> usize {
+        self.snippets.len()
     }
 
     /// Packets that wait.

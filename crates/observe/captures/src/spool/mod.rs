@@ -8,7 +8,7 @@
 //!    4        1         1      2 (LE)      4        4       8          8         4        length
 //!
 //! a packet in a body:
-//! | flags | time since the one before | frame_len | [gso_segs | gso_size] | head_len | head … |
+//! | flags | time since the one before | frame_len | [gso_segs | gso_size] | snippet_len | snippet … |
 //!    1       zigzag varint, ns           varint       varint     varint      varint
 //!
 //! flags: bits 0-1 direction (0 not known, 1 in, 2 out); bit 2: gso_segs and gso_size stand there, else 1 and 0
@@ -42,8 +42,8 @@ const CRC_AT: usize = 32;
 pub const HEADER_BYTES: usize = 36;
 /// Longest body that a reader takes.
 pub const MAX_BODY_BYTES: usize = 16 << 20;
-/// Longest head; a snap length beyond this is refused.
-pub const MAX_HEAD_BYTES: usize = 65_535;
+/// Longest snippet; a snap length beyond this is refused.
+pub const MAX_SNIPPET_BYTES: usize = 65_535;
 /// How the files of a spool end.
 pub const EXTENSION: &str = "spool";
 
@@ -101,7 +101,7 @@ pub struct Meta {
     pub share: Option<Share>,
 }
 
-/// One logging host's part of a capture: the heads of some of its packets, whatever their flows.
+/// One logging host's part of a capture: the snippets of some of its packets, whatever their flows.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Share {
     /// What all parts of a capture have alike and no other capture has.

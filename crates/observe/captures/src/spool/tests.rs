@@ -3,18 +3,18 @@ use std::io::Cursor;
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::{Direction, Record};
+use crate::record::{InterfaceDirection, Record};
 
-fn record(at_ns: i64, interface: u16, head: &[u8]) -> Record<'_> {
+fn record(at_ns: i64, interface: u16, snippet: &[u8]) -> Record<'_> {
     Record {
         at_ns,
         interface,
-        direction: Direction::Inbound,
+        direction: InterfaceDirection::Inbound,
         link: LinkType::Ethernet,
-        frame_len: head.len() as u32 + 7,
+        frame_len: snippet.len() as u32 + 7,
         gso_segs: 1,
         gso_size: 0,
-        head,
+        snippet,
     }
 }
 
@@ -95,7 +95,7 @@ fn packets_come_out_in_order_of_time() {
     let mut out = Vec::new();
     let mut take = |buffer: &mut RecordBuffer| {
         while let Some(record) = buffer.current() {
-            assert_eq!(record.head, [record.at_ns as u8; 20]);
+            assert_eq!(record.snippet, [record.at_ns as u8; 20]);
             out.push(record.at_ns);
             buffer.advance();
         }
@@ -123,7 +123,7 @@ fn memory_is_bounded_where_no_tick_comes() {
                 out += 1;
             }
         }
-        assert!(buffer.waiting() <= 100 && buffer.heads_bytes() <= 200 * 60);
+        assert!(buffer.waiting() <= 100 && buffer.snippet_bytes() <= 200 * 60);
     }
     assert!(out > 9_800);
 }
@@ -136,15 +136,15 @@ proptest! {
             1..50,
         ),
     ) {
-        let records: Vec<Record<'_>> = packets.iter().map(|(at_ns, direction, frame_len, gso_segs, gso_size, head)| Record {
+        let records: Vec<Record<'_>> = packets.iter().map(|(at_ns, direction, frame_len, gso_segs, gso_size, snippet)| Record {
             at_ns: *at_ns,
             interface: 9,
-            direction: [Direction::Unknown, Direction::Inbound, Direction::Outbound][usize::from(*direction)],
+            direction: [InterfaceDirection::Unknown, InterfaceDirection::Inbound, InterfaceDirection::Outbound][usize::from(*direction)],
             link: LinkType::Ethernet,
             frame_len: *frame_len,
             gso_segs: *gso_segs,
             gso_size: *gso_size,
-            head,
+            snippet,
         }).collect();
         let mut block = PacketBlock::with_capacity(100);
         block.reset(9);

@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 
 use longhaul_captures::packet::{Packet, Transport};
+use serde::{Deserialize, Serialize};
 
 /// A direction of a flow: addresses, ports, protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +20,16 @@ pub struct Path {
     pub dst: (IpAddr, u16),
     /// IP protocol.
     pub protocol: u8,
+}
+
+/// Which way, between the points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathDirection {
+    /// Past A first.
+    AToB,
+    /// Past B first.
+    BToA,
 }
 
 /// A wire packet, as it is known again.

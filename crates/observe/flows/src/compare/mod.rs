@@ -1,6 +1,6 @@
 //! Two captures compared.
 //!
-//! [`Matching`]: the same packets at two points of a path. Packets are known again by their heads ([`identity`]), the clocks
+//! [`Matching`]: the same packets at two points of a path. Packets are known again by their snippets ([`identity`]), the clocks
 //! are laid over each other ([`clocks`]), and what remains is what the path did: delay, loss, order. Both captures are read three times,
 //! so that neither is held in memory: twice for the [`Plan`], then packet by packet.
 //!
@@ -16,8 +16,7 @@ mod points;
 mod result;
 pub mod samples;
 
-pub use plan::{FirstLook, Plan, Sampler, segment_sizes};
-pub use points::{
-    Between, CompareError, Compared, Delay, Direction, LostRun, MatchOptions, Matching, NotObservable, Reached,
-};
+pub use identity::PathDirection;
+pub use plan::{CompareError, FirstLook, MatchOptions, Plan, Sampler, segment_sizes};
+pub use points::{Between, Compared, Delay, LostRun, Matching, NotObservable, Reached};
 pub use result::{CompareResult, GapsOf, IntervalBin, PathEnds, Points, Shown};

@@ -8,8 +8,7 @@
 use std::collections::HashMap;
 
 use super::clocks::{ClockFit, fit};
-use super::identity::{Path, SegmentSizes, identities, path};
-use super::points::{CompareError, Direction, MatchOptions};
+use super::identity::{Path, PathDirection, SegmentSizes, identities, path};
 use longhaul_captures::packet::{Packet, Transport};
 
 /// Wire packets of a capture that are sampled: 16 MB, and every packet of captures with fewer.
@@ -22,6 +21,21 @@ const MOST_DIFFERENCES: usize = 4_096;
 const WINDOW_MARGIN_NS: f64 = 100e6;
 /// Delays of packets that are in no sample may lie so far outside of the sample's beside a quarter of its spread.
 const DELAY_MARGIN_NS: f64 = 10e3;
+
+/// How captures are matched.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MatchOptions {
+    /// Both stamps are of one clock: times are not corrected.
+    pub same_clock: bool,
+}
+
+/// Why two captures cannot be laid over each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CompareError {
+    /// Nothing in common.
+    #[error("no packet of the one is in the other")]
+    NothingInCommon,
+}
 
 /// What one reading of a capture tells.
 #[derive(Debug, Default, Clone)]
@@ -127,7 +141,7 @@ impl<'a> Sampler<'a> {
 pub struct Plan {
     pub(super) clock: ClockFit,
     pub(super) by_identification: bool,
-    pub(super) ways: HashMap<Path, Direction>,
+    pub(super) directions: HashMap<Path, PathDirection>,
     /// From first to last packet of A and of B, each by its own clock.
     pub(super) spans_ns: [(i64, i64); 2],
     /// The shortest and the longest delay from A to B and back; 0 where no packet went so.
@@ -190,12 +204,12 @@ impl Plan {
             return Err(CompareError::NothingInCommon);
         }
         let paths = a.paths();
-        let ways = ways(&pairs, &paths);
-        let differences = |way: Direction| -> Vec<(i64, i64)> {
-            let going = pairs.iter().filter(|pair| ways[pair.path as usize] == Some(way));
+        let directions = directions(&pairs, &paths);
+        let differences = |direction: PathDirection| -> Vec<(i64, i64)> {
+            let going = pairs.iter().filter(|pair| directions[pair.path as usize] == Some(direction));
             going.map(|pair| (pair.a_ns, pair.b_ns - pair.a_ns)).collect()
         };
-        let (forward, backward) = (differences(Direction::AToB), differences(Direction::BToA));
+        let (forward, backward) = (differences(PathDirection::AToB), differences(PathDirection::BToA));
         let clock = ClockFit { corrected: !options.same_clock, ..fit(&forward, &backward) };
         let delays = |all: &[(i64, i64)], sign: f64| -> (f64, f64) {
             let delays = all.iter().map(|(at_ns, later)| sign * (*later as f64 - clock.offset_at(*at_ns)));
@@ -210,7 +224,11 @@ impl Plan {
         Ok(Self {
             clock,
             by_identification,
-            ways: paths.iter().zip(&ways).filter_map(|(path, way)| Some((*path, (*way)?))).collect(),
+            directions: paths
+                .iter()
+                .zip(&directions)
+                .filter_map(|(path, direction)| Some((*path, (*direction)?)))
+                .collect(),
             spans_ns: [first, second],
             delays_ns,
             window_ns: window_ns as i64,
@@ -219,33 +237,33 @@ impl Plan {
 
     /// Whether B's next packet comes before A's.
     pub fn b_is_next(&self, a_ns: i64, b_ns: i64) -> bool {
-        self.by_a(Direction::BToA, b_ns) < a_ns
+        self.by_a(PathDirection::BToA, b_ns) < a_ns
     }
 
     /// The other point's time, without delay, at `at_ns` of the point that `from` passes first.
-    pub(super) fn elsewhere(&self, from: Direction, at_ns: i64) -> f64 {
+    pub(super) fn elsewhere(&self, from: PathDirection, at_ns: i64) -> f64 {
         match from {
-            Direction::AToB => at_ns as f64 + self.clock.offset_at(at_ns),
-            Direction::BToA => self.by_a(from, at_ns) as f64,
+            PathDirection::AToB => at_ns as f64 + self.clock.offset_at(at_ns),
+            PathDirection::BToA => self.by_a(from, at_ns) as f64,
         }
     }
 
-    /// When a packet of `way` that passed the point of `from` at `at_ns` passes, or passed, the other: from and up to.
-    pub(super) fn due(&self, way: Direction, from: Direction, at_ns: i64) -> (i64, i64) {
-        let (least, most) = self.delays_ns[way as usize];
+    /// When a packet of `direction` that passed the point of `from` at `at_ns` passes, or passed, the other: from and up to.
+    pub(super) fn due(&self, direction: PathDirection, from: PathDirection, at_ns: i64) -> (i64, i64) {
+        let (least, most) = self.delays_ns[direction as usize];
         let margin = DELAY_MARGIN_NS + (most - least) / 4.0;
         let (least, most) = (least - margin, most + margin);
-        let (near, far) = if way == from { (least, most) } else { (-most, -least) };
+        let (near, far) = if direction == from { (least, most) } else { (-most, -least) };
         let at = self.elsewhere(from, at_ns);
         ((at + near) as i64, (at + far) as i64)
     }
 
     /// A stamp of the point that `first` passes first, by A's clock.
-    pub(super) fn by_a(&self, first: Direction, at_ns: i64) -> i64 {
+    pub(super) fn by_a(&self, first: PathDirection, at_ns: i64) -> i64 {
         match first {
-            Direction::AToB => at_ns,
+            PathDirection::AToB => at_ns,
             // The drift within the offset is beyond what order needs.
-            Direction::BToA => {
+            PathDirection::BToA => {
                 let near = at_ns - if self.clock.corrected { self.clock.offset_ns as i64 } else { 0 };
                 at_ns - self.clock.offset_at(near) as i64
             }
@@ -256,7 +274,7 @@ impl Plan {
 /// Which way each direction of flow goes. Of a flow's two directions the one with the greater difference of stamps goes from A to B,
 /// as it has the delay added and the other subtracted. Where there is one alone, it goes with those that it is nearer to, and where
 /// there are none, the sign tells, if the clocks are near.
-fn ways(pairs: &[Pair], paths: &[Path]) -> Vec<Option<Direction>> {
+fn directions(pairs: &[Pair], paths: &[Path]) -> Vec<Option<PathDirection>> {
     let mut differences: Vec<Vec<i64>> = vec![Vec::new(); paths.len()];
     for pair in pairs {
         let sampled = &mut differences[pair.path as usize];
@@ -274,14 +292,14 @@ fn ways(pairs: &[Pair], paths: &[Path]) -> Vec<Option<Direction>> {
     let paired = || paths.iter().filter_map(|path| Some((*medians.get(path)?, *medians.get(&reverse(path))?)));
     let forward = median(paired().map(|(one, other)| one.max(other)).collect());
     let backward = median(paired().map(|(one, other)| one.min(other)).collect());
-    let way = |path: &Path| {
+    let direction = |path: &Path| {
         let own = *medians.get(path)?;
         let forward = match (medians.get(&reverse(path)), forward, backward) {
             (Some(other), ..) => own > *other,
             (None, Some(forward), Some(backward)) => own.abs_diff(forward) <= own.abs_diff(backward),
             _ => own >= 0,
         };
-        Some(if forward { Direction::AToB } else { Direction::BToA })
+        Some(if forward { PathDirection::AToB } else { PathDirection::BToA })
     };
-    paths.iter().map(way).collect()
+    paths.iter().map(direction).collect()
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::behaviour::Verdict;
 use super::clocks::ClockFit;
-use super::identity::{Identity, Path, SegmentSizes, identities, path};
+use super::identity::{Identity, Path, PathDirection, SegmentSizes, identities, path};
 use super::plan::Plan;
 use super::samples::Samples;
 use crate::{Gaps, Intervals};
@@ -25,28 +25,11 @@ use longhaul_captures::packet::Packet;
 /// that wait would take twice the memory.
 const MOST_HELD: usize = (1 << 21) / 8 * 7 - 4_096;
 
-/// How captures are matched.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct MatchOptions {
-    /// Both stamps are of one clock: times are not corrected.
-    pub same_clock: bool,
-}
-
-/// Which way, between the points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// Past A first.
-    AToB,
-    /// Past B first.
-    BToA,
-}
-
 /// A packet of A and one of B that are one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reached {
     /// Which way it went.
-    pub way: Direction,
+    pub direction: PathDirection,
     /// The direction of the flow, an index into [`Compared::paths`].
     pub path: u32,
     /// TCP's sequence number or the probe's.
@@ -113,7 +96,7 @@ pub struct NotObservable {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Between {
     /// Which.
-    pub direction: Direction,
+    pub direction: PathDirection,
     /// Wire packets that passed the first point while the second was captured.
     pub sent_packets: u64,
     /// Of these, those that passed the second.
@@ -157,21 +140,13 @@ pub struct Compared {
     /// From A to B, and back; a direction without packets is left out.
     pub directions: Vec<Between>,
     /// Of the same directions, what a verdict about runs is made of.
-    pub samples: Vec<(Direction, Samples)>,
+    pub samples: Vec<(PathDirection, Samples)>,
     /// How often A and B lost packets by their own accounts, and for how long together, nanoseconds.
     pub gaps: [(u64, i64); 2],
     /// How long a packet was waited for at the other point.
     pub window_ns: i64,
     /// Packets that were given up before they were due at the other point, as too many passed; not observable.
     pub given_up_packets: u64,
-}
-
-/// Why two captures cannot be laid over each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CompareError {
-    /// Nothing in common.
-    #[error("no packet of the one is in the other")]
-    NothingInCommon,
 }
 
 /// The packets of two captures, matched as they come.
@@ -182,7 +157,7 @@ pub struct Matching<'a, F> {
     gaps: [Gaps; 2],
     numbers: HashMap<Path, u32>,
     paths: Vec<Path>,
-    ways: Vec<Option<Direction>>,
+    directions: Vec<Option<PathDirection>>,
     flows: Vec<OfPath>,
     points: [Point; 2],
     accounts: [Account; 2],
@@ -203,10 +178,10 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
             gaps,
             numbers: HashMap::new(),
             paths: Vec::new(),
-            ways: Vec::new(),
+            directions: Vec::new(),
             flows: Vec::new(),
             points: Default::default(),
-            accounts: [Account::new(Direction::AToB), Account::new(Direction::BToA)],
+            accounts: [Account::new(PathDirection::AToB), Account::new(PathDirection::BToA)],
             given_up_packets: 0,
             now_ns: i64::MIN,
             each,
@@ -220,12 +195,12 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
 
     /// The next packet of A.
     pub fn a(&mut self, packet: &Packet) {
-        self.packet(packet, Direction::AToB);
+        self.packet(packet, PathDirection::AToB);
     }
 
     /// The next packet of B.
     pub fn b(&mut self, packet: &Packet) {
-        self.packet(packet, Direction::BToA);
+        self.packet(packet, PathDirection::BToA);
     }
 
     /// Packets held at both points, by which memory is bounded.
@@ -233,7 +208,7 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         self.points.iter().map(Point::len).sum()
     }
 
-    fn packet(&mut self, packet: &Packet, from: Direction) {
+    fn packet(&mut self, packet: &Packet, from: PathDirection) {
         let Some(path) = path(packet) else { return };
         let number = self.number(path);
         let (sizes, by_identification) = (self.sizes, self.plan.by_identification);
@@ -255,29 +230,37 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         self.paths.push(path);
         self.flows.push(OfPath::default());
         let reverse = Path { src: path.dst, dst: path.src, ..path };
-        let own = self.plan.ways.get(&path).copied();
-        self.ways.push(own.or_else(|| self.plan.ways.get(&reverse).map(|way| way.other())));
+        let own = self.plan.directions.get(&path).copied();
+        self.directions.push(own.or_else(|| self.plan.directions.get(&reverse).map(|direction| direction.other())));
         number
     }
 
-    fn wire_packet(&mut self, at_ns: i64, from: Direction, path: u32, identity: Identity, strict: bool, follows: bool) {
+    fn wire_packet(
+        &mut self,
+        at_ns: i64,
+        from: PathDirection,
+        path: u32,
+        identity: Identity,
+        strict: bool,
+        follows: bool,
+    ) {
         let key = if strict { identity.strict } else { identity.loose };
         let [a, b] = &mut self.points;
-        let (own, other) = if from == Direction::AToB { (a, b) } else { (b, a) };
+        let (own, other) = if from == PathDirection::AToB { (a, b) } else { (b, a) };
         let partner = other.meet(key, own.next_number(), at_ns);
         own.push(Held::new(at_ns, path, identity.sequence, identity.payload_len, follows), key, partner);
-        if let (None, Some((_, other_ns))) = (self.ways[path as usize], partner) {
+        if let (None, Some((_, other_ns))) = (self.directions[path as usize], partner) {
             // A flow that is in no sample: the sign tells.
-            let (a_ns, b_ns) = if from == Direction::AToB { (at_ns, other_ns) } else { (other_ns, at_ns) };
+            let (a_ns, b_ns) = if from == PathDirection::AToB { (at_ns, other_ns) } else { (other_ns, at_ns) };
             let later = (b_ns - a_ns) as f64 - self.plan.clock.offset_at(a_ns);
-            self.ways[path as usize] = Some(if later >= 0.0 { Direction::AToB } else { Direction::BToA });
+            self.directions[path as usize] = Some(if later >= 0.0 { PathDirection::AToB } else { PathDirection::BToA });
         }
     }
 
     /// Accounts for packets that were matched, and those from before `until_ns` by A's clock, up to the first of each point that may yet be
     /// matched.
     fn settle(&mut self, until_ns: i64) {
-        for from in [Direction::AToB, Direction::BToA] {
+        for from in [PathDirection::AToB, PathDirection::BToA] {
             let index = from as usize;
             while let Some(held) = self.points[index].front() {
                 let is_old = self.plan.by_a(from, held.at_ns) < until_ns;
@@ -292,8 +275,8 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
     }
 
     /// What is known of `held`, that did not pass the other point; unless it `is_old`, it was not waited for to the end.
-    fn elsewhere(&mut self, way: Direction, from: Direction, held: &Held, is_old: bool) -> Elsewhere {
-        let (earliest_ns, latest_ns) = self.plan.due(way, from, held.at_ns);
+    fn elsewhere(&mut self, direction: PathDirection, from: PathDirection, held: &Held, is_old: bool) -> Elsewhere {
+        let (earliest_ns, latest_ns) = self.plan.due(direction, from, held.at_ns);
         let there = from.other();
         if !is_old && self.plan.by_a(there, latest_ns) >= self.now_ns {
             self.given_up_packets += 1;
@@ -302,29 +285,29 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         if self.gaps[there as usize].meet(earliest_ns, latest_ns) {
             return Elsewhere::InGap;
         }
-        let delay_ns = self.recent_ns[way as usize];
-        let due_ns = self.plan.elsewhere(from, held.at_ns) + if way == from { delay_ns } else { -delay_ns };
+        let delay_ns = self.recent_ns[direction as usize];
+        let due_ns = self.plan.elsewhere(from, held.at_ns) + if direction == from { delay_ns } else { -delay_ns };
         let (start, end) = self.plan.spans_ns[there as usize];
         if (start as f64..=end as f64).contains(&due_ns) { Elsewhere::Captured } else { Elsewhere::Outside }
     }
 
-    fn account(&mut self, from: Direction, held: &Held, is_old: bool) {
+    fn account(&mut self, from: PathDirection, held: &Held, is_old: bool) {
         let path = held.path as usize;
-        let Some(way) = self.ways[path] else { return };
+        let Some(direction) = self.directions[path] else { return };
         let elsewhere = match held.has_partner() {
             true => Elsewhere::Captured,
-            false => self.elsewhere(way, from, held, is_old),
+            false => self.elsewhere(direction, from, held, is_old),
         };
         let (plan, gaps, account, flow) =
-            (&self.plan, &self.gaps, &mut self.accounts[way as usize], &mut self.flows[path]);
+            (&self.plan, &self.gaps, &mut self.accounts[direction as usize], &mut self.flows[path]);
         let (here, there) = (&gaps[from as usize], &gaps[from.other() as usize]);
         let is_cut = |since_ns, now_ns| {
             here.lie_between(since_ns, now_ns)
                 || *there != Gaps::default()
-                    && there.meet(plan.due(way, from, since_ns).0, plan.due(way, from, now_ns).1)
+                    && there.meet(plan.due(direction, from, since_ns).0, plan.due(direction, from, now_ns).1)
         };
-        account.interval(usize::from(way != from), held, flow, is_cut);
-        if way == from {
+        account.interval(usize::from(direction != from), held, flow, is_cut);
+        if direction == from {
             let since_ns = std::mem::replace(&mut flow.passed_first_ns, held.at_ns);
             if since_ns != 0 && here.lie_between(since_ns, held.at_ns) {
                 account.cut(flow);
@@ -336,17 +319,17 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         } else {
             account.second(held, flow, elsewhere);
         }
-        let (Direction::AToB, Some((_, b_ns))) = (from, held.partner()) else { return };
+        let (PathDirection::AToB, Some((_, b_ns))) = (from, held.partner()) else { return };
         let a_ns = held.at_ns;
         let later = (b_ns - a_ns) as f64 - plan.clock.offset_at(a_ns);
-        let delay_ns = if way == Direction::AToB { later } else { -later };
+        let delay_ns = if direction == PathDirection::AToB { later } else { -later };
         account.delay(delay_ns);
-        self.recent_ns[way as usize] = delay_ns;
+        self.recent_ns[direction as usize] = delay_ns;
         let before = flow.reached_ns.replace((a_ns, b_ns));
         let after_gap = before.is_some_and(|(before_a_ns, before_b_ns)| {
             gaps[0].lie_between(before_a_ns, a_ns) || gaps[1].lie_between(before_b_ns.min(b_ns), b_ns.max(before_b_ns))
         });
-        (self.each)(&Reached { way, path: held.path, sequence: held.sequence, a_ns, b_ns, delay_ns, after_gap });
+        (self.each)(&Reached { direction, path: held.path, sequence: held.sequence, a_ns, b_ns, delay_ns, after_gap });
     }
 
     /// Both captures are over.
@@ -354,13 +337,18 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         self.settle(i64::MAX);
         let (mut directions, mut samples) = (Vec::new(), Vec::new());
         for account in self.accounts {
-            let way = account.direction();
-            let mut flows: Vec<OfPath> =
-                self.flows.iter().zip(&self.ways).filter(|(_, of)| **of == Some(way)).map(|(flow, _)| *flow).collect();
+            let direction = account.direction();
+            let mut flows: Vec<OfPath> = self
+                .flows
+                .iter()
+                .zip(&self.directions)
+                .filter(|(_, of)| **of == Some(direction))
+                .map(|(flow, _)| *flow)
+                .collect();
             let (between, sampled) = account.finish(&mut flows);
             if between.sent_packets > 0 {
                 directions.push(between);
-                samples.push((way, sampled));
+                samples.push((direction, sampled));
             }
         }
         Compared {
@@ -376,7 +364,7 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
     }
 }
 
-impl Direction {
+impl PathDirection {
     fn other(self) -> Self {
         match self {
             Self::AToB => Self::BToA,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use longhaul_flows::compare::behaviour::{Verdict, Why};
-use longhaul_flows::compare::{CompareResult, Direction, IntervalBin, Points};
+use longhaul_flows::compare::{CompareResult, IntervalBin, PathDirection, Points};
 
 use super::analyze::time;
 use super::visible;
@@ -63,11 +63,11 @@ fn points_lines(text: &mut String, points: &Points) {
     }
     for shown in &points.directions {
         let between = &shown.between;
-        let way = if between.direction == Direction::AToB { "A to B" } else { "B to A" };
+        let direction = if between.direction == PathDirection::AToB { "A to B" } else { "B to A" };
         let share = between.lost_packets as f64 * 100.0 / between.sent_packets.max(1) as f64;
         let _ = writeln!(
             text,
-            "\n{way}: {} of {} packets lost ({share:.4} %), {} out of order, {} seen at the second point alone",
+            "\n{direction}: {} of {} packets lost ({share:.4} %), {} out of order, {} seen at the second point alone",
             between.lost_packets, between.sent_packets, between.reordered_packets, between.unknown_packets
         );
         let not = &between.not_observable;

@@ -1,7 +1,7 @@
 //! What happened between two points in one direction, packet after packet.
 
 use super::held::Held;
-use super::{Between, Delay, Direction, LostRun, NotObservable};
+use super::{Between, Delay, LostRun, NotObservable, PathDirection};
 use crate::Loss;
 use crate::compare::behaviour::{Kind, verdict};
 use crate::compare::samples::{Losses, Samples, Thinned};
@@ -53,7 +53,7 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub(super) fn new(direction: Direction) -> Self {
+    pub(super) fn new(direction: PathDirection) -> Self {
         let between = Between {
             direction,
             sent_packets: 0,
@@ -79,7 +79,7 @@ impl Account {
         }
     }
 
-    pub(super) fn direction(&self) -> Direction {
+    pub(super) fn direction(&self) -> PathDirection {
         self.between.direction
     }
 

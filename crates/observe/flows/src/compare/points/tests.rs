@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use longhaul_wire::probe::{Cookie, Probe};
 
 use super::*;
-use crate::compare::plan::{FirstLook, Sampler, segment_sizes};
+use crate::compare::plan::{CompareError, FirstLook, MatchOptions, Sampler, segment_sizes};
 use longhaul_captures::ledger::{Gap, Place};
 use longhaul_captures::packet::{Ip, Options, Tcp, Transport};
 
@@ -109,7 +109,7 @@ fn clocks_apart_are_laid_over_each_other() {
     );
     assert!(clock.drift_ppb.abs() < 1.0);
     let [forward, backward] = compared.directions.as_slice() else { panic!() };
-    assert_eq!((forward.direction, backward.direction), (Direction::AToB, Direction::BToA));
+    assert_eq!((forward.direction, backward.direction), (PathDirection::AToB, PathDirection::BToA));
     let sum = forward.delay.unwrap().p50_ns + backward.delay.unwrap().p50_ns;
     assert!((sum - 30e6).abs() < 10.0, "{sum}");
     assert_eq!((forward.lost_packets, backward.lost_packets, forward.reached_packets), (0, 0, 200));
