@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-longhaul=${CARGO_TARGET_DIR:-target}/release/longhaul
+longhaul=${CARGO_TARGET_DIR:-target}/debug/longhaul
 results=${DEMO_RESULTS:-target/demo}
 # As root the emulator may go before everything else, so that a busy machine does not blur what is seen.
 realtime=()
