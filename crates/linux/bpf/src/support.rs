@@ -1,6 +1,5 @@
 //! What all loaders of BPF programs need: what the kernel and this build lack, errors, kernel types.
 
-
 /// Where programs are kept beyond the end of who loaded them.
 pub const BPF_FS: &str = "/sys/fs/bpf";
 /// `BPF_FS_MAGIC` of <linux/magic.h>.
