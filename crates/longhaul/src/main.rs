@@ -4,6 +4,7 @@
 
 mod args;
 mod captures;
+mod caveats;
 mod cmd;
 mod output;
 mod version;

@@ -5,6 +5,7 @@
 //! Until then, and where nobody follows, the kernel's routing generation shows the program that its addresses are old. It then
 //! passes what it would reject by address.
 
+mod caveats;
 mod following;
 mod obstacle;
 mod status;

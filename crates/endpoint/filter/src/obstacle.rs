@@ -1,5 +1,6 @@
 //! What in a host's set-up makes dropping frames break something, or do nothing.
 
+use crate::caveats;
 use longhaul_kernel::link::{Link, LinkError, Netlink};
 use longhaul_kernel::sysctl;
 use longhaul_result::Caveat;
@@ -34,7 +35,7 @@ impl Obstacle {
     pub fn caveat(&self, interface: &str) -> Caveat {
         match self {
             Self::PartOf { master, kind } => Caveat::new(
-                "part_of",
+                caveats::PART_OF,
                 format!("{interface} is a part of {master} ({kind}), which accepts frames for others"),
                 match kind.as_str() {
                     "bond" | "team" => format!("filter {master} itself"),
@@ -42,17 +43,17 @@ impl Obstacle {
                 },
             ),
             Self::Shared { names } => Caveat::new(
-                "shared",
+                caveats::SHARED,
                 format!("{} on {interface}: the filter judges their frames by MAC address alone", names.join(", ")),
                 "with --force it judges MAC addresses and groups, but neither IP addresses nor ports",
             ),
             Self::Forwarding { families } => Caveat::new(
-                "forwarding",
+                caveats::FORWARDING,
                 format!("{interface} forwards {families}: packets for others may have to pass"),
                 "turn forwarding off; with --force the filter judges MAC addresses and groups, but no IP addresses, ARP or ports",
             ),
             Self::Promiscuous => Caveat::new(
-                "promiscuous",
+                caveats::PROMISCUOUS,
                 format!("{interface} is promiscuous: something on it reads frames for others"),
                 "end what reads there (a capture, a virtual machine, a container's macvlan), or use --force: it will not see \
                  rejected frames",

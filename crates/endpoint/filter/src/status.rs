@@ -1,5 +1,6 @@
 //! [`FilterStatus`]: a filter as it is now, what it counted, and the caveats that go with it.
 
+use crate::caveats;
 use longhaul_bpf::filter::{
     Cast, Class, Filter, FilterCounters, FilterError, Generations, Reason, SizeRange, Tally, Verdicts,
 };
@@ -174,21 +175,21 @@ impl FilterStatus {
         let mut caveats = Vec::new();
         if !addresses_current {
             caveats.push(Caveat::new(
-                "addresses_old",
+                caveats::ADDRESSES_OLD,
                 "addresses or routes changed since the filter got them: it passes frames that may be for a new address",
                 format!("longhaul filter follow {name}"),
             ));
         }
         if settings.enforce && !enforces {
             caveats.push(Caveat::new(
-                "time_is_over",
+                caveats::TIME_IS_OVER,
                 "the filter only counts: nobody confirmed it in time",
                 format!("longhaul filter attach {name} --enforce"),
             ));
         }
         if counters.lost_samples > 0 {
             caveats.push(Caveat::new(
-                "samples_lost",
+                caveats::SAMPLES_LOST,
                 format!("{} samples were lost: they were read too late", counters.lost_samples),
                 "sample fewer: --sample-every",
             ));

@@ -12,12 +12,13 @@
 mod caveats;
 mod cpu;
 mod interface;
+mod judge;
 mod pcie;
 mod sysctls;
 
-pub use caveats::LONG_PATH_RTT;
 pub use cpu::{Cpu, NumaNode};
 pub use interface::{Interface, Interrupt, Offload, Queue, QueueDirection};
+pub use judge::LONG_PATH_RTT;
 pub use longhaul_kernel::driver_settings::{Channels, Coalescing, Pause, Rings};
 pub use pcie::{PcieLink, PciePath};
 pub use sysctls::SysctlValue;

@@ -3,6 +3,7 @@
 //! [`Mixer::open`] chooses the engine. XDP live frames arrive on a veth as from a NIC's driver and are several times as fast. A packet
 //! socket serves where the kernel, the interface or its far end does not support them. Both send the same frames in the same order.
 
+use crate::caveats;
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -333,7 +334,7 @@ impl MixResult {
         let mut caveats = Vec::new();
         if let Some(note) = &self.engine_note {
             caveats.push(Caveat::new(
-                "packet_socket_used",
+                caveats::PACKET_SOCKET_USED,
                 format!("frames went through a packet socket, as complete skbs, so that no filter saves the receiver their cost: {note}"),
                 &*self.engine_remedy,
             ));
@@ -341,7 +342,7 @@ impl MixResult {
         if self.refused_packets > 0 {
             let all = self.refused_packets + self.sent_packets;
             caveats.push(Caveat::new(
-                "frames_refused",
+                caveats::FRAMES_REFUSED,
                 format!("the interface did not take {} of {all} frames", self.refused_packets),
                 "use a lower rate: at a veth's far end the ring was full. Several CPUs need as many rings there: `ethtool -L IF rx N`",
             ));
@@ -351,7 +352,7 @@ impl MixResult {
             && self.duration_ns > 100_000_000
         {
             caveats.push(Caveat::new(
-                "rate_not_achieved",
+                caveats::RATE_NOT_ACHIEVED,
                 format!("{:.0} frames a second were asked for, but {:.0} were sent", asked, self.packets_per_second),
                 "use a lower rate, or give sender and receiver a CPU each",
             ));

@@ -2,6 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The kind of a caveat. Each crate that raises caveats has a table of its codes, made by [`caveat_codes!`](crate::caveat_codes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CaveatCode(pub &'static str);
+
+/// Makes a table of caveats: a constant for each code, with its meaning as documentation.
+#[macro_export]
+macro_rules! caveat_codes {
+    ($($(#[doc = $meaning:literal])+ $name:ident = $code:literal;)+) => {
+        $($(#[doc = $meaning])+ pub const $name: $crate::CaveatCode = $crate::CaveatCode($code);)+
+    };
+}
+
 /// A doubt about a result: why a number may not be what it seems, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caveat {
@@ -14,8 +26,13 @@ pub struct Caveat {
 }
 
 impl Caveat {
-    /// Makes a caveat.
-    pub fn new(code: &str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+    /// Makes a caveat of a code from a table.
+    pub fn new(code: CaveatCode, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { code: code.0.into(), message: message.into(), remedy: remedy.into() }
+    }
+
+    /// A caveat with the code of an error: a part of a result is missing for that reason.
+    pub fn of_error(code: &str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), remedy: remedy.into() }
     }
 

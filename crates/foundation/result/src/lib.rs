@@ -6,6 +6,6 @@ mod caveat;
 mod envelope;
 mod location;
 
-pub use caveat::Caveat;
+pub use caveat::{Caveat, CaveatCode};
 pub use envelope::Envelope;
 pub use location::{Granularity, Location, LocationMethod, TcpLocation};

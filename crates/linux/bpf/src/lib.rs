@@ -19,6 +19,7 @@
 //! | check beforehand whether BPF programs will work | [`probe`](fn@probe), [`support`] |
 //! | name an address of the kernel | [`symbols`] |
 
+pub mod caveats;
 pub mod congestion;
 pub mod drops;
 mod error;

@@ -1,12 +1,13 @@
 //! The packets of captures that the user asked for, in order of time, and the caveats about these captures.
 
+use crate::caveats;
 use std::path::PathBuf;
 
 use longhaul_captures::reader::{Captures, ReadProgress, is_pipe};
 use longhaul_captures::{Packet, Transport};
 use longhaul_flows::Gaps;
 
-use longhaul_result::Caveat;
+use longhaul_result::{Caveat, CaveatCode};
 
 use crate::captures::missing_parts;
 use crate::output::Failure;
@@ -152,11 +153,15 @@ impl Trace {
     /// Caveats about the captures, once they were read; `so` says what follows from packets that were not captured.
     pub(crate) fn caveats(&self, so: &str) -> Vec<Caveat> {
         let mut caveats = Vec::new();
-        let mut warn = |code: &str, message: String, remedy: &str| {
-            caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
+        let mut warn = |code: CaveatCode, message: String, remedy: &str| {
+            caveats.push(Caveat::new(code, message, remedy));
         };
         for path in self.captures.cut() {
-            warn("capture_cut", format!("{} ends within a packet: the complete packets were read", path.display()), "");
+            warn(
+                caveats::CAPTURE_CUT,
+                format!("{} ends within a packet: the complete packets were read", path.display()),
+                "",
+            );
         }
         let account = self.captures.account();
         let (dropped, gaps) = (account.ledger.dropped(), &account.ledger.gaps);
@@ -168,11 +173,11 @@ impl Trace {
                     |ns: i64| jiff::Timestamp::from_nanosecond(ns.into()).map_or(ns.to_string(), |at| at.to_string());
                 message += &format!(", in {} gaps from {} to {}", gaps.len(), at(first.from_ns), at(last.to_ns));
             }
-            warn("capture_dropped", message, "capture snippets only, with a larger buffer");
+            warn(caveats::CAPTURE_DROPPED, message, "capture snippets only, with a larger buffer");
         }
         if account.late_packets > 0 {
             warn(
-                "capture_not_sorted",
+                caveats::CAPTURE_NOT_SORTED,
                 format!("{} packets have an earlier time than the one before", account.late_packets),
                 "",
             );

@@ -1,5 +1,6 @@
 //! `longhaul convert`.
 
+use crate::caveats;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -7,7 +8,7 @@ use longhaul_captures::header_log::WriterOptions;
 use longhaul_captures::reader::{CaptureAccount, Captures};
 use longhaul_captures::writer::{CaptureWriter, Form};
 use longhaul_kernel::clock::monotonic;
-use longhaul_result::Caveat;
+use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::Bytes;
 use serde_json::json;
 
@@ -78,12 +79,12 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 fn caveats(account: &CaptureAccount) -> Vec<Caveat> {
     let mut caveats = Vec::new();
-    let mut warn = |code: &str, message: String, remedy: &str| {
-        caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
+    let mut warn = |code: CaveatCode, message: String, remedy: &str| {
+        caveats.push(Caveat::new(code, message, remedy));
     };
     if account.was_cut {
         warn(
-            "was_cut",
+            caveats::WAS_CUT,
             "a file was not closed: its capture was killed or still runs".into(),
             "up to a second is missing",
         );
@@ -91,10 +92,14 @@ fn caveats(account: &CaptureAccount) -> Vec<Caveat> {
     if account.ledger.dropped() > 0 {
         let message =
             format!("the capture dropped {} of {} packets", account.ledger.dropped(), account.ledger.seen_packets);
-        warn("packets_dropped", message, "");
+        warn(caveats::PACKETS_DROPPED, message, "");
     }
     if account.late_packets > 0 {
-        warn("not_sorted", format!("{} packets stand after later ones", account.late_packets), "sort by frame_time_ns");
+        warn(
+            caveats::NOT_SORTED,
+            format!("{} packets stand after later ones", account.late_packets),
+            "sort by frame_time_ns",
+        );
     }
     caveats.extend(missing_parts(account));
     caveats

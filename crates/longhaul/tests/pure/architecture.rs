@@ -224,3 +224,45 @@ fn every_preset_is_known_by_name() {
     files.sort_unstable();
     assert_eq!(listed, files);
 }
+
+/// The tables of caveats: constant, code and meaning, by file.
+fn caveat_tables() -> Vec<(PathBuf, Vec<[String; 3]>)> {
+    let files = crates().into_values().map(|folder| folder.join("src/caveats.rs")).filter(|file| file.exists());
+    let table = |file: PathBuf| {
+        let mut rows = Vec::new();
+        let mut meaning = String::new();
+        for line in fs::read_to_string(&file).unwrap().lines().map(str::trim) {
+            if let Some(text) = line.strip_prefix("/// ") {
+                text.clone_into(&mut meaning);
+            } else if let Some((name, code)) = line.split_once(" = \"") {
+                rows.push([name.to_owned(), code.trim_end_matches("\";").to_owned(), std::mem::take(&mut meaning)]);
+            }
+        }
+        (file, rows)
+    };
+    files.map(table).collect()
+}
+
+#[test]
+fn caveats_are_documented_and_raised() {
+    let page = fs::read_to_string(root().join("docs/reference/caveats.md")).unwrap();
+    let all: String = sources(&root().join("crates"))
+        .iter()
+        .filter(|file| !file.ends_with("src/caveats.rs"))
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect();
+    let mut seen = BTreeSet::new();
+    let tables = caveat_tables();
+    assert!(tables.len() > 8, "{tables:?}");
+    for (file, rows) in tables {
+        for [name, code, meaning] in rows {
+            assert_eq!(name.to_lowercase(), code, "{}", file.display());
+            assert!(seen.insert(code.clone()), "two tables have the caveat {code}");
+            assert!(all.contains(&format!("caveats::{name}")), "nobody raises the caveat {code}");
+            let row = format!("| `{code}` | {meaning} |");
+            assert!(page.contains(&row), "docs/reference/caveats.md lacks the row {row}");
+        }
+    }
+    let listed = page.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(listed, seen.len(), "docs/reference/caveats.md lists a caveat that no table has");
+}

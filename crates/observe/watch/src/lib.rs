@@ -9,6 +9,7 @@
 //!
 //! This crate reads the clock and the kernel. [`longhaul_tcp`] defines what the samples mean.
 
+mod caveats;
 mod connection;
 mod losses;
 mod selection;
@@ -19,7 +20,7 @@ use longhaul_bpf::tcp_owner::TcpOwners;
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_kernel::sock_diag::{TcpEnds, TcpSocket, TcpSockets};
-use longhaul_result::Caveat;
+use longhaul_result::{Caveat, CaveatCode};
 use longhaul_tcp::{CongestionSince, MAX_SAMPLES, SamplingCost, Series, WatchResult};
 use longhaul_units::Nanos;
 
@@ -153,7 +154,7 @@ impl Watch {
                 let message = format!(
                     "processes are only looked up in /proc, so that of a connection shorter than a sample is not known: {error}"
                 );
-                caveats.push(Caveat::new("short_lived_unowned", message, "run as root on a kernel with BTF"));
+                caveats.push(Caveat::new(caveats::SHORT_LIVED_UNOWNED, message, "run as root on a kernel with BTF"));
                 None
             }
         };
@@ -169,7 +170,7 @@ impl Watch {
             Err(error) => {
                 let message =
                     format!("what a connection does between its last sample and its end is not seen: {error}");
-                caveats.push(Caveat::new("ends_unseen", message, "run as root on Linux 4.3 or newer"));
+                caveats.push(Caveat::new(caveats::ENDS_UNSEEN, message, "run as root on Linux 4.3 or newer"));
                 None
             }
         };
@@ -289,23 +290,24 @@ impl Watch {
         self.losses.finish(&mut connections);
         let mut caveats = self.caveats;
         caveats.extend(self.chooser.caveats());
-        let mut warn = |code: &str, message: String, remedy: &str| caveats.push(Caveat::new(code, message, remedy));
+        let mut warn =
+            |code: CaveatCode, message: String, remedy: &str| caveats.push(Caveat::new(code, message, remedy));
         if self.missed_ends {
             let message = "too many connections ended at once: some show their last sample instead of their end".into();
-            warn("ends_missed", message, "watch fewer connections: choose a port or a process");
+            warn(caveats::ENDS_MISSED, message, "watch fewer connections: choose a port or a process");
         }
         if self.owners.as_ref().is_some_and(|owners| owners.lost_events().is_ok_and(|lost| lost > 0)) {
             let message = "too many connections were opened at once: the process of some is not known".into();
-            warn("owners_missed", message, "sample more often, or watch fewer connections: choose a port");
+            warn(caveats::OWNERS_MISSED, message, "sample more often, or watch fewer connections: choose a port");
         }
         if let Some(error) = self.dump_error {
-            warn("samples_missing", format!("some samples could not be taken: {error}"), "run it again");
+            warn(caveats::SAMPLES_MISSING, format!("some samples could not be taken: {error}"), "run it again");
         }
         if self.not_followed > 0 {
             let message =
                 format!("{} connections were not followed, as the limit is {MAX_CONNECTIONS}", self.not_followed);
             warn(
-                "connections_not_followed",
+                caveats::CONNECTIONS_NOT_FOLLOWED,
                 message,
                 "watch fewer connections (choose a port or a process), or for a shorter time",
             );
@@ -313,11 +315,11 @@ impl Watch {
         let achieved = self.cost.elapsed_ns / self.ticks.max(1);
         if achieved > self.sample.0.saturating_mul(2) && self.ticks > 10 {
             let message = format!("samples were {} apart on average, not {}", Nanos(achieved), self.sample);
-            warn("samples_late", message, "use a longer time between samples, or watch fewer connections");
+            warn(caveats::SAMPLES_LATE, message, "use a longer time between samples, or watch fewer connections");
         }
         if connections.is_empty() {
             warn(
-                "nothing_seen",
+                caveats::NOTHING_SEEN,
                 "no matching connection was seen".into(),
                 "check the network namespace, the port and the process",
             );

@@ -23,7 +23,11 @@ impl Losses {
     pub(crate) fn attach(namespace_inode: u64, caveats: &mut Vec<Caveat>) -> Self {
         let events = TcpLoss::attach().map_err(|error| {
             let message = format!("drops on this host are not seen: {error}");
-            caveats.push(Caveat::new("no_drop_events", message, "run as root on Linux 5.17 or newer"));
+            caveats.push(Caveat::new(
+                longhaul_bpf::caveats::NO_DROP_EVENTS,
+                message,
+                "run as root on Linux 5.17 or newer",
+            ));
         });
         Self { events: events.ok(), namespace_inode, followed: 0 }
     }

@@ -1,5 +1,6 @@
 //! Which connections are watched, and which process each belongs to.
 
+use crate::caveats;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
@@ -212,7 +213,7 @@ impl Chooser {
                 "{} processes of other users are hidden, so some connections have no program",
                 self.hidden_processes
             );
-            Caveat::new("processes_hidden", message, "run as root")
+            Caveat::new(caveats::PROCESSES_HIDDEN, message, "run as root")
         })
     }
 }

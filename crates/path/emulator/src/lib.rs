@@ -3,6 +3,7 @@
 //! [`longhaul_path::network::Network`] decides the fate and the time of every packet; here are the frames themselves,
 //! the sockets they come from and go to, and the clock.
 
+mod caveats;
 mod engine;
 mod payload;
 mod port;

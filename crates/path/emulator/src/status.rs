@@ -1,9 +1,10 @@
 //! The status of an emulator: packets passed, packets dropped by the path at each hop, and how exact the emulation was.
 
+use crate::caveats;
 use std::collections::BTreeMap;
 
 use longhaul_path::network::{Count, HopCounters};
-use longhaul_result::Caveat;
+use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::{Nanos, Quantiles};
 use serde::{Deserialize, Serialize};
 
@@ -121,12 +122,12 @@ impl Status {
     /// Caveats about the run. `lateness_bound` applies to the 99th percentile of lateness.
     pub fn caveats(&self, lateness_bound: Nanos) -> Vec<Caveat> {
         let mut caveats = Vec::new();
-        let mut warn = |code: &str, message: String, remedy: &str| {
-            caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
+        let mut warn = |code: CaveatCode, message: String, remedy: &str| {
+            caveats.push(Caveat::new(code, message, remedy));
         };
         if self.lateness.p99_ns > lateness_bound.0 {
             warn(
-                "emulator_late",
+                caveats::EMULATOR_LATE,
                 format!(
                     "1 % of packet runs left {} or more late; the bound is {lateness_bound}",
                     Nanos(self.lateness.p99_ns)
@@ -138,21 +139,21 @@ impl Status {
         let overrun = own.receive_overflow_frames + own.port_ring_full_frames;
         if overrun > 0 {
             warn(
-                "emulator_overrun",
+                caveats::EMULATOR_OVERRUN,
                 format!("{overrun} frames arrived faster than the emulator could receive them"),
                 "give the emulator its own CPU (--cpu), or send less",
             );
         }
         if own.memory_full_frames > 0 {
             warn(
-                "emulator_memory_full",
+                caveats::EMULATOR_MEMORY_FULL,
                 format!("{} frames found the payload memory full", own.memory_full_frames),
                 "give the path a queue limit, or more memory (--memory)",
             );
         }
         if own.send_error_packets + own.oversized_frames > 0 {
             warn(
-                "emulator_not_passed",
+                caveats::EMULATOR_NOT_PASSED,
                 format!(
                     "the kernel refused to send {} packets, and {} frames were too long",
                     own.send_error_packets, own.oversized_frames
@@ -162,7 +163,7 @@ impl Status {
         }
         for port in self.ports.iter().filter(|port| !port.up) {
             warn(
-                "port_down",
+                caveats::PORT_DOWN,
                 format!("interface {} of {} is down or removed", port.interface, port.host),
                 "set it up again; the emulator then uses it again",
             );

@@ -4,6 +4,7 @@
 //!
 //! What is not here: printing, files, and the form of the results, which `longhaul-report` has beside the pages that show them.
 
+mod caveats;
 mod run;
 mod spec;
 

@@ -1,5 +1,6 @@
 //! Drops by the kernel's counters, before and after a test: which counter means which place.
 
+use crate::caveats;
 use longhaul_kernel::counters::{Change, Interfaces, Scope, Snapshot};
 use longhaul_kernel::driver_statistics::{Meaning, row};
 use longhaul_result::Caveat;
@@ -114,7 +115,7 @@ impl Changed {
         let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
         let message = format!("counters could not be read: {first}{more}");
         let remedy = "run as root; what they count may appear as `network` or `unexplained`";
-        Some(Caveat::new("counters_unread", message, remedy))
+        Some(Caveat::new(caveats::COUNTERS_UNREAD, message, remedy))
     }
 
     /// Packets dropped because their next hop did not answer. The kernel counts them for the whole machine; they are this host's only

@@ -3,6 +3,7 @@
 //! A thread looks every [`LOOK`] and keeps two readings, the first and the last between which packets kept arriving. So the quiet before
 //! and after a test does not dilute its load.
 
+use crate::caveats;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle, sleep};
@@ -131,7 +132,7 @@ impl CpuUse {
             .collect();
         (!said.is_empty()).then(|| {
             Caveat::new(
-                "receiver_cpu_saturated",
+                caveats::RECEIVER_CPU_SATURATED,
                 format!("the receiver's machine was busy: {}", said.join(", ")),
                 "give receiver and softirq a CPU each, allow batches of packets, or ask for a lower rate",
             )

@@ -1,5 +1,6 @@
 //! The data part of a test at one end, as the driver sees it: what every kind of test implements, and what kinds share.
 
+use crate::caveats;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::mpsc::Sender;
 
@@ -133,7 +134,7 @@ pub(crate) fn not_granted(which: &str, limit: &str, grant: BufferGrant) -> Optio
         // The kernel allocates twice what it is asked for, and reports that.
         let (asked, given) = (grant.asked_bytes.unwrap_or(0), grant.given_bytes / 2);
         let message = format!("{asked} bytes of {which} buffer were asked for, and the kernel gave {given}");
-        Caveat::new("buffer_not_granted", message, format!("raise sysctl {limit}, or run as root"))
+        Caveat::new(caveats::BUFFER_NOT_GRANTED, message, format!("raise sysctl {limit}, or run as root"))
     })
 }
 
@@ -147,5 +148,5 @@ pub(crate) fn no_drop_events(collect: Collect, why: &impl std::fmt::Display) -> 
         return Err(SessionError::new("no_drop_events", format!("collect: bpf: {why}"), remedy));
     }
     let message = format!("losses are placed by counters alone: {why}");
-    Ok(Caveat::new("no_drop_events", message, "run as root on Linux 5.17 or newer"))
+    Ok(Caveat::new(longhaul_bpf::caveats::NO_DROP_EVENTS, message, "run as root on Linux 5.17 or newer"))
 }

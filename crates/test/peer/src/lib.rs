@@ -21,6 +21,7 @@
 //!             event ────── control
 //! ```
 
+mod caveats;
 pub mod client;
 pub mod control;
 mod counters;

@@ -1,5 +1,6 @@
 //! The client's side of a test.
 
+use crate::caveats;
 use longhaul_channel::PROTOCOL;
 use longhaul_result::Caveat;
 use longhaul_tcp::TcpParameters;
@@ -166,7 +167,7 @@ impl ClientSession {
                 let pace_kept = asked.rate().is_none() || asked.pace == granted.pace;
                 if asked.pace != granted.pace {
                     let message = format!("the server allows {} a stream", granted.rate().unwrap_or_default());
-                    accept.caveats.push(Caveat::new("rate_capped", message, "raise its cap on the rate"));
+                    accept.caveats.push(Caveat::new(caveats::RATE_CAPPED, message, "raise its cap on the rate"));
                 }
                 (comparable == *asked && pace_kept, usize::from(asked.streams))
             }
@@ -176,7 +177,7 @@ impl ClientSession {
                 if asked.pace_bps != granted.pace_bps {
                     let rate = BitRate(granted.pace_bps.unwrap_or_default());
                     let message = format!("the server allows {rate} a flow, which are paced so");
-                    accept.caveats.push(Caveat::new("rate_capped", message, "raise its cap on the rate"));
+                    accept.caveats.push(Caveat::new(caveats::RATE_CAPPED, message, "raise its cap on the rate"));
                 }
                 (comparable == *asked && pace_kept, 1)
             }

@@ -25,6 +25,7 @@
 //! what has no place ([`Output::Failed`]).
 
 mod admission;
+mod caveats;
 mod client;
 pub mod limits;
 mod line;

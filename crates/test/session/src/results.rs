@@ -1,5 +1,6 @@
 //! What a test came to: the result of each direction that was tested, with every caveat that either end raised.
 
+use crate::caveats;
 use longhaul_result::Caveat;
 use longhaul_tcp::TcpResult;
 use longhaul_terms::{Directions, TestDirection};
@@ -28,9 +29,11 @@ pub fn udp(end: &TestEnd, mut save: Option<&mut SaveLosses<'_>>) -> Option<(Dire
             };
             match save.as_mut().map(|save| save(ending, &mut assembled.attribution.losses())) {
                 Some(Ok(name)) => assembled.result.losses_file = Some(name),
-                Some(Err(error)) => caveats.push(Caveat::new("losses_not_saved", error, "make room, and run it again")),
+                Some(Err(error)) => {
+                    caveats.push(Caveat::new(caveats::LOSSES_NOT_SAVED, error, "make room, and run it again"))
+                }
                 None => caveats.push(Caveat::new(
-                    "losses_not_listed",
+                    caveats::LOSSES_NOT_LISTED,
                     "there are too many losses to list them in a result",
                     "save the result in a folder: every loss goes to a file there",
                 )),

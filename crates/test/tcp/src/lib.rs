@@ -8,6 +8,7 @@
 //! ```
 
 mod backlog;
+mod caveats;
 mod info;
 mod limited;
 mod loss;

@@ -1,5 +1,6 @@
 //! The result of a TCP test, in the names that other programs may rely on (`docs/reference/tcp-results.md`).
 
+use crate::caveats;
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -196,7 +197,7 @@ impl TcpResult {
         for end in sent.iter().chain(&received) {
             if let Some(failure) = &end.failure {
                 let message = format!("flow {}: {failure}", end.stream);
-                caveats.push(Caveat::new("flow_failed", message, ""));
+                caveats.push(Caveat::new(caveats::FLOW_FAILED, message, ""));
             }
         }
         let first = received.iter().map(|to| to.first_ns).filter(|ns| *ns > 0).min().unwrap_or(0);
@@ -252,7 +253,7 @@ impl TcpResult {
         let bpf = sender.method == LocationMethod::Bpf && receiver.method == LocationMethod::Bpf;
         if bpf && !(sender.complete && receiver.complete) {
             let message = "some drops may not have been seen: what they were lies in `network`";
-            caveats.push(Caveat::new("drops_missed", message, "keep the hosts idle"));
+            caveats.push(Caveat::new(caveats::DROPS_MISSED, message, "keep the hosts idle"));
         }
         let result = Self {
             goodput_bps: BitRate::of(bytes, Nanos(duration_ns)).0,

@@ -8,6 +8,7 @@
 //! What is not here: sockets, clocks, threads. No input makes anything here panic, run on or take memory without bound.
 
 pub mod account;
+mod caveats;
 pub mod locate;
 mod parameters;
 pub mod proof;

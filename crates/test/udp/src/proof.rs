@@ -15,7 +15,7 @@
 //! The token came over the control channel, which is encrypted where there is a key, so a stranger cannot ask; the challenge goes to
 //! the address that the hello came from, so who forges an address cannot answer. That address must be the control peer's, and
 //! the first one of a stream stays. A hello is repeated every `PROOF_RESEND` until all is proven. A
-//! response is sent once in the first round, twice in the next, and so on to [`RESPONSES_MOST`]: a path that loses every n-th packet
+//! response is sent once in the first round, twice in the next, and so on to `RESPONSES_MOST`: a path that loses every n-th packet
 //! would else lose the same one of each round for ever.
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,6 @@
 //! The result of a UDP test, in the names that other programs may rely on (`docs/reference/udp-results.md`).
 
+use crate::caveats;
 use std::collections::BTreeMap;
 
 use longhaul_result::{Caveat, Granularity, Location, LocationMethod};
@@ -125,7 +126,7 @@ impl UdpResult {
         let stated = sender.streams.iter().map(|stream| stream.sent_packets).fold(0, add);
         if stated != sent_packets || received_packets != sum(|stream| stream.counts.received_packets) {
             let message = format!("the sender counted {stated} packets, the receiver's account has {sent_packets}");
-            caveats.push(Caveat::new("accounts_differ", message, "trust the receiver's account; report this"));
+            caveats.push(Caveat::new(caveats::ACCOUNTS_DIFFER, message, "trust the receiver's account; report this"));
         }
         let mut reordering = ReorderingSummary::default();
         let mut pattern = LossPattern::default();
@@ -141,7 +142,7 @@ impl UdpResult {
         let jitter_ns = receiver.streams.iter().filter_map(|stream| stream.jitter_ns).max();
         if jitter_ns.is_none() && received_packets > 1 {
             caveats.push(Caveat::new(
-                "jitter_unknown",
+                caveats::JITTER_UNKNOWN,
                 "no jitter: packets shared their time stamps",
                 "use --wire and a rate at which packets are sent one by one",
             ));
@@ -149,7 +150,7 @@ impl UdpResult {
         let unexplained = attribution.by_location().get(&Location::Unexplained).copied().unwrap_or(0);
         if unexplained > 0 && looked_at_packets(sender, receiver) {
             caveats.push(Caveat::new(
-                "drops_unseen",
+                caveats::DROPS_UNSEEN,
                 format!("{unexplained} losses cannot be placed: not every drop at the ends could be seen"),
                 "lower the rate, use --wire, or give the receiver more CPU",
             ));
@@ -157,7 +158,7 @@ impl UdpResult {
         if attribution.surplus_packets() > 0 {
             let message = format!("counters saw {} drops more than packets were lost", attribution.surplus_packets());
             caveats.push(Caveat::new(
-                "counters_exceed_losses",
+                caveats::COUNTERS_EXCEED_LOSSES,
                 message,
                 "other traffic was dropped too: keep the hosts idle",
             ));
@@ -165,11 +166,11 @@ impl UdpResult {
         let foreign = sum(|stream| stream.counts.out_of_range_packets);
         if foreign > 0 {
             let message = format!("{foreign} packets with the test's cookie had impossible sequence numbers");
-            caveats.push(Caveat::new("foreign_packets", message, "look for what else sends to the data port"));
+            caveats.push(Caveat::new(caveats::FOREIGN_PACKETS, message, "look for what else sends to the data port"));
         }
         if granularity == Granularity::Superpacket && lost_packets > 0 {
             caveats.push(Caveat::new(
-                "batches_hide_the_wire",
+                caveats::BATCHES_HIDE_THE_WIRE,
                 "packets travelled in batches, so a drop may have taken a whole batch",
                 "use --wire to count single packets",
             ));
@@ -180,7 +181,7 @@ impl UdpResult {
                 "the sender held the rate by sending {batch_packets} packets at a time, so packets on the wire are not spaced as asked"
             );
             let remedy = "ask for a lower rate or larger packets, or read the result as a test of bursts";
-            caveats.push(Caveat::new("offload_hides_spacing", message, remedy));
+            caveats.push(Caveat::new(caveats::OFFLOAD_HIDES_SPACING, message, remedy));
         }
 
         let result = Self {

@@ -2,6 +2,7 @@
 
 pub(crate) mod figures;
 
+use crate::caveats;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
@@ -13,7 +14,7 @@ use longhaul_flows::{FlowOptions, FlowSummary, Flows, Sink};
 use longhaul_report::html::capture::Report;
 use longhaul_report::parquet::SeriesFile;
 use longhaul_report::saved::ANALYZE_SCHEMA;
-use longhaul_result::Caveat;
+use longhaul_result::{Caveat, CaveatCode};
 use serde::Serialize;
 
 use crate::captures::progress::pass;
@@ -196,8 +197,8 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {
     let mut caveats =
         trace.caveats(if result.totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
-    let mut warn = |code: &str, message: String, remedy: &str| {
-        caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
+    let mut warn = |code: CaveatCode, message: String, remedy: &str| {
+        caveats.push(Caveat::new(code, message, remedy));
     };
     let evicted = result.totals.evicted_flows;
     if evicted > 0 {
@@ -205,17 +206,21 @@ fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {
             "{evicted} flows were summed up before their end, the longest silent first: more than {} were open at once",
             FlowOptions::default().most_flows
         );
-        warn("flows_evicted", message, "analyse a part: --flow or --port");
+        warn(caveats::FLOWS_EVICTED, message, "analyse a part: --flow or --port");
     }
     let steps = result.totals.time_steps_back;
     if steps > 0 {
         let message = format!("{steps} packets have an earlier time than the one before");
-        warn("time_steps_back", message, "a capture of several queues is to be merged by time");
+        warn(caveats::TIME_STEPS_BACK, message, "a capture of several queues is to be merged by time");
     }
     let directions = result.flows.iter().flat_map(|flow| [&flow.forward, &flow.backward]);
     if directions.clone().any(|direction| direction.wire_packets > direction.packets) {
         let message = "offloads hide the wire: some packets stand for several, with one time stamp".into();
-        warn("super_packets", message, "capture outside of the hosts, or with ethtool -K IF tso off gso off gro off");
+        warn(
+            caveats::SUPER_PACKETS,
+            message,
+            "capture outside of the hosts, or with ethtool -K IF tso off gso off gro off",
+        );
     }
     caveats
 }

@@ -1,10 +1,11 @@
 //! The text and the caveats at the end of `longhaul capture`.
 
+use crate::caveats;
 use std::io::IsTerminal;
 
 use longhaul_capture::Captured;
 use longhaul_captures::ledger::Place;
-use longhaul_result::Caveat;
+use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::{Bytes, Nanos};
 
 /// Gaps that the text shows.
@@ -13,8 +14,8 @@ const GAPS_SHOWN: usize = 10;
 /// Reasons to doubt the result.
 pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
     let mut caveats = Vec::new();
-    let mut warn = |code: &str, message: String, remedy: &str| {
-        caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
+    let mut warn = |code: CaveatCode, message: String, remedy: &str| {
+        caveats.push(Caveat::new(code, message, remedy));
     };
     let dropped = |place| captured.ledger.dropped_packets.get(&place).copied().unwrap_or(0);
     for (place, remedy) in [
@@ -23,7 +24,11 @@ pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
         (Place::Writer, "write to a faster disk"),
     ] {
         if dropped(place) > 0 {
-            warn("packets_dropped", format!("{} packets were dropped at {}", dropped(place), place.name()), remedy);
+            warn(
+                caveats::PACKETS_DROPPED,
+                format!("{} packets were dropped at {}", dropped(place), place.name()),
+                remedy,
+            );
         }
     }
     for link in &captured.loggers {
@@ -34,11 +39,11 @@ pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
                 lost => format!("{lost} packets that it was sent may be missing"),
             };
             let message = format!("logging host {}: {error}; {rest}", link.name);
-            warn("logger_lost", message, &error.remedy);
+            warn(caveats::LOGGER_LOST, message, &error.remedy);
         } else if lost > 0 {
             let message = format!("{lost} packets were lost or not written at logging host {}", link.name);
             warn(
-                "logger_dropped",
+                caveats::LOGGER_DROPPED,
                 message,
                 "use a faster link, CPU or disk there, or share the load among several --to",
             );
@@ -46,18 +51,22 @@ pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
     }
     if let Some(error) = &captured.disk_error {
         let packets = dropped(Place::Disk);
-        warn("disk", format!("{error}; {packets} packets were not written"), "free space on the disk, or use --keep");
+        warn(
+            caveats::DISK,
+            format!("{error}; {packets} packets were not written"),
+            "free space on the disk, or use --keep",
+        );
     }
     if captured.ledger.unaccounted_packets() != 0 {
         let message = format!("{} packets are not accounted for", captured.ledger.unaccounted_packets());
-        warn("unaccounted", message, "report this as a bug of longhaul");
+        warn(caveats::UNACCOUNTED, message, "report this as a bug of longhaul");
     }
     for refusal in &captured.nic_refusals {
-        warn("no_nic_clock", format!("{refusal}; its packets have time stamps of the kernel"), "");
+        warn(caveats::NO_NIC_CLOCK, format!("{refusal}; its packets have time stamps of the kernel"), "");
     }
     if captured.super_packets > 0 {
         let message = format!("{} of the packets are super-packets, which no wire carried", captured.super_packets);
-        warn("super_packets", message, "turn offloads off (ethtool -K IF gro off tso off) to see wire packets");
+        warn(caveats::SUPER_PACKETS, message, "turn offloads off (ethtool -K IF gro off tso off) to see wire packets");
     }
     caveats
 }

@@ -1,5 +1,6 @@
 //! `longhaul cc list`: the controls that the kernel has, those that can be loaded, and their use.
 
+use crate::caveats;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -102,7 +103,7 @@ impl Use {
         }
         if unseen > 0 || all.namespaces == 0 {
             all.caveats.push(Caveat::new(
-                "namespaces_unseen",
+                caveats::NAMESPACES_UNSEEN,
                 format!("the sockets of {unseen} network namespaces could not be counted"),
                 "run as root",
             ));

@@ -1,5 +1,6 @@
 //! `longhaul cc load` and `longhaul cc unload`.
 
+use crate::caveats;
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 
@@ -272,14 +273,14 @@ fn still_used(name: &str, sockets: u64, defaults: u64) -> Vec<Caveat> {
     if sockets > 0 {
         let (noun, verb) = if sockets == 1 { ("socket", "uses") } else { ("sockets", "use") };
         caveats.push(Caveat::new(
-            "still_in_use",
+            caveats::STILL_IN_USE,
             format!("{sockets} {noun} still {verb} {name}"),
             "they keep it until they close; the kernel frees it with the last",
         ));
     }
     if defaults > 0 {
         caveats.push(Caveat::new(
-            "still_default",
+            caveats::STILL_DEFAULT,
             format!("{name} is still the default of {defaults} network namespace(s)"),
             "choose another there: sysctl net.ipv4.tcp_congestion_control",
         ));

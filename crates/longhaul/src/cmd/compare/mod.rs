@@ -3,6 +3,7 @@
 pub(crate) mod figures;
 pub(crate) mod runs;
 
+use crate::caveats;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use longhaul_flows::compare::{
 use longhaul_report::html::compared::Report;
 use longhaul_report::parquet::DelayFile;
 use longhaul_report::saved::COMPARE_SCHEMA;
-use longhaul_result::Caveat;
+use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::Nanos;
 use serde::Serialize;
 
@@ -249,13 +250,13 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
         _ => "that time is left out",
     };
     let mut caveats: Vec<Caveat> = traces.iter().flat_map(|trace| trace.caveats(so(trace))).collect();
-    let mut warn = |code: &str, message: String, remedy: &str| {
-        caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
+    let mut warn = |code: CaveatCode, message: String, remedy: &str| {
+        caveats.push(Caveat::new(code, message, remedy));
     };
     if let Some(points) = &result.points {
         if points.clock.corrected && points.clock.offset_error_ns.is_none() {
             let message = "packets of one direction alone passed both points: the shortest delay is taken as 0".into();
-            warn("offset_unknown", message, "capture both directions, or say --same-clock");
+            warn(caveats::OFFSET_UNKNOWN, message, "capture both directions, or say --same-clock");
         }
         let shifted =
             points.directions.iter().filter_map(|shown| shown.between.delay).any(|delay| delay.min_ns < -1_000.0);
@@ -264,11 +265,11 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
                 "{} packets were given up before they were due at the other point, as too many passed to hold them all: whether they reached it is not known",
                 points.given_up_packets
             );
-            warn("window_short", message, "compare a part: --flow or --port, or shorter captures");
+            warn(caveats::WINDOW_SHORT, message, "compare a part: --flow or --port, or shorter captures");
         }
         if shifted {
             let message = "packets arrive before they were sent: the clocks differ".into();
-            warn("clocks_differ", message, "leave --same-clock away");
+            warn(caveats::CLOCKS_DIFFER, message, "leave --same-clock away");
         }
     }
     caveats

@@ -1,9 +1,10 @@
 //! The text and the caveats of `longhaul log`: a line as each capture ends, all of them at the end.
 
+use crate::caveats;
 use std::net::SocketAddr;
 
 use longhaul_capture::{LogResult, Logged, LoggedEnd};
-use longhaul_result::Caveat;
+use longhaul_result::{Caveat, CaveatCode};
 use longhaul_session::SessionError;
 use longhaul_units::Bytes;
 
@@ -59,13 +60,13 @@ impl Account {
 
     pub(crate) fn caveats(&self) -> Vec<Caveat> {
         let mut caveats = Vec::new();
-        let mut warn = |code: &str, message: String, remedy: &str| {
-            caveats.push(Caveat { code: code.into(), message, remedy: remedy.into() });
+        let mut warn = |code: CaveatCode, message: String, remedy: &str| {
+            caveats.push(Caveat::new(code, message, remedy));
         };
         for (peer, logged) in &self.captures {
             if let LoggedEnd::Vanished(why) = &logged.end {
                 let message = format!("{peer}: the capture vanished: {why}; its last packets are not in the account");
-                warn("capture_vanished", message, "check that its host and the path to it are up");
+                warn(caveats::CAPTURE_VANISHED, message, "check that its host and the path to it are up");
             }
             let lost = logged.counts.lost_snippets;
             if lost > 0 {
@@ -76,18 +77,18 @@ impl Account {
                 } else {
                     "check the path between the two hosts for loss"
                 };
-                warn("link_lost", message, remedy);
+                warn(caveats::LINK_LOST, message, remedy);
             }
             if let Some(error) = &logged.disk_error {
-                warn("disk", format!("{peer}: {error}"), "free space on the disk, or use --keep");
+                warn(caveats::DISK, format!("{peer}: {error}"), "free space on the disk, or use --keep");
             }
             if logged.refused_datagrams > 0 {
                 let message = format!("{peer}: {} datagrams did not belong to the capture", logged.refused_datagrams);
-                warn("foreign_datagrams", message, "block other senders at this port with a firewall");
+                warn(caveats::FOREIGN_DATAGRAMS, message, "block other senders at this port with a firewall");
             }
             if logged.ledger.unaccounted_packets() != 0 {
                 let message = format!("{peer}: {} packets are not accounted for", logged.ledger.unaccounted_packets());
-                warn("unaccounted", message, "report this as a bug of longhaul");
+                warn(caveats::UNACCOUNTED, message, "report this as a bug of longhaul");
             }
         }
         caveats

@@ -2,6 +2,7 @@
 
 pub(crate) mod live;
 
+use crate::caveats;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -229,7 +230,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
     let (udp, results, mut caveats) = results(&end, folder.as_ref()).ok_or_else(no_report)?;
     if stop.requested().is_some() {
-        caveats.push(Caveat::new("interrupted", "the test was ended before its time", "let it run to its end"));
+        caveats.push(Caveat::new(caveats::INTERRUPTED, "the test was ended before its time", "let it run to its end"));
     }
     let parameters = UdpAsked { host: args.host, address: target.address, udp };
     let hosts = hosts(&end);

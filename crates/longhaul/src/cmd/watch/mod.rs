@@ -2,6 +2,7 @@
 
 pub(crate) mod live;
 
+use crate::caveats;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -156,7 +157,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         match folder.write(SAMPLES, |file| write_samples(file, &[end])) {
             Ok(()) => result.samples_file = Some(SAMPLES.into()),
             Err(error) => {
-                caveats.push(Caveat::new("samples_not_saved", error, "free space on the disk, and run it again"))
+                caveats.push(Caveat::new(caveats::SAMPLES_NOT_SAVED, error, "free space on the disk, and run it again"))
             }
         }
     }

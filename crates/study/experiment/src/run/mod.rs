@@ -4,6 +4,7 @@ mod mix;
 mod tcp;
 mod udp;
 
+use crate::caveats;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -165,7 +166,7 @@ fn end(lab: Lab, spec: &LabSpec) -> (Vec<Caveat>, Option<Status>) {
 
 /// There is no lab, or it ended badly.
 fn lab_failed(error: LabError) -> Caveat {
-    Caveat::new("lab", error.to_string(), "run as root, if you do not")
+    Caveat::new(caveats::LAB, error.to_string(), "run as root, if you do not")
 }
 
 /// One test from `client` to the server.
@@ -211,5 +212,5 @@ fn test(
 
 /// The server said that the test ended, but not how.
 fn no_report() -> Caveat {
-    Caveat::new("no_report", "the server's report has no result", "")
+    Caveat::new(caveats::NO_REPORT, "the server's report has no result", "")
 }

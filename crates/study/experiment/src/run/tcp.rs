@@ -76,7 +76,7 @@ impl Runner<'_> {
                     }
                     done.parameters = end.parameters.tcp().cloned().unwrap_or(done.parameters);
                 }
-                Err(why) => error = Some(Caveat::new(&why.code, why.message, why.remedy)),
+                Err(why) => error = Some(Caveat::of_error(&why.code, why.message, why.remedy)),
             }
             done
         };

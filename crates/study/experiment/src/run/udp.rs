@@ -67,7 +67,7 @@ impl Runner<'_> {
                         None => run.error = Some(no_report()),
                     }
                 }
-                Err(error) => run.error = Some(Caveat::new(&error.code, error.message, error.remedy)),
+                Err(error) => run.error = Some(Caveat::of_error(&error.code, error.message, error.remedy)),
             }
             (self.tell)(Event::Udp(&run));
             done.runs.push(run);

@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_said_and_two_flows_have_two_bars() {
-        let error = Some(Caveat::new("refused", "nobody <there>", ""));
+        let error = Some(Caveat::of_error("refused", "nobody <there>", ""));
         let failed = Run { error, ..run("vegas", None) };
         let shared = Run { beside: Some(flows(Some(20))), ..run("reno", Some(70)) };
         let html = report(vec![failed, shared]).to_html();

@@ -365,9 +365,9 @@ mod tests {
     fn what_was_not_measured_is_said() {
         let mut failed = run(400, &[]);
         failed.result = None;
-        failed.error = Some(Caveat::new("unreachable", "nobody <there>", "call"));
+        failed.error = Some(Caveat::of_error("unreachable", "nobody <there>", "call"));
         let mut none = series("none", Vec::new());
-        none.error = Some(Caveat::new("lab", "no ring", ""));
+        none.error = Some(Caveat::of_error("lab", "no ring", ""));
         let mut interrupted = report(vec![series("1 MiB", vec![failed]), none]);
         interrupted.about.interrupted = true;
         let html = interrupted.to_html();

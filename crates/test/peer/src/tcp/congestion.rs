@@ -1,5 +1,6 @@
 //! Which congestion control a flow uses when.
 
+use crate::caveats;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl Congestion {
             if found != name && !steps.iter().any(|(_, known)| *known == found) {
                 let message = format!("the kernel has no {name}: the test uses {found} of `longhaul cc`");
                 caveats.push(Caveat::new(
-                    "congestion_control_resolved",
+                    caveats::CONGESTION_CONTROL_RESOLVED,
                     message,
                     format!("ask for {found} by that name"),
                 ));

@@ -1,5 +1,6 @@
 //! The data part of a TCP test.
 
+use crate::caveats;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -148,7 +149,7 @@ impl TcpData {
             let missing = sent.sent_bytes.saturating_sub(counts.bytes());
             if missing > 0 && report.failure.is_none() {
                 let message = format!("flow {}: {missing} bytes had not arrived when the test ended", id.stream);
-                caveats.push(Caveat::new("not_drained", message, "use a smaller window, or a longer test"));
+                caveats.push(Caveat::new(caveats::NOT_DRAINED, message, "use a smaller window, or a longer test"));
             }
         }
     }
@@ -189,7 +190,11 @@ impl Data for TcpData {
             if let Some(bps) = self.parameters.pace_bps
                 && let Err(error) = set_max_pacing_rate(flow.socket(), BitRate(bps))
             {
-                self.caveats.push(Caveat::new("not_paced", format!("the kernel does not pace this flow: {error}"), ""));
+                self.caveats.push(Caveat::new(
+                    caveats::NOT_PACED,
+                    format!("the kernel does not pace this flow: {error}"),
+                    "",
+                ));
             }
             self.congestion.begin(flow.socket());
         } else {

@@ -315,7 +315,7 @@ impl Data for UdpData {
             let flows: Vec<_> = (0..).zip(to).map(flow).collect();
             // What fails now is a caveat, as the test has begun.
             if let Err(error) = self.watch(&flows) {
-                self.caveats.push(Caveat::new(&error.code, error.message, error.remedy));
+                self.caveats.push(Caveat::of_error(&error.code, error.message, error.remedy));
             }
         }
         for (number, stream) in (0_u8..).zip(&mut self.streams) {

@@ -1,5 +1,6 @@
 //! What each end reports on a UDP test: joins what sockets, drop events and counters tell.
 
+use crate::caveats;
 use std::collections::BTreeMap;
 
 use longhaul_result::Caveat;
@@ -44,13 +45,13 @@ pub(super) fn sender_report(
         refused.push(out.refused);
         if out.given_up > Nanos::ZERO {
             caveats.push(Caveat::new(
-                "pacing_not_achieved",
+                caveats::PACING_NOT_ACHIEVED,
                 format!("the sender could not keep up and delayed its schedule by {}", out.given_up),
                 "ask for a lower rate or larger packets, or allow batches of packets",
             ));
         }
         if let Some(failure) = out.failure {
-            caveats.push(Caveat::new("sender_stopped", format!("the sender stopped early: {failure}"), ""));
+            caveats.push(Caveat::new(caveats::SENDER_STOPPED, format!("the sender stopped early: {failure}"), ""));
         }
     }
     report.spacing = spacing.spacing(parameters.spacing());

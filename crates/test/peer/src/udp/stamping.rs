@@ -1,5 +1,6 @@
 //! When packets arrived: which time stamp counts, and what makes it doubtful.
 
+use crate::caveats;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,7 +54,11 @@ impl Stamping {
             let message = format!(
                 "{unstamped} packets arrived without the time stamp that was asked for, and have the program's"
             );
-            caveats.push(Caveat::new("packets_unstamped", message, "use the time stamps of the kernel or the app"));
+            caveats.push(Caveat::new(
+                caveats::PACKETS_UNSTAMPED,
+                message,
+                "use the time stamps of the kernel or the app",
+            ));
         }
         caveats
     }
@@ -67,7 +72,7 @@ pub(super) fn stepped(timestamps: Timestamps, before: RealtimeOffset, after: Rea
     (apart > doubt).then(|| {
         let towards = if step_ns > 0 { "forward" } else { "back" };
         Caveat::new(
-            "clock_stepped",
+            caveats::CLOCK_STEPPED,
             format!("the realtime clock was set {towards} by {apart} during the test"),
             match timestamps {
                 Timestamps::Kernel => "the kernel stamps packets by that clock: repeat the test, or use the time stamps of the app",

@@ -2,6 +2,7 @@
 
 mod command;
 
+use crate::caveats;
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -168,7 +169,7 @@ fn run_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     }
     let caveats = report.series.iter().filter_map(|series| {
         let error = series.error.as_ref()?;
-        Some(Caveat::new("not_measured", format!("{}: {error}", series.name), ""))
+        Some(Caveat::new(caveats::NOT_MEASURED, format!("{}: {error}", series.name), ""))
     });
     let caveats: Vec<_> = caveats.collect();
     let parameters = MixParameters {

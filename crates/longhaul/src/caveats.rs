@@ -1,0 +1,58 @@
+//! Codes of the caveats of the commands: each is raised in this crate, and docs/reference/caveats.md lists them.
+
+use longhaul_result::caveat_codes;
+
+caveat_codes! {
+    /// A capture ends within a packet; the complete packets were read.
+    CAPTURE_CUT = "capture_cut";
+    /// The capture lost packets while it was recorded.
+    CAPTURE_DROPPED = "capture_dropped";
+    /// Packets are not in order of time.
+    CAPTURE_NOT_SORTED = "capture_not_sorted";
+    /// There were more flows than memory holds; the longest silent ones were summed up.
+    FLOWS_EVICTED = "flows_evicted";
+    /// Time stamps go backwards.
+    TIME_STEPS_BACK = "time_steps_back";
+    /// The capture holds super-packets: numbers of packets and intervals are not those of the wire.
+    SUPER_PACKETS = "super_packets";
+    /// The capture dropped packets.
+    PACKETS_DROPPED = "packets_dropped";
+    /// A logging host could not be reached any more.
+    LOGGER_LOST = "logger_lost";
+    /// Packets were lost on the way to a logging host, or not written there.
+    LOGGER_DROPPED = "logger_dropped";
+    /// The disk did not take all that was captured.
+    DISK = "disk";
+    /// The account of packets does not add up.
+    UNACCOUNTED = "unaccounted";
+    /// The NIC gave no time stamps; packets have those of the kernel.
+    NO_NIC_CLOCK = "no_nic_clock";
+    /// Sockets of some network namespaces could not be counted.
+    NAMESPACES_UNSEEN = "namespaces_unseen";
+    /// Sockets keep an unloaded congestion control until they close.
+    STILL_IN_USE = "still_in_use";
+    /// An unloaded congestion control is still the default of a network namespace.
+    STILL_DEFAULT = "still_default";
+    /// The clocks of two captures could not be related.
+    OFFSET_UNKNOWN = "offset_unknown";
+    /// Too many packets were between the two points at once; some lost packets may be called unseen.
+    WINDOW_SHORT = "window_short";
+    /// Packets arrive before they were sent: the clocks of the captures differ.
+    CLOCKS_DIFFER = "clocks_differ";
+    /// A file was not closed: its capture was killed or still runs.
+    WAS_CUT = "was_cut";
+    /// Some packets stand after later ones.
+    NOT_SORTED = "not_sorted";
+    /// A series of an experiment could not be measured.
+    NOT_MEASURED = "not_measured";
+    /// A capture stopped sending without saying goodbye.
+    CAPTURE_VANISHED = "capture_vanished";
+    /// Header snippets were lost on the way to this logging host.
+    LINK_LOST = "link_lost";
+    /// Datagrams of strangers arrived at the log link and were ignored.
+    FOREIGN_DATAGRAMS = "foreign_datagrams";
+    /// The test was ended before its time.
+    INTERRUPTED = "interrupted";
+    /// The samples could not be written.
+    SAMPLES_NOT_SAVED = "samples_not_saved";
+}

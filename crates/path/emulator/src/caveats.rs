@@ -1,0 +1,16 @@
+//! Codes of the caveats of an emulated path: each is raised in this crate, and docs/reference/caveats.md lists them.
+
+use longhaul_result::caveat_codes;
+
+caveat_codes! {
+    /// Packets left the emulator later than the path says.
+    EMULATOR_LATE = "emulator_late";
+    /// Frames arrived faster than the emulator could receive them.
+    EMULATOR_OVERRUN = "emulator_overrun";
+    /// Frames found the payload memory full.
+    EMULATOR_MEMORY_FULL = "emulator_memory_full";
+    /// The kernel refused to send frames, or frames were too long.
+    EMULATOR_NOT_PASSED = "emulator_not_passed";
+    /// An interface of the emulator is down or removed.
+    PORT_DOWN = "port_down";
+}

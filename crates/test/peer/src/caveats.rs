@@ -1,0 +1,26 @@
+//! Codes of the caveats of the ends of a test: each is raised in this crate, and docs/reference/caveats.md lists them.
+
+use longhaul_result::caveat_codes;
+
+caveat_codes! {
+    /// Some counters could not be read.
+    COUNTERS_UNREAD = "counters_unread";
+    /// The CPUs of the receiver were busy: it may have lost packets for this reason alone.
+    RECEIVER_CPU_SATURATED = "receiver_cpu_saturated";
+    /// The kernel gave a smaller socket buffer than asked.
+    BUFFER_NOT_GRANTED = "buffer_not_granted";
+    /// The kernel uses a congestion control of another name than asked.
+    CONGESTION_CONTROL_RESOLVED = "congestion_control_resolved";
+    /// The receiver did not read all data before the end.
+    NOT_DRAINED = "not_drained";
+    /// The kernel does not pace the flow.
+    NOT_PACED = "not_paced";
+    /// The sender could not keep up with its schedule.
+    PACING_NOT_ACHIEVED = "pacing_not_achieved";
+    /// The sender stopped early.
+    SENDER_STOPPED = "sender_stopped";
+    /// Some packets had no time stamp.
+    PACKETS_UNSTAMPED = "packets_unstamped";
+    /// The realtime clock was set during the test.
+    CLOCK_STEPPED = "clock_stepped";
+}

@@ -1,0 +1,20 @@
+//! Codes of the caveats of a UDP test: each is raised in this crate, and docs/reference/caveats.md lists them.
+
+use longhaul_result::caveat_codes;
+
+caveat_codes! {
+    /// Sender and receiver count differently.
+    ACCOUNTS_DIFFER = "accounts_differ";
+    /// Packets shared their time stamps, so there is no jitter.
+    JITTER_UNKNOWN = "jitter_unknown";
+    /// Not every drop at the ends could be seen.
+    DROPS_UNSEEN = "drops_unseen";
+    /// Counters saw more drops than packets were lost: other traffic was dropped too.
+    COUNTERS_EXCEED_LOSSES = "counters_exceed_losses";
+    /// Packets with the cookie of the test had impossible sequence numbers.
+    FOREIGN_PACKETS = "foreign_packets";
+    /// Packets travelled in batches, so one drop may stand for a whole batch.
+    BATCHES_HIDE_THE_WIRE = "batches_hide_the_wire";
+    /// Packets were sent in batches, so the spacing asked for is not that on the wire.
+    OFFLOAD_HIDES_SPACING = "offload_hides_spacing";
+}
