@@ -155,7 +155,7 @@ fn what_cannot_be_done_is_said_in_a_line() {
         assert!(line.contains(part), "{arguments:?}: {line}");
     };
     wrong(&["-w", "auto"], "--rate-goal");
-    wrong(&["-C", "reno,cubic"], "all but the last say for how long");
+    wrong(&["-C", "reno,cubic"], "every step but the last needs a time");
     wrong(&["-C", "../../etc"], "-C");
     wrong(&["-R", "--bidir"], "-R with --bidir");
     wrong(&["-P", "65"], "1 to 64 flows");

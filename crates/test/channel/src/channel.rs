@@ -7,9 +7,9 @@
 //! client: longhaul/1 plain │ messages as they are …            where both said --no-auth
 //! ```
 //!
-//! Each side begins with 16 bytes that say protocol, version and whether it has a key. Both must say the same. The decrypted Noise
-//! messages, or what follows the preamble, are one byte stream, which [`Deframer`] cuts into messages. A server that cannot make
-//! sense of the first handshake answers with the length 0: the keys differ.
+//! Each side begins with 16 bytes: protocol, version, and whether it has a key. Both must send the same. The decrypted Noise
+//! messages, or the bytes after the preamble, are one byte stream, which [`Deframer`] cuts into messages. A server that cannot read
+//! the first handshake message answers with the length 0: the keys differ.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use super::key::Key;
 use super::noise::{MAX_NOISE, TAG, handshake};
 use crate::frame::{Deframer, FrameError, PROTOCOL, to_frame};
 
-/// Bytes that each side begins with.
+/// Length of the preamble that each side sends first.
 pub const PREAMBLE_BYTES: usize = 16;
 const KEYED: &[u8; PREAMBLE_BYTES] = b"longhaul/1 keyed";
 const PLAIN: &[u8; PREAMBLE_BYTES] = b"longhaul/1 plain";
@@ -30,40 +30,40 @@ const NAME: &[u8] = b"longhaul/";
 /// Which end this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It speaks first.
+    /// The client, which sends first.
     Client,
-    /// It answers.
+    /// The server, which answers.
     Server,
 }
 
-/// Why a channel cannot be used any more. Its texts are for the user of this end.
+/// Why a channel cannot be used any more. The texts are for the user of this end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelError {
-    /// The other end does not speak this protocol at all.
+    /// The other end does not speak this protocol.
     #[error("the other end does not speak longhaul's protocol")]
     NotLonghaul,
-    /// It speaks another version of it.
-    #[error("the other end speaks another version of the protocol, this end {PROTOCOL}")]
+    /// The other end speaks another version of the protocol.
+    #[error("the other end speaks another version of the protocol; this end speaks {PROTOCOL}")]
     Version,
-    /// It wants a key, this end has none.
+    /// The other end requires a key, this end has none.
     #[error("the other end requires a key")]
     KeyRequired,
-    /// It has no key, this end wants one.
-    #[error("the other end has no key, this end requires one")]
+    /// The other end has no key, this end requires one.
+    #[error("the other end has no key, but this end requires one")]
     NoKeyThere,
     /// The two keys differ, or someone changed what was sent.
     #[error("the keys of the two ends differ")]
     WrongKey,
-    /// A message was changed, repeated or left out on the way.
-    #[error("a message was changed on the way")]
+    /// A message was changed, repeated or removed between the ends.
+    #[error("a message was changed between the ends")]
     Tampered,
-    /// What arrived is no message.
+    /// The bytes are not a message.
     #[error(transparent)]
     Frame(#[from] FrameError),
 }
 
 impl ChannelError {
-    /// For programs.
+    /// The code, for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotLonghaul => "not_longhaul",
@@ -76,29 +76,29 @@ impl ChannelError {
         }
     }
 
-    /// What to do about it.
+    /// What the user can do.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::NotLonghaul => "check address and port",
+            Self::NotLonghaul => "check the address and the port of the server",
             Self::Version | Self::Frame(_) => "use the same version of longhaul at both ends",
             Self::KeyRequired => "give the same key with --key FILE",
-            Self::NoKeyThere => "give the other end the same key with --key FILE, or say --no-auth at both",
+            Self::NoKeyThere => "give the other end the same key with --key FILE, or use --no-auth at both ends",
             Self::WrongKey => "copy the key file from one end to the other",
-            Self::Tampered => "try again; if it stays, look for what changes TCP on the way",
+            Self::Tampered => "try again; if it happens again, look for a middlebox that changes TCP data",
         }
     }
 }
 
 /// One end of a control channel.
 ///
-/// Bytes from the other end go in by [`handle_bytes`](Self::handle_bytes), messages for it by [`send`](Self::send); what came of them
-/// is in [`poll_message`](Self::poll_message) and [`poll_transmit`](Self::poll_transmit). Messages may be sent at once: they wait for
-/// the handshake. Memory: one message, one Noise message, and what is not polled.
+/// Bytes from the other end go in by [`handle_bytes`](Self::handle_bytes), messages for it by [`send`](Self::send). Received
+/// messages come out of [`poll_message`](Self::poll_message), bytes to send out of [`poll_transmit`](Self::poll_transmit). Messages
+/// can be sent at once: they wait for the handshake. Memory: one message, one Noise message, and what was not polled.
 pub struct Channel<M> {
     side: Role,
     keyed: bool,
     stage: Stage,
-    /// Bytes that are not yet a whole preamble or Noise message.
+    /// Bytes that are not yet a whole preamble or a whole Noise message.
     input: Vec<u8>,
     plaintext: Vec<u8>,
     deframer: Deframer<M>,
@@ -114,7 +114,7 @@ enum Stage {
     Handshake(Box<HandshakeState>),
     Keyed(Box<TransportState>),
     Plain,
-    /// After an error: nothing is taken or sent any more, least of all unencrypted.
+    /// After an error: nothing is received or sent any more, in particular nothing unencrypted.
     Dead,
 }
 
@@ -125,10 +125,10 @@ impl<M> std::fmt::Debug for Channel<M> {
 }
 
 impl<M: Serialize + DeserializeOwned> Channel<M> {
-    /// A channel that proves and demands `key`. `random` is 32 bytes from the operating system's random source, new ones for every
-    /// channel: repeated they would give the encryption away.
+    /// A channel that proves and requires `key`. `random`: 32 bytes from the operating system's random source, new for every
+    /// channel; with repeated bytes the encryption is broken.
     pub fn keyed(side: Role, key: &Key, random: [u8; 32]) -> Self {
-        // Pattern, key length and primitives are constants that the library takes.
+        // The library accepts these constants: pattern, key length, primitives.
         let handshake = handshake(side == Role::Client, key, KEYED, random).expect("constant pattern");
         Self::new(side, true, Stage::Preamble(Some(Box::new(handshake))))
     }
@@ -154,7 +154,7 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
         if side == Role::Client {
             channel.put_preamble();
             if let Stage::Preamble(Some(handshake)) = &mut channel.stage {
-                // A first message without payload has a constant length, for which there is room.
+                // A first message without payload has a constant length, and the buffer has room for it.
                 put_handshake(handshake, &mut channel.output).expect("constant length");
             }
         }
@@ -165,10 +165,10 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
         self.output.extend_from_slice(if self.keyed { KEYED } else { PLAIN });
     }
 
-    /// Bytes came from the other end.
+    /// Handles bytes from the other end.
     ///
     /// # Errors
-    /// The channel is of no more use. Send what [`poll_transmit`](Self::poll_transmit) still has, then close.
+    /// The channel is unusable. Send what [`poll_transmit`](Self::poll_transmit) still returns, then close the connection.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -195,7 +195,7 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
             {
                 return Err(ChannelError::NotLonghaul);
             }
-            // A length of 0 needs no further bytes, any other does.
+            // A length of 0 needs no further bytes; any other length does.
             let whole = self.input.len() == wanted && (wanted != 2 || self.input[..2] == [0, 0]);
             if whole {
                 let input = std::mem::take(&mut self.input);
@@ -260,10 +260,11 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
         }
     }
 
-    /// Puts a message on its way.
+    /// Queues a message to be sent.
     ///
     /// # Errors
-    /// It is too long. The channel stays as it is. After an error of [`handle_bytes`](Self::handle_bytes) messages go nowhere.
+    /// The message is too long; the channel stays usable. After an error of [`handle_bytes`](Self::handle_bytes) messages are
+    /// discarded.
     pub fn send(&mut self, message: &M) -> Result<(), FrameError> {
         let frame = to_frame(message)?;
         match &mut self.stage {
@@ -275,17 +276,18 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
         Ok(())
     }
 
-    /// The next message from the other end. With a key it was sent by one who has it.
+    /// The next message from the other end. With a key, the sender of the message has that key.
     pub fn poll_message(&mut self) -> Option<M> {
         self.messages.pop_front()
     }
 
-    /// Bytes for the other end, all that there are.
+    /// All bytes that are to be sent to the other end.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         (!self.output.is_empty()).then(|| std::mem::take(&mut self.output))
     }
 
-    /// Whether the other end has answered the handshake: with a key, has proven that it knows it (a server: once a message came).
+    /// Whether the other end has answered the handshake. With a key, it has then proven that it has the key (at the server: once a
+    /// message arrived).
     pub fn is_established(&self) -> bool {
         matches!(self.stage, Stage::Keyed(_) | Stage::Plain) && self.failed.is_none()
     }
@@ -306,7 +308,7 @@ fn encrypt(transport: &mut TransportState, plaintext: &[u8], output: &mut Vec<u8
         let start = output.len();
         output.extend_from_slice(&(length as u16).to_be_bytes());
         output.resize(start + 2 + length, 0);
-        // The room is exact, and 2^64 messages are never reached.
+        // The buffer has exactly this size, and 2^64 messages are never reached.
         let written = transport.write_message(piece, &mut output[start + 2..]);
         debug_assert_eq!(written, Ok(length));
     }

@@ -1,4 +1,4 @@
-//! Datagrams that nobody else can read, change, or put among ours.
+//! Datagrams that nobody else can read, change or insert.
 //!
 //! ```text
 //!   0       4         8           16
@@ -6,12 +6,12 @@
 //!    4        4 (BE)    8 (BE)                                    16
 //! ```
 //!
-//! Both ends agree on keys by a Noise handshake of their own, whose two messages travel over the control channel that is encrypted
-//! already; then each datagram is a Noise message whose nonce is its sequence number (Noise §11.4, out-of-order transport messages): it
-//! opens whatever was lost or came earlier. A sender uses no number twice; who opens them sees to it that none counts twice.
+//! Both ends agree on keys by a separate Noise handshake; its two messages travel over the encrypted control channel. Then each
+//! datagram is a Noise message whose nonce is its sequence number (Noise §11.4, out-of-order transport messages), so lost and
+//! reordered datagrams do not matter. A sender uses no number twice; the receiver must make sure that no number counts twice.
 //!
-//! Without a key the payload stands as it is, and the tag is a token that the receiving end gave out: that keeps out who cannot read
-//! what passes, and nobody else.
+//! Without a key the payload is not encrypted, and the tag is a token that the receiving end chose. This keeps out only those who
+//! cannot read the traffic.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,9 +21,9 @@ use super::ChannelError;
 use super::key::Key;
 use super::noise::{MAX_NOISE, TAG, handshake};
 
-/// Bytes that a datagram has beside its payload.
+/// Bytes of a datagram besides its payload.
 pub const DATAGRAM_OVERHEAD_BYTES: usize = HEADER_BYTES + TAG;
-/// Bytes of the token that stands for the tag where there is no key.
+/// Bytes of the token that replaces the tag where there is no key.
 pub const TOKEN_BYTES: usize = TAG;
 
 const HEADER_BYTES: usize = 16;
@@ -32,7 +32,7 @@ const PROLOGUE: &[u8] = b"longhaul/1 datagrams";
 /// A handshake message without payload: a public key and a tag.
 const OFFER_BYTES_MOST: usize = 128;
 
-/// The sending end's handshake, until the other end's answer is there.
+/// The handshake of the sending end, until the other end answers.
 pub struct DatagramOffer(Box<HandshakeState>);
 
 impl std::fmt::Debug for DatagramOffer {
@@ -42,18 +42,18 @@ impl std::fmt::Debug for DatagramOffer {
 }
 
 impl DatagramOffer {
-    /// An offer and the message that tells it. `random` is as for [`Channel::keyed`](super::Channel::keyed): new for each.
+    /// An offer, and the message for the other end. `random` as for [`Channel::keyed`](super::Channel::keyed): new for each offer.
     pub fn new(key: &Key, random: [u8; 32]) -> (Self, Vec<u8>) {
-        // Pattern, key length and primitives are constants that the library takes.
+        // The library accepts these constants: pattern, key length, primitives.
         let mut state = handshake(true, key, PROLOGUE, random).expect("constant pattern");
         let message = write(&mut state).expect("constant length");
         (Self(Box::new(state)), message)
     }
 
-    /// The keys, with the other end's answer.
+    /// The keys, from the other end's answer.
     ///
     /// # Errors
-    /// [`ChannelError::WrongKey`]: it is no answer to this offer.
+    /// [`ChannelError::WrongKey`]: the bytes do not answer this offer.
     pub fn accept(mut self, answer: &[u8]) -> Result<DatagramKeys, ChannelError> {
         let mut payload = [0; 64];
         self.0.read_message(answer, &mut payload).map_err(|_| ChannelError::WrongKey)?;
@@ -61,7 +61,7 @@ impl DatagramOffer {
     }
 }
 
-/// What seals and opens the datagrams of one session, one way.
+/// Seals and opens the datagrams of one session in one direction.
 pub struct DatagramKeys(Keys);
 
 enum Keys {
@@ -76,10 +76,10 @@ impl std::fmt::Debug for DatagramKeys {
 }
 
 impl DatagramKeys {
-    /// The receiving end's keys and its answer to `offer`.
+    /// The keys of the receiving end, and its answer to `offer`.
     ///
     /// # Errors
-    /// [`ChannelError::WrongKey`]: it is no offer of who has this key.
+    /// [`ChannelError::WrongKey`]: the offer was not made with this key.
     pub fn answer(key: &Key, random: [u8; 32], offer: &[u8]) -> Result<(Self, Vec<u8>), ChannelError> {
         let mut state = handshake(false, key, PROLOGUE, random).expect("constant pattern");
         let mut payload = [0; 64];
@@ -88,7 +88,7 @@ impl DatagramKeys {
         Ok((Self::of(state)?, answer))
     }
 
-    /// No encryption: datagrams carry `token`, random bytes of the receiving end.
+    /// Without encryption: datagrams carry `token`, random bytes of the receiving end.
     pub fn plain(token: [u8; TOKEN_BYTES]) -> Self {
         Self(Keys::Token(token))
     }
@@ -98,7 +98,7 @@ impl DatagramKeys {
         Ok(Self(Keys::Noise(Box::new(state))))
     }
 
-    /// Makes `datagram` of a payload of at most 65,000 bytes. No `sequence` may be used twice for a session.
+    /// Builds `datagram` from a payload of at most 65,000 bytes. A session must not use a `sequence` twice.
     pub fn seal(&self, session: u32, sequence: u64, payload: &[u8], datagram: &mut Vec<u8>) {
         debug_assert!(payload.len() + TAG <= MAX_NOISE);
         datagram.clear();
@@ -108,7 +108,7 @@ impl DatagramKeys {
         match &self.0 {
             Keys::Noise(state) => {
                 datagram.resize(HEADER_BYTES + payload.len() + TAG, 0);
-                // The room is exact. The one nonce that Noise keeps for itself, 2^64 - 1, is never reached.
+                // The buffer has exactly this size. The one nonce that Noise reserves, 2^64 - 1, is never reached.
                 let written = state.write_message(sequence, payload, &mut datagram[HEADER_BYTES..]);
                 debug_assert_eq!(written, Ok(payload.len() + TAG));
             }
@@ -119,7 +119,7 @@ impl DatagramKeys {
         }
     }
 
-    /// Opens a datagram of `session` into `payload`: its sequence number, or `None` where it is not one of the other end's.
+    /// Opens a datagram of `session` into `payload`. Returns its sequence number, or `None` if the other end did not make it.
     pub fn open(&self, session: u32, datagram: &[u8], payload: &mut Vec<u8>) -> Option<u64> {
         let (header, sealed) = datagram.split_first_chunk::<HEADER_BYTES>()?;
         let length = sealed.len().checked_sub(TAG)?;
@@ -134,7 +134,7 @@ impl DatagramKeys {
                 (read == length).then_some(sequence)
             }
             Keys::Token(token) => {
-                // All bytes are compared, so that the time tells nothing.
+                // All bytes are compared, so that the time does not depend on them.
                 let differ = sealed[length..].iter().zip(token).fold(0, |differ, (a, b)| differ | (a ^ b));
                 payload.clear();
                 payload.extend_from_slice(&sealed[..length]);
@@ -149,7 +149,7 @@ pub fn encode_secret(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The bytes of such a text; `None` where it is none, or too long to be one.
+/// The bytes of such a text; `None` if it is not base64 or too long.
 pub fn decode_secret(text: &str) -> Option<Vec<u8>> {
     if text.len() > 4 * OFFER_BYTES_MOST.div_ceil(3) { None } else { STANDARD.decode(text).ok() }
 }
@@ -215,7 +215,7 @@ mod tests {
             changed[at] ^= 0x10;
             assert_eq!(receiving.open(1, &changed, &mut payload), None, "byte {at}");
         }
-        // Who has another key, or offers none.
+        // Another key, or a wrong offer.
         let (_, message) = DatagramOffer::new(&key(2), [3; 32]);
         assert_eq!(DatagramKeys::answer(&key(1), [4; 32], &message).unwrap_err(), ChannelError::WrongKey);
         assert_eq!(DatagramKeys::answer(&key(1), [4; 32], b"").unwrap_err(), ChannelError::WrongKey);

@@ -1,4 +1,4 @@
-//! How messages are cut out of a byte stream.
+//! Cuts messages out of a byte stream.
 //!
 //! ```text
 //! ┌───────────────────────┬──────────────────────────────────────┐
@@ -6,7 +6,7 @@
 //! └───────────────────────┴──────────────────────────────────────┘
 //! ```
 //!
-//! JSON, for what goes over this channel is small and people read it when something is wrong.
+//! JSON, because messages are small and people read them when something is wrong.
 
 use std::marker::PhantomData;
 
@@ -17,24 +17,24 @@ use serde::de::DeserializeOwned;
 pub const PROTOCOL: &str = "longhaul/1";
 /// Longest message.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 20;
-/// Longest text from a peer that is shown to people, characters.
+/// Longest text of a peer that is shown to people, characters.
 const MAX_SHOWN: usize = 300;
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The length is zero or beyond [`MAX_MESSAGE_BYTES`].
-    #[error("a message of {0} bytes, 1 to {MAX_MESSAGE_BYTES} are allowed")]
+    /// The length is zero or above [`MAX_MESSAGE_BYTES`].
+    #[error("a message has {0} bytes; 1 to {MAX_MESSAGE_BYTES} are allowed")]
     Length(u32),
-    /// Not JSON, or no message of this protocol.
+    /// Not JSON, or not a message of this protocol.
     #[error("not a message of {PROTOCOL}: {0}")]
     Json(String),
 }
 
-/// The message with its length before it.
+/// The message after its length.
 ///
 /// # Errors
-/// It takes more than [`MAX_MESSAGE_BYTES`].
+/// The message is longer than [`MAX_MESSAGE_BYTES`].
 pub fn to_frame<M: Serialize>(message: &M) -> Result<Vec<u8>, FrameError> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message).map_err(|error| FrameError::Json(error.to_string()))?;
@@ -46,7 +46,7 @@ pub fn to_frame<M: Serialize>(message: &M) -> Result<Vec<u8>, FrameError> {
     Ok(frame)
 }
 
-/// Cuts messages out of a byte stream, holding at most one that is not yet whole.
+/// Cuts messages out of a byte stream. It holds at most one incomplete message.
 #[derive(Debug, Clone)]
 pub struct Deframer<M> {
     buffer: Vec<u8>,
@@ -60,10 +60,10 @@ impl<M> Default for Deframer<M> {
 }
 
 impl<M: DeserializeOwned> Deframer<M> {
-    /// Takes bytes as they come, and appends the messages that are whole to `messages`.
+    /// Takes bytes as they arrive, and appends the complete messages to `messages`.
     ///
     /// # Errors
-    /// The stream is not one of messages; nothing after it can be understood.
+    /// The bytes are not a message; nothing after them can be understood.
     pub fn push(&mut self, mut bytes: &[u8], messages: &mut impl Extend<M>) -> Result<(), FrameError> {
         while !bytes.is_empty() {
             let wanted = match self.buffer.first_chunk::<4>() {
@@ -96,7 +96,7 @@ fn checked_length(length: [u8; 4]) -> Result<usize, FrameError> {
     }
 }
 
-/// `text` of a peer, fit to be shown: one line of bounded length without control characters.
+/// `text` of a peer, safe to show: one line of limited length without control characters.
 pub fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_SHOWN).collect()
 }

@@ -1,11 +1,11 @@
-//! The key that both ends share, and its file.
+//! The key that both ends share, and its file format.
 //!
 //! ```text
 //! longhaul-key-1:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=
 //! ```
 //!
-//! One line: the form's name and version, then 32 random bytes in base64 (RFC 4648 §4). Lines that are empty or begin with `#` are
-//! ignored, so that a file may say whose key it is.
+//! One line: the name and version of the format, then 32 random bytes in base64 (RFC 4648 §4). Empty lines and lines that begin
+//! with `#` are ignored, so a comment can say whose key it is.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,30 +16,30 @@ use base64::engine::general_purpose::STANDARD;
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
 const PREFIX: &str = "longhaul-key-1:";
-/// Longest text looked at.
+/// Longest text that is read, bytes.
 const MAX_TEXT: usize = 4096;
 
-/// A key that both ends share. It shows itself nowhere but in [`to_text`](Self::to_text).
+/// A key that both ends share. Only [`to_text`](Self::to_text) shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key([u8; KEY_BYTES]);
 
-/// Why a text is no key.
+/// Why a text is not a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// No line begins as one with a key does.
+    /// No line begins with the name of the format.
     #[error("no line begins with `{PREFIX}`: make a key with `longhaul key new`")]
     Prefix,
-    /// More than one does.
-    #[error("more than one key: keep one a file")]
+    /// There is more than one key.
+    #[error("more than one key: keep one key in each file")]
     Several,
-    /// What follows is not 32 bytes in base64.
-    #[error("the key is damaged: not {KEY_BYTES} bytes in base64; copy the file anew")]
+    /// The rest of the line is not 32 bytes in base64.
+    #[error("the key is damaged: it is not {KEY_BYTES} bytes in base64; copy the file again")]
     Base64,
-    /// All bytes are equal, which no random source gives.
+    /// All bytes are equal, which no random source returns.
     #[error("the key is not random: make one with `longhaul key new`")]
     Weak,
-    /// Longer than a key file is.
-    #[error("longer than {MAX_TEXT} bytes: this is no key file")]
+    /// The text is longer than a key file.
+    #[error("longer than {MAX_TEXT} bytes: this is not a key file")]
     Length,
 }
 
@@ -47,12 +47,12 @@ impl Key {
     /// The key of 32 bytes from the operating system's random source.
     ///
     /// # Errors
-    /// They are all equal: the source was not asked.
+    /// The bytes are all equal: they do not come from a random source.
     pub fn from_random(bytes: [u8; KEY_BYTES]) -> Result<Self, KeyError> {
         if bytes.iter().all(|byte| *byte == bytes[0]) { Err(KeyError::Weak) } else { Ok(Self(bytes)) }
     }
 
-    /// What its file holds.
+    /// The text of the key file.
     pub fn to_text(&self) -> String {
         format!("{PREFIX}{}\n", STANDARD.encode(self.0))
     }

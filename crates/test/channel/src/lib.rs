@@ -1,13 +1,13 @@
-//! The control channel: who may speak, and nobody else may read or change it.
+//! The control channel: both ends prove that they have the key, and nobody else can read or change the messages.
 //!
-//! [`Channel`] turns messages into bytes and back, with a key or, where both ends say so aloud, without. No sockets here, and no
-//! random source: bytes come in and go out as arguments.
+//! [`Channel`] turns messages into bytes and back: with a key or, if both ends ask for it, without. It has no sockets and no random
+//! source: bytes are arguments and results.
 //!
-//! [`DatagramKeys`] does so for datagrams, which may be lost and overtake each other, after a handshake over such a channel.
+//! [`DatagramKeys`] does the same for datagrams, which can be lost and reordered, after a handshake over such a channel.
 //!
-//! With a key it is the Noise protocol (<https://noiseprotocol.org/noise.html>, revision 34) as `snow` has it,
-//! `Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s`: both ends prove that they know the key, and who steals it later cannot read what was
-//! recorded before (§9.4, §10.4).
+//! With a key the channel speaks the Noise protocol (<https://noiseprotocol.org/noise.html>, revision 34) as `snow` implements it,
+//! `Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s`: both ends prove that they have the key, and a key that is stolen later does not decrypt
+//! recorded traffic (§9.4, §10.4).
 
 mod channel;
 mod datagrams;

@@ -1,4 +1,4 @@
-//! `snow` with a random source that is an argument.
+//! `snow` with the random source as an argument.
 
 use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
@@ -11,10 +11,10 @@ const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 
 /// Longest Noise message (§3).
 pub(super) const MAX_NOISE: usize = 65_535;
-/// What encryption adds.
+/// Bytes that encryption adds.
 pub(super) const TAG: usize = 16;
 
-/// A handshake whose ephemeral key is made of `random`, and which fails where the ends do not agree on `prologue` and key.
+/// A handshake whose ephemeral key is made of `random`. It fails if the ends do not have the same `prologue` and key.
 pub(super) fn handshake(
     initiator: bool,
     key: &Key,
@@ -27,7 +27,7 @@ pub(super) fn handshake(
     if initiator { builder.build_initiator() } else { builder.build_responder() }
 }
 
-/// `snow`'s own primitives, but for the random source.
+/// The primitives of `snow` itself, except the random source.
 struct Resolver {
     random: [u8; KEY_BYTES],
 }
@@ -50,7 +50,8 @@ impl CryptoResolver for Resolver {
     }
 }
 
-/// Gives its bytes once: this pattern makes one ephemeral key and asks for nothing else. Asked again it fails, never repeats.
+/// Returns its bytes once: this pattern makes one ephemeral key and asks for nothing else. A second call fails; bytes are never
+/// repeated.
 struct Once(Option<[u8; KEY_BYTES]>);
 
 impl Random for Once {

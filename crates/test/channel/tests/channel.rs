@@ -2,7 +2,7 @@
 
 use longhaul_channel::{ChannelError, Key, MAX_MESSAGE_BYTES, Role};
 
-/// Any message will do.
+/// Any message type is possible.
 type Channel = longhaul_channel::Channel<String>;
 
 fn key(seed: u8) -> Key {
@@ -10,7 +10,7 @@ fn key(seed: u8) -> Key {
     Key::from_random(bytes).unwrap()
 }
 
-/// Carries bytes to and fro, `cut` at a time, until there are none; the first error of each side.
+/// Carries bytes in both directions, `cut` at a time, until there are no more; returns the first error of each side.
 fn carry(client: &mut Channel, server: &mut Channel, cut: usize) -> (Option<ChannelError>, Option<ChannelError>) {
     let (mut client_error, mut server_error) = (None, None);
     loop {
@@ -55,21 +55,21 @@ fn messages_pass_with_a_key_and_without() {
 }
 
 #[test]
-fn with_a_key_nothing_can_be_read_on_the_way() {
+fn with_a_key_nobody_else_can_read_messages() {
     let mut client = Channel::keyed(Role::Client, &key(1), [8; 32]);
     let mut server = Channel::keyed(Role::Server, &key(1), [9; 32]);
     carry(&mut client, &mut server, 1000);
     client.send(&"goodbye".to_owned()).unwrap();
     let bytes = client.poll_transmit().unwrap();
     assert!(!bytes.windows(7).any(|window| window == b"goodbye"));
-    // Nor repeated, nor changed.
+    // A message cannot be repeated or changed either.
     server.handle_bytes(&bytes).unwrap();
     assert_eq!(server.poll_message(), Some("goodbye".to_owned()));
     assert_eq!(server.handle_bytes(&bytes), Err(ChannelError::Tampered));
 }
 
 #[test]
-fn keys_that_differ_are_said_at_both_ends() {
+fn different_keys_are_reported_at_both_ends() {
     let mut client = Channel::keyed(Role::Client, &key(1), [8; 32]);
     let mut server = Channel::keyed(Role::Server, &key(2), [9; 32]);
     client.send(&"alive".to_owned()).unwrap();
@@ -84,7 +84,7 @@ fn both_must_say_no_auth() {
     client.send(&"alive".to_owned()).unwrap();
     let errors = carry(&mut client, &mut server, 1000);
     assert_eq!(errors, (Some(ChannelError::KeyRequired), Some(ChannelError::NoKeyThere)));
-    assert_eq!(server.poll_message(), None, "nothing unauthenticated is heard");
+    assert_eq!(server.poll_message(), None, "unauthenticated data is ignored");
 
     let mut client = Channel::keyed(Role::Client, &key(1), [8; 32]);
     let mut server = Channel::plain(Role::Server);
@@ -94,8 +94,8 @@ fn both_must_say_no_auth() {
 }
 
 #[test]
-fn another_version_is_known_as_such() {
+fn another_version_is_recognised() {
     let mut server = Channel::plain(Role::Server);
     assert_eq!(server.handle_bytes(b"longhaul/2 plain"), Err(ChannelError::Version));
-    assert_eq!(server.poll_transmit().unwrap(), b"longhaul/1 plain", "so that it learns ours");
+    assert_eq!(server.poll_transmit().unwrap(), b"longhaul/1 plain", "so that the other end learns our version");
 }

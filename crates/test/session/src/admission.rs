@@ -1,46 +1,46 @@
-//! Which of several clients may test now.
+//! Decides which of several clients may test now.
 
 use std::collections::VecDeque;
 
 use longhaul_units::Nanos;
 
-/// What a server does with clients while it is busy.
+/// What a busy server does with clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BusyPolicy {
-    /// They wait for their turn, so many at most.
+    /// They wait for their turn, at most this many.
     Queue(usize),
-    /// They are told to come again.
+    /// They are refused, and asked to try later.
     Refuse,
 }
 
-/// The tests that run and wait on a server. Two tests at once disturb each other, so one at a time is the rule.
+/// The tests that run and wait on a server. Two tests at once disturb each other, so the default is one at a time.
 #[derive(Debug)]
 pub struct Admission {
     policy: BusyPolicy,
     at_once: usize,
     next: u64,
-    /// With the time by which each must be over.
+    /// Each with the time by which it must be over.
     running: Vec<(Ticket, Nanos)>,
     waiting: VecDeque<Ticket>,
 }
 
-/// A client's place.
+/// A client's place in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(u64);
 
-/// Where a client stands.
+/// The state of a client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Now.
+    /// The test may run now.
     Run,
-    /// After so many others.
+    /// The client must wait.
     Wait {
         /// Tests that run or wait before this one.
         ahead: u32,
     },
-    /// No; try again after this long.
+    /// Refused; the client may try again after this time.
     Busy {
-        /// Until the first of the running tests must be over.
+        /// Time until the first of the running tests must be over.
         retry_after: Nanos,
     },
 }
@@ -51,7 +51,7 @@ impl Admission {
         Self { policy, at_once: at_once.max(1), next: 0, running: Vec::new(), waiting: VecDeque::new() }
     }
 
-    /// A client asks for a test that is over by `ends` at the latest. It holds its place until [`leave`](Self::leave).
+    /// A client asks for a test that is over by `ends` at the latest. It keeps its place until [`leave`](Self::leave).
     pub fn ask(&mut self, now: Nanos, ends: Nanos) -> (Ticket, Verdict) {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -66,11 +66,11 @@ impl Admission {
             return (ticket, Verdict::Wait { ahead: self.ahead(self.waiting.len() - 1) });
         }
         let first = self.running.iter().map(|(_, ends)| *ends).min().unwrap_or(now);
-        // At least a second, so that a refused client does not hammer.
+        // At least a second, so that a refused client does not retry too often.
         (ticket, Verdict::Busy { retry_after: first.saturating_sub(now).max(Nanos::from_secs(1)) })
     }
 
-    /// A waiting client asks again, after someone left.
+    /// The new verdict for a waiting client, after another one left.
     pub fn ask_again(&mut self, ticket: Ticket, ends: Nanos) -> Option<Verdict> {
         let place = self.waiting.iter().position(|waiting| *waiting == ticket)?;
         if place == 0 && self.running.len() < self.at_once {
@@ -81,13 +81,13 @@ impl Admission {
         Some(Verdict::Wait { ahead: self.ahead(place) })
     }
 
-    /// A client is done, or gone. Ask again for those who wait.
+    /// A client has finished or disconnected. Then call [`ask_again`](Self::ask_again) for those who wait.
     pub fn leave(&mut self, ticket: Ticket) {
         self.running.retain(|(running, _)| *running != ticket);
         self.waiting.retain(|waiting| *waiting != ticket);
     }
 
-    /// Those who wait, in order.
+    /// The waiting clients, in order.
     pub fn waiting(&self) -> impl Iterator<Item = Ticket> + '_ {
         self.waiting.iter().copied()
     }

@@ -1,4 +1,4 @@
-//! The client's side of a test.
+//! The client's part of a test.
 
 use crate::caveats;
 use longhaul_channel::PROTOCOL;
@@ -17,14 +17,14 @@ use super::report::EndReport;
 use super::test_parameters::TestParameters;
 use super::transfer::{Transfer, report_deadline};
 
-/// What a client is to do.
+/// What a client is asked to do.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
     /// The test, [valid](TestParameters::validate).
     pub parameters: TestParameters,
-    /// Random; names the session in logs.
+    /// Random number that names the session in logs.
     pub nonce: u64,
-    /// Largest report taken from the server, bytes.
+    /// Largest report that is accepted from the server, bytes.
     pub report_bytes: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct ClientSession {
 
 #[derive(Debug)]
 enum State {
-    /// Both sent; the server must accept by then.
+    /// Hello and proposal are sent; the server must accept by this time.
     Proposed {
         deadline: Nanos,
         greeted: bool,
@@ -47,12 +47,12 @@ enum State {
     Opening {
         accept: Accept,
         deadline: Nanos,
-        /// The server has seen all connections of a TCP test before this end's driver said that they are there.
+        /// The server saw all connections of a TCP test before this end's driver reported them.
         proven: bool,
     },
     Proving {
         accept: Accept,
-        /// `None` for TCP, whose connections have said all.
+        /// `None` for TCP, whose connections need no more messages.
         proof: Option<ClientProof>,
         resend: Nanos,
         deadline: Nanos,
@@ -66,19 +66,19 @@ struct Running {
     accept: Accept,
     transfer: Transfer,
     local: Option<EndReport>,
-    /// The server's report as far as it came, and whether that was all.
+    /// The received part of the server's report, and whether it is complete.
     remote: String,
     remote_whole: bool,
     deadline: Option<Nanos>,
 }
 
 impl ClientSession {
-    /// A session over a control channel that was established now.
+    /// A session over a control channel that was established at `now`.
     pub fn new(now: Nanos, config: ClientConfig) -> Self {
         let mut line = Line::new(now);
         let hello = Hello { version: PROTOCOL.into(), nonce: config.nonce, features: Vec::new() };
         line.say(now, Message::Hello(hello));
-        // What every server knows needs no answer first.
+        // A test that every server knows is proposed before the server answers.
         if config.parameters.needs().is_none() {
             line.say(now, Message::Propose { parameters: config.parameters.clone() });
         }
@@ -86,7 +86,7 @@ impl ClientSession {
         Self { config, line, state: State::Proposed { deadline, greeted: false } }
     }
 
-    /// A message came.
+    /// Handles a message of the server.
     pub fn handle_message(&mut self, now: Nanos, message: Message) {
         if self.line.is_over() {
             return;
@@ -119,7 +119,7 @@ impl ClientSession {
                 }
             }
             (State::Proposed { greeted: true, deadline }, Message::Queued { .. }) => {
-                // While it waits the server repeats this, so its silence ends the session in time.
+                // The server repeats this while the client waits, so its silence still ends the session.
                 *deadline = Nanos::MAX;
             }
             (State::Proposed { greeted: true, .. }, Message::Accept(accept)) => self.accepted(now, accept),
@@ -132,7 +132,7 @@ impl ClientSession {
                 let most = self.config.report_bytes;
                 if (running.remote.len() + text.len()) as u64 > most {
                     let error = format!("the server's report is larger than {most} bytes");
-                    let error = SessionError::new("report_too_large", error, "make the test shorter");
+                    let error = SessionError::new("report_too_large", error, "shorten the test");
                     return self.fail(now, error);
                 }
                 running.remote.push_str(&text);
@@ -155,19 +155,23 @@ impl ClientSession {
             return;
         }
         let text = format!("the server does not know {} tests", feature.to_uppercase());
-        self.fail(now, SessionError::new("unknown_test", text, "use a newer version of longhaul there"));
+        self.fail(now, SessionError::new("unknown_test", text, "use a newer version of longhaul on the server"));
     }
 
     fn accepted(&mut self, now: Nanos, mut accept: Accept) {
         let asked = &self.config.parameters;
         let (as_asked, ports) = match (asked, &accept.parameters) {
             (TestParameters::Udp(asked), TestParameters::Udp(granted)) => {
-                // Only the pace may differ, where none was asked for.
+                // Only the pace may differ, and only if no rate was requested.
                 let comparable = UdpParameters { pace: asked.pace, ..granted.clone() };
                 let pace_kept = asked.rate().is_none() || asked.pace == granted.pace;
                 if asked.pace != granted.pace {
-                    let message = format!("the server allows {} a stream", granted.rate().unwrap_or_default());
-                    accept.caveats.push(Caveat::new(caveats::RATE_CAPPED, message, "raise its cap on the rate"));
+                    let message = format!("the server limits each stream to {}", granted.rate().unwrap_or_default());
+                    accept.caveats.push(Caveat::new(
+                        caveats::RATE_CAPPED,
+                        message,
+                        "raise the server's cap on the rate",
+                    ));
                 }
                 (comparable == *asked && pace_kept, usize::from(asked.streams))
             }
@@ -176,15 +180,20 @@ impl ClientSession {
                 let pace_kept = asked.pace_bps.is_none() || asked.pace_bps == granted.pace_bps;
                 if asked.pace_bps != granted.pace_bps {
                     let rate = BitRate(granted.pace_bps.unwrap_or_default());
-                    let message = format!("the server allows {rate} a flow, which are paced so");
-                    accept.caveats.push(Caveat::new(caveats::RATE_CAPPED, message, "raise its cap on the rate"));
+                    let message =
+                        format!("the server limits each flow to {rate}, and the flows are paced at that rate");
+                    accept.caveats.push(Caveat::new(
+                        caveats::RATE_CAPPED,
+                        message,
+                        "raise the server's cap on the rate",
+                    ));
                 }
                 (comparable == *asked && pace_kept, 1)
             }
             _ => (false, 0),
         };
         if !as_asked || accept.parameters.validate().is_err() || accept.data_ports.len() != ports {
-            let error = "the server granted another test than was proposed";
+            let error = "the server granted a different test than the client proposed";
             return self
                 .fail(now, SessionError::new("protocol", error, "use the same version of longhaul at both ends"));
         }
@@ -226,7 +235,7 @@ impl ClientSession {
         self.fail(now, error);
     }
 
-    /// A datagram came on a stream before `StartSending`, or one with a sequence from
+    /// A datagram arrived on a stream before `StartSending`, or one with a sequence from
     /// [`FIRST_RESERVED`](longhaul_wire::probe::FIRST_RESERVED) on.
     pub fn handle_data_probe(&mut self, _now: Nanos, stream: u8, bytes: &[u8]) {
         if let State::Proving { proof: Some(proof), .. } = &self.state
@@ -253,12 +262,12 @@ impl ClientSession {
             State::Running(Box::new(Running { accept, transfer, local: None, remote, remote_whole, deadline: None }));
     }
 
-    /// This end has sent all, after `StartSending` or `StopSending`; each stream's count.
+    /// This end has stopped sending, after `StartSending` or `StopSending`; `streams` has the counts of each stream.
     pub fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>) {
         self.running(|running, line| running.transfer.handle_sending_finished(now, streams, line));
     }
 
-    /// An interval is over: what this end received so far.
+    /// An interval is over; `progress` is what this end received so far.
     pub fn handle_progress(&mut self, now: Nanos, progress: Progress) {
         self.running(|running, line| running.transfer.handle_progress(now, progress, line));
     }
@@ -268,12 +277,12 @@ impl ClientSession {
         self.running(|running, _| running.transfer.handle_arrivals(now));
     }
 
-    /// After `PeerFinished`: every packet is there.
+    /// After `PeerFinished`: all packets have arrived.
     pub fn handle_drained(&mut self, now: Nanos) {
         self.running(|running, line| running.transfer.handle_drained(now, line));
     }
 
-    /// What this end knows, after `CollectReport`.
+    /// The report of this end, after `CollectReport`.
     pub fn handle_report(&mut self, now: Nanos, report: EndReport) {
         self.running(|running, _| {
             if running.transfer.is_over() {
@@ -284,7 +293,7 @@ impl ClientSession {
         self.finish_if_complete(now);
     }
 
-    /// The user wants to stop: what was measured so far becomes the result.
+    /// The user wants to stop: the result covers what was measured so far.
     pub fn handle_interrupt(&mut self, now: Nanos) {
         if self.line.is_over() {
             return;
@@ -298,33 +307,32 @@ impl ClientSession {
         }
     }
 
-    /// The control connection is gone, or what it carried made no sense (`error` says which).
+    /// The control connection is closed, or its data was invalid; `error` says which.
     pub fn handle_connection_lost(&mut self, error: SessionError) {
         self.lose(error);
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Nanos) {
         if self.line.is_over() {
             return;
         }
         match &mut self.state {
             State::Proposed { deadline, .. } | State::Opening { deadline, .. } if now >= *deadline => {
-                let text = format!("no test was agreed on within {SETUP_TIMEOUT}");
-                return self
-                    .fail(now, SessionError::new("setup_timeout", text, "check that the server is not overloaded"));
+                let text = format!("the server did not accept the test within {SETUP_TIMEOUT}");
+                return self.fail(now, SessionError::new("setup_timeout", text, "check the load of the server"));
             }
             State::Proving { accept, deadline, .. } if now >= *deadline => {
                 let error = match accept.parameters {
                     TestParameters::Udp(_) => SessionError::new(
                         "data_path_blocked",
                         format!("the control connection works, but no datagram came back within {PROOF_TIMEOUT}"),
-                        "open the server's UDP port in the firewalls on the way",
+                        "open the server's UDP port in the firewalls between the hosts",
                     ),
                     TestParameters::Tcp(_) => SessionError::new(
                         "data_path_blocked",
                         format!("the server did not see the data connections within {PROOF_TIMEOUT}"),
-                        "open its TCP ports in the firewalls on the way",
+                        "open its TCP ports in the firewalls between the hosts",
                     ),
                 };
                 return self.fail(now, error);
@@ -338,7 +346,7 @@ impl ClientSession {
             State::Running(running) => {
                 if running.deadline.is_some_and(|deadline| now >= deadline) {
                     let error =
-                        SessionError::new("report_timeout", "the server's report did not come in time", "try again");
+                        SessionError::new("report_timeout", "the server's report did not arrive in time", "try again");
                     return self.fail(now, error);
                 }
                 running.transfer.handle_timeout(now, &mut self.line);
@@ -351,7 +359,7 @@ impl ClientSession {
         self.clean_up();
     }
 
-    /// What is to be done next.
+    /// The next instruction.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.line.pop()
     }
@@ -367,7 +375,7 @@ impl ClientSession {
         (!self.line.is_over()).then(|| own.min(self.line.poll_timeout()))
     }
 
-    /// Whether the session is over: what is still to be done is in [`poll_output`](Self::poll_output).
+    /// Whether the session is over. [`poll_output`](Self::poll_output) can still have instructions.
     pub fn is_over(&self) -> bool {
         self.line.is_over()
     }
@@ -426,7 +434,7 @@ impl ClientSession {
         }
     }
 
-    /// Nothing goes on behind an end.
+    /// Nothing follows an end.
     fn clean_up(&mut self) {
         if self.line.is_over() {
             self.state = State::Over;
@@ -434,11 +442,11 @@ impl ClientSession {
     }
 }
 
-/// The error of an end that speaks another version.
+/// The error for an end that speaks another version.
 pub(super) fn version_mismatch(who: &str, version: &str) -> SessionError {
     SessionError::new(
         "version_mismatch",
-        format!("the {who} speaks {version}, this end {PROTOCOL}"),
+        format!("the {who} speaks {version}, but this end speaks {PROTOCOL}"),
         "use the same version of longhaul at both ends",
     )
 }

@@ -1,8 +1,8 @@
-//! The control protocol between client and server, as state machines without sockets and clock.
+//! The control protocol between client and server, as state machines without sockets or clock.
 //!
-//! Both sessions have one shape: what happens goes in by `handle_*` with the time, what is to be done comes out of
-//! [`poll_output`](ClientSession::poll_output) until it gives `None`, and [`poll_timeout`](ClientSession::poll_timeout) says when
-//! `handle_timeout` is due. Time is any clock that does not step, the same for all calls.
+//! Both sessions have the same shape. Events go in by `handle_*` with the time. Instructions come out of
+//! [`poll_output`](ClientSession::poll_output) until it returns `None`. [`poll_timeout`](ClientSession::poll_timeout) says when
+//! `handle_timeout` is due. Time is any clock that does not step, the same one for all calls.
 //!
 //! ```text
 //! client                                   server
@@ -21,8 +21,8 @@
 //!   │  Goodbye                               │
 //! ```
 //!
-//! Every wait has an end, stated in [`limits`]: a peer that is slow, silent or gone ends the session, and so does one that sends
-//! what has no place ([`Output::Failed`]).
+//! Every wait is limited ([`limits`]): a peer that is slow, silent or disconnected ends the session, and so does one that sends an
+//! unexpected message ([`Output::Failed`]).
 
 mod admission;
 mod caveats;

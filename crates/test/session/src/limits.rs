@@ -1,4 +1,4 @@
-//! How long a peer may take, and how much a server grants.
+//! How long each end waits for the other, and how much a server grants.
 
 use longhaul_tcp::TcpParameters;
 use longhaul_terms::{Amount, MAX_STREAMS, ParameterError, SoftirqPlacement};
@@ -8,36 +8,37 @@ use serde::{Deserialize, Serialize};
 
 use super::test_parameters::TestParameters;
 
-/// From the TCP connection to `Start`, waiting in the queue left out, both ends. Four round trips of 1 s and three lost segments
-/// (RFC 6298: 1 + 2 + 4 s) fit. No message renews it: a peer that trickles bytes ends with it as well.
+/// From the TCP connection to `Start` at both ends, without the time in the queue. Four round trips of 1 s and three lost segments
+/// (RFC 6298: 1 + 2 + 4 s) fit. No message extends it: it also ends the session of a peer that sends slowly.
 pub const SETUP_TIMEOUT: Nanos = Nanos::from_secs(20);
-/// A peer that says nothing for so long is gone. An outage of 5 s must not end a test; after it TCP's next retransmission comes
-/// within as long again (RFC 6298 §5.5 doubles the timer), and its answer a round trip later.
+/// A peer that is silent for this time counts as disconnected. An outage of 5 s must not end a test; TCP's next retransmission
+/// comes within another 5 s (RFC 6298 §5.5 doubles the timer), and the answer a round trip later.
 pub const PEER_SILENCE: Nanos = Nanos::from_secs(20);
-/// Who has nothing to say says so this often: several times within [`PEER_SILENCE`], so that one late one does not matter.
+/// An end with nothing to send sends a sign of life this often: several times within [`PEER_SILENCE`], so that a late one does not
+/// matter.
 pub const ALIVE_INTERVAL: Nanos = Nanos::from_secs(4);
-/// The data path must be proven within this: forty tries.
+/// Time limit for the proof of the data path: forty attempts.
 pub const PROOF_TIMEOUT: Nanos = Nanos::from_secs(10);
-/// Between tries: on a path that loses half of them the proof still succeeds (all forty fail with 2⁻⁴⁰).
+/// Time between attempts. On a path that loses half of them the proof still succeeds (all forty fail with 2⁻⁴⁰).
 pub const PROOF_RESEND: Nanos = Nanos::from_millis(250);
-/// After the sender's last word packets may be on their way for so long without one of them arriving: more than the queueing
-/// delay by which data comes later than control on the same path.
+/// After the sender's last message, packets can be in flight for this time without any arrival: more than the queueing delay by
+/// which data can arrive after control messages on the same path.
 pub const DRAIN_QUIET: Nanos = Nanos::from_secs(1);
-/// However many are still arriving, a receiver stops after this: the longest delay that a path of ours has.
+/// A receiver stops after this time even if packets still arrive: the longest delay of our paths.
 pub const DRAIN_LIMIT: Nanos = Nanos::from_secs(10);
-/// A sender that is not done this long after its time is stopped by its own session.
+/// A sender that has not finished this long after its time is stopped by its own session.
 pub const OVERRUN: Nanos = Nanos::from_secs(5);
 /// From the end of the data to the last piece of the report: 64 MB over 10 Mb/s.
 pub const REPORT_TIMEOUT: Nanos = Nanos::from_secs(60);
-/// Characters of a report in one message, well below what a message may take even where each needs an escape of two.
+/// Characters of a report in one message: well below the limit of a message, even if each character needs an escape of two.
 pub const CHUNK_CHARS: usize = 256 << 10;
 
-/// What a server grants at most.
+/// The caps of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caps {
     /// Longest test.
     pub duration: Nanos,
-    /// Payload bits a second of all streams of a direction; `None` for no limit.
+    /// Payload bits per second of all streams of a direction; `None` for no cap.
     pub rate: Option<BitRate>,
     /// Longest payload.
     pub payload_bytes: u32,
@@ -47,13 +48,13 @@ pub struct Caps {
     pub sockbuf: Bytes,
     /// Largest report.
     pub report: Bytes,
-    /// Whether settings of the server's host may be changed for the time of a test: RPS by `--softirq` and the third CPU of `-A`, a
-    /// NIC's stamps by `--timestamps nic`.
+    /// Whether a test may change settings of the server's host while it runs: RPS by a softirq placement or softirq CPUs, time
+    /// stamps of a NIC.
     #[serde(default = "allowed")]
     pub host_settings: bool,
 }
 
-/// What servers did that did not say.
+/// The caps of servers that do not send them all.
 const fn allowed() -> bool {
     true
 }
@@ -74,10 +75,10 @@ impl Default for Caps {
 }
 
 impl Caps {
-    /// What a server with these caps grants of `asked`.
+    /// What a server with these caps grants for `asked`.
     ///
     /// # Errors
-    /// What goes beyond a cap, with its flag and the cap.
+    /// The first parameter above a cap, with the cap.
     pub fn grant_test(&self, asked: &TestParameters) -> Result<TestParameters, ParameterError> {
         match asked {
             TestParameters::Udp(asked) => self.grant(asked).map(TestParameters::Udp),
@@ -85,10 +86,10 @@ impl Caps {
         }
     }
 
-    /// As [`Self::grant`], for TCP: where there is a cap on the rate and the flows are not paced, it paces them.
+    /// Like [`Self::grant`], for TCP: if there is a cap on the rate and the flows are not paced, the server paces them.
     ///
     /// # Errors
-    /// What goes beyond a cap, with its flag and the cap.
+    /// The first parameter above a cap, with the cap.
     pub fn grant_tcp(&self, asked: &TcpParameters) -> Result<TcpParameters, ParameterError> {
         asked.validate()?;
         self.grant_size(asked.amount, asked.streams, asked.window_bytes)?;
@@ -98,7 +99,7 @@ impl Caps {
             match asked.pace_bps {
                 None => granted.pace_bps = Some((cap.0 / streams).max(1_000)),
                 Some(rate) if rate.saturating_mul(streams) > cap.0 => {
-                    let allowed = format!("this server allows {cap} of payload over all flows");
+                    let allowed = format!("this server allows a payload rate of {cap} over all flows");
                     return Err(ParameterError::new(
                         "--pace",
                         format_args!("({} × {streams})", BitRate(rate)),
@@ -111,7 +112,7 @@ impl Caps {
         Ok(granted)
     }
 
-    /// What all kinds of tests have.
+    /// Checks the caps for all kinds of tests.
     fn grant_size(&self, amount: Amount, streams: u8, sockbuf_bytes: Option<u64>) -> Result<(), ParameterError> {
         if let Amount::DurationNs(ns) = amount
             && ns > self.duration.0
@@ -129,11 +130,11 @@ impl Caps {
         Ok(())
     }
 
-    /// What a server with these caps grants of `asked`. It grants what was asked or nothing, but where no limit was asked for
-    /// (`-b 0`) it sets its own.
+    /// What a server with these caps grants for `asked`: all of it or nothing. Only if no rate was requested does the server set
+    /// its own.
     ///
     /// # Errors
-    /// What goes beyond a cap, with its flag and the cap.
+    /// The first parameter above a cap, with the cap.
     pub fn grant(&self, asked: &UdpParameters) -> Result<UdpParameters, ParameterError> {
         asked.validate()?;
         let mut granted = asked.clone();
@@ -145,8 +146,7 @@ impl Caps {
         if let (false, Some((flag, given))) = (self.host_settings, changes_receiver(asked))
             && asked.direction.client_sends()
         {
-            let allowed =
-                "this server changes no setting of its host for a client; `longhaul serve --host-settings allow` would";
+            let allowed = "this server does not let clients change settings of its host; `longhaul serve --host-settings allow` does";
             return Err(ParameterError::new(flag, given, allowed));
         }
         if let Some(cap) = self.rate {
@@ -155,7 +155,7 @@ impl Caps {
                 None => granted.pace = Pace::RateBps((cap.0 / streams).max(1_000)),
                 Some(rate) if rate.0.saturating_mul(streams) > cap.0 => {
                     let flag = if matches!(asked.pace, Pace::SpacingNs(_)) { "--spacing" } else { "-b" };
-                    let allowed = format!("this server allows {cap} of payload over all streams");
+                    let allowed = format!("this server allows a payload rate of {cap} over all streams");
                     return Err(ParameterError::new(flag, format_args!("({rate} × {streams})"), allowed));
                 }
                 Some(_) => {}
@@ -164,8 +164,7 @@ impl Caps {
         Ok(granted)
     }
 
-    /// When a sender is stopped that has not ended by itself: at the cap where an amount was asked for, and somewhat behind
-    /// its time where a time was.
+    /// When a sender that has not finished is stopped: at the cap if an amount was requested, else somewhat after its time.
     pub(super) fn stop_after(&self, parameters: &TestParameters) -> Nanos {
         match parameters.amount() {
             Amount::DurationNs(ns) => Nanos(ns).saturating_add(OVERRUN),
@@ -173,7 +172,7 @@ impl Caps {
         }
     }
 
-    /// How long a test may send: its own time, or the cap where an amount was asked for.
+    /// How long a test may send: its own time, or the cap if an amount was requested.
     pub fn sending_time(&self, parameters: &TestParameters) -> Nanos {
         match parameters.amount() {
             Amount::DurationNs(ns) => Nanos(ns),
@@ -182,7 +181,7 @@ impl Caps {
     }
 }
 
-/// The flag, and its value, by which a test changes settings of the host that receives.
+/// The flag and value by which a test changes settings of the receiving host.
 fn changes_receiver(asked: &UdpParameters) -> Option<(&'static str, String)> {
     match (asked.affinity.softirq, asked.affinity.softirq_cpus.first()) {
         (Some(SoftirqPlacement::Same), _) => Some(("--softirq", "same".into())),
@@ -209,7 +208,7 @@ mod tests {
         for (asked, flag) in [(&split, "--softirq"), (&softirq, "-A"), (&nic, "--timestamps")] {
             assert_eq!(caps.grant(asked).unwrap_err().flag, flag);
             assert!(Caps::default().grant(asked).is_ok());
-            // It is the client's own host then.
+            // Then the setting is changed on the client's own host.
             assert!(caps.grant(&UdpParameters { direction: TestDirection::Reverse, ..asked.clone() }).is_ok());
             assert!(caps.grant(&UdpParameters { direction: TestDirection::Bidirectional, ..asked.clone() }).is_err());
         }
@@ -225,7 +224,7 @@ mod tests {
         assert!(at(Pace::RateBps(500_000_000)).is_ok());
         assert_eq!(
             at(Pace::RateBps(600_000_000)).unwrap_err().to_string(),
-            "-b (600Mbit × 2): this server allows 1Gbit of payload over all streams"
+            "-b (600Mbit × 2): this server allows a payload rate of 1Gbit over all streams"
         );
         assert_eq!(at(Pace::SpacingNs(1_000)).unwrap_err().flag, "--spacing");
         let long = UdpParameters { amount: Amount::DurationNs(61_000_000_000), ..asked };

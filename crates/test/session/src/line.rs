@@ -1,4 +1,4 @@
-//! What both sessions do alike: outputs in order, and knowing whether the peer is still there.
+//! What both sessions share: outputs in order, and whether the peer is still connected.
 
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ impl Line {
         self.push(Output::SendMessage(message));
     }
 
-    /// A message came.
+    /// Handles a message.
     pub(super) fn hear(&mut self, now: Nanos) {
         self.heard = now;
     }
@@ -49,32 +49,35 @@ impl Line {
         self.over = true;
     }
 
-    /// Ends the session with an error, and tells the peer.
+    /// Ends the session with an error, and sends it to the peer.
     pub(super) fn fail(&mut self, now: Nanos, error: SessionError) {
         self.say(now, Message::Error(error.clone()));
         self.fail_silently(error);
     }
 
-    /// Ends the session with an error that the peer knows or cannot be told.
+    /// Ends the session with an error that the peer knows already or cannot receive.
     pub(super) fn fail_silently(&mut self, error: SessionError) {
         self.push(Output::Failed(error));
         self.over = true;
     }
 
-    /// The peer sent what has no place here.
+    /// The peer sent a message that is not allowed in this state.
     pub(super) fn unexpected(&mut self, now: Nanos, message: &Message) {
-        // The variant's name is enough, and bounded.
+        // The variant's name is enough, and short.
         let name = format!("{message:?}");
         let name = name.split(['(', '{', ' ']).next().unwrap_or_default();
-        let text = format!("the peer sent {name} where it has no place");
+        let text = format!("the peer sent {name} when it was not allowed");
         self.fail(now, SessionError::new("protocol", text, "use the same version of longhaul at both ends"));
     }
 
-    /// Keeps the connection alive, and gives up on a peer that says nothing.
+    /// Keeps the connection alive, and ends the session if the peer is silent.
     pub(super) fn handle_timeout(&mut self, now: Nanos) {
         if now >= self.heard.saturating_add(PEER_SILENCE) {
-            let text = format!("the peer said nothing for {PEER_SILENCE}");
-            self.fail(now, SessionError::new("peer_silent", text, "check that it still runs and that the path is up"));
+            let text = format!("the peer sent nothing for {PEER_SILENCE}");
+            self.fail(
+                now,
+                SessionError::new("peer_silent", text, "check that the peer is running and that the path is up"),
+            );
         } else if now >= self.said.saturating_add(ALIVE_INTERVAL) {
             self.say(now, Message::Alive);
         }

@@ -1,4 +1,4 @@
-//! The messages of the control protocol. Fields that a version does not know are ignored, types of messages that it does not know are not.
+//! The messages of the control protocol. A version ignores unknown fields, but rejects messages of unknown types.
 
 use longhaul_channel::{ChannelError, shown};
 use longhaul_result::Caveat;
@@ -15,86 +15,86 @@ use super::test_parameters::TestParameters;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Message {
-    /// The first of each side.
+    /// The first message of each side.
     Hello(Hello),
-    /// Client: what test I want.
+    /// Client: proposes a test.
     Propose {
         /// The test.
         parameters: TestParameters,
     },
-    /// Server: you wait, so many tests are before you.
+    /// Server: the client must wait for other tests.
     Queued {
-        /// Tests before this one.
+        /// Number of tests before this one.
         ahead: u32,
     },
-    /// Server: go on to prove the data path.
+    /// Server: the test is granted; the client must prove the data path.
     Accept(Accept),
-    /// Server: no test.
+    /// Server: the test is refused.
     Refuse(Refusal),
-    /// Server: packets pass both ways, for every stream.
+    /// Server: packets pass in both directions, for every stream.
     DataProven,
-    /// Client: ready to receive; the test begins.
+    /// Client: it is ready to receive, and the test begins.
     Start,
-    /// Receiver: what arrived so far.
+    /// Receiver: what has arrived so far.
     Progress(Progress),
-    /// Nothing to say, but there.
+    /// A sign of life.
     Alive,
-    /// Stop sending now and account for what was sent.
+    /// Stop sending now and report what was sent.
     Stop,
-    /// Sender: that was all.
+    /// Sender: it has stopped sending.
     Finished {
         /// What each stream sent.
         #[serde(deserialize_with = "bounded_list::<_, _, { MAX_STREAMS as usize }>")]
         streams: Vec<StreamSent>,
     },
-    /// Receiver: nothing more is expected.
+    /// Receiver: it expects no more data.
     Drained,
-    /// Server: a piece of its report, in order.
+    /// Server: a piece of its report; pieces come in order.
     Report {
         /// The piece.
         text: String,
         /// Whether it is the last.
         last: bool,
     },
-    /// Of a capture's log link, whose messages `longhaul-captures` knows.
+    /// A message of a capture's log link; `longhaul-captures` has its types.
     LogLink {
-        /// One of them, as JSON.
+        /// The message, as JSON.
         text: String,
     },
-    /// I give up, and why.
+    /// The session ends with an error.
     Error(SessionError),
-    /// All is said.
+    /// The session ends.
     Goodbye,
 }
 
-/// Who speaks.
+/// What an end says about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`PROTOCOL`](longhaul_channel::PROTOCOL).
     pub version: String,
-    /// Random; names the session in the logs of both ends.
+    /// Random number that names the session in the logs of both ends.
     pub nonce: u64,
-    /// What this end can do beyond the protocol's first form; unknown ones are ignored.
+    /// What this end supports beyond the protocol's first form. Unknown features are ignored.
     pub features: Vec<String>,
 }
 
 /// A test that a server grants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accept {
-    /// What is granted: as proposed but where no limit was asked for.
+    /// The granted parameters: as proposed, except where no limit was requested.
     pub parameters: TestParameters,
     /// The server's UDP port of each stream, or the one TCP port of all.
     pub data_ports: Vec<u16>,
     /// The session's cookie: its upper 24 bits count.
     pub cookie: u32,
-    /// What the client's first datagrams must carry.
+    /// The token that the client's first datagrams must carry.
     pub token: u64,
-    /// Of a TCP test, with `token`: what each data connection begins with.
+    /// TCP test: with `token`, the first bytes of each data connection.
     #[serde(default)]
     pub token_high: u64,
-    /// What the server allows.
+    /// The caps of the server.
     pub caps: Caps,
-    /// What the server has to say about the conditions, such as a buffer that was not granted in full.
+    /// The server's caveats about the conditions, such as a buffer that was not granted in full.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
 }
@@ -105,36 +105,36 @@ impl Accept {
         Cookie::new(self.cookie, false, 0)
     }
 
-    /// What the data connections of a TCP test begin with.
+    /// The first bytes of the data connections of a TCP test.
     pub fn tcp_cookie(&self) -> TcpCookie {
         TcpCookie::of_words(self.token_high, self.token)
     }
 }
 
-/// Why there is no test.
+/// Why a test is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The reason.
     #[serde(flatten)]
     pub error: SessionError,
-    /// When to try again; `None` where that would not help.
+    /// When the client may try again; `None` if that would not help.
     pub retry_after: Option<Nanos>,
 }
 
-/// What a receiver has got so far, for live lines. Sums over its streams, since the start.
+/// What a receiver got so far, for live lines: sums over its streams since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Progress {
-    /// Since the first packet came, by the receiver's clock.
+    /// Time since the first packet arrived, by the receiver's clock.
     pub elapsed_ns: u64,
-    /// Packets received, each once.
+    /// Packets received, without duplicates.
     pub received_packets: u64,
-    /// Packets missing so far, of those that should have come.
+    /// Packets missing so far.
     pub missing_packets: u64,
-    /// Further copies.
+    /// Duplicates.
     pub duplicate_packets: u64,
     /// Reordered packets.
     pub reordered_packets: u64,
-    /// Payload bytes received, each packet once.
+    /// Payload bytes received, without duplicates.
     pub payload_bytes: u64,
 }
 
@@ -142,21 +142,21 @@ pub struct Progress {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct SessionError {
-    /// For programs.
+    /// The code, for programs.
     pub code: String,
-    /// What is the matter, in one line.
+    /// What is wrong, in one line.
     pub message: String,
-    /// What to do about it.
+    /// What the user can do.
     pub remedy: String,
 }
 
 impl SessionError {
-    /// An error.
+    /// Creates an error.
     pub fn new(code: &str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), remedy: remedy.into() }
     }
 
-    /// What a peer sent, fit to be shown: one line of bounded length without control characters.
+    /// An error that a peer sent, safe to show: one line of limited length without control characters.
     pub fn of_peer(self) -> Self {
         Self { code: shown(&self.code), message: shown(&self.message), remedy: shown(&self.remedy) }
     }
@@ -168,7 +168,7 @@ impl From<ChannelError> for SessionError {
     }
 }
 
-/// The caveats of the other end, fit to be shown: bounded in number and length, without control characters.
+/// The caveats of the other end, safe to show: limited in number and length, without control characters.
 pub(crate) fn caveats_of_peer(caveats: Vec<Caveat>) -> Vec<Caveat> {
     let one = |c: Caveat| Caveat { code: shown(&c.code), message: shown(&c.message), remedy: shown(&c.remedy) };
     caveats.into_iter().take(16).map(one).collect()
@@ -208,6 +208,6 @@ mod tests {
         let long = Message::Report { text: "x".repeat(MAX_MESSAGE_BYTES), last: true };
         assert!(matches!(to_frame(&long), Err(FrameError::Length(_))));
         let many = to_frame(&Message::Finished { streams: vec![StreamSent::default(); 65] }).unwrap();
-        assert!(push(&many).unwrap_err().to_string().contains("a list of at most 64"));
+        assert!(push(&many).unwrap_err().to_string().contains("a list of at most 64 elements"));
     }
 }

@@ -1,4 +1,4 @@
-//! What a session wants done, and how it ends.
+//! What a session wants the driver to do, and how it ends.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::message::{Message, Progress, SessionError};
 use crate::report::EndReport;
 use crate::test_parameters::TestParameters;
 
-/// What a session wants done, in this order.
+/// An instruction for the driver. Follow instructions in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// Send this over the control channel.
@@ -22,49 +22,49 @@ pub enum Output {
     SendProbe {
         /// The stream.
         stream: u8,
-        /// Where to, at the server.
+        /// The destination, at the server.
         to: Option<SocketAddr>,
         /// The datagram.
         bytes: [u8; HEADER_LEN],
     },
-    /// Server: ask [`Admission`](crate::Admission), and answer with `handle_admission`, again where the answer changes.
+    /// Server: ask [`Admission`](crate::Admission) and call `handle_admission`, now and whenever the answer changes.
     RequestAdmission {
-        /// How long the test may take, from its admission to the end of its report.
+        /// Longest time of the test, from its admission to the end of its report.
         longest: Nanos,
     },
-    /// UDP: open a socket for each stream. TCP: the server listens, the client connects for each stream and says
-    /// [`TcpCookie::hello`]. Attach what sees drops, read counters, and be ready to receive; then
-    /// `handle_data_opened` or `handle_data_failed`.
+    /// UDP: open a socket for each stream. TCP: the server listens; the client connects for each stream and sends
+    /// [`TcpCookie::hello`]. Attach the drop observers, read counters, and be ready to receive. Then call `handle_data_opened` or
+    /// `handle_data_failed`.
     OpenData(DataPlan),
-    /// Begin to send in bulk as the plan says; at its end `handle_sending_finished`.
+    /// Start to send bulk data as the plan says; at its end call `handle_sending_finished`.
     StartSending {
         /// The client's proven address of each stream, at the server; empty at the client.
         to: Vec<SocketAddr>,
     },
-    /// Stop sending now; then `handle_sending_finished`.
+    /// Stop sending now; then call `handle_sending_finished`.
     StopSending,
-    /// The receiving peer's live counters.
+    /// Live counters of the peer, which receives.
     Progress(Progress),
-    /// The peer has sent all it will. Call `handle_arrivals` while packets still come, `handle_drained` when all are there.
+    /// The peer has stopped sending. Call `handle_arrivals` while packets still arrive, `handle_drained` when all have arrived.
     PeerFinished(Vec<StreamSent>),
-    /// The data is over at this end: close the data sockets, detach, read counters, then `handle_report`.
+    /// This end needs no more data: close the data sockets, detach, read counters, then call `handle_report`.
     CollectReport,
-    /// The session ended well. Close the connection when all messages are sent.
+    /// The session ended with a result. Close the connection when all messages are sent.
     Finished(Box<TestEnd>),
-    /// The session ended without a result. Stop everything, close when all messages are sent.
+    /// The session ended without a result. Stop everything, and close the connection when all messages are sent.
     Failed(SessionError),
 }
 
-/// What the data part of a test needs.
+/// What the driver needs to know for the data of a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataPlan {
-    /// What is granted.
+    /// The granted parameters.
     pub parameters: TestParameters,
     /// The session's cookie; each packet's is `cookie.of(backward, stream)`.
     pub cookie: Cookie,
-    /// What the data connections of a TCP test begin with.
+    /// The first bytes of the data connections of a TCP test.
     pub tcp_cookie: TcpCookie,
-    /// The server's UDP port of each stream, or the one TCP port; empty at the server, which chooses them.
+    /// The server's UDP port of each stream, or its one TCP port; empty at the server, which chooses them.
     pub server_ports: Vec<u16>,
     /// Whether this end sends.
     pub sends: bool,
@@ -72,22 +72,22 @@ pub struct DataPlan {
     pub receives: bool,
 }
 
-/// How a test ended.
+/// The end of a test.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TestEnd {
-    /// What was granted and done.
+    /// The granted parameters.
     pub parameters: TestParameters,
-    /// What this end knows.
+    /// The report of this end.
     pub local: EndReport,
-    /// What the other end knows; `None` at the server.
+    /// The report of the other end; `None` at the server.
     pub remote: Option<EndReport>,
-    /// What the server had to say about the conditions.
+    /// The server's caveats about the conditions of the test.
     pub caveats: Vec<Caveat>,
 }
 
 impl TestEnd {
-    /// Client: the two reports of a direction, sender's and receiver's, for
-    /// [`UdpResult::assemble`](longhaul_udp::UdpResult::assemble). `None` where that direction was not tested.
+    /// Client: the reports of sender and receiver of a direction, for [`UdpResult::assemble`](longhaul_udp::UdpResult::assemble).
+    /// `None` if that direction was not tested.
     pub fn direction(&self, backward: bool) -> Option<(&SenderReport, &ReceiverReport)> {
         let remote = self.remote.as_ref()?;
         let (sender, receiver) = if backward { (remote, &self.local) } else { (&self.local, remote) };

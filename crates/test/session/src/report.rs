@@ -1,23 +1,23 @@
-//! What one end of a test knows when it is over, of any kind of test.
+//! What one end knows at the end of a test of any kind.
 
 use longhaul_result::Caveat;
 use longhaul_tcp::TcpEndReport;
 use longhaul_udp::UdpEndReport;
 use serde::{Deserialize, Serialize};
 
-/// What one end knows of a test.
+/// The report of one end of a test.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EndReport {
-    /// Of a UDP test: what it sent and received.
+    /// UDP test: what it sent and received.
     #[serde(default)]
     pub udp: Option<UdpEndReport>,
-    /// Of a TCP test: what it did, sending or receiving.
+    /// TCP test: what it sent and received.
     #[serde(default)]
     pub tcp: Option<TcpEndReport>,
-    /// The host as `longhaul host` has it; `null` where it was not looked at.
+    /// The host, as in `longhaul host`; `null` if it was not inspected.
     #[serde(default)]
     pub host: serde_json::Value,
-    /// Doubts of this end.
+    /// The caveats of this end.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
 }

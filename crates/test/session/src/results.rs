@@ -1,4 +1,4 @@
-//! What a test came to: the result of each direction that was tested, with every caveat that either end raised.
+//! The results of a test: one for each tested direction, with the caveats of both ends.
 
 use crate::caveats;
 use longhaul_result::Caveat;
@@ -9,12 +9,12 @@ use longhaul_udp::locate::Loss;
 
 use crate::output::TestEnd;
 
-/// Writes every loss of a direction to a file. Gets what the file's name ends with (`-forward` or `-backward` where both directions
-/// were tested, else nothing) and the losses; returns the file's name, or why it could not be written.
+/// Writes all losses of a direction to a file. Gets the suffix of the file's name (`-forward` or `-backward` if both directions
+/// were tested, else empty) and the losses. Returns the file's name, or why it could not be written.
 pub type SaveLosses<'a> = dyn FnMut(&str, &mut dyn Iterator<Item = Loss>) -> Result<String, String> + 'a;
 
-/// The results of a UDP test with all caveats. `save` keeps losses that are too many to list; without it they are a caveat.
-/// `None` where an end's report lacks its part, or the test was not UDP.
+/// The results of a UDP test with all caveats. `save` writes the losses to a file if they are too many to list; without it there is
+/// a caveat. `None` if a report is incomplete, or the test was not UDP.
 pub fn udp(end: &TestEnd, mut save: Option<&mut SaveLosses<'_>>) -> Option<(Directions<UdpResult>, Vec<Caveat>)> {
     let parameters = end.parameters.udp()?;
     let mut caveats = of_both_ends(end);
@@ -29,13 +29,15 @@ pub fn udp(end: &TestEnd, mut save: Option<&mut SaveLosses<'_>>) -> Option<(Dire
             };
             match save.as_mut().map(|save| save(ending, &mut assembled.attribution.losses())) {
                 Some(Ok(name)) => assembled.result.losses_file = Some(name),
-                Some(Err(error)) => {
-                    caveats.push(Caveat::new(caveats::LOSSES_NOT_SAVED, error, "make room, and run it again"))
-                }
+                Some(Err(error)) => caveats.push(Caveat::new(
+                    caveats::LOSSES_NOT_SAVED,
+                    error,
+                    "free disk space, then run the test again",
+                )),
                 None => caveats.push(Caveat::new(
                     caveats::LOSSES_NOT_LISTED,
-                    "there are too many losses to list them in a result",
-                    "save the result in a folder: every loss goes to a file there",
+                    "there are too many losses to list them in the result",
+                    "save the result in a folder: a file there lists every loss",
                 )),
             }
         }
@@ -45,8 +47,7 @@ pub fn udp(end: &TestEnd, mut save: Option<&mut SaveLosses<'_>>) -> Option<(Dire
     Some((results, Caveat::unique(caveats)))
 }
 
-/// The results of a TCP test, over IPv6 or not, with all caveats. `None` where an end's report lacks its part, or the test was not
-/// TCP.
+/// The results of a TCP test over IPv6 or IPv4, with all caveats. `None` if a report is incomplete, or the test was not TCP.
 pub fn tcp(end: &TestEnd, ipv6: bool) -> Option<(Directions<TcpResult>, Vec<Caveat>)> {
     let parameters = end.parameters.tcp()?;
     let (local, remote) = (end.local.tcp.as_ref()?, end.remote.as_ref()?.tcp.as_ref()?);
@@ -60,7 +61,7 @@ pub fn tcp(end: &TestEnd, ipv6: bool) -> Option<(Directions<TcpResult>, Vec<Cave
     Some((results, Caveat::unique(caveats)))
 }
 
-/// The caveats of the server's conditions and of either end.
+/// The caveats about the conditions at the server, and those of both ends.
 fn of_both_ends(end: &TestEnd) -> Vec<Caveat> {
     let ends = [Some(&end.local), end.remote.as_ref()].into_iter().flatten();
     end.caveats.iter().chain(ends.flat_map(|end| &end.caveats)).cloned().collect()

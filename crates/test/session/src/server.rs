@@ -1,4 +1,4 @@
-//! The server's side of a test.
+//! The server's part of a test.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -21,21 +21,21 @@ use super::report::EndReport;
 use super::test_parameters::{TCP_FEATURE, TestParameters};
 use super::transfer::{Transfer, report_deadline};
 
-/// What a server grants, and to whom.
+/// What a server grants, and to which client.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerConfig {
-    /// The client's address, as the control connection has it: data goes there and nowhere else.
+    /// The client's address on the control connection. Test data is sent to this address only.
     pub peer: IpAddr,
-    /// What it may have.
+    /// The server's caps.
     pub caps: Caps,
 }
 
-/// Random bytes that nobody can guess, from the operating system, for one session.
+/// Unpredictable bytes for one session, from the operating system's random source.
 #[derive(Clone)]
 pub struct Randomness(pub [u8; Self::BYTES]);
 
 impl Randomness {
-    /// Cookie, nonce, token and a challenge for each stream, 8 bytes each.
+    /// Cookie, nonce and token, and a challenge for each stream, 8 bytes each.
     pub const BYTES: usize = 8 * (3 + MAX_STREAMS as usize);
 
     fn word(&self, index: usize) -> u64 {
@@ -51,7 +51,7 @@ impl fmt::Debug for Randomness {
     }
 }
 
-/// A server's session with one client, from the established control channel on.
+/// A server's session with one client. It begins when the control channel is established.
 #[derive(Debug)]
 pub struct ServerSession {
     config: ServerConfig,
@@ -62,12 +62,12 @@ pub struct ServerSession {
 
 #[derive(Debug)]
 enum State {
-    /// Waits for the client's hello, then for what it wants.
+    /// Waits for the client's hello, then for its proposal.
     Setup {
         greeted: bool,
         deadline: Nanos,
     },
-    /// Waits for its turn.
+    /// Waits for admission.
     Waiting {
         granted: TestParameters,
         ahead: Option<u32>,
@@ -90,7 +90,7 @@ enum State {
         transfer: Transfer,
         deadline: Option<Nanos>,
     },
-    /// The report goes out in pieces; then waits for the client's goodbye.
+    /// Sends the report in pieces; then waits for the client's goodbye.
     Reporting {
         end: Box<TestEnd>,
         text: String,
@@ -100,7 +100,7 @@ enum State {
     Over,
 }
 
-/// What must be proven before there is bulk.
+/// What must be proven before any bulk data.
 #[derive(Debug)]
 enum Proof {
     Udp(ServerProof),
@@ -108,13 +108,13 @@ enum Proof {
 }
 
 impl ServerSession {
-    /// A session over a connection that was accepted now. Its time to set up begins here, before any authentication.
+    /// A session over a connection that was accepted at `now`. Its setup time begins here, before any authentication.
     pub fn new(now: Nanos, config: ServerConfig, random: Randomness) -> Self {
         let state = State::Setup { greeted: false, deadline: now.saturating_add(SETUP_TIMEOUT) };
         Self { config, random, line: Line::new(now), state }
     }
 
-    /// A message came.
+    /// Handles a message of the client.
     pub fn handle_message(&mut self, now: Nanos, message: Message) {
         if self.line.is_over() {
             return;
@@ -165,7 +165,7 @@ impl ServerSession {
         }
     }
 
-    /// Where the client stands, after [`Output::RequestAdmission`] and whenever that changes.
+    /// Handles the verdict after [`Output::RequestAdmission`], and every later change of it.
     pub fn handle_admission(&mut self, now: Nanos, verdict: Verdict) {
         let State::Waiting { granted, ahead, remind } = &mut self.state else { return };
         match verdict {
@@ -188,13 +188,13 @@ impl ServerSession {
                 self.line.say(now, Message::Queued { ahead: before });
             }
             Verdict::Busy { retry_after } => {
-                let error = SessionError::new("busy", "the server is busy with another test", "try again later");
+                let error = SessionError::new("busy", "the server is running another test", "try again later");
                 self.refuse(now, Refusal { error, retry_after: Some(retry_after) });
             }
         }
     }
 
-    /// The data sockets are open on these ports, one for each stream (they may be equal), after [`Output::OpenData`].
+    /// The data sockets are open on these ports, after [`Output::OpenData`]: one port for each stream; they can be equal.
     pub fn handle_data_opened(&mut self, now: Nanos, data_ports: Vec<u16>, caveats: Vec<Caveat>) {
         let State::Opening { granted, .. } = &mut self.state else { return };
         let granted = std::mem::take(granted);
@@ -236,7 +236,7 @@ impl ServerSession {
         }
     }
 
-    /// A datagram came before `StartSending`, or one with a sequence from
+    /// A datagram arrived before `StartSending`, or one with a sequence from
     /// [`FIRST_RESERVED`](longhaul_wire::probe::FIRST_RESERVED) on.
     pub fn handle_data_probe(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
         let State::Proving { proof: Proof::Udp(proof), to, .. } = &mut self.state else { return };
@@ -251,7 +251,7 @@ impl ServerSession {
         }
     }
 
-    /// A data connection came from `from` and began with these bytes. Whose it is; `None` where it is to be closed.
+    /// A data connection came from `from` and began with `bytes`. Returns its stream; `None` if it must be closed.
     pub fn handle_data_hello(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> Option<TcpStreamId> {
         let State::Proving { proof: Proof::Tcp(proof), to, .. } = &mut self.state else { return None };
         let id = proof.handle(from.ip(), bytes)?;
@@ -275,12 +275,12 @@ impl ServerSession {
         self.state = State::Running { granted, transfer, deadline: None };
     }
 
-    /// This end has sent all, after `StartSending` or `StopSending`; each stream's count.
+    /// This end has stopped sending, after `StartSending` or `StopSending`; `streams` has the counts of each stream.
     pub fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>) {
         self.running(|transfer, line| transfer.handle_sending_finished(now, streams, line));
     }
 
-    /// An interval is over: what this end received so far.
+    /// An interval is over; `progress` is what this end received so far.
     pub fn handle_progress(&mut self, now: Nanos, progress: Progress) {
         self.running(|transfer, line| transfer.handle_progress(now, progress, line));
     }
@@ -290,12 +290,12 @@ impl ServerSession {
         self.running(|transfer, _| transfer.handle_arrivals(now));
     }
 
-    /// After `PeerFinished`: every packet is there.
+    /// After `PeerFinished`: all packets have arrived.
     pub fn handle_drained(&mut self, now: Nanos) {
         self.running(|transfer, line| transfer.handle_drained(now, line));
     }
 
-    /// What this end knows, after `CollectReport`.
+    /// The report of this end, after `CollectReport`.
     pub fn handle_report(&mut self, now: Nanos, report: EndReport) {
         let State::Running { granted, transfer, .. } = &mut self.state else { return };
         if !transfer.is_over() {
@@ -310,16 +310,15 @@ impl ServerSession {
                 self.state = State::Reporting { end: Box::new(end), text, sent: 0, deadline };
             }
             _ => {
-                let error = format!("the account of this test takes more than the {most} that this server sends");
-                let error =
-                    SessionError::new("report_too_large", error, "make the test shorter, or raise the server's cap");
+                let error = format!("the report of this test is larger than the {most} that this server sends");
+                let error = SessionError::new("report_too_large", error, "shorten the test, or raise the server's cap");
                 self.line.fail(now, error);
                 self.clean_up();
             }
         }
     }
 
-    /// The server is going down.
+    /// The server is shutting down.
     pub fn handle_shutdown(&mut self, now: Nanos) {
         if !self.line.is_over() {
             self.line.fail(now, SessionError::new("shutdown", "the server is shutting down", "try again later"));
@@ -327,7 +326,7 @@ impl ServerSession {
         }
     }
 
-    /// The control connection is gone, or what it carried made no sense (`error` says which).
+    /// The control connection is closed, or its data was invalid; `error` says which.
     pub fn handle_connection_lost(&mut self, error: SessionError) {
         if !self.line.is_over() {
             self.line.fail_silently(error);
@@ -335,7 +334,7 @@ impl ServerSession {
         }
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Nanos) {
         if self.line.is_over() {
             return;
@@ -343,14 +342,14 @@ impl ServerSession {
         let late = |code: &str, text: &str| SessionError::new(code, text, "check the path between the hosts");
         match &mut self.state {
             State::Setup { deadline, .. } | State::Opening { deadline, .. } if now >= *deadline => {
-                self.line.fail(now, late("setup_timeout", "the test was not set up in time"));
+                self.line.fail(now, late("setup_timeout", "the test was not set up within the time limit"));
             }
             State::Proving { to, deadline, .. } if now >= *deadline => {
                 self.line.fail(
                     now,
                     match to {
-                        None => late("data_path_blocked", "nothing passed on the data path in time"),
-                        Some(_) => late("setup_timeout", "the client did not start the test in time"),
+                        None => late("data_path_blocked", "nothing arrived on the data path within the time limit"),
+                        Some(_) => late("setup_timeout", "the client did not start the test within the time limit"),
                     },
                 );
             }
@@ -362,13 +361,14 @@ impl ServerSession {
                 if transfer.is_over() {
                     let deadline = *deadline.get_or_insert(report_deadline(now));
                     if now >= deadline {
-                        self.line.fail(now, late("report_timeout", "this end's account was not ready in time"));
+                        self.line
+                            .fail(now, late("report_timeout", "this end's report was not ready within the time limit"));
                     }
                 }
                 transfer.handle_timeout(now, &mut self.line);
             }
             State::Reporting { deadline, .. } if now >= *deadline => {
-                self.line.fail(now, late("report_timeout", "the client did not take the report in time"));
+                self.line.fail(now, late("report_timeout", "the client did not read the report within the time limit"));
             }
             _ => {}
         }
@@ -378,8 +378,8 @@ impl ServerSession {
         self.clean_up();
     }
 
-    /// What is to be done next. A report comes in pieces: take the next only when the one before is written, so that a client which
-    /// does not read costs no more than one.
+    /// The next instruction. A report is sent in pieces: take the next one only when the previous one is written, so that a client
+    /// that does not read costs the memory of one piece.
     pub fn poll_output(&mut self, now: Nanos) -> Option<Output> {
         if let Some(output) = self.line.pop() {
             return Some(output);
@@ -413,7 +413,7 @@ impl ServerSession {
         (!self.line.is_over()).then(|| own.min(self.line.poll_timeout()))
     }
 
-    /// Whether the session is over: what is still to be done is in [`poll_output`](Self::poll_output).
+    /// Whether the session is over. [`poll_output`](Self::poll_output) can still have instructions.
     pub fn is_over(&self) -> bool {
         self.line.is_over()
     }
@@ -434,14 +434,14 @@ impl ServerSession {
         }
     }
 
-    /// Ends the session before it had a test.
+    /// Ends the session before it has a test.
     fn refuse(&mut self, now: Nanos, refusal: Refusal) {
         self.line.say(now, Message::Refuse(refusal.clone()));
         self.line.fail_silently(refusal.error);
         self.clean_up();
     }
 
-    /// Nothing goes on behind an end.
+    /// Nothing follows an end.
     fn clean_up(&mut self) {
         if self.line.is_over() {
             self.state = State::Over;

@@ -1,7 +1,7 @@
-//! What kind of test is asked for, and what all kinds have.
+//! The kind of a test, and the parameters that all kinds have.
 //!
-//! On the wire a UDP test has the form that it had when there was no other kind, with `"kind": "udp"` beside, which who does not know
-//! it ignores; without a kind it is a UDP test. Whether a server knows other kinds it says in the features of its hello.
+//! A UDP test is sent in its original form plus `"kind": "udp"`, which older versions ignore; a test without a kind is a UDP test.
+//! The features in a server's hello say which other kinds it knows.
 
 use longhaul_tcp::TcpParameters;
 use longhaul_terms::{Affinity, Amount, Collect, ParameterError, TestDirection};
@@ -10,7 +10,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// A feature in a hello: this end knows TCP tests.
+/// A feature in a hello: this end supports TCP tests.
 pub const TCP_FEATURE: &str = "tcp";
 
 /// A test of either kind.
@@ -42,7 +42,7 @@ impl From<TcpParameters> for TestParameters {
 }
 
 impl TestParameters {
-    /// Those of a UDP test; `None` for another.
+    /// The parameters of a UDP test; `None` for other kinds.
     pub fn udp(&self) -> Option<&UdpParameters> {
         match self {
             Self::Udp(parameters) => Some(parameters),
@@ -50,7 +50,7 @@ impl TestParameters {
         }
     }
 
-    /// Those of a TCP test; `None` for another.
+    /// The parameters of a TCP test; `None` for other kinds.
     pub fn tcp(&self) -> Option<&TcpParameters> {
         match self {
             Self::Tcp(parameters) => Some(parameters),
@@ -66,7 +66,7 @@ impl TestParameters {
         }
     }
 
-    /// Streams of a direction.
+    /// Streams in each direction.
     pub fn streams(&self) -> u8 {
         match self {
             Self::Udp(udp) => udp.streams,
@@ -82,7 +82,7 @@ impl TestParameters {
         }
     }
 
-    /// Between reports on the way, nanoseconds; `None` for none.
+    /// Time between interim reports, nanoseconds; `None` for none.
     pub fn interval_ns(&self) -> Option<u64> {
         match self {
             Self::Udp(udp) => udp.interval_ns,
@@ -90,7 +90,7 @@ impl TestParameters {
         }
     }
 
-    /// How losses shall be placed.
+    /// How lost packets are located.
     pub fn collect(&self) -> Collect {
         match self {
             Self::Udp(udp) => udp.collect,
@@ -98,7 +98,7 @@ impl TestParameters {
         }
     }
 
-    /// CPUs that the threads shall run on.
+    /// CPUs for the threads.
     pub fn affinity(&self) -> &Affinity {
         match self {
             Self::Udp(udp) => &udp.affinity,
@@ -106,10 +106,10 @@ impl TestParameters {
         }
     }
 
-    /// Whether all is within what any longhaul allows; a server may allow less.
+    /// Checks the limits that every longhaul has; a server can have lower ones.
     ///
     /// # Errors
-    /// The first that is not, with its flag and what is allowed.
+    /// The first parameter out of range, with what is allowed.
     pub fn validate(&self) -> Result<(), ParameterError> {
         match self {
             Self::Udp(udp) => udp.validate(),
@@ -117,7 +117,7 @@ impl TestParameters {
         }
     }
 
-    /// A feature that the server must have for such a test; `None` where every server has it.
+    /// The feature that the server needs for such a test; `None` if every server supports it.
     pub(super) fn needs(&self) -> Option<&'static str> {
         matches!(self, Self::Tcp(_)).then_some(TCP_FEATURE)
     }
@@ -130,7 +130,7 @@ impl<'de> Deserialize<'de> for TestParameters {
         match kind.as_ref().map(|kind| kind.as_str()) {
             None | Some(Some("udp")) => serde_json::from_value(value).map(Self::Udp),
             Some(Some("tcp")) => serde_json::from_value(value).map(Self::Tcp),
-            Some(_) => return Err(D::Error::custom("a kind of test that this version does not know")),
+            Some(_) => return Err(D::Error::custom("this version does not know this kind of test")),
         }
         .map_err(D::Error::custom)
     }
@@ -146,7 +146,7 @@ mod tests {
         let old = serde_json::to_string(&udp).unwrap();
         let test: TestParameters = serde_json::from_str(&old).unwrap();
         assert_eq!(test, TestParameters::Udp(udp.clone()));
-        // And who knows no other kind reads what is written now.
+        // A version that knows no other kind can read what is written now.
         assert_eq!(serde_json::from_str::<UdpParameters>(&serde_json::to_string(&test).unwrap()).unwrap(), udp);
     }
 

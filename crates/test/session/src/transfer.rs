@@ -1,12 +1,12 @@
-//! The part of a test in which data flows, the same at both ends: who sends says when it is done, who receives waits for what is
-//! still on its way, and then each end looks at its counters.
+//! The part of a test in which data is sent, the same at both ends: the sender reports when it has finished, the receiver waits for
+//! data in flight, then both ends read their counters.
 //!
 //! ```text
 //! sender                              receiver
 //!   │ ═══════ data ═══════════════════► │
 //!   │ ◄───────────────────── Progress   │  each interval
 //!   │  Finished {sent_packets}          │
-//!   │ ────────────────────────────────► │  waits until nothing arrives any more
+//!   │ ────────────────────────────────► │  waits until nothing arrives
 //!   │                        Drained    │  CollectReport
 //!   │ ◄──────────────────────────────── │
 //!   │  CollectReport                    │
@@ -24,7 +24,7 @@ use super::test_parameters::TestParameters;
 #[derive(Debug)]
 pub(super) struct Transfer {
     streams: usize,
-    /// How long nothing may arrive before all that comes is there.
+    /// If nothing arrives for this time, all data has arrived.
     drain_quiet: Nanos,
     sending: Sending,
     receiving: Receiving,
@@ -34,11 +34,11 @@ pub(super) struct Transfer {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Sending {
     No,
-    /// Sends; must be done by then.
+    /// Sends; must finish by this time.
     Until(Nanos),
-    /// Has been told to stop; must say what it sent by then.
+    /// Was asked to stop; must report what it sent by this time.
     Stopping(Nanos),
-    /// Has said what it sent; the peer must have drained by then.
+    /// Has reported what it sent; the peer must have drained by this time.
     Finished(Nanos),
     Drained,
 }
@@ -46,9 +46,9 @@ enum Sending {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Receiving {
     No,
-    /// The peer sends; must be done by then.
+    /// The peer sends; must finish by this time.
     Until(Nanos),
-    /// The peer is done; until nothing arrives any more, or then.
+    /// The peer has finished; waits until nothing arrives, or until this time.
     Draining {
         quiet: Nanos,
         limit: Nanos,
@@ -57,16 +57,16 @@ enum Receiving {
 }
 
 impl Transfer {
-    /// A transfer that begins now and in which a sender is stopped after `stop_after`.
+    /// A transfer that begins now. A sender is stopped after `stop_after`.
     pub(super) fn new(now: Nanos, sends: bool, receives: bool, parameters: &TestParameters, stop_after: Nanos) -> Self {
         let end = now.saturating_add(stop_after);
-        // The peer began up to a path's delay later, and its last word may have to be sent again.
+        // The peer began up to a path's delay later, and its last message may be retransmitted.
         let peer_end = end.saturating_add(OVERRUN).saturating_add(PEER_SILENCE);
         Self {
             streams: parameters.streams().into(),
             drain_quiet: match parameters {
                 TestParameters::Udp(_) => DRAIN_QUIET,
-                // It says when it is over, and between two retransmissions there may be much time.
+                // The peer reports its end, and there can be much time between two retransmissions.
                 TestParameters::Tcp(_) => DRAIN_LIMIT,
             },
             sending: if sends { Sending::Until(end) } else { Sending::No },
@@ -75,7 +75,7 @@ impl Transfer {
         }
     }
 
-    /// Takes a message of this part; gives it back where it is none.
+    /// Handles a message of this part; returns any other message.
     pub(super) fn handle_message(&mut self, now: Nanos, message: Message, line: &mut Line) -> Option<Message> {
         match (message, self.sending, self.receiving) {
             (Message::Alive, ..) => {}
@@ -97,7 +97,7 @@ impl Transfer {
         None
     }
 
-    /// Stops sending before its time.
+    /// Stops sending early.
     pub(super) fn stop(&mut self, now: Nanos, line: &mut Line) {
         if let Sending::Until(_) = self.sending {
             self.sending = Sending::Stopping(now.saturating_add(OVERRUN));
@@ -132,7 +132,7 @@ impl Transfer {
         }
     }
 
-    /// Whether the end may hand in its report.
+    /// Whether this end can submit its report.
     pub(super) fn is_over(&self) -> bool {
         self.collecting
     }
@@ -152,17 +152,21 @@ impl Transfer {
             Sending::Stopping(end) if now >= end => {
                 line.fail(
                     now,
-                    SessionError::new("overrun", "the sender did not stop when it was told to", "report this"),
+                    SessionError::new(
+                        "overrun",
+                        "the sender did not stop when asked",
+                        "report this as a bug of longhaul",
+                    ),
                 );
             }
             Sending::Finished(end) if now >= end => {
-                line.fail(now, SessionError::new("overrun", "the receiver did not end its account", "try again"));
+                line.fail(now, SessionError::new("overrun", "the receiver did not finish", "try again"));
             }
             _ => {}
         }
         match self.receiving {
             Receiving::Until(end) if now >= end && !line.is_over() => {
-                let text = "the sender went on beyond the time of the test";
+                let text = "the sender did not stop at the end of the test";
                 line.fail(now, SessionError::new("overrun", text, "try again"));
             }
             Receiving::Draining { quiet, limit } if now >= quiet.min(limit) => self.handle_drained(now, line),
@@ -184,7 +188,7 @@ impl Transfer {
     }
 }
 
-/// When the reports must have changed hands.
+/// The time by which both reports must have been exchanged.
 pub(super) fn report_deadline(now: Nanos) -> Nanos {
     now.saturating_add(REPORT_TIMEOUT)
 }

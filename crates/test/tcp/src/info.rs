@@ -1,23 +1,23 @@
-//! `struct tcp_info`, every field of it, as Linux 6.18 has it.
+//! All fields of `struct tcp_info`, as of Linux 6.18.
 //!
-//! A kernel writes as much of the structure as it knows: what an older one does not have is `None`. New fields only ever came
-//! behind the others, so their places are the same on every kernel.
+//! A kernel writes the part of the structure that it knows; the fields that an older kernel lacks are `None`. New fields were
+//! always appended, so offsets are the same on every kernel.
 //!
-//! Source: `include/uapi/linux/tcp.h`, `tcp_get_info` in `net/ipv4/tcp.c`; the names are the kernel's without `tcpi_`, with a unit.
+//! Source: `include/uapi/linux/tcp.h`, `tcp_get_info` in `net/ipv4/tcp.c`. The names are the kernel's without `tcpi_`, with a unit.
 
-/// Bytes of the structure in Linux 6.18; a newer kernel's may be longer.
+/// Size of the structure in Linux 6.18, bytes; newer kernels can have a longer one.
 pub const INFO_BYTES: usize = 280;
 
 /// A field of the structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// The kernel's name without `tcpi_`, with its unit: the name of its column in a file.
+    /// The kernel's name without `tcpi_`, with its unit: the column name in a file.
     pub name: &'static str,
-    /// Bytes before it.
+    /// Offset, bytes.
     offset: usize,
-    /// Bits before it in its first byte.
+    /// Bit offset in that byte.
     shift: u8,
-    /// Its size.
+    /// Size, bits.
     bits: u8,
 }
 
@@ -26,12 +26,12 @@ impl Field {
         Self { name, offset, shift, bits }
     }
 
-    /// Bits that its values take: 1, 2, 4, 8, 16, 32 or 64.
+    /// Size, bits: 1, 2, 4, 8, 16, 32 or 64.
     pub const fn bits(&self) -> u8 {
         self.bits
     }
 
-    /// The first byte behind it.
+    /// The offset of the first byte after the field.
     const fn end(&self) -> usize {
         self.offset + (self.bits as usize).div_ceil(8)
     }
@@ -41,19 +41,19 @@ impl Field {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
     bytes: [u8; INFO_BYTES],
-    /// How many of them the kernel wrote.
+    /// Number of bytes that the kernel wrote.
     length: u16,
 }
 
 impl Default for TcpInfo {
-    /// Nothing is known.
+    /// No field is known.
     fn default() -> Self {
         Self { bytes: [0; INFO_BYTES], length: 0 }
     }
 }
 
 impl TcpInfo {
-    /// What a kernel wrote, in this machine's byte order. What lies behind the fields that are known is left out.
+    /// Parses the bytes that a kernel wrote, in this machine's byte order. Bytes after the known fields are ignored.
     pub fn parse(written: &[u8]) -> Self {
         let mut info = Self::default();
         let length = written.len().min(INFO_BYTES);
@@ -63,18 +63,18 @@ impl TcpInfo {
         info
     }
 
-    /// The value of `field`; `None` where the kernel did not write it.
+    /// The value of `field`; `None` if the kernel did not write it.
     pub fn get(&self, field: Field) -> Option<u64> {
         if field.end() > usize::from(self.length) {
             return None;
         }
         let mut word = [0; 8];
         let length = field.end() - field.offset;
-        // Little and big endian differ in where a shorter number lies in a word.
+        // Little and big endian differ in the place of a shorter number in a word.
         let place = if cfg!(target_endian = "little") { 0 } else { 8 - length };
         word[place..place + length].copy_from_slice(&self.bytes[field.offset..field.end()]);
         let word = u64::from_ne_bytes(word);
-        // Bit-fields begin with the lowest bit where the lowest byte is first, else with the highest.
+        // Bit-fields begin with the lowest bit on little endian, with the highest on big endian.
         let shift = match (field.bits < 8, cfg!(target_endian = "little")) {
             (true, false) => 8 - field.shift - field.bits,
             _ => field.shift,
@@ -82,12 +82,12 @@ impl TcpInfo {
         Some(if field.bits < 8 { (word >> shift) & ((1 << field.bits) - 1) } else { word })
     }
 
-    /// The same, 0 where it is not known.
+    /// The value of `field`; 0 if the kernel did not write it.
     pub fn value(&self, field: Field) -> u64 {
         self.get(field).unwrap_or(0)
     }
 
-    /// Sets a field that is written as a whole; bits of a byte stay as they are.
+    /// Sets a field of whole bytes; bit-fields are not changed.
     pub(super) fn set(&mut self, field: Field, value: u64) {
         let length = field.end() - field.offset;
         if field.bits < 8 {
@@ -103,7 +103,7 @@ impl TcpInfo {
         self.length = self.length.max(field.end() as u16);
     }
 
-    /// How many bytes the kernel wrote of those that are known.
+    /// Number of known bytes that the kernel wrote.
     pub fn length(&self) -> usize {
         self.length.into()
     }
@@ -377,7 +377,7 @@ mod tests {
         if cfg!(target_endian = "little") {
             assert_eq!((info.get(fields::SND_WSCALE), info.get(fields::RCV_WSCALE)), (Some(10), Some(7)));
         }
-        assert_eq!(TcpInfo::parse(&bytes[..165]).get(fields::DELIVERY_RATE), None, "cut in its midst");
+        assert_eq!(TcpInfo::parse(&bytes[..165]).get(fields::DELIVERY_RATE), None, "cut within the field");
         assert_eq!(TcpInfo::parse(&[0xff; 400]).get(fields::BYTES_SENT), Some(u64::MAX));
     }
 

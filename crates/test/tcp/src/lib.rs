@@ -1,6 +1,6 @@
-//! TCP as the kernel tells of it: what a sample means, what a flow's samples come to, the result of a test.
+//! TCP tests as seen by the kernel: `TCP_INFO` samples, their summary for each flow, the result of a test.
 //!
-//! Nothing here asks who made a connection: `struct tcp_info` is the same by getsockopt(2) and by sock_diag(7).
+//! It does not matter who made a connection: `struct tcp_info` is the same from getsockopt(2) and from sock_diag(7).
 //!
 //! ```text
 //!  bytes of TCP_INFO ─► TcpInfo ─► Sample ─┬─► FlowSummary (limited_by, RTT, retransmissions)

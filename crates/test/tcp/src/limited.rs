@@ -1,27 +1,27 @@
-//! What limits a flow, by the kernel's own clocks.
+//! What limits a flow, by the kernel's clocks.
 //!
-//! The kernel keeps three (`tcp_chrono` in `net/ipv4/tcp_output.c`): *busy* runs while anything is sent and not yet acknowledged or
-//! waits to be sent; within it *rwnd limited* while the peer's window holds back what waits, and *sndbuf limited* while the
-//! application could write more if the send buffer were larger. What is left of busy the samples divide:
+//! The kernel has three clocks (`tcp_chrono` in `net/ipv4/tcp_output.c`): *busy* runs while data is unacknowledged or waits to be
+//! sent; within it, *rwnd limited* runs while the peer's window holds back data, and *sndbuf limited* while the application could
+//! write more if the send buffer were larger. The samples divide the rest of the busy time:
 //!
-//! - nothing but less than a segment waits (`notsent_bytes`), and the congestion window has room: the last write is still on its
-//!   way, and the flow only looks busy. That time is the application's.
-//! - what is on its way fills the peer's window (`snd_wnd`), and not the congestion window: pacing hides from the kernel's clock that
-//!   the receiver's window is what holds.
-//! - the rest is TCP's own holding back: congestion window, pacing, recovery.
+//! - less than a segment waits (`notsent_bytes`), and the congestion window has room: the last write is still in flight, and the
+//!   flow only looks busy. The application limits the flow.
+//! - the data in flight fills the peer's window (`snd_wnd`), but not the congestion window: the receiver's window limits the flow,
+//!   which pacing hides from the kernel's clock.
+//! - otherwise TCP itself holds back: congestion window, pacing, recovery.
 //!
-//! The clocks tick in jiffies, up to 10 ms: they are summed up over the whole time, and compared with it only then.
+//! The clocks tick in jiffies of up to 10 ms, so they are summed up over the whole time and only then compared with it.
 //!
-//! Differences from ss(8): it shows the three clocks against busy, not against the whole time.
+//! Differences from ss(8): it shows the other two clocks as shares of busy, not of the whole time.
 
 use serde::{Deserialize, Serialize};
 
 use super::info::{TcpInfo, fields};
 
-/// Times of a flow, microseconds, as far as they were summed up.
+/// Times of a flow, microseconds, summed over pairs of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LimitedTimes {
-    /// All of it.
+    /// The whole time.
     pub elapsed_us: u64,
     /// `tcpi_busy_time`.
     pub busy_us: u64,
@@ -29,16 +29,16 @@ pub struct LimitedTimes {
     pub receive_window_us: u64,
     /// `tcpi_sndbuf_limited`.
     pub send_buffer_us: u64,
-    /// Of busy without those two: nothing waited to be sent, and there was room.
+    /// Busy without the other two clocks: nothing waited to be sent, and the windows had room.
     pub nothing_waits_us: u64,
-    /// Of busy without those two: what was on its way filled the peer's window.
+    /// Busy without the other two clocks: the data in flight filled the peer's window.
     pub window_full_us: u64,
 }
 
-/// Shares of the time, each 0 to 1; together 1, or all 0 where there was no time.
+/// Shares of the time, each from 0 to 1. Their sum is 1, or 0 if there was no time.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LimitedBy {
-    /// TCP's own holding back: congestion window, pacing, recovery.
+    /// TCP held back: congestion window, pacing, recovery.
     pub congestion_window: f64,
     /// The receiver's window.
     pub receive_window: f64,
@@ -49,7 +49,7 @@ pub struct LimitedBy {
 }
 
 impl LimitedTimes {
-    /// Adds the time between two samples of a flow, `elapsed_us` apart. `None` where the kernel has no such clocks (before 4.10).
+    /// Adds the time between two samples of a flow, `elapsed_us` apart. `None` if the kernel lacks the clocks (before 4.10).
     pub fn add(&mut self, before: &TcpInfo, after: &TcpInfo, elapsed_us: u64) -> Option<()> {
         let rise = |field| Some(after.get(field)?.saturating_sub(before.get(field)?));
         let (busy, receive_window) = (rise(fields::BUSY_TIME)?, rise(fields::RWND_LIMITED)?);
@@ -69,7 +69,7 @@ impl LimitedTimes {
         if window_full(after) {
             self.window_full_us = self.window_full_us.saturating_add(rest);
         } else if nothing_waits(before) && nothing_waits(after) {
-            // At both ends of the time, as a writer that is merely late once is found there by chance.
+            // At both ends of the time: a writer that is late only once is sometimes caught at one of them.
             self.nothing_waits_us = self.nothing_waits_us.saturating_add(rest);
         }
         self.elapsed_us = self.elapsed_us.saturating_add(elapsed_us);
@@ -79,7 +79,7 @@ impl LimitedTimes {
         Some(())
     }
 
-    /// Adds another flow's.
+    /// Adds another flow.
     pub fn merge(&mut self, other: &Self) {
         let add = |to: &mut u64, from: u64| *to = to.saturating_add(from);
         add(&mut self.elapsed_us, other.elapsed_us);
@@ -90,7 +90,7 @@ impl LimitedTimes {
         add(&mut self.window_full_us, other.window_full_us);
     }
 
-    /// The shares of all that time.
+    /// The shares of the time.
     pub fn shares(&self) -> LimitedBy {
         if self.elapsed_us == 0 {
             return LimitedBy::default();
@@ -112,7 +112,7 @@ impl LimitedTimes {
 }
 
 impl LimitedBy {
-    /// The greatest share, by its name in a result; `None` where there are none.
+    /// The greatest share with its name in a result; `None` if there is none.
     pub fn foremost(&self) -> Option<(&'static str, f64)> {
         let shares = [
             ("congestion_window", self.congestion_window),
@@ -162,9 +162,9 @@ mod tests {
         );
         assert_eq!(of(1_000, 0, 1_000, 0, 3).send_buffer, 1.0);
         assert_eq!(of(0, 0, 0, 0, 0).application, 1.0);
-        // All that was written is on its way, and there is room for more.
+        // All written data is in flight, and there is room for more.
         assert_eq!(of(1_000, 0, 0, 0, 3).application, 1.0);
-        // It fills the window: that it has nothing more at hand says nothing.
+        // The data in flight fills the window, so it does not matter that nothing waits.
         assert_eq!(of(1_000, 0, 0, 0, 10).congestion_window, 1.0);
         // Part of a segment waits for more.
         assert_eq!(of(1_000, 0, 0, 999, 3).application, 1.0);

@@ -1,4 +1,4 @@
-//! Loss in bytes by place, as figure 6c of the NLR Rings paper has it.
+//! Lost bytes at each location, as in figure 6c of the NLR Rings paper.
 //!
 //! ```text
 //!            sender                                         receiver
@@ -6,16 +6,17 @@
 //!  ACKs       ◄─ snd_rxloss ◄─ ····························· ◄─ rcv_txloss ◄─ TCP
 //! ```
 //!
-//! Bytes are those of IP packets, headers included: an ACK of 52 bytes counts as 52, a full segment of 1500-byte Ethernet as 1500.
-//! `snd_tcploss` is what the sender's TCP took for lost, and sent again. What of it no other place explains and the receiver did not
-//! report as had already (RFC 2883) was lost in the `network`. ACKs that the network loses nobody sees: they are cumulative.
+//! Bytes are those of IP packets with headers: an ACK can be 52 bytes, a full segment of 1500-byte Ethernet is 1500. `snd_tcploss`
+//! is the data that the sender's TCP considered lost and retransmitted. The part of it that no other location explains, and that
+//! the receiver did not report as a duplicate (RFC 2883), was lost in the `network`. Nobody sees ACKs that the network loses,
+//! because ACKs are cumulative.
 
 use std::collections::BTreeMap;
 
 use longhaul_result::TcpLocation;
 use serde::{Deserialize, Serialize};
 
-/// What was lost.
+/// What was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Segment {
@@ -25,60 +26,60 @@ pub enum Segment {
     Ack,
 }
 
-/// Drops at one end, of one direction's flows.
+/// Drops at one end of flows of one direction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpDrop {
-    /// Whether of the direction in which the server sends.
+    /// Whether the server sends in this direction.
     pub backward: bool,
     /// What was dropped.
     pub segment: Segment,
-    /// Where.
+    /// Where it was dropped.
     pub location: TcpLocation,
-    /// The kernel's reason and function, or the counter.
+    /// The kernel's drop reason and function, or the counter.
     pub reason: String,
-    /// Packets as the wire has them.
+    /// Packets, as on the wire.
     pub packets: u64,
-    /// Bytes of their IP packets. `null` where a counter does not tell: the mean size of such a packet is taken.
+    /// Bytes of the IP packets; `null` if only a counter is known. Then the mean packet size is used.
     pub bytes: Option<u64>,
 }
 
-/// Bytes of IP packets lost at each place.
+/// Bytes of IP packets lost at each location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LossBytes {
-    /// Data dropped at the sender on its way out.
+    /// Outgoing data dropped at the sender.
     pub snd_txloss: u64,
-    /// ACKs dropped at the sender on their way in.
+    /// Incoming ACKs dropped at the sender.
     pub snd_rxloss: u64,
-    /// Data that the sender's TCP took for lost and sent again: no place, but what TCP makes of all of them.
+    /// Data that the sender's TCP considered lost and retransmitted: not a location, but all losses as TCP sees them.
     pub snd_tcploss: u64,
-    /// ACKs dropped at the receiver on their way out.
+    /// Outgoing ACKs dropped at the receiver.
     pub rcv_txloss: u64,
     /// Data dropped at the receiver before its TCP.
     pub rcv_rxloss: u64,
-    /// Data that the receiver's TCP dropped, as it had no memory for it.
+    /// Data that the receiver's TCP dropped for lack of memory.
     pub tcp_pruning: u64,
-    /// Data lost between the hosts: what was sent again and nothing else explains.
+    /// Data lost between the hosts: retransmitted data that nothing else explains.
     pub network: u64,
 }
 
-/// What was sent again, IP packets with their headers.
+/// Retransmissions of one direction, bytes of IP packets with headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct SentAgain {
+pub(super) struct RetransmittedBytes {
     pub(super) bytes: u64,
-    /// Of them those that the receiver had already.
+    /// Of these, bytes that the receiver already had.
     pub(super) spurious_bytes: u64,
 }
 
 impl LossBytes {
-    /// Of one direction: the drops of both ends, and what was sent again. `data_bytes` and `ack_bytes` are taken for the size of
-    /// packets of which only the number is known.
+    /// The losses of one direction, from the drops of both ends and the retransmissions. `data_bytes` and `ack_bytes` are the sizes
+    /// of packets of which only the number is known.
     pub(super) fn of<'a>(
         sender: impl Iterator<Item = &'a TcpDrop>,
         receiver: impl Iterator<Item = &'a TcpDrop>,
-        again: SentAgain,
+        retransmitted: RetransmittedBytes,
         (data_bytes, ack_bytes): (u64, u64),
     ) -> Self {
-        let mut loss = Self { snd_tcploss: again.bytes, ..Self::default() };
+        let mut loss = Self { snd_tcploss: retransmitted.bytes, ..Self::default() };
         let size = |drop: &TcpDrop| {
             let each = if drop.segment == Segment::Data { data_bytes } else { ack_bytes };
             drop.bytes.unwrap_or(drop.packets.saturating_mul(each))
@@ -93,7 +94,7 @@ impl LossBytes {
                 (Segment::Ack, TcpLocation::Receive | TcpLocation::Pruned) => {
                     add(|loss| &mut loss.snd_rxloss, size(drop))
                 }
-                // The other end's to tell: both are one host's namespace.
+                // The other end reports these: both share a host's namespace.
                 _ => {}
             }
         }
@@ -105,12 +106,12 @@ impl LossBytes {
                 _ => {}
             }
         }
-        let known = [again.spurious_bytes, loss.snd_txloss, loss.rcv_rxloss, loss.tcp_pruning];
-        loss.network = known.iter().fold(again.bytes, |rest, part| rest.saturating_sub(*part));
+        let known = [retransmitted.spurious_bytes, loss.snd_txloss, loss.rcv_rxloss, loss.tcp_pruning];
+        loss.network = known.iter().fold(retransmitted.bytes, |rest, part| rest.saturating_sub(*part));
         loss
     }
 
-    /// Each place with its bytes, by the names of a result, in the order in which data travels.
+    /// Each location with its bytes, by the names of a result, in the order in which data travels.
     pub fn places(&self) -> [(&'static str, u64); 7] {
         [
             ("snd_tcploss", self.snd_tcploss),
@@ -124,7 +125,7 @@ impl LossBytes {
     }
 }
 
-/// Sums up drops of the same kind.
+/// Adds up drops of the same kind.
 pub(super) fn by_reason<'a>(
     drops: impl Iterator<Item = (&'static str, &'a TcpDrop)>,
 ) -> BTreeMap<(&'static str, String), (u64, u64)> {
@@ -137,7 +138,7 @@ pub(super) fn by_reason<'a>(
     sums
 }
 
-/// The name of a drop's place, for the end that `sends` the data; `None` where the other end tells.
+/// The name of a drop's location, for the end that `sends` the data; `None` if the other end reports it.
 pub(super) fn location(drop: &TcpDrop, sends: bool) -> Option<&'static str> {
     Some(match (sends, drop.segment, drop.location) {
         (true, Segment::Data, TcpLocation::Transmit) => "snd_txloss",
@@ -170,12 +171,12 @@ mod tests {
             drop(Segment::Ack, TcpLocation::Transmit, 3, Some(156)),
             drop(Segment::Ack, TcpLocation::Receive, 99, None),
         ];
-        let again = SentAgain { bytes: 15_000, spurious_bytes: 1_500 };
-        let loss = LossBytes::of(sender.iter(), receiver.iter(), again, (1_500, 52));
+        let retransmitted = RetransmittedBytes { bytes: 15_000, spurious_bytes: 1_500 };
+        let loss = LossBytes::of(sender.iter(), receiver.iter(), retransmitted, (1_500, 52));
         assert_eq!((loss.snd_txloss, loss.snd_rxloss, loss.rcv_txloss), (3_000, 520, 156));
         assert_eq!((loss.rcv_rxloss, loss.tcp_pruning, loss.snd_tcploss), (1_500, 3_000, 15_000));
         assert_eq!(loss.network, 15_000 - 1_500 - 3_000 - 1_500 - 3_000);
-        let none = SentAgain::default();
+        let none = RetransmittedBytes::default();
         assert_eq!(LossBytes::of(sender.iter(), receiver.iter(), none, (u64::MAX, u64::MAX)).network, 0);
     }
 }

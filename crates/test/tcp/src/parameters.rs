@@ -1,4 +1,4 @@
-//! What a TCP test is asked to do.
+//! The parameters of a TCP test.
 
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
@@ -9,70 +9,70 @@ use longhaul_terms::{Affinity, Amount, Collect, MAX_CPU, MAX_DURATION, MAX_STREA
 const MAX_CONGESTION_STEPS: usize = 64;
 /// Longest name of a congestion control (`TCP_CA_NAME_MAX` less the zero).
 pub const MAX_CONGESTION_NAME: usize = 15;
-/// What one call writes at most.
+/// Most bytes that one call writes.
 const MAX_BLOCK_BYTES: u32 = 16 << 20;
 
 /// A TCP test. Rates and amounts are of payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TcpParameters {
-    /// How much: `-t` or `-n`.
+    /// How much is sent: a time or payload bytes.
     pub amount: Amount,
-    /// Flows in each direction, a thread each: `-P`.
+    /// Flows in each direction; each has its own thread.
     pub streams: u8,
-    /// Who sends: `-R`, `--bidir`.
+    /// Who sends.
     pub direction: TestDirection,
-    /// Socket buffers of both ends, `-w`; `null` leaves the kernel's autotuning on.
+    /// Socket buffers of both ends; `null` leaves the kernel's autotuning on.
     pub window_bytes: Option<u64>,
-    /// What `window_bytes` was computed of where `-w auto` asked for it.
+    /// The values from which `window_bytes` was computed; `null` if it was given.
     pub window_auto: Option<WindowAuto>,
-    /// The rate that the path should carry, bits a second of payload: `--rate-goal`.
+    /// The payload rate that the path should carry, bits per second.
     pub rate_goal_bps: Option<u64>,
-    /// Congestion controls of the sender, one after the other: `-C`. Empty leaves the system's default.
+    /// Congestion controls of the sender, one after the other; empty for the system's default.
     pub congestion: Vec<CongestionStep>,
-    /// Largest segment: `-M`.
+    /// Largest segment, bytes.
     pub mss_bytes: Option<u32>,
-    /// Payload bits a second that a flow sends at most, held by the kernel (`SO_MAX_PACING_RATE`): `--pace`.
+    /// Most payload bits per second that a flow sends, enforced by the kernel (`SO_MAX_PACING_RATE`).
     pub pace_bps: Option<u64>,
-    /// Bytes that one call writes: `-l`.
+    /// Bytes that one call writes.
     pub block_bytes: u32,
-    /// Sent with sendfile(2), without a copy: `--zerocopy`.
+    /// Sends with sendfile(2), without a copy.
     pub zerocopy: bool,
-    /// Over several paths, where both kernels have it: `--mptcp`.
+    /// Uses several paths, if both kernels have MPTCP.
     pub mptcp: bool,
-    /// Without selective acknowledgements (RFC 2018): `--no-sack`.
+    /// Disables selective acknowledgements (RFC 2018).
     pub no_sack: bool,
-    /// Without time stamps (RFC 7323): `--no-timestamps`.
+    /// Disables time stamps (RFC 7323).
     pub no_timestamps: bool,
-    /// What arrives in this time at the beginning does not count: `--omit`.
+    /// Data that arrives in this time from the start does not count.
     pub omit_ns: u64,
-    /// Between lines on the way, `-i`; `null` for none.
+    /// Time between interim reports; `null` for none.
     pub interval_ns: Option<u64>,
-    /// Between samples of `TCP_INFO`: `--sample`.
+    /// Time between samples of `TCP_INFO`.
     pub sample_ns: u64,
     /// Whether both ends keep their samples for a file.
     pub keep_samples: bool,
-    /// CPUs that the threads shall run on: `-A`.
+    /// CPUs for the threads.
     pub affinity: Affinity,
-    /// How losses shall be placed; what an end cannot do it says in its report.
+    /// How lost packets are located. An end that cannot do this says so in its report.
     pub collect: Collect,
-    /// Payload bits a second at which the sending application writes: `-b`. `null`: as fast as it goes.
+    /// Rate at which the sending application writes, payload bits per second; `null` for as fast as possible.
     pub write_rate_bps: Option<u64>,
-    /// Payload bits a second at which the receiving application reads: `--read-rate`. `null`: as fast as it goes.
+    /// Rate at which the receiving application reads, payload bits per second; `null` for as fast as possible.
     pub read_rate_bps: Option<u64>,
 }
 
-/// Of what `-w auto` computed the window.
+/// The values from which `-w auto` computes the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowAuto {
     /// The least round-trip time of the control connection before the test.
     pub rtt_ns: u64,
-    /// The rate that the window is for, bits a second of payload.
+    /// The payload rate that the window is for, bits per second.
     pub rate_goal_bps: u64,
 }
 
 impl WindowAuto {
-    /// The bandwidth-delay product, bytes (RFC 6349 §3.3.1): what must be on its way for the path to be full.
+    /// The bandwidth-delay product, bytes (RFC 6349 §3.3.1): the data in flight that fills the path.
     pub fn window_bytes(self) -> u64 {
         (u128::from(self.rtt_ns) * u128::from(self.rate_goal_bps))
             .div_ceil(8_000_000_000)
@@ -81,17 +81,17 @@ impl WindowAuto {
     }
 }
 
-/// A congestion control for some time.
+/// A congestion control, and for how long it is used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CongestionStep {
-    /// Its name, as the kernel has it.
+    /// The kernel's name.
     pub name: String,
     /// How long; `null` for the rest of the test.
     pub duration_ns: Option<u64>,
 }
 
 impl Default for TcpParameters {
-    /// Ten seconds of one flow, as fast as it goes, all that the kernel tunes left to it.
+    /// Ten seconds of one flow, as fast as possible, with the kernel's autotuning.
     fn default() -> Self {
         Self {
             amount: Amount::DurationNs(10_000_000_000),
@@ -103,7 +103,7 @@ impl Default for TcpParameters {
             congestion: Vec::new(),
             mss_bytes: None,
             pace_bps: None,
-            // Four times what iperf3 writes: a system call and a wake-up a block are what bounds a fast flow.
+            // Four times what iperf3 writes: a system call and a wake-up for each block limit a fast flow.
             block_bytes: 512 << 10,
             zerocopy: false,
             mptcp: false,
@@ -122,10 +122,10 @@ impl Default for TcpParameters {
 }
 
 impl TcpParameters {
-    /// Whether all is within what any longhaul allows; a server may allow less.
+    /// Checks the limits that every longhaul has; a server can have lower ones.
     ///
     /// # Errors
-    /// The first that is not, with its flag and what is allowed.
+    /// The first parameter out of range, with what is allowed.
     pub fn validate(&self) -> Result<(), ParameterError> {
         if !(1..=MAX_STREAMS).contains(&self.streams) {
             return Err(ParameterError::new("-P", self.streams, format!("1 to {MAX_STREAMS} flows")));
@@ -136,7 +136,7 @@ impl TcpParameters {
             }
             Amount::Bytes(0) => return Err(ParameterError::new("-n", 0, "at least 1 byte")),
             Amount::Packets(packets) => {
-                return Err(ParameterError::new("-k", packets, "TCP has no packets to count: use -n or -t"));
+                return Err(ParameterError::new("-k", packets, "TCP does not count packets: use -n or -t"));
             }
             _ => {}
         }
@@ -199,8 +199,8 @@ impl TcpParameters {
         if !softirq_cpus.is_empty() || softirq.is_some() {
             return Err(ParameterError::new(
                 "-A",
-                "with a softirq's CPU",
-                "a TCP test takes those of sender and receiver",
+                "with a softirq CPU",
+                "a TCP test takes only the CPUs of sender and receiver",
             ));
         }
         Ok(())
@@ -220,7 +220,7 @@ impl TcpParameters {
             }
             match step.duration_ns {
                 None if number + 1 < steps => {
-                    let allowed = "all but the last say for how long, as in reno:20m,scalable:20m";
+                    let allowed = "every step but the last needs a time, as in reno:20m,scalable:20m";
                     return Err(ParameterError::new("-C", &step.name, allowed));
                 }
                 Some(ns) if !(1_000_000..=MAX_DURATION.0).contains(&ns) => {
@@ -232,14 +232,14 @@ impl TcpParameters {
         Ok(())
     }
 
-    /// How many bytes flow number `stream` of a direction sends; `None` where time decides.
+    /// Number of bytes that flow number `stream` of a direction sends; `None` if the duration decides.
     pub fn bytes_of_stream(&self, stream: u8) -> Option<u64> {
         let Amount::Bytes(bytes) = self.amount else { return None };
         let streams = u64::from(self.streams.max(1));
         Some(bytes / streams + u64::from(u64::from(stream) < bytes % streams))
     }
 
-    /// When each congestion control begins, from the start of sending.
+    /// When each congestion control starts, from the start of sending.
     pub fn congestion_starts(&self) -> impl Iterator<Item = (Nanos, &str)> {
         self.congestion.iter().scan(Nanos::ZERO, |at, step| {
             let begins = *at;
@@ -249,7 +249,8 @@ impl TcpParameters {
     }
 }
 
-/// Whether `name` may be a congestion control's: what the kernel prints, and no way into a path.
+/// Whether `name` can be the name of a congestion control. Only characters that the kernel uses are allowed, so it is safe in a
+/// path.
 pub fn is_congestion_name(name: &str) -> bool {
     (1..=MAX_CONGESTION_NAME).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
@@ -269,7 +270,7 @@ mod tests {
         assert_eq!(TcpParameters::default().validate(), Ok(()));
         assert_eq!(said(|p| p.streams = 0), "-P 0: 1 to 64 flows");
         assert_eq!(said(|p| p.mss_bytes = Some(40)), "-M 40: 88 to 32767 bytes");
-        assert_eq!(said(|p| p.amount = Amount::Packets(7)), "-k 7: TCP has no packets to count: use -n or -t");
+        assert_eq!(said(|p| p.amount = Amount::Packets(7)), "-k 7: TCP does not count packets: use -n or -t");
         assert_eq!(said(|p| p.omit_ns = 10_000_000_000), "--omit 10s: less than the test (-t 10s)");
         assert_eq!(said(|p| p.sample_ns = 10), "--sample 10ns: 1ms to 10s");
         let step = |name: &str, duration_ns| CongestionStep { name: name.into(), duration_ns };
@@ -279,7 +280,7 @@ mod tests {
             with(vec![step("reno", None), step("cubic", None)])
                 .unwrap_err()
                 .to_string()
-                .starts_with("-C reno: all but")
+                .starts_with("-C reno: every step but")
         );
         assert!(with(vec![step("../x", None)]).is_err());
         assert!(with(vec![step("sixteen_letters_", None)]).is_err());

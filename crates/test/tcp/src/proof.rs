@@ -1,4 +1,4 @@
-//! Which TCP connection is which stream of which test: the first bytes of each say so.
+//! The first bytes of a TCP connection say which stream of which test it is.
 //!
 //! ```text
 //! ┌──────────┬───────────┬───────────┬────────┬──────┬──────────────┐
@@ -7,13 +7,13 @@
 //! └──────────┴───────────┴───────────┴────────┴──────┴──────────────┘
 //! ```
 //!
-//! Direction 0 is forward (the client sends), 1 backward. The cookie came over the control channel, which is encrypted where there is
-//! a key, so nobody else can say it. TCP's own handshake has proven that the other end receives at its address, which must be the
-//! control peer's. Nothing is sent before, no stream has two connections, and who says something else is closed.
+//! Direction 0 is forward (the client sends), 1 is backward. The cookie came over the control channel, which is encrypted if there
+//! is a key, so nobody else knows it. TCP's handshake has proven that the other end receives at its address, which must be that of
+//! the control peer. The server sends nothing before, a stream has one connection, and any other connection is closed.
 
 use std::net::IpAddr;
 
-/// Bytes that a data connection begins with.
+/// Number of bytes that a data connection begins with.
 pub const TCP_HELLO_BYTES: usize = 24;
 
 const MAGIC: [u8; 5] = *b"lhtc\x01";
@@ -46,7 +46,7 @@ impl TcpCookie {
         Self(bytes)
     }
 
-    /// What the client says first on the connection of `id`.
+    /// The first bytes that the client sends on the connection of `id`.
     pub fn hello(&self, id: TcpStreamId) -> [u8; TCP_HELLO_BYTES] {
         let mut bytes = [0; TCP_HELLO_BYTES];
         bytes[..5].copy_from_slice(&MAGIC);
@@ -56,17 +56,17 @@ impl TcpCookie {
         bytes
     }
 
-    /// Which stream `bytes` speak of; `None` where they are not of this session.
+    /// The stream that `bytes` name; `None` if they are not of this session.
     fn parse(&self, bytes: &[u8]) -> Option<TcpStreamId> {
         let bytes: &[u8; TCP_HELLO_BYTES] = bytes.try_into().ok()?;
-        // All bytes are looked at whatever the first ones are, so that time tells nothing of them.
+        // All bytes are compared, so that the time does not depend on them.
         let different = bytes[8..].iter().zip(&self.0).fold(0, |sum, (a, b)| sum | (a ^ b));
         let known = bytes[..5] == MAGIC && bytes[5] <= 1 && bytes[7] == 0 && different == 0;
         known.then_some(TcpStreamId { backward: bytes[5] == 1, stream: bytes[6] })
     }
 }
 
-/// The server's half: connections that are still missing.
+/// The server's part: connections that are still missing.
 #[derive(Debug, Clone)]
 pub struct TcpProof {
     peer: IpAddr,
@@ -75,7 +75,7 @@ pub struct TcpProof {
 }
 
 impl TcpProof {
-    /// Waits for `streams` connections from `peer` in each direction that is wanted.
+    /// Waits for `streams` connections from `peer` in each requested direction.
     pub fn new(peer: IpAddr, cookie: TcpCookie, streams: u8, forward: bool, backward: bool) -> Self {
         let directions = [(false, forward), (true, backward)];
         let wanted = directions.into_iter().filter(|(_, wanted)| *wanted);
@@ -83,14 +83,14 @@ impl TcpProof {
         Self { peer: peer.to_canonical(), cookie, missing: missing.collect() }
     }
 
-    /// Whose connection it is that came from `from` and began with `bytes`; `None` where it is to be closed.
+    /// The stream of a connection from `from` that begins with `bytes`; `None` if it is to be closed.
     pub fn handle(&mut self, from: IpAddr, bytes: &[u8]) -> Option<TcpStreamId> {
         let id = self.cookie.parse(bytes).filter(|_| from.to_canonical() == self.peer)?;
         let place = self.missing.iter().position(|missing| *missing == id)?;
         Some(self.missing.swap_remove(place))
     }
 
-    /// Whether all connections are there.
+    /// Whether all connections have arrived.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty()
     }

@@ -1,60 +1,60 @@
-//! What limits a flow, seen from its receiving end alone.
+//! What limits a flow, as seen from its receiving end.
 //!
-//! The sender's limits do not show in the receiver's socket: whether its congestion window, its buffer or its application holds it back
-//! only its own `TCP_INFO` tells ([`LimitedTimes`](super::LimitedTimes)). The receiver can tell two things that *it* does, and for the
-//! rest says that it is not the cause:
+//! The receiver's socket does not show the sender's limits: only the sender's `TCP_INFO` shows whether its congestion window,
+//! buffer or application holds it back ([`LimitedTimes`](super::LimitedTimes)). The receiver can find two causes of its own;
+//! otherwise it reports that it is not the cause:
 //!
 //! | limit | evidence |
 //! |---|---|
-//! | `application` | what lies unread in the receive queue takes as much of the window as is still offered, or more, at both ends of the time: the reader is slower than the path |
-//! | `receive_window` | in a round trip there arrives ¾ of the window or more: the window is full on its way, a larger one would bring more |
+//! | `application` | at both ends of the time, unread data takes at least as much of the window as is still offered: the reader is slower than the path |
+//! | `receive_window` | in a round trip at least ¾ of the window arrives: data in flight fills the window, and a larger one would help |
 //! | `sender_or_path` | data arrives, and neither of those holds |
 //! | `idle` | nothing arrives and nothing is unread |
 //!
 //! The kernel's own autotuning keeps the window at twice what a round trip brings (`tcp_rcv_space_adjust` in
 //! `net/ipv4/tcp_input.c`), so a window that it may still enlarge shows a share of about ½; ¾ lies between that and 1.
 //!
-//! A time is judged as a whole once it is as long as a round trip, as data may come in one burst in each. The round trip is the
-//! receiver's own estimate (`tcpi_rcv_rtt`), before there is one that of the handshake (`tcpi_rtt`). The window is `tcpi_rcv_wnd` (Linux
-//! 6.2); before, what of `tcpi_rcv_ssthresh` is not taken by unread data.
+//! A time is judged as a whole once it is as long as a round trip, because data can arrive in one burst per round trip. The round
+//! trip is the receiver's estimate (`tcpi_rcv_rtt`), before the first estimate that of the handshake (`tcpi_rtt`). The window is
+//! `tcpi_rcv_wnd` (Linux 6.2); on older kernels the part of `tcpi_rcv_ssthresh` without unread data.
 
 use serde::{Deserialize, Serialize};
 
 use super::info::{TcpInfo, fields};
 
-/// The share of the window that must arrive in a round trip: [`Receiving`]'s documentation says why.
+/// Share of the window that must arrive in a round trip; the module's documentation gives the reason.
 const WINDOW_FULL: f64 = 0.75;
 /// Longest time that is judged as a whole, however long the round trip.
 const LONGEST_NS: u64 = 1_000_000_000;
 
-/// Time that a flow was limited by each, as its receiver sees it, microseconds.
+/// Time that a flow was limited by each cause, as seen by its receiver, microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ReceiverTimes {
-    /// The reading application was slower than what arrived.
+    /// The reading application was slower than the arrival of data.
     pub application_us: u64,
-    /// The window was full on its way.
+    /// The data in flight filled the window.
     pub receive_window_us: u64,
-    /// Data came, and this end did not hold it back.
+    /// Data arrived, and this end did not hold it back.
     pub sender_or_path_us: u64,
-    /// Nothing came.
+    /// Nothing arrived and nothing was unread.
     pub idle_us: u64,
 }
 
-/// Shares of the time, each 0 to 1; together 1, or all 0 where there was no time.
+/// Shares of the time, each from 0 to 1. Their sum is 1, or 0 if there was no time.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct ReceiverLimitedBy {
     /// The reading application.
     pub application: f64,
     /// The receive window.
     pub receive_window: f64,
-    /// The sender or the path; only the sender's end can tell which.
+    /// The sender or the path; only the sender can distinguish them.
     pub sender_or_path: f64,
-    /// Nothing came.
+    /// Nothing arrived.
     pub idle: f64,
 }
 
 impl ReceiverTimes {
-    /// The shares of all that time.
+    /// The shares of the time.
     pub fn shares(&self) -> ReceiverLimitedBy {
         let parts = [self.application_us, self.receive_window_us, self.sender_or_path_us, self.idle_us];
         let all: f64 = parts.iter().map(|part| *part as f64).sum();
@@ -69,7 +69,7 @@ impl ReceiverTimes {
 }
 
 impl ReceiverLimitedBy {
-    /// The greatest share of the time in which there was data, by its name in a result; `None` where there never was.
+    /// The greatest share of the time in which there was data, with its name in a result; `None` if there never was data.
     pub fn foremost(&self) -> Option<(&'static str, f64)> {
         let shares = [
             ("application", self.application),
@@ -80,12 +80,12 @@ impl ReceiverLimitedBy {
     }
 }
 
-/// What a receiving end shows over time.
+/// What a receiving end observes over time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Receiving {
     /// Times of each limit.
     pub times: ReceiverTimes,
-    /// Most that lay unread at a sample, bytes.
+    /// Most unread data at a sample, bytes.
     pub max_unread_bytes: u64,
     /// Largest window offered at a sample, bytes.
     pub max_window_bytes: u64,
@@ -94,7 +94,7 @@ pub struct Receiving {
     samples: u64,
 }
 
-/// A sample, as far as it matters here.
+/// The part of a sample that matters here.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Reading {
     at_ns: u64,
@@ -104,7 +104,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// What is unread takes at least as much as is still offered.
+    /// Unread data takes at least as much of the window as is still offered.
     fn reader_is_behind(&self) -> bool {
         self.unread_bytes > 0 && self.unread_bytes >= self.window_bytes
     }
@@ -149,7 +149,7 @@ impl Receiving {
         } += span_ns / 1_000;
     }
 
-    /// Mean of what lay unread at the samples, bytes.
+    /// Mean of the unread data at the samples, bytes.
     pub fn mean_unread_bytes(&self) -> u64 {
         (self.unread_sum / self.samples.max(1) as f64) as u64
     }
@@ -189,7 +189,7 @@ mod tests {
     fn a_reader_that_leaves_data_lying_is_the_limit() {
         let shares = run(|number| (info(number * 10_000, 3_000, 50_000), 60_000));
         assert_eq!(shares.foremost(), Some(("application", 1.0)));
-        // What a fast reader has not taken at the moment of a sample is no sign of a slow one.
+        // Data that a fast reader has not read at the moment of a sample does not make it a slow one.
         let shares = run(|number| (info(number * 10_000, 3_000_000, 50_000), 60_000));
         assert_eq!(shares.foremost(), Some(("sender_or_path", 1.0)));
     }

@@ -1,4 +1,4 @@
-//! What one end of a TCP test knows when it is over.
+//! What one end of a TCP test knows at its end.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +8,9 @@ use crate::proof::TcpStreamId;
 use longhaul_result::LocationMethod;
 use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, bounded_list};
 
-/// Most connections of an end: every stream both ways.
+/// Most connections of an end: every stream in both directions.
 const MOST_STREAMS: usize = 2 * MAX_STREAMS as usize;
-/// Most kinds of drops that an end tells of.
+/// Most kinds of drops that an end reports.
 const MOST_DROPS: usize = 4096;
 /// Most changes of the congestion control.
 const MOST_CHANGES: usize = 256;
@@ -24,13 +24,13 @@ pub struct TcpEndReport {
     /// Drops at this end.
     #[serde(deserialize_with = "bounded_list::<_, _, MOST_DROPS>")]
     pub drops: Vec<TcpDrop>,
-    /// How this end looked for drops.
+    /// How this end located drops.
     pub method: LocationMethod,
-    /// Whether no drop can have been missed.
+    /// Whether this end saw all its drops.
     pub complete: bool,
     /// Every counter that changed.
     pub counters: ChangedCounters,
-    /// What sampling took.
+    /// The cost of sampling.
     pub sampling: SamplingCost,
 }
 
@@ -45,37 +45,37 @@ pub struct TcpStreamReport {
     pub sends: bool,
     /// This end's port.
     pub port: u16,
-    /// Payload bytes handed to the socket or taken from it, after what was omitted.
+    /// Payload bytes handed to the socket or read from it, without the omitted time.
     pub bytes: u64,
-    /// Those before.
+    /// Payload bytes in the omitted time.
     pub omitted_bytes: u64,
-    /// When that began to count, on this end's `CLOCK_MONOTONIC`; 0 where there was nothing.
+    /// When `bytes` began to count, on this end's `CLOCK_MONOTONIC`; 0 if there were none.
     pub first_ns: u64,
-    /// When the last came, or the end of the stream.
+    /// When the last bytes, or the end of the stream, arrived.
     pub last_ns: u64,
-    /// Congestion controls that were at work, in order.
+    /// Congestion controls that were used, in order.
     #[serde(deserialize_with = "bounded_list::<_, _, MOST_CHANGES>")]
     pub congestion: Vec<CongestionSince>,
-    /// What its samples come to.
+    /// The summary of its samples.
     pub summary: FlowSummary,
-    /// What was sent again, as the kernel's events told; `null` where they did not.
+    /// Retransmissions, from the kernel's events; `null` without events.
     pub retransmitted: Option<Retransmitted>,
     /// The send buffer.
     pub send_buffer: Option<SocketBuffer>,
     /// The receive buffer.
     pub receive_buffer: Option<SocketBuffer>,
-    /// Why it ended early.
+    /// Why it ended early; `null` if it did not.
     pub failure: Option<String>,
-    /// The samples where they were to be kept: a [`Series`](super::Series) as text.
+    /// The samples, if they are kept: a [`Series`](super::Series) as text.
     pub samples: Option<String>,
 }
 
-/// A congestion control and since when it was at work.
+/// A congestion control, and since when it was used.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CongestionSince {
-    /// On this end's `CLOCK_MONOTONIC`; 0 for that of the beginning.
+    /// Time on this end's `CLOCK_MONOTONIC`; 0 for the first one.
     pub at_ns: u64,
-    /// As the kernel has it.
+    /// The kernel's name.
     pub name: String,
 }
 
@@ -86,22 +86,22 @@ pub struct Retransmitted {
     pub packets: u64,
     /// Payload bytes.
     pub payload_bytes: u64,
-    /// Bytes of their IP packets.
+    /// Bytes of the IP packets.
     pub ip_bytes: u64,
 }
 
-/// What it took to sample.
+/// The cost of sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SamplingCost {
-    /// Between two samples of a flow, as asked.
+    /// Requested time between two samples of a flow.
     pub interval_ns: u64,
-    /// Of so many samples one was kept for the file; 0 where none are kept.
+    /// One of this many samples was kept for the file; 0 if none are kept.
     pub kept_one_of: u32,
     /// Samples of all flows.
     pub samples: u64,
     /// CPU time of the sampling thread.
     pub cpu_time_ns: u64,
-    /// How long it sampled.
+    /// Sampled time.
     pub elapsed_ns: u64,
 }
 

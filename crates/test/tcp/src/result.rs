@@ -1,11 +1,11 @@
-//! The result of a TCP test, in the names that other programs may rely on (`docs/reference/tcp-results.md`).
+//! The result of a TCP test. Other programs may rely on the names (`docs/reference/tcp-results.md`).
 
 use crate::caveats;
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::limited::{LimitedBy, LimitedTimes};
-use super::loss::{LossBytes, SentAgain, TcpDrop, by_reason, location};
+use super::loss::{LossBytes, RetransmittedBytes, TcpDrop, by_reason, location};
 use super::report::{SamplingCost, TcpEndReport, TcpStreamReport};
 use super::rfc6349::{Rfc6349, buffer_delay_percentage, tcp_efficiency_percentage, transfer_time_ratio};
 use crate::parameters::TcpParameters;
@@ -15,7 +15,7 @@ use longhaul_terms::{ChangedCounters, EndCounters, SocketBuffer};
 /// Headers of an IPv4 packet: IP and TCP without options.
 const IPV4_HEADERS: u64 = 40;
 const IPV6_HEADERS: u64 = 60;
-/// TCP's option of time stamps, padded (RFC 7323 appendix A).
+/// TCP's timestamps option, padded (RFC 7323 appendix A).
 const TIMESTAMPS: u64 = 12;
 /// `TCPI_OPT_TIMESTAMPS`.
 const OPTION_TIMESTAMPS: u8 = 1;
@@ -23,35 +23,35 @@ const OPTION_TIMESTAMPS: u8 = 1;
 /// One direction of a TCP test, all its flows together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TcpResult {
-    /// Payload bits that the receivers read, over `duration_ns`.
+    /// Payload bits per second that the receivers read, over `duration_ns`.
     pub goodput_bps: u64,
-    /// By the receiver's clock: from the first byte that counts of any flow to the last end of one.
+    /// By the receiver's clock: from the first byte of any flow that counts to the end of the last flow.
     pub duration_ns: u64,
     /// Payload bytes that the receivers read.
     pub bytes: u64,
-    /// Payload bytes sent again; `null` where the sender's kernel does not tell (before 4.19).
+    /// Retransmitted payload bytes; `null` if the sender's kernel does not count them (before Linux 4.19).
     pub retransmitted_bytes: Option<u64>,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub retransmits: u64,
     /// Each flow.
     pub streams: Vec<TcpStreamResult>,
-    /// What limited them: shares of the time of all of them.
+    /// What limited the flows: shares of their total time.
     pub limited_by: LimitedBy,
-    /// RFC 6349's metrics over all of them.
+    /// Metrics of RFC 6349 over all flows.
     pub rfc6349: Rfc6349,
-    /// Bytes lost at each place.
+    /// Bytes lost at each location.
     pub loss_bytes_by_location: LossBytes,
-    /// What is behind them, the most bytes first.
+    /// Bytes lost at each location for each reason, the most bytes first.
     pub loss_reasons: Vec<TcpLossReason>,
-    /// How they were placed.
+    /// How losses were located.
     pub location_method: LocationMethod,
-    /// What the receiver's TCP did for want of memory: of the whole host.
+    /// What the receiver's TCP did for lack of memory, on the whole host.
     pub receiver_memory: TcpMemory,
-    /// The file with all samples, beside the one that this result was saved in.
+    /// The file with all samples, in the folder of this result.
     pub samples_file: Option<String>,
-    /// What sampling took at the sender.
+    /// The cost of sampling at the sender.
     pub sampling_sender: SamplingCost,
-    /// What it took at the receiver.
+    /// The cost of sampling at the receiver.
     pub sampling_receiver: SamplingCost,
     /// Counters that changed.
     pub counters: EndCounters,
@@ -60,29 +60,29 @@ pub struct TcpResult {
 /// One flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TcpStreamResult {
-    /// Its number.
+    /// Its number within its direction.
     pub stream: u8,
-    /// Payload bits read, over its own time.
+    /// Payload bits per second read, over its own time.
     pub goodput_bps: u64,
     /// Its own time, by the receiver's clock.
     pub duration_ns: u64,
     /// Payload bytes that the receiver read.
     pub bytes: u64,
-    /// Payload bytes sent again; `null` where the kernel does not tell.
+    /// Retransmitted payload bytes; `null` if the kernel does not count them.
     pub retransmitted_bytes: Option<u64>,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub retransmits: u64,
-    /// Retransmissions that the receiver reported as had already (RFC 2883).
+    /// Retransmissions that the receiver reported as duplicates (RFC 2883).
     pub spurious_retransmits: u64,
-    /// Retransmission timeouts; `null` where the kernel does not tell.
+    /// Retransmission timeouts; `null` if the kernel does not count them.
     pub timeouts: Option<u64>,
-    /// The congestion control; of several in turn each with a comma between.
+    /// The congestion control; several are separated by commas.
     pub congestion_control: String,
-    /// When each of them began, from the first sample, nanoseconds.
+    /// When each of them started, from the first sample, nanoseconds.
     pub congestion_starts_ns: Vec<u64>,
     /// Largest segment, payload bytes.
     pub mss_bytes: u64,
-    /// Least round-trip time; `null` where the kernel has none.
+    /// Least round-trip time; `null` if the kernel has none.
     pub min_rtt_ns: Option<u64>,
     /// Mean of the smoothed round-trip time.
     pub mean_rtt_ns: Option<u64>,
@@ -92,15 +92,15 @@ pub struct TcpStreamResult {
     pub mean_cwnd_bytes: Option<u64>,
     /// Greatest congestion window, bytes.
     pub max_cwnd_bytes: Option<u64>,
-    /// What limited it.
+    /// What limited the flow.
     pub limited_by: LimitedBy,
     /// RFC 6349's metrics.
     pub rfc6349: Rfc6349,
     /// Socket buffers.
     pub socket_buffers: TcpBuffers,
-    /// Ports of sender and receiver.
+    /// The sender's port.
     pub sender_port: u16,
-    /// The receiver's.
+    /// The receiver's port.
     pub receiver_port: u16,
 }
 
@@ -113,35 +113,35 @@ pub struct TcpBuffers {
     pub receiver: Option<SocketBuffer>,
 }
 
-/// What is behind the loss at a place.
+/// The loss at one location for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpLossReason {
-    /// Where, by a name of `loss_bytes_by_location`.
+    /// The location, a name of `loss_bytes_by_location`.
     pub location: String,
     /// The kernel's drop reason and the function that dropped, or the counter.
     pub reason: String,
     /// Packets.
     pub packets: u64,
-    /// Bytes of their IP packets; 0 where only a counter told.
+    /// Bytes of the IP packets; 0 if only a counter is known.
     pub bytes: u64,
 }
 
-/// What TCP did for want of memory (`TcpExt` of the host). Only drops are losses; the others say how near it was.
+/// What TCP did for lack of memory (`TcpExt` of the host). Only drops are losses; the others show how close it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TcpMemory {
-    /// A socket's queue was to be made smaller (`PruneCalled`): an attempt.
+    /// Attempts to shrink a socket's queue (`PruneCalled`).
     pub prune_attempts: u64,
-    /// Packets put together to take less memory (`TCPRcvCollapsed`): no loss.
+    /// Packets merged to save memory (`TCPRcvCollapsed`): not lost.
     pub collapsed_packets: u64,
-    /// Out-of-order queues thrown away (`OfoPruned`): their data was lost.
+    /// Out-of-order queues that were discarded (`OfoPruned`): their data was lost.
     pub out_of_order_queues_pruned: u64,
-    /// Packets dropped although all was tried (`RcvPruned`).
+    /// Packets dropped after all attempts failed (`RcvPruned`).
     pub pruned_packets: u64,
-    /// Packets dropped as the queue was full (`TCPRcvQDrop`, `TCPOFODrop`).
+    /// Packets dropped because the queue was full (`TCPRcvQDrop`, `TCPOFODrop`).
     pub queue_full_packets: u64,
-    /// Packets dropped behind a window of zero (`TCPZeroWindowDrop`).
+    /// Packets dropped because the window was zero (`TCPZeroWindowDrop`).
     pub zero_window_packets: u64,
-    /// Packets dropped as the socket was in use for too long (`TCPBacklogDrop`).
+    /// Packets dropped because the socket was in use for too long (`TCPBacklogDrop`).
     pub backlog_packets: u64,
 }
 
@@ -164,17 +164,17 @@ impl TcpMemory {
     }
 }
 
-/// A result with the doubts that its numbers raise.
+/// A result, and the caveats that its numbers give rise to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TcpAssembled {
     /// The result.
     pub result: TcpResult,
-    /// Doubts.
+    /// The caveats.
     pub caveats: Vec<Caveat>,
 }
 
 impl TcpResult {
-    /// Joins what the two ends know of one direction. `None` where it was not tested. `ipv6`: over which protocol.
+    /// Joins the reports of the two ends for one direction; `None` if it was not tested. `ipv6`: whether the test used IPv6.
     pub fn assemble(
         parameters: &TcpParameters,
         ipv6: bool,
@@ -221,7 +221,7 @@ impl TcpResult {
         let rfc6349 = Rfc6349 {
             tcp_efficiency_percentage: sent_bytes
                 .zip(retransmitted_bytes)
-                .and_then(|(sent, again)| tcp_efficiency_percentage(sent, again)),
+                .and_then(|(sent, retransmitted)| tcp_efficiency_percentage(sent, retransmitted)),
             buffer_delay_percentage: mean(|stream| stream.mean_rtt_ns)
                 .zip(baseline)
                 .and_then(|(mean, least)| buffer_delay_percentage(mean, least as f64)),
@@ -231,13 +231,13 @@ impl TcpResult {
         };
 
         let headers = if ipv6 { IPV6_HEADERS } else { IPV4_HEADERS };
-        let again = sent_again(&sent, headers);
+        let retransmitted = retransmissions(&sent, headers);
         let mss = sent.iter().map(|from| from.summary.mss_bytes).max().unwrap_or(0);
         let stamped = sent.iter().any(|from| from.summary.options & OPTION_TIMESTAMPS != 0);
         let header = headers + if stamped { TIMESTAMPS } else { 0 };
         let of = |drop: &&TcpDrop| drop.backward == backward;
         let (mine, theirs) = (|| sender.drops.iter().filter(of), || receiver.drops.iter().filter(of));
-        let loss_bytes_by_location = LossBytes::of(mine(), theirs(), again, (mss + header, header));
+        let loss_bytes_by_location = LossBytes::of(mine(), theirs(), retransmitted, (mss + header, header));
         let reasons = mine().filter_map(|drop| Some((location(drop, true)?, drop)));
         let reasons = reasons.chain(theirs().filter_map(|drop| Some((location(drop, false)?, drop))));
         let mut loss_reasons: Vec<TcpLossReason> = by_reason(reasons)
@@ -252,8 +252,8 @@ impl TcpResult {
         loss_reasons.sort_by_key(|reason| std::cmp::Reverse((reason.bytes, reason.packets)));
         let bpf = sender.method == LocationMethod::Bpf && receiver.method == LocationMethod::Bpf;
         if bpf && !(sender.complete && receiver.complete) {
-            let message = "some drops may not have been seen: what they were lies in `network`";
-            caveats.push(Caveat::new(caveats::DROPS_MISSED, message, "keep the hosts idle"));
+            let message = "some drops may not have been seen: their bytes count as `network`";
+            caveats.push(Caveat::new(caveats::DROPS_MISSED, message, "stop other traffic during the test"));
         }
         let result = Self {
             goodput_bps: BitRate::of(bytes, Nanos(duration_ns)).0,
@@ -277,9 +277,9 @@ impl TcpResult {
     }
 }
 
-/// What all flows sent again, with headers: by events where there are any, else by what TCP counted.
-fn sent_again(sent: &[&TcpStreamReport], headers: u64) -> SentAgain {
-    let mut again = SentAgain::default();
+/// Retransmissions of all flows, with headers: from events if there are any, else from TCP's counters.
+fn retransmissions(sent: &[&TcpStreamReport], headers: u64) -> RetransmittedBytes {
+    let mut retransmitted = RetransmittedBytes::default();
     for from in sent {
         let summary = &from.summary;
         let header = headers + if summary.options & OPTION_TIMESTAMPS != 0 { TIMESTAMPS } else { 0 };
@@ -289,10 +289,10 @@ fn sent_again(sent: &[&TcpStreamReport], headers: u64) -> SentAgain {
             .saturating_add(summary.retransmits.saturating_mul(header));
         let bytes = from.retransmitted.map_or(counted, |events| events.ip_bytes);
         let spurious = summary.spurious_retransmits.saturating_mul(summary.mss_bytes.saturating_add(header));
-        again.bytes = again.bytes.saturating_add(bytes);
-        again.spurious_bytes = again.spurious_bytes.saturating_add(spurious.min(bytes));
+        retransmitted.bytes = retransmitted.bytes.saturating_add(bytes);
+        retransmitted.spurious_bytes = retransmitted.spurious_bytes.saturating_add(spurious.min(bytes));
     }
-    again
+    retransmitted
 }
 
 fn stream(parameters: &TcpParameters, from: &TcpStreamReport, to: &TcpStreamReport) -> TcpStreamResult {
@@ -322,7 +322,7 @@ fn stream(parameters: &TcpParameters, from: &TcpStreamReport, to: &TcpStreamRepo
             tcp_efficiency_percentage: summary
                 .sent_bytes
                 .zip(summary.retransmitted_bytes)
-                .and_then(|(sent, again)| tcp_efficiency_percentage(sent, again)),
+                .and_then(|(sent, retransmitted)| tcp_efficiency_percentage(sent, retransmitted)),
             buffer_delay_percentage: summary
                 .mean_rtt_ns
                 .zip(summary.min_rtt_ns)

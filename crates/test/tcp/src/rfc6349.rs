@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What RFC 6349 §4 says of a TCP test; `null` where what it takes is not known.
+/// Metrics of RFC 6349 §4 for a TCP test; `null` if an input is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Rfc6349 {
-    /// §4.2: share of the transmitted bytes that were no retransmission, percent.
+    /// §4.2: percentage of the transmitted bytes that were not retransmissions.
     pub tcp_efficiency_percentage: Option<f64>,
-    /// §4.3: by how much the mean round-trip time lay above the least, percent.
+    /// §4.3: percentage by which the mean round-trip time exceeded the least one.
     pub buffer_delay_percentage: Option<f64>,
-    /// §4.1: actual time of the transfer to the ideal one at the rate of `--rate-goal`.
+    /// §4.1: ratio of the actual transfer time to the ideal one, at the rate goal.
     pub transfer_time_ratio: Option<f64>,
 }
 
-/// RFC 6349 §4.2: `(transmitted - retransmitted) / transmitted × 100`. `None` where nothing was transmitted.
+/// RFC 6349 §4.2: `(transmitted - retransmitted) / transmitted × 100`. `None` if nothing was transmitted.
 pub fn tcp_efficiency_percentage(transmitted_bytes: u64, retransmitted_bytes: u64) -> Option<f64> {
     let first_time = transmitted_bytes.checked_sub(retransmitted_bytes)?;
     (transmitted_bytes > 0).then(|| first_time as f64 / transmitted_bytes as f64 * 100.0)
@@ -24,9 +24,10 @@ pub fn buffer_delay_percentage(mean_rtt_ns: f64, baseline_rtt_ns: f64) -> Option
     (baseline_rtt_ns > 0.0).then(|| (mean_rtt_ns - baseline_rtt_ns) / baseline_rtt_ns * 100.0)
 }
 
-/// RFC 6349 §4.1: actual transfer time to the ideal one, that of `bytes` at `ideal_bps` of payload. `None` where one of them is 0.
+/// RFC 6349 §4.1: ratio of the actual transfer time to the ideal one, of `bytes` at `ideal_bps` of payload. `None` if one of them
+/// is 0.
 ///
-/// Difference from the RFC: the ideal rate is that of payload as the user states it, not one computed of a link's rate and overheads.
+/// Difference from the RFC: the ideal rate is the payload rate that the user gives, not computed from a link's rate and overheads.
 pub fn transfer_time_ratio(actual_ns: u64, bytes: u64, ideal_bps: u64) -> Option<f64> {
     let ideal_ns = bytes as f64 * 8e9 / ideal_bps as f64;
     (actual_ns > 0 && bytes > 0 && ideal_bps > 0).then(|| actual_ns as f64 / ideal_ns)

@@ -1,27 +1,27 @@
-//! A flow's samples over time, in bounded memory, and as text for the other end.
+//! The samples of a flow over time, in bounded memory, and as text for the other end.
 //!
-//! A series that is full keeps every second sample and from then on takes every second one: it always covers the whole time, evenly.
+//! A full series drops every second sample and then takes only every second one: it always covers the whole time evenly.
 //!
-//! As text it is base64 (RFC 4648 §4) of, all numbers LEB128: how many samples, how many bytes of `TCP_INFO` the kernel wrote, then
-//! column after column — the time, the congestion control, each field — the differences of successive values in zigzag code, where
-//! 0 is followed by how many more zeros come. Most fields hardly ever change and take a few bytes in all.
+//! The text is base64 (RFC 4648 §4) of LEB128 numbers: number of samples, number of bytes of `TCP_INFO` that the kernel wrote, then
+//! column after column — the time, the congestion control, each field — the differences of successive values in zigzag code. After
+//! a 0 comes the number of further zeros. Most fields rarely change and take only a few bytes.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::info::{FIELDS, TcpInfo};
 
-/// Most samples of all flows that an end keeps, or takes from the other: an hour of one flow every 10 ms, some 120 MB.
+/// Most samples of all flows that an end keeps or accepts: an hour of one flow every 10 ms, some 120 MB.
 pub const MAX_SAMPLES: usize = 400_000;
 
 /// A reading of `TCP_INFO` and when it was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// On `CLOCK_MONOTONIC` of the end that took it.
+    /// Time on `CLOCK_MONOTONIC` of the end that took it.
     pub at_ns: u64,
-    /// Which of the flow's congestion controls was at work, by its number.
+    /// Number of the flow's congestion control at that time.
     pub congestion: u8,
-    /// What the kernel said.
+    /// The kernel's `TCP_INFO`.
     pub info: TcpInfo,
 }
 
@@ -30,30 +30,30 @@ pub struct Sample {
 pub struct Series {
     samples: Vec<Sample>,
     most: usize,
-    /// Of so many samples that come one is kept.
+    /// One sample of this many is kept.
     stride: u32,
-    /// So many are left out before the next.
+    /// This many samples are skipped before the next.
     skip: u32,
 }
 
-/// Why a text is no series.
+/// Why a text is not a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SeriesError {
-    /// It is cut off, or no base64.
+    /// It is cut off, or not base64.
     #[error("the samples are cut off or damaged")]
     Damaged,
-    /// It has more samples than are taken.
-    #[error("more samples than are taken")]
+    /// It has more samples than allowed.
+    #[error("more samples than allowed")]
     TooMany,
 }
 
 impl Series {
-    /// An empty one that keeps at most `most` samples, at least two.
+    /// An empty series that keeps at most `most` samples, at least two.
     pub fn new(most: usize) -> Self {
         Self { samples: Vec::new(), most: most.max(2), stride: 1, skip: 0 }
     }
 
-    /// Takes a sample.
+    /// Adds a sample.
     pub fn push(&mut self, sample: Sample) {
         if let Some(skip) = self.skip.checked_sub(1) {
             self.skip = skip;
@@ -81,7 +81,7 @@ impl Series {
         &self.samples
     }
 
-    /// Of so many samples that were taken one was kept.
+    /// One sample of this many was kept.
     pub fn stride(&self) -> u32 {
         self.stride
     }
@@ -101,7 +101,7 @@ impl Series {
         STANDARD.encode(out)
     }
 
-    /// Reads what [`Self::to_text`] wrote, of at most `most` samples.
+    /// Reads the text of [`Self::to_text`], of at most `most` samples.
     ///
     /// # Errors
     /// [`SeriesError`].

@@ -1,4 +1,4 @@
-//! What a flow's samples come to, computed as they come: the memory is that of a few numbers.
+//! The summary of a flow's samples, computed as they arrive, in constant memory.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,23 +8,23 @@ use super::limited::LimitedTimes;
 /// What a flow did between its first sample that counts and its last.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct FlowSummary {
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// From the first to the last.
+    /// Time from the first sample to the last.
     pub span_ns: u64,
     /// Payload bytes sent, retransmissions included (`tcpi_bytes_sent`); `null` before Linux 4.19.
     pub sent_bytes: Option<u64>,
-    /// Payload bytes sent again (`tcpi_bytes_retrans`); `null` before Linux 4.19.
+    /// Retransmitted payload bytes (`tcpi_bytes_retrans`); `null` before Linux 4.19.
     pub retransmitted_bytes: Option<u64>,
-    /// Packets sent again (`tcpi_total_retrans`).
+    /// Retransmitted packets (`tcpi_total_retrans`).
     pub retransmits: u64,
-    /// Retransmissions of which the receiver said that it had them (`tcpi_dsack_dups`, RFC 3708).
+    /// Retransmissions that the receiver reported as duplicates (`tcpi_dsack_dups`, RFC 3708).
     pub spurious_retransmits: u64,
     /// Retransmission timeouts (`tcpi_total_rto`); `null` before Linux 6.7.
     pub timeouts: Option<u64>,
-    /// Least round-trip time that the kernel saw (`tcpi_min_rtt`); `null` where it has none.
+    /// Least round-trip time (`tcpi_min_rtt`); `null` if the kernel has none.
     pub min_rtt_ns: Option<u64>,
-    /// Mean of the smoothed round-trip time over the time (`tcpi_rtt`, RFC 6298's SRTT).
+    /// Mean over time of the smoothed round-trip time (`tcpi_rtt`, RFC 6298's SRTT).
     pub mean_rtt_ns: Option<u64>,
     /// Greatest smoothed round-trip time.
     pub max_rtt_ns: Option<u64>,
@@ -34,7 +34,7 @@ pub struct FlowSummary {
     pub max_cwnd_bytes: Option<u64>,
     /// Segment size at the end, bytes (`tcpi_snd_mss`).
     pub mss_bytes: u64,
-    /// Sent with selective acknowledgements, time stamps, window scaling, ECN (`tcpi_options`).
+    /// TCP options in use: selective acknowledgements, time stamps, window scaling, ECN (`tcpi_options`).
     pub options: u8,
     /// Times of each limit; all 0 before Linux 4.10.
     pub limited: LimitedTimes,
@@ -42,7 +42,7 @@ pub struct FlowSummary {
     running: Running,
 }
 
-/// What is needed on the way.
+/// Intermediate values.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Running {
     first: Option<(u64, TcpInfo)>,
@@ -59,14 +59,14 @@ impl FlowSummary {
         let (first_at, first) = *running.first.get_or_insert((at_ns, *info));
         if let Some((before_at, before)) = running.last {
             let elapsed_us = at_ns.saturating_sub(before_at) / 1_000;
-            // Without those clocks the limits stay unknown.
+            // Without the clocks the limits are not known.
             let _ = self.limited.add(&before, info, elapsed_us);
         }
         running.last = Some((at_ns, *info));
         self.samples += 1;
         self.span_ns = at_ns.saturating_sub(first_at);
         let rise = |field: Field| Some(info.get(field)?.saturating_sub(first.get(field)?));
-        // 32-bit counters may wrap.
+        // 32-bit counters can wrap.
         let rise32 = |field: Field| (info.value(field) as u32).wrapping_sub(first.value(field) as u32).into();
         self.sent_bytes = rise(fields::BYTES_SENT);
         self.retransmitted_bytes = rise(fields::BYTES_RETRANS);
@@ -75,7 +75,7 @@ impl FlowSummary {
         self.timeouts = rise(fields::TOTAL_RTO);
         self.mss_bytes = info.value(fields::SND_MSS);
         self.options = info.value(fields::OPTIONS) as u8;
-        // Until there is one the kernel says ~0.
+        // The kernel reports ~0 until there is a value.
         let min_rtt_us = info.get(fields::MIN_RTT).filter(|us| (1..u64::from(u32::MAX)).contains(us));
         self.min_rtt_ns = min_rtt_us.map(|us| us * 1_000).into_iter().chain(self.min_rtt_ns).min();
         let rtt_us = info.value(fields::RTT);
@@ -91,18 +91,18 @@ impl FlowSummary {
         self.max_cwnd_bytes = self.max_cwnd_bytes.max(Some(cwnd_bytes));
     }
 
-    /// The connection began at `at_ns`, and all its counters with 0. Before the first sample, whose counters are of its whole life
-    /// then. The kernel wrote as much as `like` has.
+    /// The connection began at `at_ns`, with all counters at 0. Call this before the first sample; its counters then cover the
+    /// whole life of the connection. `like` shows which fields the kernel writes.
     pub fn begin(&mut self, at_ns: u64, like: &TcpInfo) {
         let mut info = TcpInfo::default();
-        // Nothing waited yet, with room in the window.
+        // At that time nothing waited, and the window had room.
         info.set(fields::SND_CWND, 1);
         info.set_length(like.length());
         self.running.first = Some((at_ns, info));
         self.running.last = Some((at_ns, info));
     }
 
-    /// Forgets what came before: the time to be omitted is over. The next sample is the first.
+    /// Forgets all earlier samples, because the omitted time is over. The next sample is the first.
     pub fn restart(&mut self) {
         let last = self.running.last;
         *self = Self::default();
@@ -171,7 +171,7 @@ mod tests {
         summary.take(9_000_000, &last);
         assert_eq!((summary.samples, summary.span_ns), (1, 8_000_000));
         assert_eq!((summary.sent_bytes, summary.retransmitted_bytes), (Some(5_000), Some(1_000)));
-        // Busy for 5 ms of the 8, with the last write on its way.
+        // Busy for 5 ms of the 8, with the last write in flight.
         assert_eq!((summary.limited.elapsed_us, summary.limited.shares().application), (8_000, 1.0));
     }
 

@@ -1,4 +1,4 @@
-//! What is known of connections that somebody else made: the result of watching them, in the names that programs may rely on.
+//! The result of watching connections of other programs. Programs may rely on the names.
 
 use std::net::SocketAddr;
 
@@ -10,22 +10,22 @@ use super::receiving::{ReceiverLimitedBy, Receiving};
 use super::report::{Retransmitted, SamplingCost};
 use super::summary::FlowSummary;
 
-/// What was seen.
+/// The observed connections.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct WatchResult {
-    /// How long it was watched.
+    /// How long they were watched.
     pub duration_ns: u64,
-    /// Each connection, in the order in which they were seen first.
+    /// Each connection, in the order of first observation.
     pub connections: Vec<WatchedConnection>,
-    /// Connections that were there and not followed, as there were too many.
+    /// Connections that were not followed because there were too many.
     pub connections_not_followed: u64,
-    /// What sampling took.
+    /// The cost of sampling.
     pub sampling: SamplingCost,
-    /// The file with the samples, in the result's folder; `null` where none were kept.
+    /// The file with the samples, in the result's folder; `null` if none were kept.
     pub samples_file: Option<String>,
 }
 
-/// Which way most of a connection's bytes went, and so whose limits matter.
+/// The direction of most of a connection's bytes, whose limits matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flow {
@@ -35,18 +35,18 @@ pub enum Flow {
     Receiving,
 }
 
-/// What limits a connection in the direction in which most of its bytes went.
+/// What limits a connection in the direction of most of its bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
     /// The name of the greatest share in `limited_by` (sending) or `receiver_limited_by` (receiving).
     pub by: String,
-    /// Of the time, 0 to 1; of a receiver, of the time in which data came.
+    /// Share of the time, 0 to 1; for a receiver, of the time in which data arrived.
     pub share: f64,
-    /// What shows it.
+    /// The evidence for it.
     pub evidence: String,
 }
 
-/// A connection of somebody else.
+/// A connection of another program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WatchedConnection {
     /// Its number: `stream` in the file with the samples.
@@ -55,92 +55,92 @@ pub struct WatchedConnection {
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
-    /// The kernel's own name for the socket, of which there is no second as long as the machine runs.
+    /// The kernel's identifier for the socket, unique until the machine restarts.
     pub cookie: u64,
-    /// The name of the process that has it; `null` where that could not be seen.
+    /// The name of the process that owns it; `null` if not known.
     pub program: Option<String>,
-    /// Its number.
+    /// The process's number.
     pub pid: Option<u32>,
-    /// The user it belongs to; `null` where only its end was seen.
+    /// The user who owns it; `null` if only its end was observed.
     pub uid: Option<u32>,
-    /// The control group (version 2) it was made in.
+    /// The control group (version 2) in which it was created.
     pub cgroup_id: Option<u64>,
     /// State at the last sample, as in RFC 9293 §3.3.2.
     pub state: String,
-    /// When it was seen first, from the beginning of the watch.
+    /// When it was first observed, from the start of the watch.
     pub first_seen_ns: u64,
-    /// When it was seen last.
+    /// When it was last observed.
     pub last_seen_ns: u64,
-    /// Whether it began while it was watched: its numbers are those of all of its life.
+    /// Whether it began during the watch: then its numbers cover its whole life.
     pub began: bool,
     /// Whether it ended.
     pub ended: bool,
     /// Whether its last `TCP_INFO` is that of its end.
     pub last_is_final: bool,
-    /// Its congestion control; `null` where only its end was seen.
+    /// Its congestion control; `null` if only its end was observed.
     pub congestion_control: Option<String>,
-    /// Which way most bytes went.
+    /// The direction of most of its bytes.
     pub flow: Flow,
-    /// Payload bytes sent while it was watched, without those sent again; `null` before Linux 4.19.
+    /// Payload bytes sent during the watch, without retransmissions; `null` before Linux 4.19.
     pub sent_bytes: Option<u64>,
-    /// Payload bytes received in order while it was watched (`tcpi_bytes_received`; the kernel counts the end of the stream as one).
+    /// Payload bytes received in order during the watch (`tcpi_bytes_received`; the kernel counts the end of the stream as one).
     pub received_bytes: u64,
-    /// The same as `sent_bytes`, since the connection began.
+    /// Like `sent_bytes`, but since the connection began.
     pub total_sent_bytes: Option<u64>,
-    /// The same as `received_bytes`, since the connection began.
+    /// Like `received_bytes`, but since the connection began.
     pub total_received_bytes: u64,
-    /// Payload bits a second while it was seen, sent.
+    /// Payload bits per second sent while it was observed.
     pub sent_rate_bps: u64,
-    /// The same, received.
+    /// Payload bits per second received while it was observed.
     pub received_rate_bps: u64,
-    /// What limits it; `null` where nothing moved.
+    /// What limits it; `null` if no data moved.
     pub limit: Option<Limit>,
-    /// What limited what it sent, shares of the time.
+    /// What limited its sending: shares of the time.
     pub limited_by: LimitedBy,
-    /// What limited what it received, as far as a receiver can tell.
+    /// What limited its receiving, as far as a receiver knows: shares of the time.
     pub receiver_limited_by: ReceiverLimitedBy,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub retransmits: u64,
-    /// Payload bytes sent again; `null` before Linux 4.19.
+    /// Retransmitted payload bytes; `null` before Linux 4.19.
     pub retransmitted_bytes: Option<u64>,
     /// Retransmissions that the receiver did not need.
     pub spurious_retransmits: u64,
     /// Retransmission timeouts; `null` before Linux 6.7.
     pub timeouts: Option<u64>,
-    /// What the kernel's events told of retransmissions; `null` where they did not.
+    /// Retransmissions, from the kernel's events; `null` without events.
     pub retransmitted: Option<Retransmitted>,
-    /// What this host dropped of it; empty also where that could not be seen.
+    /// Its packets that this host dropped; also empty if drops could not be observed.
     pub drops: Vec<TcpDrop>,
     /// Least round-trip time.
     pub min_rtt_ns: Option<u64>,
     /// Mean of the smoothed round-trip time.
     pub mean_rtt_ns: Option<u64>,
-    /// Greatest of it.
+    /// Greatest smoothed round-trip time.
     pub max_rtt_ns: Option<u64>,
     /// Mean congestion window, bytes.
     pub mean_cwnd_bytes: Option<u64>,
-    /// Greatest.
+    /// Greatest congestion window, bytes.
     pub max_cwnd_bytes: Option<u64>,
     /// Segment size, bytes.
     pub mss_bytes: u64,
-    /// The receiver's estimate of the round-trip time; `null` where it has none.
+    /// The receiver's estimate of the round-trip time; `null` if it has none.
     pub receiver_rtt_ns: Option<u64>,
-    /// Mean of what lay unread, bytes.
+    /// Mean of the unread data, bytes.
     pub mean_unread_bytes: u64,
-    /// Most that lay unread, bytes.
+    /// Most unread data, bytes.
     pub max_unread_bytes: u64,
     /// Largest window offered, bytes.
     pub max_receive_window_bytes: u64,
-    /// What its receive buffer takes, as the kernel accounts for it; `null` where only its end was seen.
+    /// Size of its receive buffer, as the kernel counts it, bytes; `null` if only its end was observed.
     pub receive_buffer_bytes: Option<u64>,
-    /// The same of its send buffer.
+    /// Size of its send buffer, as the kernel counts it, bytes; `null` if only its end was observed.
     pub send_buffer_bytes: Option<u64>,
-    /// Samples of it.
+    /// Number of samples.
     pub samples: u64,
 }
 
 impl Limit {
-    /// The foremost limit of a flow, with what shows it.
+    /// The greatest limit of a flow, with its evidence.
     pub fn of(flow: Flow, summary: &FlowSummary, receiving: &Receiving) -> Option<Self> {
         match flow {
             Flow::Sending => {
@@ -153,7 +153,7 @@ impl Limit {
                     "send_buffer" => format!("for {seconds:.2} s the send buffer was full (sndbuf_limited)"),
                     "application" => format!("for {seconds:.2} s nothing waited to be sent (busy_time, notsent_bytes)"),
                     _ => format!(
-                        "for {seconds:.2} s data waited with room in window and buffer; {} packets sent again",
+                        "for {seconds:.2} s data waited with room in window and buffer; {} packets retransmitted",
                         summary.retransmits
                     ),
                 };
@@ -164,15 +164,15 @@ impl Limit {
                 let (by, share) = shares.foremost()?;
                 let evidence = match by {
                     "application" => format!(
-                        "{} bytes lay unread on average, the window offered no more",
+                        "{} bytes were unread on average, and the window offered no more",
                         receiving.mean_unread_bytes()
                     ),
                     "receive_window" => {
                         format!("each round trip filled the window of at most {} bytes", receiving.max_window_bytes)
                     }
-                    _ => "its reader kept up and the window had room; the other end tells more".into(),
+                    _ => "its reader kept up and the window had room; the other end shows the cause".into(),
                 };
-                // Of the time in which there was something to limit.
+                // Share of the time in which there was something to limit.
                 let share = if shares.idle < 1.0 { share / (1.0 - shares.idle) } else { share };
                 Some(Self { by: by.into(), share, evidence })
             }

@@ -6,10 +6,10 @@ use std::marker::PhantomData;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// Reads a list that the other end sent, of at most `MOST` elements: each may take far more memory than its text.
+/// Reads a list of at most `MOST` elements that the other end sent: an element can take far more memory than its text.
 ///
 /// # Errors
-/// The list is longer, or an element of it cannot be read.
+/// The list is longer, or one of its elements cannot be read.
 pub fn bounded_list<'de, D, T, const MOST: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -21,7 +21,7 @@ where
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MOST}")
+            write!(f, "a list of at most {MOST} elements")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-/// The results of a test. That of one direction is the result itself.
+/// The results of a test. The result of a test in one direction is not nested.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Directions<R> {
     /// One direction was tested.
     One(Box<R>),
-    /// Both were, at once.
+    /// Both directions were tested at once.
     Both {
         /// From client to server.
         forward: Box<R>,
@@ -18,7 +18,8 @@ pub enum Directions<R> {
 }
 
 impl<R> Directions<R> {
-    /// What `result` gives of either direction, asked whether it is the one from server to client; `None` where it gives none.
+    /// The results of both directions: `result` gets `true` for the direction from server to client, and returns `None` where there
+    /// is no result. `None` if there is none at all.
     pub fn of(mut result: impl FnMut(bool) -> Option<R>) -> Option<Self> {
         match (result(false).map(Box::new), result(true).map(Box::new)) {
             (Some(forward), Some(backward)) => Some(Self::Both { forward, backward }),
@@ -27,14 +28,14 @@ impl<R> Directions<R> {
         }
     }
 
-    /// The only result, or that of the direction from client to server.
+    /// The only result, or the one of the direction from client to server.
     pub fn into_first(self) -> R {
         match self {
             Self::One(result) | Self::Both { forward: result, .. } => *result,
         }
     }
 
-    /// Does `work` with the result of each direction.
+    /// Calls `work` with the result of each direction.
     pub fn each(&mut self, mut work: impl FnMut(&mut R)) {
         match self {
             Self::One(result) => work(result),

@@ -1,6 +1,6 @@
-//! The words that all kinds of tests share: how much is sent, who sends, on which CPUs; what a stream sent, buffers, counters.
+//! What all kinds of tests share: how much is sent, who sends, on which CPUs; what a stream sent; buffers and counters.
 //!
-//! What belongs to one kind only is in the crate of that kind.
+//! Terms of only one kind of test are in the crate of that kind.
 
 mod bounded;
 mod directions;

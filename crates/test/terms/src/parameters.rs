@@ -3,22 +3,22 @@
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Most streams of a direction: what a 2-digit `-P` needs, and what keeps a report's size in bounds.
+/// Most streams of a direction: this bounds the size of a report.
 pub const MAX_STREAMS: u8 = 64;
 /// Longest test.
 pub const MAX_DURATION: Nanos = Nanos::from_secs(24 * 3600);
-/// Highest CPU number that is believed.
+/// Highest CPU number that is accepted.
 pub const MAX_CPU: u16 = 8191;
 
 /// How much is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
-    /// For this long.
+    /// For this time, nanoseconds.
     DurationNs(u64),
-    /// So many payload bytes, all streams of a direction together, the last packet whole.
+    /// This many payload bytes over all streams of a direction; the last packet is sent whole.
     Bytes(u64),
-    /// So many packets, all streams of a direction together.
+    /// This many packets over all streams of a direction.
     Packets(u64),
 }
 
@@ -34,16 +34,16 @@ pub enum TestDirection {
     Bidirectional,
 }
 
-/// CPUs; empty leaves it to the kernel.
+/// CPUs of a test's threads; an empty list leaves the choice to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Affinity {
     /// The sender's threads.
     pub sender_cpus: Vec<u16>,
     /// The receiver's threads.
     pub receiver_cpus: Vec<u16>,
-    /// The receiver's softirq (by RPS).
+    /// The softirq of the receiver (by RPS).
     pub softirq_cpus: Vec<u16>,
-    /// Receiver and softirq on one CPU, or on two: `--softirq`.
+    /// Receiver and softirq on the same CPU, or on different ones.
     pub softirq: Option<SoftirqPlacement>,
 }
 
@@ -53,26 +53,26 @@ pub struct Affinity {
 pub enum SoftirqPlacement {
     /// On the same CPU.
     Same,
-    /// On another.
+    /// On different CPUs.
     Split,
 }
 
-/// How losses shall be placed.
+/// How lost packets are located.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Collect {
-    /// By BPF where it can be had, else by counters.
+    /// With BPF where possible, else with counters.
     #[default]
     Auto,
-    /// By BPF, or there is no test.
+    /// With BPF; without BPF there is no test.
     Bpf,
-    /// By counters.
+    /// With counters.
     Counters,
-    /// Not at all: a loss is unexplained, but for what a call that sends was refused.
+    /// Not at all: a loss is unexplained, except where a send call failed.
     Off,
 }
 
-/// A parameter that is out of range: which flag, and what is allowed.
+/// A parameter that is out of range: which one, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{flag} {given}: {allowed}")]
 pub struct ParameterError {
@@ -85,23 +85,25 @@ pub struct ParameterError {
 }
 
 impl ParameterError {
-    /// An error.
+    /// Creates an error.
     pub fn new(flag: &'static str, given: impl ToString, allowed: impl Into<String>) -> Self {
         Self { flag, given: given.to_string(), allowed: allowed.into() }
     }
 }
 
 impl TestDirection {
-    /// The direction that `-R` and `--bidir` ask for.
+    /// The direction for `-R` and `--bidir`.
     ///
     /// # Errors
-    /// Both at once.
+    /// Both flags are set.
     pub fn from_flags(reverse: bool, bidirectional: bool) -> Result<Self, ParameterError> {
         match (reverse, bidirectional) {
             (false, false) => Ok(Self::Forward),
             (true, false) => Ok(Self::Reverse),
             (false, true) => Ok(Self::Bidirectional),
-            (true, true) => Err(ParameterError::new("-R", "with --bidir", "give one of them: --bidir sends both ways")),
+            (true, true) => {
+                Err(ParameterError::new("-R", "with --bidir", "use only one of them: --bidir sends in both directions"))
+            }
         }
     }
 

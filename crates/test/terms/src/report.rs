@@ -1,4 +1,4 @@
-//! What every kind of test tells of itself.
+//! What every kind of test reports.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 /// What a stream sent, by the sender's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StreamSent {
-    /// Packets handed to the socket: sequences 0 to this less one. Of a TCP flow 0.
+    /// Packets handed to the socket, with sequences from 0 to `sent_packets` - 1; 0 for a TCP flow.
     pub sent_packets: u64,
-    /// Of a TCP flow: payload bytes handed to the socket.
+    /// Payload bytes handed to the socket; only of a TCP flow.
     #[serde(default)]
     pub sent_bytes: u64,
-    /// Departure of the first; 0 where none was sent.
+    /// Departure of the first packet; 0 if none was sent.
     pub first_sent_ns: u64,
-    /// Departure of the last.
+    /// Departure of the last packet.
     pub last_sent_ns: u64,
 }
 
-/// Counters that changed during the test, with how far they went.
+/// Counters that changed during the test, with the difference.
 pub type ChangedCounters = BTreeMap<String, i64>;
 
 /// Counters of both ends.
@@ -33,8 +33,9 @@ pub struct EndCounters {
 /// A socket's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SocketBuffer {
-    /// What was asked for, bytes; `null` where the system's default was left.
+    /// Requested size, bytes; `null` for the system's default.
     pub asked_bytes: Option<u64>,
-    /// What the kernel gave for packets and its bookkeeping: twice what was asked where it gave all (socket(7)).
+    /// Size that the kernel granted, for packets and their bookkeeping, bytes: twice the requested size if it was granted in full
+    /// (socket(7)).
     pub given_bytes: u64,
 }

@@ -1,11 +1,11 @@
-//! A UDP test: what it is asked to do, the account of every packet, where the rest was lost, the result.
+//! A UDP test: its parameters, the account of every packet, the places of loss, the result.
 //!
 //! ```text
 //!  packets ──► account::SequenceTracker ──► LossMap ─┐
 //!  drop events, counters ──► locate::Evidence ───────┴─► UdpEndReport ×2 ──► UdpResult
 //! ```
 //!
-//! What is not here: sockets, clocks, threads. No input makes anything here panic, run on or take memory without bound.
+//! No sockets, clocks or threads. No input makes this crate panic, loop without end or take unbounded memory.
 
 pub mod account;
 mod caveats;

@@ -1,4 +1,4 @@
-//! What a UDP test is asked to do.
+//! The parameters of a UDP test.
 
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe;
@@ -14,29 +14,29 @@ pub const MAX_PAYLOAD_BYTES: u32 = 65_507;
 /// A UDP test. Rates and amounts are of payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpParameters {
-    /// How much: `-t`, `-n` or `-k`.
+    /// How much is sent.
     pub amount: Amount,
-    /// How fast, each stream: `-b` or `--spacing`.
+    /// How fast each stream sends.
     pub pace: Pace,
-    /// Payload of each packet, the probe header included: `-l`.
+    /// Payload of each packet with the probe header, bytes.
     pub payload_bytes: u32,
-    /// Streams in each direction: `-P`.
+    /// Streams in each direction.
     pub streams: u8,
-    /// Who sends: `-R`, `--bidir`.
+    /// Who sends.
     pub direction: TestDirection,
-    /// Socket buffers of both ends, `-w`; `None` leaves the kernel's default.
+    /// Socket buffers of both ends; `None` for the kernel's default.
     pub sockbuf_bytes: Option<u64>,
-    /// Neither `UDP_SEGMENT` nor `UDP_GRO`: every packet travels alone. `--wire`.
+    /// Sends without `UDP_SEGMENT` and receives without `UDP_GRO`: every packet travels alone.
     pub wire: bool,
-    /// Packets that are sent back to back, the pause after them keeping the pace: `--burst`. 1 spaces single packets.
+    /// Packets that are sent back to back before a pause that keeps the pace; 1 spaces single packets.
     pub burst_packets: u32,
-    /// Between reports on the way, `-i`; `None` for none.
+    /// Time between interim reports; `None` for none.
     pub interval_ns: Option<u64>,
-    /// Where packets are stamped: `--timestamps`.
+    /// Where packets get their time stamps.
     pub timestamps: Timestamps,
-    /// CPUs that the threads shall run on: `-A`.
+    /// CPUs for the threads.
     pub affinity: Affinity,
-    /// How losses shall be placed; what an end cannot do it says in its report.
+    /// How lost packets are located. An end that cannot do this says so in its report.
     pub collect: Collect,
 }
 
@@ -44,15 +44,15 @@ pub struct UdpParameters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// As fast as it goes.
+    /// As fast as possible.
     Unlimited,
-    /// Payload bits a second.
+    /// Payload bits per second.
     RateBps(u64),
-    /// From the departure of one packet to the next.
+    /// Time from the departure of one packet to the next, nanoseconds.
     SpacingNs(u64),
 }
 
-/// Where packets are stamped.
+/// Where packets get their time stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Timestamps {
@@ -66,7 +66,7 @@ pub enum Timestamps {
 }
 
 impl Default for UdpParameters {
-    /// Ten seconds, as fast as it goes, 1448 bytes (what 1500-byte Ethernet carries beside IPv6, UDP and 4 bytes of VLAN tag).
+    /// Ten seconds, as fast as possible, 1448 bytes (1500-byte Ethernet less IPv6, UDP and 4 bytes of VLAN tag).
     fn default() -> Self {
         Self {
             amount: Amount::DurationNs(10_000_000_000),
@@ -86,10 +86,10 @@ impl Default for UdpParameters {
 }
 
 impl UdpParameters {
-    /// Whether all is within what any longhaul allows; a server may allow less.
+    /// Checks the limits that every longhaul has; a server can have lower ones.
     ///
     /// # Errors
-    /// The first that is not, with its flag and what is allowed.
+    /// The first parameter out of range, with what is allowed.
     pub fn validate(&self) -> Result<(), ParameterError> {
         let least = probe::HEADER_LEN as u32;
         if !(least..=MAX_PAYLOAD_BYTES).contains(&self.payload_bytes) {
@@ -115,7 +115,7 @@ impl UdpParameters {
         }
         match self.pace {
             Pace::RateBps(bps) if !(1_000..=10_000_000_000_000).contains(&bps) => {
-                return Err(ParameterError::new("-b", BitRate(bps), "1kbit to 10Tbit, or 0 for as fast as it goes"));
+                return Err(ParameterError::new("-b", BitRate(bps), "1kbit to 10Tbit, or 0 for as fast as possible"));
             }
             Pace::SpacingNs(ns) if !(1..=MAX_DURATION.0).contains(&ns) => {
                 return Err(ParameterError::new("--spacing", Nanos(ns), "1ns to 24h"));
@@ -150,18 +150,18 @@ impl UdpParameters {
         let differ = !softirq_cpus.is_empty() && !receiver_cpus.is_empty() && receiver_cpus != softirq_cpus;
         match softirq {
             Some(SoftirqPlacement::Same) if differ || receiver_cpus.len().max(softirq_cpus.len()) > 1 => {
-                let allowed = "takes one CPU for receiver and softirq: name it as the receiver's in -A";
+                let allowed = "receiver and softirq share one CPU: give it as the receiver's CPU in -A";
                 Err(ParameterError::new("--softirq", "same", allowed))
             }
             Some(SoftirqPlacement::Split) if shared => {
-                let allowed = "takes different CPUs for receiver and softirq: -A SENDER,RECEIVER,SOFTIRQ";
+                let allowed = "receiver and softirq need different CPUs: use -A SENDER,RECEIVER,SOFTIRQ";
                 Err(ParameterError::new("--softirq", "split", allowed))
             }
             _ => Ok(()),
         }
     }
 
-    /// How many packets stream number `stream` of a direction sends; `None` where time decides.
+    /// How many packets stream number `stream` of a direction sends; `None` if the duration decides.
     pub fn packets_of_stream(&self, stream: u8) -> Option<u64> {
         let packets = match self.amount {
             Amount::DurationNs(_) => return None,
@@ -172,7 +172,7 @@ impl UdpParameters {
         Some(packets / streams + u64::from(u64::from(stream) < packets % streams))
     }
 
-    /// From the departure of one packet of a stream to the next; `None` for as fast as it goes.
+    /// Time from the departure of one packet of a stream to the next; `None` for as fast as possible.
     pub fn spacing(&self) -> Option<Nanos> {
         match self.pace {
             Pace::Unlimited => None,
@@ -181,7 +181,7 @@ impl UdpParameters {
         }
     }
 
-    /// Payload bits a second of each stream; `None` for as fast as it goes.
+    /// Payload bits per second of each stream; `None` for as fast as possible.
     pub fn rate(&self) -> Option<BitRate> {
         match self.pace {
             Pace::Unlimited => None,
@@ -209,7 +209,7 @@ mod tests {
         );
         assert_eq!(said(|p| p.streams = 0), "-P 0: 1 to 64 streams");
         assert_eq!(said(|p| p.amount = Amount::DurationNs(0)), "-t 0ns: 1ms to 24h");
-        assert_eq!(said(|p| p.pace = Pace::RateBps(5)), "-b 5bit: 1kbit to 10Tbit, or 0 for as fast as it goes");
+        assert_eq!(said(|p| p.pace = Pace::RateBps(5)), "-b 5bit: 1kbit to 10Tbit, or 0 for as fast as possible");
         assert_eq!(said(|p| p.sockbuf_bytes = Some(1)), "-w 1: 2K to 2G");
         assert_eq!(said(|p| p.affinity.sender_cpus = vec![9000]), "-A 9000: at most 64 CPUs, each 0 to 8191");
         let bind = |bind, receiver: &[u16], softirq: &[u16]| UdpParameters {
@@ -226,14 +226,14 @@ mod tests {
                 .validate()
                 .unwrap_err()
                 .to_string()
-                .starts_with("--softirq same: takes one")
+                .starts_with("--softirq same: receiver and softirq share one CPU")
         );
         assert!(
             bind(SoftirqPlacement::Split, &[1], &[1])
                 .validate()
                 .unwrap_err()
                 .to_string()
-                .starts_with("--softirq split: takes")
+                .starts_with("--softirq split: receiver and softirq need different CPUs")
         );
         for good in [
             bind(SoftirqPlacement::Same, &[1], &[]),

@@ -1,6 +1,6 @@
-//! Proof that datagrams pass both ways, before any bulk, so that a client cannot make a server flood another host.
+//! Proof that datagrams pass in both directions before any bulk data, so that a client cannot make a server flood another host.
 //!
-//! For each stream, each datagram one probe header and no more, so that an answer is never longer than its question:
+//! The exchange of each stream. Each datagram is one probe header, so an answer is never longer than its question:
 //!
 //! ```text
 //! client                                                server
@@ -12,11 +12,11 @@
 //!   │ ───────────────────────────────────────────────────► │  `DataProven` over the control channel
 //! ```
 //!
-//! The token came over the control channel, which is encrypted where there is a key, so a stranger cannot ask; the challenge goes to
-//! the address that the hello came from, so who forges an address cannot answer. That address must be the control peer's, and
-//! the first one of a stream stays. A hello is repeated every `PROOF_RESEND` until all is proven. A
-//! response is sent once in the first round, twice in the next, and so on to `RESPONSES_MOST`: a path that loses every n-th packet
-//! would else lose the same one of each round for ever.
+//! The token came over the control channel, which is encrypted if there is a key, so a stranger cannot send a hello. The challenge
+//! goes to the address that the hello came from, so a sender with a forged address cannot respond. That address must be the one of
+//! the control peer, and a stream keeps its first one. A hello is repeated every `PROOF_RESEND` until every stream is proven. A
+//! response is sent once in the first round, twice in the next, up to `RESPONSES_MOST`: otherwise a path that loses every n-th
+//! packet could lose the same one in every round.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,23 +28,23 @@ pub type Datagram = [u8; HEADER_LEN];
 const HELLO: u64 = FIRST_RESERVED;
 const CHALLENGE: u64 = FIRST_RESERVED + 1;
 const RESPONSE: u64 = FIRST_RESERVED + 2;
-/// Copies of a response in one round; the next round has one again.
+/// Most copies of a response in one round; after this many the next round sends one.
 const RESPONSES_MOST: usize = 4;
 
 fn datagram(cookie: Cookie, sequence: u64, number: u64) -> Datagram {
     let mut bytes = [0; HEADER_LEN];
-    // The buffer is as long as the header.
+    // The buffer has the length of the header.
     let _ = Probe { cookie, sequence, sent_ns: number }.emit(&mut bytes);
     bytes
 }
 
-/// The client's half.
+/// The client's part of the proof.
 #[derive(Debug, Clone)]
 pub struct ClientProof {
     cookie: Cookie,
     token: u64,
     streams: u8,
-    /// Times that the hellos were sent.
+    /// Number of times that the hellos were sent.
     rounds: usize,
 }
 
@@ -54,16 +54,16 @@ impl ClientProof {
         Self { cookie, token, streams, rounds: 0 }
     }
 
-    /// What to send on each stream, again and again.
+    /// The hello of each stream. Send them in every round.
     pub fn hellos(&mut self) -> impl Iterator<Item = (u8, Datagram)> + '_ {
-        // Another stream is the first each time, for the same reason.
+        // Each round begins with another stream, for the same reason.
         let first = self.rounds % usize::from(self.streams.max(1));
         self.rounds += 1;
         let streams = (0..self.streams).cycle().skip(first).take(self.streams.into());
         streams.map(|stream| (stream, datagram(self.cookie.of(false, stream), HELLO, self.token)))
     }
 
-    /// The answer to what came on `stream`, and how many times to send it.
+    /// The answer to a datagram on `stream`, and how many copies of it to send.
     pub fn handle(&self, stream: u8, bytes: &[u8]) -> Option<(Datagram, usize)> {
         let probe = Probe::parse(bytes)?;
         let expected = probe.cookie == self.cookie.of(true, stream) && stream < self.streams;
@@ -78,7 +78,7 @@ impl ClientProof {
     }
 }
 
-/// The server's half.
+/// The server's part of the proof.
 #[derive(Debug, Clone)]
 pub struct ServerProof {
     peer: IpAddr,
@@ -95,13 +95,13 @@ struct StreamProof {
 }
 
 impl ServerProof {
-    /// For the client at `peer`; one challenge a stream, random.
+    /// For the client at `peer`, with one random challenge for each stream.
     pub fn new(peer: IpAddr, cookie: Cookie, token: u64, challenges: &[u64]) -> Self {
         let stream = |&challenge| StreamProof { challenge, address: None, proven: false };
         Self { peer: peer.to_canonical(), cookie, token, streams: challenges.iter().map(stream).collect() }
     }
 
-    /// The answer to what came from `from`, never longer than `bytes`.
+    /// The answer to a datagram from `from`, never longer than `bytes`.
     pub fn handle(&mut self, from: SocketAddr, bytes: &[u8]) -> Option<(u8, Datagram)> {
         let probe = Probe::parse(bytes)?;
         let number = probe.cookie.stream();
@@ -123,7 +123,7 @@ impl ServerProof {
         }
     }
 
-    /// The client's proven address of each stream, once all are.
+    /// The client's proven address of each stream, once all streams are proven.
     pub fn addresses(&self) -> Option<Vec<SocketAddr>> {
         self.streams.iter().map(|stream| stream.address.filter(|_| stream.proven)).collect()
     }
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(server.addresses(), Some(vec![from; 2]));
     }
 
-    /// Each n-th packet of a direction is lost, from any phase on; the twenty rounds are half of those that there is time for.
+    /// Every n-th packet of a direction is lost, in every phase. The twenty rounds are half of what there is time for.
     #[test]
     fn no_regular_loss_starves_it() {
         let from: SocketAddr = PEER.parse().unwrap();
@@ -189,7 +189,10 @@ mod tests {
                     }
                 }
             }
-            assert!(server.addresses().is_some(), "every({every}) from {phase}, {streams} streams, both ways {both}");
+            assert!(
+                server.addresses().is_some(),
+                "every({every}) from {phase}, {streams} streams, both directions {both}"
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! What one end of a UDP test knows when it is over: what it sends to the other, who joins the two into a result.
+//! What one end of a UDP test knows at its end. An end sends this to the other, which joins the two into a result.
 
 use longhaul_result::LocationMethod;
 use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, StreamSent, bounded_list};
@@ -11,14 +11,14 @@ use crate::locate::{Evidence, Total};
 /// Longest list of streams in a report.
 const MAX_LIST: usize = MAX_STREAMS as usize;
 
-/// Where a receiver ran: `-A`, `--softirq`.
+/// Where a receiver ran: its CPUs and those of its softirq.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Binding {
-    /// CPUs of its threads; empty where the kernel chose.
+    /// CPUs of the receiver's threads; empty if the kernel chose.
     pub receiver_cpus: Vec<u32>,
-    /// CPUs that RPS had its packets go up the stack on; empty where it was left as it was.
+    /// CPUs that RPS used for the test's packets; empty if RPS was not changed.
     pub softirq_cpus: Vec<u32>,
-    /// The interfaces whose RPS was set for the test.
+    /// The interfaces whose RPS was changed for the test.
     pub interfaces: Vec<String>,
 }
 
@@ -28,19 +28,19 @@ pub struct SenderReport {
     /// Each stream.
     #[serde(deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
     pub streams: Vec<StreamSent>,
-    /// Inter-departure times of all of them.
+    /// Inter-departure times of all streams.
     pub spacing: Spacing,
-    /// Drop events at this end, each stream.
+    /// Drop events at this end, for each stream.
     #[serde(deserialize_with = "of_message")]
     pub evidence: Vec<Evidence>,
-    /// Counters of drops at this end that no event covers.
+    /// Drops at this end that only counters show.
     pub totals: Vec<Total>,
-    /// Whether every place of this end was seen.
+    /// Whether this end saw all its drops.
     pub complete: bool,
-    /// Packets that may have been dropped here all the same, at most.
+    /// Most packets that may have been dropped here without an event.
     #[serde(default)]
-    pub doubtful_packets: u64,
-    /// How this end looked.
+    pub unseen_packets: u64,
+    /// How this end located drops.
     pub method: LocationMethod,
     /// Every counter that changed.
     pub counters: ChangedCounters,
@@ -55,17 +55,17 @@ pub struct ReceiverReport {
     /// Each stream.
     #[serde(deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
     pub streams: Vec<StreamReceived>,
-    /// Drop events at this end, each stream.
+    /// Drop events at this end, for each stream.
     #[serde(deserialize_with = "of_message")]
     pub evidence: Vec<Evidence>,
-    /// Counters of drops at this end that no event covers.
+    /// Drops at this end that only counters show.
     pub totals: Vec<Total>,
-    /// Whether every place of this end was seen.
+    /// Whether this end saw all its drops.
     pub complete: bool,
-    /// Packets that may have been dropped here all the same, at most.
+    /// Most packets that may have been dropped here without an event.
     #[serde(default)]
-    pub doubtful_packets: u64,
-    /// How this end looked.
+    pub unseen_packets: u64,
+    /// How this end located drops.
     pub method: LocationMethod,
     /// Every counter that changed.
     pub counters: ChangedCounters,
@@ -80,8 +80,8 @@ pub struct ReceiverReport {
 /// What one end knows of a UDP test.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct UdpEndReport {
-    /// Where it sent.
+    /// If this end sent.
     pub sender: Option<SenderReport>,
-    /// Where it received.
+    /// If this end received.
     pub receiver: Option<ReceiverReport>,
 }

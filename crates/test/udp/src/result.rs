@@ -1,4 +1,4 @@
-//! The result of a UDP test, in the names that other programs may rely on (`docs/reference/udp-results.md`).
+//! The result of a UDP test. Other programs may rely on the names (`docs/reference/udp-results.md`).
 
 use crate::caveats;
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use crate::locate::{Attribution, Loss, Sight, StreamLosses, attribute};
 use crate::parameters::UdpParameters;
 use crate::report::{Binding, ReceiverReport, SenderReport};
 
-/// Runs beyond this are not listed in the result but in a file named by `losses_file`.
+/// If there are more runs, the result does not list them; a file named by `losses_file` does.
 pub const MAX_LISTED_LOSSES: usize = 10_000;
 
-/// What is behind the losses at a location.
+/// The losses at one location for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossReason {
-    /// Where.
+    /// Where the packets were lost.
     pub location: Location,
     /// The kernel's drop reason and the function that dropped, or the counter.
     pub reason: String,
@@ -27,7 +27,7 @@ pub struct LossReason {
     pub packets: u64,
 }
 
-/// Each socket's buffers at both ends; `null` where an end did not say.
+/// The buffers of each socket at both ends; `null` if an end did not report them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SocketBuffers {
     /// Send buffer.
@@ -36,42 +36,42 @@ pub struct SocketBuffers {
     pub receiver: Option<SocketBuffer>,
 }
 
-/// One direction of a UDP test, all its streams together. Packets are wire packets.
+/// One direction of a UDP test, all its streams together. Packets are counted as on the wire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UdpResult {
     /// Packets that the sender handed to its socket.
     pub sent_packets: u64,
-    /// Packets received, each once.
+    /// Packets received, without duplicates.
     pub received_packets: u64,
     /// Packets that never arrived: `sent_packets - received_packets`.
     pub lost_packets: u64,
-    /// Further copies of packets received.
+    /// Duplicates of packets received.
     pub duplicate_packets: u64,
     /// Reordered packets (RFC 4737 §3).
     pub reordered_packets: u64,
-    /// Their extent and late time (RFC 4737 §4.2, §4.3).
+    /// Extent and late time of reordered packets (RFC 4737 §4.2, §4.3).
     pub reordering: ReorderingSummary,
-    /// Payload bytes received, each packet once; the probe header counts as payload.
+    /// Payload bytes received, without duplicates; the probe header counts as payload.
     pub payload_bytes: u64,
-    /// From first to last departure, or arrival where that took longer.
+    /// Time from first to last departure, or from first to last arrival if that is longer.
     pub duration_ns: u64,
-    /// Payload bits handed to the sender's socket, over the time from first to last departure.
+    /// Payload bits per second handed to the sender's socket, from first to last departure.
     pub sent_rate_bps: u64,
-    /// Payload bits received, over the time from first to last arrival.
+    /// Payload bits per second received, from first to last arrival.
     pub received_rate_bps: u64,
-    /// RFC 3550 jitter, of several streams the greatest; `null` where stamps are not each packet's own.
+    /// RFC 3550 jitter, the greatest of all streams; `null` if packets share time stamps.
     pub jitter_ns: Option<u64>,
-    /// Packets lost at each location, every location named.
+    /// Packets lost at each location; every location is listed.
     pub loss_by_location: BTreeMap<Location, u64>,
-    /// What is behind them, the most packets first; the sum is `lost_packets`.
+    /// Packets lost at each location for each reason, the most packets first; the sum is `lost_packets`.
     pub loss_reasons: Vec<LossReason>,
-    /// How they were placed.
+    /// How losses were located.
     pub location_method: LocationMethod,
-    /// Every loss, where there are at most [`MAX_LISTED_LOSSES`] runs; else empty.
+    /// Every loss if there are at most [`MAX_LISTED_LOSSES`] runs, else empty.
     pub losses: Vec<Loss>,
-    /// The file with every loss, where there are more, beside the one that this result was saved in.
+    /// The file with every loss if there are more, in the folder of this result.
     pub losses_file: Option<String>,
-    /// What one loss stands for.
+    /// What one loss is: a packet, or a batch.
     pub granularity: Granularity,
     /// Lengths of loss periods (RFC 3357).
     pub loss_periods: Distribution,
@@ -81,27 +81,27 @@ pub struct UdpResult {
     pub spacing: Spacing,
     /// Socket buffers.
     pub socket_buffers: SocketBuffers,
-    /// Where the receiver ran; `null` where nothing was asked.
+    /// Where the receiver ran; `null` if no CPU was asked for.
     pub binding: Option<Binding>,
     /// Counters that changed.
     pub counters: EndCounters,
 }
 
-/// A result with what it stands on.
+/// A result, and what it was computed from.
 #[derive(Debug)]
 pub struct Assembled<'a> {
-    /// The result. Its `losses` are filled up to [`MAX_LISTED_LOSSES`] runs.
+    /// The result. Its `losses` have at most [`MAX_LISTED_LOSSES`] runs.
     pub result: UdpResult,
-    /// The losses, for a file where there are too many to list.
+    /// The losses, for a file if there are too many to list.
     pub attribution: Attribution<'a>,
     /// Whether `result.losses` is empty because there are too many.
     pub needs_losses_file: bool,
-    /// Doubts that the numbers themselves raise.
+    /// The caveats that the numbers give rise to.
     pub caveats: Vec<Caveat>,
 }
 
 impl UdpResult {
-    /// Joins what the two ends know of one direction of the test that `parameters` describe.
+    /// Joins the reports of the two ends for one direction of the test with `parameters`.
     pub fn assemble<'a>(
         parameters: &UdpParameters,
         sender: &'a SenderReport,
@@ -116,8 +116,8 @@ impl UdpResult {
             losses.clear();
         }
 
-        // Saturating: a report of the other end may say anything. What was lost and what was sent is in its loss maps, whose
-        // numbers were checked when they were read; what was received is the rest.
+        // Saturating, because the other end's report can hold any number. Lost and sent packets come from its loss maps, which were
+        // checked when they were read; received packets are the difference.
         let add = |sum: u64, packets: u64| sum.saturating_add(packets);
         let sum = |of: fn(&StreamReceived) -> u64| receiver.streams.iter().map(of).fold(0, add);
         let lost_packets = sum(|stream| stream.losses.lost_packets());
@@ -125,8 +125,12 @@ impl UdpResult {
         let received_packets = sent_packets - lost_packets;
         let stated = sender.streams.iter().map(|stream| stream.sent_packets).fold(0, add);
         if stated != sent_packets || received_packets != sum(|stream| stream.counts.received_packets) {
-            let message = format!("the sender counted {stated} packets, the receiver's account has {sent_packets}");
-            caveats.push(Caveat::new(caveats::ACCOUNTS_DIFFER, message, "trust the receiver's account; report this"));
+            let message = format!("the sender counted {stated} packets, but the receiver's account has {sent_packets}");
+            caveats.push(Caveat::new(
+                caveats::ACCOUNTS_DIFFER,
+                message,
+                "use the receiver's account, and report this as a bug of longhaul",
+            ));
         }
         let mut reordering = ReorderingSummary::default();
         let mut pattern = LossPattern::default();
@@ -143,44 +147,44 @@ impl UdpResult {
         if jitter_ns.is_none() && received_packets > 1 {
             caveats.push(Caveat::new(
                 caveats::JITTER_UNKNOWN,
-                "no jitter: packets shared their time stamps",
-                "use --wire and a rate at which packets are sent one by one",
+                "there is no jitter, because packets shared time stamps",
+                "use --wire, and a rate at which packets are sent one by one",
             ));
         }
         let unexplained = attribution.by_location().get(&Location::Unexplained).copied().unwrap_or(0);
         if unexplained > 0 && looked_at_packets(sender, receiver) {
             caveats.push(Caveat::new(
                 caveats::DROPS_UNSEEN,
-                format!("{unexplained} losses cannot be placed: not every drop at the ends could be seen"),
+                format!("{unexplained} losses have no known location, because not every drop at the ends was seen"),
                 "lower the rate, use --wire, or give the receiver more CPU",
             ));
         }
         if attribution.surplus_packets() > 0 {
-            let message = format!("counters saw {} drops more than packets were lost", attribution.surplus_packets());
+            let message = format!("counters show {} drops more than packets were lost", attribution.surplus_packets());
             caveats.push(Caveat::new(
                 caveats::COUNTERS_EXCEED_LOSSES,
                 message,
-                "other traffic was dropped too: keep the hosts idle",
+                "other traffic was dropped too: stop it during the test",
             ));
         }
         let foreign = sum(|stream| stream.counts.out_of_range_packets);
         if foreign > 0 {
             let message = format!("{foreign} packets with the test's cookie had impossible sequence numbers");
-            caveats.push(Caveat::new(caveats::FOREIGN_PACKETS, message, "look for what else sends to the data port"));
+            caveats.push(Caveat::new(caveats::FOREIGN_PACKETS, message, "find out what else sends to the data port"));
         }
         if granularity == Granularity::Superpacket && lost_packets > 0 {
             caveats.push(Caveat::new(
                 caveats::BATCHES_HIDE_THE_WIRE,
-                "packets travelled in batches, so a drop may have taken a whole batch",
+                "packets travelled in batches, so one drop can be a whole batch",
                 "use --wire to count single packets",
             ));
         }
         let batch_packets = sender.spacing.batch_packets.p50;
         if sender.spacing.requested_ns.is_some() && batch_packets > u64::from(parameters.burst_packets) {
             let message = format!(
-                "the sender held the rate by sending {batch_packets} packets at a time, so packets on the wire are not spaced as asked"
+                "the sender kept the rate by sending {batch_packets} packets at a time, so the packets are not spaced as requested"
             );
-            let remedy = "ask for a lower rate or larger packets, or read the result as a test of bursts";
+            let remedy = "use a lower rate or larger packets, or read the result as a test of bursts";
             caveats.push(Caveat::new(caveats::OFFLOAD_HIDES_SPACING, message, remedy));
         }
 
@@ -213,7 +217,7 @@ impl UdpResult {
     }
 }
 
-/// Whether both ends looked packet by packet, so that a loss without a place is their failure.
+/// Whether both ends saw every single drop, so that a loss without a location is a failure of theirs.
 fn looked_at_packets(sender: &SenderReport, receiver: &ReceiverReport) -> bool {
     sender.method == LocationMethod::Bpf && receiver.method == LocationMethod::Bpf
 }
@@ -239,13 +243,13 @@ fn attribution<'a>(sender: &'a SenderReport, receiver: &'a ReceiverReport) -> At
     let sight = Sight {
         sender_complete: sender.complete,
         receiver_complete: receiver.complete,
-        // A report of the other end may say anything.
-        doubtful_packets: sender.doubtful_packets.saturating_add(receiver.doubtful_packets),
+        // The other end's report can hold any number.
+        unseen_packets: sender.unseen_packets.saturating_add(receiver.unseen_packets),
     };
     attribute(streams.collect(), &totals, sight)
 }
 
-/// From the first to the last of all streams that had any packets.
+/// From the first to the last time of all streams that had packets.
 fn span(streams: impl Iterator<Item = (u64, u64, u64)> + Clone) -> Nanos {
     let used = streams.filter(|(packets, _, _)| *packets > 0);
     let first = used.clone().map(|(_, first, _)| first).min().unwrap_or(0);
@@ -257,7 +261,7 @@ fn span(streams: impl Iterator<Item = (u64, u64, u64)> + Clone) -> Nanos {
 mod tests {
     use super::*;
 
-    /// A sender that keeps a rate by batches says so, whoever asked for the result; one whose batches are the bursts asked for does not.
+    /// A sender that keeps a rate by batches reports this in every command; one whose batches are the requested bursts does not.
     #[test]
     fn batches_beyond_the_bursts_asked_for_are_a_caveat() {
         let mut sender = SenderReport::default();

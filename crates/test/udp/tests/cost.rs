@@ -1,14 +1,15 @@
-//! What accounting costs: time a packet, and memory. `cargo test --release -p longhaul-session --test cost -- --nocapture` prints it.
+//! The cost of accounting: time for each packet, and memory. `cargo test --release -p longhaul-udp --test cost -- --nocapture`
+//! prints it.
 //!
-//! Unoptimised code is not timed: there the tests run at a tenth of the size with the same density, and memory scales with the number
-//! of sequences (8 KiB for each 65,536 where one in ten is lost).
+//! Unoptimised code is not timed: then the tests run at a tenth of the size with the same density. Memory scales with the number of
+//! sequences (8 KiB for each 65,536 where one in ten is lost).
 
 use std::sync::Mutex;
 
 use longhaul_udp::account::SequenceTracker;
 use longhaul_units::Nanos;
 
-/// One test at a time: they share the process whose memory is looked at.
+/// One test at a time: the tests share a process, and its memory is measured.
 static ALONE: Mutex<()> = Mutex::new(());
 
 const OPTIMISED: bool = !cfg!(debug_assertions);
@@ -23,13 +24,14 @@ fn resident_bytes() -> usize {
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// CPU time that this thread has used, nanoseconds (proc(5), `schedstat`): others on this machine do not count.
+/// CPU time of this thread, nanoseconds (proc(5), `schedstat`): other threads of the machine do not count.
 fn cpu_ns() -> u64 {
     let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     schedstat.split(' ').next().and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
-/// Runs `work` over `packets`, and prints and returns CPU time a packet and by how much memory grew, its result still held.
+/// Runs `work` over `packets`. Prints and returns CPU time for each packet, and the growth of memory while the result is still
+/// held.
 fn measure<T>(name: &str, packets: u64, work: impl FnOnce() -> T) -> (f64, usize, T) {
     let before = resident_bytes();
     let began = cpu_ns();
@@ -40,7 +42,7 @@ fn measure<T>(name: &str, packets: u64, work: impl FnOnce() -> T) -> (f64, usize
     (each_ns, bytes, result)
 }
 
-/// A cheap random number (xorshift64*), so that it is not what is measured.
+/// A cheap random number (xorshift64*), so that its cost does not matter.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;
@@ -94,7 +96,7 @@ fn packets_in_order_cost_a_few_nanoseconds() {
         assert!(bytes < 1_000_000, "{bytes} bytes for nothing lost");
         assert_eq!(tracker.counts().received_packets, count);
     }
-    // 5 ns is the aim and some 3.5 what it takes; a machine whose cores share caches and clock with others takes longer.
+    // The aim is 5 ns, and some 3.5 are measured; on a machine whose cores share caches and clock with others it takes longer.
     assert!(!OPTIMISED || best_ns < 10.0, "{best_ns} ns");
 
     let (_, _, tracker) = measure("in batches of 45", count, || {
@@ -107,7 +109,7 @@ fn packets_in_order_cost_a_few_nanoseconds() {
     assert!(tracker.counts().received_packets >= count);
 }
 
-/// A thousand million packets, a few lost: what is exceptional is kept, not what is normal.
+/// A thousand million packets, a few lost: memory holds the exceptions only.
 #[test]
 fn a_thousand_million_packets() {
     let _alone = ALONE.lock();

@@ -244,7 +244,7 @@ impl UdpData {
                     // The second watch is of what a server sends, the first of what it receives.
                     all.sent = seen.sent;
                     all.complete &= seen.complete;
-                    all.doubtful_packets = all.doubtful_packets.saturating_add(seen.doubtful_packets);
+                    all.unseen_packets = all.unseen_packets.saturating_add(seen.unseen_packets);
                 }
             }
         }

@@ -29,7 +29,7 @@ pub(super) struct Seen {
     /// Whether it is known how many drops have no event.
     pub(super) complete: bool,
     /// Drops of which nothing is known: at most so many.
-    pub(super) doubtful_packets: u64,
+    pub(super) unseen_packets: u64,
 }
 
 /// Drops of one direction's packets.
@@ -108,7 +108,7 @@ impl Watching {
             evidence: (0..streams).map(|_| Evidence::default()).collect(),
             ..SeenOfDirection::default()
         };
-        let mut seen = Seen { sent: none(), received: none(), complete: false, doubtful_packets: 0 };
+        let mut seen = Seen { sent: none(), received: none(), complete: false, unseen_packets: 0 };
         let names = self.drops.reason_names().clone();
         let (symbols, namespace, backward_is_ours) = (self.symbols.take(), self.namespace, self.backward_is_ours);
         let placing = Placing { names, symbols, backward_is_ours };
@@ -139,7 +139,7 @@ impl Watching {
         }
     }
 
-    /// Adds drops without an event: with their place where that is known, else as doubtful.
+    /// Adds drops without an event: with their place where that is known, else as unseen.
     fn add_unrecorded(&self, seen: &mut Seen, placing: &Placing) -> std::io::Result<()> {
         for unrecorded in self.drops.unrecorded()? {
             let cookie = Cookie(unrecorded.cookie);
@@ -154,7 +154,7 @@ impl Watching {
         }
         let lost = self.drops.lost()?;
         let runs = lost.skipped_runs.saturating_mul(self.unit_packets_most);
-        seen.doubtful_packets = runs.saturating_add(lost.packets).saturating_add(lost.unread_packets);
+        seen.unseen_packets = runs.saturating_add(lost.packets).saturating_add(lost.unread_packets);
         Ok(())
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn sender_report(
             }
             report.method = LocationMethod::Bpf;
             report.complete = seen.complete;
-            report.doubtful_packets = seen.doubtful_packets;
+            report.unseen_packets = seen.unseen_packets;
             report.totals = seen.sent.totals.clone();
         }
         None => {
@@ -120,7 +120,7 @@ pub(super) fn receiver_report(parameters: &UdpParameters, received: Received, se
             }
             report.method = LocationMethod::Bpf;
             report.complete = seen.complete;
-            report.doubtful_packets = seen.doubtful_packets;
+            report.unseen_packets = seen.unseen_packets;
             report.totals.retain(|total| without_event(total.location, &total.reason));
             subtract_events(&mut report.totals, &report.evidence);
             report.totals.extend(seen.received.totals.iter().cloned());
@@ -129,7 +129,7 @@ pub(super) fn receiver_report(parameters: &UdpParameters, received: Received, se
             let full = socket_drops.min(changed.buffer_full_packets);
             let units = full.saturating_sub(seen.received.buffer_full_units);
             let more = units.saturating_mul(unit_packets_most - 1);
-            report.doubtful_packets = report.doubtful_packets.saturating_add(more);
+            report.unseen_packets = report.unseen_packets.saturating_add(more);
             report.totals.extend((units > 0).then(|| Total {
                 location: Location::ReceiverSocketBuffer,
                 reason: "SO_MEMINFO drops without an event".into(),

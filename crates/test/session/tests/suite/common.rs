@@ -17,7 +17,7 @@ use longhaul_udp::{ReceiverReport, SenderReport, UdpEndReport};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{HEADER_LEN, Probe};
 
-/// One way of the path.
+/// One direction of the path.
 pub(crate) const DELAY: Nanos = Nanos::from_millis(50);
 pub(crate) const CLIENT: &str = "192.0.2.1:50000";
 
@@ -63,7 +63,7 @@ enum Event {
     Do(fn(&mut Pair)),
 }
 
-/// What a driver holds for its end.
+/// The state of a driver.
 #[derive(Debug, Default)]
 pub(crate) struct End {
     pub(crate) plan: Option<DataPlan>,
@@ -84,13 +84,13 @@ pub(crate) struct Pair {
     pub(crate) server: ServerSession,
     pub(crate) ends: BTreeMap<Side, End>,
     pub(crate) admission: Admission,
-    /// Packets that the path loses or sends twice.
+    /// Packets that the path loses or duplicates.
     pub(crate) fate: fn(backward: bool, stream: u8, sequence: u64) -> u32,
     pub(crate) control_up: bool,
     pub(crate) data_up: bool,
-    /// When a TCP client's driver says that its connections are there.
+    /// When a TCP client's driver reports its connections.
     pub(crate) connected_after: Nanos,
-    /// Whose driver is dead: takes nothing, says nothing.
+    /// The side with a dead driver: it receives and sends nothing.
     pub(crate) dead: Option<Side>,
     events: BinaryHeap<Reverse<(Nanos, u64)>>,
     bodies: BTreeMap<u64, Event>,
@@ -131,7 +131,7 @@ impl Pair {
         self.ends.get_mut(&side).unwrap()
     }
 
-    /// Does something `after` the beginning.
+    /// Does something at the time `after` from the start.
     pub(crate) fn at(&mut self, after: Nanos, what: fn(&mut Self)) {
         self.schedule(self.now + after, Event::Do(what));
     }
@@ -142,7 +142,7 @@ impl Pair {
         self.next += 1;
     }
 
-    /// Runs until both ends are over or nothing happens any more, and returns how long that took.
+    /// Runs until both ends are over or nothing happens any more, and returns the time that it took.
     pub(crate) fn run(&mut self) -> Nanos {
         let began = self.now;
         loop {
@@ -264,7 +264,7 @@ impl Pair {
         match output {
             Output::SendMessage(message) => {
                 self.end(side).said.push(message.clone());
-                // Through bytes, as it would go.
+                // As bytes, like a real connection.
                 let mut messages = Vec::new();
                 let frame = longhaul_channel::to_frame(&message).unwrap();
                 longhaul_channel::Deframer::default().push(&frame, &mut messages).unwrap();

@@ -1,4 +1,4 @@
-//! Nothing that a peer sends makes a session or a channel panic, hang or grow.
+//! Nothing that a peer sends makes a session or a channel panic, hang or grow without bound.
 
 use crate::common::{CLIENT, randomness};
 use longhaul_channel::{Channel, ChannelError, Key, PROTOCOL, Role};
@@ -32,7 +32,7 @@ fn message(random: &mut impl Rng) -> Message {
     let text = |random: &mut dyn FnMut() -> u64| "\u{1b}[2Jé\"".repeat((random() % 50) as usize);
     let mut next = || random.next_u64();
     let error = SessionError::new("x", text(&mut next), text(&mut next));
-    // Several of them only say that the peer is there, so that some sequences get further.
+    // Several of them are signs of life, so that some sequences get further.
     match next() % 18 {
         0 => Message::Hello(Hello {
             version: if next() % 4 == 0 { text(&mut next) } else { PROTOCOL.into() },
@@ -62,7 +62,7 @@ fn message(random: &mut impl Rng) -> Message {
     }
 }
 
-/// Drives a server as far as its driver would, and says whether it sent in bulk.
+/// Drives a server like its driver, and returns whether it sent bulk data.
 fn drive(server: &mut ServerSession, now: Nanos) -> bool {
     let mut bulk = false;
     let mut outputs = 0;
@@ -129,7 +129,7 @@ fn ten_thousand_sequences_of_messages() {
     assert!(furthest > 2, "the messages got somewhere");
 }
 
-/// Valid byte streams, with and without key, cut off, with bytes changed, or noise altogether.
+/// Valid byte streams with and without key: cut off, with changed bytes, or pure noise.
 #[test]
 fn ten_thousand_broken_byte_streams() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(12);
@@ -140,7 +140,7 @@ fn ten_thousand_broken_byte_streams() {
         let (mut client, mut server) = (channel(Role::Client, 5), channel(Role::Server, 6));
         let mut bytes = client.poll_transmit().unwrap();
         if below(&mut random, 8) > 0 {
-            // Go through with the handshake, so that damage hits what follows.
+            // Complete the handshake, so that the damage is in what follows.
             server.handle_bytes(&bytes).unwrap();
             client.handle_bytes(&server.poll_transmit().unwrap()).unwrap();
             bytes.clear();
@@ -175,7 +175,7 @@ fn ten_thousand_broken_byte_streams() {
             }
         }
         refused += u32::from(outcome.is_err());
-        // After an error a keyed channel says nothing in the clear.
+        // After an error a keyed channel sends nothing unencrypted.
         if outcome.is_err() && keyed {
             server.poll_transmit();
             server.send(&Message::Goodbye).unwrap();
@@ -200,12 +200,12 @@ fn what_is_not_json_of_ours_is_an_error_and_no_more() {
     }
     let mut channel = Channel::<Message>::plain(Role::Server);
     assert_eq!(channel.handle_bytes(b"GET / HTTP/1.1\r\n"), Err(ChannelError::NotLonghaul));
-    assert_eq!(channel.poll_transmit(), None, "nothing is answered to strangers");
+    assert_eq!(channel.poll_transmit(), None, "strangers get no answer");
 }
 
-/// A report in which every number is as large as it can be.
+/// A report in which every number has the greatest possible value.
 #[test]
-fn a_report_that_lies_gives_a_result_with_doubts() {
+fn a_report_that_lies_gives_a_result_with_caveats() {
     let losses = LossMap::of_runs(u64::MAX, [Run { first_sequence: 5, packets: u64::MAX }]);
     let reordering = ReorderingSummary { extent_unknown_packets: u64::MAX, ..ReorderingSummary::default() };
     let counts = Counts { received_packets: u64::MAX, out_of_range_packets: u64::MAX, reordering, ..Counts::default() };

@@ -30,7 +30,7 @@ fn result(end: &TestEnd, backward: bool) -> UdpResult {
 #[test]
 fn forward_with_losses_and_duplicates() {
     let mut pair = Pair::new(parameters(TestDirection::Forward));
-    // 100 is lost, and the last five; 200 comes twice.
+    // 100 and the last five are lost; 200 is duplicated.
     pair.fate = |_, _, sequence| match sequence {
         100 | 1995.. => 0,
         200 => 2,
@@ -159,7 +159,7 @@ fn a_lost_control_connection_ends_both() {
 }
 
 #[test]
-fn a_silent_client_is_gone_before_it_has_anything() {
+fn a_silent_client_is_dropped_before_it_gets_anything() {
     let mut pair = Pair::new(parameters(TestDirection::Forward));
     pair.dead = Some(Side::Client);
     let took = pair.run();
@@ -168,7 +168,7 @@ fn a_silent_client_is_gone_before_it_has_anything() {
     assert!(pair.end(Side::Server).plan.is_none());
 }
 
-/// A client that keeps saying "alive" and nothing else, at each stage.
+/// A client that sends only signs of life, at each stage.
 #[test]
 fn a_client_that_only_keeps_alive_ends_too() {
     for silent_after in [0, 1, 2, 3] {
@@ -204,7 +204,7 @@ fn a_client_that_only_keeps_alive_ends_too() {
     }
 }
 
-/// A server that answers "alive" for ever in place of its report.
+/// A server that sends signs of life for ever instead of its report.
 #[test]
 fn a_peer_that_never_ends_the_test_is_left() {
     let mut pair = Pair::new(parameters(TestDirection::Forward));
@@ -228,7 +228,7 @@ fn hello(version: &str) -> Hello {
 }
 
 #[test]
-fn versions_that_differ_are_said_at_both_ends() {
+fn different_versions_are_reported_at_both_ends() {
     let mut pair = Pair::new(parameters(TestDirection::Forward));
     pair.server.handle_message(pair.now, Message::Hello(hello("longhaul/2\x1b[31m")));
     pair.run();
@@ -239,11 +239,11 @@ fn versions_that_differ_are_said_at_both_ends() {
     pair.client.handle_message(pair.now, Message::Hello(hello("longhaul/0")));
     pair.run();
     let error = pair.error(Side::Client);
-    assert_eq!(error.message, "the server speaks longhaul/0, this end longhaul/1");
+    assert_eq!(error.message, "the server speaks longhaul/0, but this end speaks longhaul/1");
 }
 
 #[test]
-fn a_busy_server_says_when_to_come_again() {
+fn a_busy_server_says_when_to_try_again() {
     let mut pair = Pair::new(parameters(TestDirection::Forward));
     pair.admission.ask(pair.now, pair.now + Nanos::from_secs(30));
     pair.run();
@@ -283,7 +283,7 @@ fn caps_are_refused_with_the_flag_or_set_the_pace() {
 #[test]
 fn a_sender_that_runs_over_is_stopped() {
     let caps = Caps { duration: Nanos::from_secs(3), ..Caps::default() };
-    // 20 s worth of packets where the server allows 3.
+    // Packets for 20 s where the server allows 3 s.
     let endless = UdpParameters { amount: Amount::Packets(20_000), ..parameters(TestDirection::Reverse) };
     let mut pair = Pair::with_caps(endless, caps);
     pair.run();

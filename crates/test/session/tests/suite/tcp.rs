@@ -21,7 +21,7 @@ fn a_test_in_each_direction() {
         let (client, server) = (pair.test_end(Side::Client), pair.test_end(Side::Server));
         assert_eq!((client.parameters.tcp(), server.parameters.tcp()), (Some(&asked), Some(&asked)));
         assert!(client.remote.is_some());
-        // Hello, proposal, connections and their answer, start, data, drained, report, goodbye: not one wait for a timer.
+        // Hello, proposal, connections and their answer, start, data, drained, report, goodbye: nothing waits for a timer.
         assert!(took < Nanos::from_secs(2) + Nanos(DELAY.0 * 14), "{direction:?}: {took}");
         let sends = [(Side::Client, direction.client_sends()), (Side::Server, direction.server_sends())];
         for (side, sends) in sends {
@@ -31,9 +31,9 @@ fn a_test_in_each_direction() {
     }
 }
 
-/// The server's answer may be faster than the client's own threads.
+/// The server's answer can arrive before the client's own threads report.
 #[test]
-fn connections_that_are_proven_before_they_are_told_of() {
+fn connections_can_be_proven_before_the_driver_reports_them() {
     let mut pair = Pair::new(parameters(TestDirection::Bidirectional));
     pair.connected_after = Nanos(DELAY.0 * 6);
     pair.run();
@@ -41,7 +41,7 @@ fn connections_that_are_proven_before_they_are_told_of() {
 }
 
 #[test]
-fn a_server_that_does_not_know_tcp_is_said_so() {
+fn a_server_without_tcp_tests_is_reported() {
     let now = Nanos::from_secs(1);
     let config = ClientConfig { parameters: TcpParameters::default().into(), nonce: 1, report_bytes: 1 << 20 };
     let mut client = ClientSession::new(now, config);

@@ -1,11 +1,11 @@
 //! A set of numbers below 65,536 in at most 8 KiB: one piece of a [`SequenceSet`](super::SequenceSet).
 //!
-//! Like a container of a Roaring bitmap (Lemire et al. 2016, "Consistently faster and smaller compressed bitmaps with
-//! Roaring"), with one form more: a list of what is *absent*, since a receiver gets nearly everything.
+//! Like a container of a Roaring bitmap (Lemire et al. 2016, "Consistently faster and smaller compressed bitmaps with Roaring"),
+//! with one more form: a list of the *absent* numbers, because a receiver gets nearly all.
 
 /// Numbers in a chunk.
 pub(super) const CHUNK: u32 = 1 << 16;
-/// Longest list: at 2 bytes a number half of what the bitmap takes, and short enough that inserting stays cheap.
+/// Longest list: with 2 bytes a number it takes half of the bitmap's memory, and insertion is still cheap.
 const LIST_MAX: usize = 2048;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -13,9 +13,9 @@ pub(super) enum Chunk {
     #[default]
     Empty,
     Full,
-    /// These and no others, ascending.
+    /// The numbers in the list, ascending.
     Only(Vec<u16>),
-    /// All but these, ascending.
+    /// All numbers but those in the list, ascending.
     AllBut(Vec<u16>),
     Bits(Box<Bits>),
 }
@@ -28,7 +28,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Adds `number`; `false` where it is there already.
+    /// Adds `number`; `false` if it was there.
     #[inline]
     pub(super) fn insert(&mut self, number: u16) -> bool {
         let word = &mut self.words[usize::from(number >> 6)];
@@ -59,7 +59,7 @@ impl Bits {
         self.count == CHUNK
     }
 
-    /// Where the run that `at` is in ends.
+    /// Where the run that contains `at` ends.
     fn run_end(&self, at: u32) -> u32 {
         let flip = if self.contains(at) { u64::MAX } else { 0 };
         let first = at as usize >> 6;
@@ -95,7 +95,7 @@ impl Bits {
 }
 
 impl Chunk {
-    /// Adds `number`; `false` where it is there already.
+    /// Adds `number`; `false` if it was there.
     pub(super) fn insert(&mut self, number: u16) -> bool {
         match self {
             Self::Empty => *self = Self::Only(vec![number]),
@@ -134,7 +134,7 @@ impl Chunk {
                 *self = Self::Full;
                 CHUNK
             }
-            // A super-packet's worth: a list takes it without becoming a bitmap.
+            // As many as a super-packet has: a list takes them without becoming a bitmap.
             Self::Empty | Self::Only(_) | Self::AllBut(_) if to - from <= 64 => {
                 (from..to).map(|number| u32::from(self.insert(number as u16))).sum()
             }
@@ -146,7 +146,7 @@ impl Chunk {
         new
     }
 
-    /// Makes it a bitmap, which takes insertions fastest.
+    /// Turns it into a bitmap, which takes insertions fastest.
     pub(super) fn open(&mut self) -> &mut Bits {
         if !matches!(self, Self::Bits(_)) {
             let mut bits = Box::new(Bits { words: [0; 1024], count: 0 });
@@ -170,7 +170,7 @@ impl Chunk {
         }
     }
 
-    /// Brings it into its smallest form.
+    /// Turns it into its smallest form.
     pub(super) fn settle(&mut self) {
         if let Self::Bits(bits) = self {
             *self = match bits.count as usize {
@@ -185,7 +185,7 @@ impl Chunk {
         }
     }
 
-    /// Makes it the set of what it did not hold.
+    /// Turns it into the set of the numbers that it did not hold.
     pub(super) fn complement(&mut self) {
         *self = match std::mem::take(self) {
             Self::Empty => Self::Full,
@@ -224,9 +224,9 @@ impl Chunk {
         }
     }
 
-    /// Whether it holds `at`, and up to where (exclusive) all have the same answer.
+    /// Whether it holds `at`, and up to which number (exclusive) the answer is the same.
     pub(super) fn run(&self, at: u32) -> (bool, u32) {
-        // In a list: where the run of listed numbers that begins at `index` ends, or where the next listed number stands.
+        // In a list: where the run of listed numbers that begins at `index` ends, or the next listed number.
         let listed = |list: &[u16]| match list.binary_search(&(at as u16)) {
             Ok(mut index) => {
                 while index + 1 < list.len() && list[index + 1] == list[index] + 1 {
@@ -248,7 +248,7 @@ impl Chunk {
         }
     }
 
-    /// Bytes that it holds on the heap.
+    /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Self::Empty | Self::Full => 0,

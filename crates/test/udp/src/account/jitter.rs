@@ -2,12 +2,12 @@
 
 use longhaul_units::Nanos;
 
-/// The jitter of one stream: J ← J + (|D| − J)/16, D the change of (arrival − sent) from one packet to the next that arrives.
+/// The jitter of one stream: J ← J + (|D| − J)/16, where D is the change of (arrival − sent) between successive arrivals.
 ///
-/// The two clocks need not agree, as only changes count; but they must run at one rate. It means something only where both
-/// stamps are each packet's own: one stamp for a batch measures the batching.
+/// The two clocks need not agree, because only changes count, but they must run at the same rate. The jitter is meaningful only if
+/// both stamps belong to the single packet: one stamp for a batch measures the batching.
 ///
-/// Differences from the RFC: nanoseconds in place of RTP units; in floating point, as A.8 allows.
+/// Differences from the RFC: nanoseconds instead of RTP units; floating point, as A.8 allows.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Jitter {
     jitter_ns: f64,
@@ -15,10 +15,10 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// A packet of the stream arrived, by the receiver's clock, that was sent then by the sender's.
+    /// A packet of the stream arrived at `arrival` (receiver's clock) and was sent at `sent` (sender's clock).
     #[inline]
     pub fn receive(&mut self, arrival: Nanos, sent: Nanos) {
-        // Wrapping: the clocks' origins differ by anything, the change of their difference is small.
+        // Wrapping: the clocks can have any origin, but the change of their difference is small.
         let transit_ns = arrival.0.wrapping_sub(sent.0) as i64;
         if let Some(last_ns) = self.transit_ns {
             let change_ns = transit_ns.wrapping_sub(last_ns).unsigned_abs() as f64;
@@ -49,7 +49,7 @@ mod tests {
         assert_eq!(jitter.estimate(), Some(Nanos(2)));
     }
 
-    /// A sender whose clock is ahead has negative transits, and a steady |D| is where J ends.
+    /// A sender whose clock is ahead gives negative transit times, and J converges to a steady |D|.
     #[test]
     fn clocks_may_differ() {
         let mut jitter = Jitter::default();

@@ -1,4 +1,4 @@
-//! Which packets of a stream were lost, exactly.
+//! Exactly which packets of a stream were lost.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -9,8 +9,8 @@ use super::set::{MAX_SEQUENCES, Run, Runs, SequenceSet};
 
 /// The packets of one stream that were sent and never received.
 ///
-/// In JSON: `{"sent_packets": 10, "lost_packets": 3, "runs": "…"}`, where `runs` is base64 of pairs of LEB128 numbers: how many
-/// packets arrived since the run before, how many were lost. A run takes some 3 bytes so.
+/// In JSON: `{"sent_packets": 10, "lost_packets": 3, "runs": "…"}`, where `runs` is base64 of pairs of LEB128 numbers: packets that
+/// arrived since the previous run, packets that were lost. A run takes some 3 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LossMap {
     sent_packets: u64,
@@ -18,29 +18,29 @@ pub struct LossMap {
     lost: SequenceSet,
 }
 
-/// Why a text is no list of runs.
+/// Why a text is not a list of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RunsError {
     /// Not base64.
     #[error("the runs are not base64")]
     Base64,
-    /// A number does not end, or there is half a pair.
-    #[error("the runs end in mid-number")]
+    /// A number is cut off, or a pair is incomplete.
+    #[error("the runs end within a number")]
     Truncated,
-    /// A run is empty, or reaches beyond what was sent.
-    #[error("a run is empty or reaches beyond the packets sent")]
+    /// A run is empty, or extends beyond the packets sent.
+    #[error("a run is empty or extends beyond the packets sent")]
     Range,
 }
 
 impl LossMap {
-    /// What `received` lacks of the sequences below `sent_packets`, of which [`MAX_SEQUENCES`] are looked at.
+    /// The sequences below `sent_packets` (at most [`MAX_SEQUENCES`]) that `received` does not hold.
     pub fn of_received(received: SequenceSet, sent_packets: u64) -> Self {
         let sent_packets = sent_packets.min(MAX_SEQUENCES);
         let lost = received.complement(sent_packets);
         Self { sent_packets, lost_packets: lost.len(), lost }
     }
 
-    /// The map with these losses, ascending or not, out of `sent_packets`.
+    /// The map of these losses, in any order, out of `sent_packets`.
     pub fn of_runs(sent_packets: u64, runs: impl IntoIterator<Item = Run>) -> Self {
         let sent_packets = sent_packets.min(MAX_SEQUENCES);
         let mut lost = SequenceSet::new(sent_packets);
@@ -70,7 +70,7 @@ impl LossMap {
         self.lost.contains(sequence)
     }
 
-    /// Bytes that it holds on the heap.
+    /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.lost.heap_bytes()
     }
@@ -88,7 +88,7 @@ pub(crate) fn encode_runs(runs: Runs<'_>) -> String {
     STANDARD_NO_PAD.encode(bytes)
 }
 
-/// Reads [`encode_runs`]'s text into a set of sequences below `limit`.
+/// Reads the text of [`encode_runs`] into a set of sequences below `limit`.
 pub(crate) fn decode_runs(text: &str, limit: u64) -> Result<SequenceSet, RunsError> {
     let bytes = STANDARD_NO_PAD.decode(text).map_err(|_| RunsError::Base64)?;
     let mut set = SequenceSet::new(limit);
@@ -142,12 +142,14 @@ impl<'de> Deserialize<'de> for LossMap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Text { sent_packets, lost_packets, runs } = Text::deserialize(deserializer)?;
         if sent_packets > MAX_SEQUENCES {
-            return Err(D::Error::custom(format_args!("{sent_packets} packets sent, at most {MAX_SEQUENCES} can be")));
+            return Err(D::Error::custom(format_args!(
+                "{sent_packets} packets sent, more than the possible {MAX_SEQUENCES}"
+            )));
         }
         let lost = decode_runs(&runs, sent_packets).map_err(D::Error::custom)?;
         let counted = lost.len();
         if counted != lost_packets {
-            return Err(D::Error::custom(format_args!("{lost_packets} lost packets stated, the runs have {counted}")));
+            return Err(D::Error::custom(format_args!("lost_packets is {lost_packets}, but the runs have {counted}")));
         }
         Ok(Self { sent_packets, lost_packets, lost })
     }

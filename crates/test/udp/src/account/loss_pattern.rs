@@ -1,26 +1,26 @@
-//! How losses lie: distances and periods (RFC 3357).
+//! The pattern of losses: distances and periods (RFC 3357).
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::set::Run;
 
-/// How counts are distributed. Quantiles are exact below 256 and within 1 % above.
+/// The distribution of counts. Quantiles are exact below 256 and within 1 % above.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How many there are; where 0, all else is.
+    /// Number of values; if it is 0, all other fields are 0.
     pub count: u64,
     /// The least.
     pub min: u64,
-    /// Half are at most this.
+    /// The median.
     pub p50: u64,
-    /// 90 % are at most this.
+    /// The 90th percentile.
     pub p90: u64,
-    /// 99 % are at most this.
+    /// The 99th percentile.
     pub p99: u64,
-    /// The greatest, exactly.
+    /// The greatest, exact.
     pub max: u64,
-    /// The mean, exactly.
+    /// The mean, exact.
     pub mean: f64,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Collector {
 
 impl Default for Collector {
     fn default() -> Self {
-        // 2^48 is the number of sequences; the bounds are constants that the library takes.
+        // There are 2^48 sequences at most; the library accepts these constant bounds.
         let histogram = Histogram::new_with_max(1 << 48, 2).expect("constant bounds");
         Self { histogram, min: u64::MAX, max: 0, sum: 0 }
     }
@@ -77,11 +77,11 @@ impl Collector {
 
 /// Loss distances and periods of one or more streams.
 ///
-/// A *loss period* begins with a lost packet whose predecessor arrived (RFC 3357 §4, §5.4.2): a run of losses. Its length is
-/// Type-P-One-Way-Loss-Period-Lengths (§6.3); how many there are is Type-P-One-Way-Loss-Period-Total (§6.2). A *loss distance* is the
-/// difference of a lost packet's sequence and that of the one lost before it (§4, §5.4.1).
+/// A *loss period* begins with a lost packet whose predecessor arrived (RFC 3357 §4, §5.4.2): it is a run of losses. Its length is
+/// Type-P-One-Way-Loss-Period-Lengths (§6.3); the number of periods is Type-P-One-Way-Loss-Period-Total (§6.2). A *loss distance*
+/// is the difference between the sequences of a lost packet and the previous lost one (§4, §5.4.1).
 ///
-/// Difference from the RFC: the distance of a stream's first loss, which it calls zero, is left out.
+/// Difference from the RFC: the first loss of a stream has no distance; the RFC sets it to zero.
 #[derive(Debug, Clone, Default)]
 pub struct LossPattern {
     periods: Collector,
@@ -89,7 +89,7 @@ pub struct LossPattern {
 }
 
 impl LossPattern {
-    /// Adds the losses of one stream, as ascending runs with something received between them.
+    /// Adds the losses of one stream, as ascending runs with received packets between them.
     pub fn add_stream(&mut self, runs: impl IntoIterator<Item = Run>) {
         let mut last_lost = None;
         for run in runs {
@@ -113,8 +113,8 @@ impl LossPattern {
     }
 }
 
-/// Type-P-One-Way-Loss-Noticeable-Rate (RFC 3357 §6.1): of the losses, the share whose distance from the one before is at most
-/// `delta`. The first loss of a stream has distance zero and counts as noticeable only by those after it. 0 without losses.
+/// Type-P-One-Way-Loss-Noticeable-Rate (RFC 3357 §6.1): the share of losses whose distance from the previous one is at most
+/// `delta`. The first loss of a stream has distance zero and is not noticeable itself. 0 without losses.
 pub fn noticeable_rate(runs: impl IntoIterator<Item = Run>, delta: u64) -> f64 {
     let (mut lost, mut noticeable, mut last_lost) = (0, 0, None);
     for run in runs {

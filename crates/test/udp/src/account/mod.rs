@@ -1,9 +1,11 @@
-//! Exact receiver accounting: every packet of a stream is received, lost, duplicated or reordered, and none of them twice.
+//! Exact accounting at the receiver: every packet of a stream is received, lost, duplicate or reordered, and counted once.
 //!
-//! [`SequenceTracker`] takes arrivals and keeps a [`SequenceSet`]; at the end, when the sender has said how many it sent, the set
-//! becomes a [`LossMap`], tail loss included. RFC 4737 is in [`reordering`], RFC 3357 in [`loss_pattern`], RFC 3550 in [`jitter`].
+//! [`SequenceTracker`] takes arrivals and keeps a [`SequenceSet`]. When the sender has reported how many packets it sent, the set
+//! becomes a [`LossMap`], which includes losses at the end of the stream. [`reordering`] implements RFC 4737, [`loss_pattern`] RFC
+//! 3357, [`jitter`] RFC 3550.
 //!
-//! What is not here: where a packet was lost ([`locate`](crate::locate)), and any guess. A duplicate never hides a loss.
+//! This module does not say where a packet was lost ([`locate`](crate::locate)), and estimates nothing. A duplicate never hides a
+//! loss.
 
 mod chunk;
 pub mod jitter;

@@ -1,30 +1,30 @@
 //! Reordering (RFC 4737).
 //!
-//! A packet is reordered where its sequence is less than NextExp, the greatest seen so far plus one (§3.3). Its *extent* is how
-//! many packets arrived before it since the first with a greater sequence (§4.2: e = i − j for the smallest j with
-//! `s[j] > s[i]`); its *late time* is the time since that one arrived (§4.3). Of duplicates only the first copy counts (§3.3).
+//! A packet is reordered if its sequence is less than NextExp, the greatest sequence so far plus one (§3.3). Its *extent* is the
+//! number of packets that arrived before it, from the first one with a greater sequence on (§4.2: e = i − j for the smallest j with
+//! `s[j] > s[i]`). Its *late time* is the time since that one arrived (§4.3). Of duplicates only the first copy counts (§3.3).
 //!
-//! The first packet with a greater sequence than s can only be one behind which a gap was left open: s was not there yet. So
-//! remembering where each gap was left is enough, and a stream in order remembers nothing.
+//! The first packet with a greater sequence than s must have left a gap before it, because s had not arrived. So it is enough to
+//! remember where each gap began, and a stream in order needs no memory.
 //!
-//! Differences from the RFC: NextExp is the greatest plus one, as its §3.3 with whole packets; the last
-//! [`REMEMBERED_GAPS`] gaps are remembered, and a packet that belongs before them is counted as reordered with its extent unknown.
+//! Differences from the RFC: NextExp is the greatest sequence plus one, as in §3.3 with whole packets; only the last
+//! [`REMEMBERED_GAPS`] gaps are remembered, and a packet of an earlier gap counts as reordered with unknown extent.
 
 use std::collections::VecDeque;
 
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// How many gaps are remembered: 400 KB a stream. With one packet in ten lost that is 160,000 packets, or 0.2 s of 10 Gb/s in
-/// full-size packets; with one in 10,000 three minutes.
+/// Number of gaps that are remembered: 400 KB a stream. With one packet in ten lost these are 160,000 packets, or 0.2 s of 10 Gb/s
+/// in full-size packets; with one in 10,000, three minutes.
 pub const REMEMBERED_GAPS: usize = 16_384;
 
-/// What reordering a stream saw.
+/// The reordering of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ReorderingSummary {
     /// Reordered packets (RFC 4737 §3).
     pub reordered_packets: u64,
-    /// Those whose extent is not known, as they arrived more than [`REMEMBERED_GAPS`] gaps late.
+    /// Reordered packets with unknown extent, because they arrived more than [`REMEMBERED_GAPS`] gaps late.
     pub extent_unknown_packets: u64,
     /// The greatest extent (§4.2).
     pub extent_packets_max: u64,
@@ -41,9 +41,9 @@ impl ReorderingSummary {
         if known == 0 { 0.0 } else { self.extent_packets_sum as f64 / known as f64 }
     }
 
-    /// Adds another stream's.
+    /// Adds another stream.
     pub fn merge(&mut self, other: &Self) {
-        // Saturating: a report of the other end may say anything.
+        // Saturating, because the other end's report can hold any number.
         self.reordered_packets = self.reordered_packets.saturating_add(other.reordered_packets);
         self.extent_unknown_packets = self.extent_unknown_packets.saturating_add(other.extent_unknown_packets);
         self.extent_packets_max = self.extent_packets_max.max(other.extent_packets_max);
@@ -55,17 +55,17 @@ impl ReorderingSummary {
 /// A reordered packet (RFC 4737 §4.2, §4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reordered {
-    /// Packets since the first with a greater sequence.
+    /// Packets since the first one with a greater sequence, that one included.
     pub extent_packets: u64,
-    /// Time since that one.
+    /// Time since that one arrived.
     pub late: Nanos,
 }
 
-/// A packet in order with sequences left open before it.
+/// A packet in order that left a gap before it.
 #[derive(Debug, Clone, Copy)]
 struct Gap {
     sequence: u64,
-    /// Counts arrivals, duplicates left out.
+    /// Counts arrivals without duplicates.
     arrival_index: u64,
     arrival: Nanos,
 }
@@ -73,13 +73,13 @@ struct Gap {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reordering {
     gaps: VecDeque<Gap>,
-    /// Packets below this belong before a gap that was forgotten.
+    /// Packets below this belong to a gap that was forgotten.
     forgotten_below: u64,
     summary: ReorderingSummary,
 }
 
 impl Reordering {
-    /// `sequence` arrived in order as number `arrival_index`, and some before it have not arrived.
+    /// `sequence` arrived in order as number `arrival_index`, and some before it are missing.
     pub(super) fn leave_gap(&mut self, sequence: u64, arrival_index: u64, arrival: Nanos) {
         if self.gaps.len() == REMEMBERED_GAPS
             && let Some(oldest) = self.gaps.pop_front()

@@ -4,21 +4,21 @@ use std::ops::Range;
 
 use super::chunk::{CHUNK, Chunk};
 
-/// Sequences from this on are refused wherever sets are built: 1.7 × 10¹⁰ packets, or half an hour at 9 million a second. It keeps
-/// what one forged number can make us allocate (32 bytes for each 65,536 sequences below it) to 8 MiB.
+/// Every set refuses sequences from this one on: 1.7 × 10¹⁰ packets, or half an hour at 9 million per second. One forged number can
+/// then make us allocate at most 8 MiB (32 bytes for each 65,536 sequences below it).
 pub const MAX_SEQUENCES: u64 = 1 << 34;
 
 /// A set of sequence numbers below a limit.
 ///
-/// Memory: at most 8 KiB for each 65,536 sequences, so 12.5 MB for 100 million in any pattern whatever; next to nothing where all
-/// or none are there; 2 bytes for each of a few exceptions.
+/// Memory: at most 8 KiB for each 65,536 sequences, so 12.5 MB for 100 million in any pattern; almost nothing if all or none are in
+/// the set; 2 bytes for each of a few exceptions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SequenceSet {
     chunks: Vec<Chunk>,
     limit: u64,
 }
 
-/// Which chunk `sequence` is in, and where in it.
+/// The chunk of `sequence`, and the place in it.
 #[inline]
 fn place(sequence: u64) -> (usize, u32) {
     ((sequence >> 16) as usize, sequence as u32 & (CHUNK - 1))
@@ -35,12 +35,12 @@ impl SequenceSet {
         self.limit
     }
 
-    /// How many it holds.
+    /// Number of sequences in the set.
     pub fn len(&self) -> u64 {
         self.chunks.iter().map(|chunk| u64::from(chunk.len())).sum()
     }
 
-    /// Whether it holds none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.chunks.iter().all(|chunk| chunk.len() == 0)
     }
@@ -51,11 +51,11 @@ impl SequenceSet {
         self.chunks.get(index).is_some_and(|chunk| chunk.run(number).0)
     }
 
-    /// Adds `sequence`; `false` where it is there already or not below the limit.
+    /// Adds `sequence`; `false` if it was there or is not below the limit.
     #[inline]
     pub fn insert(&mut self, sequence: u64) -> bool {
         let (index, number) = place(sequence);
-        // The way of nearly every packet: a bitmap that stays one.
+        // The case of nearly every packet: a bitmap that stays a bitmap.
         if sequence < self.limit
             && let Some(Chunk::Bits(bits)) = self.chunks.get_mut(index)
         {
@@ -74,7 +74,7 @@ impl SequenceSet {
         sequence < self.limit && self.chunk(index).insert(number as u16)
     }
 
-    /// Adds `count` sequences from `first` on, those below the limit, and returns how many were new.
+    /// Adds `count` sequences from `first` on, as far as they are below the limit, and returns how many were new.
     pub fn insert_run(&mut self, first: u64, count: u64) -> u64 {
         let end = first.saturating_add(count).min(self.limit);
         let (mut at, mut new) = (first, 0);
@@ -94,12 +94,12 @@ impl SequenceSet {
         &mut self.chunks[index]
     }
 
-    /// Makes the chunk of `sequence`, which is below the limit, one that takes insertions fastest.
+    /// Turns the chunk of `sequence`, which is below the limit, into the form that takes insertions fastest.
     pub(super) fn open(&mut self, sequence: u64) {
         self.chunk(place(sequence).0).open();
     }
 
-    /// Brings the chunks `from..to` into their smallest form.
+    /// Turns the chunks `from..to` into their smallest form.
     pub(super) fn settle(&mut self, chunks: Range<usize>) {
         let end = chunks.end.min(self.chunks.len());
         if let Some(chunks) = self.chunks.get_mut(chunks.start.min(end)..end) {
@@ -107,7 +107,7 @@ impl SequenceSet {
         }
     }
 
-    /// The set of all sequences below `end` that this one does not hold.
+    /// The set of all sequences below `end` that this set does not hold.
     #[must_use]
     pub fn complement(mut self, end: u64) -> Self {
         let end = end.min(MAX_SEQUENCES);
@@ -122,8 +122,7 @@ impl SequenceSet {
         self
     }
 
-    /// Whether it holds `sequence`, and up to where (exclusive) all sequences have the same answer; `u64::MAX` where that is for
-    /// ever.
+    /// Whether it holds `sequence`, and up to which sequence (exclusive) the answer is the same; `u64::MAX` for no end.
     pub fn run(&self, sequence: u64) -> (bool, u64) {
         let (mut index, number) = place(sequence);
         let Some(chunk) = self.chunks.get(index) else { return (false, u64::MAX) };
@@ -139,12 +138,12 @@ impl SequenceSet {
         (member, ((index as u64) << 16) + u64::from(end))
     }
 
-    /// The runs of members, ascending: the first sequence and how many.
+    /// The runs of members, ascending: the first sequence and the number of packets.
     pub fn runs(&self) -> Runs<'_> {
         Runs { set: self, at: 0 }
     }
 
-    /// Bytes that it holds on the heap.
+    /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.chunks.capacity() * size_of::<Chunk>() + self.chunks.iter().map(Chunk::heap_bytes).sum::<usize>()
     }
@@ -162,7 +161,7 @@ pub struct Runs<'a> {
 pub struct Run {
     /// The first of them.
     pub first_sequence: u64,
-    /// How many, at least one.
+    /// Number of sequences, at least one.
     pub packets: u64,
 }
 

@@ -1,21 +1,21 @@
-//! The gaps between departures: asked for and achieved.
+//! The times between departures, requested and achieved.
 
 use longhaul_units::{Nanos, Quantiles, TimeHistogram};
 use serde::{Deserialize, Serialize};
 
 use super::loss_pattern::{Collector, Distribution};
 
-/// Inter-departure times of a sender, as it saw them in user space.
+/// Inter-departure times of a sender, as seen in user space.
 ///
-/// Packets that one system call hands over depart together as far as the sender knows: the gap is between batches, and
-/// `batch_packets` says how large those were. On the wire the packets of a batch follow each other at the link's rate.
+/// To the sender, all packets of one system call depart together: it measures the time between batches, and `batch_packets` has
+/// their sizes. On the wire the packets of a batch follow each other at the link's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Spacing {
-    /// The gap asked for between single packets; `None` where no rate was asked for.
+    /// Requested time between single packets; `None` if no rate was requested.
     pub requested_ns: Option<u64>,
-    /// From the departure of one batch to the next.
+    /// Time from the departure of one batch to the next.
     pub achieved: Quantiles,
-    /// The mean gap between single packets: the time from first to last departure over the packets after the first batch.
+    /// Mean time between single packets: the time from first to last departure, divided by the packets after the first batch.
     pub achieved_mean_ns: f64,
     /// Packets in a batch.
     pub batch_packets: Distribution,
@@ -32,7 +32,7 @@ pub struct SpacingRecorder {
 }
 
 impl SpacingRecorder {
-    /// A batch of `packets` departed at `departure`, by a clock that does not run backwards.
+    /// `packets` packets departed together at `departure`, by a clock that does not run backwards.
     #[inline]
     pub fn record(&mut self, departure: Nanos, packets: u32) {
         match &mut self.span {
@@ -47,7 +47,7 @@ impl SpacingRecorder {
         self.batches.record(u64::from(packets), 1);
     }
 
-    /// Packets so far.
+    /// Packets recorded.
     pub fn packets(&self) -> u64 {
         self.packets
     }
@@ -57,7 +57,7 @@ impl SpacingRecorder {
         self.span
     }
 
-    /// Adds another stream's departures: gaps stay those within each stream.
+    /// Adds the departures of another stream; times between packets are those within each stream.
     pub fn merge(&mut self, other: &Self) {
         self.gaps.merge(&other.gaps);
         self.batches.merge(&other.batches);
@@ -69,7 +69,7 @@ impl SpacingRecorder {
         self.packets += other.packets;
     }
 
-    /// What came of it, where `requested` was asked for.
+    /// The result; `requested` is the requested time between packets.
     pub fn spacing(&self, requested: Option<Nanos>) -> Spacing {
         let span = self.span.map_or(0, |(first, last)| last.saturating_sub(first).0);
         let after = self.packets_after_first_batch;

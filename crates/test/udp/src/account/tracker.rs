@@ -1,4 +1,4 @@
-//! What a receiver knows of one stream: each packet exactly once, in bounded memory.
+//! What a receiver knows of one stream: every packet is counted once, in bounded memory.
 
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -8,17 +8,17 @@ use super::loss_map::LossMap;
 use super::reordering::{Reordered, Reordering, ReorderingSummary};
 use super::set::SequenceSet;
 
-/// Chunks of 65,536 sequences behind the newest that are kept as bitmaps, which take late packets fastest: 260,000 packets, or
-/// 0.3 s of 10 Gb/s in full-size packets. Later ones are taken as well, in some 100 ns instead of 2.
+/// Number of the newest chunks of 65,536 sequences that are kept as bitmaps, which take late packets fastest: 260,000 packets, or
+/// 0.3 s of 10 Gb/s in full-size packets. Later packets are counted too, in some 100 ns instead of 2.
 const OPEN_CHUNKS: usize = 4;
 
 /// Accounts for every packet of one stream.
 ///
-/// Costs some 2–4 ns a packet in order, and at most 8 KiB for each 65,536 sequences that are neither all there nor all lost.
+/// Costs some 2–4 ns for a packet in order, and at most 8 KiB for each 65,536 sequences of which some but not all were received.
 #[derive(Debug, Clone)]
 pub struct SequenceTracker {
     received: SequenceSet,
-    /// RFC 4737's NextExp: one more than the greatest sequence seen.
+    /// NextExp of RFC 4737: the greatest sequence so far plus one.
     next_expected: u64,
     unique_packets: u64,
     duplicate_packets: u64,
@@ -37,47 +37,47 @@ pub struct SequenceTracker {
 pub enum Receipt {
     /// New, and the greatest sequence so far.
     InOrder,
-    /// New, but a greater one came before it; `None` where it came too late to say by how much.
+    /// New, but a greater one arrived before it; `None` if it is too late for its extent to be known.
     Reordered(Option<Reordered>),
-    /// Seen before.
+    /// A duplicate.
     Duplicate,
-    /// Its sequence is not below the limit: not of this test, or forged. Counted, no more.
+    /// Its sequence is not below the limit: the packet is foreign or forged. It is only counted.
     OutOfRange,
 }
 
-/// What the counters of a tracker stand at.
+/// The counters of a tracker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
-    /// Packets received, each once.
+    /// Packets received, without duplicates.
     pub received_packets: u64,
-    /// Further copies.
+    /// Duplicates.
     pub duplicate_packets: u64,
-    /// Packets whose sequence was beyond the limit: foreign or forged.
+    /// Packets whose sequence was not below the limit: foreign or forged.
     pub out_of_range_packets: u64,
-    /// Sequences below the greatest one seen that are missing so far: lost, or still on their way.
+    /// Sequences below the greatest one that have not arrived: lost, or still in flight.
     pub missing_packets: u64,
     /// Reordering so far.
     pub reordering: ReorderingSummary,
 }
 
-/// What a stream came to.
+/// The final account of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamReceived {
     /// The counters.
     pub counts: Counts,
-    /// RFC 3550 jitter; `None` where stamps were not each packet's own, or fewer than two packets came.
+    /// RFC 3550 jitter; `None` if packets shared time stamps, or fewer than two arrived.
     pub jitter_ns: Option<u64>,
-    /// Arrival of the first packet, by the receiver's clock; 0 where none came.
+    /// Arrival of the first packet, by the receiver's clock; 0 if none arrived.
     pub first_arrival_ns: u64,
     /// Arrival of the last.
     pub last_arrival_ns: u64,
-    /// What never came.
+    /// The packets that never arrived.
     pub losses: LossMap,
 }
 
 impl SequenceTracker {
-    /// A tracker for sequences below `limit` (which [`MAX_SEQUENCES`](super::MAX_SEQUENCES) bounds). `stamped_each`: whether
-    /// arrival and sending times are each packet's own, so that jitter means something.
+    /// A tracker for sequences below `limit` (at most [`MAX_SEQUENCES`](super::MAX_SEQUENCES)). `stamped_each`: whether each packet
+    /// has its own arrival and sending time, so that jitter is meaningful.
     pub fn new(limit: u64, stamped_each: bool) -> Self {
         Self {
             received: SequenceSet::new(limit),
@@ -94,7 +94,7 @@ impl SequenceTracker {
         }
     }
 
-    /// A packet arrived at `arrival` (receiver's clock) that was sent at `sent` (sender's; only jitter looks at it).
+    /// A packet arrived at `arrival` (receiver's clock) that was sent at `sent` (sender's clock, used only for jitter).
     #[inline]
     pub fn receive(&mut self, sequence: u64, arrival: Nanos, sent: Nanos) -> Receipt {
         let receipt = self.place(sequence, arrival);
@@ -130,7 +130,7 @@ impl SequenceTracker {
         Receipt::InOrder
     }
 
-    /// A packet that the set did not take.
+    /// A packet that the set did not accept.
     #[cold]
     fn unplaced(&mut self, sequence: u64) -> Receipt {
         if sequence >= self.received.limit() {
@@ -141,8 +141,8 @@ impl SequenceTracker {
         Receipt::Duplicate
     }
 
-    /// `count` packets with consecutive sequences arrived together, as UDP_GRO hands them over. Jitter does not count them: they
-    /// share a stamp. Sequences not below the limit count as out of range.
+    /// `count` packets with consecutive sequences arrived together, as UDP_GRO returns them. They do not count for jitter, because
+    /// they share a time stamp. Sequences not below the limit count as out of range.
     pub fn receive_run(&mut self, first: u64, count: u32, arrival: Nanos) {
         let end = first.saturating_add(u64::from(count));
         let within = end.min(self.received.limit()).max(first);
@@ -155,7 +155,7 @@ impl SequenceTracker {
             }
             return;
         }
-        // From NextExp on nothing was seen, so all are new and in order.
+        // No sequence from NextExp on was seen, so all are new and in order.
         self.received.insert_run(first, count);
         if self.unique_packets == 0 {
             self.first_arrival = arrival;
@@ -165,7 +165,7 @@ impl SequenceTracker {
         self.next_expected = end;
     }
 
-    /// Prepares the chunk of `sequence`; `false` where that is beyond the limit.
+    /// Prepares the chunk of `sequence`; `false` if that is not below the limit.
     #[cold]
     fn enter_chunk(&mut self, sequence: u64) -> bool {
         if sequence >= self.received.limit() {
@@ -203,18 +203,18 @@ impl SequenceTracker {
         self.last_arrival
     }
 
-    /// One more than the greatest sequence seen: at least so many were sent.
+    /// The greatest sequence so far plus one: at least this many packets were sent.
     pub fn next_expected(&self) -> u64 {
         self.next_expected
     }
 
-    /// Bytes that it holds on the heap.
+    /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.received.heap_bytes() + self.reordering.heap_bytes()
     }
 
-    /// The account of a stream of which `sent_packets` were sent, so that what is missing at its end counts too. A sender that
-    /// says fewer than were seen is not believed: then what was seen is what was sent.
+    /// The account of a stream of `sent_packets` packets, so that losses at its end count too. If `sent_packets` is less than the
+    /// packets seen, the packets seen count as sent.
     pub fn finish(self, sent_packets: u64) -> StreamReceived {
         StreamReceived {
             counts: self.counts(),

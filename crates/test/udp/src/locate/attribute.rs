@@ -1,15 +1,16 @@
-//! Joining what was lost with what was seen to be dropped.
+//! Joins lost packets with the drops that were seen.
 //!
-//! 1. A missing packet with events lies at the *farthest* of them along the way: whatever happened to it before (a retry, a copy
-//!    that was dropped) did not end it, for it went on. Of several kinds at one place the first recorded names the reason.
-//! 2. What is left is shared out to counter totals: a socket's own before a host's, then the farthest along first, each at most to
-//!    its count. Whatever a counter has beyond that were other people's packets, or packets that arrived.
-//! 3. Of what is still left so many are `unexplained` as drops are known of which nothing can be told; the rest was lost in the
-//!    `network`. Where an end was not seen completely, all of it is `unexplained`.
+//! 1. A lost packet with drop events was lost at the event *farthest* along the path: it survived everything before (a retry, a
+//!    dropped copy). Of several kinds of events at one location the first recorded one gives the reason.
+//! 2. The other losses are assigned to counters, to each at most its count: first to a socket's own counters, then to a host's, of
+//!    those first to the farthest along the path. If a counter exceeds the losses, it counted foreign packets, or packets that
+//!    arrived.
+//! 3. Of the rest, as many are `unexplained` as there are drops without any detail; the others were lost in the `network`. If an
+//!    end did not see all its drops, all of the rest is `unexplained`.
 //!
-//! Totals do not say *which* packets. So a run of losses carries a counter's location only where all that steps 2 and 3 placed lies
-//! at that one location; otherwise it is `unexplained` in the list, with the candidates as its reason, while
-//! [`Attribution::by_location`] has the totals. With per-packet evidence for everything the two agree.
+//! Counters do not say *which* packets. So a run of losses has a counter's location only if steps 2 and 3 assigned everything to
+//! that one location; otherwise the list says `unexplained`, with the candidates as the reason, while [`Attribution::by_location`]
+//! has the totals. If there are events for every loss, the list and the totals agree.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,19 +21,19 @@ use super::evidence::{Class, Evidence, Sight, Total};
 use crate::account::{LossMap, Run, Runs};
 use longhaul_result::Location;
 
-/// Consecutive packets of one stream that were lost in one way.
+/// Consecutive packets of one stream that were lost at the same location for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// The stream; left out where it is 0.
+    /// The stream; omitted if it is 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stream: u8,
-    /// The first of them.
+    /// The sequence of the first packet.
     pub first_sequence: u64,
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
-    /// How many packets travelled together, and so were lost together, where this one was: 1 on a wire, 0 where not known.
+    /// Number of packets that travelled and were lost together: 1 on a wire, 0 if not known.
     pub unit_packets: u32,
-    /// Where.
+    /// Where the packets were lost.
     pub location: Location,
     /// Why: the kernel's drop reason, or the counter.
     pub reason: Cow<'static, str>,
@@ -42,29 +43,29 @@ fn is_zero(stream: &u8) -> bool {
     *stream == 0
 }
 
-/// The losses of a stream and the evidence of both ends.
+/// The losses of a stream, and the evidence of both ends.
 #[derive(Debug, Clone)]
 pub struct StreamLosses<'a> {
     /// The stream.
     pub stream: u8,
-    /// What never arrived.
+    /// The packets that never arrived.
     pub losses: &'a LossMap,
     /// Drop events of either end.
     pub evidence: Vec<&'a Evidence>,
 }
 
-/// Every loss with its place.
+/// Every loss with its location.
 #[derive(Debug, Clone)]
 pub struct Attribution<'a> {
     streams: Vec<(StreamLosses<'a>, Vec<&'a Class>)>,
     by_location: BTreeMap<Location, u64>,
     by_reason: BTreeMap<(Location, String), u64>,
-    /// What is said of losses without events of their own.
+    /// Location and reason of the losses without events.
     rest: (Location, Cow<'static, str>),
     surplus_packets: u64,
 }
 
-/// Places the losses of the streams of one direction.
+/// Locates the losses of the streams of one direction.
 pub fn attribute<'a>(streams: Vec<StreamLosses<'a>>, totals: &[Total], sight: Sight) -> Attribution<'a> {
     let streams: Vec<_> = streams
         .into_iter()
@@ -103,16 +104,16 @@ pub fn attribute<'a>(streams: Vec<StreamLosses<'a>>, totals: &[Total], sight: Si
             shares.push((total.location, packets, &total.reason));
         }
     }
-    let doubtful = sight.doubtful_packets.min(left);
-    if doubtful > 0 && sight.sender_complete && sight.receiver_complete {
-        shares.push((Location::Unexplained, doubtful, "drops of which no event could tell"));
-        left -= doubtful;
+    let unseen = sight.unseen_packets.min(left);
+    if unseen > 0 && sight.sender_complete && sight.receiver_complete {
+        shares.push((Location::Unexplained, unseen, "drops without an event"));
+        left -= unseen;
     }
     if left > 0 {
         let both = sight.sender_complete && sight.receiver_complete;
         let (location, reason) = match both {
             true => (Location::Network, "no end dropped it"),
-            false => (Location::Unexplained, "an end could not be seen completely"),
+            false => (Location::Unexplained, "an end did not see all its drops"),
         };
         shares.push((location, left, reason));
     }
@@ -125,7 +126,7 @@ pub fn attribute<'a>(streams: Vec<StreamLosses<'a>>, totals: &[Total], sight: Si
     Attribution { streams, by_location, by_reason, rest: rest(&shares), surplus_packets }
 }
 
-/// What single losses without events are said to be, given how they were shared out.
+/// Location and reason of single losses without events, given how those losses were assigned.
 fn rest(shares: &[(Location, u64, &str)]) -> (Location, Cow<'static, str>) {
     let Some((location, _, reason)) = shares.first() else {
         return (Location::Unexplained, Cow::Borrowed(""));
@@ -134,27 +135,27 @@ fn rest(shares: &[(Location, u64, &str)]) -> (Location, Cow<'static, str>) {
         return (*location, Cow::Owned((*reason).to_owned()));
     }
     let shares: Vec<String> = shares.iter().map(|(location, packets, _)| format!("{location} {packets}")).collect();
-    (Location::Unexplained, Cow::Owned(format!("counters give totals only: {}", shares.join(", "))))
+    (Location::Unexplained, Cow::Owned(format!("counters have only totals: {}", shares.join(", "))))
 }
 
 impl Attribution<'_> {
-    /// Packets lost at each location, every location named. Their sum is what was lost.
+    /// Packets lost at each location; every location is listed. Their sum is the number of lost packets.
     pub fn by_location(&self) -> &BTreeMap<Location, u64> {
         &self.by_location
     }
 
-    /// Packets lost at each location for each reason, the kernel's or a counter's. Their sum is what was lost.
+    /// Packets lost at each location for each reason. Their sum is the number of lost packets.
     pub fn by_reason(&self) -> &BTreeMap<(Location, String), u64> {
         &self.by_reason
     }
 
-    /// Packets by which counters exceed the losses that they could explain: strangers' packets, or copies. Above 0 the totals of
-    /// [`TotalScope::Host`](super::TotalScope::Host) may be too high.
+    /// By how many packets the counters exceed the losses that they can explain: foreign packets, or copies. Above 0, the totals of
+    /// [`TotalScope::Host`](super::TotalScope::Host) can be too high.
     pub fn surplus_packets(&self) -> u64 {
         self.surplus_packets
     }
 
-    /// The losses, stream after stream, ascending, as few runs as their places allow.
+    /// The losses, stream after stream, ascending, in as few runs as possible.
     pub fn losses(&self) -> Losses<'_> {
         Losses { attribution: self, stream: 0, pieces: None, pending: None }
     }
@@ -164,7 +165,7 @@ impl Attribution<'_> {
 #[derive(Debug, Clone)]
 pub struct Losses<'a> {
     attribution: &'a Attribution<'a>,
-    /// The stream to look at next.
+    /// The next stream.
     stream: usize,
     pieces: Option<(u8, Pieces<'a>)>,
     pending: Option<Loss>,
@@ -223,12 +224,12 @@ fn pieces<'a>(stream: &StreamLosses<'a>, classes: &'a [&'a Class]) -> Pieces<'a>
     Pieces { runs: stream.losses.runs(), run: None, classes }
 }
 
-/// The lost runs of a stream, cut where what is known of them changes.
+/// The lost runs of a stream, cut where their evidence changes.
 #[derive(Debug, Clone)]
 struct Pieces<'a> {
     runs: Runs<'a>,
     run: Option<Run>,
-    /// Farthest along first.
+    /// The farthest along the path first.
     classes: &'a [&'a Class],
 }
 
@@ -244,7 +245,7 @@ impl<'a> Iterator for Pieces<'a> {
             end = end.min(until);
             if member {
                 found = Some(*class);
-                // Those after it are nearer to the sender and change nothing.
+                // The others are nearer to the sender and change nothing.
                 break;
             }
         }

@@ -1,7 +1,8 @@
 //! Where each lost packet was lost.
 //!
-//! The truth is the map of what never arrived. [`Evidence`] says of single packets where one was dropped, [`Total`]s say how many a
-//! counter saw dropped at a place; [`attribute`] joins them, and what neither places stays in sight as [`Location::Unexplained`](longhaul_result::Location).
+//! The loss map says which packets never arrived. [`Evidence`] says where single packets were dropped, [`Total`]s say how many
+//! drops a counter counted at a location. [`attribute`] joins them; losses that neither explains are reported as
+//! [`Location::Unexplained`](longhaul_result::Location).
 
 mod attribute;
 pub(crate) mod evidence;

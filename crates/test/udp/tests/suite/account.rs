@@ -1,4 +1,4 @@
-//! The tracker against a naive twin, and the examples of RFC 4737.
+//! The tracker compared with a naive implementation, and the examples of RFC 4737.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use longhaul_udp::account::{Receipt, Reordered, Run, SequenceTracker, StreamRece
 use longhaul_units::Nanos;
 use proptest::prelude::*;
 
-/// Straight from the definitions: sets, and for each packet a look at all that came before.
+/// Directly from the definitions: sets, and for each packet a search through all earlier ones.
 #[derive(Default)]
 struct Naive {
     arrived: Vec<(u64, u64)>,
@@ -48,14 +48,14 @@ impl Naive {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
-    /// Each packet is lost, comes up to three times, and each copy is late by something.
+    /// Each packet is lost or arrives up to three times, and each copy has its own delay.
     #[test]
     fn the_tracker_equals_its_naive_twin(
         fates in prop::collection::vec((0u32..10, 0u64..12, 0u64..12), 1..400),
         stride in prop_oneof![Just(1u64), Just(300), Just(70_000)],
         tail in 0u64..100,
     ) {
-        // With a stride the same few packets lie in many chunks.
+        // With a stride the same few packets are in many chunks.
         let sequence = |index: usize| index as u64 * stride;
         let mut arrivals = Vec::new();
         for (index, (kind, late, later)) in fates.iter().enumerate() {
@@ -81,7 +81,7 @@ proptest! {
         }
     }
 
-    /// Batches with consecutive sequences, some overlapping what came before, are the same as their packets one by one.
+    /// Batches with consecutive sequences, some overlapping earlier ones, count like their single packets.
     #[test]
     fn runs_equal_single_packets(parts in prop::collection::vec((0u64..300_000, 0u32..5_000, any::<bool>()), 0..40)) {
         let mut by_run = SequenceTracker::new(250_000, false);
@@ -122,7 +122,7 @@ fn examples_of_rfc_4737() {
     assert_eq!(extents(&[1, 2, 4, 5, 8]), [], "loss is no reordering");
 }
 
-/// A packet that arrives later than gaps are remembered is reordered, by how much nobody knows.
+/// A packet that arrives too late for its gap to be remembered is reordered with unknown extent.
 #[test]
 fn what_is_too_late_has_an_unknown_extent() {
     let mut tracker = SequenceTracker::new(1 << 30, false);
@@ -153,5 +153,5 @@ fn nothing_arrived_and_forged_numbers() {
     let counts = tracker.counts();
     assert_eq!((counts.received_packets, counts.out_of_range_packets), (10, 3 + 10 + 3));
     assert!(tracker.heap_bytes() < 100_000);
-    assert_eq!(tracker.finish(995).losses.sent_packets(), 1_000, "what was seen was sent");
+    assert_eq!(tracker.finish(995).losses.sent_packets(), 1_000, "packets seen count as sent");
 }

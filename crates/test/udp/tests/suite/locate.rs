@@ -1,4 +1,5 @@
-//! Losses and evidence joined: nothing is lost twice, nothing that arrived is lost, and what nobody saw stays in sight.
+//! Losses joined with evidence: every loss has one location, no packet that arrived counts as lost, and unexplained losses are
+//! shown.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use longhaul_udp::locate::{Evidence, Loss, Sight, StreamLosses, Total, TotalScop
 use longhaul_udp::{SenderReport, UdpEndReport};
 use proptest::prelude::*;
 
-const COMPLETE: Sight = Sight { sender_complete: true, receiver_complete: true, doubtful_packets: 0 };
+const COMPLETE: Sight = Sight { sender_complete: true, receiver_complete: true, unseen_packets: 0 };
 const BLIND: Sight = Sight { receiver_complete: false, ..COMPLETE };
 
 fn lost(sent: u64, runs: &[(u64, u64)]) -> LossMap {
@@ -28,15 +29,15 @@ fn brief(losses: impl Iterator<Item = Loss>) -> Vec<(u64, u64, Location, u32)> {
 }
 
 #[test]
-fn events_place_what_is_missing_and_nothing_else() {
+fn events_locate_lost_packets_only() {
     let losses = lost(1000, &[(10, 5), (100, 1), (990, 10)]);
     let (mut sender, mut receiver) = (Evidence::default(), Evidence::default());
-    // A super-packet of ten in the qdisc, of which five arrived after all by a retry.
+    // A super-packet of ten in the qdisc, of which five arrived after a retry.
     sender.add(5, 10, Location::SenderQdisc, "QDISC_DROP", 10);
-    // One packet was dropped twice: what happened last counts.
+    // One packet was dropped twice: the last drop counts.
     sender.add(100, 1, Location::SenderStack, "NEIGH_QUEUEFULL", 1);
     receiver.add(100, 1, Location::ReceiverSocketBuffer, "SOCKET_RCVBUFF", 1);
-    // Seen dropped, but it arrived: another copy.
+    // Dropped, but another copy arrived.
     receiver.add(500, 1, Location::ReceiverFilter, "NETFILTER_DROP", 1);
     let attribution = attribute(one(&losses, &[&sender, &receiver]), &[], COMPLETE);
     assert_eq!(
@@ -59,7 +60,7 @@ fn events_place_what_is_missing_and_nothing_else() {
 }
 
 #[test]
-fn counters_share_out_totals_the_surest_first() {
+fn totals_are_assigned_to_the_surest_counters_first() {
     let losses = lost(1000, &[(0, 100)]);
     let totals = [
         total(Location::ReceiverBacklog, 500, TotalScope::Host),
@@ -73,38 +74,38 @@ fn counters_share_out_totals_the_surest_first() {
         (70, 30, 0)
     );
     assert_eq!(attribution.surplus_packets(), 490);
-    // Which packets were which nobody knows, and the list does not pretend to.
+    // Nobody knows which packets these were, and the list says so.
     let listed: Vec<Loss> = attribution.losses().collect();
     assert_eq!((listed.len(), listed[0].location), (1, Location::Unexplained));
     assert!(listed[0].reason.contains("receiver_socket_buffer 70, receiver_backlog 30"), "{}", listed[0].reason);
 }
 
 #[test]
-fn no_more_is_in_doubt_than_drops_were_not_told_of() {
+fn at_most_the_unseen_drops_are_unexplained() {
     let losses = lost(1_000, &[(0, 100)]);
     let mut events = Evidence::default();
     events.add(0, 40, Location::ReceiverSocketBuffer, "SOCKET_RCVBUFF", 1);
-    // 20 more at the same place for which there was no event, and 15 drops of which nothing is known.
+    // 20 more at the same location without an event, and 15 unseen drops.
     let totals = [total(Location::ReceiverSocketBuffer, 20, TotalScope::Test)];
     let by = |sight| {
         let attribution = attribute(one(&losses, &[&events]), &totals, sight);
         let by = attribution.by_location();
         (by[&Location::ReceiverSocketBuffer], by[&Location::Network], by[&Location::Unexplained])
     };
-    assert_eq!(by(Sight { doubtful_packets: 15, ..COMPLETE }), (60, 25, 15));
-    assert_eq!(by(Sight { doubtful_packets: u64::MAX, ..COMPLETE }), (60, 0, 40));
+    assert_eq!(by(Sight { unseen_packets: 15, ..COMPLETE }), (60, 25, 15));
+    assert_eq!(by(Sight { unseen_packets: u64::MAX, ..COMPLETE }), (60, 0, 40));
     assert_eq!(by(COMPLETE), (60, 40, 0));
-    assert_eq!(by(Sight { doubtful_packets: 15, ..BLIND }), (60, 0, 40));
+    assert_eq!(by(Sight { unseen_packets: 15, ..BLIND }), (60, 0, 40));
 }
 
 #[test]
-fn one_counter_that_explains_all_places_all() {
+fn one_counter_that_explains_every_loss_locates_every_loss() {
     let losses = lost(1000, &[(3, 2), (50, 8)]);
     let totals = [total(Location::ReceiverRing, 10, TotalScope::Host)];
     let attribution = attribute(one(&losses, &[]), &totals, COMPLETE);
     assert_eq!(brief(attribution.losses()), [(3, 2, Location::ReceiverRing, 1), (50, 8, Location::ReceiverRing, 1)]);
     assert_eq!(attribution.losses().next().unwrap().reason, "receiver_ring counter");
-    // One short: the rest was lost between the ends, or nobody can say.
+    // One fewer: the rest was lost between the ends, or is unexplained.
     let totals = [total(Location::ReceiverRing, 9, TotalScope::Host)];
     let by = attribute(one(&losses, &[]), &totals, COMPLETE).by_location().clone();
     assert_eq!((by[&Location::ReceiverRing], by[&Location::Network]), (9, 1));
@@ -124,7 +125,7 @@ fn evidence_has_bounds() {
     let attribution = attribute(one(&losses, &[&evidence]), &[], COMPLETE);
     assert_eq!(brief(attribution.losses()), [(9_000, 1_000, Location::SenderQdisc, 0)]);
 
-    // From the other end: far numbers in few bytes.
+    // From the other end: high numbers in few bytes.
     let mut far = Evidence::default();
     for unit in 1..=40 {
         far.add(longhaul_udp::account::MAX_SEQUENCES - 1, 1, Location::Network, "far", unit);
@@ -137,14 +138,14 @@ fn evidence_has_bounds() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
-    /// Against a map from each packet to the farthest event.
+    /// Compared with a map from each packet to the farthest event.
     #[test]
     fn equals_a_naive_join(
         runs in prop::collection::vec((0u64..2_000, 1u64..80), 0..12),
         events in prop::collection::vec((0u64..2_000, 1u64..60, 0usize..11, 0u32..3, any::<bool>()), 0..30),
         totals in prop::collection::vec((0usize..11, 0u64..300, any::<bool>()), 0..5),
         complete: bool,
-        doubtful in 0u64..200,
+        unseen in 0u64..200,
     ) {
         let losses = lost(2_000, &runs);
         let mut ends = [Evidence::default(), Evidence::default()];
@@ -160,7 +161,7 @@ proptest! {
         let totals: Vec<Total> = totals.iter().map(|&(location, packets, own)| {
             total(Location::ALL[location], packets, if own { TotalScope::Test } else { TotalScope::Host })
         }).collect();
-        let sight = Sight { sender_complete: complete, doubtful_packets: doubtful, ..COMPLETE };
+        let sight = Sight { sender_complete: complete, unseen_packets: unseen, ..COMPLETE };
         let attribution = attribute(one(&losses, &[&ends[0], &ends[1]]), &totals, sight);
 
         prop_assert_eq!(attribution.by_location().values().sum::<u64>(), losses.lost_packets(), "conserved");
@@ -181,7 +182,7 @@ proptest! {
                 prop_assert_eq!(location, expected);
             }
         }
-        // The evidence of the other end comes as text and is the same.
+        // The evidence of the other end is sent as text and stays the same.
         let sender = SenderReport { evidence: ends.to_vec(), ..SenderReport::default() };
         let text = serde_json::to_string(&UdpEndReport { sender: Some(sender), ..UdpEndReport::default() }).unwrap();
         let back: UdpEndReport = serde_json::from_str(&text).unwrap();
