@@ -1,4 +1,4 @@
-//! Arguments of all commands that emulate a path.
+//! Options of all commands that emulate a path.
 
 use longhaul_emulator::DEFAULT_LATENESS_BOUND;
 use longhaul_lab::LabSpec;
@@ -15,7 +15,7 @@ pub(crate) enum SegmentationArg {
     Wire,
 }
 
-/// How to emulate.
+/// Options of the emulator.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Emulator")]
 pub(crate) struct EngineArgs {
@@ -52,7 +52,7 @@ fn batch_time(text: &str) -> Result<Nanos, String> {
 }
 
 impl EngineArgs {
-    /// As a lab's spec without name, MTU and offload.
+    /// A lab spec with these options; name, MTU and offload are the defaults.
     pub(crate) fn spec(&self) -> LabSpec {
         LabSpec {
             seed: self.seed,
@@ -67,7 +67,7 @@ impl EngineArgs {
         }
     }
 
-    /// What was asked of the emulator, for a result.
+    /// The emulator's options, as a result has them.
     pub(crate) fn parameters(&self) -> Value {
         let mut parameters = json!(self.spec());
         if let Some(keys) = parameters.as_object_mut() {

@@ -2,10 +2,10 @@
 
 use longhaul_units::{Nanos, QuantityError};
 
-/// Between reports where none is asked for.
+/// The default interval.
 pub(crate) const DEFAULT_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Parses `-i TIME`. Whoever types `-i eth0`, as for tcpdump, learns where the interface goes.
+/// Parses `-i TIME`. For `-i eth0`, as with tcpdump, the error says where the interface goes.
 pub(crate) fn interval(text: &str) -> Result<Nanos, String> {
     text.parse().map_err(|error: QuantityError| {
         let name_like = text.starts_with(|c: char| c.is_ascii_alphabetic());

@@ -8,7 +8,7 @@ use longhaul_channel::Key;
 
 use crate::output::Failure;
 
-const KEY_REMEDY: &str = "make one with `longhaul key new FILE` at one end and copy it to the other";
+const KEY_REMEDY: &str = "make a key with `longhaul key new FILE` at one end and copy it to the other";
 /// Longest key file that is read.
 const FILE_BYTES_MOST: u64 = 8192;
 

@@ -12,7 +12,7 @@ use crate::output::{Outcome, print_text};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul completion bash > /etc/bash_completion.d/longhaul")]
 pub(crate) struct Args {
-    /// The shell
+    /// Print them for this shell
     #[arg(value_enum)]
     shell: Shell,
 }

@@ -11,7 +11,7 @@ use longhaul_channel::{KEY_BYTES, Key};
 
 use crate::output::{Failure, Outcome};
 
-/// Make keys for tests beyond this machine
+/// Make keys for tests between hosts
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = false)]
 #[command(after_help = "Example:\n  longhaul key new longhaul.key")]
@@ -22,10 +22,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a key; give the file to both ends
+    /// Make a key file; copy it to both ends
     #[command(after_help = "Example:\n  longhaul key new longhaul.key")]
     New {
-        /// The file, which must not exist
+        /// Write the key to this new file
         file: PathBuf,
     },
 }
@@ -33,13 +33,13 @@ enum Action {
 pub(crate) fn run(args: Args) -> Outcome {
     let Action::New { file } = args.action;
     let failed = |error: std::io::Error| {
-        Failure::new("not_written", format!("{}: {error}", file.display())).remedy("name a file that does not exist")
+        Failure::new("not_written", format!("{}: {error}", file.display())).remedy("give the name of a new file")
     };
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::new("random", format!("no random numbers from the system: {error}")))?;
+        .map_err(|error| Failure::new("random", format!("the system gave no random numbers: {error}")))?;
     let key = Key::from_random(bytes).map_err(|error| Failure::new("random", error))?;
-    // Nobody else may read it, from the first moment on.
+    // Created with its final mode, so nobody else can ever read it.
     let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file).map_err(failed)?;
     out.write_all(key.to_text().as_bytes()).map_err(failed)?;
     Ok(ExitCode::SUCCESS)

@@ -12,7 +12,7 @@ use crate::output::{Failure, Outcome};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul man /usr/local/share/man/man1")]
 pub(crate) struct Args {
-    /// Folder to write to, one page a command
+    /// Write one page per command into this folder
     folder: PathBuf,
 }
 

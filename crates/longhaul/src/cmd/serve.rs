@@ -15,46 +15,46 @@ use crate::output::{Failure, Outcome};
 /// The port of the control connection.
 pub(crate) const PORT: u16 = 5210;
 
-/// Answer tests from others
+/// Answer the tests of other hosts
 ///
-/// Listens on loopback alone, or within a lab on all of its addresses, unless --bind says otherwise; beyond those it wants --key.
+/// Listens only on loopback (in a lab: on all addresses). --bind changes that, and then needs --key.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul serve --bind 0.0.0.0 --key longhaul.key")]
 pub(crate) struct Args {
     #[command(flatten)]
     listen: Listen,
-    /// Port of the control connection
+    /// Listen at this port
     #[arg(short, long, default_value_t = PORT)]
     port: u16,
-    /// Longest test
+    /// Refuse tests that take longer
     #[arg(long, value_name = "TIME", default_value = "1h")]
     time_cap: Nanos,
-    /// Fastest test, payload bits a second of all its streams
+    /// Refuse tests at a higher rate: payload bits per second of all streams
     #[arg(long, value_name = "RATE")]
     rate_cap: Option<BitRate>,
-    /// Longest payload of a packet
+    /// Refuse tests with a longer payload per packet
     #[arg(long, value_name = "BYTES", default_value_t = MAX_PAYLOAD_BYTES)]
     length_cap: u32,
-    /// Whether a client's test may change settings of this host while it runs (RPS by --bind, a NIC's time stamps)
-    /// [default: refuse with --no-auth beyond loopback, else allow]
+    /// Allow or refuse tests that change settings of this host while they run (RPS, a NIC's time stamps)
+    /// [default: refuse if unknown clients can connect (--no-auth), else allow]
     #[arg(long, value_name = "WHETHER")]
     host_settings: Option<HostSettings>,
-    /// Tests at the same time
+    /// Run at most this many tests at the same time
     #[arg(long, value_name = "N", default_value_t = 1)]
     sessions: usize,
-    /// Clients that may wait for their turn; the others are refused
+    /// Let at most this many clients wait for their turn; refuse the others
     #[arg(long, value_name = "N", default_value_t = 8)]
     queue: usize,
-    /// Serve one test and end
+    /// Serve one test, then end
     #[arg(short = '1', long)]
     once: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum HostSettings {
-    /// It may; they come back when the test ends.
+    /// Allow them; restore the settings when the test ends.
     Allow,
-    /// Who asks for it is told to leave it out.
+    /// Refuse them.
     Refuse,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let address = SocketAddr::new(address, args.port);
     let server = Server::bind(address, options).map_err(|error| not_bound(address, &error, "server"))?;
-    eprintln!("longhaul: serving at {}; Ctrl-C ends", server.address().unwrap_or(address));
+    eprintln!("longhaul: listening at {}; Ctrl-C ends", server.address().unwrap_or(address));
     server.run(Some(stop), args.once, log).map_err(|error| Failure::new("serve", error))?;
     Ok(ExitCode::SUCCESS)
 }

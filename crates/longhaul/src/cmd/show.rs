@@ -14,7 +14,7 @@ use crate::output::{Outcome, print_caveats, print_text};
     after_help = "Example:\n  longhaul show monday\n  longhaul analyze --json monday.pcap > monday.json; longhaul show monday.json\n  longhaul udp server --json > tuesday.json; longhaul show tuesday.json"
 )]
 pub(crate) struct Args {
-    /// A folder that -o of `longhaul udp`, `tcp`, `watch`, `analyze` or `compare` wrote, or a file with what --json printed
+    /// Show this folder, written by -o of `longhaul udp`, `tcp`, `watch`, `analyze` or `compare`, or this file, printed by --json
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
     /// Print JSON

@@ -1,4 +1,4 @@
-//! What all commands print alike: the result envelope, errors, exit codes.
+//! Output that all commands share: the result envelope, errors, exit codes.
 
 pub(crate) mod saved;
 pub(crate) mod status;
@@ -17,10 +17,10 @@ use serde_json::json;
 
 use crate::Cli;
 
-/// What a command comes to.
+/// How a command ends.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
 
-/// After Ctrl-C, with what was measured so far printed.
+/// The exit code after Ctrl-C; the result so far is printed.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Why a command failed.
@@ -28,9 +28,9 @@ pub(crate) const INTERRUPTED: u8 = 130;
 pub(crate) struct Failure {
     /// For programs.
     code: Cow<'static, str>,
-    /// What is the matter, in one line.
+    /// What failed, where and why, in one line.
     message: String,
-    /// What to do; empty where the message says it.
+    /// What to do; empty if the message says it.
     remedy: String,
     /// 1, or 2 for wrong usage.
     exit: u8,
@@ -42,12 +42,12 @@ impl Failure {
         Self { code: code.into(), message: one_line(&message.to_string()), remedy: String::new(), exit: 1 }
     }
 
-    /// The other end of a test says what did not work.
+    /// The other end of a test reports what failed.
     pub(crate) fn from_peer(code: String, message: String) -> Self {
         Self { code: code.into(), ..Self::new("", message) }
     }
 
-    /// A caveat that keeps the command from doing its work.
+    /// A caveat that stops the command.
     pub(crate) fn of(caveat: Caveat) -> Self {
         Self { code: caveat.code.into(), remedy: caveat.remedy, ..Self::new("", caveat.message) }
     }
@@ -57,7 +57,7 @@ impl Failure {
         Self { exit: 2, ..Self::new("usage", message) }
     }
 
-    /// With what to do about it.
+    /// Adds what to do.
     pub(crate) fn remedy(mut self, remedy: impl Display) -> Self {
         self.remedy = remedy.to_string();
         self
@@ -68,14 +68,14 @@ impl Failure {
         Self { exit, ..self }
     }
 
-    /// Prints it as a line on stderr, beside a result that is printed on stdout.
+    /// Prints it as a line on stderr; stdout has the result.
     pub(crate) fn report_beside(&self) -> ExitCode {
         let remedy = if self.remedy.is_empty() { String::new() } else { format!(" ({})", self.remedy) };
         eprintln!("longhaul: {}{remedy}", self.message);
         ExitCode::from(self.exit)
     }
 
-    /// Prints it: a line on stderr and, where `--json` was asked, an object on stdout.
+    /// Prints it: a line on stderr and, with `--json`, an object on stdout.
     pub(crate) fn report(self) -> ExitCode {
         if json_asked() {
             let error = json!({ "code": self.code, "message": self.message, "remedy": self.remedy });
@@ -85,10 +85,10 @@ impl Failure {
     }
 }
 
-/// Prints what clap has to say: help as it is, an error in one line.
+/// Prints clap's message: help unchanged, an error in one line.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A closed pipe (`longhaul --help | head`) is nobody's fault.
+        // A closed pipe (`longhaul --help | head`) is no error.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
@@ -104,20 +104,20 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     Failure::usage(message).remedy("see longhaul --help").report()
 }
 
-/// The command `asked`, such as `longhaul lab`, was given none of its own.
+/// The command `asked`, such as `longhaul lab`, lacks a subcommand.
 fn missing_command(asked: &str) -> Failure {
     let top = Cli::command();
     let command = asked.split(' ').skip(1).try_fold(&top, |command, word| command.find_subcommand(word));
     let shown = command.into_iter().flat_map(clap::Command::get_subcommands).filter(|command| !command.is_hide_set());
     let names: Vec<_> = shown.map(clap::Command::get_name).collect();
-    // What refuses is named before every line.
+    // `report` puts "longhaul: " before the line.
     let asked_below = asked.strip_prefix("longhaul").unwrap_or(asked).trim_start();
     let whom = if asked_below.is_empty() { String::new() } else { format!("{asked}: ") };
     Failure::usage(format!("{whom}which command? use one of {}", names.join(", ")))
         .remedy(format!("see {asked} --help"))
 }
 
-/// Whether the caller wants JSON: looked up in the arguments, as an error may come before they are understood.
+/// Whether the caller wants JSON: read from the raw arguments, since they may be what is wrong.
 fn json_asked() -> bool {
     std::env::args_os()
         .take_while(|arg| arg != "--")
@@ -126,13 +126,13 @@ fn json_asked() -> bool {
 
 /// Prints `value` as one line of JSON on stdout.
 pub(crate) fn print_json(value: &impl Serialize) {
-    // Our own types serialize; what cannot be written has no reader.
+    // The types of results always serialize.
     if let Ok(text) = serde_json::to_string(value) {
         print_text(&format!("{text}\n"));
     }
 }
 
-/// Prints `text` on stdout; nobody listening is no error.
+/// Prints `text` on stdout; a closed pipe is no error.
 pub(crate) fn print_text(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
@@ -142,7 +142,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Caveats as people read them.
+/// Prints caveats as text on stderr.
 pub(crate) fn print_caveats(caveats: &[Caveat]) {
     for caveat in caveats {
         let text = if caveat.remedy.is_empty() {
@@ -150,7 +150,7 @@ pub(crate) fn print_caveats(caveats: &[Caveat]) {
         } else {
             format!("{} ({})", caveat.message, caveat.remedy)
         };
-        // A saved result may say anything, to a terminal too.
+        // A saved result may hold anything, also control characters.
         eprintln!("longhaul: caveat: {}", text.replace(char::is_control, " "));
     }
 }

@@ -1,4 +1,4 @@
-//! The folder that a result is saved in, whatever the test.
+//! The folder in which a command saves its result.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -20,30 +20,30 @@ const MOST_BYTES: u64 = 64 << 20;
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes the folder where it is not there; what is in it is replaced by what has the same name.
+    /// Makes the folder if it is missing. Later writes replace files of the same name.
     pub(crate) fn open(path: PathBuf) -> Result<Self, Failure> {
         match fs::create_dir_all(&path) {
             Ok(()) => Ok(Self(path)),
             Err(error) => Err(Failure::new("not_written", format!("-o {}: {error}", path.display()))
-                .remedy("name a folder that can be written")),
+                .remedy("give a folder that you can write to")),
         }
     }
 
-    /// Makes the folder where it is not there. Before the test, so that no result is lost for want of it.
+    /// Makes the folder if it is missing, before the test: no result is lost because it cannot be saved.
     pub(crate) fn prepare(path: PathBuf) -> Result<Self, Failure> {
         let failed = |why: String| Failure::new("not_written", format!("-o {}: {why}", path.display()));
         fs::create_dir_all(&path)
-            .map_err(|error| failed(error.to_string()).remedy("name a folder that can be written"))?;
+            .map_err(|error| failed(error.to_string()).remedy("give a folder that you can write to"))?;
         if path.join(RESULT).exists() {
-            return Err(failed("there is a result already".into()).remedy("name another folder"));
+            return Err(failed("the folder has a result already".into()).remedy("give another folder"));
         }
         let probe = path.join(".writable");
         let written = File::create(&probe).and_then(|_| fs::remove_file(&probe));
-        written.map_err(|error| failed(error.to_string()).remedy("name a folder that can be written"))?;
+        written.map_err(|error| failed(error.to_string()).remedy("give a folder that you can write to"))?;
         Ok(Self(path))
     }
 
-    /// Saves `envelope` as it is printed. Whoever looks finds a whole file: it is written beside and moved there.
+    /// Saves `envelope` as it is printed. A reader never sees a partial file: it is written next to it and renamed.
     pub(crate) fn save(&self, envelope: &impl Serialize) -> Result<(), Failure> {
         let beside = self.0.join("result.part");
         let write = || {
@@ -65,16 +65,18 @@ impl Folder {
     }
 }
 
-const NO_RESULT_REMEDY: &str = "name a folder that -o wrote, or a file with what --json printed";
+const NO_RESULT_REMEDY: &str = "give a folder that -o wrote, or a file that --json printed";
 
 /// The text of the result at `path`, a file or a folder with one, and the file's name.
 ///
 /// # Errors
-/// Where there is none, in one line.
+/// There is none; in one line.
 pub(crate) fn read_result(path: &Path) -> Result<(PathBuf, String), Failure> {
     if path.is_dir() && holds_a_capture(path) {
-        let remedy = format!("see `longhaul analyze {}`", path.display());
-        return Err(Failure::new("no_result", format!("{}: a capture, not a result", path.display())).remedy(remedy));
+        let remedy = format!("run `longhaul analyze {}`", path.display());
+        return Err(
+            Failure::new("no_result", format!("{} holds a capture, not a result", path.display())).remedy(remedy)
+        );
     }
     let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
     let mut text = String::new();
@@ -83,7 +85,9 @@ pub(crate) fn read_result(path: &Path) -> Result<(PathBuf, String), Failure> {
         File::open(&file)?.take(MOST_BYTES + 1).read_to_string(&mut text)
     };
     let why = match read() {
-        Ok(_) if text.len() as u64 > MOST_BYTES => format!("longer than any result ({} MiB)", MOST_BYTES >> 20),
+        Ok(_) if text.len() as u64 > MOST_BYTES => {
+            format!("the file is longer than any result ({} MiB)", MOST_BYTES >> 20)
+        }
         Ok(_) => return Ok((file, text)),
         Err(error) => error.to_string(),
     };
@@ -95,7 +99,7 @@ fn holds_a_capture(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|entries| entries.flatten().any(|entry| is_spool(entry.path())))
 }
 
-/// What is said of a file that holds no result.
+/// The failure for a file that holds no result.
 pub(crate) fn no_result(file: &Path, why: impl Display) -> Failure {
     Failure::new("no_result", format!("{}: {why}", file.display())).remedy(NO_RESULT_REMEDY)
 }

@@ -342,7 +342,7 @@ fn the_ledger_is_exact_when_the_ring_overruns() {
     let analysed = host.analyse("t.parquet");
     let caveat = analysed["caveats"].as_array().unwrap().iter().find(|caveat| caveat["code"] == "capture_dropped");
     let message = caveat.expect("analysis knows of the gaps")["message"].as_str().unwrap();
-    assert!(message.contains(&format!("lost {dropped} packets")) && message.contains("gaps from 20"), "{message}");
+    assert!(message.contains(&format!("dropped {dropped} packets")) && message.contains("gaps from 20"), "{message}");
     assert!(message.contains("that time is left out"), "{message}");
     let found = &analysed["result"];
     assert!(found["totals"]["gaps"].as_u64() > Some(0) && found["totals"]["left_out_ns"].as_i64() > Some(0), "{found}");

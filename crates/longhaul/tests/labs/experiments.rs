@@ -140,7 +140,10 @@ fn tcp_has_its_table_and_its_page() {
     }
     let page = fs::read_to_string(folder.file("report.html")).unwrap();
     assert_eq!(page.matches("class=\"bar\"").count(), 3, "{page}");
-    assert!(page.contains("the one beside it") && page.contains("what the response function says"), "{page}");
+    assert!(
+        page.contains("the flow that shares the path") && page.contains("expected by the response function"),
+        "{page}"
+    );
     let Some(mut browser) = Browser::start(&folder) else { return };
     let report = format!("file://{}", folder.file("report.html").display());
     for (width, mobile) in [(1280, false), (390, true)] {
@@ -349,7 +352,7 @@ fn ctrl_c_writes_what_was_measured() {
     let tests: Vec<usize> = series.iter().map(|one| one["runs"].as_array().unwrap().len()).collect();
     assert_eq!(tests, [2, 1], "no test begins after Ctrl-C");
     assert!(series[1]["runs"][0]["result"]["received_packets"].as_u64() > Some(0), "{:#}", series[1]["runs"][0]);
-    assert!(fs::read_to_string(folder.file("report.html")).unwrap().contains("ended before its end"));
+    assert!(fs::read_to_string(folder.file("report.html")).unwrap().contains("was interrupted"));
     let name = format!("run-{pid}");
     assert!(orphans::find().unwrap().iter().all(|orphan| orphan.lab != name), "nothing is left");
 }

@@ -30,7 +30,7 @@ impl Tested {
         let mut line = String::new();
         let mut errors = BufReader::new(server.stderr.take().unwrap());
         errors.read_line(&mut line).unwrap();
-        assert!(line.contains("serving"), "{line}");
+        assert!(line.contains("listening"), "{line}");
         std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
         Some(Self { server, lab })
     }

@@ -49,7 +49,7 @@ impl Tested {
         let mut line = String::new();
         let mut errors = BufReader::new(server.stderr.take().unwrap());
         errors.read_line(&mut line).unwrap();
-        assert!(line.contains("serving"), "{line}");
+        assert!(line.contains("listening"), "{line}");
         std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
         Some(Self { server, lab })
     }
@@ -276,7 +276,7 @@ fn a_result_is_saved_whole_and_shown_again() {
     };
     assert_eq!(shown(&folder, true).stdout, output.stdout);
     let text = String::from_utf8(shown(&folder.join("result.json"), false).stdout).unwrap();
-    assert!(text.contains("every loss is in losses.parquet") && text.contains("receiver_filter"), "{text}");
+    assert!(text.contains("all losses are in losses.parquet") && text.contains("receiver_filter"), "{text}");
     let second = scratch.0.join("text");
     let text = test.run(&["-k", "300", "-b", "10M", "--bidir", "-o", second.to_str().unwrap()]);
     assert!(text.status.success(), "{text:?}");

@@ -34,7 +34,7 @@ Example:
 Reads what `longhaul capture` and `longhaul convert` write, pcap and pcapng, also packed by gzip or zstd.
 docs/reference/analyze-results.md tells what each number means.";
 
-/// What each flow of a capture did: retransmissions, order, round trips, bursts, what limits it
+/// Tell what each flow of a capture did, and what limits it
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -1,4 +1,4 @@
-//! What is said while a TCP test runs.
+//! Reports while a TCP test runs.
 
 use longhaul_peer::client::{Live as Progressed, SenderNow};
 use longhaul_session::Progress;
@@ -9,7 +9,7 @@ use crate::cmd::udp::live::Show;
 use crate::output::{print_json, print_text};
 use longhaul_report::text::{rate, short};
 
-/// What came in an interval, as `--json-stream` prints it.
+/// What arrived in an interval, as `--json-stream` prints it.
 #[derive(Debug, Serialize)]
 struct Interval {
     schema: &'static str,
@@ -18,18 +18,18 @@ struct Interval {
     end_ns: u64,
     payload_bytes: u64,
     goodput_bps: u64,
-    /// Of the flows that this end sends.
+    /// The flows that this end sends.
     sender: Option<SenderInterval>,
 }
 
-/// Where the sending flows stand at the end of an interval.
+/// The sending flows at the end of an interval.
 #[derive(Debug, Serialize)]
 struct SenderInterval {
-    /// Of the interval.
+    /// In this interval.
     retransmits: u64,
-    /// Of all flows together.
+    /// Sum over all flows.
     cwnd_bytes: u64,
-    /// Smoothed, mean of the flows.
+    /// Smoothed; mean over the flows.
     rtt_ns: u64,
 }
 
@@ -59,17 +59,17 @@ impl Interval {
         let mut line = format!("{:<8}{seconds:>7.1} s {:>12}/s", self.direction, rate(BitRate(self.goodput_bps)));
         if let Some(now) = &self.sender {
             let (cwnd, rtt) = (Bytes(now.cwnd_bytes).rounded(), short(now.rtt_ns));
-            line += &format!("{:>8} again  cwnd {cwnd:>7}  rtt {rtt:>6}", now.retransmits);
+            line += &format!("{:>6} retransmitted  cwnd {cwnd:>7}  rtt {rtt:>6}", now.retransmits);
         }
         line
     }
 }
 
-/// Says what comes, each interval.
+/// Reports what arrives in each interval.
 #[derive(Debug)]
 pub(crate) struct Live {
     show: Show,
-    /// Of the other end, which receives forward, and of this one.
+    /// The last progress of the server, which receives forward, and of this end.
     before: [Progress; 2],
     sender: SenderNow,
     written_over: bool,
@@ -98,7 +98,7 @@ impl Live {
         }
     }
 
-    /// Wipes the line that was written over, so that the result begins where it stood.
+    /// Clears the line on the terminal, so that the result begins there.
     pub(crate) fn end(&mut self) {
         if self.written_over {
             eprint!("\r{:80}\r", "");
@@ -122,7 +122,7 @@ mod tests {
             (1_000_000_000, 2_000_000, 16_000_000)
         );
         let line = interval.line();
-        assert_eq!(line, "forward     2.0 s    16.0 Mbit/s       7 again  cwnd 26.0MiB  rtt 74.6ms");
+        assert_eq!(line, "forward     2.0 s    16.0 Mbit/s     7 retransmitted  cwnd 26.0MiB  rtt 74.6ms");
         assert!(line.chars().count() <= 80);
     }
 }

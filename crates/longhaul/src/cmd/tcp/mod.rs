@@ -25,97 +25,97 @@ use crate::cmd::udp::{exit_code, failure, hosts, no_report, target, word};
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
-/// Between live lines where none was asked for.
+/// The default time between live lines.
 const DEFAULT_INTERVAL: Nanos = Nanos::from_secs(1);
-/// How long a test takes where nothing else says so.
+/// The default duration of a test.
 const DEFAULT_TIME: Nanos = Nanos::from_secs(10);
-/// The file with the samples, beside the result.
+/// The file with the samples, next to the result.
 const SAMPLES: &str = "samples.parquet";
 
 const EXAMPLES: &str = "\
 Example:
   longhaul tcp server -t 30s -P 4 -o monday            # keep the result and all samples
-  longhaul tcp server -w auto --rate-goal 10G          # a window as large as the path
-  longhaul tcp server -C reno:20s,cubic:20s -i 1s      # switched in mid-flow
+  longhaul tcp server -w auto --rate-goal 10G          # a window of the bandwidth-delay product
+  longhaul tcp server -C reno:20s,cubic:20s -i 1s      # switch during the flow
   longhaul show monday
 
-docs/reference/tcp-results.md tells what each number of the result means.";
+docs/reference/tcp-results.md explains each number of the result.";
 
-/// Measure TCP to a host: how fast, what limits it, where it loses bytes
+/// Send TCP to a host; say how fast it is, what limits it, where it loses bytes
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Where `longhaul serve` runs
+    /// Test against this host, where `longhaul serve` runs
     host: String,
-    /// Port of the control connection
+    /// Connect to this port of the server
     #[arg(short, long, default_value_t = PORT)]
     port: u16,
-    /// Send for this time [default: 10s, or as long as all steps of -C take]
+    /// Send for this time [default: 10s, or the sum of all times of -C]
     #[arg(short = 't', long, value_name = "TIME", conflicts_with = "bytes")]
     time: Option<Nanos>,
-    /// Send this many payload bytes, all flows together
+    /// Send this many payload bytes, over all flows
     #[arg(short = 'n', long, value_name = "SIZE")]
     bytes: Option<Bytes>,
-    /// Flows, a thread each
+    /// Send this many flows in parallel, each with a thread of its own
     #[arg(short = 'P', long, value_name = "N", default_value_t = 1)]
     streams: u8,
-    /// The server sends
+    /// Send from the server to the client
     #[arg(short = 'R', long)]
     reverse: bool,
-    /// Both send
+    /// Send in both directions at the same time
     #[arg(long)]
     bidir: bool,
-    /// Socket buffers at both ends; auto: as large as --rate-goal and the round-trip time make the path
+    /// Set the socket buffers at both ends (auto: --rate-goal × round-trip time)
     ///
-    /// Without it the kernel's autotuning stays on, up to net.ipv4.tcp_wmem and tcp_rmem.
+    /// Without -w the kernel tunes the buffers, up to net.ipv4.tcp_wmem and tcp_rmem.
     #[arg(short = 'w', long, value_name = "SIZE|auto")]
     window: Option<Window>,
-    /// The rate that the path should carry, payload bits a second of all flows
+    /// Expect this rate of the path: payload bits per second of all flows, for -w auto and the RFC 6349 ratio
     #[arg(long, value_name = "RATE")]
     rate_goal: Option<BitRate>,
-    /// Congestion control of the sender, or several one after the other, each with its time
+    /// Use this congestion control at the sender; with several, switch from one to the next after its TIME
     #[arg(short = 'C', long, value_name = "NAME[:TIME],…", value_delimiter = ',')]
     congestion: Vec<Step>,
-    /// Largest segment
+    /// Send segments of at most this payload size
     #[arg(short = 'M', long, value_name = "BYTES")]
     mss: Option<u32>,
-    /// A flow sends at most this fast, spaced by the kernel (SO_MAX_PACING_RATE)
+    /// Let the kernel pace each flow at this rate or less (SO_MAX_PACING_RATE)
     #[arg(long, value_name = "RATE")]
     pace: Option<BitRate>,
-    /// The sending application writes at this rate, each flow
+    /// Write at this rate in the sending application, for each flow
     #[arg(short = 'b', long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// The receiving application reads at this rate, each flow
+    /// Read at this rate in the receiving application, for each flow
     #[arg(long, value_name = "RATE")]
     read_rate: Option<BitRate>,
-    /// Bytes of each write
+    /// Write this many bytes per system call
     #[arg(short = 'l', long, value_name = "SIZE", default_value = "512K")]
     length: Bytes,
     /// Send with sendfile(2), without a copy
     #[arg(long)]
     zerocopy: bool,
-    /// Use MPTCP, where both kernels have it
+    /// Use MPTCP, if both kernels support it
     #[arg(long)]
     mptcp: bool,
-    /// Without selective acknowledgements; on a host of a lab alone
+    /// Disable selective acknowledgements; only on a host of a lab
     #[arg(long)]
     no_sack: bool,
-    /// Without TCP's time stamps; on a host of a lab alone
+    /// Disable TCP time stamps; only on a host of a lab
     #[arg(long)]
     no_timestamps: bool,
-    /// Do not count this time at the beginning
+    /// Leave this time at the beginning out of the result
     #[arg(long, value_name = "TIME", default_value = "0s")]
     omit: Nanos,
-    /// A line for each such time; 0: none
+    /// Report every TIME (0: never) [default: 1s on a terminal or with --json-stream]
     #[arg(short = 'i', long, value_name = "TIME")]
     interval: Option<Nanos>,
-    /// Time between samples of TCP_INFO
+    /// Take a sample of TCP_INFO every TIME
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     sample: Nanos,
-    /// CPUs of sender and receiver, such as 0,1
+    /// Run sender and receiver on these CPUs, such as 0,1
     #[arg(short = 'A', long, value_name = "SENDER[,RECEIVER]", value_delimiter = ',')]
     affinity: Vec<u16>,
-    /// How losses are placed: by the kernel's drop events, by counters, by what can be had, or not
+    /// Locate losses by the kernel's drop events (bpf), by counters, by the best that each host allows (auto), or not at all
     #[arg(
         long,
         value_name = "HOW",
@@ -123,25 +123,25 @@ pub(crate) struct Args {
         value_parser = word::<Collect>(&["auto", "bpf", "counters", "off"])
     )]
     collect: Collect,
-    /// IPv4 alone
+    /// Use only IPv4
     #[arg(short = '4', long = "ipv4", conflicts_with = "ipv6")]
     ipv4: bool,
-    /// IPv6 alone
+    /// Use only IPv6
     #[arg(short = '6', long = "ipv6")]
     ipv6: bool,
-    /// The key that the server has
+    /// Authenticate and encrypt with this key; the server needs the same one
     #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
     key: Option<PathBuf>,
-    /// Test unencrypted, with a server that does the same
+    /// Test without encryption, with a server that does the same
     #[arg(long)]
     no_auth: bool,
-    /// Save the result in this folder: result.json, and samples.parquet with every TCP_INFO field over time
+    /// Save the result in this folder: result.json, and samples.parquet with all TCP_INFO fields over time
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
-    /// Print JSON: a line for each interval, then the result
+    /// Print JSON lines: one per interval, then the result
     #[arg(long, conflicts_with = "json")]
     json_stream: bool,
 }
@@ -195,12 +195,12 @@ impl Args {
         };
         if self.affinity.len() > 2 {
             let given = self.affinity.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
-            return Err(Failure::usage(format!("-A {given}: one CPU each for sender and receiver")));
+            return Err(Failure::usage(format!("-A {given}: give one CPU each for sender and receiver")));
         }
         let cpu = |place: usize| self.affinity.get(place).copied().into_iter().collect();
         let window_auto = match (self.window, self.rate_goal) {
             (Some(Window::Auto), None) => {
-                return Err(Failure::usage("-w auto: --rate-goal RATE is needed, the rate that the window is for"));
+                return Err(Failure::usage("-w auto needs --rate-goal RATE, the rate to compute the window for"));
             }
             // Flows share the path.
             (Some(Window::Auto), Some(goal)) => {
@@ -211,7 +211,7 @@ impl Args {
         for (flag, given) in [("--no-sack", self.no_sack), ("--no-timestamps", self.no_timestamps)] {
             if given && !in_lab() {
                 return Err(Failure::usage(format!(
-                    "{flag}: it changes a sysctl of the whole host, so only a lab's hosts may"
+                    "{flag} changes a sysctl of the whole host, so it works only on a host of a lab"
                 ))
                 .remedy(format!("run it as longhaul lab exec client -- longhaul tcp server {flag}")));
             }
@@ -290,7 +290,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     print_caveats(&envelope.caveats);
     if let Err(failure) = saved {
-        // The result is printed, and with --json it is the one object.
+        // The result is printed already; with --json it is the only object.
         return Ok(failure.report_beside());
     }
     Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))

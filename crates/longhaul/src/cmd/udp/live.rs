@@ -1,4 +1,4 @@
-//! What is said while a UDP test runs.
+//! Reports while a UDP test runs.
 
 use std::io::IsTerminal;
 
@@ -10,18 +10,18 @@ use serde::Serialize;
 use crate::output::{print_json, print_text};
 use longhaul_report::text::rate;
 
-/// How it is said.
+/// How to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {
     /// Not at all.
     Nothing,
-    /// A line of text each interval, on stdout.
+    /// A line of text per interval, on stdout.
     Lines,
-    /// The same on stderr, as stdout is for JSON.
+    /// The same on stderr: stdout is for JSON.
     LinesBeside,
-    /// An object each interval, on stdout.
+    /// A JSON object per interval, on stdout.
     Objects,
-    /// One line on the terminal, written over.
+    /// One line on the terminal, overwritten each time.
     Terminal,
 }
 
@@ -38,7 +38,7 @@ impl Show {
     }
 }
 
-/// What came in an interval, as `--json-stream` prints it.
+/// What arrived in an interval, as `--json-stream` prints it.
 #[derive(Debug, Serialize)]
 struct Interval {
     schema: &'static str,
@@ -46,7 +46,7 @@ struct Interval {
     start_ns: u64,
     end_ns: u64,
     received_packets: u64,
-    /// Negative where late packets filled gaps of before.
+    /// Negative if late packets filled gaps of earlier intervals.
     missing_packets: i64,
     duplicate_packets: u64,
     reordered_packets: u64,
@@ -75,7 +75,7 @@ impl Interval {
     /// Fits a line of 80 characters.
     fn line(&self) -> String {
         format!(
-            "{:<8}{:>7.1} s {:>12}/s {:>9} missing {:>7} doubled {:>7} late",
+            "{:<8}{:>7.1} s {:>12}/s {:>8} missing {:>5} duplicate {:>5} late",
             self.direction,
             self.end_ns as f64 / 1e9,
             rate(BitRate(self.received_rate_bps)),
@@ -86,11 +86,11 @@ impl Interval {
     }
 }
 
-/// Says what comes, each interval.
+/// Reports what arrives in each interval.
 #[derive(Debug)]
 pub(crate) struct Live {
     show: Show,
-    /// Of the other end, which receives forward, and of this one.
+    /// The last progress of the server, which receives forward, and of this end.
     before: [Progress; 2],
     written_over: bool,
 }
@@ -117,7 +117,7 @@ impl Live {
         }
     }
 
-    /// Wipes the line that was written over, so that the result begins where it stood.
+    /// Clears the line on the terminal, so that the result begins there.
     pub(crate) fn end(&mut self) {
         if self.written_over {
             eprint!("\r{:80}\r", "");
@@ -143,7 +143,7 @@ mod tests {
         };
         let interval = Interval::between("forward", &before, &now);
         assert_eq!((interval.missing_packets, interval.received_rate_bps), (-2, 8_000_000));
-        assert_eq!(interval.line(), "forward     2.0 s     8.0 Mbit/s        -2 missing       1 doubled       2 late");
+        assert_eq!(interval.line(), "forward     2.0 s     8.0 Mbit/s       -2 missing     1 duplicate     2 late");
         assert!(interval.line().chars().count() <= 80);
     }
 }

@@ -28,9 +28,9 @@ use crate::cmd::udp::live::{Live, Show};
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
 
-/// Payload that fills a packet of 1500 bytes on IPv4 or IPv6, and leaves room for a tunnel's header.
+/// Payload of a packet of at most 1500 bytes on IPv4 or IPv6, with room for a tunnel's header.
 const DEFAULT_PAYLOAD: u32 = 1448;
-/// Between live lines where none was asked for.
+/// The default time between live lines.
 const DEFAULT_INTERVAL: Nanos = Nanos::from_secs(1);
 
 const EXAMPLES: &str = "\
@@ -40,69 +40,69 @@ Example:
   longhaul udp server -R -b 1G -i 1s -o monday      # the server sends; keep the result
   longhaul show monday
 
-docs/reference/udp-results.md tells what each number of the result means.";
+docs/reference/udp-results.md explains each number of the result.";
 
-/// Measure UDP to a host, and where each lost packet was lost
+/// Send UDP to a host; say where each lost packet was lost
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Where `longhaul serve` runs
+    /// Test against this host, where `longhaul serve` runs
     host: String,
-    /// Port of the control connection
+    /// Connect to this port of the server
     #[arg(short, long, default_value_t = PORT)]
     port: u16,
-    /// Payload bits a second of each stream; 0: as fast as it goes
+    /// Send this many payload bits per second and stream (0: as fast as possible)
     #[arg(short = 'b', long, value_name = "RATE", default_value = "1M", conflicts_with = "spacing")]
     rate: BitRate,
-    /// Time from packet to packet instead of a rate
+    /// Send one packet every TIME, instead of at a rate
     #[arg(long, value_name = "TIME")]
     spacing: Option<Nanos>,
-    /// Payload of each packet in bytes, 18 of which are the probe header
+    /// Send this many payload bytes per packet, including 18 bytes of probe header
     #[arg(short = 'l', long, value_name = "BYTES", default_value_t = DEFAULT_PAYLOAD)]
     length: u32,
     /// Send for this time
     #[arg(short = 't', long, value_name = "TIME", default_value = "10s", conflicts_with_all = ["bytes", "packets"])]
     time: Nanos,
-    /// Send this many payload bytes, all streams together
+    /// Send this many payload bytes, over all streams
     #[arg(short = 'n', long, value_name = "SIZE", conflicts_with = "packets")]
     bytes: Option<Bytes>,
-    /// Send this many packets, all streams together
+    /// Send this many packets, over all streams
     #[arg(short = 'k', long, value_name = "COUNT")]
     packets: Option<u64>,
-    /// The server sends
+    /// Send from the server to the client
     #[arg(short = 'R', long)]
     reverse: bool,
-    /// Both send
+    /// Send in both directions at the same time
     #[arg(long)]
     bidir: bool,
-    /// Streams
+    /// Send this many streams in parallel
     #[arg(short = 'P', long, value_name = "N", default_value_t = 1)]
     streams: u8,
-    /// Socket buffers at both ends
+    /// Set the socket buffers at both ends
     #[arg(short = 'w', long, value_name = "SIZE")]
     sockbuf: Option<Bytes>,
-    /// Neither UDP_SEGMENT nor UDP_GRO: each packet travels alone
+    /// Send and receive each packet alone, without UDP_SEGMENT and UDP_GRO
     #[arg(long)]
     wire: bool,
-    /// Packets that are sent back to back
+    /// Send this many packets back to back
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     burst: u32,
-    /// A line for each such time; 0: none
+    /// Report every TIME (0: never) [default: 1s on a terminal or with --json-stream]
     #[arg(short = 'i', long, value_name = "TIME")]
     interval: Option<Nanos>,
-    /// CPUs of sender, receiver and the receiver's softirq, such as 0,1,0
+    /// Run sender, receiver and the receiver's softirq on these CPUs, such as 0,1,0
     #[arg(short = 'A', long, value_name = "SENDER[,RECEIVER[,SOFTIRQ]]", value_delimiter = ',')]
     affinity: Vec<u16>,
-    /// Run the receiver and its softirq on the same CPU, or split over two, by RPS
+    /// Run the receiver and its softirq on the same CPU, or on two (split), by RPS
     ///
-    /// The receiving end sets rps_cpus of its interface, which takes root there. A NIC's interrupts stay on the CPUs that their
-    /// affinity names (see `longhaul host`); RPS moves the work of the stack behind them.
+    /// The receiving host sets rps_cpus of its interface, so longhaul must run as root there. The NIC's interrupts stay on the CPUs of
+    /// their affinity (see `longhaul host`); RPS moves the work of the stack that follows them.
     #[arg(long, value_name = "HOW", value_parser = word::<SoftirqPlacement>(&["same", "split"]))]
     softirq: Option<SoftirqPlacement>,
-    /// Where packets are stamped when they arrive
+    /// Take arrival times in the application, in the kernel, or from the NIC
     #[arg(long, value_name = "WHERE", default_value = "app", value_parser = word::<Timestamps>(&["app", "kernel", "nic"]))]
     timestamps: Timestamps,
-    /// How losses are placed: by the kernel's drop events, by counters, by what can be had, or not
+    /// Locate losses by the kernel's drop events (bpf), by counters, by the best that each host allows (auto), or not at all
     #[arg(
         long,
         value_name = "HOW",
@@ -110,30 +110,30 @@ pub(crate) struct Args {
         value_parser = word::<Collect>(&["auto", "bpf", "counters", "off"])
     )]
     collect: Collect,
-    /// IPv4 alone
+    /// Use only IPv4
     #[arg(short = '4', long = "ipv4", conflicts_with = "ipv6")]
     ipv4: bool,
-    /// IPv6 alone
+    /// Use only IPv6
     #[arg(short = '6', long = "ipv6")]
     ipv6: bool,
-    /// The key that the server has
+    /// Authenticate and encrypt with this key; the server needs the same one
     #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
     key: Option<PathBuf>,
-    /// Test unencrypted, with a server that does the same
+    /// Test without encryption, with a server that does the same
     #[arg(long)]
     no_auth: bool,
-    /// Save the result in this folder: result.json, and losses.parquet where there are many
+    /// Save the result in this folder: result.json, and losses.parquet if it has more than 10,000 runs of losses
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
-    /// Print JSON: a line for each interval, then the result
+    /// Print JSON lines: one per interval, then the result
     #[arg(long, conflicts_with = "json")]
     json_stream: bool,
 }
 
-/// A parser of the words that a parameter has in JSON.
+/// A parser of the values that a parameter has in JSON.
 pub(crate) fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
@@ -155,7 +155,7 @@ impl Args {
         };
         if self.affinity.len() > 3 {
             let given = self.affinity.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
-            return Err(Failure::usage(format!("-A {given}: one CPU each for sender, receiver and softirq")));
+            return Err(Failure::usage(format!("-A {given}: give one CPU each for sender, receiver and softirq")));
         }
         let cpu = |place: usize| self.affinity.get(place).copied().into_iter().collect();
         let parameters = UdpParameters {
@@ -186,7 +186,7 @@ impl Args {
     }
 }
 
-/// The server that is named, and the key for it.
+/// The server's address, and the key for it.
 pub(crate) fn target(
     host: &str,
     port: u16,
@@ -202,8 +202,8 @@ pub(crate) fn target(
     let address = resolve(host, port, family).map_err(failure)?;
     let key = key.map(key::load).transpose()?;
     if key.is_none() && !no_auth && !address.ip().is_loopback() && !in_lab() {
-        return Err(Failure::usage(format!("{host}: beyond this machine --key FILE is needed"))
-            .remedy("make one with `longhaul key new FILE`, or say --no-auth at both ends"));
+        return Err(Failure::usage(format!("{host} is another machine: a test needs --key FILE"))
+            .remedy("make a key with `longhaul key new FILE` and copy it to both hosts, or use --no-auth at both"));
     }
     Ok(Target { address, key })
 }
@@ -243,13 +243,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     print_caveats(&envelope.caveats);
     if let Err(failure) = saved {
-        // The result is printed, and with --json it is the one object.
+        // The result is printed already; with --json it is the only object.
         return Ok(failure.report_beside());
     }
     Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
 }
 
-/// What was tested, the result of each direction and all caveats. Losses that are too many to list go to a file of `folder`.
+/// The parameters, the result of each direction and all caveats. If the losses are too many to list, a file of `folder` has them.
 fn results(end: &TestEnd, folder: Option<&Folder>) -> Option<(UdpParameters, Directions<UdpResult>, Vec<Caveat>)> {
     let mut save = folder.map(|folder| {
         move |ending: &str, all: &mut dyn Iterator<Item = Loss>| {
@@ -262,12 +262,13 @@ fn results(end: &TestEnd, folder: Option<&Folder>) -> Option<(UdpParameters, Dir
     Some((end.parameters.udp()?.clone(), results, caveats))
 }
 
-/// The server's report lacks what a result is made of.
+/// The server's report lacks the data that a result needs.
 pub(crate) fn no_report() -> Failure {
-    Failure::new("no_report", "the server's report has no result").remedy("use the same version there")
+    Failure::new("no_report", "the server's report has no result")
+        .remedy("use the same version of longhaul at both ends")
 }
 
-/// What a shell gives for a program that a signal ended: 128 and its number.
+/// The exit code that a shell reports for a program ended by a signal: 128 plus the signal's number.
 pub(crate) fn exit_code(signal: StopSignal) -> u8 {
     match signal {
         StopSignal::Interrupt => INTERRUPTED,
@@ -276,7 +277,7 @@ pub(crate) fn exit_code(signal: StopSignal) -> u8 {
     }
 }
 
-/// Both hosts as `longhaul host` shows them, by what they did: where both sent and received, by who asked.
+/// Snapshots of both hosts, by role: sender and receiver, or client and server if both sent.
 pub(crate) fn hosts(end: &TestEnd) -> Value {
     let client = &end.local.host;
     let server = end.remote.as_ref().map(|remote| &remote.host);

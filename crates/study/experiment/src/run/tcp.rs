@@ -51,7 +51,7 @@ impl Runner<'_> {
         let (own, other) = std::thread::scope(|scope| {
             let other = wanted.beside.as_ref().map(|beside| scope.spawn(|| one(beside)));
             let own = one(&wanted.flows);
-            let failed = || Err(SessionError::new("lab", "the test beside it ended early", ""));
+            let failed = || Err(SessionError::new("lab", "the other test ended early", ""));
             (own, other.map(|thread| thread.join().unwrap_or_else(|_| failed())))
         });
         if let Ok(end) = &own {

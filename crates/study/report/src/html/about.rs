@@ -1,4 +1,4 @@
-//! What every report of an experiment has around its figures: what it is about, what speaks against it, who took part.
+//! The parts that every report of an experiment has: subject, caveats, hosts.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::html::page::escape;
 
-/// An experiment, beside its figures.
+/// An experiment, without its figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct About {
     /// What it is about.
     pub title: String,
-    /// What it repeats: paper and figure.
+    /// The paper and figure that it repeats.
     pub source: String,
-    /// Where it differs from that.
+    /// How it differs from the source.
     pub note: String,
     /// The path of all series, in words.
     pub path: String,
@@ -23,24 +23,23 @@ pub struct About {
     pub started_at: String,
     /// The version of longhaul.
     pub longhaul: String,
-    /// Whether it was ended before its end.
+    /// Whether a signal ended it early.
     pub interrupted: bool,
     /// The hosts.
     pub hosts: Vec<Host>,
 }
 
-/// A host and what matters of it.
+/// A host and its facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What, and how it is.
+    /// Name and value.
     pub facts: Vec<(String, String)>,
 }
 
 impl Host {
-    /// What matters of the hosts, of their snapshots as `longhaul host --json` has them. What the other end did not say is left out.
-    /// client and server, as far as they are known.
+    /// Client and server, if known, from their snapshots in the form of `longhaul host --json`. Unknown facts are left out.
     pub fn of_snapshots(snapshots: &Value) -> Vec<Self> {
         let host = |name: &str| {
             let snapshot = snapshots.get(name).filter(|snapshot| snapshot.is_object())?;
@@ -88,8 +87,8 @@ fn facts(snapshot: &Value) -> Vec<(String, String)> {
 }
 
 impl About {
-    /// Title and alerts; `doubts` is the number of caveats.
-    pub(crate) fn head(&self, body: &mut String, doubts: usize) {
+    /// Title and alerts; `caveats` is their number.
+    pub(crate) fn head(&self, body: &mut String, caveats: usize) {
         *body += &format!("<h1>{}</h1>\n", escape(&self.title));
         let after = if self.source.is_empty() { String::new() } else { format!("After {}. ", escape(&self.source)) };
         *body += &format!(
@@ -99,11 +98,11 @@ impl About {
             escape(&self.longhaul)
         );
         if self.interrupted {
-            *body += "<p class=\"alert\">The experiment was ended before its end. What is missing was not measured, and the last test may be incomplete.</p>\n";
+            *body += "<p class=\"alert\">The experiment was interrupted. Missing tests were not measured, and the last test may be incomplete.</p>\n";
         }
-        if doubts > 0 {
-            let apply = if doubts == 1 { "caveat</a> applies" } else { "caveats</a> apply" };
-            *body += &format!("<p class=\"alert\"><a href=\"#caveats\">{doubts} {apply} to these results.</p>\n");
+        if caveats > 0 {
+            let apply = if caveats == 1 { "caveat</a> applies" } else { "caveats</a> apply" };
+            *body += &format!("<p class=\"alert\"><a href=\"#caveats\">{caveats} {apply} to these results.</p>\n");
         }
     }
 
@@ -139,11 +138,11 @@ impl About {
     }
 }
 
-/// All caveats by kind, each with what it is about.
-pub(crate) fn caveats<'a>(body: &mut String, doubts: impl Iterator<Item = (String, &'a Caveat)>) {
+/// All caveats by kind, each with the place that it is about.
+pub(crate) fn caveats<'a>(body: &mut String, all: impl Iterator<Item = (String, &'a Caveat)>) {
     *body += "<h2 id=\"caveats\">Caveats</h2>\n";
     let mut kinds: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
-    for (place, caveat) in doubts {
+    for (place, caveat) in all {
         kinds.entry((&caveat.code, &caveat.remedy)).or_default().push(format!("{place}: {}", caveat.message));
     }
     if kinds.is_empty() {

@@ -1,8 +1,8 @@
 //! Flows of a capture over time: TAPEE's figures 5–7 (rate), 10 and 11 (intervals) for any capture.
 //!
-//! Lines are SVG. The surfaces of interval × time × count are canvases that a small script draws, so that one can zoom into them; the
-//! page's security policy lets that script run and no other. What a screen has no room for is thinned out by its least and its highest
-//! value, so that no burst, stall or outlier goes with it.
+//! Lines are SVG. The surfaces of interval × time × count are canvases: a small script draws them and zooms. The page's security policy
+//! allows this script and no other. Of points that are too many for a screen, the lowest and the highest are drawn, so that bursts,
+//! stalls and outliers stay visible.
 
 use std::fmt::Write;
 
@@ -15,10 +15,10 @@ use crate::html::page::{escape, heading, page};
 const SCRIPT: &str = include_str!("heat.js");
 const SCRIPT_HASH: &str = "b+6TDllARsZBE4Ho+Vjja+86Cwy/NHfeTxvV90ygBAE=";
 
-/// What is to be reported.
+/// The content of the page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// What was captured.
+    /// The captured files.
     pub title: String,
     /// When it was analysed, RFC 3339.
     pub started_at: String,
@@ -37,27 +37,27 @@ pub struct Report {
 pub struct Flow {
     /// From where to where.
     pub name: String,
-    /// How long the stretch of time is that a point stands for.
+    /// The time that a point covers, seconds.
     pub column_s: f64,
-    /// Over time, at most some thousand.
+    /// Over time, at most a few thousand.
     pub points: Vec<Point>,
     /// Intervals between data packets over time.
     pub heat: Heat,
-    /// Intervals between the acknowledgments that come back; without any of UDP.
+    /// Intervals between the returning acknowledgments; empty for UDP.
     pub ack_heat: Heat,
 }
 
-/// The least and the highest value of a stretch of time.
+/// The lowest and the highest value in a span of time.
 pub type Range = Option<(f64, f64)>;
 
-/// A stretch of time.
+/// A span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Point {
     /// Its beginning, seconds from the flow's.
     pub at_s: f64,
-    /// The capture lost packets in it.
+    /// The capture dropped packets in it.
     pub in_gap: bool,
-    /// The emptiest and the fullest millisecond in it, bits a second.
+    /// The rates of its slowest and its fastest millisecond, bits per second.
     pub rate_1ms_bps: Range,
     /// The moving average over the second that ends with it; `None` in a gap.
     pub rate_1s_bps: Option<f64>,
@@ -65,9 +65,9 @@ pub struct Point {
     pub sequence: Option<f64>,
     /// The highest byte acknowledged.
     pub acknowledged: Option<f64>,
-    /// Of its milliseconds' most bytes in flight.
+    /// Range of the largest number of bytes in flight of each millisecond.
     pub in_flight_bytes: Range,
-    /// Of round trips.
+    /// Range of the round trips.
     pub rtt_ns: Range,
 }
 
@@ -82,9 +82,9 @@ pub struct Heat {
     pub lowest: usize,
     /// The highest.
     pub highest: usize,
-    /// How many columns further than the one before, bin, count; one after the other.
+    /// Triples: columns since the triple before, bin, count.
     pub cells: Vec<u32>,
-    /// From and up to, in columns: what was not captured.
+    /// First and end column of each gap of the capture.
     pub gaps: Vec<(usize, usize)>,
 }
 
@@ -93,7 +93,7 @@ impl Report {
     pub fn html(&self) -> String {
         let mut body = heading(&self.title, &self.longhaul, &self.started_at);
         if self.flows.is_empty() {
-            body += "<p>No flow in it carries data, so there is nothing to draw.</p>\n";
+            body += "<p>No flow carries data: nothing to draw.</p>\n";
         }
         let drawn = self.flows.len() as u64;
         // Writing to a string cannot fail.
@@ -107,7 +107,7 @@ impl Report {
         for (number, flow) in self.flows.iter().enumerate() {
             flow.write(&mut body, number);
         }
-        let _ = writeln!(body, "<h2>All that was found</h2>\n<pre>{}</pre>", escape(&self.text));
+        let _ = writeln!(body, "<h2>All results</h2>\n<pre>{}</pre>", escape(&self.text));
         with_script(&self.title, &mut body)
     }
 }
@@ -133,13 +133,13 @@ impl Flow {
             points: parted(&self.points, |point| of(point).map(|(low, high)| (point.at_s, low, high))),
         };
         let gaps = self.gaps();
-        // One axis of time for all, so that what stands below each other belongs together.
+        // All panels have the same time axis, one below the other.
         let end_s = self.points.last().map_or(0.0, |last| last.at_s);
         let since = "the first packet";
         let panel = |title, what, units| Panel { title, what, units, gaps: &gaps, end_s, since, ..Panel::default() };
         let figures = [
             Panel {
-                bands: vec![band("1 ms, least to most", "--pale", &|point| point.rate_1ms_bps)],
+                bands: vec![band("1 ms, lowest to highest", "--pale", &|point| point.rate_1ms_bps)],
                 lines: vec![line("average over 1 s", "--orange", &|point| point.rate_1s_bps)],
                 ..panel("Rate", "payload, ", &RATES[..])
             },
@@ -151,12 +151,12 @@ impl Flow {
                 ..panel("Sequence and acknowledgment", "from the first byte, ", &SIZES)
             },
             Panel {
-                bands: vec![band("bytes in flight, least to most", "--green", &|point| point.in_flight_bytes)],
-                ..panel("In flight, as seen here", "", &SIZES)
+                bands: vec![band("bytes in flight, lowest to highest", "--green", &|point| point.in_flight_bytes)],
+                ..panel("Bytes in flight, as seen at the capture point", "", &SIZES)
             },
             Panel {
-                bands: vec![band("round trips, least to most", "--purple", &|point| point.rtt_ns)],
-                ..panel("Round trip from here to the receiver", "", &TIMES)
+                bands: vec![band("round trips, lowest to highest", "--purple", &|point| point.rtt_ns)],
+                ..panel("Round trip from the capture point to the receiver", "", &TIMES)
             },
         ];
         // Writing to a string cannot fail.
@@ -168,18 +168,18 @@ impl Flow {
         if self.points.len() < 2 {
             let _ = writeln!(
                 body,
-                "<p class=\"quiet\">All of it passed within {}: there is nothing to draw over time.</p>",
+                "<p class=\"quiet\">All packets passed within {}: nothing to draw over time.</p>",
                 seconds(self.column_s)
             );
         } else if self.column_s > 0.001 {
             let _ = writeln!(
                 body,
-                "<p class=\"quiet\">A point stands for {}: the least and the highest value in it are drawn, none is averaged away.</p>",
+                "<p class=\"quiet\">A point covers {}, and shows the lowest and the highest value in that time.</p>",
                 seconds(self.column_s)
             );
         }
         if self.heat.cells.is_empty() {
-            let _ = writeln!(body, "<p class=\"quiet\">With one data packet there is no interval.</p>");
+            let _ = writeln!(body, "<p class=\"quiet\">One data packet has no interval.</p>");
         }
         surface(body, &format!("heat-{number}"), "Intervals between data packets over time", &self.heat);
         surface(
@@ -190,14 +190,14 @@ impl Flow {
         );
     }
 
-    /// Stretches of time that were not captured, seconds.
+    /// Start and end of each gap of the capture, seconds.
     fn gaps(&self) -> Vec<(f64, f64)> {
         let runs = self.points.chunk_by(|a, b| a.in_gap == b.in_gap).filter(|run| run[0].in_gap);
         runs.map(|run| (run[0].at_s, run[run.len() - 1].at_s + self.column_s)).collect()
     }
 }
 
-/// Values over time, parted by gaps alone: where nothing passed, what was before still holds.
+/// Values over time, interrupted only by gaps: without packets, the value before still holds.
 fn parted<T>(points: &[Point], of: impl Fn(&Point) -> Option<T>) -> Vec<Option<T>> {
     points.iter().filter_map(|point| if point.in_gap { Some(None) } else { of(point).map(Some) }).collect()
 }
@@ -207,15 +207,15 @@ fn surface(body: &mut String, id: &str, title: &str, heat: &Heat) {
     if heat.cells.is_empty() {
         return;
     }
-    // Numbers alone: nothing in it ends the script element.
+    // Only numbers: nothing in it ends the script element.
     let data = serde_json::to_string(heat).unwrap_or_default();
     // Writing to a string cannot fail.
     let _ = writeln!(
         body,
         "<figure class=\"surface\"><h3>{title}</h3>\n\
          <canvas class=\"heat\" data-source=\"{id}\" tabindex=\"0\" role=\"img\" aria-label=\"{title}\"></canvas>\n\
-         <figcaption>The colour tells how many, on a logarithmic scale. The wheel zooms (with Shift time alone; + and - too), a drag moves, a double \
-         click or 0 shows all. Under the pointer stands what is there. The lowest row has 0 as well.</figcaption></figure>\n\
+         <figcaption>The colour shows the count, on a logarithmic scale. Zoom with the wheel or + and - (with Shift only the time), move by dragging, \
+         show all with a double click or 0. The pointer shows the values below it. The lowest row includes intervals of 0.</figcaption></figure>\n\
          <script type=\"application/json\" id=\"{id}\">{data}</script>"
     );
 }
@@ -255,7 +255,7 @@ mod tests {
         let html = report.html();
         assert!(!html.contains("<img") && html.contains("a &lt; b") && html.contains("1 &amp; 2"));
         assert!(html.contains("\"cells\":[3,40,7]") && html.contains(&format!("script-src 'sha256-{SCRIPT_HASH}'")));
-        // Rate and sequence are drawn; in flight and round trip have no points.
+        // Rate and sequence are drawn; bytes in flight and round trip have no points.
         assert_eq!(html.matches("class=\"plot\"").count(), 2, "{html}");
     }
 
@@ -270,7 +270,7 @@ mod tests {
         let one =
             report(vec![Flow { name: "one".into(), column_s: 0.001, points: vec![Point::default()], heat, ack_heat }]);
         assert!(
-            one.contains("passed within 1 ms") && one.contains("no interval") && !one.contains("class=\"plot\""),
+            one.contains("passed within 1 ms") && one.contains("has no interval") && !one.contains("class=\"plot\""),
             "{one}"
         );
     }

@@ -10,10 +10,10 @@ use crate::html::capture::{TIMES, seconds};
 use crate::html::lines::{Band, Panel, legend, trimmed, unit_of};
 use crate::html::page::{escape, heading, page};
 
-/// What is to be reported.
+/// The content of the page.
 #[derive(Debug)]
 pub struct Report {
-    /// What was compared.
+    /// The compared captures.
     pub title: String,
     /// When, RFC 3339.
     pub started_at: String,
@@ -30,11 +30,11 @@ pub struct Report {
 pub struct Direction {
     /// From where to where.
     pub name: String,
-    /// How long the stretch of time is that a point of `delay` stands for.
+    /// The time that a point of `delay` covers, seconds.
     pub column_s: f64,
-    /// Seconds from the first packet by A's clock, the shortest and the longest delay in nanoseconds; `None` where a capture lost packets.
+    /// Seconds from the first packet by A's clock, the shortest and the longest delay in nanoseconds; `None` where a capture dropped packets.
     pub delay: Vec<Option<(f64, f64, f64)>>,
-    /// When the captures lost packets, seconds.
+    /// When the captures dropped packets, seconds.
     pub gaps: Vec<(f64, f64)>,
     /// When packets were lost between the points, seconds.
     pub lost_s: Vec<f64>,
@@ -52,7 +52,7 @@ impl Report {
             direction.write(&mut body);
         }
         // Writing to a string cannot fail.
-        let _ = writeln!(body, "<h2>All that was found</h2>\n<pre>{}</pre>", escape(&self.text));
+        let _ = writeln!(body, "<h2>All results</h2>\n<pre>{}</pre>", escape(&self.text));
         page(&self.title, &body)
     }
 }
@@ -61,11 +61,11 @@ impl Direction {
     fn write(&self, body: &mut String) {
         let delay = Panel {
             title: "One-way delay",
-            what: "least to most, ",
+            what: "lowest to highest, ",
             units: &TIMES,
             bands: vec![Band { name: "delay", colour: "--blue", points: self.delay.clone() }],
             gaps: &self.gaps,
-            marks: ("lost on the way", self.lost_s.clone()),
+            marks: ("lost in between", self.lost_s.clone()),
             since: "A's first packet",
             ..Panel::default()
         };
@@ -82,8 +82,7 @@ impl Direction {
         if self.column_s > 0.0 {
             let _ = writeln!(
                 body,
-                "<p class=\"quiet\">A point of the delay stands for {}: the least and the highest value in it are drawn, none is averaged \
-                 away.</p>",
+                "<p class=\"quiet\">A point of the delay covers {}, and shows the lowest and the highest value in that time.</p>",
                 seconds(self.column_s)
             );
         }
@@ -92,10 +91,10 @@ impl Direction {
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 272.0;
-/// Left, top, right, bottom of the ground.
+/// Left, top, right, bottom of the plot area.
 const EDGES: [f64; 4] = [66.0, 32.0, 508.0, 228.0];
 
-/// Shares of all intervals at both points, by quarters of octaves. `None` without any.
+/// Shares of all intervals at both points, in bins of a quarter of an octave. `None` without any.
 fn histogram(title: &str, bins: &[IntervalBin]) -> Option<String> {
     let sums = bins.iter().fold((0.0, 0.0), |(a, b), bin| (a + f64::from(bin.first), b + f64::from(bin.second)));
     let (least, most) = (bins.first()?.from_ns.max(1.0).log2(), bins.last()?.from_ns.max(1.0).log2() + 0.25);
@@ -109,7 +108,7 @@ fn histogram(title: &str, bins: &[IntervalBin]) -> Option<String> {
     let title = escape(title);
     let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{title}</title>\n");
     grid(&mut svg, EDGES, step, steps, short);
-    // Powers of ten, and of a narrow ground 2 and 5 of each.
+    // Powers of ten; in a narrow plot also 2 and 5 times each.
     let decades = (most - least) * std::f64::consts::LOG10_2;
     for power in 0..12 {
         for factor in if decades > 2.5 { &[1.0][..] } else { &[1.0, 2.0, 5.0] } {
@@ -134,7 +133,7 @@ fn histogram(title: &str, bins: &[IntervalBin]) -> Option<String> {
     type Count = fn(&IntervalBin) -> u32;
     let points: [(&str, Count, f64); 2] = [("--amber", |bin| bin.first, sums.0), ("--blue", |bin| bin.second, sums.1)];
     for (number, (colour, of, sum)) in points.into_iter().enumerate() {
-        // Side by side in each bin: half of its room for either point.
+        // Side by side in each bin: each point has half of it.
         let wide = (x(least + 0.25) - left) / 2.0;
         for bin in bins.iter().filter(|bin| of(bin) > 0) {
             let at = x(bin.from_ns.max(1.0).log2()) + wide * number as f64;
@@ -163,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_points_stand_side_by_side() {
+    fn both_points_are_side_by_side() {
         let bin = |from_ns, first, second| IntervalBin { from_ns, first, second };
         let direction = Direction {
             name: "A to B <b>".into(),
@@ -186,7 +185,7 @@ mod tests {
         let html = report.html();
         assert!(html.contains("A to B &lt;b&gt;") && html.contains("a &amp; b") && !html.contains("<script"), "{html}");
         assert_eq!(html.matches("<polygon").count(), 2, "parted by the gap");
-        assert!(html.contains("class=\"mark\"") && html.contains("lost on the way") && html.contains("not captured"));
+        assert!(html.contains("class=\"mark\"") && html.contains("lost in between") && html.contains("not captured"));
         assert_eq!((html.matches("<figure>").count(), html.matches(">second point<").count()), (2, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! TCP goodput by congestion control and number of flows, beside what a response function says and beside whom a path is shared with:
+//! TCP goodput by congestion control and number of flows, compared with a response function and with flows that share the path:
 //! DataTAG's and the NLR Rings paper's figures, for any experiment.
 
 use std::fmt::Write;
@@ -33,9 +33,9 @@ pub struct Report {
 /// Tests that differ in their congestion control and number of flows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Series {
-    /// What sets it apart from the others.
+    /// How it differs from the others.
     pub name: String,
-    /// What the source has there; empty where it has nothing.
+    /// What the source reports there; empty if nothing.
     pub paper: String,
     /// Changes of the path for this series.
     pub changes: Vec<String>,
@@ -43,24 +43,24 @@ pub struct Series {
     pub runs: Vec<Run>,
     /// Why there are none.
     pub error: Option<Caveat>,
-    /// What speaks against trusting the series as a whole.
+    /// Caveats of the series as a whole.
     pub caveats: Vec<Caveat>,
 }
 
-/// One test, with what shared its path.
+/// One test, with the flows that shared its path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
-    /// What stands below its bar.
+    /// The label of its bar.
     pub label: String,
     /// The flows that are measured.
     pub flows: Flows,
-    /// Those at the same time.
+    /// The flows that ran at the same time.
     pub beside: Option<Flows>,
-    /// The goodput that the response function of the congestion control says for the path's loss; `None` where it says nothing.
+    /// The goodput that the response function gives for the path's loss; `None` without one.
     pub expected_bps: Option<u64>,
-    /// Why nothing came of it.
+    /// Why it has no result.
     pub error: Option<Caveat>,
-    /// What speaks against trusting it.
+    /// Caveats of the test.
     pub caveats: Vec<Caveat>,
 }
 
@@ -73,7 +73,7 @@ pub struct Flows {
     pub command: String,
     /// How they were tested.
     pub parameters: TcpParameters,
-    /// What came of it.
+    /// Their result.
     pub result: Option<TcpResult>,
 }
 
@@ -105,13 +105,13 @@ impl Series {
         whole.chain(runs)
     }
 
-    /// How its tests were done, in a line.
+    /// Its parameters in a line.
     fn setting(&self) -> String {
         let mut parts = Vec::new();
         if let Some(run) = self.runs.first() {
             let parameters = &run.flows.parameters;
             if let Amount::DurationNs(ns) = parameters.amount {
-                parts.push(format!("{} a test", spaced(Nanos(ns))));
+                parts.push(format!("{} per test", spaced(Nanos(ns))));
             }
             if parameters.omit_ns > 0 {
                 parts.push(format!("the first {} omitted", spaced(Nanos(parameters.omit_ns))));
@@ -121,7 +121,7 @@ impl Series {
             if let Some(beside) = &run.beside {
                 let mss =
                     beside.parameters.mss_bytes.map_or(String::new(), |bytes| format!(" in segments of {bytes} bytes"));
-                parts.push(format!("{} sends; beside it {}{mss}", run.flows.host, beside.host));
+                parts.push(format!("{} sends; {} sends at the same time{mss}", run.flows.host, beside.host));
             }
         }
         parts.extend((!self.changes.is_empty()).then(|| format!("path with {}", self.changes.join(", "))));
@@ -133,15 +133,15 @@ impl Report {
     /// The page.
     pub fn to_html(&self) -> String {
         let mut body = String::new();
-        let doubts = || self.series.iter().flat_map(Series::placed_caveats);
-        self.about.head(&mut body, doubts().count());
+        let placed = || self.series.iter().flat_map(Series::placed_caveats);
+        self.about.head(&mut body, placed().count());
         self.legend(&mut body);
         self.panels(&mut body);
         self.about.note(&mut body);
         self.table(&mut body);
-        caveats(&mut body, doubts());
+        caveats(&mut body, placed());
         body += "<h2>How this was measured</h2>\n\
-                 <p>Goodput is the payload that the receivers read, over the time from the first byte that counts to the last. The sending kernel's \
+                 <p>Goodput is the payload that the receivers read, over the time from the first counted byte to the last. The sending kernel's \
                  clocks (busy, receive window, send buffer) say what limited a flow. The expected goodput is the mean window that the response \
                  function of the congestion control gives at the path's loss rate (<code>longhaul cc table</code>), sent once per round trip.</p>\n\
                  <p>The hosts are network namespaces on one machine, and longhaul emulates the path between them, so hosts and path share \
@@ -163,11 +163,11 @@ impl Report {
         };
         *body += "<ul class=\"legend\">\n";
         if self.runs().any(|run| run.beside.is_some()) {
-            *body += &key(OWN, "the flow that is named");
-            *body += &key(BESIDE, "the one beside it");
+            *body += &key(OWN, "the measured flow");
+            *body += &key(BESIDE, "the flow that shares the path");
         }
         if self.runs().any(|run| run.expected_bps.is_some()) {
-            *body += "<li><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><path d=\"M0 6h12\" class=\"axis\"/></svg>what the response function says</li>\n";
+            *body += "<li><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><path d=\"M0 6h12\" class=\"axis\"/></svg>expected by the response function</li>\n";
         }
         *body += "</ul>\n";
     }
@@ -196,7 +196,7 @@ impl Report {
             "test",
             "goodput, Mb/s",
             "expected, Mb/s",
-            "beside, Mb/s",
+            "other flow, Mb/s",
             "packets retransmitted",
             "mean window, packets",
             "mean RTT, ms",
@@ -226,7 +226,7 @@ impl Report {
     }
 
     fn commands(&self, body: &mut String) {
-        *body += "<h2>Commands for each test</h2>\n<p>While <code>longhaul serve --sessions 2</code> runs at the server:</p>\n<pre>";
+        *body += "<h2>Commands for each test</h2>\n<p>Run at the client while <code>longhaul serve --sessions 2</code> runs at the server:</p>\n<pre>";
         for series in &self.series {
             let _ = writeln!(body, "# {}: {}", escape(&series.name), escape(&series.setting()));
             for flows in series.runs.iter().flat_map(|run| [Some(&run.flows), run.beside.as_ref()]).flatten() {
@@ -237,7 +237,7 @@ impl Report {
     }
 }
 
-/// What stands in a row of the table.
+/// The cells of a row of the table.
 fn cells(run: &Run) -> [String; 9] {
     let none = || "–".to_owned();
     let mbit = |rate: Option<f64>| rate.map_or_else(none, |rate| format!("{rate:.1}"));
@@ -272,10 +272,10 @@ fn limit(limited_by: &LimitedBy) -> String {
         .map_or_else(String::new, |(name, share)| format!("{} {:.0} %", name.replace('_', " "), share * 100.0))
 }
 
-/// A bar or two a test, with an axis from 0 to at least `highest` Mb/s.
+/// One or two bars per test, with an axis from 0 to at least `highest` Mb/s.
 fn panel(series: &Series, highest: f64) -> String {
     let [left, top, right, bottom] = EDGES;
-    // The figures stand above the bars and below the uppermost line.
+    // The values are above the bars and below the highest grid line.
     let highest = if highest > 0.0 { highest * 1.08 } else { 1.0 };
     let step = step(highest);
     let steps = (highest / step).ceil();
@@ -313,7 +313,7 @@ fn panel(series: &Series, highest: f64) -> String {
                 y(mbit)
             );
         }
-        // Labels that would run into each other stand in two rows.
+        // Labels that would overlap are in two rows.
         let below = bottom + 15.0 + if room < 70.0 && number % 2 == 1 { 14.0 } else { 0.0 };
         let _ = writeln!(
             svg,
@@ -373,10 +373,10 @@ mod tests {
         let expected = Run { expected_bps: Some(1_000_000_000), ..run("reno", Some(500)) };
         let html = report(vec![expected, run("scalable", Some(1850))]).to_html();
         assert!(html.contains("height=\"47.50\"") && html.contains("y1=\"117.00\" y2=\"117.00\""), "{html}");
-        for cell in [">500.0<", ">1000.0<", ">1850.0<", "what the response function says", "one &lt;flow&gt;"] {
+        for cell in [">500.0<", ">1000.0<", ">1850.0<", "expected by the response function", "one &lt;flow&gt;"] {
             assert!(html.contains(cell), "{cell}: {html}");
         }
-        assert!(!html.contains("the one beside it"));
+        assert!(!html.contains("the flow that shares the path"));
     }
 
     #[test]
@@ -385,7 +385,7 @@ mod tests {
         let failed = Run { error, ..run("vegas", None) };
         let shared = Run { beside: Some(flows(Some(20))), ..run("reno", Some(70)) };
         let html = report(vec![failed, shared]).to_html();
-        for said in ["nobody &lt;there&gt;", "1 caveat</a> speaks", "the one beside it", ">20.0<"] {
+        for said in ["nobody &lt;there&gt;", "1 caveat</a> applies", "the flow that shares the path", ">20.0<"] {
             assert!(html.contains(said), "{said}: {html}");
         }
         assert_eq!(html.matches("class=\"piece\"").count(), 3);

@@ -29,9 +29,9 @@ pub struct Report {
 /// Tests that differ in their rate alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Series {
-    /// What sets it apart from the others.
+    /// How it differs from the others.
     pub name: String,
-    /// What the source has there; empty where it has nothing.
+    /// What the source reports there; empty if nothing.
     pub paper: String,
     /// Changes of the path for this series.
     pub changes: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Series {
     pub runs: Vec<Run>,
     /// Why there are none.
     pub error: Option<Caveat>,
-    /// What speaks against trusting the series as a whole.
+    /// Caveats of the series as a whole.
     pub caveats: Vec<Caveat>,
 }
 
@@ -54,16 +54,16 @@ pub struct Run {
     pub command: String,
     /// The test.
     pub parameters: UdpParameters,
-    /// What came of it.
+    /// Its result.
     pub result: Option<UdpResult>,
-    /// Why nothing came of it.
+    /// Why it has no result.
     pub error: Option<Caveat>,
-    /// What speaks against trusting it.
+    /// Caveats of the test.
     pub caveats: Vec<Caveat>,
 }
 
 impl Run {
-    /// Percent of what was sent that each place lost, in the order of travel; `None` where nothing was measured.
+    /// Percent of the sent packets lost at each location, from sender to receiver; `None` if not measured.
     fn percent(&self) -> Option<Vec<(Location, f64)>> {
         let result = self.result.as_ref()?;
         let share = |packets: u64| packets as f64 * 100.0 / result.sent_packets.max(1) as f64;
@@ -88,7 +88,7 @@ impl Series {
     }
 }
 
-/// Megabits a second: rates of a figure are compared by eye.
+/// Megabits per second, with at most one decimal.
 fn mbit(bps: u64) -> String {
     let text = format!("{:.1}", bps as f64 / 1e6);
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
@@ -103,14 +103,14 @@ impl Report {
             .into_iter()
             .filter(|at| results().any(|result| result.loss_by_location.get(at).is_some_and(|packets| *packets > 0)))
             .collect();
-        let doubts = || self.series.iter().flat_map(Series::placed_caveats);
-        self.about.head(&mut body, doubts().count());
+        let placed = || self.series.iter().flat_map(Series::placed_caveats);
+        self.about.head(&mut body, placed().count());
         body += &patterns(&lossy);
         legend(&mut body, &lossy);
         self.panels(&mut body);
         self.about.note(&mut body);
         self.table(&mut body, &lossy);
-        caveats(&mut body, doubts());
+        caveats(&mut body, placed());
         self.method(&mut body, results());
         self.about.hosts(&mut body);
         self.commands(&mut body);
@@ -247,7 +247,7 @@ fn legend(body: &mut String, lossy: &[Location]) {
     *body += "</ul>\n";
 }
 
-/// A place in words: its name, and what the paper calls it.
+/// A location's name, and the paper's name of it.
 fn words(location: Location) -> String {
     let name = location.name().replace('_', " ");
     match location {
@@ -265,15 +265,15 @@ const fn method_name(method: LocationMethod) -> &'static str {
     }
 }
 
-/// How the tests of a series were done, in a line.
+/// The parameters of a series in a line.
 fn setting(series: &Series) -> String {
     let mut parts = Vec::new();
     if let Some(run) = series.runs.first() {
         let parameters = &run.parameters;
         parts.extend(parameters.sockbuf_bytes.map(|bytes| format!("socket buffers of {}", spaced(Bytes(bytes)))));
-        parts.push(format!("{} bytes a packet", parameters.payload_bytes));
+        parts.push(format!("{} bytes per packet", parameters.payload_bytes));
         if let Amount::DurationNs(ns) = parameters.amount {
-            parts.push(format!("{} a test", spaced(Nanos(ns))));
+            parts.push(format!("{} per test", spaced(Nanos(ns))));
         }
         parts.extend(parameters.wire.then(|| "single packets".to_owned()));
         parts.extend(parameters.affinity.softirq.map(|placement| {
@@ -371,9 +371,7 @@ mod tests {
         let mut interrupted = report(vec![series("1 MiB", vec![failed]), none]);
         interrupted.about.interrupted = true;
         let html = interrupted.to_html();
-        for said in
-            ["400: not measured", "nobody &lt;there&gt;", "no ring", "ended before its end", "2 caveats</a> speak"]
-        {
+        for said in ["400: not measured", "nobody &lt;there&gt;", "no ring", "was interrupted", "2 caveats</a> apply"] {
             assert!(html.contains(said), "{said}: {html}");
         }
         assert!(!html.contains("<there>"));

@@ -10,7 +10,7 @@ use super::visible;
 /// Shares below this are not named.
 const NAMED_SHARE: f64 = 0.05;
 
-/// A line of what the capture holds, then a few lines a flow.
+/// A line about the capture, then a few lines per flow.
 pub fn report(result: &AnalyzeResult) -> String {
     let totals = &result.totals;
     let took_ns = totals.last_ns.unwrap_or(0).saturating_sub(totals.first_ns.unwrap_or(0));
@@ -23,8 +23,11 @@ pub fn report(result: &AnalyzeResult) -> String {
     text.push('\n');
     if totals.gaps > 0 {
         let left_out = time(totals.left_out_ns as f64);
-        let _ =
-            writeln!(text, "the capture lost packets {} times, {left_out} in all: that time is left out", totals.gaps);
+        let _ = writeln!(
+            text,
+            "the capture dropped packets {} times, over {left_out} in total: that time is left out",
+            totals.gaps
+        );
     }
     for flow in &result.flows {
         let state = flow.connection.map_or(String::new(), |connection| {
@@ -61,7 +64,7 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
     }
     let _ = write!(text, ", {} bytes, {}", direction.payload_bytes, BitRate(direction.payload_rate_bps).rounded());
     if direction.peak_1s_bps > 0 {
-        let _ = write!(text, ", at most {} in 1 s", BitRate(direction.peak_1s_bps).rounded());
+        let _ = write!(text, ", peak {} in 1 s", BitRate(direction.peak_1s_bps).rounded());
     }
     let _ = writeln!(text, ", {} in 1 ms", BitRate(direction.peak_1ms_bps).rounded());
     if let Some(tcp) = &direction.tcp {
@@ -71,12 +74,12 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
                 parts.push(format!("{count} {what}"));
             }
         };
-        part(tcp.retransmitted_packets, "sent again");
-        part(tcp.fast_retransmissions, "of them fast");
+        part(tcp.retransmitted_packets, "retransmitted");
+        part(tcp.fast_retransmissions, "by fast retransmit");
         part(tcp.timeout_retransmissions, "by timeout");
-        part(tcp.spurious_by_dsack.max(tcp.spurious_by_timestamp), "needlessly");
-        part(tcp.out_of_order_packets, "out of order");
-        part(tcp.duplicate_packets, "twice");
+        part(tcp.spurious_by_dsack.max(tcp.spurious_by_timestamp), "spurious");
+        part(tcp.out_of_order_packets, "reordered");
+        part(tcp.duplicate_packets, "duplicated");
         part(tcp.missing_bytes, "bytes never seen");
         part(tcp.not_captured_bytes, "bytes not captured");
         part(tcp.duplicate_acks, "duplicate ACKs");
@@ -112,7 +115,7 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
         };
         let _ = writeln!(
             text,
-            "     longhaul's probes: {} of {sent} lost ({:.4} %) in {} runs, {} out of order, {} twice{not_captured}",
+            "     longhaul's probes: {} of {sent} lost ({:.4} %) in {} runs, {} reordered, {} duplicated{not_captured}",
             probe.lost_packets,
             probe.lost_packets as f64 * 100.0 / sent as f64,
             probe.loss_runs,
@@ -123,7 +126,7 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
 }
 
 pub(super) fn time(ns: f64) -> String {
-    // A saved result may say anything: this is a number of some digits whatever it says.
+    // A saved result may hold any number: this keeps the text short.
     let ns = ns.clamp(0.0, 1e18);
     let (value, unit) = match ns {
         _ if ns < 1e3 => return format!("{ns:.0} ns"),

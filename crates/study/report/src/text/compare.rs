@@ -31,7 +31,7 @@ pub fn report(result: &CompareResult) -> String {
                     which.collect::<Vec<_>>().join(", ")
                 );
             }
-            None => text.push_str("There is too little in them to tell whether the two runs behave alike.\n"),
+            None => text.push_str("The runs are too short to tell whether they behave alike.\n"),
         }
         tests(&mut text, behaviour);
     }
@@ -51,13 +51,13 @@ fn points_lines(text: &mut String, points: &Points) {
             clock.drift_ppb.clamp(-1e12, 1e12) / 1e3
         );
     } else {
-        text.push_str("Both stamps are taken as of one clock\n");
+        text.push_str("The time stamps of A and B are taken as one clock's\n");
     }
     for (name, gaps) in ["A", "B"].into_iter().zip(&points.gaps).filter(|(_, gaps)| gaps.count > 0) {
         let left_out = time(gaps.duration_ns as f64);
         let _ = writeln!(
             text,
-            "{name} lost packets {} times, {left_out} in all, by its own account: that time is left out",
+            "the capture {name} dropped packets {} times, over {left_out} in total: that time is left out",
             gaps.count
         );
     }
@@ -67,18 +67,18 @@ fn points_lines(text: &mut String, points: &Points) {
         let share = between.lost_packets as f64 * 100.0 / between.sent_packets.max(1) as f64;
         let _ = writeln!(
             text,
-            "\n{direction}: {} of {} packets lost ({share:.4} %), {} out of order, {} seen at the second point alone",
+            "\n{direction}: {} of {} packets lost ({share:.4} %), {} reordered, {} seen only at the second point",
             between.lost_packets, between.sent_packets, between.reordered_packets, between.unknown_packets
         );
         let not = &between.not_observable;
         for (packets, why) in [
             (
                 not.at_second_packets,
-                "were due at the second point while that lost packets: whether they reached it is not known",
+                "were due at the second point while its capture dropped packets: whether they reached it is not known",
             ),
             (
                 not.at_first_packets,
-                "were seen at the second point alone, and were due at the first while that lost packets",
+                "were seen only at the second point, and were due at the first while its capture dropped packets",
             ),
             (not.outside_packets, "were due at the other point before its capture began or after it ended"),
         ] {
@@ -109,7 +109,7 @@ fn points_lines(text: &mut String, points: &Points) {
         }
         let printed = between.lost.len().min(PRINTED_RUNS) as u64;
         if between.loss_runs > printed {
-            let _ = writeln!(text, "  and {} runs more", between.loss_runs - printed);
+            let _ = writeln!(text, "  and {} more runs", between.loss_runs - printed);
         }
         match between.spacing.alike {
             Some(true) => text.push_str("  packets keep their spacing\n"),
@@ -173,9 +173,14 @@ fn tests(text: &mut String, verdict: &Verdict) {
     for not in &verdict.not_tested {
         let why = match not.why {
             Why::TooFew => "too few samples",
-            Why::TooDependent => "they depend on each other for too long: capture longer",
+            Why::TooDependent => "successive samples are too dependent: capture longer",
         };
-        let _ =
-            writeln!(text, "  not told: {} ({} and {} samples): {why}", named(&not.of), not.samples[0], not.samples[1]);
+        let _ = writeln!(
+            text,
+            "  not tested: {} ({} and {} samples): {why}",
+            named(&not.of),
+            not.samples[0],
+            not.samples[1]
+        );
     }
 }

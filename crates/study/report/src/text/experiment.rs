@@ -55,7 +55,7 @@ fn lost(result: &UdpResult, location: Location) -> u64 {
 pub fn tcp_heading(name: &str) -> String {
     format!(
         "{name}\n{:<16} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}  limited by",
-        "test", "goodput", "expected", "beside", "retrans.", "mean window", "RTT, ms"
+        "test", "goodput", "expected", "other", "retrans.", "mean window", "RTT, ms"
     )
 }
 
@@ -88,7 +88,7 @@ pub fn tcp_row(run: &tcp_goodput::Run) -> String {
         rtt / count,
     );
     if let Some(error) = &run.error {
-        let _ = write!(line, "; beside it: {}", error.message);
+        let _ = write!(line, "; other flow: {}", error.message);
     }
     line
 }

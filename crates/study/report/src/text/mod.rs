@@ -1,4 +1,4 @@
-//! Results as people read them on a terminal.
+//! Results as text for a terminal.
 
 pub mod analyze;
 pub mod compare;
@@ -11,7 +11,7 @@ use longhaul_units::BitRate;
 
 use longhaul_terms::Directions;
 
-/// A time with three digits, as times are compared by eye.
+/// A time with three digits.
 pub fn short(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns}ns"),
@@ -23,7 +23,7 @@ pub fn short(ns: u64) -> String {
     format!("{value:.digits$}{unit}")
 }
 
-/// A rate with three digits behind the point, as rates are compared by eye.
+/// A rate with one decimal, or three for Gbit/s.
 pub fn rate(rate: BitRate) -> String {
     let bps = rate.0 as f64;
     match rate.0 {
@@ -33,7 +33,7 @@ pub fn rate(rate: BitRate) -> String {
     }
 }
 
-/// The result of each direction, as `one` has it of a direction's name and result. `client_sends` names the only one.
+/// The text of each direction, as `one` makes it from the direction's name and result. `client_sends` gives the name of a single direction.
 fn each_direction<R>(results: &Directions<R>, client_sends: bool, one: impl Fn(&str, &R) -> String) -> String {
     let text = match results {
         Directions::One(result) => one(if client_sends { "forward" } else { "backward" }, result),
@@ -42,7 +42,7 @@ fn each_direction<R>(results: &Directions<R>, client_sends: bool, one: impl Fn(&
     visible(&text)
 }
 
-/// Without what moves a terminal's cursor or does worse: a saved result may say anything, a program's name, too.
+/// `text` without control characters, which would act on the terminal: saved results and program names may hold any.
 fn visible(text: &str) -> String {
     text.replace(|c: char| c.is_control() && c != '\n', " ")
 }

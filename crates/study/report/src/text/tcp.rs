@@ -1,4 +1,4 @@
-//! A TCP result as people read it, in lines of at most 80 characters.
+//! A TCP result as text, in lines of at most 80 characters.
 
 use std::fmt::Write;
 
@@ -11,11 +11,11 @@ use super::{each_direction, rate, short};
 
 /// Characters of a line.
 const WIDTH: usize = 80;
-/// Flows that are listed one by one; the result in JSON has all.
+/// Flows listed one by one; JSON has all.
 const FLOWS: usize = 16;
-/// Reasons that are named for a location.
+/// Reasons printed for a location.
 const REASONS: usize = 3;
-/// A share below this is not worth a word.
+/// Smaller shares are not printed.
 const LEAST_SHARE: f64 = 0.005;
 
 /// The result of each direction.
@@ -44,7 +44,7 @@ fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
             line(
                 "",
                 format!(
-                    "flow {:<3}{:>12}/s {:>7} again  rtt {:>6}  {}",
+                    "flow {:<3}{:>12}/s {:>5} retrans. rtt {:>6}  {}",
                     stream.stream,
                     rate(BitRate(stream.goodput_bps)),
                     stream.retransmits,
@@ -54,13 +54,13 @@ fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
             );
         }
         if result.streams.len() > FLOWS {
-            line("", format!("and {} flows more", result.streams.len() - FLOWS));
+            line("", format!("and {} more flows", result.streams.len() - FLOWS));
         }
     }
-    let again = result.retransmitted_bytes.map_or_else(String::new, |bytes| format!(", {}", Bytes(bytes).rounded()));
+    let bytes = result.retransmitted_bytes.map_or_else(String::new, |bytes| format!(", {}", Bytes(bytes).rounded()));
     let efficiency =
         result.rfc6349.tcp_efficiency_percentage.map_or_else(String::new, |share| format!("; efficiency {share:.3} %"));
-    line("again", format!("{} packets retransmitted{again}{efficiency}", result.retransmits));
+    line("retrans.", format!("{} packets{bytes}{efficiency}", result.retransmits));
     let of = |of: fn(&TcpStreamResult) -> Option<u64>| result.streams.iter().filter_map(of);
     let least = of(|stream| stream.min_rtt_ns).min().map_or_else(|| "?".into(), short);
     let means: Vec<u64> = of(|stream| stream.mean_rtt_ns).collect();
@@ -85,7 +85,7 @@ fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
         format!("{} mean, {} max ({})", cwnd(|s| s.mean_cwnd_bytes), cwnd(|s| s.max_cwnd_bytes), controls.join("; ")),
     );
     if let Some(ratio) = result.rfc6349.transfer_time_ratio {
-        line("goal", format!("it took {ratio:.2} times as long as --rate-goal would (RFC 6349)"));
+        line("goal", format!("took {ratio:.2} times as long as at --rate-goal (RFC 6349)"));
     }
     if let Some(buffers) = result.streams.first().map(|stream| stream.socket_buffers) {
         line("buffers", format!("sender {}; receiver {}", buffer(buffers.sender), buffer(buffers.receiver)));
@@ -94,7 +94,7 @@ fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
         line(
             "",
             format!(
-                "-w auto: {} of window for {}/s and a round trip of {}",
+                "-w auto: window of {} for {}/s and a round trip of {}",
                 Bytes(parameters.window_bytes.unwrap_or(0)).rounded(),
                 rate(BitRate(auto.rate_goal_bps)),
                 short(auto.rtt_ns)
@@ -107,15 +107,15 @@ fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
     }
     losses(&mut text, result);
     if let Some(file) = &result.samples_file {
-        let _ = writeln!(text, "every TCP_INFO field over time is in {}", file.replace('\n', " "));
+        let _ = writeln!(text, "all TCP_INFO fields over time are in {}", file.replace('\n', " "));
     }
     text
 }
 
-/// Bytes lost at each place where there were any, with what is behind them.
+/// Bytes lost at each place with losses, and the reasons.
 fn losses(text: &mut String, result: &TcpResult) {
     let method = match result.location_method {
-        LocationMethod::Bpf => "events of the kernel",
+        LocationMethod::Bpf => "drop events of the kernel",
         LocationMethod::Counters => "counters of both hosts",
     };
     let places = result.loss_bytes_by_location.places();
@@ -137,13 +137,13 @@ fn losses(text: &mut String, result: &TcpResult) {
 
 fn meaning(place: &str) -> &'static str {
     match place {
-        "snd_tcploss" => "sent again",
-        "snd_txloss" => "data, leaving the sender",
+        "snd_tcploss" => "data, retransmitted",
+        "snd_txloss" => "data, while leaving the sender",
         "network" => "data, on the path",
-        "rcv_rxloss" => "data, entering the receiver",
+        "rcv_rxloss" => "data, while entering the receiver",
         "tcp_pruning" => "data, no memory for it",
-        "rcv_txloss" => "ACKs, leaving the receiver",
-        "snd_rxloss" => "ACKs, entering the sender",
+        "rcv_txloss" => "ACKs, while leaving the receiver",
+        "snd_rxloss" => "ACKs, while entering the sender",
         _ => "",
     }
 }
@@ -170,19 +170,19 @@ fn foremost(limited: &LimitedBy) -> String {
         .map_or_else(String::new, |(name, share)| format!("{} {:.0} %", name.replace('_', " "), share * 100.0))
 }
 
-/// What to do about the foremost limit, where it takes more than half of the time.
+/// What to do about the largest limit, if it holds for more than half of the time.
 fn advice(result: &TcpResult) -> Option<&'static str> {
     match result.limited_by.foremost()? {
         ("receive_window", share) if share > 0.5 => {
-            Some("a larger receive buffer (-w, net.ipv4.tcp_rmem) or a faster reader would help")
+            Some("use a larger receive buffer (-w, net.ipv4.tcp_rmem) or a faster reader")
         }
-        ("send_buffer", share) if share > 0.5 => Some("a larger send buffer (-w, net.ipv4.tcp_wmem) would help"),
+        ("send_buffer", share) if share > 0.5 => Some("use a larger send buffer (-w, net.ipv4.tcp_wmem)"),
         ("application", share) if share > 0.5 => Some("the sending application is the bottleneck, not the path"),
         _ => None,
     }
 }
 
-/// What the kernel says that it gave is twice what it gave, for its own bookkeeping.
+/// The kernel reports twice the size that it granted: half is for its own bookkeeping.
 fn buffer(buffer: Option<SocketBuffer>) -> String {
     match buffer {
         None => "not known".into(),

@@ -1,4 +1,4 @@
-//! A UDP result as people read it, in lines of at most 80 characters.
+//! A UDP result as text, in lines of at most 80 characters.
 
 use std::fmt::Write;
 
@@ -11,9 +11,9 @@ use super::{each_direction, rate, short};
 
 /// Characters of a line.
 const WIDTH: usize = 80;
-/// Characters of the longest bar: what a line has left of [`WIDTH`].
+/// Characters of the longest bar: the rest of a line of [`WIDTH`].
 const BAR: usize = 30;
-/// Reasons that are named for a location; the result in JSON has all.
+/// Reasons printed for a location; JSON has all.
 const REASONS: usize = 3;
 
 /// The result of each direction.
@@ -21,7 +21,7 @@ pub fn report(parameters: &UdpParameters, results: &Directions<UdpResult>) -> St
     each_direction(results, parameters.direction.client_sends(), |name, result| one(name, parameters, result))
 }
 
-/// The rate, the loss, how it was sent, and a bar for each location that lost something with what is behind it.
+/// Rates, losses, how the packets were sent, and for each location with losses a bar and the reasons.
 fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
     let mut text = String::new();
     let mut line = |label: &str, what: String| _ = writeln!(text, "{label:<10}{what}");
@@ -37,7 +37,7 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
     line(
         "packets",
         format!(
-            "{} of {} received, {} doubled, {} reordered",
+            "{} of {} received, {} duplicated, {} reordered",
             result.received_packets, result.sent_packets, result.duplicate_packets, result.reordered_packets,
         ),
     );
@@ -51,9 +51,10 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
             ),
         );
     }
-    line("jitter", result.jitter_ns.map_or_else(|| "not known: packets shared their stamps".into(), short));
+    line("jitter", result.jitter_ns.map_or_else(|| "not known: packets shared their time stamps".into(), short));
     let spacing = &result.spacing;
-    let asked = spacing.requested_ns.map_or_else(|| "as fast as it goes".into(), |gap| format!("{} asked", short(gap)));
+    let asked =
+        spacing.requested_ns.map_or_else(|| "as fast as possible".into(), |gap| format!("{} asked", short(gap)));
     line(
         "spacing",
         format!(
@@ -90,7 +91,7 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
         return text;
     }
     let method = match result.location_method {
-        LocationMethod::Bpf => "drop events of the kernel, packet by packet",
+        LocationMethod::Bpf => "drop events of the kernel, for each packet",
         LocationMethod::Counters => "counters of both hosts, before and after",
     };
     line("where", format!("by {method}:"));
@@ -108,12 +109,12 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
         reasons(&mut text, *location, &result.loss_reasons);
     }
     if let Some(file) = &result.losses_file {
-        let _ = writeln!(text, "every loss is in {}", file.replace('\n', " "));
+        let _ = writeln!(text, "all losses are in {}", file.replace('\n', " "));
     }
     text
 }
 
-/// What is behind the losses at `location`.
+/// The reasons of the losses at `location`.
 fn reasons(text: &mut String, location: Location, all: &[LossReason]) {
     let here: Vec<&LossReason> = all.iter().filter(|reason| reason.location == location).collect();
     for reason in here.iter().take(REASONS) {
@@ -125,7 +126,7 @@ fn reasons(text: &mut String, location: Location, all: &[LossReason]) {
     }
 }
 
-/// What the kernel says that it gave is twice what it gave, for its own bookkeeping.
+/// The kernel reports twice the size that it granted: half is for its own bookkeeping.
 fn buffer(buffer: Option<SocketBuffer>) -> String {
     match buffer {
         None => "not known".into(),
