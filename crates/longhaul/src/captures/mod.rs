@@ -13,10 +13,10 @@ impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let remedy = match error.reason {
             Reason::NotACapture(_) => {
-                "name a spool, a header log, or a pcap or pcapng file, which may be compressed by gzip or zstd"
+                "give a spool, a header log, or a pcap or pcapng file (also compressed by gzip or zstd)"
             }
             Reason::HeaderLogFromPipe => "save it to a file",
-            Reason::NoCaptureInFolder => "name a folder that `longhaul capture` wrote, or the files themselves",
+            Reason::NoCaptureInFolder => "give a folder that `longhaul capture` wrote, or the files",
             _ => "",
         };
         Self::new("not_read", error).remedy(remedy)
@@ -28,11 +28,11 @@ impl From<WriteError> for Failure {
         let (code, remedy) = match error {
             WriteError::UnknownForm(_) => {
                 return Self::usage(error).remedy(
-                    "end it with .parquet (a header log), or with .pcap or .pcapng, to which .gz or .zst may be added",
+                    "end the name with .parquet (a header log), .pcap or .pcapng, the latter two also with .gz or .zst",
                 );
             }
             WriteError::Io(..) | WriteError::HeaderLog(..) => {
-                ("not_written", "name a file in a folder with free space")
+                ("not_written", "give a file in a folder with free space")
             }
             WriteError::NoSnippets => {
                 ("no_snippets", "convert the spool itself, or make the header log with --keep-snippets")
@@ -53,6 +53,6 @@ pub(crate) fn missing_parts(account: &CaptureAccount) -> Option<Caveat> {
             "a capture went to several logging hosts, and {parts} parts of it are not read: their packets are missing"
         ),
     };
-    let remedy = "name the folders of all its logging hosts".into();
+    let remedy = "give the folders of all its logging hosts".into();
     Some(Caveat { code: "parts_missing".into(), message, remedy })
 }

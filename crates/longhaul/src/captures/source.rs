@@ -27,7 +27,7 @@ pub(crate) struct Filter {
     pub(crate) port: u16,
 }
 
-/// An end of a flow, as the user names it.
+/// An endpoint of a flow, as given by the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct End {
     address: std::net::IpAddr,
@@ -43,7 +43,7 @@ impl std::str::FromStr for End {
         }
         match text.parse::<std::net::SocketAddr>() {
             Ok(socket) => Ok(Self { address: socket.ip(), port: Some(socket.port()) }),
-            Err(_) => Err("an end is ADDRESS or ADDRESS:PORT, as 10.0.0.1:5210 or [fd00::1]:5210".into()),
+            Err(_) => Err("give ADDRESS or ADDRESS:PORT, such as 10.0.0.1:5210 or [fd00::1]:5210".into()),
         }
     }
 }

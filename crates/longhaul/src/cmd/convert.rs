@@ -18,19 +18,19 @@ use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print
 /// Turn captures into header logs (Parquet), pcap and pcapng, and back
 ///
 /// Reads spools of `longhaul capture`, header logs, pcap and pcapng (also compressed by gzip or zstd), several merged by time. The
-/// output's name says what it is to be: .parquet, .pcap, .pcapng, the latter two with .gz or .zst behind.
+/// name of the output selects its format: .parquet, .pcap or .pcapng, the latter two also with .gz or .zst.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  longhaul convert trace trace.parquet\n  longhaul convert a.pcap.gz b.pcapng both.pcapng.zst"
 )]
 pub(crate) struct Args {
-    /// Folders and files to read, then the file to write
+    /// Read these folders and files; write the last file
     #[arg(value_name = "FILE", required = true, num_args = 2..)]
     files: Vec<PathBuf>,
-    /// Keep the captured bytes in a header log, so that a pcap can be made of it
+    /// Keep the captured bytes in a header log, so that it can be converted to pcap
     #[arg(long)]
     keep_snippets: bool,
-    /// How hard zstd tries for a header log
+    /// Compress a header log with this zstd level
     #[arg(long, value_name = "1-22", default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=22))]
     level: i32,
     /// Print JSON
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let Some((to, from)) = args.files.split_last() else {
-        return Err(Failure::usage("name files to read and one to write"));
+        return Err(Failure::usage("give the files to read, then the file to write"));
     };
     if args.keep_snippets && Form::of(to)? != Form::Parquet {
         return Err(Failure::usage("--keep-snippets: only a header log leaves them out"));
@@ -97,7 +97,7 @@ fn caveats(account: &CaptureAccount) -> Vec<Caveat> {
     if account.late_packets > 0 {
         warn(
             caveats::NOT_SORTED,
-            format!("{} packets stand after later ones", account.late_packets),
+            format!("{} packets are written after later ones", account.late_packets),
             "sort by frame_time_ns",
         );
     }

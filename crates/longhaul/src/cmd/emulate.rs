@@ -116,7 +116,7 @@ fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure>
         let hosts = path.host_names(side);
         if hosts.len() != interfaces.len() {
             return Err(Failure::usage(format!(
-                "{flag} {}: path {} has {} {side} hosts, name as many interfaces",
+                "{flag} {}: path {} has {} {side} hosts; give as many interfaces",
                 interfaces.join(","),
                 path.name,
                 hosts.len()
@@ -129,7 +129,7 @@ fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure>
                 return Err(Failure::usage(message));
             }
             if attachments.iter().any(|known: &Attachment| known.interface == *interface) {
-                return Err(Failure::usage(format!("{flag} {interface}: named twice; use each interface once")));
+                return Err(Failure::usage(format!("{flag} {interface}: given twice; use each interface once")));
             }
             attachments.push(Attachment { interface: interface.clone(), host, mac: None });
         }
@@ -155,7 +155,7 @@ fn progress(status: &Status) {
 fn write_status(file: &Path, envelope: &impl serde::Serialize) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::new("not_written", format!("--stats {}: {error}", file.display()))
-            .remedy("name a file in a writable folder")
+            .remedy("give a file in a writable folder")
     };
     let text = serde_json::to_string(envelope).map_err(|error| failed(error.into()))?;
     let beside = file.with_extension("part");

@@ -19,7 +19,7 @@ const WIDTH: usize = 80;
     after_help = "Example:\n  longhaul host --rtt 195ms\n  longhaul host eth0 --json | jq .result.interfaces[0].rings"
 )]
 pub(crate) struct Args {
-    /// Show this interface alone
+    /// Show only this interface
     #[arg(value_name = "INTERFACE")]
     interface: Option<String>,
     /// Judge buffers for paths with this round trip

@@ -31,29 +31,29 @@ Example:
   longhaul analyze --html monday.html monday.pcap   # rate, sequence, in flight, round trip, intervals over time
   longhaul analyze -o series monday.pcap            # every millisecond of every flow, as Parquet
 
-Reads what `longhaul capture` and `longhaul convert` write, pcap and pcapng, also packed by gzip or zstd.
-docs/reference/analyze-results.md tells what each number means.";
+Reads what `longhaul capture` and `longhaul convert` write, pcap and pcapng, also compressed by gzip or zstd.
+docs/reference/analyze-results.md explains each number.";
 
 /// Tell what each flow of a capture did, and what limits it
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Captures, or folders of them
+    /// Read these captures, or folders of captures
     #[arg(value_name = "FILE|DIR", required = true)]
     paths: Vec<PathBuf>,
-    /// Flows with the most bytes that are shown; 0 for all
+    /// Show this many flows, those with the most bytes (0: all)
     #[arg(long, value_name = "FLOWS", default_value_t = 20)]
     top: usize,
-    /// Only packets of this end, or between these two
+    /// Read only packets of this endpoint, or between these two
     #[arg(long, value_name = "ADDRESS[:PORT]", value_delimiter = ',', num_args = 1..=2)]
     flow: Vec<End>,
-    /// Only packets from or to this port
+    /// Read only packets from or to this port
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     port: u16,
     /// Write the result and a row for each millisecond of each flow into this folder
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Draw the largest flows over time into this file, a page for a browser. The captures are read twice
+    /// Draw the largest flows over time into this HTML file; reads the captures twice
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print JSON
@@ -203,7 +203,7 @@ fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {
     let evicted = result.totals.evicted_flows;
     if evicted > 0 {
         let message = format!(
-            "{evicted} flows were summed up before their end, the longest silent first: more than {} were open at once",
+            "{evicted} flows were closed before their end, those silent for longest first: more than {} were open at once",
             FlowOptions::default().most_flows
         );
         warn(caveats::FLOWS_EVICTED, message, "analyse a part: --flow or --port");
@@ -211,11 +211,11 @@ fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {
     let steps = result.totals.time_steps_back;
     if steps > 0 {
         let message = format!("{steps} packets have an earlier time than the one before");
-        warn(caveats::TIME_STEPS_BACK, message, "a capture of several queues is to be merged by time");
+        warn(caveats::TIME_STEPS_BACK, message, "merge the captures of several queues by time");
     }
     let directions = result.flows.iter().flat_map(|flow| [&flow.forward, &flow.backward]);
     if directions.clone().any(|direction| direction.wire_packets > direction.packets) {
-        let message = "offloads hide the wire: some packets stand for several, with one time stamp".into();
+        let message = "some packets are super-packets: each is several packets on the wire, with one time stamp".into();
         warn(
             caveats::SUPER_PACKETS,
             message,

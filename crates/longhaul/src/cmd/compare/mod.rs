@@ -32,40 +32,40 @@ Example:
   longhaul compare --html path.html sender.pcap receiver.pcap   # delay, losses and intervals, drawn
   longhaul compare --behaviour real.pcap emulated.pcap      # two runs: do they behave alike?
   longhaul compare --behaviour --same-clock real-a.pcap real-b.pcap emulated-a.pcap emulated-b.pcap
-                                                            # the same of two points of each run: delay and loss between them
+                                                            # compare delay and loss between two points of each run
 
-Packets are known again by their snippets, clipped or not, as super-packets or as segments. docs/reference/compare-results.md tells what each
-number means.";
+Packets are recognized by their header snippets, also as super-packets or segments. docs/reference/compare-results.md explains each
+number.";
 
 /// Compare two captures: what the path between them did, or whether they behave alike
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The one point, or the one run
+    /// Read the capture of this point or run
     #[arg(value_name = "A")]
     a: PathBuf,
-    /// The other
+    /// Compare it with the capture of this point or run
     #[arg(value_name = "B")]
     b: PathBuf,
-    /// With --behaviour: A and B are two points of one run, these the two points of the other
+    /// Compare the run A, B with a second run, captured at the same two points (needs --behaviour)
     #[arg(value_names = ["A2", "B2"], num_args = 2, requires = "behaviour")]
     second_run: Vec<PathBuf>,
-    /// Captures of different runs: test whether they behave alike
+    /// Test whether captures of different runs behave alike
     #[arg(long)]
     behaviour: bool,
-    /// The time stamps of both are of one clock: no offset is estimated
+    /// Trust that all time stamps are from one clock; estimate no offset
     #[arg(long)]
     same_clock: bool,
-    /// With --behaviour: delays and round trips that differ by no more count as alike
+    /// Count delays and round trips as alike up to this difference (needs --behaviour)
     #[arg(long, value_name = "TIME", default_value = "20us", requires = "behaviour")]
     tolerance: Nanos,
-    /// Only packets of this end, or between these two
+    /// Read only packets of this endpoint, or between these two
     #[arg(long, value_name = "ADDRESS[:PORT]", value_delimiter = ',', num_args = 1..=2)]
     flow: Vec<End>,
-    /// Only packets from or to this port
+    /// Read only packets from or to this port
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     port: u16,
-    /// Draw one-way delay, losses and intervals at both points into this file, a page for a browser
+    /// Draw one-way delay, losses and intervals at both points into this HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write the result and the delay of each packet into this folder
@@ -99,10 +99,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         let all: Vec<PathBuf> = [&args.a, &args.b].into_iter().chain(&args.second_run).cloned().collect();
         Trace::can_be_read_again(&all, "this")?;
     } else if args.same_clock {
-        return Err(Failure::usage("--same-clock is about two points: name both of each run, A B A2 B2"));
+        return Err(Failure::usage("--same-clock compares two points: give both points of each run, A B A2 B2"));
     }
     if args.html.is_some() && !of_two_points {
-        return Err(Failure::usage("--html draws what is between two points: name both of each run, A B A2 B2"));
+        return Err(Failure::usage(
+            "--html draws the path between two points: give both points of each run, A B A2 B2",
+        ));
     }
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
     let filter = Filter { ends: args.flow.clone(), port: args.port };
@@ -195,10 +197,8 @@ fn lay_over(
     for (path, sampler) in paths.into_iter().zip(&mut samplers) {
         pass(&mut again(path)?, |packet| sampler.packet(packet))?;
     }
-    let plan = Plan::of(looks, samplers, MatchOptions { same_clock: args.same_clock }).map_err(|error| {
-        Failure::new("nothing_in_common", error)
-            .remedy("of two different runs, ask with --behaviour whether they are alike")
-    })?;
+    let plan = Plan::of(looks, samplers, MatchOptions { same_clock: args.same_clock })
+        .map_err(|error| Failure::new("nothing_in_common", error).remedy("for two different runs, use --behaviour"))?;
     let delays_file = delays_in.map(|folder| folder.join("delays.parquet"));
     let unwritable = |error: &dyn std::fmt::Display| {
         let file = delays_file.as_deref().unwrap_or(Path::new(""));
@@ -255,21 +255,21 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
     };
     if let Some(points) = &result.points {
         if points.clock.corrected && points.clock.offset_error_ns.is_none() {
-            let message = "packets of one direction alone passed both points: the shortest delay is taken as 0".into();
-            warn(caveats::OFFSET_UNKNOWN, message, "capture both directions, or say --same-clock");
+            let message = "only packets of one direction passed both points: the shortest delay is taken as 0".into();
+            warn(caveats::OFFSET_UNKNOWN, message, "capture both directions, or use --same-clock");
         }
         let shifted =
             points.directions.iter().filter_map(|shown| shown.between.delay).any(|delay| delay.min_ns < -1_000.0);
         if points.given_up_packets > 0 {
             let message = format!(
-                "{} packets were given up before they were due at the other point, as too many passed to hold them all: whether they reached it is not known",
+                "{} packets were forgotten before they were due at the other point, because too many passed: whether they reached it is not known",
                 points.given_up_packets
             );
             warn(caveats::WINDOW_SHORT, message, "compare a part: --flow or --port, or shorter captures");
         }
         if shifted {
             let message = "packets arrive before they were sent: the clocks differ".into();
-            warn(caveats::CLOCKS_DIFFER, message, "leave --same-clock away");
+            warn(caveats::CLOCKS_DIFFER, message, "omit --same-clock");
         }
     }
     caveats

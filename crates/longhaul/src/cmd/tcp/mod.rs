@@ -271,12 +271,20 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Err(no_report());
     };
     if stop.requested().is_some() {
-        caveats.push(Caveat::new(caveats::INTERRUPTED, "the test was ended before its time", "let it run to its end"));
+        caveats.push(Caveat::new(
+            caveats::INTERRUPTED,
+            "the test was interrupted before its end",
+            "let it run to its end",
+        ));
     }
     if let Some(folder) = &folder {
         match save_samples(folder, &end) {
             Ok(()) => results.each(|result| result.samples_file = Some(SAMPLES.into())),
-            Err(error) => caveats.push(Caveat::new(caveats::SAMPLES_NOT_SAVED, error, "make room, and run it again")),
+            Err(error) => caveats.push(Caveat::new(
+                caveats::SAMPLES_NOT_SAVED,
+                error,
+                "free space on the disk, and run the test again",
+            )),
         }
     }
     let parameters = TcpAsked { host: args.host, address: target.address, tcp };

@@ -230,7 +230,11 @@ pub(crate) fn run(args: Args) -> Outcome {
 
     let (udp, results, mut caveats) = results(&end, folder.as_ref()).ok_or_else(no_report)?;
     if stop.requested().is_some() {
-        caveats.push(Caveat::new(caveats::INTERRUPTED, "the test was ended before its time", "let it run to its end"));
+        caveats.push(Caveat::new(
+            caveats::INTERRUPTED,
+            "the test was interrupted before its end",
+            "let it run to its end",
+        ));
     }
     let parameters = UdpAsked { host: args.host, address: target.address, udp };
     let hosts = hosts(&end);
