@@ -27,10 +27,10 @@ pub(crate) struct Args {
     /// Read these folders and files; write the last file
     #[arg(value_name = "FILE", required = true, num_args = 2..)]
     files: Vec<PathBuf>,
-    /// Keep the captured bytes in a header log, so that it can be converted to pcap
+    /// Keep the header snippets in a header log, so that it can be converted to pcap
     #[arg(long)]
     keep_snippets: bool,
-    /// Compress a header log with this zstd level
+    /// Compression level of zstd for a header log
     #[arg(long, value_name = "1-22", default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=22))]
     level: i32,
     /// Print JSON
@@ -44,7 +44,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Err(Failure::usage("give the files to read, then the file to write"));
     };
     if args.keep_snippets && Form::of(to)? != Form::Parquet {
-        return Err(Failure::usage("--keep-snippets: only a header log leaves them out"));
+        return Err(Failure::usage(
+            "--keep-snippets applies to header logs only: name an output that ends in .parquet",
+        ));
     }
     let began = monotonic();
     let mut captures = Captures::open(from, true)?;
@@ -97,7 +99,7 @@ fn caveats(account: &CaptureAccount) -> Vec<Caveat> {
     if account.late_packets > 0 {
         warn(
             caveats::NOT_SORTED,
-            format!("{} packets are written after later ones", account.late_packets),
+            format!("{} packets have an earlier time than the one before", account.late_packets),
             "sort by frame_time_ns",
         );
     }

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Write the result and a row for each millisecond of each flow into this folder
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Draw the largest flows over time into this HTML file; reads the captures twice
+    /// Draw the largest flows over time as an HTML page into this file; reads the captures twice
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print JSON

@@ -34,8 +34,8 @@ Example:
   longhaul compare --behaviour --same-clock real-a.pcap real-b.pcap emulated-a.pcap emulated-b.pcap
                                                             # compare delay and loss between two points of each run
 
-Packets are recognized by their header snippets, also as super-packets or segments. docs/reference/compare-results.md explains each
-number.";
+Packets are identified at both points by their header snippets, clipped or not, as super-packets or as segments.
+docs/reference/compare-results.md explains each number.";
 
 /// Compare two captures: what the path between them did, or whether they behave alike
 #[derive(Debug, clap::Args)]
@@ -197,8 +197,10 @@ fn lay_over(
     for (path, sampler) in paths.into_iter().zip(&mut samplers) {
         pass(&mut again(path)?, |packet| sampler.packet(packet))?;
     }
-    let plan = Plan::of(looks, samplers, MatchOptions { same_clock: args.same_clock })
-        .map_err(|error| Failure::new("nothing_in_common", error).remedy("for two different runs, use --behaviour"))?;
+    let plan = Plan::of(looks, samplers, MatchOptions { same_clock: args.same_clock }).map_err(|error| {
+        Failure::new("nothing_in_common", error)
+            .remedy("for two different runs, test with --behaviour whether they are alike")
+    })?;
     let delays_file = delays_in.map(|folder| folder.join("delays.parquet"));
     let unwritable = |error: &dyn std::fmt::Display| {
         let file = delays_file.as_deref().unwrap_or(Path::new(""));
@@ -255,8 +257,8 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
     };
     if let Some(points) = &result.points {
         if points.clock.corrected && points.clock.offset_error_ns.is_none() {
-            let message = "only packets of one direction passed both points: the shortest delay is taken as 0".into();
-            warn(caveats::OFFSET_UNKNOWN, message, "capture both directions, or use --same-clock");
+            let message = "packets of only one direction passed both points: the shortest delay is taken as 0".into();
+            warn(caveats::OFFSET_UNKNOWN, message, "capture both directions, or say --same-clock");
         }
         let shifted =
             points.directions.iter().filter_map(|shown| shown.between.delay).any(|delay| delay.min_ns < -1_000.0);

@@ -25,7 +25,7 @@ pub fn report(result: &AnalyzeResult) -> String {
         let left_out = time(totals.left_out_ns as f64);
         let _ = writeln!(
             text,
-            "the capture dropped packets {} times, over {left_out} in total: that time is left out",
+            "the capture dropped packets in {} gaps, {left_out} in all: that time is left out",
             totals.gaps
         );
     }
@@ -75,11 +75,11 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
             }
         };
         part(tcp.retransmitted_packets, "retransmitted");
-        part(tcp.fast_retransmissions, "by fast retransmit");
+        part(tcp.fast_retransmissions, "of them fast");
         part(tcp.timeout_retransmissions, "by timeout");
-        part(tcp.spurious_by_dsack.max(tcp.spurious_by_timestamp), "spurious");
-        part(tcp.out_of_order_packets, "reordered");
-        part(tcp.duplicate_packets, "duplicated");
+        part(tcp.spurious_by_dsack.max(tcp.spurious_by_timestamp), "unnecessary");
+        part(tcp.out_of_order_packets, "out of order");
+        part(tcp.duplicate_packets, "duplicates");
         part(tcp.missing_bytes, "bytes never seen");
         part(tcp.not_captured_bytes, "bytes not captured");
         part(tcp.duplicate_acks, "duplicate ACKs");
@@ -115,7 +115,7 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
         };
         let _ = writeln!(
             text,
-            "     longhaul's probes: {} of {sent} lost ({:.4} %) in {} runs, {} reordered, {} duplicated{not_captured}",
+            "     longhaul's probes: {} of {sent} lost ({:.4} %) in {} runs, {} reordered, {} duplicates{not_captured}",
             probe.lost_packets,
             probe.lost_packets as f64 * 100.0 / sent as f64,
             probe.loss_runs,

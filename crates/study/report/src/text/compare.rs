@@ -51,15 +51,12 @@ fn points_lines(text: &mut String, points: &Points) {
             clock.drift_ppb.clamp(-1e12, 1e12) / 1e3
         );
     } else {
-        text.push_str("The time stamps of A and B are taken as one clock's\n");
+        text.push_str("Both captures are taken to use the same clock\n");
     }
     for (name, gaps) in ["A", "B"].into_iter().zip(&points.gaps).filter(|(_, gaps)| gaps.count > 0) {
         let left_out = time(gaps.duration_ns as f64);
-        let _ = writeln!(
-            text,
-            "the capture {name} dropped packets {} times, over {left_out} in total: that time is left out",
-            gaps.count
-        );
+        let _ =
+            writeln!(text, "{name} dropped packets in {} gaps, {left_out} in all: that time is left out", gaps.count);
     }
     for shown in &points.directions {
         let between = &shown.between;
@@ -67,18 +64,18 @@ fn points_lines(text: &mut String, points: &Points) {
         let share = between.lost_packets as f64 * 100.0 / between.sent_packets.max(1) as f64;
         let _ = writeln!(
             text,
-            "\n{direction}: {} of {} packets lost ({share:.4} %), {} reordered, {} seen only at the second point",
+            "\n{direction}: {} of {} packets lost ({share:.4} %), {} reordered, {} seen at the second point alone",
             between.lost_packets, between.sent_packets, between.reordered_packets, between.unknown_packets
         );
         let not = &between.not_observable;
         for (packets, why) in [
             (
                 not.at_second_packets,
-                "were due at the second point while its capture dropped packets: whether they reached it is not known",
+                "were due at the second point in a gap of its capture: whether they reached it is not known",
             ),
             (
                 not.at_first_packets,
-                "were seen only at the second point, and were due at the first while its capture dropped packets",
+                "were captured at the second point alone, and were due at the first in a gap of its capture",
             ),
             (not.outside_packets, "were due at the other point before its capture began or after it ended"),
         ] {
