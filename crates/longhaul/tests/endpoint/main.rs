@@ -1,9 +1,8 @@
-//! What a host does with packets: `longhaul cc`, `filter`, `host` and `mix`.
+//! What a host does with packets: `longhaul cc`, `filter` and `mix`.
 
 #[path = "../common/mod.rs"]
 mod common;
 
 mod cc;
 mod filter;
-mod host;
 mod mix;

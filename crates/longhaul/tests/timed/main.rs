@@ -1,4 +1,5 @@
-//! Traffic whose rate, timing or completeness is judged. Each test holds `common::alone`: no two run at a time.
+//! Traffic whose rate, timing or completeness is judged, and the set-up of this machine, which other tests change.
+//! Each test holds `common::alone`: no two run at a time.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -9,5 +10,6 @@ mod compare;
 mod compare_gaps;
 mod compare_runs;
 mod congestion;
+mod host;
 mod tcp;
 mod udp;

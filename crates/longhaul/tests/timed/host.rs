@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
 
-use crate::common::{TestLab, object};
+use crate::common::{TestLab, alone, object};
 use longhaul_kernel::capability::is_root_in_namespace;
 use serde_json::{Value, json};
 
@@ -41,6 +41,7 @@ fn kernel_name(name: &str) -> &str {
 
 #[test]
 fn a_host_is_described_as_other_tools_do() {
+    let _alone = alone();
     if !is_root_in_namespace() {
         println!("skipped: setting up an interface takes root");
         return;
