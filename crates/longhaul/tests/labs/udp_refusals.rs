@@ -100,7 +100,7 @@ fn hosts_that_are_not_there() {
             let _ = std::io::Write::write_all(&mut stream, b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
         }
     });
-    refused(&["udp", "127.0.0.1", "-p", &port], 1, "not_longhaul", &["address and port"]);
+    refused(&["udp", "127.0.0.1", "-p", &port], 1, "not_longhaul", &["address and the port"]);
 }
 
 #[test]
