@@ -15,7 +15,10 @@ macro_rules! caveat_codes {
 }
 
 /// A doubt about a result: why a number may not be what it seems, and what to do about it.
+///
+/// Other crates make one by [`Caveat::new`], so that its code stands in a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Caveat {
     /// Names the kind of doubt, for programs.
     pub code: String,
@@ -39,6 +42,11 @@ impl Caveat {
     /// The same doubt about one part of a result, which `part` names.
     pub fn about(&self, part: &str) -> Self {
         Self { message: format!("{part}: {}", self.message), ..self.clone() }
+    }
+
+    /// The same doubt with another remedy.
+    pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: remedy.into(), ..self }
     }
 
     /// Each caveat once, in order: both ends and both directions of a test may raise the same.

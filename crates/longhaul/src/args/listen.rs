@@ -1,4 +1,4 @@
-//! Where `serve` and `log` listen, and whom they accept.
+//! The address at which `serve` and `log` listen, and the clients that they accept.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

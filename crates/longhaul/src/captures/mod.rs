@@ -7,6 +7,7 @@ use longhaul_captures::reader::{CaptureAccount, OpenError, Reason};
 use longhaul_captures::writer::WriteError;
 use longhaul_result::Caveat;
 
+use crate::caveats;
 use crate::output::Failure;
 
 impl From<OpenError> for Failure {
@@ -48,11 +49,12 @@ impl From<WriteError> for Failure {
 pub(crate) fn missing_parts(account: &CaptureAccount) -> Option<Caveat> {
     let message = match account.missing_parts {
         0 => return None,
-        1 => "a capture went to several logging hosts, and one part of it is not read: its packets are missing".into(),
+        1 => String::from(
+            "a capture went to several logging hosts, and one part of it is not read: its packets are missing",
+        ),
         parts => format!(
             "a capture went to several logging hosts, and {parts} parts of it are not read: their packets are missing"
         ),
     };
-    let remedy = "give the folders of all its logging hosts".into();
-    Some(Caveat { code: "parts_missing".into(), message, remedy })
+    Some(Caveat::new(caveats::PARTS_MISSING, message, "give the folders of all its logging hosts"))
 }

@@ -1,19 +1,16 @@
 //! The data part of a test at one end, as the driver sees it: what every kind of test implements, and what kinds share.
 
-use crate::caveats;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::mpsc::Sender;
 
 use longhaul_kernel::udp::BufferGrant;
 use longhaul_result::Caveat;
-use longhaul_session::EndReport;
-use longhaul_session::{DataPlan, Progress, SessionError};
+use longhaul_session::{DataPlan, EndReport, Progress, SessionError};
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_terms::Collect;
-use longhaul_terms::SocketBuffer;
-use longhaul_terms::StreamSent;
+use longhaul_terms::{Collect, SocketBuffer, StreamSent};
 use longhaul_units::Nanos;
 
+use crate::caveats;
 use crate::event::Event;
 
 /// What a kind of test needs to open its data part.
@@ -118,8 +115,7 @@ impl Place {
     /// Caveats that say which end they are about.
     pub(crate) fn name_end(self, caveats: Vec<Caveat>) -> Vec<Caveat> {
         let end = if self.is_server() { "server" } else { "client" };
-        let named = |caveat: Caveat| Caveat { message: format!("{end}: {}", caveat.message), ..caveat };
-        caveats.into_iter().map(named).collect()
+        caveats.iter().map(|caveat| caveat.about(end)).collect()
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Until {
     pub stop: Option<Stop>,
     /// Until the first connection that counts has ended.
     pub once: bool,
-    /// How long those that are still connected then have to end.
+    /// Time that open connections then have to end.
     pub goodbye: Duration,
 }
 

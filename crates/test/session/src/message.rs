@@ -170,7 +170,7 @@ impl From<ChannelError> for SessionError {
 
 /// The caveats of the other end, safe to show: limited in number and length, without control characters.
 pub(crate) fn caveats_of_peer(caveats: Vec<Caveat>) -> Vec<Caveat> {
-    let one = |c: Caveat| Caveat { code: shown(&c.code), message: shown(&c.message), remedy: shown(&c.remedy) };
+    let one = |c: Caveat| Caveat::of_error(&shown(&c.code), shown(&c.message), shown(&c.remedy));
     caveats.into_iter().take(16).map(one).collect()
 }
 

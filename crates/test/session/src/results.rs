@@ -1,12 +1,12 @@
 //! The results of a test: one for each tested direction, with the caveats of both ends.
 
-use crate::caveats;
 use longhaul_result::Caveat;
 use longhaul_tcp::TcpResult;
 use longhaul_terms::{Directions, TestDirection};
 use longhaul_udp::UdpResult;
 use longhaul_udp::locate::Loss;
 
+use crate::caveats;
 use crate::output::TestEnd;
 
 /// Writes all losses of a direction to a file. Gets the suffix of the file's name (`-forward` or `-backward` if both directions

@@ -128,7 +128,7 @@ pub(crate) fn load(args: LoadArgs) -> Outcome {
     for settings in &wanted {
         match Control::load(settings).and_then(Control::keep) {
             Ok(()) => loaded.push(settings),
-            // `all` means those that are missing.
+            // `all` loads the missing ones only.
             Err(CongestionError::AlreadyThere { name }) if all => already.push(name),
             Err(error) => {
                 let before = loaded.iter().map(|settings: &&Settings| settings.name()).collect::<Vec<_>>().join(", ");

@@ -16,7 +16,6 @@ use longhaul_lab::enter::{EnterError, enter};
 use longhaul_lab::{Lab, LabSpec, orphans};
 use longhaul_path::preset;
 use longhaul_path::spec::{PathSpec, no_files};
-use longhaul_result::Caveat;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -398,8 +397,8 @@ fn down(lab: &Which, all: bool, as_json: bool) -> Outcome {
         let client = Client::new(name).map_err(control_failure)?;
         let info = client.info().map_err(control_failure)?;
         let status = client.down().map_err(control_failure)?;
-        let of_lab = status.caveats(info.spec.lateness_bound).into_iter();
-        caveats.extend(of_lab.map(|caveat| Caveat { message: format!("{name}: {}", caveat.message), ..caveat }));
+        let of_lab = status.caveats(info.spec.lateness_bound);
+        caveats.extend(of_lab.iter().map(|caveat| caveat.about(name)));
         labs.push(json!({
             "lab": info.spec, "path": info.path, "hosts": info.hosts, "started_at": info.started_at, "status": status
         }));

@@ -11,13 +11,13 @@
 //!    8              8          8           8          2           2       2            1         1
 //! ```
 //!
-//! `snippets_before` counts the snippets in all datagrams of the link before this one, `count` those in it, so that whoever receives a
-//! datagram knows how many snippets were in those that are missing before it. `history` says of up to eight datagrams before it, the latest
-//! first, what was in them: `interface | count | first_ns - latest_ns | span` as varints, so that a gap has the times of what was lost. Where more are
-//! lost in a row, the gap's bounds are `floor_ns` of the last that came (no snippet in a later datagram is older) and `latest_ns` of the next
+//! `snippets_before` counts the snippets in all earlier datagrams of the link, `count` those in this one. A receiver computes from them
+//! how many snippets the missing datagrams before this one held. `history` describes up to eight earlier datagrams, the latest first:
+//! `interface | count | first_ns - latest_ns | span` as varints, so that a gap has the times of the lost snippets. If more datagrams are lost in
+//! a row, the bounds of the gap are `floor_ns` of the last received datagram (no snippet in a later one is older) and `latest_ns` of the next
 //! (no snippet in an earlier one is later). The body is a spool's ([`crate::spool`]), its first packet at `first_ns`.
 //!
-//! What is told over the control connection is in [`LinkMessage`]. Not here: sockets, clocks, encryption
+//! [`LinkMessage`] has the messages of the control connection. Not here: sockets, clocks, encryption
 //! (`longhaul_channel::DatagramKeys` numbers and seals the payloads).
 
 mod message;

@@ -293,10 +293,8 @@ impl Data for TcpData {
         }
         if let Some(used) = self.cpus.take().map(CpuWatch::finish) {
             used.add_to(&mut tcp.counters);
-            caveats.extend(used.caveat(None).map(|caveat| Caveat {
-                remedy: "give the reader a CPU of its own, or ask for a lower rate".into(),
-                ..caveat
-            }));
+            let remedy = "give the reader a CPU of its own, or ask for a lower rate";
+            caveats.extend(used.caveat(None).map(|caveat| caveat.with_remedy(remedy)));
         }
         // A host that cannot be written as JSON is not looked at.
         let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
