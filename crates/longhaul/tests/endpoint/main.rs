@@ -1,8 +1,7 @@
-//! What a host does with packets: `longhaul cc`, `filter` and `mix`.
+//! What a host does with packets: `longhaul cc` and `filter`.
 
 #[path = "../common/mod.rs"]
 mod common;
 
 mod cc;
 mod filter;
-mod mix;

@@ -11,5 +11,6 @@ mod compare_gaps;
 mod compare_runs;
 mod congestion;
 mod host;
+mod mix;
 mod tcp;
 mod udp;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{longhaul, object};
+use crate::common::{alone, longhaul, object};
 use longhaul_bpf::filter::{Filter, FilterOptions, Reason};
 use longhaul_filter::Following;
 use longhaul_kernel::capability;
@@ -93,6 +93,7 @@ fn class_counts(whole: &Value) -> Vec<u64> {
 /// Both engines send the same, as much as asked, by the weights; the stream of it arrives whole.
 #[test]
 fn a_mix_is_what_was_asked_and_its_stream_arrives_whole() {
+    let _alone = alone();
     let Some(cable) = Cable::new(true) else { return };
     let cookie = cookie(&cable.mixed(&["-k", "1", "--seed", "7"]));
     let mut by_engine = Vec::new();
@@ -125,6 +126,7 @@ fn a_mix_is_what_was_asked_and_its_stream_arrives_whole() {
 /// From two CPUs go the frames that go from one, each once, and the stream has one sequence.
 #[test]
 fn threads_share_the_frames_of_a_mix() {
+    let _alone = alone();
     let Some(cable) = Cable::new(true) else { return };
     let allowed = allowed_cpus().unwrap();
     let [first, second, ..] = allowed[..] else {
@@ -136,17 +138,17 @@ fn threads_share_the_frames_of_a_mix() {
     command.args(["--set-channels", "lan", "rx", "2"]);
     assert!(cable.server.enter(|| command.status()).unwrap().unwrap().success());
     let amount = ["-k", "20001", "--pps", "20000", "--seed", "7"];
-    let alone = cable.mixed(&amount);
-    let cookie = cookie(&alone);
+    let single = cable.mixed(&amount);
+    let cookie = cookie(&single);
     for engine in ["xdp", "packet"] {
         let receiver = cable.counting(cookie);
         let cpus = format!("{second},{first},{first}");
         let whole = cable.mixed(&[&amount[..], &["--engine", engine, "--cpu", &cpus]].concat());
         let result = &whole["result"];
         assert_eq!((&result["sent_packets"], &result["refused_packets"]), (&20_001.into(), &0.into()), "{whole:#}");
-        assert_eq!(class_counts(&whole), class_counts(&alone), "{engine}");
+        assert_eq!(class_counts(&whole), class_counts(&single), "{engine}");
         let numbered = result["stream"]["numbered_packets"].as_u64().unwrap();
-        assert_eq!(result["stream"], alone["result"]["stream"]);
+        assert_eq!(result["stream"], single["result"]["stream"]);
         let counts = receiver.finish(numbered).unwrap().counts;
         let counted = (counts.received_packets, counts.missing_packets, counts.duplicate_packets);
         assert_eq!(counted, (numbered, 0, 0), "{engine}: {counts:?}");
@@ -161,6 +163,7 @@ fn threads_share_the_frames_of_a_mix() {
 /// The stream by IPv6, by both engines; and what asks for the target is for it: a filter there says so, and it answers.
 #[test]
 fn a_target_by_ipv6_and_questions_for_the_target() {
+    let _alone = alone();
     let Some(cable) = Cable::new(true) else { return };
     let (own, target): (Ipv6Addr, Ipv6Addr) = ("fd97::1".parse().unwrap(), "fd97::2".parse().unwrap());
     for (host, ip) in [(&cable.client, own), (&cable.server, target)] {
@@ -219,6 +222,7 @@ fn a_target_by_ipv6_and_questions_for_the_target() {
 
 #[test]
 fn time_and_rate_are_held() {
+    let _alone = alone();
     let Some(cable) = Cable::new(true) else { return };
     let whole = cable.mixed(&["-t", "1s", "--pps", "2000", "--size", "300"]);
     let (sent, ns) =
@@ -230,6 +234,7 @@ fn time_and_rate_are_held() {
 
 #[test]
 fn ctrl_c_prints_what_was_sent() {
+    let _alone = alone();
     let Some(cable) = Cable::new(true) else { return };
     let start = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
@@ -253,6 +258,7 @@ fn ctrl_c_prints_what_was_sent() {
 /// A far end without NAPI takes no XDP frames: a packet socket sends them, and the result says so.
 #[test]
 fn without_live_frames_a_packet_socket_sends() {
+    let _alone = alone();
     let Some(cable) = Cable::new(false) else { return };
     let whole = cable.mixed(&["-k", "1000", "--pps", "0"]);
     assert_eq!(
@@ -271,6 +277,7 @@ fn without_live_frames_a_packet_socket_sends() {
 
 #[test]
 fn the_default_route_is_left_alone() {
+    let _alone = alone();
     let Some(cable) = Cable::new(true) else { return };
     let mut netlink = cable.client.enter(Netlink::open).unwrap().unwrap();
     netlink.add_route(&Route::default_via(SERVER.into(), cable.client_index)).unwrap();
@@ -281,6 +288,7 @@ fn the_default_route_is_left_alone() {
 
 #[test]
 fn what_is_wrong_is_said_in_a_line() {
+    let _alone = alone();
     let folder = std::env::temp_dir();
     let file = folder.join(format!("longhaul-mix-{}.toml", std::process::id()));
     std::fs::write(&file, "name = \"x\"\nsize = 64\n[[class]]\nkind = \"arp\"\nwait = 1\n").unwrap();
