@@ -179,21 +179,34 @@ fn the_servers_limits_hold() {
         assert!((1_500_000_000..4_000_000_000).contains(&time), "{time}");
         assert!(said["caveats"].to_string().contains("rate_capped"), "{}", said["caveats"]);
     }
-    // One at a time.
-    std::thread::scope(|scope| {
-        let first = scope.spawn(|| server.test(&["-l", "500", "-b", "1M", "-t", "2", "-i", "100ms"]));
-        // It has the place before the others ask: they ask until they are refused.
-        let busy = (0..100).find_map(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            let output = server.test(&["-l", "500", "-b", "1M", "-k", "1", "-J"]);
-            (!output.status.success()).then_some(output)
-        });
-        let busy = busy.expect("a refusal");
-        let error = &object(&busy.stdout)["error"];
-        assert_eq!((error["code"].as_str(), busy.status.code()), (Some("busy"), Some(1)), "{error}");
-        assert!(error["remedy"].as_str().unwrap().starts_with("try again in"), "{error}");
-        let _ = first.join().unwrap();
-    });
+    // One at a time: the first has its place when it reports an interval.
+    let mut first = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args([
+            "udp",
+            "127.0.0.1",
+            "-p",
+            &server.port,
+            "-l",
+            "500",
+            "-b",
+            "1M",
+            "-t",
+            "2",
+            "-i",
+            "100ms",
+            "--json-stream",
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut reports = BufReader::new(first.stdout.take().unwrap());
+    reports.read_line(&mut String::new()).unwrap();
+    let busy = server.test(&["-l", "500", "-b", "1M", "-k", "1", "-J"]);
+    let error = &object(&busy.stdout)["error"];
+    assert_eq!((error["code"].as_str(), busy.status.code()), (Some("busy"), Some(1)), "{error}");
+    assert!(error["remedy"].as_str().unwrap().starts_with("try again in"), "{error}");
+    std::io::copy(&mut reports, &mut std::io::sink()).unwrap();
+    assert!(first.wait().unwrap().success());
 }
 
 #[test]
