@@ -189,7 +189,7 @@ pub fn control_messages(input: &[u8]) {
             match output {
                 Output::RequestAdmission { .. } => server.handle_admission(now, Verdict::Run),
                 Output::OpenData(plan) => {
-                    server.handle_data_opened(now, vec![5210; plan.parameters.streams().into()], Vec::new());
+                    server.handle_data_opened(now, vec![5210; plan.parameters.kind().streams().into()], Vec::new());
                 }
                 Output::StartSending { .. } => panic!("the server sends and nothing was proven"),
                 _ => {}

@@ -70,6 +70,7 @@ pub fn run(
     let mut parameters = parameters.into();
     kinds::complete(&mut parameters, &stream);
     parameters
+        .kind()
         .validate()
         .map_err(|error| SessionError::new("not_valid", error.to_string(), format!("change {}", error.flag)))?;
     let channel = match &target.key {

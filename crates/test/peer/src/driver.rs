@@ -110,7 +110,7 @@ pub(crate) fn drive(
                 Output::RequestAdmission { longest } => session.handle_admission(now, Some(longest)),
                 Output::OpenData(plan) => {
                     receiving = plan.receives;
-                    interval = plan.parameters.interval_ns().map(|every| Interval::new(now, Nanos(every)));
+                    interval = plan.parameters.kind().interval_ns().map(|every| Interval::new(now, Nanos(every)));
                     match kinds::open(Opening { plan, place, events: sender }) {
                         Ok(opened) => {
                             let opened = data.insert(opened);

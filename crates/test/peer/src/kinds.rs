@@ -1,4 +1,4 @@
-//! The kinds of tests. A further kind adds a folder beside `udp` and `tcp`, and an arm to each function here.
+//! The kinds of tests. A further kind adds a folder beside `udp` and `tcp`, and an arm to `open`.
 
 use std::net::TcpStream;
 
@@ -21,8 +21,7 @@ pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Data>, SessionError> 
 
 /// Completes `parameters` by what the control connection tells of the path.
 pub(crate) fn complete(parameters: &mut TestParameters, control: &TcpStream) {
-    match parameters {
-        TestParameters::Udp(_) => {}
-        TestParameters::Tcp(parameters) => tcp::size_window(parameters, control),
+    if let TestParameters::Tcp(parameters) = parameters {
+        tcp::size_window(parameters, control);
     }
 }

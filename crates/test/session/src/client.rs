@@ -3,24 +3,21 @@
 use crate::caveats;
 use longhaul_channel::PROTOCOL;
 use longhaul_result::Caveat;
-use longhaul_tcp::TcpParameters;
 use longhaul_terms::StreamSent;
-use longhaul_udp::UdpParameters;
 use longhaul_udp::proof::ClientProof;
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::Nanos;
 
+use super::kind::{EndReport, TestEnd, TestParameters};
 use super::limits::{PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
 use super::message::{Accept, Hello, Message, Progress, SessionError, caveats_of_peer};
-use super::output::{DataPlan, Output, TestEnd};
-use super::report::EndReport;
-use super::test_parameters::TestParameters;
+use super::output::{DataPlan, Output};
 use super::transfer::{Transfer, report_deadline};
 
 /// What a client is asked to do.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
-    /// The test, [valid](TestParameters::validate).
+    /// The test, [valid](crate::kind::TestKind::validate).
     pub parameters: TestParameters,
     /// Random number that names the session in logs.
     pub nonce: u64,
@@ -46,13 +43,14 @@ enum State {
     /// The driver opens sockets.
     Opening {
         accept: Accept,
+        proof: Option<ClientProof>,
         deadline: Nanos,
-        /// The server saw all connections of a TCP test before this end's driver reported them.
+        /// The server saw all connections before this end's driver reported them.
         proven: bool,
     },
     Proving {
         accept: Accept,
-        /// `None` for TCP, whose connections need no more messages.
+        /// `None` for connections, which need no more messages.
         proof: Option<ClientProof>,
         resend: Nanos,
         deadline: Nanos,
@@ -79,7 +77,7 @@ impl ClientSession {
         let hello = Hello { version: PROTOCOL.into(), nonce: config.nonce, features: Vec::new() };
         line.say(now, Message::Hello(hello));
         // A test that every server knows is proposed before the server answers.
-        if config.parameters.needs().is_none() {
+        if config.parameters.kind().needs().is_none() {
             line.say(now, Message::Propose { parameters: config.parameters.clone() });
         }
         let deadline = now.saturating_add(SETUP_TIMEOUT);
@@ -114,7 +112,7 @@ impl ClientSession {
                     return self.line.fail(now, error.of_peer());
                 }
                 *greeted = true;
-                if let Some(feature) = self.config.parameters.needs() {
+                if let Some(feature) = self.config.parameters.kind().needs() {
                     self.propose_if_known(now, feature, &hello.features);
                 }
             }
@@ -124,9 +122,7 @@ impl ClientSession {
             }
             (State::Proposed { greeted: true, .. }, Message::Accept(accept)) => self.accepted(now, accept),
             (State::Opening { .. } | State::Proving { .. } | State::Proposed { .. }, Message::Alive) => {}
-            (State::Opening { accept, proven, .. }, Message::DataProven) if accept.parameters.tcp().is_some() => {
-                *proven = true;
-            }
+            (State::Opening { proof: None, proven, .. }, Message::DataProven) => *proven = true,
             (State::Proving { .. }, Message::DataProven) => self.start(now),
             (State::Running(running), Message::Report { text, last }) if !running.remote_whole => {
                 let most = self.config.report_bytes;
@@ -159,46 +155,25 @@ impl ClientSession {
     }
 
     fn accepted(&mut self, now: Nanos, mut accept: Accept) {
-        let asked = &self.config.parameters;
-        let (as_asked, ports) = match (asked, &accept.parameters) {
-            (TestParameters::Udp(asked), TestParameters::Udp(granted)) => {
-                // Only the pace may differ, and only if no rate was requested.
-                let comparable = UdpParameters { pace: asked.pace, ..granted.clone() };
-                let pace_kept = asked.rate().is_none() || asked.pace == granted.pace;
-                if asked.pace != granted.pace {
-                    let message = format!("the server limits each stream to {}", granted.rate().unwrap_or_default());
-                    accept.caveats.push(Caveat::new(
-                        caveats::RATE_CAPPED,
-                        message,
-                        "raise the server's cap on the rate",
-                    ));
-                }
-                (comparable == *asked && pace_kept, usize::from(asked.streams))
-            }
-            (TestParameters::Tcp(asked), TestParameters::Tcp(granted)) => {
-                let comparable = TcpParameters { pace_bps: asked.pace_bps, ..granted.clone() };
-                let pace_kept = asked.pace_bps.is_none() || asked.pace_bps == granted.pace_bps;
-                if asked.pace_bps != granted.pace_bps {
-                    let rate = BitRate(granted.pace_bps.unwrap_or_default());
-                    let message =
-                        format!("the server limits each flow to {rate}, and the flows are paced at that rate");
-                    accept.caveats.push(Caveat::new(
-                        caveats::RATE_CAPPED,
-                        message,
-                        "raise the server's cap on the rate",
-                    ));
-                }
-                (comparable == *asked && pace_kept, 1)
-            }
-            _ => (false, 0),
+        let (asked, granted) = (self.config.parameters.kind(), accept.parameters.kind());
+        // Only the rate may differ, and only if none was requested.
+        let capped = match (asked.rate(), granted.rate()) {
+            (None, Some((_, rate))) if asked.at_rate(rate) == accept.parameters => Some(rate),
+            _ => None,
         };
-        if !as_asked || accept.parameters.validate().is_err() || accept.data_ports.len() != ports {
+        let as_asked = capped.is_some() || self.config.parameters == accept.parameters;
+        if !as_asked || granted.validate().is_err() || accept.data_ports.len() != granted.data_ports() {
             let error = "the server granted a different test than the client proposed";
             return self
                 .fail(now, SessionError::new("protocol", error, "use the same version of longhaul at both ends"));
         }
         accept.caveats = caveats_of_peer(accept.caveats);
-        let direction = accept.parameters.direction();
+        if let Some(rate) = capped {
+            let text = format!("the server limits each stream to {rate}");
+            accept.caveats.push(Caveat::new(caveats::RATE_CAPPED, text, "raise the server's cap on the rate"));
+        }
+        let kind = accept.parameters.kind();
+        let (direction, proof) = (kind.direction(), kind.client_proof(accept.session_cookie(), accept.token));
         self.line.push(Output::OpenData(DataPlan {
             parameters: accept.parameters.clone(),
             cookie: accept.session_cookie(),
@@ -207,19 +182,13 @@ impl ClientSession {
             sends: direction.client_sends(),
             receives: direction.server_sends(),
         }));
-        self.state = State::Opening { accept, deadline: now.saturating_add(SETUP_TIMEOUT), proven: false };
+        self.state = State::Opening { accept, proof, deadline: now.saturating_add(SETUP_TIMEOUT), proven: false };
     }
 
     /// The data sockets are open, after [`Output::OpenData`].
     pub fn handle_data_opened(&mut self, now: Nanos) {
-        if let State::Opening { accept, proven, .. } = &self.state {
-            let (accept, proven) = (accept.clone(), *proven);
-            let proof = match accept.parameters {
-                TestParameters::Udp(_) => {
-                    Some(ClientProof::new(accept.session_cookie(), accept.token, accept.parameters.streams()))
-                }
-                TestParameters::Tcp(_) => None,
-            };
+        if let State::Opening { accept, proof, proven, .. } = &self.state {
+            let (accept, proof, proven) = (accept.clone(), proof.clone(), *proven);
             let deadline = now.saturating_add(PROOF_TIMEOUT);
             self.state = State::Proving { accept, proof, resend: now, deadline };
             if proven {
@@ -249,14 +218,13 @@ impl ClientSession {
 
     fn start(&mut self, now: Nanos) {
         let State::Proving { accept, .. } = std::mem::replace(&mut self.state, State::Over) else { return };
-        let parameters = &accept.parameters;
-        let (sends, receives) = (parameters.direction().client_sends(), parameters.direction().server_sends());
+        let kind = accept.parameters.kind();
+        let (sends, receives) = (kind.direction().client_sends(), kind.direction().server_sends());
         self.line.say(now, Message::Start);
         if sends {
             self.line.push(Output::StartSending { to: Vec::new() });
         }
-        let stop_after = accept.caps.stop_after(parameters);
-        let transfer = Transfer::new(now, sends, receives, parameters, stop_after);
+        let transfer = Transfer::new(now, sends, receives, kind, accept.caps.stop_after(kind.amount()));
         let (remote, remote_whole) = (String::new(), false);
         self.state =
             State::Running(Box::new(Running { accept, transfer, local: None, remote, remote_whole, deadline: None }));
@@ -322,20 +290,14 @@ impl ClientSession {
                 let text = format!("the server did not accept the test within {SETUP_TIMEOUT}");
                 return self.fail(now, SessionError::new("setup_timeout", text, "check the load of the server"));
             }
-            State::Proving { accept, deadline, .. } if now >= *deadline => {
-                let error = match accept.parameters {
-                    TestParameters::Udp(_) => SessionError::new(
-                        "data_path_blocked",
-                        format!("the control connection works, but no datagram came back within {PROOF_TIMEOUT}"),
-                        "open the server's UDP port in the firewalls between the hosts",
-                    ),
-                    TestParameters::Tcp(_) => SessionError::new(
-                        "data_path_blocked",
-                        format!("the server did not see the data connections within {PROOF_TIMEOUT}"),
-                        "open its TCP ports in the firewalls between the hosts",
-                    ),
+            State::Proving { proof, deadline, .. } if now >= *deadline => {
+                let (lacks, ports) = match proof {
+                    Some(_) => ("no datagram came back", "UDP ports"),
+                    None => ("the server did not see the data connections", "TCP ports"),
                 };
-                return self.fail(now, error);
+                let text = format!("the control connection works, but {lacks} within {PROOF_TIMEOUT}");
+                let remedy = format!("open the server's {ports} in the firewalls between the hosts");
+                return self.fail(now, SessionError::new("data_path_blocked", text, remedy));
             }
             State::Proving { proof, resend, .. } if now >= *resend => {
                 *resend = now.saturating_add(PROOF_RESEND);

@@ -27,21 +27,20 @@
 mod admission;
 mod caveats;
 mod client;
+pub mod kind;
 pub mod limits;
 mod line;
 mod message;
 mod output;
-mod report;
-pub mod results;
+mod randomness;
 mod server;
-mod test_parameters;
 mod transfer;
 
 pub use admission::{Admission, BusyPolicy, Ticket, Verdict};
 pub use client::{ClientConfig, ClientSession};
+pub use kind::{EndReport, TestEnd, TestKind, TestParameters};
 pub use limits::Caps;
 pub use message::{Accept, Hello, Message, Progress, Refusal, SessionError};
-pub use output::{DataPlan, Output, TestEnd};
-pub use report::EndReport;
-pub use server::{Randomness, ServerConfig, ServerSession};
-pub use test_parameters::{TCP_FEATURE, TestParameters};
+pub use output::{DataPlan, Output};
+pub use randomness::Randomness;
+pub use server::{ServerConfig, ServerSession};

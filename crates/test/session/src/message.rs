@@ -8,8 +8,8 @@ use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;
 use serde::{Deserialize, Serialize};
 
+use super::kind::TestParameters;
 use super::limits::Caps;
-use super::test_parameters::TestParameters;
 
 /// A message of the control protocol.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -89,7 +89,7 @@ pub struct Accept {
     pub cookie: u32,
     /// The token that the client's first datagrams must carry.
     pub token: u64,
-    /// TCP test: with `token`, the first bytes of each data connection.
+    /// With `token`, the first bytes of each data connection.
     #[serde(default)]
     pub token_high: u64,
     /// The caps of the server.
@@ -105,7 +105,7 @@ impl Accept {
         Cookie::new(self.cookie, false, 0)
     }
 
-    /// The first bytes of the data connections of a TCP test.
+    /// The first bytes of the data connections.
     pub fn tcp_cookie(&self) -> TcpCookie {
         TcpCookie::of_words(self.token_high, self.token)
     }

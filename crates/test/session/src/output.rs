@@ -2,16 +2,13 @@
 
 use std::net::SocketAddr;
 
-use longhaul_result::Caveat;
 use longhaul_tcp::proof::TcpCookie;
 use longhaul_terms::StreamSent;
-use longhaul_udp::{ReceiverReport, SenderReport};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, HEADER_LEN};
 
+use crate::kind::{TestEnd, TestParameters};
 use crate::message::{Message, Progress, SessionError};
-use crate::report::EndReport;
-use crate::test_parameters::TestParameters;
 
 /// An instruction for the driver. Follow instructions in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,27 +67,4 @@ pub struct DataPlan {
     pub sends: bool,
     /// Whether this end receives.
     pub receives: bool,
-}
-
-/// The end of a test.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct TestEnd {
-    /// The granted parameters.
-    pub parameters: TestParameters,
-    /// The report of this end.
-    pub local: EndReport,
-    /// The report of the other end; `None` at the server.
-    pub remote: Option<EndReport>,
-    /// The server's caveats about the conditions of the test.
-    pub caveats: Vec<Caveat>,
-}
-
-impl TestEnd {
-    /// Client: the reports of sender and receiver of a direction, for [`UdpResult::assemble`](longhaul_udp::UdpResult::assemble).
-    /// `None` if that direction was not tested.
-    pub fn direction(&self, backward: bool) -> Option<(&SenderReport, &ReceiverReport)> {
-        let remote = self.remote.as_ref()?;
-        let (sender, receiver) = if backward { (remote, &self.local) } else { (&self.local, remote) };
-        Some((sender.udp.as_ref()?.sender.as_ref()?, receiver.udp.as_ref()?.receiver.as_ref()?))
-    }
 }

@@ -1,24 +1,21 @@
 //! The server's part of a test.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use longhaul_channel::PROTOCOL;
 use longhaul_result::Caveat;
-use longhaul_tcp::proof::{TcpCookie, TcpProof, TcpStreamId};
-use longhaul_terms::{MAX_STREAMS, StreamSent};
-use longhaul_udp::proof::ServerProof;
+use longhaul_tcp::proof::TcpStreamId;
+use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
-use longhaul_wire::probe::Cookie;
 
 use super::admission::Verdict;
 use super::client::version_mismatch;
+use super::kind::{EndReport, FEATURES, Proof, TestEnd, TestParameters};
 use super::limits::{ALIVE_INTERVAL, CHUNK_CHARS, Caps, DRAIN_LIMIT, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
 use super::message::{Accept, Hello, Message, Progress, Refusal, SessionError};
-use super::output::{DataPlan, Output, TestEnd};
-use super::report::EndReport;
-use super::test_parameters::{TCP_FEATURE, TestParameters};
+use super::output::{DataPlan, Output};
+use super::randomness::Randomness;
 use super::transfer::{Transfer, report_deadline};
 
 /// What a server grants, and to which client.
@@ -28,27 +25,6 @@ pub struct ServerConfig {
     pub peer: IpAddr,
     /// The server's caps.
     pub caps: Caps,
-}
-
-/// Unpredictable bytes for one session, from the operating system's random source.
-#[derive(Clone)]
-pub struct Randomness(pub [u8; Self::BYTES]);
-
-impl Randomness {
-    /// Cookie, nonce and token, and a challenge for each stream, 8 bytes each.
-    pub const BYTES: usize = 8 * (3 + MAX_STREAMS as usize);
-
-    fn word(&self, index: usize) -> u64 {
-        let mut word = [0; 8];
-        word.copy_from_slice(&self.0[8 * index..8 * index + 8]);
-        u64::from_ne_bytes(word)
-    }
-}
-
-impl fmt::Debug for Randomness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Randomness(…)")
-    }
 }
 
 /// A server's session with one client. It begins when the control channel is established.
@@ -100,13 +76,6 @@ enum State {
     Over,
 }
 
-/// What must be proven before any bulk data.
-#[derive(Debug)]
-enum Proof {
-    Udp(ServerProof),
-    Tcp(TcpProof),
-}
-
 impl ServerSession {
     /// A session over a connection that was accepted at `now`. Its setup time begins here, before any authentication.
     pub fn new(now: Nanos, config: ServerConfig, random: Randomness) -> Self {
@@ -124,15 +93,15 @@ impl ServerSession {
             (_, Message::Error(error)) => return self.handle_connection_lost(error.of_peer()),
             (State::Setup { greeted, .. }, Message::Hello(hello)) if !*greeted => {
                 *greeted = true;
-                let (version, nonce) = (PROTOCOL.into(), self.random.word(1));
-                let features = vec![TCP_FEATURE.into()];
+                let (version, nonce) = (PROTOCOL.into(), self.random.nonce());
+                let features = FEATURES.map(Into::into).into();
                 self.line.say(now, Message::Hello(Hello { version, nonce, features }));
                 if hello.version != PROTOCOL {
                     let error = version_mismatch("client", &hello.version).of_peer();
                     self.refuse(now, Refusal { error, retry_after: None });
                 }
             }
-            (State::Setup { greeted: true, .. }, Message::Propose { parameters }) => self.proposed(now, &parameters),
+            (State::Setup { greeted: true, .. }, Message::Propose { parameters }) => self.proposed(now, parameters),
             (State::Proving { to: Some(_), .. }, Message::Start) => self.start(now),
             (State::Running { transfer, .. }, message) => {
                 if let Some(message) = transfer.handle_message(now, message, &mut self.line) {
@@ -150,10 +119,10 @@ impl ServerSession {
         self.clean_up();
     }
 
-    fn proposed(&mut self, now: Nanos, parameters: &TestParameters) {
-        match self.config.caps.grant_test(parameters) {
+    fn proposed(&mut self, now: Nanos, parameters: TestParameters) {
+        match parameters.grant(&self.config.caps) {
             Ok(granted) => {
-                let ends = self.config.caps.sending_time(&granted).saturating_add(SETUP_TIMEOUT);
+                let ends = self.config.caps.sending_time(granted.kind().amount()).saturating_add(SETUP_TIMEOUT);
                 let longest = report_deadline(ends.saturating_add(DRAIN_LIMIT));
                 self.state = State::Waiting { granted, ahead: None, remind: now.saturating_add(ALIVE_INTERVAL) };
                 self.line.push(Output::RequestAdmission { longest });
@@ -171,11 +140,11 @@ impl ServerSession {
         match verdict {
             Verdict::Run => {
                 let parameters = std::mem::take(granted);
-                let direction = parameters.direction();
+                let direction = parameters.kind().direction();
                 self.line.push(Output::OpenData(DataPlan {
                     parameters: parameters.clone(),
-                    cookie: self.cookie(),
-                    tcp_cookie: self.tcp_cookie(),
+                    cookie: self.random.cookie(),
+                    tcp_cookie: self.random.tcp_cookie(),
                     server_ports: Vec::new(),
                     sends: direction.server_sends(),
                     receives: direction.client_sends(),
@@ -198,26 +167,14 @@ impl ServerSession {
     pub fn handle_data_opened(&mut self, now: Nanos, data_ports: Vec<u16>, caveats: Vec<Caveat>) {
         let State::Opening { granted, .. } = &mut self.state else { return };
         let granted = std::mem::take(granted);
-        let token = self.random.word(2);
-        let (cookie, streams, peer) = (self.cookie(), granted.streams(), self.config.peer);
-        let (proof, token_high) = match &granted {
-            TestParameters::Udp(_) => {
-                let challenges: Vec<u64> =
-                    (0..usize::from(streams)).map(|stream| self.random.word(3 + stream)).collect();
-                (Proof::Udp(ServerProof::new(peer, cookie, token, &challenges)), 0)
-            }
-            TestParameters::Tcp(tcp) => {
-                let (forward, backward) = (tcp.direction.client_sends(), tcp.direction.server_sends());
-                let proof = TcpProof::new(peer, self.tcp_cookie(), streams, forward, backward);
-                (Proof::Tcp(proof), self.random.word(3))
-            }
-        };
+        let proof = granted.kind().server_proof(self.config.peer, &self.random);
+        let (token_high, token) = self.random.token();
         self.line.say(
             now,
             Message::Accept(Accept {
                 parameters: granted.clone(),
                 data_ports,
-                cookie: cookie.0,
+                cookie: self.random.cookie().0,
                 token,
                 token_high,
                 caps: self.config.caps,
@@ -239,7 +196,7 @@ impl ServerSession {
     /// A datagram arrived before `StartSending`, or one with a sequence from
     /// [`FIRST_RESERVED`](longhaul_wire::probe::FIRST_RESERVED) on.
     pub fn handle_data_probe(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
-        let State::Proving { proof: Proof::Udp(proof), to, .. } = &mut self.state else { return };
+        let State::Proving { proof: Proof::Datagrams(proof), to, .. } = &mut self.state else { return };
         if let Some((stream, bytes)) = proof.handle(from, bytes) {
             self.line.push(Output::SendProbe { stream, to: Some(from), bytes });
         }
@@ -253,7 +210,7 @@ impl ServerSession {
 
     /// A data connection came from `from` and began with `bytes`. Returns its stream; `None` if it must be closed.
     pub fn handle_data_hello(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> Option<TcpStreamId> {
-        let State::Proving { proof: Proof::Tcp(proof), to, .. } = &mut self.state else { return None };
+        let State::Proving { proof: Proof::Connections(proof), to, .. } = &mut self.state else { return None };
         let id = proof.handle(from.ip(), bytes)?;
         if to.is_none() && proof.is_complete() {
             *to = Some(Vec::new());
@@ -266,12 +223,12 @@ impl ServerSession {
         let State::Proving { granted, to: Some(to), .. } = std::mem::replace(&mut self.state, State::Over) else {
             return;
         };
-        let (sends, receives) = (granted.direction().server_sends(), granted.direction().client_sends());
+        let kind = granted.kind();
+        let (sends, receives) = (kind.direction().server_sends(), kind.direction().client_sends());
         if sends {
             self.line.push(Output::StartSending { to });
         }
-        let stop_after = self.config.caps.stop_after(&granted);
-        let transfer = Transfer::new(now, sends, receives, &granted, stop_after);
+        let transfer = Transfer::new(now, sends, receives, kind, self.config.caps.stop_after(kind.amount()));
         self.state = State::Running { granted, transfer, deadline: None };
     }
 
@@ -416,14 +373,6 @@ impl ServerSession {
     /// Whether the session is over. [`poll_output`](Self::poll_output) can still have instructions.
     pub fn is_over(&self) -> bool {
         self.line.is_over()
-    }
-
-    fn cookie(&self) -> Cookie {
-        Cookie::new(self.random.word(0) as u32, false, 0)
-    }
-
-    fn tcp_cookie(&self) -> TcpCookie {
-        TcpCookie::of_words(self.random.word(3), self.random.word(2))
     }
 
     fn running(&mut self, then: impl FnOnce(&mut Transfer, &mut Line)) {

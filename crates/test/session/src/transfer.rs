@@ -15,11 +15,11 @@
 use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 
-use super::limits::{DRAIN_LIMIT, DRAIN_QUIET, OVERRUN, PEER_SILENCE, REPORT_TIMEOUT};
+use super::kind::TestKind;
+use super::limits::{DRAIN_LIMIT, OVERRUN, PEER_SILENCE, REPORT_TIMEOUT};
 use super::line::Line;
 use super::message::{Message, Progress, SessionError};
 use super::output::Output;
-use super::test_parameters::TestParameters;
 
 #[derive(Debug)]
 pub(super) struct Transfer {
@@ -58,17 +58,13 @@ enum Receiving {
 
 impl Transfer {
     /// A transfer that begins now. A sender is stopped after `stop_after`.
-    pub(super) fn new(now: Nanos, sends: bool, receives: bool, parameters: &TestParameters, stop_after: Nanos) -> Self {
+    pub(super) fn new(now: Nanos, sends: bool, receives: bool, kind: &dyn TestKind, stop_after: Nanos) -> Self {
         let end = now.saturating_add(stop_after);
         // The peer began up to a path's delay later, and its last message may be retransmitted.
         let peer_end = end.saturating_add(OVERRUN).saturating_add(PEER_SILENCE);
         Self {
-            streams: parameters.streams().into(),
-            drain_quiet: match parameters {
-                TestParameters::Udp(_) => DRAIN_QUIET,
-                // The peer reports its end, and there can be much time between two retransmissions.
-                TestParameters::Tcp(_) => DRAIN_LIMIT,
-            },
+            streams: kind.streams().into(),
+            drain_quiet: kind.drain_quiet(),
             sending: if sends { Sending::Until(end) } else { Sending::No },
             receiving: if receives { Receiving::Until(peer_end) } else { Receiving::No },
             collecting: false,

@@ -12,7 +12,7 @@ use longhaul_report::parquet::{End, write_samples};
 use longhaul_report::saved::{TCP_SCHEMA, TcpAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
-use longhaul_session::{TestEnd, results};
+use longhaul_session::{TestEnd, kind};
 use longhaul_tcp::{CongestionStep, TcpParameters, WindowAuto};
 use longhaul_terms::{Affinity, Amount, Collect, TestDirection};
 use longhaul_units::{BitRate, Bytes, Nanos};
@@ -266,7 +266,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
 
     let ipv6 = target.address.ip().to_canonical().is_ipv6();
-    let (Some(tcp), Some((mut results, mut caveats))) = (end.parameters.tcp().cloned(), results::tcp(&end, ipv6))
+    let (Some(tcp), Some((mut results, mut caveats))) = (end.parameters.tcp().cloned(), kind::tcp::results(&end, ipv6))
     else {
         return Err(no_report());
     };

@@ -13,8 +13,8 @@ use longhaul_report::parquet::write_losses;
 use longhaul_report::saved::{UDP_SCHEMA, UdpAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
-use longhaul_session::results::SaveLosses;
-use longhaul_session::{SessionError, TestEnd, results};
+use longhaul_session::kind::udp::SaveLosses;
+use longhaul_session::{SessionError, TestEnd, kind};
 use longhaul_terms::{Affinity, Amount, Collect, Directions, SoftirqPlacement, TestDirection};
 use longhaul_udp::locate::Loss;
 use longhaul_udp::{Pace, Timestamps, UdpParameters, UdpResult};
@@ -262,7 +262,7 @@ fn results(end: &TestEnd, folder: Option<&Folder>) -> Option<(UdpParameters, Dir
         }
     });
     let save = save.as_mut().map(|save| save as &mut SaveLosses<'_>);
-    let (results, caveats) = results::udp(end, save)?;
+    let (results, caveats) = kind::udp::results(end, save)?;
     Some((end.parameters.udp()?.clone(), results, caveats))
 }
 
@@ -285,7 +285,7 @@ pub(crate) fn exit_code(signal: StopSignal) -> u8 {
 pub(crate) fn hosts(end: &TestEnd) -> Value {
     let client = &end.local.host;
     let server = end.remote.as_ref().map(|remote| &remote.host);
-    match end.parameters.direction() {
+    match end.parameters.kind().direction() {
         TestDirection::Forward => json!({ "sender": client, "receiver": server }),
         TestDirection::Reverse => json!({ "sender": server, "receiver": client }),
         TestDirection::Bidirectional => json!({ "client": client, "server": server }),

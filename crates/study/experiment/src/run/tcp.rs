@@ -5,7 +5,7 @@ use longhaul_lab::Lab;
 use longhaul_path::spec::{LossSpec, PathSpec};
 use longhaul_report::html::tcp_goodput::{Flows, Run, Series};
 use longhaul_result::Caveat;
-use longhaul_session::{SessionError, TestEnd, results};
+use longhaul_session::{SessionError, TestEnd, kind};
 use longhaul_units::Nanos;
 
 use super::{Event, InLab, Ran, Runner, end, lab_failed, no_report, test};
@@ -67,7 +67,7 @@ impl Runner<'_> {
             };
             match end {
                 Ok(end) => {
-                    match results::tcp(&end, false) {
+                    match kind::tcp::results(&end, false) {
                         Some((results, raised)) => {
                             done.result = Some(results.into_first());
                             caveats.extend(raised);

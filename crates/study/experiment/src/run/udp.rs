@@ -3,7 +3,7 @@
 use longhaul_lab::Lab;
 use longhaul_report::html::udp_loss::{Run, Series};
 use longhaul_result::Caveat;
-use longhaul_session::results;
+use longhaul_session::kind;
 use longhaul_udp::locate::Loss;
 
 use super::{Event, InLab, Ran, Runner, end, lab_failed, no_report, test};
@@ -58,8 +58,8 @@ impl Runner<'_> {
                             save(&format!("{name}{ending}"), losses)
                         }
                     });
-                    let save = save.as_mut().map(|save| save as &mut results::SaveLosses<'_>);
-                    match results::udp(&end, save) {
+                    let save = save.as_mut().map(|save| save as &mut kind::udp::SaveLosses<'_>);
+                    match kind::udp::results(&end, save) {
                         Some((results, caveats)) => {
                             (run.result, run.caveats) = (Some(results.into_first()), caveats);
                             run.parameters = end.parameters.udp().cloned().unwrap_or(run.parameters);

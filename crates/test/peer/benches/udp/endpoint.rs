@@ -94,7 +94,7 @@ fn test(address: SocketAddr, parameters: &UdpParameters) -> Result<Tested> {
     ready()?;
     let end = client::run(&Target { address, key: None }, parameters.clone(), None, |_| {})
         .map_err(|error| Error::from(error.message))?;
-    let (sender, receiver) = end.direction(false).ok_or("no report of the other end")?;
+    let (sender, receiver) = end.udp_reports(false).ok_or("no report of the other end")?;
     let assembled = UdpResult::assemble(parameters, sender, receiver);
     let sent: u64 = sender.streams.iter().map(|stream| stream.sent_packets).sum();
     let received: u64 = receiver.streams.iter().map(|stream| stream.counts.received_packets).sum();

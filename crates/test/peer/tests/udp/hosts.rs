@@ -100,7 +100,7 @@ pub(crate) fn run_to(lab: &Lab, address: IpAddr, parameters: impl Into<TestParam
 
 /// The result of one direction and its caveats. It checks for all tests that the figures add up.
 pub(crate) fn assemble(end: &TestEnd, backward: bool) -> (UdpResult, Vec<Caveat>) {
-    let (sender, receiver) = end.direction(backward).unwrap();
+    let (sender, receiver) = end.udp_reports(backward).unwrap();
     let assembled = UdpResult::assemble(end.parameters.udp().unwrap(), sender, receiver);
     let result = assembled.result;
     let placed: u64 = result.loss_by_location.values().sum();

@@ -329,7 +329,7 @@ impl Pair {
             }
             return self.schedule(now + self.connected_after, Event::Connected);
         }
-        let streams = plan.parameters.streams();
+        let streams = plan.parameters.kind().streams();
         let end = self.end(side);
         end.trackers = (0..streams).map(|_| SequenceTracker::new(1 << 30, true)).collect();
         end.plan = Some(plan);

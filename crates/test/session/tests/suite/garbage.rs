@@ -5,7 +5,7 @@ use longhaul_channel::{Channel, ChannelError, Key, PROTOCOL, Role};
 use longhaul_result::Location;
 use longhaul_session::{
     ClientConfig, ClientSession, Hello, Message, Output, Progress, Refusal, ServerConfig, ServerSession, SessionError,
-    TCP_FEATURE, TestParameters, Verdict,
+    TestParameters, Verdict,
 };
 use longhaul_tcp::TcpParameters;
 use longhaul_terms::{StreamSent, TestDirection};
@@ -37,7 +37,7 @@ fn message(random: &mut impl Rng) -> Message {
         0 => Message::Hello(Hello {
             version: if next() % 4 == 0 { text(&mut next) } else { PROTOCOL.into() },
             nonce: next(),
-            features: vec![TCP_FEATURE.into()],
+            features: vec![longhaul_session::kind::tcp::FEATURE.into()],
         }),
         1 if next() % 2 == 0 => Message::Propose {
             parameters: TcpParameters { streams: next() as u8 % 80, ..TcpParameters::default() }.into(),
@@ -72,7 +72,7 @@ fn drive(server: &mut ServerSession, now: Nanos) -> bool {
         match output {
             Output::RequestAdmission { .. } => server.handle_admission(now, Verdict::Run),
             Output::OpenData(plan) => {
-                server.handle_data_opened(now, vec![5210; plan.parameters.streams().into()], vec![]);
+                server.handle_data_opened(now, vec![5210; plan.parameters.kind().streams().into()], vec![]);
             }
             Output::StartSending { .. } => bulk = true,
             Output::StopSending => server.handle_sending_finished(now, vec![]),

@@ -19,7 +19,7 @@ fn parameters(direction: TestDirection) -> UdpParameters {
 }
 
 fn result(end: &TestEnd, backward: bool) -> UdpResult {
-    let (sender, receiver) = end.direction(backward).expect("that direction was tested");
+    let (sender, receiver) = end.udp_reports(backward).expect("that direction was tested");
     let assembled = UdpResult::assemble(end.parameters.udp().unwrap(), sender, receiver);
     let result = assembled.result;
     assert_eq!(result.sent_packets, result.received_packets + result.loss_by_location.values().sum::<u64>());
@@ -38,7 +38,7 @@ fn forward_with_losses_and_duplicates() {
     };
     let took = pair.run();
     let end = pair.test_end(Side::Client);
-    assert!(end.direction(true).is_none());
+    assert!(end.udp_reports(true).is_none());
     let result = result(&end, false);
     assert_eq!((result.sent_packets, result.received_packets, result.duplicate_packets), (2_000, 1_994, 1));
     let losses: Vec<_> = result.losses.iter().map(|loss| (loss.first_sequence, loss.packets)).collect();
@@ -59,7 +59,7 @@ fn reverse() {
     pair.fate = |backward, _, sequence| u32::from(!(backward && sequence == 7));
     pair.run();
     let end = pair.test_end(Side::Client);
-    assert!(end.direction(false).is_none());
+    assert!(end.udp_reports(false).is_none());
     let result = result(&end, true);
     assert_eq!((result.sent_packets, result.lost_packets), (2_000, 1));
     pair.test_end(Side::Server);
@@ -99,7 +99,7 @@ fn an_interrupt_gives_what_was_measured_so_far() {
         pair.run();
         let end = pair.test_end(Side::Client);
         for backward in [false, true] {
-            if end.direction(backward).is_some() {
+            if end.udp_reports(backward).is_some() {
                 let result = result(&end, backward);
                 assert!((500..1_500).contains(&result.sent_packets), "{direction:?}: {}", result.sent_packets);
                 assert_eq!(result.lost_packets, 0);

@@ -1,0 +1,114 @@
+//! TCP tests: bulk transfer over a connection for each stream.
+
+use std::net::IpAddr;
+
+use longhaul_result::Caveat;
+use longhaul_tcp::proof::TcpProof;
+use longhaul_tcp::{TcpParameters, TcpResult};
+use longhaul_terms::{Amount, Directions, ParameterError, TestDirection};
+use longhaul_units::{BitRate, Nanos};
+
+use super::{Proof, TestEnd, TestKind, TestParameters};
+use crate::limits::{Caps, DRAIN_LIMIT};
+use crate::randomness::Randomness;
+
+/// A feature in a hello: this end supports TCP tests.
+pub const FEATURE: &str = "tcp";
+
+impl TestKind for TcpParameters {
+    fn needs(&self) -> Option<&'static str> {
+        Some(FEATURE)
+    }
+
+    fn amount(&self) -> Amount {
+        self.amount
+    }
+
+    fn direction(&self) -> TestDirection {
+        self.direction
+    }
+
+    fn streams(&self) -> u8 {
+        self.streams
+    }
+
+    fn interval_ns(&self) -> Option<u64> {
+        self.interval_ns
+    }
+
+    fn validate(&self) -> Result<(), ParameterError> {
+        self.validate()
+    }
+
+    fn check(&self, caps: &Caps) -> Result<(), ParameterError> {
+        caps.check_sockbuf(self.window_bytes)
+    }
+
+    fn rate(&self) -> Option<(&'static str, BitRate)> {
+        self.pace_bps.map(|bps| ("--pace", BitRate(bps)))
+    }
+
+    fn at_rate(&self, rate: BitRate) -> TestParameters {
+        Self { pace_bps: Some(rate.0), ..self.clone() }.into()
+    }
+
+    fn data_ports(&self) -> usize {
+        1
+    }
+
+    /// The peer reports its end, and there can be much time between two retransmissions.
+    fn drain_quiet(&self) -> Nanos {
+        DRAIN_LIMIT
+    }
+
+    fn server_proof(&self, peer: IpAddr, random: &Randomness) -> Proof {
+        let (forward, backward) = (self.direction.client_sends(), self.direction.server_sends());
+        Proof::Connections(TcpProof::new(peer, random.tcp_cookie(), self.streams, forward, backward))
+    }
+}
+
+impl From<TcpParameters> for TestParameters {
+    fn from(parameters: TcpParameters) -> Self {
+        Self::Tcp(parameters)
+    }
+}
+
+impl TestParameters {
+    /// The parameters of a TCP test; `None` for other kinds.
+    pub fn tcp(&self) -> Option<&TcpParameters> {
+        if let Self::Tcp(parameters) = self { Some(parameters) } else { None }
+    }
+}
+
+/// The results of a TCP test over IPv6 or IPv4, with all caveats. `None` if a report is incomplete, or the test was not TCP.
+pub fn results(end: &TestEnd, ipv6: bool) -> Option<(Directions<TcpResult>, Vec<Caveat>)> {
+    let parameters = end.parameters.tcp()?;
+    let mut caveats = end.all_caveats();
+    let results = Directions::of(|backward| {
+        let (sender, receiver) = end.reports(backward)?;
+        let (sender, receiver) = (sender.tcp.as_ref()?, receiver.tcp.as_ref()?);
+        let mut assembled = TcpResult::assemble(parameters, ipv6, backward, sender, receiver)?;
+        caveats.append(&mut assembled.caveats);
+        Some(assembled.result)
+    })?;
+    Some((results, Caveat::unique(caveats)))
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_capped_server_paces_tcp() {
+        let caps = Caps { rate: Some(BitRate::from_gbit(1)), sockbuf: Bytes(1 << 20), ..Caps::default() };
+        let grant = |asked: &TcpParameters| TestParameters::from(asked.clone()).grant(&caps);
+        let asked = TcpParameters { streams: 4, ..TcpParameters::default() };
+        assert_eq!(grant(&asked).unwrap().tcp().unwrap().pace_bps, Some(250_000_000));
+        let fast = TcpParameters { pace_bps: Some(300_000_000), ..asked.clone() };
+        assert!(grant(&fast).unwrap_err().to_string().starts_with("--pace (300Mbit × 4): this server allows"));
+        let wide = TcpParameters { window_bytes: Some(2 << 20), ..asked };
+        assert_eq!(grant(&wide).unwrap_err().flag, "-w");
+    }
+}

@@ -1,0 +1,194 @@
+//! UDP tests: numbered datagrams, each of which is accounted for.
+
+use std::net::IpAddr;
+
+use longhaul_result::Caveat;
+use longhaul_terms::{Amount, Directions, ParameterError, SoftirqPlacement, TestDirection};
+use longhaul_udp::locate::Loss;
+use longhaul_udp::proof::{ClientProof, ServerProof};
+use longhaul_udp::{Pace, ReceiverReport, SenderReport, Timestamps, UdpParameters, UdpResult};
+use longhaul_units::{BitRate, Nanos};
+use longhaul_wire::probe::Cookie;
+
+use super::{Proof, TestEnd, TestKind, TestParameters};
+use crate::caveats;
+use crate::limits::{Caps, DRAIN_QUIET};
+use crate::randomness::Randomness;
+
+impl TestKind for UdpParameters {
+    fn amount(&self) -> Amount {
+        self.amount
+    }
+
+    fn direction(&self) -> TestDirection {
+        self.direction
+    }
+
+    fn streams(&self) -> u8 {
+        self.streams
+    }
+
+    fn interval_ns(&self) -> Option<u64> {
+        self.interval_ns
+    }
+
+    fn validate(&self) -> Result<(), ParameterError> {
+        self.validate()
+    }
+
+    fn check(&self, caps: &Caps) -> Result<(), ParameterError> {
+        caps.check_sockbuf(self.sockbuf_bytes)?;
+        if self.payload_bytes > caps.payload_bytes {
+            let allowed = format!("this server allows {} bytes", caps.payload_bytes);
+            return Err(ParameterError::new("-l", self.payload_bytes, allowed));
+        }
+        match changes_receiver(self) {
+            Some((flag, given)) if self.direction.client_sends() && !caps.host_settings => {
+                let allowed = "this server does not let clients change settings of its host; `longhaul serve --host-settings allow` does";
+                Err(ParameterError::new(flag, given, allowed))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn rate(&self) -> Option<(&'static str, BitRate)> {
+        let flag = if matches!(self.pace, Pace::SpacingNs(_)) { "--spacing" } else { "-b" };
+        self.rate().map(|rate| (flag, rate))
+    }
+
+    fn at_rate(&self, rate: BitRate) -> TestParameters {
+        Self { pace: Pace::RateBps(rate.0), ..self.clone() }.into()
+    }
+
+    fn data_ports(&self) -> usize {
+        self.streams.into()
+    }
+
+    fn drain_quiet(&self) -> Nanos {
+        DRAIN_QUIET
+    }
+
+    fn client_proof(&self, cookie: Cookie, token: u64) -> Option<ClientProof> {
+        Some(ClientProof::new(cookie, token, self.streams))
+    }
+
+    fn server_proof(&self, peer: IpAddr, random: &Randomness) -> Proof {
+        let (_, token) = random.token();
+        Proof::Datagrams(ServerProof::new(peer, random.cookie(), token, &random.challenges(self.streams)))
+    }
+}
+
+/// The flag and value by which a test changes settings of the receiving host.
+fn changes_receiver(asked: &UdpParameters) -> Option<(&'static str, String)> {
+    match (asked.affinity.softirq, asked.affinity.softirq_cpus.first()) {
+        (Some(SoftirqPlacement::Same), _) => Some(("--softirq", "same".into())),
+        (Some(SoftirqPlacement::Split), _) => Some(("--softirq", "split".into())),
+        (None, Some(cpu)) => Some(("-A", format!("(softirq on CPU {cpu})"))),
+        (None, None) => (asked.timestamps == Timestamps::Nic).then(|| ("--timestamps", "nic".into())),
+    }
+}
+
+impl From<UdpParameters> for TestParameters {
+    fn from(parameters: UdpParameters) -> Self {
+        Self::Udp(parameters)
+    }
+}
+
+impl TestParameters {
+    /// The parameters of a UDP test; `None` for other kinds.
+    pub fn udp(&self) -> Option<&UdpParameters> {
+        if let Self::Udp(parameters) = self { Some(parameters) } else { None }
+    }
+}
+
+impl TestEnd {
+    /// Client: the reports of sender and receiver of a direction of a UDP test, for [`UdpResult::assemble`]. `None` if that direction
+    /// was not tested.
+    pub fn udp_reports(&self, backward: bool) -> Option<(&SenderReport, &ReceiverReport)> {
+        let (sender, receiver) = self.reports(backward)?;
+        Some((sender.udp.as_ref()?.sender.as_ref()?, receiver.udp.as_ref()?.receiver.as_ref()?))
+    }
+}
+
+/// Writes all losses of a direction to a file. Gets the suffix of the file's name (`-forward` or `-backward` if both directions
+/// were tested, else empty) and the losses. Returns the file's name, or why it could not be written.
+pub type SaveLosses<'a> = dyn FnMut(&str, &mut dyn Iterator<Item = Loss>) -> Result<String, String> + 'a;
+
+/// The results of a UDP test with all caveats. `save` writes the losses to a file if they are too many to list; without it there is
+/// a caveat. `None` if a report is incomplete, or the test was not UDP.
+pub fn results(end: &TestEnd, mut save: Option<&mut SaveLosses<'_>>) -> Option<(Directions<UdpResult>, Vec<Caveat>)> {
+    let parameters = end.parameters.udp()?;
+    let mut caveats = end.all_caveats();
+    let results = Directions::of(|backward| {
+        let (sender, receiver) = end.udp_reports(backward)?;
+        let mut assembled = UdpResult::assemble(parameters, sender, receiver);
+        if assembled.needs_losses_file {
+            let ending = match (parameters.direction, backward) {
+                (TestDirection::Bidirectional, false) => "-forward",
+                (TestDirection::Bidirectional, true) => "-backward",
+                _ => "",
+            };
+            match save.as_mut().map(|save| save(ending, &mut assembled.attribution.losses())) {
+                Some(Ok(name)) => assembled.result.losses_file = Some(name),
+                Some(Err(error)) => caveats.push(Caveat::new(
+                    caveats::LOSSES_NOT_SAVED,
+                    error,
+                    "free disk space, then run the test again",
+                )),
+                None => caveats.push(Caveat::new(
+                    caveats::LOSSES_NOT_LISTED,
+                    "there are too many losses to list them in the result",
+                    "save the result in a folder: a file there lists every loss",
+                )),
+            }
+        }
+        caveats.append(&mut assembled.caveats);
+        Some(assembled.result)
+    })?;
+    Some((results, Caveat::unique(caveats)))
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_terms::Affinity;
+
+    use super::*;
+
+    #[test]
+    fn what_changes_the_servers_host_can_be_refused() {
+        let caps = Caps { host_settings: false, ..Caps::default() };
+        let grant = |asked: &UdpParameters, caps| TestParameters::from(asked.clone()).grant(&caps);
+        let plain = UdpParameters::default();
+        let bound = |affinity| UdpParameters { affinity, ..UdpParameters::default() };
+        let split = bound(Affinity { softirq: Some(SoftirqPlacement::Split), ..Affinity::default() });
+        let softirq = bound(Affinity { softirq_cpus: vec![1], ..Affinity::default() });
+        let reader = bound(Affinity { receiver_cpus: vec![1], ..Affinity::default() });
+        let nic = UdpParameters { timestamps: Timestamps::Nic, ..plain.clone() };
+        for (asked, flag) in [(&split, "--softirq"), (&softirq, "-A"), (&nic, "--timestamps")] {
+            assert_eq!(grant(asked, caps).unwrap_err().flag, flag);
+            assert!(grant(asked, Caps::default()).is_ok());
+            // Then the setting is changed on the client's own host.
+            let toward = |direction| UdpParameters { direction, ..asked.clone() };
+            assert!(grant(&toward(TestDirection::Reverse), caps).is_ok());
+            assert!(grant(&toward(TestDirection::Bidirectional), caps).is_err());
+        }
+        assert!(grant(&plain, caps).is_ok() && grant(&reader, caps).is_ok());
+    }
+
+    #[test]
+    fn beyond_a_cap_is_refused_and_no_limit_becomes_the_cap() {
+        let caps = Caps { rate: Some(BitRate::from_gbit(1)), duration: Nanos::from_secs(60), ..Caps::default() };
+        let asked = UdpParameters { streams: 2, ..UdpParameters::default() };
+        let grant = |asked: UdpParameters| TestParameters::from(asked).grant(&caps);
+        assert_eq!(grant(asked.clone()).unwrap().udp().unwrap().pace, Pace::RateBps(500_000_000));
+        let at = |pace| grant(UdpParameters { pace, ..asked.clone() });
+        assert!(at(Pace::RateBps(500_000_000)).is_ok());
+        assert_eq!(
+            at(Pace::RateBps(600_000_000)).unwrap_err().to_string(),
+            "-b (600Mbit × 2): this server allows a payload rate of 1Gbit over all streams"
+        );
+        assert_eq!(at(Pace::SpacingNs(1_000)).unwrap_err().flag, "--spacing");
+        let long = UdpParameters { amount: Amount::DurationNs(61_000_000_000), ..asked };
+        assert_eq!(grant(long).unwrap_err().to_string(), "-t 61s: this server allows 60s");
+    }
+}
