@@ -1,5 +1,5 @@
 # What people and continuous integration run. Plain `cargo build` and `cargo test -p <crate>` work too.
-.PHONY: build install uninstall package deps demo test test-alone test-package check docs bench fuzz
+.PHONY: build install uninstall package deps demo test test-alone test-package check schemas docs bench fuzz
 
 # What `make install` installs, and where. Units name PREFIX; DESTDIR goes before it, for packagers.
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/longhaul
@@ -65,6 +65,11 @@ check:
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	@DOCS_OPTIONAL=1 scripts/docs.sh
+	cargo test -q --workspace --bin longhaul schemas
+
+# `schemas/` from the types that `--json` prints. What is built for it here and in `check` is what `make test` needs, too.
+schemas:
+	LONGHAUL_WRITE_SCHEMAS=1 cargo test -q --workspace --bin longhaul schemas
 
 # The site in target/docs; a broken link or anchor fails it.
 docs:

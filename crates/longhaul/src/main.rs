@@ -7,6 +7,8 @@ mod captures;
 mod caveats;
 mod cmd;
 mod output;
+#[cfg(test)]
+mod schemas;
 mod version;
 
 use std::process::ExitCode;

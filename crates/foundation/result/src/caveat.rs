@@ -15,16 +15,17 @@ macro_rules! caveat_codes {
 }
 
 /// A doubt about a result: why a number may not be what it seems, and what to do about it.
-///
-/// Other crates make one by [`Caveat::new`], so that its code stands in a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+// Other crates make one by `Caveat::new`, so that its code stands in a table.
 #[non_exhaustive]
 pub struct Caveat {
-    /// Names the kind of doubt, for programs.
+    /// The kind of doubt, for programs, such as `emulator_late`. docs/reference/caveats.md has all.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[a-z][a-z0-9_]*$")))]
     pub code: String,
-    /// Says what is the matter, in one line.
+    /// What the doubt is, in one line.
     pub message: String,
-    /// Says what to do; empty where the message does.
+    /// What to do; empty if the message says it, or if nothing helps.
     pub remedy: String,
 }
 

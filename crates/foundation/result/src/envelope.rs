@@ -6,12 +6,15 @@ use crate::Caveat;
 
 /// The result of a command with what it stands on, as every `--json` prints it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Envelope<P, R> {
-    /// Name and version of the result's form, such as `longhaul.lab.status/1`.
+    /// Name and version of this form, such as `longhaul.lab.status/1`.
     pub schema: &'static str,
-    /// The version of longhaul.
+    /// The version of longhaul that printed this.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = r"^[0-9]+\.[0-9]+\.[0-9]+")))]
     pub longhaul: &'static str,
-    /// When the command began, RFC 3339.
+    /// When the command began, in UTC, in the form of RFC 3339.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub started_at: String,
     /// What was asked.
     pub parameters: P,
@@ -20,7 +23,7 @@ pub struct Envelope<P, R> {
     pub hosts: Option<serde_json::Value>,
     /// What was measured or done.
     pub result: R,
-    /// Doubts about the result.
+    /// Doubts about the result; empty if there are none.
     pub caveats: Vec<Caveat>,
 }
 

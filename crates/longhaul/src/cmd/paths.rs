@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use longhaul_path::preset;
 use longhaul_path::spec::Direction;
-use serde_json::json;
+use serde::Serialize;
 
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text};
+use crate::output::{Envelope, Failure, NothingAsked, Outcome, print_json, print_text};
 
 /// List the preset paths
 #[derive(Debug, clap::Args)]
@@ -28,6 +28,34 @@ enum Action {
         /// Path: a name from the list, or a path file
         path: String,
     },
+}
+
+/// The paths that are known by name.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct KnownPaths<'a> {
+    /// The paths of one paper together.
+    paths: Vec<NamedPath<'a>>,
+}
+
+/// A path that is known by name.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct NamedPath<'a> {
+    /// Its name.
+    name: &'a str,
+    /// Where its figures come from.
+    source: &'a str,
+    /// Delay from client to server, in nanoseconds.
+    forward_delay_ns: u64,
+    /// Delay from server to client, in nanoseconds.
+    backward_delay_ns: u64,
+    /// The lowest rate from client to server, in bits a second at the layer that its hop says; null where no hop has a rate.
+    #[cfg_attr(test, schemars(range(min = 1)))]
+    forward_rate_bps: Option<u64>,
+    /// The same from server to client.
+    #[cfg_attr(test, schemars(range(min = 1)))]
+    backward_rate_bps: Option<u64>,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -53,21 +81,17 @@ fn list(as_json: bool) -> Outcome {
         .collect::<Result<Vec<_>, _>>()?;
     let [forward, backward] = Direction::BOTH;
     if as_json {
-        let rows: Vec<_> = specs
-            .iter()
-            .map(|path| {
-                json!({
-                    "name": path.name,
-                    "forward_delay_ns": path.one_way_delay(forward).0,
-                    "backward_delay_ns": path.one_way_delay(backward).0,
-                    "forward_rate_bps": path.bottleneck(forward).map(|rate| rate.0),
-                    "backward_rate_bps": path.bottleneck(backward).map(|rate| rate.0),
-                    "source": path.source,
-                })
-            })
-            .collect();
+        let paths = specs.iter().map(|path| NamedPath {
+            name: &path.name,
+            source: &path.source,
+            forward_delay_ns: path.one_way_delay(forward).0,
+            backward_delay_ns: path.one_way_delay(backward).0,
+            forward_rate_bps: path.bottleneck(forward).map(|rate| rate.0),
+            backward_rate_bps: path.bottleneck(backward).map(|rate| rate.0),
+        });
         let now = jiff::Timestamp::now().to_string();
-        print_json(&Envelope::new("longhaul.paths/1", now, json!({}), json!({ "paths": rows }), Vec::new()));
+        let known = KnownPaths { paths: paths.collect() };
+        print_json(&Envelope::new("longhaul.paths/1", now, NothingAsked {}, known, Vec::new()));
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = format!("{:<20} {:>15} {:>10}  {}\n", "path", "round trip", "rate", "source");

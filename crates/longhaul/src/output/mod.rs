@@ -13,7 +13,6 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use longhaul_result::Caveat;
 pub(crate) use longhaul_result::Envelope;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::Cli;
 
@@ -24,17 +23,36 @@ pub(crate) type Outcome = Result<ExitCode, Failure>;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Why a command failed.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Failure {
-    /// For programs.
+    /// For programs: `usage`, `no_lab`, `name_in_use`, `refused`, `lab`, `emulator`, `exec`, `not_written`, ….
+    #[cfg_attr(test, schemars(regex(pattern = "^[a-z][a-z0-9_]*$")))]
     code: Cow<'static, str>,
     /// What failed, where and why, in one line.
+    #[cfg_attr(test, schemars(regex(pattern = r"^[^\n]+$")))]
     message: String,
     /// What to do; empty if the message says it.
     remedy: String,
     /// 1, or 2 for wrong usage.
+    #[serde(skip)]
     exit: u8,
 }
+
+/// An error as `--json` prints it.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct PrintedFailure<'a> {
+    /// Name and version of this form.
+    schema: &'static str,
+    /// Why the command failed.
+    error: &'a Failure,
+}
+
+/// The parameters of a command that takes none.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct NothingAsked {}
 
 impl Failure {
     /// Something did not work.
@@ -78,8 +96,7 @@ impl Failure {
     /// Prints it: a line on stderr and, with `--json`, an object on stdout.
     pub(crate) fn report(self) -> ExitCode {
         if json_asked() {
-            let error = json!({ "code": self.code, "message": self.message, "remedy": self.remedy });
-            print_json(&json!({ "schema": "longhaul.error/1", "error": error }));
+            print_json(&PrintedFailure { schema: "longhaul.error/1", error: &self });
         }
         self.report_beside()
     }

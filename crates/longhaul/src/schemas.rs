@@ -1,0 +1,125 @@
+//! The JSON Schemas in `schemas/`: written from the types that `--json` prints, and compared with them.
+//!
+//! `make schemas` writes the files; `make check` fails where they differ. Doc comments become descriptions.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use longhaul_result::Envelope;
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
+use serde_json::{Value, json};
+
+use crate::cmd::paths::KnownPaths;
+use crate::output::{NothingAsked, PrintedFailure};
+
+/// Where the files claim to stand.
+const BASE: &str = "https://schemas.longhaul.example";
+
+/// Each form of `--json`: its name, the text of its file.
+fn schemas() -> BTreeMap<String, String> {
+    let result = |command| format!("What `longhaul {command} --json` prints");
+    let error =
+        "The error that every command prints with `--json` if it fails; the exit code is 1, or 2 for wrong usage";
+    BTreeMap::from([
+        schema::<PrintedFailure<'_>>("longhaul.error/1", error.into()),
+        schema::<Envelope<NothingAsked, KnownPaths<'_>>>("longhaul.paths/1", result("paths")),
+    ])
+}
+
+/// The name and the text of the file for the form `name`, which `T` prints.
+fn schema<T: JsonSchema>(name: &str, title: String) -> (String, String) {
+    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(plain));
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    let file = format!("{}.json", name.replace('/', "-"));
+    schema.insert("$id".into(), format!("{BASE}/{file}").into());
+    schema.insert("title".into(), title.into());
+    schema.remove("description");
+    if let Some(properties) = schema.get_mut("properties") {
+        let description = properties["schema"]["description"].take();
+        properties["schema"] = json!({ "const": name, "description": description });
+    }
+    (file, format!("{:#}\n", schema.as_value()))
+}
+
+/// Makes a schema say what longhaul prints, in words for people who do not read its code.
+fn plain(schema: &mut Schema) {
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        *text = plain_text(text);
+    }
+    // Widths of integers in Rust; `minimum` and `maximum` say what matters.
+    if schema
+        .get("format")
+        .and_then(Value::as_str)
+        .is_some_and(|format| ["int", "uint", "float", "double"].iter().any(|of_rust| format.starts_with(of_rust)))
+    {
+        schema.remove("format");
+    }
+    let required: Vec<_> = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        // What is left out where there is none is never null.
+        for (_, property) in properties.iter_mut().filter(|(name, _)| !required.contains(&json!(name))) {
+            never_null(property);
+        }
+    }
+    if schema.get("type").is_some_and(|kind| kind == "object") {
+        schema.ensure_object().entry("additionalProperties").or_insert(false.into());
+    }
+}
+
+/// `text` without links of rustdoc and line breaks; JSON has null where Rust has `None`.
+fn plain_text(text: &str) -> String {
+    let text = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
+    let (mut plain, mut rest) = (String::new(), text.as_str());
+    while let Some((before, (inside, after))) =
+        rest.split_once("[`").and_then(|(before, after)| Some((before, after.split_once("`]")?)))
+    {
+        plain += &format!("{before}`{inside}`");
+        rest = after.strip_prefix('(').and_then(|target| target.split_once(')')).map_or(after, |(_, after)| after);
+    }
+    (plain + rest).replace("`None`", "null")
+}
+
+/// Takes null from what a property may be.
+fn never_null(property: &mut Value) {
+    if let Some(types) = property.get_mut("type").filter(|types| types.is_array()) {
+        let other = types.as_array().and_then(|types| types.iter().find(|one| *one != "null")).cloned();
+        *types = other.unwrap_or_default();
+    }
+    if let Some(Value::Array(forms)) = property.get_mut("anyOf") {
+        forms.retain(|form| form["type"] != "null");
+        if let [Value::Object(form)] = &mut forms[..] {
+            let form = std::mem::take(form);
+            if let Some(property) = property.as_object_mut() {
+                property.remove("anyOf");
+                property.extend(form);
+            }
+        }
+    }
+}
+
+/// With `LONGHAUL_WRITE_SCHEMAS` set it writes the files.
+#[test]
+fn schemas_are_those_of_the_types() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
+    let schemas = schemas();
+    if std::env::var_os("LONGHAUL_WRITE_SCHEMAS").is_some() {
+        for (file, text) in &schemas {
+            std::fs::write(folder.join(file), text).unwrap();
+        }
+    }
+    for (file, text) in &schemas {
+        let stored = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+        let line = text.lines().zip(stored.lines()).position(|(new, stored)| new != stored);
+        let line = line.unwrap_or_else(|| text.lines().count().min(stored.lines().count()));
+        let at = |text: &str| text.lines().nth(line).unwrap_or("(the end)").trim().to_owned();
+        assert!(
+            *text == stored,
+            "schemas/{file} is not what its type says: run `make schemas`. It differs first in line {}:\n  file: {}\n  type: {}",
+            line + 1,
+            at(&stored),
+            at(text),
+        );
+    }
+}
