@@ -160,7 +160,7 @@ fn judge_nic(nic: &Interface, numa_nodes: usize, caveats: &mut Vec<Caveat>) {
             format!(
                 "{name} is next to memory node {node} of {numa_nodes}: packets for programs on another node cross between them"
             ),
-            format!("run sender and receiver on CPUs of node {node} (-A)"),
+            format!("run sender and receiver on CPUs of node {node} (`affinity`)"),
         );
     }
 }

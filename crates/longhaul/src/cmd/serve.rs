@@ -10,7 +10,7 @@ use longhaul_udp::MAX_PAYLOAD_BYTES;
 use longhaul_units::{BitRate, Nanos};
 
 use crate::args::listen::{Listen, Listening, not_bound};
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, with_flags};
 
 /// The port of the control connection.
 pub(crate) const PORT: u16 = 5210;
@@ -84,6 +84,6 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn log(ended: &Ended) {
     match &ended.result {
         Ok(_) => eprintln!("longhaul: {}: test done", ended.peer),
-        Err(error) => eprintln!("longhaul: {}: {} ({})", ended.peer, error.message, error.code),
+        Err(error) => eprintln!("longhaul: {}: {} ({})", ended.peer, with_flags(&error.message), error.code),
     }
 }

@@ -1,9 +1,9 @@
 //! Output that all commands share: the result envelope, errors, exit codes.
 
+mod flags;
 pub(crate) mod saved;
 pub(crate) mod status;
 
-use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,9 +12,12 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use longhaul_result::Caveat;
 pub(crate) use longhaul_result::Envelope;
+use longhaul_session::SessionError;
+use longhaul_terms::ParameterError;
 use serde::Serialize;
 
 use crate::Cli;
+pub(crate) use crate::output::flags::with_flags;
 
 /// How a command ends.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
@@ -28,7 +31,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 pub(crate) struct Failure {
     /// For programs: `usage`, `no_lab`, `name_in_use`, `refused`, `lab`, `emulator`, `exec`, `not_written`, ….
     #[cfg_attr(test, schemars(regex(pattern = "^[a-z][a-z0-9_]*$")))]
-    code: Cow<'static, str>,
+    code: String,
     /// What failed, where and why, in one line.
     #[cfg_attr(test, schemars(regex(pattern = r"^[^\n]+$")))]
     message: String,
@@ -60,14 +63,9 @@ impl Failure {
         Self { code: code.into(), message: one_line(&message.to_string()), remedy: String::new(), exit: 1 }
     }
 
-    /// The other end of a test reports what failed.
-    pub(crate) fn from_peer(code: String, message: String) -> Self {
-        Self { code: code.into(), ..Self::new("", message) }
-    }
-
-    /// A caveat that stops the command.
-    pub(crate) fn of(caveat: Caveat) -> Self {
-        Self { code: caveat.code.into(), remedy: caveat.remedy, ..Self::new("", caveat.message) }
+    /// An error of a library crate, which names fields.
+    fn of(code: &str, message: &str, remedy: &str) -> Self {
+        Self { code: code.into(), remedy: with_flags(remedy), ..Self::new("", with_flags(message)) }
     }
 
     /// The command was called wrongly.
@@ -88,8 +86,7 @@ impl Failure {
 
     /// Prints it as a line on stderr; stdout has the result.
     pub(crate) fn report_beside(&self) -> ExitCode {
-        let remedy = if self.remedy.is_empty() { String::new() } else { format!(" ({})", self.remedy) };
-        eprintln!("longhaul: {}{remedy}", self.message);
+        eprintln!("longhaul: {}", with_remedy(&self.message, &self.remedy));
         ExitCode::from(self.exit)
     }
 
@@ -99,6 +96,24 @@ impl Failure {
             print_json(&PrintedFailure { schema: "longhaul.error/1", error: &self });
         }
         self.report_beside()
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        Self::of(&error.code, &error.message, &error.remedy)
+    }
+}
+
+impl From<Caveat> for Failure {
+    fn from(caveat: Caveat) -> Self {
+        Self::of(&caveat.code, &caveat.message, &caveat.remedy)
+    }
+}
+
+impl From<ParameterError> for Failure {
+    fn from(error: ParameterError) -> Self {
+        Self::usage(with_flags(&error.to_string()))
     }
 }
 
@@ -159,15 +174,17 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+fn with_remedy(message: &str, remedy: &str) -> String {
+    if remedy.is_empty() { message.to_owned() } else { format!("{message} ({remedy})") }
+}
+
 /// Prints caveats as text on stderr.
 pub(crate) fn print_caveats(caveats: &[Caveat]) {
     for caveat in caveats {
-        let text = if caveat.remedy.is_empty() {
-            caveat.message.clone()
-        } else {
-            format!("{} ({})", caveat.message, caveat.remedy)
-        };
         // A saved result may hold anything, also control characters.
-        eprintln!("longhaul: caveat: {}", text.replace(char::is_control, " "));
+        eprintln!(
+            "longhaul: caveat: {}",
+            with_flags(&with_remedy(&caveat.message, &caveat.remedy)).replace(char::is_control, " ")
+        );
     }
 }

@@ -132,7 +132,7 @@ impl Status {
                     "1 % of packet runs left {} or more late; the bound is {lateness_bound}",
                     Nanos(self.lateness.p99_ns)
                 ),
-                "give the emulator its own CPU (--cpu, --spin, --realtime), or send less",
+                "give the emulator its own CPU (`cpus`, `spin`, `realtime`), or send less",
             );
         }
         let own = self.own_fault;
@@ -141,14 +141,14 @@ impl Status {
             warn(
                 caveats::EMULATOR_OVERRUN,
                 format!("{overrun} frames arrived faster than the emulator could receive them"),
-                "give the emulator its own CPU (--cpu), or send less",
+                "give the emulator its own CPU (`cpus`), or send less",
             );
         }
         if own.memory_full_frames > 0 {
             warn(
                 caveats::EMULATOR_MEMORY_FULL,
                 format!("{} frames found the payload memory full", own.memory_full_frames),
-                "give the path a queue limit, or more memory (--memory)",
+                "give the path a queue limit, or more memory (`memory`)",
             );
         }
         if own.send_error_packets + own.oversized_frames > 0 {

@@ -81,8 +81,8 @@ impl ChannelError {
         match self {
             Self::NotLonghaul => "check the address and the port of the server",
             Self::Version | Self::Frame(_) => "use the same version of longhaul at both ends",
-            Self::KeyRequired => "give the same key with --key FILE",
-            Self::NoKeyThere => "give the other end the same key with --key FILE, or use --no-auth at both ends",
+            Self::KeyRequired => "give the same `key`",
+            Self::NoKeyThere => "give the other end the same `key`, or use `no_auth` at both ends",
             Self::WrongKey => "copy the key file from one end to the other",
             Self::Tampered => "try again; if it happens again, look for a middlebox that changes TCP data",
         }

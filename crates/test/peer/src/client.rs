@@ -72,7 +72,7 @@ pub fn run(
     parameters
         .kind()
         .validate()
-        .map_err(|error| SessionError::new("not_valid", error.to_string(), format!("change {}", error.flag)))?;
+        .map_err(|error| SessionError::new("not_valid", error.to_string(), format!("change `{}`", error.field)))?;
     let channel = match &target.key {
         Some(key) => Channel::keyed(Role::Client, key, random()?),
         None => Channel::plain(Role::Client),

@@ -77,19 +77,19 @@ impl Caps {
         if let Amount::DurationNs(ns) = amount
             && ns > self.duration.0
         {
-            return Err(ParameterError::new("-t", Nanos(ns), format!("this server allows {}", self.duration)));
+            return Err(ParameterError::new("duration_ns", Nanos(ns), format!("this server allows {}", self.duration)));
         }
         if streams > self.streams {
-            return Err(ParameterError::new("-P", streams, format!("this server allows {}", self.streams)));
+            return Err(ParameterError::new("streams", streams, format!("this server allows {}", self.streams)));
         }
         Ok(())
     }
 
-    /// Checks the cap on a socket buffer.
-    pub(crate) fn check_sockbuf(&self, sockbuf_bytes: Option<u64>) -> Result<(), ParameterError> {
-        match sockbuf_bytes {
+    /// Checks the cap on a socket buffer, the parameter `field`.
+    pub(crate) fn check_sockbuf(&self, field: &'static str, bytes: Option<u64>) -> Result<(), ParameterError> {
+        match bytes {
             Some(bytes) if bytes > self.sockbuf.0 => {
-                Err(ParameterError::new("-w", Bytes(bytes), format!("this server allows {}", self.sockbuf)))
+                Err(ParameterError::new(field, Bytes(bytes), format!("this server allows {}", self.sockbuf)))
             }
             _ => Ok(()),
         }

@@ -128,7 +128,7 @@ impl ServerSession {
                 self.line.push(Output::RequestAdmission { longest });
             }
             Err(error) => {
-                let error = SessionError::new("not_granted", error.to_string(), format!("change {}", error.flag));
+                let error = SessionError::new("not_granted", error.to_string(), format!("change `{}`", error.field));
                 self.refuse(now, Refusal { error: error.of_peer(), retry_after: None });
             }
         }

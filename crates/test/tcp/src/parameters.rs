@@ -3,7 +3,10 @@
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
-use longhaul_terms::{Affinity, Amount, Collect, MAX_CPU, MAX_DURATION, MAX_STREAMS, ParameterError, TestDirection};
+use longhaul_terms::{
+    Affinity, Amount, Collect, MAX_DURATION, MAX_STREAMS, ParameterError, RATES, TestDirection, check_interval,
+    check_range, check_sockbuf,
+};
 
 /// Most steps of a schedule of congestion controls.
 const MAX_CONGESTION_STEPS: usize = 64;
@@ -127,81 +130,40 @@ impl TcpParameters {
     /// # Errors
     /// The first parameter out of range, with what is allowed.
     pub fn validate(&self) -> Result<(), ParameterError> {
-        if !(1..=MAX_STREAMS).contains(&self.streams) {
-            return Err(ParameterError::new("-P", self.streams, format!("1 to {MAX_STREAMS} flows")));
+        check_range("streams", self.streams, 1..=MAX_STREAMS, format!("1 to {MAX_STREAMS} flows"))?;
+        if let Amount::Packets(packets) = self.amount {
+            let allowed = "TCP does not count packets: use `bytes` or `duration_ns`";
+            return Err(ParameterError::new("packets", packets, allowed));
         }
-        match self.amount {
-            Amount::DurationNs(ns) if !(1_000_000..=MAX_DURATION.0).contains(&ns) => {
-                return Err(ParameterError::new("-t", Nanos(ns), "1ms to 24h"));
-            }
-            Amount::Bytes(0) => return Err(ParameterError::new("-n", 0, "at least 1 byte")),
-            Amount::Packets(packets) => {
-                return Err(ParameterError::new("-k", packets, "TCP does not count packets: use -n or -t"));
-            }
-            _ => {}
-        }
-        if let Some(bytes) = self.window_bytes
-            && !(2048..=1 << 31).contains(&bytes)
-        {
-            return Err(ParameterError::new("-w", bytes, "2K to 2G"));
-        }
-        if let Some(mss) = self.mss_bytes
-            && !(88..=32_767).contains(&mss)
-        {
-            // The kernel's own limits (TCP_MIN_MSS, MAX_TCP_WINDOW).
-            return Err(ParameterError::new("-M", mss, "88 to 32767 bytes"));
-        }
+        self.amount.validate()?;
+        check_sockbuf("window_bytes", self.window_bytes)?;
+        // The kernel's own limits (TCP_MIN_MSS, MAX_TCP_WINDOW).
+        check_range("mss_bytes", self.mss_bytes, 88..=32_767, "88 to 32767 bytes")?;
         let rates = [
-            ("--pace", self.pace_bps),
-            ("--rate-goal", self.rate_goal_bps),
-            ("-b", self.write_rate_bps),
-            ("--read-rate", self.read_rate_bps),
+            ("pace_bps", self.pace_bps),
+            ("rate_goal_bps", self.rate_goal_bps),
+            ("write_rate_bps", self.write_rate_bps),
+            ("read_rate_bps", self.read_rate_bps),
         ];
-        for (flag, rate) in rates {
-            if let Some(bps) = rate
-                && !(1_000..=10_000_000_000_000).contains(&bps)
-            {
-                return Err(ParameterError::new(flag, BitRate(bps), "1kbit to 10Tbit"));
-            }
+        for (field, rate) in rates {
+            check_range(field, rate.map(BitRate), RATES, "1kbit to 10Tbit")?;
         }
-        if !(1..=MAX_BLOCK_BYTES).contains(&self.block_bytes) {
-            return Err(ParameterError::new("-l", self.block_bytes, "1 to 16M"));
-        }
-        if self.omit_ns > MAX_DURATION.0 {
-            return Err(ParameterError::new("--omit", Nanos(self.omit_ns), "0 to 24h"));
-        }
+        check_range("block_bytes", self.block_bytes, 1..=MAX_BLOCK_BYTES, "1 to 16M")?;
+        check_range("omit_ns", Nanos(self.omit_ns), Nanos::ZERO..=MAX_DURATION, "0 to 24h")?;
         if let Amount::DurationNs(ns) = self.amount
             && self.omit_ns >= ns
         {
-            return Err(ParameterError::new(
-                "--omit",
-                Nanos(self.omit_ns),
-                format!("less than the test (-t {})", Nanos(ns)),
-            ));
+            let allowed = format!("less than the test (`duration_ns` {})", Nanos(ns));
+            return Err(ParameterError::new("omit_ns", Nanos(self.omit_ns), allowed));
         }
-        if !(1_000_000..=10_000_000_000).contains(&self.sample_ns) {
-            return Err(ParameterError::new("--sample", Nanos(self.sample_ns), "1ms to 10s"));
-        }
-        if let Some(ns) = self.interval_ns
-            && !(100_000_000..=3_600_000_000_000).contains(&ns)
-        {
-            return Err(ParameterError::new("-i", Nanos(ns), "100ms to 1h, or 0 for none"));
-        }
+        let samples = Nanos::from_millis(1)..=Nanos::from_secs(10);
+        check_range("sample_ns", Nanos(self.sample_ns), samples, "1ms to 10s")?;
+        check_interval(self.interval_ns)?;
         self.validate_congestion()?;
-        let Affinity { sender_cpus, receiver_cpus, softirq_cpus, softirq } = &self.affinity;
-        for cpus in [sender_cpus, receiver_cpus] {
-            if cpus.len() > usize::from(MAX_STREAMS) || cpus.iter().any(|cpu| *cpu > MAX_CPU) {
-                let given = cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
-                let allowed = format!("at most {MAX_STREAMS} CPUs, each 0 to {MAX_CPU}");
-                return Err(ParameterError::new("-A", given, allowed));
-            }
-        }
-        if !softirq_cpus.is_empty() || softirq.is_some() {
-            return Err(ParameterError::new(
-                "-A",
-                "with a softirq CPU",
-                "a TCP test takes only the CPUs of sender and receiver",
-            ));
+        self.affinity.validate()?;
+        if !self.affinity.softirq_cpus.is_empty() || self.affinity.softirq.is_some() {
+            let allowed = "a TCP test takes only the CPUs of sender and receiver";
+            return Err(ParameterError::new("affinity", "with a softirq CPU", allowed));
         }
         Ok(())
     }
@@ -209,22 +171,23 @@ impl TcpParameters {
     fn validate_congestion(&self) -> Result<(), ParameterError> {
         if self.congestion.len() > MAX_CONGESTION_STEPS {
             let given = format!("{} steps", self.congestion.len());
-            return Err(ParameterError::new("-C", given, format!("at most {MAX_CONGESTION_STEPS}")));
+            return Err(ParameterError::new("congestion", given, format!("at most {MAX_CONGESTION_STEPS}")));
         }
         let steps = self.congestion.len();
         for (number, step) in self.congestion.iter().enumerate() {
             if !is_congestion_name(&step.name) {
                 let given = step.name.escape_debug().to_string();
                 let allowed = format!("a name of 1 to {MAX_CONGESTION_NAME} letters, digits, - and _");
-                return Err(ParameterError::new("-C", given, allowed));
+                return Err(ParameterError::new("congestion", given, allowed));
             }
             match step.duration_ns {
                 None if number + 1 < steps => {
                     let allowed = "every step but the last needs a time, as in reno:20m,scalable:20m";
-                    return Err(ParameterError::new("-C", &step.name, allowed));
+                    return Err(ParameterError::new("congestion", &step.name, allowed));
                 }
                 Some(ns) if !(1_000_000..=MAX_DURATION.0).contains(&ns) => {
-                    return Err(ParameterError::new("-C", format!("{}:{}", step.name, Nanos(ns)), "1ms to 24h each"));
+                    let given = format!("{}:{}", step.name, Nanos(ns));
+                    return Err(ParameterError::new("congestion", given, "1ms to 24h each"));
                 }
                 _ => {}
             }
@@ -261,18 +224,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_out_of_range_is_said_in_one_line_with_its_flag() {
+    fn what_is_out_of_range_is_said_in_one_line_with_its_field() {
         let said = |change: fn(&mut TcpParameters)| {
             let mut parameters = TcpParameters::default();
             change(&mut parameters);
             parameters.validate().unwrap_err().to_string()
         };
         assert_eq!(TcpParameters::default().validate(), Ok(()));
-        assert_eq!(said(|p| p.streams = 0), "-P 0: 1 to 64 flows");
-        assert_eq!(said(|p| p.mss_bytes = Some(40)), "-M 40: 88 to 32767 bytes");
-        assert_eq!(said(|p| p.amount = Amount::Packets(7)), "-k 7: TCP does not count packets: use -n or -t");
-        assert_eq!(said(|p| p.omit_ns = 10_000_000_000), "--omit 10s: less than the test (-t 10s)");
-        assert_eq!(said(|p| p.sample_ns = 10), "--sample 10ns: 1ms to 10s");
+        assert_eq!(said(|p| p.streams = 0), "`streams` 0: 1 to 64 flows");
+        assert_eq!(said(|p| p.mss_bytes = Some(40)), "`mss_bytes` 40: 88 to 32767 bytes");
+        assert_eq!(
+            said(|p| p.amount = Amount::Packets(7)),
+            "`packets` 7: TCP does not count packets: use `bytes` or `duration_ns`"
+        );
+        assert_eq!(said(|p| p.omit_ns = 10_000_000_000), "`omit_ns` 10s: less than the test (`duration_ns` 10s)");
+        assert_eq!(said(|p| p.sample_ns = 10), "`sample_ns` 10ns: 1ms to 10s");
         let step = |name: &str, duration_ns| CongestionStep { name: name.into(), duration_ns };
         let with = |congestion| TcpParameters { congestion, ..TcpParameters::default() }.validate();
         assert!(with(vec![step("reno", Some(1_000_000)), step("cubic", None)]).is_ok());
@@ -280,7 +246,7 @@ mod tests {
             with(vec![step("reno", None), step("cubic", None)])
                 .unwrap_err()
                 .to_string()
-                .starts_with("-C reno: every step but")
+                .starts_with("`congestion` reno: every step but")
         );
         assert!(with(vec![step("../x", None)]).is_err());
         assert!(with(vec![step("sixteen_letters_", None)]).is_err());

@@ -10,6 +10,7 @@ mod report;
 pub use bounded::bounded_list;
 pub use directions::Directions;
 pub use parameters::{
-    Affinity, Amount, Collect, MAX_CPU, MAX_DURATION, MAX_STREAMS, ParameterError, SoftirqPlacement, TestDirection,
+    Affinity, Amount, Collect, MAX_DURATION, MAX_STREAMS, ParameterError, RATES, SoftirqPlacement, TestDirection,
+    check_interval, check_range, check_sockbuf,
 };
 pub use report::{ChangedCounters, EndCounters, SocketBuffer, StreamSent};

@@ -1,14 +1,19 @@
 //! What every kind of test is asked to do.
 
-use longhaul_units::Nanos;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// Most streams of a direction: this bounds the size of a report.
 pub const MAX_STREAMS: u8 = 64;
 /// Longest test.
 pub const MAX_DURATION: Nanos = Nanos::from_secs(24 * 3600);
+/// Rates of a stream.
+pub const RATES: RangeInclusive<BitRate> = BitRate(1_000)..=BitRate(10_000_000_000_000);
 /// Highest CPU number that is accepted.
-pub const MAX_CPU: u16 = 8191;
+const MAX_CPU: u16 = 8191;
 
 /// How much is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,10 +79,10 @@ pub enum Collect {
 
 /// A parameter that is out of range: which one, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{flag} {given}: {allowed}")]
+#[error("`{field}` {given}: {allowed}")]
 pub struct ParameterError {
-    /// The flag.
-    pub flag: &'static str,
+    /// The field, as JSON names it.
+    pub field: &'static str,
     /// What was given.
     pub given: String,
     /// What is allowed.
@@ -86,27 +91,78 @@ pub struct ParameterError {
 
 impl ParameterError {
     /// Creates an error.
-    pub fn new(flag: &'static str, given: impl ToString, allowed: impl Into<String>) -> Self {
-        Self { flag, given: given.to_string(), allowed: allowed.into() }
+    pub fn new(field: &'static str, given: impl ToString, allowed: impl Into<String>) -> Self {
+        Self { field, given: given.to_string(), allowed: allowed.into() }
+    }
+}
+
+/// Checks that `value`, if there is one, is within `range`.
+///
+/// # Errors
+/// It is not; `allowed` says what is.
+pub fn check_range<T: PartialOrd + Display>(
+    field: &'static str,
+    value: impl Into<Option<T>>,
+    range: RangeInclusive<T>,
+    allowed: impl Into<String>,
+) -> Result<(), ParameterError> {
+    match value.into() {
+        Some(value) if !range.contains(&value) => Err(ParameterError::new(field, value, allowed)),
+        _ => Ok(()),
+    }
+}
+
+/// Checks the time between interim reports.
+///
+/// # Errors
+/// It is out of range.
+pub fn check_interval(interval_ns: Option<u64>) -> Result<(), ParameterError> {
+    let range = Nanos::from_millis(100)..=Nanos::from_secs(3600);
+    check_range("interval_ns", interval_ns.map(Nanos), range, "100ms to 1h, or 0 for none")
+}
+
+/// Checks the size of a socket buffer, the parameter `field`.
+///
+/// # Errors
+/// It is out of range.
+pub fn check_sockbuf(field: &'static str, bytes: Option<u64>) -> Result<(), ParameterError> {
+    check_range(field, bytes, 2048..=1 << 31, "2K to 2G")
+}
+
+impl Amount {
+    /// Checks the limits that every longhaul has.
+    ///
+    /// # Errors
+    /// It is out of range.
+    pub fn validate(self) -> Result<(), ParameterError> {
+        match self {
+            Self::DurationNs(ns) => {
+                check_range("duration_ns", Nanos(ns), Nanos::from_millis(1)..=MAX_DURATION, "1ms to 24h")
+            }
+            Self::Bytes(bytes) => check_range("bytes", bytes, 1..=u64::MAX, "at least 1 byte"),
+            Self::Packets(packets) => check_range("packets", packets, 1..=u64::MAX, "at least 1 packet"),
+        }
+    }
+}
+
+impl Affinity {
+    /// Checks the limits that every longhaul has.
+    ///
+    /// # Errors
+    /// A list is too long, or has a CPU that is out of range.
+    pub fn validate(&self) -> Result<(), ParameterError> {
+        for cpus in [&self.sender_cpus, &self.receiver_cpus, &self.softirq_cpus] {
+            if cpus.len() > usize::from(MAX_STREAMS) || cpus.iter().any(|cpu| *cpu > MAX_CPU) {
+                let given = cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+                let allowed = format!("at most {MAX_STREAMS} CPUs, each 0 to {MAX_CPU}");
+                return Err(ParameterError::new("affinity", given, allowed));
+            }
+        }
+        Ok(())
     }
 }
 
 impl TestDirection {
-    /// The direction for `-R` and `--bidir`.
-    ///
-    /// # Errors
-    /// Both flags are set.
-    pub fn from_flags(reverse: bool, bidirectional: bool) -> Result<Self, ParameterError> {
-        match (reverse, bidirectional) {
-            (false, false) => Ok(Self::Forward),
-            (true, false) => Ok(Self::Reverse),
-            (false, true) => Ok(Self::Bidirectional),
-            (true, true) => {
-                Err(ParameterError::new("-R", "with --bidir", "use only one of them: --bidir sends in both directions"))
-            }
-        }
-    }
-
     /// Whether the client sends.
     pub const fn client_sends(self) -> bool {
         !matches!(self, Self::Reverse)

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::MAX_SEQUENCES;
 use longhaul_terms::{
-    Affinity, Amount, Collect, MAX_CPU, MAX_DURATION, MAX_STREAMS, ParameterError, SoftirqPlacement, TestDirection,
+    Affinity, Amount, Collect, MAX_DURATION, MAX_STREAMS, ParameterError, RATES, SoftirqPlacement, TestDirection,
+    check_interval, check_range, check_sockbuf,
 };
 
 /// Longest payload: what IPv4 allows (65,535 less 20 and 8). IPv6 could take 20 bytes more.
@@ -92,70 +93,36 @@ impl UdpParameters {
     /// The first parameter out of range, with what is allowed.
     pub fn validate(&self) -> Result<(), ParameterError> {
         let least = probe::HEADER_LEN as u32;
-        if !(least..=MAX_PAYLOAD_BYTES).contains(&self.payload_bytes) {
-            let allowed =
-                format!("the payload must be {least} to {MAX_PAYLOAD_BYTES} bytes (the probe header takes {least})");
-            return Err(ParameterError::new("-l", self.payload_bytes, allowed));
-        }
-        if !(1..=MAX_STREAMS).contains(&self.streams) {
-            return Err(ParameterError::new("-P", self.streams, format!("1 to {MAX_STREAMS} streams")));
-        }
-        match self.amount {
-            Amount::DurationNs(ns) if !(1_000_000..=MAX_DURATION.0).contains(&ns) => {
-                return Err(ParameterError::new("-t", Nanos(ns), "1ms to 24h"));
-            }
-            Amount::Bytes(0) => return Err(ParameterError::new("-n", 0, "at least 1 byte")),
-            Amount::Packets(0) => return Err(ParameterError::new("-k", 0, "at least 1 packet")),
-            _ => {}
-        }
+        let allowed =
+            format!("the payload must be {least} to {MAX_PAYLOAD_BYTES} bytes (the probe header takes {least})");
+        check_range("payload_bytes", self.payload_bytes, least..=MAX_PAYLOAD_BYTES, allowed)?;
+        check_range("streams", self.streams, 1..=MAX_STREAMS, format!("1 to {MAX_STREAMS} streams"))?;
+        self.amount.validate()?;
         let most = self.packets_of_stream(0).unwrap_or(0);
-        if most > MAX_SEQUENCES {
-            let flag = if matches!(self.amount, Amount::Bytes(_)) { "-n" } else { "-k" };
-            return Err(ParameterError::new(flag, most, format!("at most {MAX_SEQUENCES} packets a stream")));
-        }
+        let field = if matches!(self.amount, Amount::Bytes(_)) { "bytes" } else { "packets" };
+        check_range(field, most, 0..=MAX_SEQUENCES, format!("at most {MAX_SEQUENCES} packets a stream"))?;
         match self.pace {
-            Pace::RateBps(bps) if !(1_000..=10_000_000_000_000).contains(&bps) => {
-                return Err(ParameterError::new("-b", BitRate(bps), "1kbit to 10Tbit, or 0 for as fast as possible"));
+            Pace::Unlimited => {}
+            Pace::RateBps(bps) => {
+                check_range("rate_bps", BitRate(bps), RATES, "1kbit to 10Tbit, or 0 for as fast as possible")?;
             }
-            Pace::SpacingNs(ns) if !(1..=MAX_DURATION.0).contains(&ns) => {
-                return Err(ParameterError::new("--spacing", Nanos(ns), "1ns to 24h"));
-            }
-            _ => {}
+            Pace::SpacingNs(ns) => check_range("spacing_ns", Nanos(ns), Nanos(1)..=MAX_DURATION, "1ns to 24h")?,
         }
-        if let Some(bytes) = self.sockbuf_bytes
-            && !(2048..=1 << 31).contains(&bytes)
-        {
-            return Err(ParameterError::new("-w", bytes, "2K to 2G"));
-        }
-        if !(1..=65_536).contains(&self.burst_packets) {
-            return Err(ParameterError::new("--burst", self.burst_packets, "1 to 65536 packets"));
-        }
-        if let Some(ns) = self.interval_ns
-            && !(100_000_000..=3_600_000_000_000).contains(&ns)
-        {
-            return Err(ParameterError::new("-i", Nanos(ns), "100ms to 1h, or 0 for none"));
-        }
-        let Affinity { sender_cpus, receiver_cpus, softirq_cpus, softirq } = &self.affinity;
-        for cpus in [sender_cpus, receiver_cpus, softirq_cpus] {
-            if cpus.len() > usize::from(MAX_STREAMS) || cpus.iter().any(|cpu| *cpu > MAX_CPU) {
-                let given = cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
-                return Err(ParameterError::new(
-                    "-A",
-                    given,
-                    format!("at most {MAX_STREAMS} CPUs, each 0 to {MAX_CPU}"),
-                ));
-            }
-        }
+        check_sockbuf("sockbuf_bytes", self.sockbuf_bytes)?;
+        check_range("burst_packets", self.burst_packets, 1..=65_536, "1 to 65536 packets")?;
+        check_interval(self.interval_ns)?;
+        self.affinity.validate()?;
+        let Affinity { receiver_cpus, softirq_cpus, softirq, .. } = &self.affinity;
         let shared = receiver_cpus.iter().any(|cpu| softirq_cpus.contains(cpu));
         let differ = !softirq_cpus.is_empty() && !receiver_cpus.is_empty() && receiver_cpus != softirq_cpus;
         match softirq {
             Some(SoftirqPlacement::Same) if differ || receiver_cpus.len().max(softirq_cpus.len()) > 1 => {
-                let allowed = "receiver and softirq share one CPU: give it as the receiver's CPU in -A";
-                Err(ParameterError::new("--softirq", "same", allowed))
+                let allowed = "receiver and softirq share one CPU: give it as the receiver's CPU in `affinity`";
+                Err(ParameterError::new("softirq", "same", allowed))
             }
             Some(SoftirqPlacement::Split) if shared => {
-                let allowed = "receiver and softirq need different CPUs: use -A SENDER,RECEIVER,SOFTIRQ";
-                Err(ParameterError::new("--softirq", "split", allowed))
+                let allowed = "receiver and softirq need different CPUs: give both in `affinity`";
+                Err(ParameterError::new("softirq", "split", allowed))
             }
             _ => Ok(()),
         }
@@ -196,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_out_of_range_is_said_in_one_line_with_its_flag() {
+    fn what_is_out_of_range_is_said_in_one_line_with_its_field() {
         let said = |change: fn(&mut UdpParameters)| {
             let mut parameters = UdpParameters::default();
             change(&mut parameters);
@@ -205,13 +172,16 @@ mod tests {
         assert_eq!(UdpParameters::default().validate(), Ok(()));
         assert_eq!(
             said(|p| p.payload_bytes = 12),
-            "-l 12: the payload must be 18 to 65507 bytes (the probe header takes 18)"
+            "`payload_bytes` 12: the payload must be 18 to 65507 bytes (the probe header takes 18)"
         );
-        assert_eq!(said(|p| p.streams = 0), "-P 0: 1 to 64 streams");
-        assert_eq!(said(|p| p.amount = Amount::DurationNs(0)), "-t 0ns: 1ms to 24h");
-        assert_eq!(said(|p| p.pace = Pace::RateBps(5)), "-b 5bit: 1kbit to 10Tbit, or 0 for as fast as possible");
-        assert_eq!(said(|p| p.sockbuf_bytes = Some(1)), "-w 1: 2K to 2G");
-        assert_eq!(said(|p| p.affinity.sender_cpus = vec![9000]), "-A 9000: at most 64 CPUs, each 0 to 8191");
+        assert_eq!(said(|p| p.streams = 0), "`streams` 0: 1 to 64 streams");
+        assert_eq!(said(|p| p.amount = Amount::DurationNs(0)), "`duration_ns` 0ns: 1ms to 24h");
+        assert_eq!(
+            said(|p| p.pace = Pace::RateBps(5)),
+            "`rate_bps` 5bit: 1kbit to 10Tbit, or 0 for as fast as possible"
+        );
+        assert_eq!(said(|p| p.sockbuf_bytes = Some(1)), "`sockbuf_bytes` 1: 2K to 2G");
+        assert_eq!(said(|p| p.affinity.sender_cpus = vec![9000]), "`affinity` 9000: at most 64 CPUs, each 0 to 8191");
         let bind = |bind, receiver: &[u16], softirq: &[u16]| UdpParameters {
             affinity: Affinity {
                 softirq: Some(bind),
@@ -226,14 +196,14 @@ mod tests {
                 .validate()
                 .unwrap_err()
                 .to_string()
-                .starts_with("--softirq same: receiver and softirq share one CPU")
+                .starts_with("`softirq` same: receiver and softirq share one CPU")
         );
         assert!(
             bind(SoftirqPlacement::Split, &[1], &[1])
                 .validate()
                 .unwrap_err()
                 .to_string()
-                .starts_with("--softirq split: receiver and softirq need different CPUs")
+                .starts_with("`softirq` split: receiver and softirq need different CPUs")
         );
         for good in [
             bind(SoftirqPlacement::Same, &[1], &[]),
@@ -242,8 +212,7 @@ mod tests {
         ] {
             assert_eq!(good.validate(), Ok(()));
         }
-        assert!(said(|p| p.amount = Amount::Packets(u64::MAX)).starts_with("-k 18446744073709551615: at most"));
-        assert!(TestDirection::from_flags(true, true).unwrap_err().to_string().starts_with("-R with --bidir"));
+        assert!(said(|p| p.amount = Amount::Packets(u64::MAX)).starts_with("`packets` 18446744073709551615: at most"));
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl UdpResult {
             caveats.push(Caveat::new(
                 caveats::JITTER_UNKNOWN,
                 "there is no jitter, because packets shared time stamps",
-                "use --wire, and a rate at which packets are sent one by one",
+                "use `wire`, and a rate at which packets are sent one by one",
             ));
         }
         let unexplained = attribution.by_location().get(&Location::Unexplained).copied().unwrap_or(0);
@@ -156,7 +156,7 @@ impl UdpResult {
             caveats.push(Caveat::new(
                 caveats::DROPS_UNSEEN,
                 format!("{unexplained} losses have no known location, because not every drop at the ends was seen"),
-                "lower the rate, use --wire, or give the receiver more CPU",
+                "lower the rate, use `wire`, or give the receiver more CPU",
             ));
         }
         if attribution.surplus_packets() > 0 {
@@ -176,7 +176,7 @@ impl UdpResult {
             caveats.push(Caveat::new(
                 caveats::BATCHES_HIDE_THE_WIRE,
                 "packets travelled in batches, so one drop can be a whole batch",
-                "use --wire to count single packets",
+                "use `wire` to count single packets",
             ));
         }
         let batch_packets = sender.spacing.batch_packets.p50;

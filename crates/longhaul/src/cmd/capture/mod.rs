@@ -12,6 +12,7 @@ use longhaul_capture::{CaptureError, CaptureSpec, Counters, LogTargets, Running,
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::{Nudge, Stop, StopSignal};
 use longhaul_kernel::wait::readable_until;
+use longhaul_session::SessionError;
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
 
@@ -217,7 +218,7 @@ fn not_started(error: CaptureError) -> Failure {
         CaptureError::Logger { source, .. } => {
             let message = error.to_string();
             let exit = if source.code == "interrupted" { INTERRUPTED } else { 1 };
-            return Failure::from_peer(source.code.clone(), message).remedy(&source.remedy).exit(exit);
+            return Failure::from(SessionError { message, ..source.clone() }).exit(exit);
         }
     };
     Failure::new(code, error).remedy(remedy)

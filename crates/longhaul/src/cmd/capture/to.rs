@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use longhaul_capture::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LogTarget, LogTargets, room_for_snippets};
 use longhaul_peer::client::resolve;
+use longhaul_session::SessionError;
 
 use crate::args::key;
 use crate::args::listen::in_lab;
@@ -53,9 +54,8 @@ impl ToArgs {
         let mut targets = Vec::new();
         for name in &self.to {
             let (host, port) = host_and_port(name)?;
-            let address = resolve(host, port, None).map_err(|error| {
-                Failure::from_peer(error.code, format!("--to {}", error.message)).remedy(error.remedy)
-            })?;
+            let address = resolve(host, port, None)
+                .map_err(|error| Failure::from(SessionError { message: format!("--to {}", error.message), ..error }))?;
             if key.is_none() && !self.no_auth && !address.ip().is_loopback() && !in_lab() {
                 return Err(Failure::usage(format!("--to {name}: another machine needs --key FILE"))
                     .remedy("make a key with `longhaul key new FILE`, or use --no-auth at both ends"));

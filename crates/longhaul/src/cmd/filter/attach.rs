@@ -119,7 +119,7 @@ pub(crate) fn attach(args: AttachArgs) -> Outcome {
     if enforce && !args.force {
         let found = obstacles(&mut netlink, &link).map_err(|error| no_link(name, &error))?;
         if let Some(obstacle) = found.first() {
-            return Err(Failure::of(obstacle.caveat(name)));
+            return Err(obstacle.caveat(name).into());
         }
     }
     // A file that cannot be written must fail before anything is dropped.

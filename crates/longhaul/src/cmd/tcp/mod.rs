@@ -14,14 +14,14 @@ use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_session::{TestEnd, kind};
 use longhaul_tcp::{CongestionStep, TcpParameters, WindowAuto};
-use longhaul_terms::{Affinity, Amount, Collect, TestDirection};
+use longhaul_terms::{Affinity, Amount, Collect};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::args::listen::in_lab;
 use crate::cmd::serve::PORT;
 use crate::cmd::tcp::live::Live;
 use crate::cmd::udp::live::Show;
-use crate::cmd::udp::{exit_code, failure, hosts, no_report, target, word};
+use crate::cmd::udp::{direction, exit_code, hosts, no_report, target, word};
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
@@ -219,7 +219,7 @@ impl Args {
         let parameters = TcpParameters {
             amount,
             streams: self.streams,
-            direction: TestDirection::from_flags(self.reverse, self.bidir).map_err(Failure::usage)?,
+            direction: direction(self.reverse, self.bidir)?,
             window_bytes: if let Some(Window::Size(size)) = self.window { Some(size.0) } else { None },
             window_auto,
             rate_goal_bps: self.rate_goal.map(|rate| rate.0),
@@ -244,7 +244,7 @@ impl Args {
             write_rate_bps: self.rate.map(|rate| rate.0),
             read_rate_bps: self.read_rate.map(|rate| rate.0),
         };
-        parameters.validate().map_err(Failure::usage)?;
+        parameters.validate()?;
         Ok(parameters)
     }
 }
@@ -261,8 +261,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     live.end();
     let end = match (end, stop.requested()) {
         (Ok(end), _) => end,
-        (Err(error), Some(signal)) => return Err(failure(error).exit(exit_code(signal))),
-        (Err(error), None) => return Err(failure(error)),
+        (Err(error), Some(signal)) => return Err(Failure::from(error).exit(exit_code(signal))),
+        (Err(error), None) => return Err(error.into()),
     };
 
     let ipv6 = target.address.ip().to_canonical().is_ipv6();

@@ -14,7 +14,7 @@ use longhaul_report::saved::{UDP_SCHEMA, UdpAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_session::kind::udp::SaveLosses;
-use longhaul_session::{SessionError, TestEnd, kind};
+use longhaul_session::{TestEnd, kind};
 use longhaul_terms::{Affinity, Amount, Collect, Directions, SoftirqPlacement, TestDirection};
 use longhaul_udp::locate::Loss;
 use longhaul_udp::{Pace, Timestamps, UdpParameters, UdpResult};
@@ -163,7 +163,7 @@ impl Args {
             pace,
             payload_bytes: self.length,
             streams: self.streams,
-            direction: TestDirection::from_flags(self.reverse, self.bidir).map_err(Failure::usage)?,
+            direction: direction(self.reverse, self.bidir)?,
             sockbuf_bytes: self.sockbuf.map(|size| size.0),
             wire: self.wire,
             burst_packets: self.burst,
@@ -181,7 +181,7 @@ impl Args {
             },
             collect: self.collect,
         };
-        parameters.validate().map_err(Failure::usage)?;
+        parameters.validate()?;
         Ok(parameters)
     }
 }
@@ -199,7 +199,7 @@ pub(crate) fn target(
         (_, true) => Some(Family::V6),
         _ => None,
     };
-    let address = resolve(host, port, family).map_err(failure)?;
+    let address = resolve(host, port, family)?;
     let key = key.map(key::load).transpose()?;
     if key.is_none() && !no_auth && !address.ip().is_loopback() && !in_lab() {
         return Err(Failure::usage(format!("{host} is another machine: a test needs --key FILE"))
@@ -208,8 +208,14 @@ pub(crate) fn target(
     Ok(Target { address, key })
 }
 
-pub(crate) fn failure(error: SessionError) -> Failure {
-    Failure::from_peer(error.code, error.message).remedy(error.remedy)
+/// The direction for `-R` and `--bidir`.
+pub(crate) fn direction(reverse: bool, bidir: bool) -> Result<TestDirection, Failure> {
+    match (reverse, bidir) {
+        (false, false) => Ok(TestDirection::Forward),
+        (true, false) => Ok(TestDirection::Reverse),
+        (false, true) => Ok(TestDirection::Bidirectional),
+        (true, true) => Err(Failure::usage("-R with --bidir: use only one of them: --bidir sends in both directions")),
+    }
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -224,8 +230,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     live.end();
     let end = match (end, stop.requested()) {
         (Ok(end), _) => end,
-        (Err(error), Some(signal)) => return Err(failure(error).exit(exit_code(signal))),
-        (Err(error), None) => return Err(failure(error)),
+        (Err(error), Some(signal)) => return Err(Failure::from(error).exit(exit_code(signal))),
+        (Err(error), None) => return Err(error.into()),
     };
 
     let (udp, results, mut caveats) = results(&end, folder.as_ref()).ok_or_else(no_report)?;

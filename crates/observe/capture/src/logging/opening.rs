@@ -77,7 +77,7 @@ pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Sh
     seat.know();
     let Some(place) = CaptureSeat::take(shared) else {
         let text = format!("it accepts {} captures at the same time, and has them", options.captures_most);
-        let error = SessionError::new("busy", text, "try later, or start `longhaul log` with a larger --captures");
+        let error = SessionError::new("busy", text, "try later, or start `longhaul log` with larger `captures`");
         let _ = control.channel.send(&Message::Refuse(Refusal { error: error.clone(), retry_after: None }));
         let _ = control.transmit();
         return Err(error);

@@ -344,7 +344,7 @@ impl Session {
                     LoggedEnd::Full => SessionError::new(
                         "full",
                         "the capture reached the size limit there",
-                        "start `longhaul log` with a larger --bytes-cap",
+                        "start `longhaul log` with a larger `bytes_cap`",
                     ),
                     _ => SessionError::new("stopped", "it was stopped there", ""),
                 };

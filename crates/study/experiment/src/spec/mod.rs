@@ -22,7 +22,7 @@ use std::path::{Component, Path};
 
 use longhaul_path::preset;
 use longhaul_path::spec::{Change, Direction, PathSpec};
-use longhaul_terms::{Affinity, Amount, SoftirqPlacement};
+use longhaul_terms::{Affinity, Amount, ParameterError, SoftirqPlacement};
 use longhaul_udp::{Pace, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
@@ -117,6 +117,11 @@ impl ExperimentError {
 
     pub(crate) fn at(key: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self::new(format!("{key}: {why}"))
+    }
+
+    /// A parameter of a test is out of range.
+    pub(crate) fn parameter(place: impl fmt::Display, error: &ParameterError) -> Self {
+        Self::at(format_args!("{place}.{}", error.field), format_args!("{}: {}", error.given, error.allowed))
     }
 
     /// What the reader of TOML says of `text`, and where.
@@ -271,8 +276,7 @@ impl UdpSeries {
             },
         };
         for rate in &series.rates {
-            // It names the option of `longhaul udp` that is out of range.
-            series.parameters(*rate).validate().map_err(|error| ExperimentError::at(place, error))?;
+            series.parameters(*rate).validate().map_err(|error| ExperimentError::parameter(place, &error))?;
         }
         Ok(series)
     }
@@ -365,7 +369,7 @@ change = ["rate=1Gbit"]
             ("sockbuf", "sokbuf", "8:1: unknown field `sokbuf`, expected one of `name`, `paper`, `rates`, `time`"),
             ("\"same\"", "\"both\"", "unknown variant `both`, expected `same` or `split`"),
             ("\"200M\"", "\"fast\"", "is not a number of 0 or more with a unit (bit, kbit"),
-            ("\"64K\"", "\"1\"", "udp[0]: -w 1: 2K to 2G"),
+            ("\"64K\"", "\"1\"", "udp[0].sockbuf_bytes: 1: 2K to 2G"),
             ("\"4ms\"", "\"4s\"", "udp[0].poll_interval: 4s: 1us to 1s"),
             ("rate=1Gbit", "rat=1Gbit", "udp[0].change[0]: `rat`: no such key, use"),
             ("every(30000)", "every(0)", "change[0]: loss: "),

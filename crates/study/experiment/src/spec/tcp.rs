@@ -127,8 +127,7 @@ impl TcpSeries {
                 interval_ns: None,
                 ..TcpParameters::default()
             };
-            // It names the option of `longhaul tcp` that is out of range.
-            parameters.validate().map_err(|error| ExperimentError::at(place, error))?;
+            parameters.validate().map_err(|error| ExperimentError::parameter(place, &error))?;
             Ok::<_, ExperimentError>(parameters)
         };
         let mut tests = Vec::new();
@@ -180,11 +179,11 @@ mod tests {
     fn what_is_wrong_is_said_in_a_line() {
         for (from, to, said) in [
             ("flows = [1, 4]", "flows = []", "tcp[0]: 0 tests of `congestion` and `flows`, 1 to 64"),
-            ("flows = [1, 4]", "flows = [0]", "tcp[0]: -P 0"),
-            ("'reno'", "'../x'", "tcp[0]: -C"),
+            ("flows = [1, 4]", "flows = [0]", "tcp[0].streams: 0"),
+            ("'reno'", "'../x'", "tcp[0].congestion:"),
             ("host = 'client'", "host = 'far'", "tcp[0].beside.host: `far`: the path has client, server"),
             ("omit =", "omitt =", "unknown field `omitt`"),
-            ("mss = 1000", "mss = 1", "tcp[0]: -M 1"),
+            ("mss = 1000", "mss = 1", "tcp[0].mss_bytes: 1"),
             ("'both'", "''", "tcp[0].name: 1 to 100 letters"),
         ] {
             let text = GOOD.replacen(from, to, 1);

@@ -124,9 +124,9 @@ impl TestParameters {
         let streams = u64::from(kind.streams());
         match kind.rate() {
             None => Ok(kind.at_rate(BitRate((cap.0 / streams).max(1_000)))),
-            Some((flag, rate)) if rate.0.saturating_mul(streams) > cap.0 => {
+            Some((field, rate)) if rate.0.saturating_mul(streams) > cap.0 => {
                 let allowed = format!("this server allows a payload rate of {cap} over all streams");
-                Err(ParameterError::new(flag, format_args!("({rate} × {streams})"), allowed))
+                Err(ParameterError::new(field, format_args!("({rate} × {streams})"), allowed))
             }
             Some(_) => Ok(self),
         }

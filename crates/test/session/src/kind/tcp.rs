@@ -41,11 +41,11 @@ impl TestKind for TcpParameters {
     }
 
     fn check(&self, caps: &Caps) -> Result<(), ParameterError> {
-        caps.check_sockbuf(self.window_bytes)
+        caps.check_sockbuf("window_bytes", self.window_bytes)
     }
 
     fn rate(&self) -> Option<(&'static str, BitRate)> {
-        self.pace_bps.map(|bps| ("--pace", BitRate(bps)))
+        self.pace_bps.map(|bps| ("pace_bps", BitRate(bps)))
     }
 
     fn at_rate(&self, rate: BitRate) -> TestParameters {
@@ -107,8 +107,8 @@ mod tests {
         let asked = TcpParameters { streams: 4, ..TcpParameters::default() };
         assert_eq!(grant(&asked).unwrap().tcp().unwrap().pace_bps, Some(250_000_000));
         let fast = TcpParameters { pace_bps: Some(300_000_000), ..asked.clone() };
-        assert!(grant(&fast).unwrap_err().to_string().starts_with("--pace (300Mbit × 4): this server allows"));
+        assert!(grant(&fast).unwrap_err().to_string().starts_with("`pace_bps` (300Mbit × 4): this server allows"));
         let wide = TcpParameters { window_bytes: Some(2 << 20), ..asked };
-        assert_eq!(grant(&wide).unwrap_err().flag, "-w");
+        assert_eq!(grant(&wide).unwrap_err().field, "window_bytes");
     }
 }

@@ -37,23 +37,23 @@ impl TestKind for UdpParameters {
     }
 
     fn check(&self, caps: &Caps) -> Result<(), ParameterError> {
-        caps.check_sockbuf(self.sockbuf_bytes)?;
+        caps.check_sockbuf("sockbuf_bytes", self.sockbuf_bytes)?;
         if self.payload_bytes > caps.payload_bytes {
             let allowed = format!("this server allows {} bytes", caps.payload_bytes);
-            return Err(ParameterError::new("-l", self.payload_bytes, allowed));
+            return Err(ParameterError::new("payload_bytes", self.payload_bytes, allowed));
         }
         match changes_receiver(self) {
-            Some((flag, given)) if self.direction.client_sends() && !caps.host_settings => {
-                let allowed = "this server does not let clients change settings of its host; `longhaul serve --host-settings allow` does";
-                Err(ParameterError::new(flag, given, allowed))
+            Some((field, given)) if self.direction.client_sends() && !caps.host_settings => {
+                let allowed = "this server does not let clients change settings of its host (`host_settings`)";
+                Err(ParameterError::new(field, given, allowed))
             }
             _ => Ok(()),
         }
     }
 
     fn rate(&self) -> Option<(&'static str, BitRate)> {
-        let flag = if matches!(self.pace, Pace::SpacingNs(_)) { "--spacing" } else { "-b" };
-        self.rate().map(|rate| (flag, rate))
+        let field = if matches!(self.pace, Pace::SpacingNs(_)) { "spacing_ns" } else { "rate_bps" };
+        self.rate().map(|rate| (field, rate))
     }
 
     fn at_rate(&self, rate: BitRate) -> TestParameters {
@@ -78,13 +78,13 @@ impl TestKind for UdpParameters {
     }
 }
 
-/// The flag and value by which a test changes settings of the receiving host.
+/// The field and value by which a test changes settings of the receiving host.
 fn changes_receiver(asked: &UdpParameters) -> Option<(&'static str, String)> {
     match (asked.affinity.softirq, asked.affinity.softirq_cpus.first()) {
-        (Some(SoftirqPlacement::Same), _) => Some(("--softirq", "same".into())),
-        (Some(SoftirqPlacement::Split), _) => Some(("--softirq", "split".into())),
-        (None, Some(cpu)) => Some(("-A", format!("(softirq on CPU {cpu})"))),
-        (None, None) => (asked.timestamps == Timestamps::Nic).then(|| ("--timestamps", "nic".into())),
+        (Some(SoftirqPlacement::Same), _) => Some(("softirq", "same".into())),
+        (Some(SoftirqPlacement::Split), _) => Some(("softirq", "split".into())),
+        (None, Some(cpu)) => Some(("affinity", format!("(softirq on CPU {cpu})"))),
+        (None, None) => (asked.timestamps == Timestamps::Nic).then(|| ("timestamps", "nic".into())),
     }
 }
 
@@ -164,8 +164,8 @@ mod tests {
         let softirq = bound(Affinity { softirq_cpus: vec![1], ..Affinity::default() });
         let reader = bound(Affinity { receiver_cpus: vec![1], ..Affinity::default() });
         let nic = UdpParameters { timestamps: Timestamps::Nic, ..plain.clone() };
-        for (asked, flag) in [(&split, "--softirq"), (&softirq, "-A"), (&nic, "--timestamps")] {
-            assert_eq!(grant(asked, caps).unwrap_err().flag, flag);
+        for (asked, field) in [(&split, "softirq"), (&softirq, "affinity"), (&nic, "timestamps")] {
+            assert_eq!(grant(asked, caps).unwrap_err().field, field);
             assert!(grant(asked, Caps::default()).is_ok());
             // Then the setting is changed on the client's own host.
             let toward = |direction| UdpParameters { direction, ..asked.clone() };
@@ -185,10 +185,10 @@ mod tests {
         assert!(at(Pace::RateBps(500_000_000)).is_ok());
         assert_eq!(
             at(Pace::RateBps(600_000_000)).unwrap_err().to_string(),
-            "-b (600Mbit × 2): this server allows a payload rate of 1Gbit over all streams"
+            "`rate_bps` (600Mbit × 2): this server allows a payload rate of 1Gbit over all streams"
         );
-        assert_eq!(at(Pace::SpacingNs(1_000)).unwrap_err().flag, "--spacing");
+        assert_eq!(at(Pace::SpacingNs(1_000)).unwrap_err().field, "spacing_ns");
         let long = UdpParameters { amount: Amount::DurationNs(61_000_000_000), ..asked };
-        assert_eq!(grant(long).unwrap_err().to_string(), "-t 61s: this server allows 60s");
+        assert_eq!(grant(long).unwrap_err().to_string(), "`duration_ns` 61s: this server allows 60s");
     }
 }

@@ -264,13 +264,16 @@ fn a_queued_client_waits_longer_than_any_timeout_and_then_runs() {
 }
 
 #[test]
-fn caps_are_refused_with_the_flag_or_set_the_pace() {
+fn caps_are_refused_with_the_field_or_set_the_pace() {
     let caps = Caps { duration: Nanos::from_secs(5), rate: Some(BitRate::from_gbit(1)), ..Caps::default() };
     let long = UdpParameters { amount: Amount::DurationNs(6_000_000_000), ..parameters(TestDirection::Forward) };
     let mut pair = Pair::with_caps(long, caps);
     pair.run();
     let error = pair.error(Side::Client);
-    assert_eq!((error.code.as_str(), error.message.as_str()), ("not_granted", "-t 6s: this server allows 5s"));
+    assert_eq!(
+        (error.code.as_str(), error.message.as_str()),
+        ("not_granted", "`duration_ns` 6s: this server allows 5s")
+    );
 
     let caps = Caps { rate: Some(BitRate(10_000_000)), ..Caps::default() };
     let mut pair = Pair::with_caps(UdpParameters { pace: Pace::Unlimited, ..parameters(TestDirection::Forward) }, caps);

@@ -120,5 +120,5 @@ fn caps_hold_for_tcp() {
     let caps = longhaul_session::Caps { streams: 2, ..Default::default() };
     let mut pair = Pair::with_caps(parameters(TestDirection::Forward), caps);
     pair.run();
-    assert_eq!(pair.error(Side::Client).message, "-P 3: this server allows 2");
+    assert_eq!(pair.error(Side::Client).message, "`streams` 3: this server allows 2");
 }

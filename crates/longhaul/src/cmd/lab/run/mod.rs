@@ -111,7 +111,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
     let interrupted = stop.requested().is_some();
     if let (false, Some(error)) = (interrupted, ran.failure()) {
-        return Err(Failure::from_peer(error.code.clone(), error.message.clone()).remedy(&error.remedy));
+        return Err(error.clone().into());
     }
     let parameters = Parameters {
         title: &experiment.title,
