@@ -18,7 +18,7 @@ use longhaul_experiment::{Experiment, MixExperiment};
 use longhaul_flows::{FlowOptions, Flows};
 use longhaul_lab::control::Request;
 use longhaul_mix::{MOST_TEMPLATES, MixSpec, Plan, Target};
-use longhaul_path::law::Table;
+use longhaul_path::law::{DIST_SCALE, Table};
 use longhaul_path::spec::{Change, PathSpec, no_files};
 use longhaul_report::saved::{Saved, on_one_line};
 use longhaul_session::{
@@ -94,8 +94,7 @@ pub fn dist_table(input: &[u8]) {
     for u in [0.0, f64::MIN_POSITIVE, 0.25, 0.5, 1.0 - f64::EPSILON, 1.0] {
         assert!(table.quantile(u).is_finite());
     }
-    assert!(table.mean().is_finite() && table.stddev().is_finite());
-    let written = table.to_dist(quantiles.len());
+    let written: String = quantiles.iter().map(|value| format!(" {}", (value * DIST_SCALE).round() as i16)).collect();
     match Table::parse(&written) {
         Ok(read) => assert_eq!(read.quantiles().len(), quantiles.len()),
         Err(error) => panic!("{error}\n{written}"),
@@ -243,7 +242,6 @@ pub fn spool(input: &[u8]) {
             assert_eq!(dissect(&record).at_ns, record.at_ns);
         }
     }
-    assert!(reader.whole_bytes() <= input.len() as u64);
     // Mutations seldom have a good checksum: the packets of a block without it.
     let mut packets = Packets::of_body(input, 1000, 0, 0, LinkType::Ethernet);
     while let Ok(Some(record)) = packets.next() {

@@ -8,7 +8,6 @@ pub mod pacer;
 mod quantity;
 mod rate;
 mod size;
-pub mod statistics;
 mod text_file;
 mod time;
 

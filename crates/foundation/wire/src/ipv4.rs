@@ -41,11 +41,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
         usize::from(self.0.as_ref()[0] & 0xf) * 4
     }
 
-    /// The two ECN bits (RFC 3168 §5); 3 is "congestion experienced".
-    pub fn ecn(&self) -> u8 {
-        self.0.as_ref()[1] & 3
-    }
-
     /// Bytes of header and payload, as the header has it.
     pub fn total_len(&self) -> u16 {
         be16(self.0.as_ref(), 2)
@@ -54,11 +49,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Names the fragments of one packet.
     pub fn identification(&self) -> u16 {
         be16(self.0.as_ref(), 4)
-    }
-
-    /// Whether routers may not fragment it.
-    pub fn dont_fragment(&self) -> bool {
-        self.0.as_ref()[6] & 0x40 != 0
     }
 
     /// Whether it is one of several fragments, be it the first.
@@ -84,11 +74,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// To whom.
     pub fn destination(&self) -> [u8; 4] {
         core::array::from_fn(|i| self.0.as_ref()[16 + i])
-    }
-
-    /// Whether the header's checksum is right.
-    pub fn checksum_is_good(&self) -> bool {
-        checksum::Sum::ZERO.add_bytes(&self.0.as_ref()[..self.header_len()]).checksum() == 0
     }
 }
 
@@ -123,14 +108,14 @@ mod tests {
     fn fields() {
         let mut packet = Packet::new_checked(HEADER).unwrap();
         assert_eq!((packet.header_len(), packet.total_len(), packet.identification()), (20, 115, 0x1234));
-        assert_eq!((packet.ecn(), packet.time_to_live(), packet.protocol()), (1, 64, 17));
-        assert!(packet.dont_fragment() && !packet.is_fragment());
+        assert_eq!((packet.time_to_live(), packet.protocol()), (64, 17));
+        assert!(!packet.is_fragment());
         assert_eq!((packet.source(), packet.destination()), ([192, 168, 0, 1], [192, 168, 0, 199]));
-        assert!(!packet.checksum_is_good());
+        assert_ne!(checksum::Sum::ZERO.add_bytes(&packet.0[..20]).checksum(), 0);
         packet.set_total_len(1500);
         packet.set_identification(0xffff);
         packet.fill_checksum();
-        assert!(packet.checksum_is_good());
+        assert_eq!(checksum::Sum::ZERO.add_bytes(&packet.0[..20]).checksum(), 0);
         assert_eq!((packet.total_len(), packet.identification()), (1500, 0xffff));
     }
 

@@ -64,11 +64,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
         (b.len() >= HEADER_LEN && b[0] >> 4 == 6).then_some(Self(bytes))
     }
 
-    /// The two ECN bits of the traffic class (RFC 3168 §5).
-    pub fn ecn(&self) -> u8 {
-        self.0.as_ref()[1] >> 4 & 3
-    }
-
     /// Bytes behind the fixed header, as it has them.
     pub fn payload_len(&self) -> u16 {
         be16(self.0.as_ref(), 4)
@@ -164,7 +159,7 @@ mod tests {
     #[test]
     fn fields() {
         let mut view = Packet::new_checked(packet(6, &[9; 20])).unwrap();
-        assert_eq!((view.payload_len(), view.next_header(), view.hop_limit(), view.ecn()), (20, 6, 64, 0));
+        assert_eq!((view.payload_len(), view.next_header(), view.hop_limit()), (20, 6, 64));
         assert_eq!((view.source()[15], view.destination()[15]), (1, 2));
         assert_eq!(view.jumbo_payload_len(), None);
         view.set_payload_len(7);

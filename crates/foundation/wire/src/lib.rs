@@ -17,7 +17,6 @@
 //! [`tcp`], [`vnet`]); [`segmentation`] with the private `layers`, which finds the headers of a frame through tunnels.
 //! [`corrupt`] and [`describe`](fn@describe) serve the emulator's impairments and its counters.
 
-pub mod arp;
 pub mod checksum;
 pub mod corrupt;
 pub mod describe;

@@ -20,8 +20,6 @@ use crate::{be16, be32, put16, put32};
 pub const HEADER_LEN: usize = 18;
 /// The first sequence that no bulk packet has: the last sixteen of 48 bits.
 pub const FIRST_RESERVED: u64 = (1 << 48) - 16;
-/// Streams that a cookie can tell apart in one direction.
-pub const MAX_STREAMS: u8 = 128;
 
 /// Which session, direction and stream a packet belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,11 +45,6 @@ impl Cookie {
     /// Whether it runs from server to client.
     pub const fn is_backward(self) -> bool {
         self.0 & 0x80 != 0
-    }
-
-    /// Whether both are of one session.
-    pub const fn same_session(self, other: Self) -> bool {
-        (self.0 ^ other.0) & 0xffff_ff00 == 0
     }
 }
 
@@ -109,7 +102,6 @@ mod tests {
         assert_eq!(&payload[18..], [0xee; 2], "the fill is left alone");
         assert_eq!(Probe::parse(&payload), Some(probe));
         assert_eq!((cookie.stream(), cookie.is_backward()), (5, true));
-        assert!(cookie.same_session(cookie.of(false, 127)) && !cookie.same_session(Cookie(0xabcd_ee85)));
     }
 
     #[test]

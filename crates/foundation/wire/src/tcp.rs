@@ -14,7 +14,7 @@
 //! └───────────────────────────────┴───────────────────────────────┘
 //! ```
 
-use crate::{be16, be32, put16, put32};
+use crate::{be16, be32, put32};
 
 /// Bytes of a header without options.
 pub const MIN_HEADER_LEN: usize = 20;
@@ -35,10 +35,6 @@ pub mod flag {
     pub const PSH: u8 = 0x08;
     /// The acknowledgment number counts.
     pub const ACK: u8 = 0x10;
-    /// The urgent pointer counts.
-    pub const URG: u8 = 0x20;
-    /// Congestion was experienced.
-    pub const ECE: u8 = 0x40;
     /// The congestion window was reduced.
     pub const CWR: u8 = 0x80;
 }
@@ -63,19 +59,9 @@ impl<T: AsRef<[u8]>> Segment<T> {
         be16(self.0.as_ref(), 0)
     }
 
-    /// The receiver's port.
-    pub fn destination_port(&self) -> u16 {
-        be16(self.0.as_ref(), 2)
-    }
-
     /// The number of the first payload byte.
     pub fn sequence(&self) -> u32 {
         be32(self.0.as_ref(), 4)
-    }
-
-    /// The next byte that the sender wants; counts with [`flag::ACK`].
-    pub fn acknowledgment(&self) -> u32 {
-        be32(self.0.as_ref(), 8)
     }
 
     /// Bytes of the header with its options: 20–60.
@@ -86,21 +72,6 @@ impl<T: AsRef<[u8]>> Segment<T> {
     /// The [`flag`]s.
     pub fn flags(&self) -> u8 {
         self.0.as_ref()[13]
-    }
-
-    /// The receive window, not scaled (RFC 7323 §2).
-    pub fn window(&self) -> u16 {
-        be16(self.0.as_ref(), 14)
-    }
-
-    /// The checksum.
-    pub fn checksum(&self) -> u16 {
-        be16(self.0.as_ref(), CHECKSUM_OFFSET)
-    }
-
-    /// The options, undivided.
-    pub fn options(&self) -> &[u8] {
-        &self.0.as_ref()[MIN_HEADER_LEN..self.header_len()]
     }
 }
 
@@ -114,11 +85,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Segment<T> {
     pub fn set_flags(&mut self, flags: u8) {
         self.0.as_mut()[13] = flags;
     }
-
-    /// Sets the checksum.
-    pub fn set_checksum(&mut self, checksum: u16) {
-        put16(self.0.as_mut(), CHECKSUM_OFFSET, checksum);
-    }
 }
 
 #[cfg(test)]
@@ -131,14 +97,11 @@ mod tests {
     #[test]
     fn fields() {
         let mut segment = Segment::new_checked(HEADER).unwrap();
-        assert_eq!((segment.source_port(), segment.destination_port()), (5210, 80));
-        assert_eq!((segment.sequence(), segment.acknowledgment(), segment.window()), (1, 2, 501));
-        assert_eq!((segment.header_len(), segment.flags(), segment.checksum()), (24, flag::ACK | flag::PSH, 0xabcd));
-        assert_eq!(segment.options(), [2, 4, 5, 0xb4]);
+        assert_eq!((segment.source_port(), segment.sequence()), (5210, 1));
+        assert_eq!((segment.header_len(), segment.flags()), (24, flag::ACK | flag::PSH));
         segment.set_sequence(u32::MAX);
         segment.set_flags(flag::SYN);
-        segment.set_checksum(1);
-        assert_eq!((segment.sequence(), segment.flags(), segment.checksum()), (u32::MAX, flag::SYN, 1));
+        assert_eq!((segment.sequence(), segment.flags()), (u32::MAX, flag::SYN));
     }
 
     #[test]

@@ -22,8 +22,6 @@ pub const LEN: usize = 10;
 /// In [`VnetHeader::flags`]: the checksum is to be completed from `csum_start` (`VIRTIO_NET_HDR_F_NEEDS_CSUM`). Its field
 /// holds the folded sum of the pseudo header, *not* inverted.
 pub const NEEDS_CSUM: u8 = 1;
-/// In [`VnetHeader::flags`]: the checksum was verified (`VIRTIO_NET_HDR_F_DATA_VALID`). Says nothing on send.
-pub const DATA_VALID: u8 = 2;
 
 /// In [`VnetHeader::gso_type`]: CWR belongs to the first segment alone, as RFC 3168 §6.1.2 wants it
 /// (`VIRTIO_NET_HDR_GSO_ECN`).

@@ -56,7 +56,6 @@ pub enum MemoryError {
 pub struct PayloadMemory {
     start: NonNull<u8>,
     length: usize,
-    locked: bool,
 }
 
 // SAFETY: the mapping belongs to this value alone; nothing about it is bound to a thread.
@@ -87,7 +86,7 @@ impl PayloadMemory {
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, access, MapFlags::PRIVATE) }
             .map_err(refused("mmap"))?;
         let start = NonNull::new(start.cast::<u8>()).expect("mmap never maps at zero unasked");
-        let mut memory = Self { start, length, locked: false };
+        let mut memory = Self { start, length };
         let raw = start.as_ptr().cast();
         // Huge pages must be asked for before the first touch. Kernels without them say EINVAL, and small pages do.
         // SAFETY: our own mapping; the advice changes no contents.
@@ -95,7 +94,7 @@ impl PayloadMemory {
         // Locking keeps it out of swap. Without CAP_IPC_LOCK the limit is small; unlocked it works just as well, until the
         // machine swaps. To lock pages as they come takes no walk over those that are there.
         // SAFETY: our own mapping.
-        memory.locked = unsafe { mlock_with(raw, length, MlockFlags::ONFAULT) }.is_ok();
+        let _ = unsafe { mlock_with(raw, length, MlockFlags::ONFAULT) };
         for at in (0..length).step_by(PIECE_BYTES) {
             let piece_bytes = PIECE_BYTES.min(length - at);
             let piece = memory[at..at + piece_bytes].as_mut_ptr();
@@ -108,11 +107,6 @@ impl PayloadMemory {
             }
         }
         Ok(memory)
-    }
-
-    /// Whether it can never be swapped out; takes `CAP_IPC_LOCK` or a large `RLIMIT_MEMLOCK`.
-    pub fn locked(&self) -> bool {
-        self.locked
     }
 }
 

@@ -53,43 +53,6 @@ fn timeout(deadline: Option<Nanos>) -> Option<Timespec> {
     deadline.map(|deadline| to_timespec(deadline.saturating_sub(monotonic())))
 }
 
-/// What a [`Poller`] watches a descriptor for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interest {
-    /// Something to read.
-    Readable,
-    /// Room to write.
-    Writable,
-    /// Either.
-    Both,
-    /// Neither: only that it is in error.
-    Errors,
-}
-
-impl Interest {
-    fn flags(self) -> EventFlags {
-        match self {
-            Self::Readable => EventFlags::IN,
-            Self::Writable => EventFlags::OUT,
-            Self::Both => EventFlags::IN | EventFlags::OUT,
-            Self::Errors => EventFlags::empty(),
-        }
-    }
-}
-
-/// A descriptor that is ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ready {
-    /// The key it was added with.
-    pub key: u64,
-    /// Something can be read, or it ended.
-    pub readable: bool,
-    /// Something can be written.
-    pub writable: bool,
-    /// It is in error: the next operation tells.
-    pub error: bool,
-}
-
 /// Waits for several descriptors at a time (epoll, level-triggered).
 #[derive(Debug)]
 pub struct Poller {
@@ -105,20 +68,12 @@ impl Poller {
         Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)? })
     }
 
-    /// Watches `fd` and names it `key`, until it is removed or its last duplicate is closed.
+    /// Watches `fd` for something to read, and names it `key`, until it is removed or its last duplicate is closed.
     ///
     /// # Errors
     /// Where it is watched already, or cannot be (a plain file).
-    pub fn add(&self, fd: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(key), interest.flags())?)
-    }
-
-    /// Watches `fd` for something else.
-    ///
-    /// # Errors
-    /// Where it is not watched.
-    pub fn modify(&self, fd: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
-        Ok(epoll::modify(&self.epoll, fd, EventData::new_u64(key), interest.flags())?)
+    pub fn add(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(key), EventFlags::IN)?)
     }
 
     /// Watches `fd` no more.
@@ -129,27 +84,19 @@ impl Poller {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// Waits until a descriptor is ready or `deadline` has passed, `None` waiting without end, and says which are ready:
-    /// none after the deadline, or early after a signal. A `deadline` of zero looks without waiting.
+    /// Waits until a descriptor is ready or `deadline` has passed, `None` waiting without end, and returns the keys of those that
+    /// have something to read, ended or are in error: none after the deadline, or early after a signal. A `deadline` of zero looks without waiting.
     ///
     /// # Errors
     /// Does not fail in practice.
-    pub fn wait(&self, deadline: Option<Nanos>) -> io::Result<impl ExactSizeIterator<Item = Ready> + use<>> {
+    pub fn wait(&self, deadline: Option<Nanos>) -> io::Result<impl ExactSizeIterator<Item = u64> + use<>> {
         let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS_MOST];
         let count = match epoll::wait(&self.epoll, &mut events[..], timeout(deadline).as_ref()) {
             Ok(count) => count,
             Err(Errno::INTR) => 0,
             Err(error) => return Err(error.into()),
         };
-        Ok(events.into_iter().take(count).map(|event| {
-            let flags = event.flags;
-            Ready {
-                key: event.data.u64(),
-                readable: flags.intersects(EventFlags::IN | EventFlags::HUP),
-                writable: flags.contains(EventFlags::OUT),
-                error: flags.contains(EventFlags::ERR),
-            }
-        }))
+        Ok(events.into_iter().take(count).map(|event| event.data.u64()))
     }
 }
 
@@ -170,7 +117,7 @@ mod tests {
     fn never_returns_early() {
         let (here, _there) = UnixStream::pair().unwrap();
         let poller = Poller::new().unwrap();
-        poller.add(&here, 1, Interest::Readable).unwrap();
+        poller.add(&here, 1).unwrap();
         for span in [Nanos(0), Nanos(1_500), Nanos::from_micros(700), Nanos::from_millis(2)] {
             let deadline = monotonic() + span;
             sleep_until(deadline);
@@ -189,15 +136,12 @@ mod tests {
         let (first, _first_far) = UnixStream::pair().unwrap();
         let (second, mut second_far) = UnixStream::pair().unwrap();
         let poller = Poller::new().unwrap();
-        poller.add(&first, 1, Interest::Readable).unwrap();
-        poller.add(&second, 2, Interest::Readable).unwrap();
+        poller.add(&first, 1).unwrap();
+        poller.add(&second, 2).unwrap();
         second_far.write_all(b"x").unwrap();
-        let ready: Vec<Ready> = poller.wait(None).unwrap().collect();
-        assert_eq!(ready, [Ready { key: 2, readable: true, writable: false, error: false }]);
+        assert_eq!(poller.wait(None).unwrap().collect::<Vec<_>>(), [2]);
         assert!(readable_until(&second, None).unwrap() && writable_until(&first, None).unwrap());
-        poller.modify(&first, 1, Interest::Both).unwrap();
         poller.remove(&second).unwrap();
-        let ready: Vec<Ready> = poller.wait(None).unwrap().collect();
-        assert_eq!(ready, [Ready { key: 1, readable: false, writable: true, error: false }]);
+        assert_eq!(poller.wait(Some(monotonic())).unwrap().len(), 0);
     }
 }

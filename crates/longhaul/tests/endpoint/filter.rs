@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -432,9 +433,8 @@ fn what_lies_on_top_keeps_its_frames() {
         return println!("skipped: {why}");
     }
     let container = NetNamespace::create().unwrap();
-    let mut netlink = hosts.ours.enter(Netlink::open).unwrap().unwrap();
-    let upper = netlink.index_of("lmv").unwrap();
-    netlink.move_to(upper, &container).unwrap();
+    let theirs = format!("/proc/{}/fd/{}", std::process::id(), container.as_fd().as_raw_fd());
+    hosts.try_ip(&format!("link set lmv netns {theirs}")).unwrap();
     let mut inside = container.enter(Netlink::open).unwrap().unwrap();
     let upper = inside.index_of("lmv").unwrap();
     inside.set_up(upper, true).unwrap();
@@ -469,7 +469,8 @@ fn what_lies_on_top_keeps_its_frames() {
         assert_eq!(count("rejected", "vlan_not_ours"), 0);
         assert!(force.is_empty() || count("accepted", "secondary_unicast") >= 3, "{:#}", hosts.status());
     }
-    inside.delete_link(upper).unwrap();
+    let mut delete = Command::new("ip");
+    assert!(container.enter(|| delete.args(["link", "delete", "lmv"]).status()).unwrap().unwrap().success());
     let _filter = hosts.attach(&["--enforce"]);
     (0..3).for_each(|_| socket.send(&[0; 10], &[&tagged]).unwrap());
     until("tagged frames to be rejected", || count("rejected", "vlan_not_ours") == 3);

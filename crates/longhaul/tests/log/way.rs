@@ -1,12 +1,11 @@
 //! What the way to a logging host lets through: long datagrams, short ones, another width from one moment to the next.
 
-use std::net::IpAddr;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
 use longhaul_kernel::capability::is_root_in_namespace;
-use longhaul_kernel::link::{Address, Netlink, Route, VethEnd};
+use longhaul_kernel::link::{Address, Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::sysctl;
 
@@ -26,6 +25,12 @@ struct Line {
 /// The two ends' addresses.
 const NEAR: &str = "10.77.1.2";
 const FAR: &str = "10.77.2.2";
+
+/// Runs `ip` in a namespace.
+fn ip(namespace: &NetNamespace, words: &str) {
+    let status = namespace.enter(|| Command::new("ip").args(words.split(' ')).status()).unwrap().unwrap();
+    assert!(status.success(), "ip {words}");
+}
 
 impl Line {
     fn new(name: &str, near_mtu: u32, far_mtu: u32) -> Option<Self> {
@@ -47,9 +52,7 @@ impl Line {
                 netlink.set_up(ifindex, true).unwrap();
             }
             there.set_up(1, true).unwrap();
-            let ifindex = there.index_of("eth0").unwrap();
-            let gateway: IpAddr = of_router.parse().unwrap();
-            there.add_route(&Route::default_via(gateway, ifindex)).unwrap();
+            ip(end, &format!("route add default via {of_router}"));
         }
         router.enter(|| sysctl::write("net.ipv4.ip_forward", "1").unwrap()).unwrap();
         let traffic = Traffic::of(&near);
@@ -57,9 +60,7 @@ impl Line {
     }
 
     fn widen(&self, host: &NetNamespace, name: &str, mtu: u32) {
-        let mut netlink = host.enter(|| Netlink::open().unwrap()).unwrap();
-        let ifindex = netlink.index_of(name).unwrap();
-        netlink.set_mtu(ifindex, mtu).unwrap();
+        ip(host, &format!("link set {name} mtu {mtu}"));
     }
 
     fn log(&self) -> Program {

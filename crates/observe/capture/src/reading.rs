@@ -11,7 +11,7 @@ use longhaul_captures::{InterfaceDirection, LinkType, Record};
 use longhaul_kernel::capture_ring::{CaptureRing, RingStatistics, Snippet};
 use longhaul_kernel::clock::{monotonic, realtime, thread_cpu_time};
 use longhaul_kernel::link::Netlink;
-use longhaul_kernel::wait::{Interest, Poller};
+use longhaul_kernel::wait::Poller;
 use longhaul_units::Nanos;
 use longhaul_wire::{Shape, VnetHeader};
 
@@ -121,7 +121,7 @@ impl Reader {
         let poller = Poller::new().ok();
         for (key, open) in self.rings.iter().enumerate() {
             if let Some(poller) = &poller {
-                let _ = poller.add(&open.ring, key as u64, Interest::Readable);
+                let _ = poller.add(&open.ring, key as u64);
             }
         }
         let mut stalled = false;

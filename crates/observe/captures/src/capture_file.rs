@@ -51,14 +51,6 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Bytes of the file that were read, uncompressed.
-    pub fn consumed_bytes(&self) -> u64 {
-        match self {
-            Self::Pcap(reader) => reader.consumed_bytes(),
-            Self::Pcapng(reader) => reader.consumed_bytes(),
-        }
-    }
-
     /// What the file says of its interfaces; nothing of a pcap file.
     pub fn interfaces(&self) -> &[Interface] {
         match self {

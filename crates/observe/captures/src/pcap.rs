@@ -51,7 +51,6 @@ pub struct Reader<R> {
     fraction_ns: u32,
     record_len: usize,
     link: LinkType,
-    snap_len: u32,
     fcs_len: u32,
     cut: bool,
 }
@@ -74,7 +73,7 @@ impl<R: Read> Reader<R> {
         if header.len() < HEADER_LEN || !matches!(magic, MICROSECONDS | NANOSECONDS | KUZNETZOV) {
             return Err(ReadError::NotACapture(header[..header.len().min(4)].to_vec()));
         }
-        let (snap_len, link) = (order.u32(header, 16), order.u32(header, 20));
+        let link = order.u32(header, 20);
         input.take(HEADER_LEN);
         Ok(Self {
             input,
@@ -82,7 +81,6 @@ impl<R: Read> Reader<R> {
             fraction_ns: if magic == NANOSECONDS { 1 } else { 1_000 },
             record_len: if magic == KUZNETZOV { RECORD_LEN + 8 } else { RECORD_LEN },
             link: LinkType::from_number(link as u16),
-            snap_len,
             // Bit 26: the bits above tell the FCS's length, in units of 16 bits.
             fcs_len: if link & 1 << 26 != 0 { (link >> 28) * 2 } else { 0 },
             cut: false,
@@ -94,19 +92,9 @@ impl<R: Read> Reader<R> {
         self.link
     }
 
-    /// Bytes of a packet that were captured at most, as the file says.
-    pub fn snap_len(&self) -> u32 {
-        self.snap_len
-    }
-
     /// Whether the file ended within a record.
     pub fn is_cut(&self) -> bool {
         self.cut
-    }
-
-    /// Bytes of the file that were read.
-    pub fn consumed_bytes(&self) -> u64 {
-        self.input.consumed()
     }
 
     /// The next packet's snippet; `None` at the end.

@@ -173,11 +173,6 @@ impl<R: Read> Reader<R> {
         self.cut
     }
 
-    /// Bytes of the file that were read.
-    pub fn consumed_bytes(&self) -> u64 {
-        self.input.consumed()
-    }
-
     /// The next packet's snippet; `None` at the end.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset, thread_cpu_time};
 use longhaul_kernel::memory::MemoryError;
-use longhaul_kernel::wait::{Interest, Poller, sleep_until};
+use longhaul_kernel::wait::{Poller, sleep_until};
 use longhaul_path::network::{HopPlace, Network, Options, PortId, Release};
 use longhaul_path::spec::{Direction, PathSpec, Side};
 use longhaul_units::{Bytes, Nanos, TimeHistogram};
@@ -181,7 +181,7 @@ impl Engine {
         let poller = Poller::new()?;
         for (key, port) in (0..).zip(&ports) {
             if let Some(socket) = port.socket() {
-                poller.add(socket, key, Interest::Readable)?;
+                poller.add(socket, key)?;
             }
         }
         Ok(Self {
@@ -218,7 +218,7 @@ impl Engine {
     /// # Errors
     /// Where the kernel refuses to wait.
     pub fn run(&mut self, commands: &Receiver<Command>, waker: &WakeSource) -> Result<(), EngineError> {
-        self.poller.add(waker, WAKER_KEY, Interest::Readable)?;
+        self.poller.add(waker, WAKER_KEY)?;
         loop {
             self.rounds += 1;
             if waker.take() {
@@ -353,7 +353,7 @@ impl Engine {
                 && let Some(socket) = port.socket()
             {
                 // It can only fail for want of memory; the port is then served in each round, but wakes nobody.
-                let _ = self.poller.add(socket, key, Interest::Readable);
+                let _ = self.poller.add(socket, key);
             }
         }
     }
@@ -382,7 +382,7 @@ impl Engine {
         } else {
             let deadline = (until != Nanos::MAX).then(|| until + self.started);
             // Which port woke us does not matter: a round looks at everything.
-            if self.poller.wait(deadline)?.any(|ready| ready.key == WAKER_KEY) {
+            if self.poller.wait(deadline)?.any(|key| key == WAKER_KEY) {
                 waker.clear();
             }
         }

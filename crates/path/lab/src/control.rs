@@ -12,7 +12,7 @@ use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::Process;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::unix::{connect_abstract, list_abstract, listen_abstract, peer_credentials};
-use longhaul_kernel::wait::{Interest, Poller};
+use longhaul_kernel::wait::Poller;
 use longhaul_path::spec::Change;
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -174,8 +174,8 @@ impl Listener {
     pub fn serve(&self, mut lab: Lab, user_namespace: bool, stop: Stop) -> io::Result<()> {
         let started_at = jiff::Timestamp::now().to_string();
         let poller = Poller::new()?;
-        poller.add(&self.socket, 0, Interest::Readable)?;
-        poller.add(stop, 1, Interest::Readable)?;
+        poller.add(&self.socket, 0)?;
+        poller.add(stop, 1)?;
         loop {
             drop(poller.wait(None)?);
             if stop.requested().is_some() {

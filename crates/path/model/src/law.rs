@@ -115,4 +115,4 @@ fn pareto_quantile(u: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

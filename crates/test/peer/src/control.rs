@@ -13,7 +13,7 @@ use std::time::Duration;
 use longhaul_channel::{Channel, ChannelError};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::wait::{Interest, Poller, readable_until};
+use longhaul_kernel::wait::{Poller, readable_until};
 use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
 
@@ -189,8 +189,8 @@ impl Signals {
     pub fn watch<E: HasControl>(stop: Stop, events: Sender<E>) -> std::io::Result<Self> {
         let (going, over) = UnixStream::pair()?;
         let poller = Poller::new()?;
-        poller.add(stop, 0, Interest::Readable)?;
-        poller.add(&over, 1, Interest::Readable)?;
+        poller.add(stop, 0)?;
+        poller.add(&over, 1)?;
         let thread = thread::Builder::new().name("signals".into()).spawn(move || {
             if poller.wait(None).is_err() || stop.requested().is_none() {
                 return;

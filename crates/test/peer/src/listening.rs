@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use longhaul_channel::{Channel, Key, Role};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::wait::{Interest, Poller};
+use longhaul_kernel::wait::Poller;
 use longhaul_session::SessionError;
 use longhaul_units::Nanos;
 
@@ -177,9 +177,9 @@ pub fn listen<E: HasControl>(
     serve: impl Fn(TcpStream, SocketAddr, &Seat<E>) -> bool + Send + Sync + 'static,
 ) -> std::io::Result<()> {
     let poller = Poller::new()?;
-    poller.add(listener, 0, Interest::Readable)?;
+    poller.add(listener, 0)?;
     if let Some(stop) = until.stop {
-        poller.add(stop, 1, Interest::Readable)?;
+        poller.add(stop, 1)?;
     }
     let (serve, enough) = (Arc::new(serve), Arc::new(AtomicBool::new(false)));
     let mut threads: Vec<JoinHandle<()>> = Vec::new();

@@ -5,10 +5,9 @@
 //! `/sys/fs/bpf/longhaul/cc`, until [`unload`] or the next boot. Connections that use one when it is unloaded
 //! keep it until they close.
 //!
-//! Each is one C source in `controls/`, compiled for BPF and natively ([`native`]). `longhaul-congestion` describes them.
+//! Each is one C source in `controls/`, compiled for BPF, and natively for tests. `longhaul-congestion` describes them.
 
 mod error;
-pub mod native;
 
 #[cfg(not(bpf_programs))]
 mod disabled;

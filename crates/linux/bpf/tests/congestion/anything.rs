@@ -1,7 +1,7 @@
 //! Whatever the kernel calls, in whatever order, with whatever numbers: the window is at least one packet and at most the clamp,
 //! ssthresh at least two, and nothing divides by zero or shifts too far (the C is built to trap where it would).
 
-use longhaul_bpf::congestion::native::{Event, Native, State};
+use crate::native::{Event, Native, State};
 use longhaul_congestion::{Algorithm, Settings, Variant};
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! The controls that look at delay: Illinois, YeAH, Vegas, FAST, Compound.
 
-use longhaul_bpf::congestion::native::{Event, Native, State};
+use crate::native::{Event, Native, State};
 use longhaul_congestion::Algorithm;
 
 use crate::flow::{MS, ack, linux, paper, round_trip, set_window};

@@ -1,6 +1,6 @@
 //! A flow whose kernel is the test.
 
-use longhaul_bpf::congestion::native::Native;
+use crate::native::Native;
 use longhaul_congestion::{Algorithm, Settings, Variant};
 
 pub(crate) const MS: u32 = 1000;

@@ -1,7 +1,7 @@
 //! Growth and back-off of the controls that losses drive: HighSpeed, Scalable, BIC, H-TCP, Hybla; Westwood+, whose decrease a measured
 //! bandwidth says.
 
-use longhaul_bpf::congestion::native::{Event, State, parameters};
+use crate::native::{Event, State, parameters};
 use longhaul_congestion::highspeed::Curve;
 use longhaul_congestion::{Algorithm, Settings, Variant};
 
@@ -155,7 +155,7 @@ fn htcp_grows_with_the_time_since_the_last_loss() {
 #[test]
 fn htcp_leaves_what_empties_the_queue() {
     let mut flow = paper(Algorithm::Htcp, 1000);
-    let calm = |flow: &mut longhaul_bpf::congestion::native::Native, rtts: &[u32]| {
+    let calm = |flow: &mut crate::native::Native, rtts: &[u32]| {
         for rtt in rtts {
             set_window(flow, 1000);
             round_trip(flow, *rtt * MS, 1);
@@ -314,7 +314,7 @@ fn slow_start_and_limits() {
 fn settings_take_effect() {
     let mut settings = Settings::new(Algorithm::Scalable, Variant::Paper).unwrap();
     settings.set("packets_for_one_more=10").unwrap();
-    let mut flow = longhaul_bpf::congestion::native::Native::new(&settings);
+    let mut flow = crate::native::Native::new(&settings);
     flow.socket.ssthresh = 2;
     set_window(&mut flow, 1000);
     assert_eq!(ack(&mut flow, 10), 1001);

@@ -5,6 +5,7 @@ mod anything;
 mod delay_based;
 mod flow;
 mod loss_based;
+mod native;
 // Without clang at build time there is nothing to load.
 #[cfg(bpf_programs)]
 mod loading;

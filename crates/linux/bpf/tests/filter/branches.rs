@@ -499,7 +499,9 @@ fn changes_of_the_host_leave_no_gap() {
     assert_eq!(judged(&cable, &filter, &wide), Reason::OurUnicast);
 
     let new_mac = [2, 0, 0, 0, 0, 7];
-    cable.inside(|| longhaul_kernel::link::Netlink::open().unwrap().set_mac(cable.ifindex, new_mac)).unwrap();
+    let mut renamed = std::process::Command::new("ip");
+    renamed.args(["link", "set", crate::cable::LINK, "address", "02:00:00:00:00:07"]);
+    assert!(cable.inside(|| renamed.status()).unwrap().success());
     assert_eq!(judged(&cable, &filter, &ipv4(new_mac, OUR_IP, 17, 0, &udp(9, 20))), Reason::OurUnicast);
     assert_eq!(judged(&cable, &filter, &ipv4(OUR_MAC, OUR_IP, 17, 0, &udp(9, 20))), Reason::ForeignUnicast);
 }

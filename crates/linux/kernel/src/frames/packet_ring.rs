@@ -85,11 +85,6 @@ impl RxRing {
         &self.socket
     }
 
-    /// How many frames can wait.
-    pub fn slots(&self) -> usize {
-        self.slots
-    }
-
     /// The next frame, or `None` where none waits; its slot goes back to the kernel when it is dropped. No system call.
     ///
     /// A link that went down shows as an error condition when one waits for the ring, and in [`RxRing::take_error`].

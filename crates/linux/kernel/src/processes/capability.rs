@@ -11,14 +11,8 @@ pub enum Capability {
     NetAdmin = 12,
     /// Open packet sockets.
     NetRaw = 13,
-    /// Lock memory past `RLIMIT_MEMLOCK`.
-    IpcLock = 14,
     /// Mount, enter namespaces.
     SysAdmin = 21,
-    /// Real-time scheduling.
-    SysNice = 23,
-    /// Load networking BPF programs.
-    Bpf = 39,
 }
 
 /// Whether the calling thread holds `capability` in its own user namespace (its effective set).

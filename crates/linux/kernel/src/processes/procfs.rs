@@ -1,26 +1,10 @@
-//! Small readers of `/proc`: memory that a process uses, softirq counters, what CPUs do.
+//! Small readers of `/proc`: softirq counters, what CPUs do.
 //!
-//! Source: proc_pid_statm(5), proc_stat(5); `Documentation/networking/scaling.rst` and `net/core/net-procfs.c` for softnet_stat.
+//! Source: proc_stat(5); `Documentation/networking/scaling.rst` and `net/core/net-procfs.c` for softnet_stat.
 
 use std::{fs, io};
 
 use longhaul_units::Nanos;
-
-/// Bytes of the process's memory that are resident in RAM (its own and shared), from `/proc/self/statm`.
-///
-/// # Errors
-/// Where `/proc` is not mounted.
-pub fn resident_bytes() -> io::Result<u64> {
-    let statm = fs::read_to_string("/proc/self/statm")?;
-    resident_pages(&statm)
-        .map(|pages| pages * crate::memory::page_bytes() as u64)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/self/statm reads `{statm}`")))
-}
-
-/// The second field of statm.
-fn resident_pages(statm: &str) -> Option<u64> {
-    statm.split_ascii_whitespace().nth(1)?.parse().ok()
-}
 
 /// One CPU's receive softirq since boot. It counts for the whole machine: network namespaces share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,13 +79,6 @@ fn parse_softnet(text: &str) -> Vec<Softnet> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn statm_has_resident_pages_second() {
-        assert_eq!(resident_pages("1234 567 89 1 0 2 0\n"), Some(567));
-        assert_eq!(resident_pages(""), None);
-        assert!(resident_bytes().unwrap() > 100_000);
-    }
 
     #[test]
     fn cpus_are_busy_when_not_idle() {

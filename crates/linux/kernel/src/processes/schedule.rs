@@ -180,16 +180,6 @@ pub fn set_least_timer_slack() -> Result<(), ScheduleError> {
         .map_err(|source| ScheduleError::Io { step: "prctl PR_SET_TIMERSLACK", source: source.into() })
 }
 
-/// The calling thread's timer slack.
-///
-/// # Errors
-/// Does not fail in practice.
-pub fn timer_slack() -> Result<Nanos, ScheduleError> {
-    rustix::thread::current_timer_slack()
-        .map(Nanos)
-        .map_err(|source| ScheduleError::Io { step: "prctl PR_GET_TIMERSLACK", source: source.into() })
-}
-
 /// Keeps all CPUs out of sleep states that take longer to leave than asked; ends when dropped.
 #[derive(Debug)]
 pub struct CpuDmaLatency(#[allow(dead_code)] File);
@@ -258,7 +248,7 @@ mod tests {
     fn timer_slack_becomes_one() {
         std::thread::spawn(|| {
             set_least_timer_slack().unwrap();
-            assert_eq!(timer_slack().unwrap(), Nanos(1));
+            assert_eq!(rustix::thread::current_timer_slack(), Ok(1));
         })
         .join()
         .unwrap();

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::process::Command;
 
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::clock::monotonic;
@@ -20,6 +21,12 @@ pub(crate) const LEFT_IP: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 pub(crate) const RIGHT_IP: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 /// No offload left to do.
 pub(crate) const PLAIN: [u8; 10] = [0; 10];
+
+/// Runs `ip` in a namespace.
+pub(crate) fn ip(namespace: &NetNamespace, words: &str) {
+    let output = namespace.enter(|| Command::new("ip").args(words.split(' ')).output()).unwrap().unwrap();
+    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+}
 
 /// Whether the test must be skipped; says why.
 pub(crate) fn unprivileged() -> bool {

@@ -77,8 +77,8 @@ pub(crate) fn send_numbered(sender: &UdpSender, first: u64, count: u64, bytes: u
     let mut next = first;
     while next < first + count {
         let now = batch.datagrams().min((first + count - next) as usize);
-        for i in 0..now {
-            batch.datagram_mut(i)[..8].copy_from_slice(&(next + i as u64).to_be_bytes());
+        for (number, datagram) in (next..).zip(batch.datagrams_mut().take(now)) {
+            datagram[..8].copy_from_slice(&number.to_be_bytes());
         }
         let sent = if singly {
             sender.send_singly(&mut batch, 0..now, true)

@@ -338,11 +338,6 @@ impl<W: Write + Send> HeaderLogWriter<W> {
         Ok(())
     }
 
-    /// Packets so far.
-    pub fn packets(&self) -> u64 {
-        self.packets
-    }
-
     /// Writes what waits and what the log says of itself, and gives the output back. `about` need not say whether it is sorted.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use super::{BYTE_ORDER, ENHANCED_PACKET, INTERFACE, Interface, MOST_CAPTURED, SECTION, STATISTICS, option, padded};
+use super::{BYTE_ORDER, ENHANCED_PACKET, INTERFACE, Interface, MOST_CAPTURED, SECTION, option, padded};
 use crate::record::{InterfaceDirection, Record};
 
 /// Writes a pcapng file.
@@ -70,28 +70,6 @@ impl<W: Write> Writer<W> {
         }
         if !comment.is_empty() {
             self.option(option::COMMENT, comment.as_bytes());
-        }
-        self.end()
-    }
-
-    /// Writes what interface number `index` counted until `at_ns`, as `counted` has it.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
-    pub fn write_statistics(&mut self, index: u16, at_ns: i64, counted: &Interface) -> io::Result<()> {
-        let at_ns = at_ns.max(0) as u64;
-        self.begin(STATISTICS);
-        self.u32(index.into());
-        self.u32((at_ns >> 32) as u32);
-        self.u32(at_ns as u32);
-        for (code, count) in [
-            (option::RECEIVED, counted.received_packets),
-            (option::DROPPED, counted.dropped_packets),
-            (option::OS_DROPPED, counted.os_dropped_packets),
-        ] {
-            if let Some(count) = count {
-                self.option(code, &count.to_le_bytes());
-            }
         }
         self.end()
     }

@@ -275,11 +275,6 @@ impl<R: Read> BlockReader<R> {
     pub fn was_cut(&self) -> bool {
         self.torn || !self.ended
     }
-
-    /// Bytes of whole blocks so far.
-    pub fn whole_bytes(&self) -> u64 {
-        self.read_bytes
-    }
 }
 
 /// When a capture lost packets, by the accounts in `file` of its spool: what lies between them is not read.

@@ -2,18 +2,13 @@
 //!
 //! A `.dist` file is what `tc qdisc … netem delay … distribution NAME` loads: signed integers between white space, in
 //! units of 1/8192 standard deviation (`NETEM_DIST_SCALE`), `#` beginning a comment. Format and method: iproute2
-//! `tc/q_netem.c` (`get_distribution`) and `netem/maketable.c`.
-
-use std::fmt::Write as _;
+//! `tc/q_netem.c` (`get_distribution`).
 
 /// What 1 standard deviation is in a `.dist` file: `NETEM_DIST_SCALE` of `linux/pkt_sched.h`.
 pub const DIST_SCALE: f64 = 8192.0;
 
 /// The most quantiles a table holds: 64 times what the kernel takes (`NETEM_DIST_MAX`, 16384), 8 MiB.
 const ENTRIES_MAX: usize = 1 << 20;
-
-/// Entries that [`Table::from_samples`] makes at most, as `maketable` does.
-const SAMPLED_ENTRIES: usize = 4096;
 
 /// An inverse distribution function as evenly spaced quantiles.
 ///
@@ -47,9 +42,6 @@ pub enum TableError {
     /// There is too much in it.
     #[error("more than {ENTRIES_MAX} values")]
     TooMany,
-    /// All samples are equal, so there is nothing to measure them by.
-    #[error("all samples are equal: their standard deviation is 0")]
-    NoSpread,
 }
 
 impl Table {
@@ -93,53 +85,6 @@ impl Table {
         Self::new(quantiles)
     }
 
-    /// The distribution of measured values: standardized by their mean and standard deviation (n − 1), then inverted.
-    ///
-    /// At most 4096 entries; they are Hyndman and Fan's quantiles of type 5, which fit
-    /// [`Table::quantile`]. Differences from `maketable`: no rounding to 1/50,000, and what it makes up beyond the
-    /// largest sample (it runs on to 32767) is not there.
-    ///
-    /// # Errors
-    /// Fewer than two samples, one that is not finite, or no spread.
-    pub fn from_samples(samples: &[f64]) -> Result<Self, TableError> {
-        if samples.len() < 2 {
-            return Err(TableError::TooFew { least: 2 });
-        }
-        if !samples.iter().all(|value| value.is_finite()) {
-            return Err(TableError::NotFinite);
-        }
-        let count = samples.len() as f64;
-        let mean = samples.iter().sum::<f64>() / count;
-        let squares: f64 = samples.iter().map(|value| (value - mean).powi(2)).sum();
-        let stddev = (squares / (count - 1.0)).sqrt();
-        if !(stddev.is_finite() && stddev > 0.0) {
-            return Err(TableError::NoSpread);
-        }
-        let mut standardized: Vec<f64> = samples.iter().map(|value| (value - mean) / stddev).collect();
-        standardized.sort_by(f64::total_cmp);
-        let all = Self { quantiles: standardized };
-        let entries = samples.len().min(SAMPLED_ENTRIES);
-        Self::new(all.resampled(entries).collect())
-    }
-
-    /// Writes a `.dist` file of `entries` values (at least 1; netem's own have 4096, the kernel takes up to 16384),
-    /// in the layout of iproute2's own files. What lies beyond ±4 standard deviations is cut there, as the format has
-    /// 16 bits.
-    pub fn to_dist(&self, entries: usize) -> String {
-        let mut text = String::from("# This is the distribution table for the experimental distribution.\n");
-        for (index, value) in self.resampled(entries.clamp(1, ENTRIES_MAX)).enumerate() {
-            // The cast saturates at the bounds of the format.
-            let _ = write!(text, " {}", (value * DIST_SCALE).round() as i16);
-            if index % 8 == 7 {
-                text.push('\n');
-            }
-        }
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text
-    }
-
     /// The quantiles, ascending.
     pub fn quantiles(&self) -> &[f64] {
         &self.quantiles
@@ -152,26 +97,5 @@ impl Table {
         let below = place as usize;
         let (low, high) = (self.quantiles[below], self.quantiles[(below + 1).min(last)]);
         low + (high - low) * (place - below as f64)
-    }
-
-    /// The mean of what [`Table::quantile`] gives for uniform shares; 0 for a standardized table.
-    pub fn mean(&self) -> f64 {
-        self.quantiles.iter().sum::<f64>() / self.quantiles.len() as f64
-    }
-
-    /// The standard deviation of what [`Table::quantile`] gives for uniform shares; 1 for a standardized table.
-    pub fn stddev(&self) -> f64 {
-        let mean = self.mean();
-        let square = |value: f64| (value - mean).powi(2);
-        // ∫ of the square over a straight piece from a to b is (a² + ab + b²)/3 of its width.
-        let between: f64 = (self.quantiles.windows(2))
-            .map(|pair| (square(pair[0]) + (pair[0] - mean) * (pair[1] - mean) + square(pair[1])) / 3.0)
-            .sum();
-        let ends = square(self.quantiles[0]) / 2.0 + square(self.quantiles[self.quantiles.len() - 1]) / 2.0;
-        ((between + ends) / self.quantiles.len() as f64).sqrt()
-    }
-
-    fn resampled(&self, entries: usize) -> impl Iterator<Item = f64> {
-        (0..entries).map(move |index| self.quantile((index as f64 + 0.5) / entries as f64))
     }
 }

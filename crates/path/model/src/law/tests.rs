@@ -1,6 +1,5 @@
 //! Each law against a distribution function computed another way, and iproute2's own tables where they are installed.
 
-use longhaul_units::statistics::kolmogorov_smirnov;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use statrs::function::erf::erfc;
@@ -44,17 +43,29 @@ fn below(law: &Law, x: f64) -> f64 {
     }
 }
 
+/// √n · sup |F_n − F|, of Kolmogorov and Smirnov. Samples of the law exceed 1.628 in 1 % of all cases, 1.949 in 0.1 %.
+pub(crate) fn deviation(samples: &[f64], law: &Law) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len() as f64;
+    let distance = sorted.iter().enumerate().fold(0f64, |distance, (index, &x)| {
+        let share = below(law, x);
+        distance.max(share - index as f64 / count).max((index + 1) as f64 / count - share)
+    });
+    count.sqrt() * distance
+}
+
 const FUNCTIONS: [Law; 4] = [Law::Normal, Law::Uniform, Law::Pareto, Law::ParetoNormal];
 
 #[test]
 fn samples_follow_their_law() {
     for (seed, law) in FUNCTIONS.into_iter().enumerate() {
         let samples: Vec<f64> = uniforms(50_000, seed as u64 + 1).into_iter().map(|u| law.quantile(u)).collect();
-        let test = kolmogorov_smirnov(&samples, |x| below(&law, x)).unwrap();
-        assert!(test.p_value > 0.01, "{law}: {test:?}");
+        let found = deviation(&samples, &law);
+        assert!(found < 1.628, "{law}: {found}");
         // The test must be able to fail: the same samples, 2 % wider.
         let wider: Vec<f64> = samples.iter().map(|x| x * 1.02 + 0.02).collect();
-        assert!(kolmogorov_smirnov(&wider, |x| below(&law, x)).unwrap().p_value < 0.01, "{law}");
+        assert!(deviation(&wider, &law) > 1.628, "{law}");
     }
 }
 
@@ -116,16 +127,19 @@ fn names_lead_back_to_their_law() {
     assert_eq!(Law::named("table"), None);
 }
 
+/// The table as a `.dist` file.
+fn dist(table: &Table) -> String {
+    table.quantiles().iter().map(|quantile| format!(" {}", (quantile * DIST_SCALE).round() as i16)).collect()
+}
+
 #[test]
 fn a_dist_file_reads_back() {
     let normal = Table::new((0..4096).map(|i| Law::Normal.quantile((i as f64 + 0.5) / 4096.0)).collect()).unwrap();
-    let text = normal.to_dist(4096);
-    let mut lines = text.lines();
-    assert!(lines.next().unwrap().starts_with('#'));
-    assert!(lines.all(|line| line.starts_with(' ') && line.split_ascii_whitespace().count() == 8));
+    let text = dist(&normal);
     let read = Table::parse(&text).unwrap();
-    assert_eq!(read.to_dist(4096), text);
-    assert!(read.mean().abs() < 1e-4 && (read.stddev() - 1.0).abs() < 2e-3, "{} {}", read.mean(), read.stddev());
+    assert_eq!(dist(&read), text);
+    let (mean, variance) = read.quantiles().iter().fold((0.0, 0.0), |(m, v), q| (m + q / 4096.0, v + q * q / 4096.0));
+    assert!(mean.abs() < 1e-4 && (variance.sqrt() - 1.0).abs() < 2e-3, "{mean} {variance}");
     assert_eq!(Table::parse("# one\n 8192 -8192 # two 3\n\n0").unwrap().quantiles(), [-1.0, 0.0, 1.0]);
 }
 
@@ -137,27 +151,6 @@ fn what_is_no_dist_file_is_refused() {
         "line 2: `40000` is not an integer from -32768 to 32767 (standard deviations × 8192)"
     );
     assert_eq!(Table::new(vec![f64::NAN]), Err(TableError::NotFinite));
-    assert_eq!(Table::from_samples(&[1.0]), Err(TableError::TooFew { least: 2 }));
-    assert_eq!(Table::from_samples(&[4.0, 4.0]), Err(TableError::NoSpread));
-    assert_eq!(Table::from_samples(&[1e308, -1e308]), Err(TableError::NoSpread));
-}
-
-/// A day of RTTs becomes a table that gives the same distribution back.
-#[test]
-fn measured_samples_become_their_own_law() {
-    let rtts: Vec<f64> =
-        uniforms(86_400, 7).into_iter().map(|u| 184_000_071.0 + 8_450.0 * Law::Pareto.quantile(u)).collect();
-    let table = Table::from_samples(&rtts).unwrap();
-    assert_eq!(table.quantiles().len(), 4096);
-    let mean = rtts.iter().sum::<f64>() / rtts.len() as f64;
-    let stddev = (rtts.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (rtts.len() - 1) as f64).sqrt();
-    let law = Law::Table(Arc::new(table));
-    let again: Vec<f64> = uniforms(20_000, 8).into_iter().map(|u| mean + stddev * law.quantile(u)).collect();
-    let test = longhaul_units::statistics::kolmogorov_smirnov_two_sample(&rtts, &again).unwrap();
-    assert!(test.p_value > 0.01, "{test:?}");
-
-    let test = kolmogorov_smirnov(&again, |x| below(&law, (x - mean) / stddev)).unwrap();
-    assert!(test.p_value > 0.01, "{test:?}");
 }
 
 /// Debian's iproute2 ships the tables. Their generators put the last x whose share rounds to 4i/16384 into entry i of
@@ -195,5 +188,5 @@ fn iproute2_tables_have_the_same_shape() {
     let shape = 0.25 * Law::Normal.quantile(share) + pareto(1000.0);
     assert!((Law::ParetoNormal.quantile(share) * PARETO_NORMAL_STDDEV - shape).abs() < 1e-14);
     let experimental = Table::parse(&std::fs::read_to_string(folder.join("experimental.dist")).unwrap()).unwrap();
-    assert_eq!(Table::parse(&experimental.to_dist(4096)), Ok(experimental));
+    assert_eq!(Table::parse(&dist(&experimental)), Ok(experimental));
 }

@@ -103,15 +103,6 @@ impl Direction {
             Self::Backward => "backward",
         }
     }
-
-    /// The other way.
-    #[must_use]
-    pub const fn reverse(self) -> Self {
-        match self {
-            Self::Forward => Self::Backward,
-            Self::Backward => Self::Forward,
-        }
-    }
 }
 
 impl Side {
@@ -123,15 +114,6 @@ impl Side {
         match self {
             Self::Client => "client",
             Self::Server => "server",
-        }
-    }
-
-    /// The other end.
-    #[must_use]
-    pub const fn other(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
         }
     }
 }

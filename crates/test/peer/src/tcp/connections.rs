@@ -11,7 +11,7 @@ use std::thread::{Builder, JoinHandle, scope};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::sysctl;
 use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, listen_at};
-use longhaul_kernel::wait::{Interest, Poller};
+use longhaul_kernel::wait::Poller;
 use longhaul_session::{DataPlan, SessionError};
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::{TCP_HELLO_BYTES, TcpStreamId};
@@ -167,7 +167,7 @@ struct Newcomer {
 /// Accepts connections and reads their first bytes, of at most `most` at a time, until `stop`.
 fn accept(listener: &TcpListener, most: usize, stop: &AtomicBool, events: &Sender<Event>) -> std::io::Result<()> {
     let poller = Poller::new()?;
-    poller.add(listener, 0, Interest::Readable)?;
+    poller.add(listener, 0)?;
     let mut newcomers: Vec<Newcomer> = Vec::new();
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -175,7 +175,7 @@ fn accept(listener: &TcpListener, most: usize, stop: &AtomicBool, events: &Sende
         while let Ok((stream, from)) = listener.accept() {
             number += 1;
             stream.set_nonblocking(true)?;
-            if newcomers.len() < most && poller.add(&stream, number, Interest::Readable).is_ok() {
+            if newcomers.len() < most && poller.add(&stream, number).is_ok() {
                 let deadline = monotonic() + HELLO_PATIENCE;
                 newcomers.push(Newcomer { stream, from, bytes: [0; TCP_HELLO_BYTES], read: 0, deadline });
             }

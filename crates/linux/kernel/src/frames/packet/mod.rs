@@ -18,7 +18,7 @@ mod batch;
 mod receive;
 mod send;
 
-pub use batch::{BATCH_MOST, BatchSent, OutgoingFrame, ReceiveBatch, Refusal};
+pub use batch::{BATCH_MOST, BatchSent, OutgoingFrame, Refusal};
 pub use receive::{ReceiveError, Received, VlanTag};
 pub use send::{PARTS_MOST, SendError};
 
@@ -219,22 +219,6 @@ impl PacketSocket {
         };
         let fresh = if result == 0 { u64::from(stats.tp_drops) } else { 0 };
         self.drops.fetch_add(fresh, Ordering::Relaxed) + fresh
-    }
-
-    /// What the kernel granted for receiving, in bytes, its bookkeeping included.
-    ///
-    /// # Errors
-    /// Does not fail in practice on an open socket.
-    pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
-        Ok(sockopt::socket_recv_buffer_size(&self.fd)?)
-    }
-
-    /// What the kernel granted for sending, in bytes, its bookkeeping included.
-    ///
-    /// # Errors
-    /// Does not fail in practice on an open socket.
-    pub fn send_buffer_bytes(&self) -> io::Result<usize> {
-        Ok(sockopt::socket_send_buffer_size(&self.fd)?)
     }
 
     /// Sets an option of `SOL_PACKET`.

@@ -86,13 +86,6 @@ pub fn row(driver: &str, name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.driver == driver && matches(row.pattern, name))
 }
 
-/// Drivers that the table knows.
-pub fn drivers() -> Vec<&'static str> {
-    let mut drivers: Vec<&str> = ROWS.iter().map(|row| row.driver).collect();
-    drivers.dedup();
-    drivers
-}
-
 /// Whether `name` is as `pattern` says, `*` standing for one or more digits.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((before, after)) = pattern.split_once('*') else { return pattern == name };

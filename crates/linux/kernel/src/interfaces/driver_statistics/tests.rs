@@ -56,7 +56,8 @@ fn a_part_has_its_whole() {
 
 #[test]
 fn every_promised_driver_is_there() {
-    let drivers = drivers();
+    let mut drivers: Vec<&str> = ROWS.iter().map(|row| row.driver).collect();
+    drivers.dedup();
     for driver in [
         "ixgbe",
         "i40e",
@@ -80,8 +81,8 @@ fn every_promised_driver_is_there() {
 proptest::proptest! {
     #[test]
     fn no_name_panics(name in "\\PC{0,40}") {
-        for driver in drivers() {
-            let _ = row(driver, &name);
+        for known in ROWS {
+            let _ = row(known.driver, &name);
         }
     }
 }

@@ -1,15 +1,13 @@
-//! Addresses, neighbours and routes.
+//! Addresses and neighbours.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState as RouteNeighbourState,
 };
-use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
-};
+use netlink_packet_route::route::RouteType;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::{LinkError, Netlink};
@@ -47,28 +45,6 @@ pub enum NeighbourState {
     Learned,
     /// Nobody answers.
     Unresolved,
-}
-
-/// A way to a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Route {
-    /// The network; all addresses (0.0.0.0/0, ::/0) for the default route.
-    pub destination: (IpAddr, u8),
-    /// The router to hand packets to; `None` where the network is on the link itself.
-    pub gateway: Option<IpAddr>,
-    /// The link that packets leave by.
-    pub ifindex: u32,
-}
-
-impl Route {
-    /// Everything through `gateway`, which is on the network of link `ifindex`.
-    pub fn default_via(gateway: IpAddr, ifindex: u32) -> Self {
-        let any = match gateway {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        Self { destination: (any, 0), gateway: Some(gateway), ifindex }
-    }
 }
 
 impl Netlink {
@@ -164,30 +140,6 @@ impl Netlink {
                 Some(Neighbour { ifindex: message.header.ifindex, ip: ip?, mac, state })
             })
             .collect())
-    }
-
-    /// Adds `route` to the main table, in the place of one to the same network.
-    ///
-    /// # Errors
-    /// [`LinkError::NoSuchLink`], [`LinkError::Denied`], [`LinkError::Refused`] where the gateway is on no network of the
-    /// link, or the link is down.
-    pub fn add_route(&mut self, route: &Route) -> Result<(), LinkError> {
-        let (network, prefix_bits) = route.destination;
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(network);
-        message.header.destination_prefix_length = prefix_bits;
-        message.header.table = RouteHeader::RT_TABLE_MAIN;
-        message.header.protocol = RouteProtocol::Static;
-        message.header.scope = if route.gateway.is_some() { RouteScope::Universe } else { RouteScope::Link };
-        message.header.kind = RouteType::Unicast;
-        if prefix_bits > 0 {
-            message.attributes.push(RouteAttribute::Destination(RouteAddress::from(network)));
-        }
-        message.attributes.extend(route.gateway.map(|gateway| RouteAttribute::Gateway(RouteAddress::from(gateway))));
-        message.attributes.push(RouteAttribute::Oif(route.ifindex));
-        let via = route.gateway.map_or(String::new(), |gateway| format!(" via {gateway}"));
-        let action = format!("route {network}/{prefix_bits}{via} over link {}", route.ifindex);
-        self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE, &action)
     }
 }
 

@@ -9,7 +9,6 @@ use longhaul_units::Nanos;
 
 use super::{LinkError, Netlink};
 use crate::clock::monotonic;
-use crate::namespace::NetNamespace;
 use crate::wait::sleep_until;
 
 /// A link as the kernel describes it.
@@ -142,14 +141,6 @@ impl Netlink {
             .ok_or_else(|| LinkError::Answer { action: action.into(), problem: "it describes no link".into() })
     }
 
-    /// Deletes link `index`; a veth with its other end, a hardware link never.
-    ///
-    /// # Errors
-    /// [`LinkError::NoSuchLink`], [`LinkError::Denied`], [`LinkError::Refused`].
-    pub fn delete_link(&mut self, index: u32) -> Result<(), LinkError> {
-        self.request(RouteNetlinkMessage::DelLink(message_for(index)), 0, &format!("delete link {index}"))
-    }
-
     /// Sets link `index` up or down.
     ///
     /// # Errors
@@ -178,46 +169,12 @@ impl Netlink {
         }
     }
 
-    /// Sets the MTU of link `index`, which need not be down.
-    ///
-    /// # Errors
-    /// [`LinkError::NoSuchLink`], [`LinkError::Denied`], [`LinkError::Refused`] where the driver takes no such size.
-    pub fn set_mtu(&mut self, index: u32, mtu_bytes: u32) -> Result<(), LinkError> {
-        self.set(index, LinkAttribute::Mtu(mtu_bytes), &format!("set the MTU of link {index} to {mtu_bytes}"))
-    }
-
-    /// Names link `index` `name`. Before Linux 6.2 it must be down.
-    ///
-    /// # Errors
-    /// [`LinkError::Exists`], [`LinkError::NoSuchLink`], [`LinkError::Denied`], [`LinkError::Refused`].
-    pub fn rename(&mut self, index: u32, name: &str) -> Result<(), LinkError> {
-        self.set(index, LinkAttribute::IfName(name.into()), &format!("name link {index} `{name}`"))
-    }
-
-    /// Gives link `index` a MAC address.
-    ///
-    /// # Errors
-    /// [`LinkError::NoSuchLink`], [`LinkError::Denied`], [`LinkError::Refused`].
-    pub fn set_mac(&mut self, index: u32, mac: [u8; 6]) -> Result<(), LinkError> {
-        self.set(index, LinkAttribute::Address(mac.to_vec()), &format!("set the MAC address of link {index}"))
-    }
-
     /// Attaches free text (up to 255 bytes) to link `index`; empty text takes it away.
     ///
     /// # Errors
     /// [`LinkError::NoSuchLink`], [`LinkError::Denied`], [`LinkError::Refused`].
     pub fn set_alias(&mut self, index: u32, alias: &str) -> Result<(), LinkError> {
         self.set(index, LinkAttribute::IfAlias(alias.into()), &format!("set the alias of link {index}"))
-    }
-
-    /// Moves link `index` into `namespace`. It loses its addresses and goes down.
-    ///
-    /// # Errors
-    /// [`LinkError::Exists`] where its name is taken there, [`LinkError::NoSuchLink`], [`LinkError::Denied`],
-    /// [`LinkError::Refused`].
-    pub fn move_to(&mut self, index: u32, namespace: &NetNamespace) -> Result<(), LinkError> {
-        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(namespace));
-        self.set(index, LinkAttribute::NetNsFd(descriptor), &format!("move link {index} to another namespace"))
     }
 
     fn set(&mut self, index: u32, attribute: LinkAttribute, action: &str) -> Result<(), LinkError> {

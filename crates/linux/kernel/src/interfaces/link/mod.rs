@@ -11,7 +11,7 @@ mod links;
 mod local;
 mod veth;
 
-pub use addressing::{Address, Neighbour, NeighbourState, Route};
+pub use addressing::{Address, Neighbour, NeighbourState};
 pub use default_route::holds_default_route;
 pub use links::{Link, LinkStats};
 pub use local::Changes;

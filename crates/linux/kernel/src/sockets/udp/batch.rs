@@ -49,14 +49,6 @@ impl SendBatch {
         self.datagram_bytes
     }
 
-    /// Datagram `index`, to be filled.
-    ///
-    /// # Panics
-    /// Where the batch has no such datagram.
-    pub fn datagram_mut(&mut self, index: usize) -> &mut [u8] {
-        &mut self.bytes[index * self.datagram_bytes..][..self.datagram_bytes]
-    }
-
     /// All datagrams, to be filled one after the other.
     pub fn datagrams_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [u8]> {
         self.bytes.chunks_exact_mut(self.datagram_bytes)
@@ -93,7 +85,7 @@ mod tests {
         for (number, datagram) in batch.datagrams_mut().enumerate() {
             datagram.fill(number as u8);
         }
-        batch.datagram_mut(1)[0] = 9;
+        batch.datagrams_mut().nth(1).unwrap()[0] = 9;
         assert_eq!(batch.bytes(1..3), [9, 1, 1, 1, 2, 2, 2, 2]);
         assert_eq!((batch.datagrams(), batch.datagram_bytes()), (3, 4));
         assert_eq!(batch.messages(1..9).len(), 2);

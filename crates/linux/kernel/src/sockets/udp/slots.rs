@@ -112,11 +112,6 @@ impl ReceiveSlots {
         }
     }
 
-    /// How many packets one call may bring.
-    pub fn slots(&self) -> usize {
-        self.messages.len()
-    }
-
     /// The packets of the last call, in the order of their arrival.
     pub fn packets(&self) -> impl ExactSizeIterator<Item = SuperPacket<'_>> {
         (0..self.filled).map(|i| self.packet(i))

@@ -14,7 +14,7 @@ const STATE_WORDS: usize = 11;
 /// `enum tcp_ca_state`: the kernel's view of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum State {
+pub(crate) enum State {
     /// Nothing wrong.
     Open = 0,
     /// Duplicate ACKs or SACKs.
@@ -30,7 +30,7 @@ pub enum State {
 /// `enum tcp_ca_event`: the events that the controls use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Event {
+pub(crate) enum Event {
     /// First packet after nothing was in flight.
     TxStart = 0,
     /// The window is restarted after an idle time.
@@ -44,38 +44,38 @@ pub enum Event {
 /// The fields of a TCP socket that controls see: `struct tcp_sock` of `native.h`, word for word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[repr(C)]
-pub struct Socket {
+pub(crate) struct Socket {
     /// Bytes a second.
-    pub pacing_rate: u64,
+    pub(crate) pacing_rate: u64,
     /// 0: none, 1: wanted.
-    pub pacing_status: u64,
+    pub(crate) pacing_status: u64,
     /// Of [`State`]; set by [`Native::set_state`].
     ca_state: u64,
     state: [u64; STATE_WORDS],
     /// The clock, in microseconds.
-    pub time_us: u64,
+    pub(crate) time_us: u64,
     /// 1 where the window, not the application, holds the flow back.
-    pub is_cwnd_limited: u32,
+    pub(crate) is_cwnd_limited: u32,
     /// Congestion window, packets.
-    pub cwnd: u32,
+    pub(crate) cwnd: u32,
     /// Packets acknowledged since the window last grew.
-    pub cwnd_cnt: u32,
+    pub(crate) cwnd_cnt: u32,
     /// The largest window.
-    pub cwnd_clamp: u32,
+    pub(crate) cwnd_clamp: u32,
     /// Slow start threshold, packets.
-    pub ssthresh: u32,
+    pub(crate) ssthresh: u32,
     /// The window before the last reduction.
-    pub prior_cwnd: u32,
+    pub(crate) prior_cwnd: u32,
     /// The most packets in flight in the last window.
-    pub max_packets_out: u32,
+    pub(crate) max_packets_out: u32,
     /// Packets delivered in all.
-    pub delivered: u32,
+    pub(crate) delivered: u32,
     /// First unacknowledged sequence number.
-    pub snd_una: u32,
+    pub(crate) snd_una: u32,
     /// Next sequence number to send.
-    pub snd_nxt: u32,
+    pub(crate) snd_nxt: u32,
     /// Smoothed RTT, in eighths of a microsecond.
-    pub srtt_8us: u32,
+    pub(crate) srtt_8us: u32,
 }
 
 // As `native.h` asserts.
@@ -144,7 +144,7 @@ fn ops(algorithm: Algorithm) -> &'static Ops {
 }
 
 /// Names and defaults of the parameters in the C source.
-pub fn parameters(algorithm: Algorithm) -> Vec<(String, u32)> {
+pub(crate) fn parameters(algorithm: Algorithm) -> Vec<(String, u32)> {
     let ops = ops(algorithm);
     let count = ops.parameter_count as usize;
     // SAFETY: the C source has as many names, each a constant, and as many values, which nothing else of this thread holds.
@@ -160,11 +160,11 @@ pub fn parameters(algorithm: Algorithm) -> Vec<(String, u32)> {
 }
 
 /// A flow under a control. HighSpeed's table is the RFC's, whatever its curve's parameters say.
-pub struct Native {
+pub(crate) struct Native {
     ops: &'static Ops,
     values: Vec<u32>,
     /// What the control sees and changes.
-    pub socket: Socket,
+    pub(crate) socket: Socket,
 }
 
 impl fmt::Debug for Native {
@@ -175,7 +175,7 @@ impl fmt::Debug for Native {
 
 impl Native {
     /// A flow that begins: a window of 10, no limit, no ssthresh, RTT unknown.
-    pub fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings) -> Self {
         let socket = Socket {
             pacing_rate: 0,
             pacing_status: 0,
@@ -198,7 +198,7 @@ impl Native {
     }
 
     /// Starts the flow: clears the control's memory and calls it.
-    pub fn init(&mut self) {
+    pub(crate) fn init(&mut self) {
         self.socket.state = [0; STATE_WORDS];
         let init = self.ops.init;
         // SAFETY: see `call`.
@@ -207,13 +207,13 @@ impl Native {
 
     /// An ACK for `packets`; what was sent until now is acknowledged up to `ack`. As in the kernel: the sample of the RTT first, then
     /// the window. `rtt_us`: `None` where the ACK tells none.
-    pub fn acked(&mut self, ack: u32, packets: u32, rtt_us: Option<u32>) {
+    pub(crate) fn acked(&mut self, ack: u32, packets: u32, rtt_us: Option<u32>) {
         self.sample(packets, rtt_us);
         self.grow(ack, packets);
     }
 
     /// `in_ack_event` and `pkts_acked` alone: an ACK in a recovery.
-    pub fn sample(&mut self, packets: u32, rtt_us: Option<u32>) {
+    pub(crate) fn sample(&mut self, packets: u32, rtt_us: Option<u32>) {
         let Ops { in_ack_event, pkts_acked, .. } = *self.ops;
         let rtt_us = rtt_us.map_or(-1, |rtt| i32::try_from(rtt).unwrap_or(i32::MAX));
         let sample = AckSample { packets, rtt_us };
@@ -225,21 +225,21 @@ impl Native {
     }
 
     /// `cong_avoid` alone.
-    pub fn grow(&mut self, ack: u32, packets: u32) {
+    pub(crate) fn grow(&mut self, ack: u32, packets: u32) {
         let cong_avoid = self.ops.cong_avoid;
         // SAFETY: see `call`.
         self.call(|socket| unsafe { cong_avoid(socket, ack, packets) });
     }
 
     /// The ssthresh that a loss sets.
-    pub fn ssthresh(&mut self) -> u32 {
+    pub(crate) fn ssthresh(&mut self) -> u32 {
         let ssthresh = self.ops.ssthresh;
         // SAFETY: see `call`.
         self.call(|socket| unsafe { ssthresh(socket) })
     }
 
     /// The kernel changes its view of the flow.
-    pub fn set_state(&mut self, state: State) {
+    pub(crate) fn set_state(&mut self, state: State) {
         let set_state = self.ops.set_state;
         // SAFETY: see `call`.
         self.call(|socket| set_state.into_iter().for_each(|set| unsafe { set(socket, state as u8) }));
@@ -247,21 +247,21 @@ impl Native {
     }
 
     /// An event happens.
-    pub fn event(&mut self, event: Event) {
+    pub(crate) fn event(&mut self, event: Event) {
         let cwnd_event = self.ops.cwnd_event;
         // SAFETY: see `call`.
         self.call(|socket| cwnd_event.into_iter().for_each(|tell| unsafe { tell(socket, event as u32) }));
     }
 
     /// The window after a spurious loss.
-    pub fn undo(&mut self) -> u32 {
+    pub(crate) fn undo(&mut self) -> u32 {
         let undo = self.ops.undo_cwnd;
         // SAFETY: see `call`.
         self.call(|socket| unsafe { undo(socket) })
     }
 
     /// A loss that fast recovery repairs: reduction, recovery, and what follows. In the kernel this takes a round trip; here no time.
-    pub fn lose_packet(&mut self) {
+    pub(crate) fn lose_packet(&mut self) {
         self.socket.prior_cwnd = self.socket.cwnd;
         self.socket.cwnd_cnt = 0;
         self.socket.ssthresh = self.ssthresh();
@@ -272,7 +272,7 @@ impl Native {
     }
 
     /// A timeout: the window falls to one packet.
-    pub fn time_out(&mut self) {
+    pub(crate) fn time_out(&mut self) {
         self.socket.prior_cwnd = self.socket.cwnd;
         self.socket.ssthresh = self.ssthresh();
         self.event(Event::Loss);
