@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_kernel::clock::monotonic;
@@ -37,8 +37,6 @@ pub enum StreamReceiverError {
 #[derive(Debug)]
 pub struct StreamReceiver {
     stop: Arc<AtomicBool>,
-    received: Arc<AtomicU64>,
-    local: SocketAddr,
     thread: JoinHandle<Result<SequenceTracker, StreamReceiverError>>,
 }
 
@@ -52,9 +50,8 @@ impl StreamReceiver {
         let options =
             ReceiverOptions { receive_buffer_bytes: Some(buffer_bytes), gro: false, timestamps: TimestampMode::App };
         let socket = UdpReceiver::bind(local, &options)?;
-        let (stop, received): (Arc<AtomicBool>, Arc<AtomicU64>) = Default::default();
-        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&received));
-        let local = socket.local_address();
+        let stop = Arc::<AtomicBool>::default();
+        let stopped = Arc::clone(&stop);
         let work = move || {
             let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, false);
             let mut tracker = SequenceTracker::new(MAX_SEQUENCES, false);
@@ -67,7 +64,6 @@ impl StreamReceiver {
                 for datagram in slots.datagrams().take(taken) {
                     if let Some(probe) = Probe::parse(datagram.bytes).filter(|probe| probe.cookie == cookie) {
                         tracker.receive(probe.sequence, datagram.stamp, Nanos(probe.sent_ns));
-                        count.fetch_add(1, Ordering::Relaxed);
                     }
                 }
                 if stopping && taken == 0 {
@@ -76,17 +72,7 @@ impl StreamReceiver {
             }
         };
         let thread = Builder::new().name("mix stream".into()).spawn(work).map_err(StreamReceiverError::Thread)?;
-        Ok(Self { stop, received, local, thread })
-    }
-
-    /// The address at which it receives.
-    pub fn local_address(&self) -> SocketAddr {
-        self.local
-    }
-
-    /// Datagrams so far, duplicates included.
-    pub fn received(&self) -> u64 {
-        self.received.load(Ordering::Relaxed)
+        Ok(Self { stop, thread })
     }
 
     /// Reads the rest of the socket, and accounts for the first `numbered_packets` numbers.

@@ -44,11 +44,6 @@ impl TimeHistogram {
         self.0.add(&other.0).expect("equal bounds");
     }
 
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.0.reset();
-    }
-
     /// The quantiles so far.
     pub fn quantiles(&self) -> Quantiles {
         if self.0.is_empty() {

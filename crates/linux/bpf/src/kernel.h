@@ -72,7 +72,6 @@ struct sk_buff {
 	struct sock *sk;
 	unsigned int len;
 	unsigned int data_len;
-	int skb_iif;
 	__be16 protocol;
 	__u16 network_header;
 	__u16 mac_header;

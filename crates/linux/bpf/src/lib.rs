@@ -16,7 +16,7 @@
 //! | see where TCP connections lose bytes, and what they retransmit | [`tcp_loss`] |
 //! | see which process opens and closes TCP connections | [`tcp_owner`] |
 //! | count, or drop in XDP, frames that are not addressed to this host | [`filter`] |
-//! | check beforehand whether BPF programs will work | [`probe`](fn@probe), [`support`] |
+//! | check beforehand whether BPF programs will work | [`support`] |
 //! | name an address of the kernel | [`symbols`] |
 
 pub mod caveats;
@@ -25,7 +25,6 @@ pub mod drops;
 mod error;
 pub mod filter;
 pub mod mix;
-mod probe;
 #[cfg_attr(not(bpf_programs), allow(dead_code))]
 mod reasons;
 pub mod support;
@@ -34,7 +33,6 @@ pub mod tcp_loss;
 pub mod tcp_owner;
 
 pub use error::BpfError;
-pub use probe::{Support, probe};
 
 /// Skeletons that `build.rs` makes from the C sources; generated code is not linted.
 #[cfg(bpf_programs)]

@@ -164,11 +164,6 @@ impl Running {
         })
     }
 
-    /// What is captured.
-    pub fn meta(&self) -> &Meta {
-        &self.meta
-    }
-
     /// Open rings, of all interfaces.
     pub fn rings(&self) -> usize {
         self.rings

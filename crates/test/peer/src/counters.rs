@@ -1,7 +1,7 @@
 //! Drops by the kernel's counters, before and after a test: which counter means which place.
 
 use crate::caveats;
-use longhaul_kernel::counters::{Change, Interfaces, Scope, Snapshot};
+use longhaul_kernel::counters::{Change, Scope, Snapshot};
 use longhaul_kernel::driver_statistics::{Meaning, row};
 use longhaul_result::Caveat;
 use longhaul_result::Location;
@@ -75,12 +75,12 @@ const UNANSWERED: &str = "_cache.unresolved_discards";
 
 impl Before {
     pub(crate) fn take() -> Self {
-        Self(Snapshot::take(Interfaces::All))
+        Self(Snapshot::take())
     }
 
     /// What changed since, at a host that receives, or at one that sends.
     pub(crate) fn changes(&self, receives: bool) -> Changed {
-        let after = Snapshot::take(Interfaces::All);
+        let after = Snapshot::take();
         let complete = after.generic_xdp.is_empty() && (!receives || after.unseen_rings.is_empty());
         let mut changed = Changed { complete, ..Changed::default() };
         changed.unread = after.unread.iter().map(|unread| format!("{} ({})", unread.what, unread.reason)).collect();

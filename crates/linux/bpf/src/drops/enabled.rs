@@ -12,7 +12,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::event::{DropEvent, HEADER_BYTES, TRANSMITTING};
+use super::event::{DropEvent, HEADER_BYTES};
 use super::{DropOptions, Flow, Lost, MAX_FLOWS, ReasonNames, Unrecorded};
 use crate::BpfError;
 use crate::skeleton::drops::DropsSkelBuilder;
@@ -215,7 +215,6 @@ fn parse_unrecorded(key: &[u8], value: &[u8]) -> Option<Unrecorded> {
         location: u64_at(key, 0)?,
         reason: u32_at(8)?,
         cookie: u32_at(12)?,
-        transmitting: u32_at(16)? & u32::from(TRANSMITTING) != 0,
         units: u64_at(value, 0)?,
         packets: u64_at(value, 8)?,
     })

@@ -6,8 +6,6 @@ use longhaul_units::Nanos;
 pub(crate) const HEADER_BYTES: usize = 48;
 const GSO: u8 = 1;
 const IPV6: u8 = 2;
-/// `DROP_TRANSMITTING`.
-pub(crate) const TRANSMITTING: u8 = 4;
 const CONTINUED: u8 = 8;
 const TASKS_NAMESPACE: u8 = 16;
 
@@ -46,9 +44,6 @@ pub struct DropEvent<'a> {
     pub continued: bool,
     /// Whether it ran over IPv6.
     pub ipv6: bool,
-    /// Whether it was on its way out of the namespace in which it was sent: it belonged to a socket and had come in by no
-    /// device. A hint, for hosts that send to themselves.
-    pub transmitting: bool,
     sequences: &'a [u8],
 }
 
@@ -78,7 +73,6 @@ impl<'a> DropEvent<'a> {
             port: u16::from_ne_bytes([header[44], header[45]]),
             super_packet: flags & GSO != 0,
             ipv6: flags & IPV6 != 0,
-            transmitting: flags & TRANSMITTING != 0,
             namespace_of_task: flags & TASKS_NAMESPACE != 0,
             continued: flags & CONTINUED != 0,
             // The ring pads to 8 bytes; the count rules.
@@ -118,7 +112,7 @@ mod tests {
             (Some(77), Some(4_026_532_000), Some(3))
         );
         assert_eq!((event.cookie, event.port, event.unit_packets), (0xabcd_ef05, 5201, 2));
-        assert_eq!((event.super_packet, event.continued, event.ipv6, event.transmitting), (true, true, false, false));
+        assert_eq!((event.super_packet, event.continued, event.ipv6), (true, true, false));
         assert_eq!(event.sequences().collect::<Vec<_>>(), [10, 1 << 47]);
     }
 

@@ -22,7 +22,6 @@ struct flow {
 enum drop_flags {
 	DROP_GSO = 1,	       /* a super-packet */
 	DROP_IPV6 = 2,
-	DROP_TRANSMITTING = 4, /* belongs to a sending socket and came in by no device of this namespace */
 	DROP_CONTINUED = 8,    /* another event of the same super-packet came before */
 	DROP_TASKS_NAMESPACE = 16, /* neither device nor socket tells: it is that of the task that ran */
 };

@@ -172,8 +172,6 @@ static __always_inline void find_namespace(struct drop_event *event, struct sk_b
 	}
 	event->netns_cookie = net ? BPF_CORE_READ(net, net_cookie) : 0;
 	event->netns_inum = net ? BPF_CORE_READ(net, ns.inum) : 0;
-	if (sk && !skb->skb_iif)
-		event->flags |= DROP_TRANSMITTING;
 }
 
 /*

@@ -68,8 +68,6 @@ pub struct Unrecorded {
     pub location: u64,
     /// Cookie of the probe headers.
     pub cookie: u32,
-    /// As [`DropEvent::transmitting`].
-    pub transmitting: bool,
     /// Packets and super-packets.
     pub units: u64,
     /// Wire packets in them.

@@ -15,20 +15,15 @@ pub enum HostRole {
     Sender,
     /// That of its receiver.
     Receiver,
-    /// Sender and receiver share it.
-    Both,
     /// Somebody's in between on this machine: an emulator, a bridge, a router.
     Other,
-    /// The kernel did not tell.
-    Unknown,
 }
 
 /// Where a packet was dropped. `None` where that is not known, and where it is no loss.
 ///
 /// `reason` is a name as [`ReasonNames`](super::ReasonNames) has it, `symbol` the function in which
-/// [`DropEvent::location`](super::DropEvent::location) lies, empty if not known; `transmitting` as
-/// [`DropEvent::transmitting`](super::DropEvent::transmitting).
-pub fn place(reason: &str, symbol: &str, role: HostRole, transmitting: bool) -> Option<Location> {
+/// [`DropEvent::location`](super::DropEvent::location) lies, empty if not known.
+pub fn place(reason: &str, symbol: &str, role: HostRole) -> Option<Location> {
     if is_copy(symbol) {
         // An emulator's own packet socket is the network; a sniffer's on a host is nothing.
         let full = matches!(reason, "SOCKET_RCVBUFF" | "PACKET_SOCK_ERROR") && role == HostRole::Other;
@@ -41,10 +36,6 @@ pub fn place(reason: &str, symbol: &str, role: HostRole, transmitting: bool) -> 
         HostRole::Other => on_the_way(reason, symbol),
         HostRole::Sender => on_sending(reason, symbol),
         HostRole::Receiver => on_receiving(reason, symbol),
-        HostRole::Both if transmitting => on_sending(reason, symbol),
-        HostRole::Both => on_receiving(reason, symbol),
-        // Only sockets lose their namespace. What a full one dropped was received.
-        HostRole::Unknown => on_receiving(reason, symbol).filter(|place| *place == Location::ReceiverSocketBuffer),
     }
 }
 
@@ -184,7 +175,6 @@ mod tests {
             ("NO_SOCKET", "__udp4_lib_rcv", Receiver, Some(ReceiverStack)),
             ("NOT_SPECIFIED", "udp_destruct_common", Receiver, Some(ReceiverApplication)),
             ("NOT_SPECIFIED", "udp_destruct_common", Other, Some(ReceiverApplication)),
-            ("NOT_SPECIFIED", "udp_destruct_common", Unknown, Some(ReceiverApplication)),
             // Traps.
             ("OTHERHOST", "ip_rcv_core", Other, None),
             ("OTHERHOST", "ip_rcv_core", Receiver, Some(ReceiverStack)),
@@ -196,7 +186,6 @@ mod tests {
             ("QDISC_DROP", "__dev_queue_xmit", Other, Some(Network)),
             ("NETFILTER_DROP", "nf_hook_slow", Other, Some(Network)),
             ("NOT_SPECIFIED", "ip_forward", Other, Some(Network)),
-            ("QDISC_DROP", "__dev_queue_xmit", Unknown, None),
             // Not provoked here.
             ("FQ_FLOW_LIMIT", "__dev_queue_xmit", Sender, Some(SenderQdisc)),
             ("IP_OUTNOROUTES", "ip_output", Sender, Some(SenderStack)),
@@ -210,13 +199,7 @@ mod tests {
             ("NOT_SPECIFIED", "", Receiver, None),
         ];
         for (reason, symbol, role, expected) in cases {
-            assert_eq!(place(reason, symbol, role, false), expected, "{reason} @ {symbol} ({role:?})");
+            assert_eq!(place(reason, symbol, role), expected, "{reason} @ {symbol} ({role:?})");
         }
-    }
-
-    #[test]
-    fn a_host_that_sends_to_itself_is_both() {
-        assert_eq!(place("NETFILTER_DROP", "nf_hook_slow", Both, true), Some(SenderStack));
-        assert_eq!(place("NETFILTER_DROP", "nf_hook_slow", Both, false), Some(ReceiverFilter));
     }
 }

@@ -18,7 +18,6 @@ use crate::support::{KernelTypes, io_error, load_error, require_capabilities, wi
 const PROGRAM: &str = "tcp_loss";
 const FROM_HERE: u32 = 1;
 const TASKS_NAMESPACE: u32 = 2;
-const TRANSMITTING: u32 = 4;
 const SOCKETS_OWN: u32 = 8;
 
 /// Watches the losses of some TCP connections, until it is dropped. A process that is killed leaves nothing in the kernel.
@@ -114,7 +113,6 @@ impl TcpLoss {
                 namespace_inode: Some(u32_at(16)).filter(|inode| *inode != 0),
                 from_here: flags & FROM_HERE != 0,
                 namespace_of_task: flags & TASKS_NAMESPACE != 0,
-                transmitting: flags & TRANSMITTING != 0,
                 by_socket: flags & SOCKETS_OWN != 0,
                 packets: u64_at(&value, 0),
                 bytes: u64_at(&value, 8),

@@ -21,7 +21,6 @@ struct tuple {
 enum packet_flags {
 	FROM_HERE = 1, /* from this end to the other */
 	TASKS_NAMESPACE = 2, /* neither socket nor device tells: it is that of the task that ran */
-	TRANSMITTING = 4, /* belongs to a sending socket and came in by no device of this namespace */
 	SOCKETS_OWN = 8, /* the receiving socket dropped it */
 };
 

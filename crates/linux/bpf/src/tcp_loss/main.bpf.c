@@ -186,8 +186,6 @@ int on_drop(__u64 *ctx)
 		net = BPF_CORE_READ(task, nsproxy, net_ns);
 	}
 	kind.netns_inum = net ? BPF_CORE_READ(net, ns.inum) : 0;
-	if (sk && !skb->skb_iif)
-		kind.flags |= TRANSMITTING;
 
 	struct skb_shared_info *shared = (struct skb_shared_info *)(skb->head + skb->end);
 	__u32 gso_size = BPF_CORE_READ(shared, gso_size);

@@ -37,8 +37,6 @@ pub struct TcpDropSum {
     pub namespace_inode: Option<u32>,
     /// Whether the namespace is only that of the task that ran.
     pub namespace_of_task: bool,
-    /// Whether they were on their way out of the namespace in which they were sent.
-    pub transmitting: bool,
     /// Whether the receiving socket itself dropped them (known since Linux 6.11).
     pub by_socket: bool,
     /// Packets as the wire has them.

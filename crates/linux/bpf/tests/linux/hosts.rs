@@ -185,13 +185,12 @@ impl Words {
         let reason = self.reasons.name(event.reason).into_owned();
         let symbol = self.symbols.name(event.location).unwrap_or_default().to_owned();
         let role = match event.namespace_cookie {
-            None => HostRole::Unknown,
             Some(cookie) if cookie == self.sender => HostRole::Sender,
-            Some(cookie) if cookie == self.receiver => HostRole::Receiver,
-            Some(_) => HostRole::Other,
+            Some(cookie) if cookie != self.receiver => HostRole::Other,
+            _ => HostRole::Receiver,
         };
         Seen {
-            place: place(&reason, &symbol, role, event.transmitting),
+            place: place(&reason, &symbol, role),
             reason,
             symbol,
             role,

@@ -273,10 +273,8 @@ pub struct Block<'a> {
 /// The first bytes of one frame, and what the kernel says of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Snippet<'a> {
-    /// When it passed, nanoseconds since 1970 on `CLOCK_REALTIME`, or on the NIC's clock where `nic_stamp` says so.
+    /// When it passed, nanoseconds since 1970 on `CLOCK_REALTIME`, or on the NIC's clock where it stamps.
     pub stamp_ns: i64,
-    /// The NIC took the stamp.
-    pub nic_stamp: bool,
     /// The host sent it.
     pub outgoing: bool,
     /// Bytes that the frame has, without FCS and without the outer VLAN tag.
@@ -324,7 +322,6 @@ impl Block<'_> {
         };
         Some(Snippet {
             stamp_ns: i64::from(header.tp_sec) * 1_000_000_000 + i64::from(header.tp_nsec),
-            nic_stamp: header.tp_status & libc::TP_STATUS_TS_RAW_HARDWARE != 0,
             outgoing: address.sll_pkttype == libc::PACKET_OUTGOING,
             frame_bytes: header.tp_len,
             bytes,

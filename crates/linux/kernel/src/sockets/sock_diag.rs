@@ -78,8 +78,6 @@ pub struct TcpSocket<'a> {
     pub cookie: u64,
     /// Bytes that arrived in order and were not read.
     pub unread_bytes: u32,
-    /// Bytes that were written and are not acknowledged.
-    pub unacknowledged_bytes: u32,
     /// The user it belongs to.
     pub uid: u32,
     /// The number in `socket:[…]`; 0 where no process holds it, and of one that is gone.
@@ -121,7 +119,6 @@ impl<'a> TcpSocket<'a> {
             // Two words of 32 bits, the lower first.
             cookie: u64::from(u32_at(header, 11)?) | u64::from(u32_at(header, 12)?) << 32,
             unread_bytes: u32_at(header, 14)?,
-            unacknowledged_bytes: u32_at(header, 15)?,
             uid: u32_at(header, 16)?,
             inode: u32_at(header, 17)?,
             attributes,

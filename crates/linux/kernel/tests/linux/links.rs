@@ -39,10 +39,10 @@ fn a_cable_is_as_it_was_ordered() {
     assert_eq!((link.up, link.carrier, link.alias.as_deref()), (true, true, Some("longhaul lab x")));
     assert!(netlink.links().unwrap().contains(&netlink.link_by_name("lhk-a").unwrap()));
 
-    let huge = VethEnd { name: "lhk-c", mtu_bytes: Some(1 << 20), ..near };
-    let refused = netlink.create_veth(&huge, &VethEnd { name: "lhk-d", ..near }).unwrap_err();
+    let wide = Address { ifindex: link.index, ip: IpAddr::V4(LEFT_IP), prefix_bits: 40 };
+    let refused = netlink.add_address(&wide).unwrap_err();
     assert!(matches!(refused, LinkError::Refused { .. }), "{refused}");
-    assert!(refused.to_string().contains("mtu greater than device maximum"), "{refused}");
+    assert!(refused.to_string().contains("nvalid prefix length"), "{refused}");
 
     ip(&right, "link delete lhk-b");
     assert!(matches!(netlink.index_of("lhk-a"), Err(LinkError::NoSuchLink { .. })));

@@ -112,8 +112,6 @@ pub struct Release {
 pub struct HopView<'a> {
     /// Which hop it is.
     pub place: HopPlace,
-    /// What it does.
-    pub spec: &'a HopSpec,
     /// What it did.
     pub counters: &'a HopCounters,
     /// How long a packet that arrives now would wait in its queue.
@@ -302,7 +300,6 @@ impl Network {
     pub fn hops(&self) -> impl Iterator<Item = HopView<'_>> {
         self.places.iter().zip(&self.stages).map(|(&place, stage)| HopView {
             place,
-            spec: &stage.spec,
             counters: &stage.counters,
             backlog: stage.backlog(self.now),
         })

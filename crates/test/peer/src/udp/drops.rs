@@ -120,7 +120,7 @@ impl Watching {
                     return;
                 }
                 let cookie = Cookie(event.cookie);
-                if let Some((location, why)) = placing.of(event.reason, event.location, cookie, event.transmitting) {
+                if let Some((location, why)) = placing.of(event.reason, event.location, cookie) {
                     let direction = placing.direction(&mut seen, cookie);
                     let unit = u64::from(location == Location::ReceiverSocketBuffer && !event.continued);
                     direction.buffer_full_units += unit;
@@ -143,7 +143,7 @@ impl Watching {
     fn add_unrecorded(&self, seen: &mut Seen, placing: &Placing) -> std::io::Result<()> {
         for unrecorded in self.drops.unrecorded()? {
             let cookie = Cookie(unrecorded.cookie);
-            let place = placing.of(unrecorded.reason, unrecorded.location, cookie, unrecorded.transmitting);
+            let place = placing.of(unrecorded.reason, unrecorded.location, cookie);
             let Some((location, why)) = place else { continue };
             let direction = placing.direction(seen, cookie);
             if location == Location::ReceiverSocketBuffer {
@@ -168,11 +168,11 @@ struct Placing {
 
 impl Placing {
     /// Location and reason; `None` where it was no loss.
-    fn of(&self, reason: u32, address: u64, cookie: Cookie, transmitting: bool) -> Option<(Location, String)> {
+    fn of(&self, reason: u32, address: u64, cookie: Cookie) -> Option<(Location, String)> {
         let role = if self.is_sent(cookie) { HostRole::Sender } else { HostRole::Receiver };
         let symbol = self.symbols.as_ref().and_then(|symbols| symbols.name(address)).unwrap_or("");
         let reason = self.names.name(reason);
-        let location = place(&reason, symbol, role, transmitting)?;
+        let location = place(&reason, symbol, role)?;
         let why = if symbol.is_empty() { reason.to_string() } else { format!("{reason} @ {symbol}") };
         Some((location, why))
     }

@@ -10,7 +10,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::attributes::{attribute, text, u32_at, u64_at};
 use super::netlink::{NLM_F_DUMP, ask};
-use super::{Interfaces, Kind, Scope};
+use super::{Kind, Scope};
 
 const RTM_GETLINK: u16 = 18;
 const RTM_GETQDISC: u16 = 38;
@@ -79,14 +79,14 @@ pub(super) struct Found {
     pub(super) qdiscs: Vec<(Scope, QdiscCounters)>,
 }
 
-/// Reads the counters of `interfaces`.
+/// Reads the counters of all interfaces.
 ///
 /// # Errors
 /// What the kernel says.
-pub(super) fn read(interfaces: Interfaces<'_>) -> io::Result<Found> {
+pub(super) fn read() -> io::Result<Found> {
     let mut found = Found::default();
     for body in ask(NETLINK_ROUTE, RTM_GETLINK, NLM_F_DUMP, &[0; IFINFOMSG_BYTES])? {
-        if let Some((index, name, counters)) = link(&body).filter(|(_, name, _)| interfaces.contains(name)) {
+        if let Some((index, name, counters)) = link(&body) {
             found.names.insert(index, name.clone());
             if has_generic_xdp(&body) {
                 found.generic_xdp.push(name.clone());

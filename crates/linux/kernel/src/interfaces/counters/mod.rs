@@ -113,29 +113,9 @@ pub struct Unread {
     pub reason: String,
 }
 
-/// Which interfaces a snapshot looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interfaces<'a> {
-    /// All of the namespace.
-    All,
-    /// Those of these names.
-    Named(&'a [&'a str]),
-}
-
-impl Interfaces<'_> {
-    fn contains(self, name: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Named(names) => names.contains(&name),
-        }
-    }
-}
-
 /// All counters at one moment (they are read one after the other, within some milliseconds).
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// When the reading began, `CLOCK_MONOTONIC`.
-    pub started_at: Nanos,
     /// When it ended.
     pub ended_at: Nanos,
     /// What could not be read.
@@ -149,12 +129,12 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Reads everything in the calling thread's network namespace.
-    pub fn take(interfaces: Interfaces<'_>) -> Self {
-        let mut snapshot = Self { started_at: monotonic(), ..Self::default() };
+    pub fn take() -> Self {
+        let mut snapshot = Self::default();
         snapshot.read_stack();
         snapshot.read_softnet();
         snapshot.read_neighbours();
-        match interfaces::read(interfaces) {
+        match interfaces::read() {
             Ok(found) => snapshot.add_interfaces(found),
             Err(error) => snapshot.unread("rtnetlink", error),
         }

@@ -87,8 +87,6 @@ pub struct Datagram<'a> {
     pub bytes: &'a [u8],
     /// The best stamp of the super-packet that brought it ([`SuperPacket::stamp`]).
     pub stamp: Nanos,
-    /// Which super-packet of the call brought it, from 0.
-    pub super_index: usize,
 }
 
 impl ReceiveSlots {
@@ -119,9 +117,9 @@ impl ReceiveSlots {
 
     /// The datagrams of the last call, in the order of their arrival.
     pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
-        self.packets().enumerate().flat_map(|(super_index, packet)| {
+        self.packets().flat_map(|packet| {
             let stamp = packet.stamp();
-            packet.segments().map(move |bytes| Datagram { bytes, stamp, super_index })
+            packet.segments().map(move |bytes| Datagram { bytes, stamp })
         })
     }
 
