@@ -28,7 +28,7 @@ fn socket_drops_and_closed_ports_are_counted_exactly() {
     let closed = SocketAddr::new(RIGHT_IP.into(), 9);
     let astray =
         pair.cable.left.enter(|| UdpSender::connect(None, closed, &SenderOptions::default())).unwrap().unwrap();
-    let take = || pair.cable.right.enter(|| Snapshot::take()).unwrap();
+    let take = || pair.cable.right.enter(Snapshot::take).unwrap();
 
     let before = take();
     send_numbered(&pair.sender, 0, COUNT, 500, true);
@@ -64,7 +64,7 @@ fn drops_at_a_queue_are_the_qdiscs() {
         println!("skipped: {reason}");
         return;
     }
-    let take = || pair.cable.left.enter(|| Snapshot::take()).unwrap();
+    let take = || pair.cable.left.enter(Snapshot::take).unwrap();
     let before = take();
     let refused = (0..100).filter(|_| pair.sender.send(&[1; 1_000], true).is_err()).count() as i64;
     let changes = take().since(&before);
@@ -102,8 +102,8 @@ fn a_full_veth_ring_is_the_near_ends_tx_dropped() {
         println!("skipped: {why}");
         return;
     }
-    let near = || pair.cable.left.enter(|| Snapshot::take()).unwrap();
-    let far = || pair.cable.right.enter(|| Snapshot::take()).unwrap();
+    let near = || pair.cable.left.enter(Snapshot::take).unwrap();
+    let far = || pair.cable.right.enter(Snapshot::take).unwrap();
     let before = (near(), far());
     let errors: Vec<UdpSendError> = (0..600).filter_map(|_| pair.sender.send(&[1; 100], true).err()).collect();
     assert!(!errors.is_empty(), "the ring never filled");
