@@ -1,6 +1,7 @@
 //! Output that all commands share: the result envelope, errors, exit codes.
 
 mod flags;
+pub(crate) mod live;
 pub(crate) mod saved;
 pub(crate) mod status;
 
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use longhaul_kernel::signals::StopSignal;
 use longhaul_result::Caveat;
 pub(crate) use longhaul_result::Envelope;
 use longhaul_session::SessionError;
@@ -24,6 +26,15 @@ pub(crate) type Outcome = Result<ExitCode, Failure>;
 
 /// The exit code after Ctrl-C; the result so far is printed.
 pub(crate) const INTERRUPTED: u8 = 130;
+
+/// The exit code that a shell reports for a program ended by a signal: 128 plus the signal's number.
+pub(crate) fn exit_code(signal: StopSignal) -> u8 {
+    match signal {
+        StopSignal::Interrupt => INTERRUPTED,
+        StopSignal::Terminate => 128 + 15,
+        StopSignal::HangUp => 128 + 1,
+    }
+}
 
 /// Why a command failed.
 #[derive(Debug, Serialize)]

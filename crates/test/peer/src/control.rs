@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use longhaul_channel::{Channel, ChannelError};
+use longhaul_channel::{Channel, ChannelError, FrameError};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::{Poller, readable_until};
@@ -56,12 +56,10 @@ impl HasControl for ControlEvent {
 /// One end of a control connection.
 pub struct Control {
     stream: TcpStream,
-    /// The channel over it.
-    pub channel: Channel<Message>,
+    channel: Channel<Message>,
     /// Lets the reading thread continue. It reads no more than was handled, so that a peer cannot fill this end's memory.
     go_on: SyncSender<()>,
-    /// A peer that does not accept a message within this time is dead.
-    pub patience: Nanos,
+    patience: Nanos,
 }
 
 impl Control {
@@ -95,7 +93,25 @@ impl Control {
         Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE })
     }
 
-    /// Handles bytes that arrived. Messages then wait in [`Self::channel`].
+    /// A peer that does not accept a message within `patience` is dead.
+    pub fn set_patience(&mut self, patience: Nanos) {
+        self.patience = patience;
+    }
+
+    /// Queues a message for [`Self::transmit`].
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn send(&mut self, message: &Message) -> Result<(), FrameError> {
+        self.channel.send(message)
+    }
+
+    /// A message that arrived.
+    pub fn poll_message(&mut self) -> Option<Message> {
+        self.channel.poll_message()
+    }
+
+    /// Handles bytes that arrived; [`Self::poll_message`] then has their messages.
     ///
     /// # Errors
     /// Where they do not belong to this protocol, or are not the peer's.
@@ -148,7 +164,7 @@ impl Control {
                 Ok(Some(ControlEvent::Bytes(bytes))) => {
                     if let Err(error) = self.handle_bytes(&bytes) {
                         let _ = self.transmit();
-                        return Err(SessionError::new(error.code(), error.to_string(), error.remedy()));
+                        return Err(error.into());
                     }
                 }
                 Ok(Some(ControlEvent::Lost(why))) => {

@@ -98,7 +98,7 @@ pub(crate) fn drive(
             let now = monotonic();
             match output {
                 Output::SendMessage(message) => {
-                    if control.channel.send(&message).is_err() {
+                    if control.send(&message).is_err() {
                         session.handle_connection_lost(SessionError::new("protocol", "a message is too long", ""));
                     }
                 }
@@ -204,24 +204,24 @@ pub(crate) fn drive(
                 return Err(SessionError::new("internal", "the test's threads have ended", "report this"));
             }
             Ok(Event::Control(ControlEvent::Abort)) => return Err(interrupted()),
-            Ok(event) => handle(event, session, &mut control, &mut data),
+            Ok(event) => handle(event, session, &mut control, data.as_deref_mut()),
         }
     }
 }
 
-fn handle(event: Event, session: &mut impl Session, control: &mut Control, data: &mut Option<Box<dyn Data>>) {
+fn handle(event: Event, session: &mut impl Session, control: &mut Control, data: Option<&mut (dyn Data + 'static)>) {
     let now = monotonic();
-    match event {
-        Event::Control(ControlEvent::Bytes(bytes)) => {
+    match (event, data) {
+        (Event::Control(ControlEvent::Bytes(bytes)), _) => {
             let handled = control.handle_bytes(&bytes);
-            while let Some(message) = control.channel.poll_message() {
+            while let Some(message) = control.poll_message() {
                 session.handle_message(now, message);
             }
             if let Err(error) = handled {
-                session.handle_connection_lost(SessionError::new(error.code(), error.to_string(), error.remedy()));
+                session.handle_connection_lost(error.into());
             }
         }
-        Event::Control(ControlEvent::Lost(why)) => {
+        (Event::Control(ControlEvent::Lost(why)), _) => {
             let message = format!("the control connection was lost: {why}");
             session.handle_connection_lost(SessionError::new(
                 "control_lost",
@@ -229,37 +229,27 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
                 "is the other end still running?",
             ));
         }
-        Event::Control(ControlEvent::Interrupt) => session.handle_interrupt(now),
-        // The loop ends with it.
-        Event::Control(ControlEvent::Abort) => {}
-        Event::Probe { stream, from, bytes } => session.handle_data_probe(now, stream, from, &bytes),
-        Event::AskAgain => session.handle_admission(now, None),
-        Event::DataOpened | Event::Connection { .. } | Event::StreamSent(_) => {
-            if let Some(data) = data {
-                handle_data(now, event, session, data.as_mut());
-            }
-        }
-    }
-}
-
-fn handle_data(now: Nanos, event: Event, session: &mut impl Session, data: &mut dyn Data) {
-    match event {
-        Event::DataOpened => match data.finish_opening() {
+        (Event::Control(ControlEvent::Interrupt), _) => session.handle_interrupt(now),
+        (Event::Probe { stream, from, bytes }, _) => session.handle_data_probe(now, stream, from, &bytes),
+        (Event::AskAgain, _) => session.handle_admission(now, None),
+        (Event::DataOpened, Some(data)) => match data.finish_opening() {
             Ok(()) => session.handle_data_opened(now, data),
             Err(error) => session.handle_data_failed(now, error),
         },
-        Event::Connection { connection, from, hello } => {
+        (Event::Connection { connection, from, hello }, Some(data)) => {
             // A stranger's connection ends here.
             if let Some(id) = session.handle_data_hello(now, from, &hello) {
                 data.admit(id, connection);
             }
         }
-        Event::StreamSent(stream) => {
+        (Event::StreamSent(stream), Some(data)) => {
             if let Some(streams) = data.stream_sent(stream) {
                 session.handle_sending_finished(now, streams);
             }
         }
-        _ => {}
+        // The data part is closed; the loop ends with an abort.
+        (Event::DataOpened | Event::Connection { .. } | Event::StreamSent(_), None)
+        | (Event::Control(ControlEvent::Abort), _) => {}
     }
 }
 

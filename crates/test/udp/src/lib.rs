@@ -16,5 +16,5 @@ mod report;
 mod result;
 
 pub use parameters::{MAX_PAYLOAD_BYTES, Pace, Timestamps, UdpParameters};
-pub use report::{Binding, ReceiverReport, SenderReport, UdpEndReport};
-pub use result::{Assembled, LossReason, MAX_LISTED_LOSSES, SocketBuffers, UdpResult};
+pub use report::{Binding, UdpEndReport, UdpReceiverReport, UdpSenderReport};
+pub use result::{MAX_LISTED_LOSSES, UdpAssembled, UdpBuffers, UdpLossReason, UdpResult};

@@ -24,7 +24,7 @@ pub struct Binding {
 
 /// What a sender knows of one direction.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct SenderReport {
+pub struct UdpSenderReport {
     /// Each stream.
     #[serde(deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
     pub streams: Vec<StreamSent>,
@@ -51,7 +51,7 @@ pub struct SenderReport {
 
 /// What a receiver knows of one direction.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ReceiverReport {
+pub struct UdpReceiverReport {
     /// Each stream.
     #[serde(deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
     pub streams: Vec<StreamReceived>,
@@ -81,7 +81,7 @@ pub struct ReceiverReport {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct UdpEndReport {
     /// If this end sent.
-    pub sender: Option<SenderReport>,
+    pub sender: Option<UdpSenderReport>,
     /// If this end received.
-    pub receiver: Option<ReceiverReport>,
+    pub receiver: Option<UdpReceiverReport>,
 }

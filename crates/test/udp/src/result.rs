@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::account::{Distribution, LossPattern, ReorderingSummary, Spacing, StreamReceived};
 use crate::locate::{Attribution, Loss, Sight, StreamLosses, attribute};
 use crate::parameters::UdpParameters;
-use crate::report::{Binding, ReceiverReport, SenderReport};
+use crate::report::{Binding, UdpReceiverReport, UdpSenderReport};
 
 /// If there are more runs, the result does not list them; a file named by `losses_file` does.
 pub const MAX_LISTED_LOSSES: usize = 10_000;
 
 /// The losses at one location for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LossReason {
+pub struct UdpLossReason {
     /// Where the packets were lost.
     pub location: Location,
     /// The kernel's drop reason and the function that dropped, or the counter.
@@ -29,7 +29,7 @@ pub struct LossReason {
 
 /// The buffers of each socket at both ends; `null` if an end did not report them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct SocketBuffers {
+pub struct UdpBuffers {
     /// Send buffer.
     pub sender: Option<SocketBuffer>,
     /// Receive buffer.
@@ -64,7 +64,7 @@ pub struct UdpResult {
     /// Packets lost at each location; every location is listed.
     pub loss_by_location: BTreeMap<Location, u64>,
     /// Packets lost at each location for each reason, the most packets first; the sum is `lost_packets`.
-    pub loss_reasons: Vec<LossReason>,
+    pub loss_reasons: Vec<UdpLossReason>,
     /// How losses were located.
     pub location_method: LocationMethod,
     /// Every loss if there are at most [`MAX_LISTED_LOSSES`] runs, else empty.
@@ -80,7 +80,7 @@ pub struct UdpResult {
     /// Inter-departure times.
     pub spacing: Spacing,
     /// Socket buffers.
-    pub socket_buffers: SocketBuffers,
+    pub socket_buffers: UdpBuffers,
     /// Where the receiver ran; `null` if no CPU was asked for.
     pub binding: Option<Binding>,
     /// Counters that changed.
@@ -89,7 +89,7 @@ pub struct UdpResult {
 
 /// A result, and what it was computed from.
 #[derive(Debug)]
-pub struct Assembled<'a> {
+pub struct UdpAssembled<'a> {
     /// The result. Its `losses` have at most [`MAX_LISTED_LOSSES`] runs.
     pub result: UdpResult,
     /// The losses, for a file if there are too many to list.
@@ -104,9 +104,9 @@ impl UdpResult {
     /// Joins the reports of the two ends for one direction of the test with `parameters`.
     pub fn assemble<'a>(
         parameters: &UdpParameters,
-        sender: &'a SenderReport,
-        receiver: &'a ReceiverReport,
-    ) -> Assembled<'a> {
+        sender: &'a UdpSenderReport,
+        receiver: &'a UdpReceiverReport,
+    ) -> UdpAssembled<'a> {
         let granularity = if parameters.wire { Granularity::Wire } else { Granularity::Superpacket };
         let mut caveats = Vec::new();
         let attribution = attribution(sender, receiver);
@@ -209,31 +209,31 @@ impl UdpResult {
             loss_periods: pattern.loss_periods(),
             loss_distances: pattern.loss_distances(),
             spacing: sender.spacing,
-            socket_buffers: SocketBuffers { sender: sender.buffer, receiver: receiver.buffer },
+            socket_buffers: UdpBuffers { sender: sender.buffer, receiver: receiver.buffer },
             binding: receiver.binding.clone(),
             counters: EndCounters { sender: sender.counters.clone(), receiver: receiver.counters.clone() },
         };
-        Assembled { result, attribution, needs_losses_file, caveats }
+        UdpAssembled { result, attribution, needs_losses_file, caveats }
     }
 }
 
 /// Whether both ends saw every single drop, so that a loss without a location is a failure of theirs.
-fn looked_at_packets(sender: &SenderReport, receiver: &ReceiverReport) -> bool {
+fn looked_at_packets(sender: &UdpSenderReport, receiver: &UdpReceiverReport) -> bool {
     sender.method == LocationMethod::Bpf && receiver.method == LocationMethod::Bpf
 }
 
-fn reasons(attribution: &Attribution<'_>) -> Vec<LossReason> {
-    let of = |((location, reason), packets): (&(Location, String), &u64)| LossReason {
+fn reasons(attribution: &Attribution<'_>) -> Vec<UdpLossReason> {
+    let of = |((location, reason), packets): (&(Location, String), &u64)| UdpLossReason {
         location: *location,
         reason: reason.clone(),
         packets: *packets,
     };
-    let mut reasons: Vec<LossReason> = attribution.by_reason().iter().map(of).collect();
+    let mut reasons: Vec<UdpLossReason> = attribution.by_reason().iter().map(of).collect();
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.packets));
     reasons
 }
 
-fn attribution<'a>(sender: &'a SenderReport, receiver: &'a ReceiverReport) -> Attribution<'a> {
+fn attribution<'a>(sender: &'a UdpSenderReport, receiver: &'a UdpReceiverReport) -> Attribution<'a> {
     let streams = receiver.streams.iter().enumerate().map(|(index, stream)| StreamLosses {
         stream: index as u8,
         losses: &stream.losses,
@@ -264,10 +264,10 @@ mod tests {
     /// A sender that keeps a rate by batches reports this in every command; one whose batches are the requested bursts does not.
     #[test]
     fn batches_beyond_the_bursts_asked_for_are_a_caveat() {
-        let mut sender = SenderReport::default();
+        let mut sender = UdpSenderReport::default();
         sender.spacing.requested_ns = Some(1_000);
         sender.spacing.batch_packets.p50 = 4;
-        let receiver = ReceiverReport::default();
+        let receiver = UdpReceiverReport::default();
         let raised = |burst_packets: u32| {
             let parameters = UdpParameters { burst_packets, ..UdpParameters::default() };
             let assembled = UdpResult::assemble(&parameters, &sender, &receiver);

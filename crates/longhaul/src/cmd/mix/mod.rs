@@ -15,7 +15,7 @@ use longhaul_wire::ethernet;
 use longhaul_wire::probe::Cookie;
 use serde::Serialize;
 
-use crate::cmd::udp::exit_code;
+use crate::output::exit_code;
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// Frames a second without --pps or --rate: visible, and harmless to a network.

@@ -5,8 +5,7 @@ use longhaul_session::Progress;
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
 
-use crate::cmd::udp::live::Show;
-use crate::output::{print_json, print_text};
+use crate::output::live::Lines;
 use longhaul_report::text::{rate, short};
 
 /// What arrived in an interval, as `--json-stream` prints it.
@@ -66,43 +65,20 @@ impl Interval {
 }
 
 /// Reports what arrives in each interval.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Live {
-    show: Show,
     /// The last progress of the server, which receives forward, and of this end.
     before: [Progress; 2],
     sender: SenderNow,
-    written_over: bool,
 }
 
 impl Live {
-    pub(crate) fn new(show: Show) -> Self {
-        Self { show, before: [Progress::default(); 2], sender: SenderNow::default(), written_over: false }
-    }
-
-    pub(crate) fn take(&mut self, live: &Progressed) {
+    pub(crate) fn take(&mut self, live: &Progressed, lines: &mut Lines) {
         let before = &mut self.before[usize::from(live.own)];
         let interval = Interval::between(live, before, &self.sender);
-        let line = interval.line();
         *before = live.progress;
         self.sender = live.sender.unwrap_or(self.sender);
-        match self.show {
-            Show::Nothing => {}
-            Show::Objects => print_json(&interval),
-            Show::Lines => print_text(&(line + "\n")),
-            Show::LinesBeside => eprintln!("{line}"),
-            Show::Terminal => {
-                eprint!("\r{line:<80}");
-                self.written_over = true;
-            }
-        }
-    }
-
-    /// Clears the line on the terminal, so that the result begins there.
-    pub(crate) fn end(&mut self) {
-        if self.written_over {
-            eprint!("\r{:80}\r", "");
-        }
+        lines.print(&interval.line(), &interval);
     }
 }
 

@@ -2,31 +2,25 @@
 
 pub(crate) mod live;
 
-use crate::caveats;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::str::FromStr;
 
-use longhaul_kernel::signals::Stop;
 use longhaul_report::parquet::{End, write_samples};
 use longhaul_report::saved::{TCP_SCHEMA, TcpAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_session::{TestEnd, kind};
 use longhaul_tcp::{CongestionStep, TcpParameters, WindowAuto};
-use longhaul_terms::{Affinity, Amount, Collect};
+use longhaul_terms::{Affinity, Amount};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::args::listen::in_lab;
-use crate::cmd::serve::PORT;
+use crate::caveats;
 use crate::cmd::tcp::live::Live;
-use crate::cmd::udp::live::Show;
-use crate::cmd::udp::{direction, exit_code, hosts, no_report, target, word};
+use crate::cmd::test::{TestArgs, no_report};
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Failure, Outcome};
 
-/// The default time between live lines.
-const DEFAULT_INTERVAL: Nanos = Nanos::from_secs(1);
 /// The default duration of a test.
 const DEFAULT_TIME: Nanos = Nanos::from_secs(10);
 /// The file with the samples, next to the result.
@@ -45,11 +39,6 @@ docs/reference/tcp-results.md explains each number of the result.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Test against this host, where `longhaul serve` runs
-    host: String,
-    /// Connect to this port of the server
-    #[arg(short, long, default_value_t = PORT)]
-    port: u16,
     /// Send for this time [default: 10s, or the sum of all times of -C]
     #[arg(short = 't', long, value_name = "TIME", conflicts_with = "bytes")]
     time: Option<Nanos>,
@@ -59,12 +48,6 @@ pub(crate) struct Args {
     /// Send this many flows in parallel, each with a thread of its own
     #[arg(short = 'P', long, value_name = "N", default_value_t = 1)]
     streams: u8,
-    /// Send from the server to the client
-    #[arg(short = 'R', long)]
-    reverse: bool,
-    /// Send in both directions at the same time
-    #[arg(long)]
-    bidir: bool,
     /// Set the socket buffers at both ends (auto: --rate-goal × round-trip time)
     ///
     /// Without -w the kernel tunes the buffers, up to net.ipv4.tcp_wmem and tcp_rmem.
@@ -106,44 +89,17 @@ pub(crate) struct Args {
     /// Leave this time at the beginning out of the result
     #[arg(long, value_name = "TIME", default_value = "0s")]
     omit: Nanos,
-    /// Report every TIME (0: never) [default: 1s on a terminal or with --json-stream]
-    #[arg(short = 'i', long, value_name = "TIME")]
-    interval: Option<Nanos>,
     /// Take a sample of TCP_INFO every TIME
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     sample: Nanos,
     /// Run sender and receiver on these CPUs, such as 0,1
     #[arg(short = 'A', long, value_name = "SENDER[,RECEIVER]", value_delimiter = ',')]
     affinity: Vec<u16>,
-    /// Locate losses by the kernel's drop events (bpf), by counters, by the best that each host allows (auto), or not at all
-    #[arg(
-        long,
-        value_name = "HOW",
-        default_value = "auto",
-        value_parser = word::<Collect>(&["auto", "bpf", "counters", "off"])
-    )]
-    collect: Collect,
-    /// Use only IPv4
-    #[arg(short = '4', long = "ipv4", conflicts_with = "ipv6")]
-    ipv4: bool,
-    /// Use only IPv6
-    #[arg(short = '6', long = "ipv6")]
-    ipv6: bool,
-    /// Authenticate and encrypt with this key; the server needs the same one
-    #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
-    key: Option<PathBuf>,
-    /// Test without encryption, with a server that does the same
-    #[arg(long)]
-    no_auth: bool,
     /// Save the result in this folder: result.json, and samples.parquet with all TCP_INFO fields over time
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Print JSON
-    #[arg(short = 'J', long)]
-    json: bool,
-    /// Print JSON lines: one per interval, then the result
-    #[arg(long, conflicts_with = "json")]
-    json_stream: bool,
+    #[command(flatten)]
+    test: TestArgs,
 }
 
 /// What `-w` takes.
@@ -182,7 +138,7 @@ impl FromStr for Step {
 }
 
 impl Args {
-    fn parameters(&self, show: Show) -> Result<TcpParameters, Failure> {
+    fn parameters(&self) -> Result<TcpParameters, Failure> {
         let congestion: Vec<CongestionStep> = self.congestion.iter().map(|step| step.0.clone()).collect();
         let scheduled: Option<u64> = congestion
             .iter()
@@ -219,7 +175,7 @@ impl Args {
         let parameters = TcpParameters {
             amount,
             streams: self.streams,
-            direction: direction(self.reverse, self.bidir)?,
+            direction: self.test.direction()?,
             window_bytes: if let Some(Window::Size(size)) = self.window { Some(size.0) } else { None },
             window_auto,
             rate_goal_bps: self.rate_goal.map(|rate| rate.0),
@@ -232,15 +188,11 @@ impl Args {
             no_sack: self.no_sack,
             no_timestamps: self.no_timestamps,
             omit_ns: self.omit.0,
-            interval_ns: match self.interval {
-                Some(Nanos(0)) => None,
-                None if show == Show::Nothing => None,
-                every => Some(every.unwrap_or(DEFAULT_INTERVAL).0),
-            },
+            interval_ns: self.test.interval_ns(),
             sample_ns: self.sample.0,
             keep_samples: self.output.is_some(),
             affinity: Affinity { sender_cpus: cpu(0), receiver_cpus: cpu(1), ..Affinity::default() },
-            collect: self.collect,
+            collect: self.test.collect,
             write_rate_bps: self.rate.map(|rate| rate.0),
             read_rate_bps: self.read_rate.map(|rate| rate.0),
         };
@@ -250,35 +202,12 @@ impl Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let show = Show::choose(args.interval, args.json, args.json_stream);
-    let parameters = args.parameters(show)?;
-    let target = target(&args.host, args.port, (args.ipv4, args.ipv6), args.key.as_deref(), args.no_auth)?;
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
-    let started_at = jiff::Timestamp::now().to_string();
-    let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
-    let mut live = Live::new(show);
-    let end = longhaul_peer::client::run(&target, parameters, Some(stop), |progress| live.take(progress));
-    live.end();
-    let end = match (end, stop.requested()) {
-        (Ok(end), _) => end,
-        (Err(error), Some(signal)) => return Err(Failure::from(error).exit(exit_code(signal))),
-        (Err(error), None) => return Err(error.into()),
-    };
-
-    let ipv6 = target.address.ip().to_canonical().is_ipv6();
-    let (Some(tcp), Some((mut results, mut caveats))) = (end.parameters.tcp().cloned(), kind::tcp::results(&end, ipv6))
-    else {
-        return Err(no_report());
-    };
-    if stop.requested().is_some() {
-        caveats.push(Caveat::new(
-            caveats::INTERRUPTED,
-            "the test was interrupted before its end",
-            "let it run to its end",
-        ));
-    }
-    if let Some(folder) = &folder {
-        match save_samples(folder, &end) {
+    let mut live = Live::default();
+    let tested = args.test.run(args.parameters()?, args.output, |progress, lines| live.take(progress, lines))?;
+    let ipv6 = tested.address.ip().to_canonical().is_ipv6();
+    let (mut results, mut caveats) = kind::tcp::results(&tested.end, ipv6).ok_or_else(no_report)?;
+    if let Some(folder) = &tested.folder {
+        match save_samples(folder, &tested.end) {
             Ok(()) => results.each(|result| result.samples_file = Some(SAMPLES.into())),
             Err(error) => caveats.push(Caveat::new(
                 caveats::SAMPLES_NOT_SAVED,
@@ -287,21 +216,9 @@ pub(crate) fn run(args: Args) -> Outcome {
             )),
         }
     }
-    let parameters = TcpAsked { host: args.host, address: target.address, tcp };
-    let envelope =
-        Envelope::new(TCP_SCHEMA, started_at, parameters, results, Caveat::unique(caveats)).with_hosts(hosts(&end));
-    let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
-    if args.json || args.json_stream {
-        print_json(&envelope);
-    } else {
-        print_text(&text::tcp::report(&envelope.parameters.tcp, &envelope.result));
-    }
-    print_caveats(&envelope.caveats);
-    if let Err(failure) = saved {
-        // The result is printed already; with --json it is the only object.
-        return Ok(failure.report_beside());
-    }
-    Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+    let tcp = tested.end.parameters.tcp().cloned().unwrap_or_default();
+    let asked = TcpAsked { host: args.test.host, address: tested.address, tcp };
+    tested.report(TCP_SCHEMA, asked, results, caveats, |asked, results| text::tcp::report(&asked.tcp, results))
 }
 
 /// All samples of both ends.

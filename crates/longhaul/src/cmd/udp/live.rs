@@ -1,42 +1,12 @@
 //! Reports while a UDP test runs.
 
-use std::io::IsTerminal;
-
 use longhaul_peer::client::Live as Progressed;
 use longhaul_session::Progress;
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 
-use crate::output::{print_json, print_text};
+use crate::output::live::Lines;
 use longhaul_report::text::rate;
-
-/// How to report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Show {
-    /// Not at all.
-    Nothing,
-    /// A line of text per interval, on stdout.
-    Lines,
-    /// The same on stderr: stdout is for JSON.
-    LinesBeside,
-    /// A JSON object per interval, on stdout.
-    Objects,
-    /// One line on the terminal, overwritten each time.
-    Terminal,
-}
-
-impl Show {
-    pub(crate) fn choose(interval: Option<Nanos>, json: bool, json_stream: bool) -> Self {
-        match interval {
-            Some(Nanos(0)) => Self::Nothing,
-            _ if json_stream => Self::Objects,
-            Some(_) if json => Self::LinesBeside,
-            Some(_) => Self::Lines,
-            None if std::io::stderr().is_terminal() => Self::Terminal,
-            None => Self::Nothing,
-        }
-    }
-}
 
 /// What arrived in an interval, as `--json-stream` prints it.
 #[derive(Debug, Serialize)]
@@ -87,41 +57,19 @@ impl Interval {
 }
 
 /// Reports what arrives in each interval.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Live {
-    show: Show,
     /// The last progress of the server, which receives forward, and of this end.
     before: [Progress; 2],
-    written_over: bool,
 }
 
 impl Live {
-    pub(crate) fn new(show: Show) -> Self {
-        Self { show, before: [Progress::default(); 2], written_over: false }
-    }
-
-    pub(crate) fn take(&mut self, live: &Progressed) {
+    pub(crate) fn take(&mut self, live: &Progressed, lines: &mut Lines) {
         let before = &mut self.before[usize::from(live.own)];
         let direction = if live.own { "backward" } else { "forward" };
         let interval = Interval::between(direction, before, &live.progress);
         *before = live.progress;
-        match self.show {
-            Show::Nothing => {}
-            Show::Lines => print_text(&(interval.line() + "\n")),
-            Show::LinesBeside => eprintln!("{}", interval.line()),
-            Show::Objects => print_json(&interval),
-            Show::Terminal => {
-                eprint!("\r{}", interval.line());
-                self.written_over = true;
-            }
-        }
-    }
-
-    /// Clears the line on the terminal, so that the result begins there.
-    pub(crate) fn end(&mut self) {
-        if self.written_over {
-            eprint!("\r{:80}\r", "");
-        }
+        lines.print(&interval.line(), &interval);
     }
 }
 

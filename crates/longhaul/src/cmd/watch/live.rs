@@ -3,7 +3,7 @@
 use longhaul_units::{BitRate, Bytes, Nanos};
 use longhaul_watch::ConnectionNow;
 
-use crate::cmd::udp::live::Show;
+use crate::output::live::Show;
 use crate::output::print_text;
 use longhaul_report::text::{rate, short};
 

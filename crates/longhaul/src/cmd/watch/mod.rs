@@ -24,9 +24,9 @@ use longhaul_watch::{Selection, Watch, WatchError, WatchOptions, Watched};
 use serde::Serialize;
 
 use crate::args::interval::DEFAULT_INTERVAL;
-use crate::cmd::udp::exit_code;
-use crate::cmd::udp::live::Show;
 use crate::cmd::watch::live::Live;
+use crate::output::exit_code;
+use crate::output::live::Show;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 

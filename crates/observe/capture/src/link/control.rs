@@ -43,7 +43,7 @@ impl LinkControl {
         let signals = stop.map(|stop| Signals::watch(stop, sender.clone())).transpose().map_err(io)?;
         let mut control = Control::new(stream, channel, &sender).map_err(io)?;
         control.establish(&events)?;
-        control.patience = WRITE_PATIENCE;
+        control.set_patience(WRITE_PATIENCE);
         Ok(Self { control, events, is_made: false, _signals: signals })
     }
 
@@ -54,7 +54,6 @@ impl LinkControl {
 
     pub(super) fn send(&mut self, message: &Message) -> Result<(), SessionError> {
         self.control
-            .channel
             .send(message)
             .map_err(|error| SessionError::new("protocol", error.to_string(), "report this as a bug of longhaul"))?;
         self.control.transmit().map_err(|error| lost(&error.to_string()))
@@ -83,7 +82,7 @@ impl LinkControl {
     /// The next message that has arrived; `None` if there is none.
     pub(super) fn poll(&mut self) -> Result<Option<LinkMessage>, SessionError> {
         loop {
-            match self.control.channel.poll_message() {
+            match self.control.poll_message() {
                 None => return Ok(None),
                 Some(Message::LogLink { text }) => {
                     let message = serde_json::from_str(&text).map_err(|_| not_understood())?;

@@ -71,14 +71,14 @@ pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Sh
     let own = stream.local_addr().map_err(io)?;
     let options = &shared.options;
     let mut control = seat.control(stream, options.key.as_ref())?;
-    control.patience = WRITE_PATIENCE;
+    control.set_patience(WRITE_PATIENCE);
     let open = wait_for_open(&mut control, seat).map_err(|error| refuse(&mut control, error))?;
     // A peer that only replays a recorded handshake does not get here.
     seat.know();
     let Some(place) = CaptureSeat::take(shared) else {
         let text = format!("it accepts {} captures at the same time, and has them", options.captures_most);
         let error = SessionError::new("busy", text, "try later, or start `longhaul log` with larger `captures`");
-        let _ = control.channel.send(&Message::Refuse(Refusal { error: error.clone(), retry_after: None }));
+        let _ = control.send(&Message::Refuse(Refusal { error: error.clone(), retry_after: None }));
         let _ = control.transmit();
         return Err(error);
     };
@@ -87,7 +87,7 @@ pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Sh
 
 /// Tells the other end why the connection ends.
 pub(super) fn refuse(control: &mut Control, error: SessionError) -> SessionError {
-    let _ = control.channel.send(&Message::Error(error.clone()));
+    let _ = control.send(&Message::Error(error.clone()));
     let _ = control.transmit();
     error
 }
@@ -96,7 +96,7 @@ pub(super) fn say(control: &mut Control, message: &LinkMessage) -> Result<(), Se
     let lost = |why: String| SessionError::new("control_lost", why, "");
     // Our own types always serialize.
     let message = Message::LogLink { text: serde_json::to_string(message).expect("plain data") };
-    control.channel.send(&message).map_err(|error| lost(error.to_string()))?;
+    control.send(&message).map_err(|error| lost(error.to_string()))?;
     control.transmit().map_err(|error| lost(error.to_string()))
 }
 
@@ -104,7 +104,7 @@ fn wait_for_open(control: &mut Control, seat: &Seat<ControlEvent>) -> Result<Ope
     let deadline = monotonic() + OPEN_PATIENCE;
     let lost = |why: String| SessionError::new("control_lost", why, "");
     loop {
-        match control.channel.poll_message() {
+        match control.poll_message() {
             Some(Message::LogLink { text }) => {
                 return match serde_json::from_str(&text) {
                     Ok(LinkMessage::Open(open)) => Ok(*open),

@@ -250,7 +250,7 @@ impl Session {
             Ok(ControlEvent::Bytes(bytes)) => {
                 self.heard = now;
                 let taken = self.control.handle_bytes(&bytes);
-                while let Some(message) = self.control.channel.poll_message() {
+                while let Some(message) = self.control.poll_message() {
                     if let Some(end) = self.take_message(message) {
                         return Some(end);
                     }

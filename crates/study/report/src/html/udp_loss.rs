@@ -293,12 +293,12 @@ fn setting(series: &Series) -> String {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_udp::{ReceiverReport, SenderReport};
+    use longhaul_udp::{UdpReceiverReport, UdpSenderReport};
 
     use super::*;
 
     fn run(rate_mbit: u64, lost: &[(Location, u64)]) -> Run {
-        let (sender, receiver) = (SenderReport::default(), ReceiverReport::default());
+        let (sender, receiver) = (UdpSenderReport::default(), UdpReceiverReport::default());
         let mut result = UdpResult::assemble(&UdpParameters::default(), &sender, &receiver).result;
         result.sent_packets = 1000;
         result.loss_by_location = Location::ALL.into_iter().map(|location| (location, 0)).collect();

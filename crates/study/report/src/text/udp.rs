@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use longhaul_result::{Location, LocationMethod};
 use longhaul_terms::{Directions, SocketBuffer};
-use longhaul_udp::{LossReason, UdpParameters, UdpResult};
+use longhaul_udp::{UdpLossReason, UdpParameters, UdpResult};
 use longhaul_units::{BitRate, Bytes};
 
 use super::{each_direction, rate, short};
@@ -115,8 +115,8 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
 }
 
 /// The reasons of the losses at `location`.
-fn reasons(text: &mut String, location: Location, all: &[LossReason]) {
-    let here: Vec<&LossReason> = all.iter().filter(|reason| reason.location == location).collect();
+fn reasons(text: &mut String, location: Location, all: &[UdpLossReason]) {
+    let here: Vec<&UdpLossReason> = all.iter().filter(|reason| reason.location == location).collect();
     for reason in here.iter().take(REASONS) {
         let line = format!("    {:>9}  {}", reason.packets, reason.reason.replace('\n', " "));
         let _ = writeln!(text, "{}", line.chars().take(WIDTH).collect::<String>());

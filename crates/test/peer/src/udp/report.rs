@@ -12,7 +12,7 @@ use longhaul_udp::UdpParameters;
 use longhaul_udp::account::SpacingRecorder;
 use longhaul_udp::account::StreamReceived;
 use longhaul_udp::locate::{Evidence, Total, TotalScope};
-use longhaul_udp::{ReceiverReport, SenderReport};
+use longhaul_udp::{UdpReceiverReport, UdpSenderReport};
 use longhaul_units::Nanos;
 
 use super::drops::Seen;
@@ -27,16 +27,16 @@ pub(super) fn sender_report(
     changed: Changed,
     seen: Option<&Seen>,
     caveats: &mut Vec<Caveat>,
-) -> SenderReport {
+) -> UdpSenderReport {
     let mut spacing = SpacingRecorder::default();
     let mut refused = Vec::new();
-    let mut report = SenderReport {
+    let mut report = UdpSenderReport {
         totals: changed.totals,
         counters: changed.all,
         complete: parameters.collect != Collect::Off,
         buffer,
         method: LocationMethod::Counters,
-        ..SenderReport::default()
+        ..UdpSenderReport::default()
     };
     for out in outs {
         spacing.merge(&out.spacing);
@@ -97,11 +97,15 @@ pub(super) struct Received {
 }
 
 /// The receiver's report.
-pub(super) fn receiver_report(parameters: &UdpParameters, received: Received, seen: Option<&Seen>) -> ReceiverReport {
+pub(super) fn receiver_report(
+    parameters: &UdpParameters,
+    received: Received,
+    seen: Option<&Seen>,
+) -> UdpReceiverReport {
     let Received { streams, unread, socket_drops, buffer, binding, changed, unit_packets_most } = received;
     // With UDP_GRO a counter counts all packets of a super-packet as one, so what remains need not be the network's.
     let counts_packets = parameters.wire || changed.totals.is_empty();
-    let mut report = ReceiverReport {
+    let mut report = UdpReceiverReport {
         complete: counts_packets && changed.complete,
         totals: changed.totals,
         counters: changed.all,
@@ -110,7 +114,7 @@ pub(super) fn receiver_report(parameters: &UdpParameters, received: Received, se
         streams,
         method: LocationMethod::Counters,
         evidence: unread,
-        ..ReceiverReport::default()
+        ..UdpReceiverReport::default()
     };
     match seen {
         Some(seen) => {
@@ -174,7 +178,7 @@ fn subtract_events(totals: &mut Vec<Total>, evidence: &[Evidence]) {
 }
 
 /// Packets whose damage hit the fields that identify them: the kernel counted them, and their events name another packet or none.
-fn damaged(counted: u64, report: &ReceiverReport) -> Option<Total> {
+fn damaged(counted: u64, report: &UdpReceiverReport) -> Option<Total> {
     let checksum = |reason: &str| ["UDP_CSUM", "IP_CSUM", "IP_INHDR"].iter().any(|known| reason.starts_with(known));
     let streams = report.evidence.iter().zip(&report.streams);
     let placed: u64 = streams.map(|(evidence, stream)| evidence.packets_lost(&stream.losses, checksum)).sum();

@@ -6,7 +6,7 @@ use longhaul_result::Caveat;
 use longhaul_terms::{Amount, Directions, ParameterError, SoftirqPlacement, TestDirection};
 use longhaul_udp::locate::Loss;
 use longhaul_udp::proof::{ClientProof, ServerProof};
-use longhaul_udp::{Pace, ReceiverReport, SenderReport, Timestamps, UdpParameters, UdpResult};
+use longhaul_udp::{Pace, Timestamps, UdpParameters, UdpReceiverReport, UdpResult, UdpSenderReport};
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::Cookie;
 
@@ -104,7 +104,7 @@ impl TestParameters {
 impl TestEnd {
     /// Client: the reports of sender and receiver of a direction of a UDP test, for [`UdpResult::assemble`]. `None` if that direction
     /// was not tested.
-    pub fn udp_reports(&self, backward: bool) -> Option<(&SenderReport, &ReceiverReport)> {
+    pub fn udp_reports(&self, backward: bool) -> Option<(&UdpSenderReport, &UdpReceiverReport)> {
         let (sender, receiver) = self.reports(backward)?;
         Some((sender.udp.as_ref()?.sender.as_ref()?, receiver.udp.as_ref()?.receiver.as_ref()?))
     }

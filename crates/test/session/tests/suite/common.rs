@@ -13,7 +13,7 @@ use longhaul_session::{
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::StreamSent;
 use longhaul_udp::account::SequenceTracker;
-use longhaul_udp::{ReceiverReport, SenderReport, UdpEndReport};
+use longhaul_udp::{UdpEndReport, UdpReceiverReport, UdpSenderReport};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{HEADER_LEN, Probe};
 
@@ -375,17 +375,17 @@ impl Pair {
     fn report(&mut self, side: Side) -> EndReport {
         let end = self.end(side);
         let plan = end.plan.as_ref().unwrap();
-        let sender = plan.sends.then(|| SenderReport {
+        let sender = plan.sends.then(|| UdpSenderReport {
             streams: end.sent.clone(),
             evidence: Vec::new(),
             complete: true,
-            ..SenderReport::default()
+            ..UdpSenderReport::default()
         });
         let trackers = std::mem::take(&mut end.trackers);
         let receiver = plan.receives.then(|| {
             let peer_sent = end.peer_sent.clone().unwrap();
             let streams = trackers.into_iter().zip(peer_sent).map(|(t, sent)| t.finish(sent.sent_packets)).collect();
-            ReceiverReport { streams, complete: true, ..ReceiverReport::default() }
+            UdpReceiverReport { streams, complete: true, ..UdpReceiverReport::default() }
         });
         EndReport { udp: Some(UdpEndReport { sender, receiver }), ..EndReport::default() }
     }

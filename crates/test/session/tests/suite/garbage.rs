@@ -11,7 +11,7 @@ use longhaul_tcp::TcpParameters;
 use longhaul_terms::{StreamSent, TestDirection};
 use longhaul_udp::account::{Counts, LossMap, ReorderingSummary, Run, StreamReceived};
 use longhaul_udp::locate::{Total, TotalScope};
-use longhaul_udp::{ReceiverReport, SenderReport, UdpEndReport, UdpParameters, UdpResult};
+use longhaul_udp::{UdpEndReport, UdpParameters, UdpReceiverReport, UdpResult, UdpSenderReport};
 use longhaul_units::Nanos;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -212,10 +212,11 @@ fn a_report_that_lies_gives_a_result_with_caveats() {
     let stream = StreamReceived { counts, jitter_ns: None, first_arrival_ns: u64::MAX, last_arrival_ns: 0, losses };
     let total =
         Total { location: Location::ReceiverRing, reason: "x".into(), packets: u64::MAX, scope: TotalScope::Host };
-    let receiver = ReceiverReport { streams: vec![stream; 64], totals: vec![total; 3], ..ReceiverReport::default() };
+    let receiver =
+        UdpReceiverReport { streams: vec![stream; 64], totals: vec![total; 3], ..UdpReceiverReport::default() };
     let streams =
         vec![StreamSent { sent_packets: u64::MAX, first_sent_ns: 0, last_sent_ns: u64::MAX, sent_bytes: u64::MAX }; 64];
-    let sender = SenderReport { streams, ..SenderReport::default() };
+    let sender = UdpSenderReport { streams, ..UdpSenderReport::default() };
     let text = serde_json::to_string(&UdpEndReport { receiver: Some(receiver), ..UdpEndReport::default() }).unwrap();
     let receiver = serde_json::from_str::<UdpEndReport>(&text).unwrap().receiver.unwrap();
     let parameters = UdpParameters { payload_bytes: u32::MAX, wire: true, ..UdpParameters::default() };

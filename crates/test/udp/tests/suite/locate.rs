@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use longhaul_result::Location;
 use longhaul_udp::account::{LossMap, Run};
 use longhaul_udp::locate::{Evidence, Loss, Sight, StreamLosses, Total, TotalScope, attribute};
-use longhaul_udp::{SenderReport, UdpEndReport};
+use longhaul_udp::{UdpEndReport, UdpSenderReport};
 use proptest::prelude::*;
 
 const COMPLETE: Sight = Sight { sender_complete: true, receiver_complete: true, unseen_packets: 0 };
@@ -130,7 +130,7 @@ fn evidence_has_bounds() {
     for unit in 1..=40 {
         far.add(longhaul_udp::account::MAX_SEQUENCES - 1, 1, Location::Network, "far", unit);
     }
-    let sender = SenderReport { evidence: vec![far; 1], ..SenderReport::default() };
+    let sender = UdpSenderReport { evidence: vec![far; 1], ..UdpSenderReport::default() };
     let text = serde_json::to_string(&UdpEndReport { sender: Some(sender), ..UdpEndReport::default() }).unwrap();
     let error = serde_json::from_str::<UdpEndReport>(&text).unwrap_err().to_string();
     assert!(error.contains("more memory"), "{error}");
@@ -183,7 +183,7 @@ proptest! {
             }
         }
         // The evidence of the other end is sent as text and stays the same.
-        let sender = SenderReport { evidence: ends.to_vec(), ..SenderReport::default() };
+        let sender = UdpSenderReport { evidence: ends.to_vec(), ..UdpSenderReport::default() };
         let text = serde_json::to_string(&UdpEndReport { sender: Some(sender), ..UdpEndReport::default() }).unwrap();
         let back: UdpEndReport = serde_json::from_str(&text).unwrap();
         let back = &back.sender.unwrap().evidence;

@@ -1,0 +1,200 @@
+//! A test from its arguments to its report, whatever its kind.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use longhaul_kernel::signals::Stop;
+use longhaul_peer::client::{self, Family, Live, Target, resolve};
+use longhaul_result::Caveat;
+use longhaul_session::{TestEnd, TestParameters};
+use longhaul_terms::{Collect, TestDirection};
+use longhaul_units::Nanos;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::args::interval::DEFAULT_INTERVAL;
+use crate::args::key;
+use crate::args::listen::in_lab;
+use crate::caveats;
+use crate::cmd::serve::PORT;
+use crate::output::live::{Lines, Show};
+use crate::output::saved::Folder;
+use crate::output::{Envelope, Failure, Outcome, exit_code, print_caveats, print_json, print_text};
+
+/// What all kinds of tests take.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TestArgs {
+    /// Test against this host, where `longhaul serve` runs
+    pub(crate) host: String,
+    /// Connect to this port of the server
+    #[arg(short, long, default_value_t = PORT)]
+    port: u16,
+    /// Send from the server to the client
+    #[arg(short = 'R', long)]
+    reverse: bool,
+    /// Send in both directions at the same time
+    #[arg(long)]
+    bidir: bool,
+    /// Report every TIME (0: never) [default: 1s on a terminal or with --json-stream]
+    #[arg(short = 'i', long, value_name = "TIME")]
+    interval: Option<Nanos>,
+    /// Locate losses by the kernel's drop events (bpf), by counters, by the best that each host allows (auto), or not at all
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "auto",
+        value_parser = word::<Collect>(&["auto", "bpf", "counters", "off"])
+    )]
+    pub(crate) collect: Collect,
+    /// Use only IPv4
+    #[arg(short = '4', long = "ipv4", conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Use only IPv6
+    #[arg(short = '6', long = "ipv6")]
+    ipv6: bool,
+    /// Authenticate and encrypt with this key; the server needs the same one
+    #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
+    key: Option<PathBuf>,
+    /// Test without encryption, with a server that does the same
+    #[arg(long)]
+    no_auth: bool,
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+    /// Print JSON lines: one per interval, then the result
+    #[arg(long, conflicts_with = "json")]
+    json_stream: bool,
+}
+
+/// A parser of the values that a parameter has in JSON.
+pub(crate) fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words).try_map(|word| serde_json::from_value(Value::String(word)))
+}
+
+impl TestArgs {
+    fn show(&self) -> Show {
+        Show::choose(self.interval, self.json, self.json_stream)
+    }
+
+    /// Time between interim reports, nanoseconds.
+    pub(crate) fn interval_ns(&self) -> Option<u64> {
+        (self.show() != Show::Nothing).then_some(self.interval.unwrap_or(DEFAULT_INTERVAL).0)
+    }
+
+    /// Who sends.
+    pub(crate) fn direction(&self) -> Result<TestDirection, Failure> {
+        match (self.reverse, self.bidir) {
+            (false, false) => Ok(TestDirection::Forward),
+            (true, false) => Ok(TestDirection::Reverse),
+            (false, true) => Ok(TestDirection::Bidirectional),
+            (true, true) => {
+                Err(Failure::usage("-R with --bidir: use only one of them: --bidir sends in both directions"))
+            }
+        }
+    }
+
+    /// The server's address, and the key for it.
+    fn target(&self) -> Result<Target, Failure> {
+        let family = match (self.ipv4, self.ipv6) {
+            (true, _) => Some(Family::V4),
+            (_, true) => Some(Family::V6),
+            _ => None,
+        };
+        let address = resolve(&self.host, self.port, family)?;
+        let key = self.key.as_deref().map(key::load).transpose()?;
+        if key.is_none() && !self.no_auth && !address.ip().is_loopback() && !in_lab() {
+            return Err(Failure::usage(format!("{} is another machine: a test needs --key FILE", self.host)).remedy(
+                "make a key with `longhaul key new FILE` and copy it to both hosts, or use --no-auth at both",
+            ));
+        }
+        Ok(Target { address, key })
+    }
+
+    /// Runs the test. Calls `live` with what arrived in each interval.
+    pub(crate) fn run(
+        &self,
+        parameters: impl Into<TestParameters>,
+        output: Option<PathBuf>,
+        mut live: impl FnMut(&Live, &mut Lines),
+    ) -> Result<Tested, Failure> {
+        let target = self.target()?;
+        let folder = output.map(Folder::prepare).transpose()?;
+        let started_at = jiff::Timestamp::now().to_string();
+        let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
+        let mut lines = Lines::new(self.show());
+        let end = client::run(&target, parameters, Some(stop), |progress| live(progress, &mut lines));
+        lines.end();
+        let end = end.map_err(|error| {
+            let failure = Failure::from(error);
+            if let Some(signal) = stop.requested() { failure.exit(exit_code(signal)) } else { failure }
+        })?;
+        let json = self.json || self.json_stream;
+        Ok(Tested { end, address: target.address, folder, started_at, stop, json })
+    }
+}
+
+/// A test that ran.
+pub(crate) struct Tested {
+    pub(crate) end: TestEnd,
+    /// The server's.
+    pub(crate) address: SocketAddr,
+    /// Where to save the result.
+    pub(crate) folder: Option<Folder>,
+    started_at: String,
+    stop: Stop,
+    json: bool,
+}
+
+impl Tested {
+    /// Saves and prints the result; `text` writes it as text.
+    pub(crate) fn report<P: Serialize, R: Serialize>(
+        self,
+        schema: &'static str,
+        parameters: P,
+        results: R,
+        mut caveats: Vec<Caveat>,
+        text: impl FnOnce(&P, &R) -> String,
+    ) -> Outcome {
+        let stopped = self.stop.requested();
+        if stopped.is_some() {
+            let message = "the test was interrupted before its end";
+            caveats.push(Caveat::new(caveats::INTERRUPTED, message, "let it run to its end"));
+        }
+        let envelope = Envelope::new(schema, self.started_at, parameters, results, Caveat::unique(caveats))
+            .with_hosts(hosts(&self.end));
+        let saved = self.folder.map_or(Ok(()), |folder| folder.save(&envelope));
+        if self.json {
+            print_json(&envelope);
+        } else {
+            print_text(&text(&envelope.parameters, &envelope.result));
+        }
+        print_caveats(&envelope.caveats);
+        if let Err(failure) = saved {
+            // The result is printed already; with --json it is the only object.
+            return Ok(failure.report_beside());
+        }
+        Ok(stopped.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+    }
+}
+
+/// The server's report lacks the data that a result needs.
+pub(crate) fn no_report() -> Failure {
+    Failure::new("no_report", "the server's report has no result")
+        .remedy("use the same version of longhaul at both ends")
+}
+
+/// Snapshots of both hosts, by role: sender and receiver, or client and server if both sent.
+fn hosts(end: &TestEnd) -> Value {
+    let client = &end.local.host;
+    let server = end.remote.as_ref().map(|remote| &remote.host);
+    match end.parameters.kind().direction() {
+        TestDirection::Forward => json!({ "sender": client, "receiver": server }),
+        TestDirection::Reverse => json!({ "sender": server, "receiver": client }),
+        TestDirection::Bidirectional => json!({ "client": client, "server": server }),
+    }
+}

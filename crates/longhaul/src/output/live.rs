@@ -1,0 +1,70 @@
+//! Lines while a command runs: whether they are shown, and where.
+
+use std::io::IsTerminal;
+
+use longhaul_units::Nanos;
+use serde::Serialize;
+
+use crate::output::{print_json, print_text};
+
+/// How to report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Show {
+    /// Not at all.
+    Nothing,
+    /// A line of text per interval, on stdout.
+    Lines,
+    /// The same on stderr: stdout is for JSON.
+    LinesBeside,
+    /// A JSON object per interval, on stdout.
+    Objects,
+    /// One line on the terminal, overwritten each time.
+    Terminal,
+}
+
+impl Show {
+    pub(crate) fn choose(interval: Option<Nanos>, json: bool, json_stream: bool) -> Self {
+        match interval {
+            Some(Nanos(0)) => Self::Nothing,
+            _ if json_stream => Self::Objects,
+            Some(_) if json => Self::LinesBeside,
+            Some(_) => Self::Lines,
+            None if std::io::stderr().is_terminal() => Self::Terminal,
+            None => Self::Nothing,
+        }
+    }
+}
+
+/// Prints one line or object each interval.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    show: Show,
+    written_over: bool,
+}
+
+impl Lines {
+    pub(crate) fn new(show: Show) -> Self {
+        Self { show, written_over: false }
+    }
+
+    /// Prints what happened as `line`, of at most 80 characters, or as `object`.
+    pub(crate) fn print(&mut self, line: &str, object: &impl Serialize) {
+        match self.show {
+            Show::Nothing => {}
+            Show::Lines => print_text(&format!("{line}\n")),
+            Show::LinesBeside => eprintln!("{line}"),
+            Show::Objects => print_json(object),
+            Show::Terminal => {
+                eprint!("\r{line:<80}");
+                self.written_over = true;
+            }
+        }
+    }
+
+    /// Clears the line on the terminal, so that the result begins there.
+    pub(crate) fn end(&mut self) {
+        if self.written_over {
+            eprint!("\r{:80}\r", "");
+        }
+    }
+}
