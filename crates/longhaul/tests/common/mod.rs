@@ -6,15 +6,21 @@ pub(crate) mod captures;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use longhaul_kernel::capability;
 use serde_json::Value;
 
-/// Held by tests that judge rates, times or what CPUs do, so that no two of a program run at a time.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Held by tests that judge rates, times or what CPUs do, so that nothing else of a program runs at that time.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by tests that can share the machine with each other, but not with those that run alone.
+pub(crate) fn side_by_side() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The repository.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{TestLab, alone, object};
+use crate::common::{TestLab, object, side_by_side};
 use longhaul_congestion::aimd::Model;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_units::Nanos;
@@ -135,7 +135,7 @@ fn windows(samples: &Path) -> Vec<(f64, f64)> {
 /// its response function says; and Reno takes as long to recover as the AIMD table says.
 #[test]
 fn windows_are_those_of_the_response_functions() {
-    let _alone = alone();
+    let _machine = side_by_side();
     let path = format!(
         "[[forward]]\nrate = '3Gbit'\nqueue = '64MiB'\ndelay = '10ms'\nloss = {{ every = {EVERY} }}\n\
          [[backward]]\ndelay = '10ms'"
@@ -203,7 +203,7 @@ fn reno_recovers_in_time(windows: &[(f64, f64)], rtt: Nanos) {
 /// a queue.
 #[test]
 fn vegas_gets_least() {
-    let _alone = alone();
+    let _machine = side_by_side();
     let path = "[[both]]\nrate = '400Mbit'\nqueue = '256KiB'\ndelay = '8ms'\n\
                 jitter = { law = 'normal', stddev = '300us', order = 'fifo' }";
     let Some(lab) = Tested::up("vegas", path) else { return };
@@ -221,7 +221,7 @@ fn vegas_gets_least() {
 /// segments, get less.
 #[test]
 fn reno_favours_short_round_trips_and_large_segments() {
-    let _alone = alone();
+    let _machine = side_by_side();
     let path = "[[client]]\nname = 'near'\n[[client]]\nname = 'far'\ndelay = '20ms'\n\
                 [[both]]\nrate = '100Mbit'\nqueue = '64KiB'\ndelay = '5ms'";
     let Some(lab) = Tested::up("fairness", path) else { return };

@@ -1,5 +1,5 @@
 //! Traffic whose rate, timing or completeness is judged, and the set-up of this machine, which other tests change.
-//! Each test holds `common::alone`: no two run at a time.
+//! Each test holds `common::alone`, so that no two run at a time, or `side_by_side`: its paths are slower than this machine.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use libbpf_rs::libbpf_sys;
-use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
+use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
 
 use crate::filter::Mode;
 
@@ -45,11 +45,19 @@ impl XdpLink {
 
     /// The link through which the program with number `program_id` is attached.
     pub(super) fn of_program(program_id: u32) -> io::Result<Self> {
-        let found = LinkInfoIter::default()
-            .find(|link| link.prog_id == program_id && matches!(link.info, LinkTypeInfo::Xdp(_)))
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it was attached without a link"))?;
-        // SAFETY: takes a number; a new descriptor comes back, or an error.
-        Self::owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(found.id) })
+        let mut id = 0;
+        // SAFETY: takes a number and a place for one, which lives through the call.
+        while unsafe { libbpf_sys::bpf_link_get_next_id(id, &raw mut id) } == 0 {
+            // SAFETY: takes a number; a new descriptor comes back, or an error.
+            let link = Self::owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) });
+            // A link of another program can be gone by now (ENOENT), or not yet complete (EAGAIN).
+            let Ok(link) = link else { continue };
+            let info = LinkInfo::from_fd(link.fd.as_fd());
+            if info.is_ok_and(|info| info.prog_id == program_id && matches!(info.info, LinkTypeInfo::Xdp(_))) {
+                return Ok(link);
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::NotFound, "it was attached without a link"))
     }
 
     /// Replaces `old` by `new` between two frames.
