@@ -8,10 +8,9 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_session::EndReport;
 use longhaul_session::{
-    Caps, ClientConfig, ClientSession, Message, Output, Progress, SessionError, TestEnd, TestParameters,
+    Caps, ClientConfig, ClientSession, DataEvent, Message, Output, SessionError, TestEnd, TestParameters,
 };
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 
 use crate::control::{Control, Signals, connect, random};
@@ -106,17 +105,8 @@ impl Session for Client {
     fn handle_data_hello(&mut self, _: Nanos, _: SocketAddr, _: &[u8]) -> Option<TcpStreamId> {
         None
     }
-    fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>) {
-        self.0.handle_sending_finished(now, streams);
-    }
-    fn handle_progress(&mut self, now: Nanos, progress: Progress) {
-        self.0.handle_progress(now, progress);
-    }
-    fn handle_arrivals(&mut self, now: Nanos) {
-        self.0.handle_arrivals(now);
-    }
-    fn handle_drained(&mut self, now: Nanos) {
-        self.0.handle_drained(now);
+    fn handle_data(&mut self, now: Nanos, event: DataEvent) {
+        self.0.handle_data(now, event);
     }
     fn handle_report(&mut self, now: Nanos, report: EndReport) {
         self.0.handle_report(now, report);

@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 
 use longhaul_kernel::clock::monotonic;
-use longhaul_session::{EndReport, Message, Output, Progress, SessionError, TestEnd};
+use longhaul_session::{DataEvent, EndReport, Message, Output, Progress, SessionError, TestEnd};
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 
 use crate::control::{Control, ControlEvent, interrupted};
@@ -24,10 +23,7 @@ pub(crate) trait Session {
     fn handle_data_probe(&mut self, now: Nanos, stream: u8, from: SocketAddr, bytes: &[u8]);
     /// A data connection and its first bytes. Returns the stream it belongs to; `None`: close it.
     fn handle_data_hello(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> Option<TcpStreamId>;
-    fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>);
-    fn handle_progress(&mut self, now: Nanos, progress: Progress);
-    fn handle_arrivals(&mut self, now: Nanos);
-    fn handle_drained(&mut self, now: Nanos);
+    fn handle_data(&mut self, now: Nanos, event: DataEvent);
     fn handle_report(&mut self, now: Nanos, report: EndReport);
     fn handle_interrupt(&mut self, now: Nanos);
     fn handle_connection_lost(&mut self, error: SessionError);
@@ -166,13 +162,13 @@ pub(crate) fn drive(
         if let (Some(last), Some(data)) = (&mut draining, &data) {
             if data.is_drained() == Some(true) {
                 draining = None;
-                session.handle_drained(now);
+                session.handle_data(now, DataEvent::Drained);
                 continue;
             }
             let arrival = data.last_arrival();
             if arrival > *last {
                 *last = arrival;
-                session.handle_arrivals(now);
+                session.handle_data(now, DataEvent::Arrivals);
             }
         }
         if let (true, Some(interval), Some(data)) = (receiving, &mut interval, &data)
@@ -181,7 +177,7 @@ pub(crate) fn drive(
             let progress = data.progress();
             if interval.is_over(now, Nanos(progress.elapsed_ns)) {
                 live(&Live { own: true, progress, sender: None });
-                session.handle_progress(now, progress);
+                session.handle_data(now, DataEvent::Progress(progress));
                 continue;
             }
         }
@@ -244,7 +240,7 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
         }
         (Event::StreamSent(stream), Some(data)) => {
             if let Some(streams) = data.stream_sent(stream) {
-                session.handle_sending_finished(now, streams);
+                session.handle_data(now, DataEvent::Sent(streams));
             }
         }
         // The data part is closed; the loop ends with an abort.

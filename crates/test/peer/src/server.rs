@@ -8,11 +8,10 @@ use longhaul_channel::Key;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_session::{
-    Admission, BusyPolicy, Caps, EndReport, Message, Output, Progress, Randomness, ServerConfig, ServerSession,
+    Admission, BusyPolicy, Caps, DataEvent, EndReport, Message, Output, Randomness, ServerConfig, ServerSession,
     SessionError, TestEnd, Ticket, Verdict,
 };
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 
 use crate::control::random;
@@ -160,17 +159,8 @@ impl Session for Serving {
     fn handle_data_hello(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> Option<TcpStreamId> {
         self.session.handle_data_hello(now, from, bytes)
     }
-    fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>) {
-        self.session.handle_sending_finished(now, streams);
-    }
-    fn handle_progress(&mut self, now: Nanos, progress: Progress) {
-        self.session.handle_progress(now, progress);
-    }
-    fn handle_arrivals(&mut self, now: Nanos) {
-        self.session.handle_arrivals(now);
-    }
-    fn handle_drained(&mut self, now: Nanos) {
-        self.session.handle_drained(now);
+    fn handle_data(&mut self, now: Nanos, event: DataEvent) {
+        self.session.handle_data(now, event);
     }
     fn handle_report(&mut self, now: Nanos, report: EndReport) {
         self.session.handle_report(now, report);

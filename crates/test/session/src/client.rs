@@ -3,16 +3,15 @@
 use crate::caveats;
 use longhaul_channel::PROTOCOL;
 use longhaul_result::Caveat;
-use longhaul_terms::StreamSent;
 use longhaul_udp::proof::ClientProof;
 use longhaul_units::Nanos;
 
 use super::kind::{EndReport, TestEnd, TestParameters};
 use super::limits::{PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
-use super::message::{Accept, Hello, Message, Progress, SessionError, caveats_of_peer};
+use super::message::{Accept, Hello, Message, SessionError, caveats_of_peer};
 use super::output::{DataPlan, Output};
-use super::transfer::{Transfer, report_deadline};
+use super::transfer::{DataEvent, Transfer, report_deadline};
 
 /// What a client is asked to do.
 #[derive(Debug, Clone)]
@@ -230,24 +229,9 @@ impl ClientSession {
             State::Running(Box::new(Running { accept, transfer, local: None, remote, remote_whole, deadline: None }));
     }
 
-    /// This end has stopped sending, after `StartSending` or `StopSending`; `streams` has the counts of each stream.
-    pub fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>) {
-        self.running(|running, line| running.transfer.handle_sending_finished(now, streams, line));
-    }
-
-    /// An interval is over; `progress` is what this end received so far.
-    pub fn handle_progress(&mut self, now: Nanos, progress: Progress) {
-        self.running(|running, line| running.transfer.handle_progress(now, progress, line));
-    }
-
-    /// After `PeerFinished`: packets still arrive.
-    pub fn handle_arrivals(&mut self, now: Nanos) {
-        self.running(|running, _| running.transfer.handle_arrivals(now));
-    }
-
-    /// After `PeerFinished`: all packets have arrived.
-    pub fn handle_drained(&mut self, now: Nanos) {
-        self.running(|running, line| running.transfer.handle_drained(now, line));
+    /// Something happened to the data of the test.
+    pub fn handle_data(&mut self, now: Nanos, event: DataEvent) {
+        self.running(|running, line| running.transfer.handle_data(now, event, line));
     }
 
     /// The report of this end, after `CollectReport`.

@@ -44,3 +44,4 @@ pub use message::{Accept, Hello, Message, Progress, Refusal, SessionError};
 pub use output::{DataPlan, Output};
 pub use randomness::Randomness;
 pub use server::{ServerConfig, ServerSession};
+pub use transfer::DataEvent;

@@ -33,16 +33,16 @@ pub enum Output {
     /// [`TcpCookie::hello`]. Attach the drop observers, read counters, and be ready to receive. Then call `handle_data_opened` or
     /// `handle_data_failed`.
     OpenData(DataPlan),
-    /// Start to send bulk data as the plan says; at its end call `handle_sending_finished`.
+    /// Start to send bulk data as the plan says; at its end comes [`DataEvent::Sent`](crate::DataEvent::Sent).
     StartSending {
         /// The client's proven address of each stream, at the server; empty at the client.
         to: Vec<SocketAddr>,
     },
-    /// Stop sending now; then call `handle_sending_finished`.
+    /// Stop sending now; then comes [`DataEvent::Sent`](crate::DataEvent::Sent).
     StopSending,
     /// Live counters of the peer, which receives.
     Progress(Progress),
-    /// The peer has stopped sending. Call `handle_arrivals` while packets still arrive, `handle_drained` when all have arrived.
+    /// The peer has stopped sending. [`DataEvent`](crate::DataEvent) says that packets still arrive, or that all have arrived.
     PeerFinished(Vec<StreamSent>),
     /// This end needs no more data: close the data sockets, detach, read counters, then call `handle_report`.
     CollectReport,

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use longhaul_channel::PROTOCOL;
 use longhaul_result::Caveat;
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 
 use super::admission::Verdict;
@@ -13,10 +12,10 @@ use super::client::version_mismatch;
 use super::kind::{EndReport, FEATURES, Proof, TestEnd, TestParameters};
 use super::limits::{ALIVE_INTERVAL, CHUNK_CHARS, Caps, DRAIN_LIMIT, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
-use super::message::{Accept, Hello, Message, Progress, Refusal, SessionError};
+use super::message::{Accept, Hello, Message, Refusal, SessionError};
 use super::output::{DataPlan, Output};
 use super::randomness::Randomness;
-use super::transfer::{Transfer, report_deadline};
+use super::transfer::{DataEvent, Transfer, report_deadline};
 
 /// What a server grants, and to which client.
 #[derive(Debug, Clone, Copy)]
@@ -232,24 +231,9 @@ impl ServerSession {
         self.state = State::Running { granted, transfer, deadline: None };
     }
 
-    /// This end has stopped sending, after `StartSending` or `StopSending`; `streams` has the counts of each stream.
-    pub fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>) {
-        self.running(|transfer, line| transfer.handle_sending_finished(now, streams, line));
-    }
-
-    /// An interval is over; `progress` is what this end received so far.
-    pub fn handle_progress(&mut self, now: Nanos, progress: Progress) {
-        self.running(|transfer, line| transfer.handle_progress(now, progress, line));
-    }
-
-    /// After `PeerFinished`: packets still arrive.
-    pub fn handle_arrivals(&mut self, now: Nanos) {
-        self.running(|transfer, _| transfer.handle_arrivals(now));
-    }
-
-    /// After `PeerFinished`: all packets have arrived.
-    pub fn handle_drained(&mut self, now: Nanos) {
-        self.running(|transfer, line| transfer.handle_drained(now, line));
+    /// Something happened to the data of the test.
+    pub fn handle_data(&mut self, now: Nanos, event: DataEvent) {
+        self.running(|transfer, line| transfer.handle_data(now, event, line));
     }
 
     /// The report of this end, after `CollectReport`.

@@ -21,6 +21,19 @@ use super::line::Line;
 use super::message::{Message, Progress, SessionError};
 use super::output::Output;
 
+/// What a driver says of the data of a test that runs.
+#[derive(Debug)]
+pub enum DataEvent {
+    /// This end has stopped sending, after `StartSending` or `StopSending`: the counts of each stream.
+    Sent(Vec<StreamSent>),
+    /// An interval is over: what this end received so far.
+    Progress(Progress),
+    /// After `PeerFinished`: packets still arrive.
+    Arrivals,
+    /// After `PeerFinished`: all packets have arrived.
+    Drained,
+}
+
 #[derive(Debug)]
 pub(super) struct Transfer {
     streams: usize,
@@ -101,30 +114,23 @@ impl Transfer {
         }
     }
 
-    pub(super) fn handle_sending_finished(&mut self, now: Nanos, streams: Vec<StreamSent>, line: &mut Line) {
-        if let Sending::Until(_) | Sending::Stopping(_) = self.sending {
-            self.sending = Sending::Finished(now.saturating_add(DRAIN_LIMIT).saturating_add(PEER_SILENCE));
-            line.say(now, Message::Finished { streams });
-        }
-    }
-
-    pub(super) fn handle_progress(&mut self, now: Nanos, progress: Progress, line: &mut Line) {
-        if let Receiving::Until(_) = self.receiving {
-            line.say(now, Message::Progress(progress));
-        }
-    }
-
-    pub(super) fn handle_arrivals(&mut self, now: Nanos) {
-        if let Receiving::Draining { quiet, .. } = &mut self.receiving {
-            *quiet = now.saturating_add(self.drain_quiet);
-        }
-    }
-
-    pub(super) fn handle_drained(&mut self, now: Nanos, line: &mut Line) {
-        if let Receiving::Draining { .. } = self.receiving {
-            self.receiving = Receiving::Drained;
-            line.say(now, Message::Drained);
-            self.advance(line);
+    /// Handles what the driver says of the data.
+    pub(super) fn handle_data(&mut self, now: Nanos, event: DataEvent, line: &mut Line) {
+        match (event, self.sending, self.receiving) {
+            (DataEvent::Sent(streams), Sending::Until(_) | Sending::Stopping(_), _) => {
+                self.sending = Sending::Finished(now.saturating_add(DRAIN_LIMIT).saturating_add(PEER_SILENCE));
+                line.say(now, Message::Finished { streams });
+            }
+            (DataEvent::Progress(progress), _, Receiving::Until(_)) => line.say(now, Message::Progress(progress)),
+            (DataEvent::Arrivals, _, Receiving::Draining { limit, .. }) => {
+                self.receiving = Receiving::Draining { quiet: now.saturating_add(self.drain_quiet), limit };
+            }
+            (DataEvent::Drained, _, Receiving::Draining { .. }) => {
+                self.receiving = Receiving::Drained;
+                line.say(now, Message::Drained);
+                self.advance(line);
+            }
+            _ => {}
         }
     }
 
@@ -165,7 +171,9 @@ impl Transfer {
                 let text = "the sender did not stop at the end of the test";
                 line.fail(now, SessionError::new("overrun", text, "try again"));
             }
-            Receiving::Draining { quiet, limit } if now >= quiet.min(limit) => self.handle_drained(now, line),
+            Receiving::Draining { quiet, limit } if now >= quiet.min(limit) => {
+                self.handle_data(now, DataEvent::Drained, line)
+            }
             _ => {}
         }
     }

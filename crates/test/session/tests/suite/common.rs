@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 
 use longhaul_session::{
-    Admission, BusyPolicy, ClientConfig, ClientSession, DataPlan, EndReport, Message, Output, Randomness, ServerConfig,
-    ServerSession, SessionError, TestEnd, TestParameters,
+    Admission, BusyPolicy, ClientConfig, ClientSession, DataEvent, DataPlan, EndReport, Message, Output, Randomness,
+    ServerConfig, ServerSession, SessionError, TestEnd, TestParameters,
 };
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::StreamSent;
@@ -208,8 +208,8 @@ impl Pair {
                 end.trackers[stream].receive(probe.sequence, now, Nanos(probe.sent_ns));
                 if end.peer_sent.is_some() {
                     match to {
-                        Side::Client => self.client.handle_arrivals(now),
-                        Side::Server => self.server.handle_arrivals(now),
+                        Side::Client => self.client.handle_data(now, DataEvent::Arrivals),
+                        Side::Server => self.server.handle_data(now, DataEvent::Arrivals),
                     }
                 }
             }
@@ -244,8 +244,8 @@ impl Pair {
         end.generation += 1;
         let sent = end.sent.clone();
         match from {
-            Side::Client => self.client.handle_sending_finished(now, sent),
-            Side::Server => self.server.handle_sending_finished(now, sent),
+            Side::Client => self.client.handle_data(now, DataEvent::Sent(sent)),
+            Side::Server => self.server.handle_data(now, DataEvent::Sent(sent)),
         }
     }
 
@@ -291,8 +291,8 @@ impl Pair {
                 self.end(side).peer_sent = Some(streams);
                 if self.end(side).plan.as_ref().unwrap().parameters.tcp().is_some() {
                     match side {
-                        Side::Client => self.client.handle_drained(now),
-                        Side::Server => self.server.handle_drained(now),
+                        Side::Client => self.client.handle_data(now, DataEvent::Drained),
+                        Side::Server => self.server.handle_data(now, DataEvent::Drained),
                     }
                 }
             }

@@ -4,8 +4,8 @@ use crate::common::{CLIENT, randomness};
 use longhaul_channel::{Channel, ChannelError, Key, PROTOCOL, Role};
 use longhaul_result::Location;
 use longhaul_session::{
-    ClientConfig, ClientSession, Hello, Message, Output, Progress, Refusal, ServerConfig, ServerSession, SessionError,
-    TestParameters, Verdict,
+    ClientConfig, ClientSession, DataEvent, Hello, Message, Output, Progress, Refusal, ServerConfig, ServerSession,
+    SessionError, TestParameters, Verdict,
 };
 use longhaul_tcp::TcpParameters;
 use longhaul_terms::{StreamSent, TestDirection};
@@ -75,7 +75,7 @@ fn drive(server: &mut ServerSession, now: Nanos) -> bool {
                 server.handle_data_opened(now, vec![5210; plan.parameters.kind().streams().into()], vec![]);
             }
             Output::StartSending { .. } => bulk = true,
-            Output::StopSending => server.handle_sending_finished(now, vec![]),
+            Output::StopSending => server.handle_data(now, DataEvent::Sent(vec![])),
             _ => {}
         }
     }
