@@ -13,7 +13,7 @@ use longhaul_units::Bytes;
 use serde_json::json;
 
 use crate::captures::missing_parts;
-use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, print_result};
 
 /// Turn captures into header logs (Parquet), pcap and pcapng, and back
 ///
@@ -61,21 +61,18 @@ pub(crate) fn run(args: Args) -> Outcome {
     let bytes = output.finish(&account)?;
     let duration = monotonic().saturating_sub(began);
 
-    let caveats = caveats(&account);
     let rate = packets as f64 / duration.as_secs_f64().max(1e-9);
-    if args.json {
-        let parameters = json!({ "from": from, "to": to, "keep_snippets": args.keep_snippets });
-        let result = json!({
-            "packets": packets, "bytes": bytes, "duration_ns": duration.0, "seen_packets": account.ledger.seen_packets,
-            "dropped_packets": account.ledger.dropped(), "gaps": account.ledger.gaps.len(), "marks": account.marks,
-            "was_cut": account.was_cut, "late_packets": account.late_packets,
-        });
-        print_json(&Envelope::new("longhaul.convert/1", started_at, parameters, result, caveats.clone()));
-    } else {
+    let parameters = json!({ "from": from, "to": to, "keep_snippets": args.keep_snippets });
+    let result = json!({
+        "packets": packets, "bytes": bytes, "duration_ns": duration.0, "seen_packets": account.ledger.seen_packets,
+        "dropped_packets": account.ledger.dropped(), "gaps": account.ledger.gaps.len(), "marks": account.marks,
+        "was_cut": account.was_cut, "late_packets": account.late_packets,
+    });
+    let envelope = Envelope::new("longhaul.convert/1", started_at, parameters, result, caveats(&account));
+    print_result(&envelope, args.json, |_| {
         let size = Bytes(bytes).rounded();
-        print_text(&format!("{packets} packets into {} ({size}), {rate:.0} packets/s\n", to.display()));
-    }
-    print_caveats(&caveats);
+        format!("{packets} packets into {} ({size}), {rate:.0} packets/s\n", to.display())
+    });
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,11 +3,10 @@
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use longhaul_emulator::{Attachment, Running, Status};
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::signals::{Stop, StopSignal};
+use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
 use longhaul_path::preset;
 use longhaul_path::spec::{PathSpec, Side};
@@ -16,7 +15,7 @@ use serde_json::json;
 
 use crate::args::engine::EngineArgs;
 use crate::output::status;
-use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, ended_by, print_result};
 
 /// How often the status file and the progress line are updated.
 const INTERVAL: Nanos = Nanos::from_secs(1);
@@ -98,16 +97,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     if std::io::stderr().is_terminal() {
         eprintln!();
     }
-    if args.json {
-        print_json(&envelope);
-    } else {
-        print_text(&status::text(&envelope.result));
-    }
-    print_caveats(&envelope.caveats);
-    Ok(match stop.requested() {
-        Some(StopSignal::Interrupt) => ExitCode::from(INTERRUPTED),
-        _ => ExitCode::SUCCESS,
-    })
+    print_result(&envelope, args.json, status::text);
+    Ok(ended_by(stop.requested()))
 }
 
 fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure> {

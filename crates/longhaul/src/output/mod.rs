@@ -7,6 +7,7 @@ pub(crate) mod status;
 
 use std::fmt::Display;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
@@ -77,6 +78,11 @@ impl Failure {
     /// An error of a library crate, which names fields.
     fn of(code: &str, message: &str, remedy: &str) -> Self {
         Self { code: code.into(), remedy: with_flags(remedy), ..Self::new("", with_flags(message)) }
+    }
+
+    /// A file cannot be written.
+    pub(crate) fn unwritable(file: &Path, error: impl Display) -> Self {
+        Self::new("unwritable", format!("{}: {error}", file.display()))
     }
 
     /// The command was called wrongly.
@@ -165,6 +171,25 @@ fn json_asked() -> bool {
     std::env::args_os()
         .take_while(|arg| arg != "--")
         .any(|arg| arg == "--json" || arg == "--json-stream" || arg == "-J")
+}
+
+/// Prints a result as JSON or as text on stdout, and its caveats on stderr.
+pub(crate) fn print_result<P: Serialize, R: Serialize>(
+    envelope: &Envelope<P, R>,
+    json: bool,
+    text: impl FnOnce(&R) -> String,
+) {
+    if json {
+        print_json(envelope)
+    } else {
+        print_text(&text(&envelope.result))
+    }
+    print_caveats(&envelope.caveats);
+}
+
+/// The exit code of a command that ends by itself or by a signal: only Ctrl-C interrupts its result.
+pub(crate) fn ended_by(signal: Option<StopSignal>) -> ExitCode {
+    if signal == Some(StopSignal::Interrupt) { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }
 }
 
 /// Prints `value` as one line of JSON on stdout.

@@ -21,7 +21,7 @@ use crate::captures::progress::pass;
 use crate::captures::source::{End, Filter, Trace};
 use crate::cmd::analyze::figures::Figures;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, print_result};
 
 const EXAMPLES: &str = "\
 Example:
@@ -138,7 +138,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     pass(&mut trace, |packet| flows.packet(packet))?;
     let (kept, totals) = flows.finish();
     if let Some(series) = kept.series {
-        series.finish().map_err(|error| Failure::new("unwritable", format!("series.parquet: {error}")))?;
+        series.finish().map_err(|error| Failure::unwritable(Path::new("series.parquet"), error))?;
     }
     let ranked = kept.largest.into_sorted_vec();
     let flows = ranked.into_iter().map(|Reverse(Ranked(flow))| flow).collect();
@@ -158,12 +158,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let Some(file) = &args.html {
         draw(&args, file, &envelope.started_at, &envelope.result, text.clone())?;
     }
-    if args.json {
-        print_json(&envelope);
-    } else {
-        print_text(&text);
-    }
-    print_caveats(&envelope.caveats);
+    print_result(&envelope, args.json, |_| text);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -181,17 +176,13 @@ fn draw(args: &Args, file: &Path, at: &str, result: &AnalyzeResult, text: String
         flows_total: result.flows_total,
         text,
     };
-    std::fs::write(file, report.html()).map_err(|error| unwritable(file, &error))
+    std::fs::write(file, report.html()).map_err(|error| Failure::unwritable(file, error))
 }
 
 fn series_in(folder: &Path) -> Result<SeriesFile<File>, Failure> {
     let path = folder.join("series.parquet");
-    let file = File::create(&path).map_err(|error| unwritable(&path, &error))?;
-    SeriesFile::new(file).map_err(|error| Failure::new("unwritable", format!("{}: {error}", path.display())))
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new("unwritable", format!("{}: {error}", path.display()))
+    let file = File::create(&path).map_err(|error| Failure::unwritable(&path, error))?;
+    SeriesFile::new(file).map_err(|error| Failure::unwritable(&path, error))
 }
 
 fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {

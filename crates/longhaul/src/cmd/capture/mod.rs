@@ -5,12 +5,11 @@ pub(crate) mod text;
 pub(crate) mod to;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use longhaul_capture::{CaptureError, CaptureSpec, Counters, LogTargets, Running, SpoolSpec};
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::signals::{Nudge, Stop, StopSignal};
+use longhaul_kernel::signals::{Nudge, Stop};
 use longhaul_kernel::wait::readable_until;
 use longhaul_session::SessionError;
 use longhaul_units::{BitRate, Bytes, Nanos};
@@ -21,7 +20,7 @@ use crate::args::roll::Roll;
 use crate::cmd::capture::filter::FilterArgs;
 use crate::cmd::capture::text::{caveats, text};
 use crate::cmd::capture::to::ToArgs;
-use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, ended_by, print_result};
 
 /// How often the loop looks for a signal and for the end.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
@@ -127,27 +126,19 @@ pub(crate) fn run(args: Args) -> Outcome {
     let captured = running.stop();
     let duration = monotonic().saturating_sub(began);
 
-    let caveats = caveats(&captured);
-    if args.json {
-        let parameters = Parameters {
-            interfaces: &args.interfaces,
-            snap_bytes: spec.snap_bytes,
-            filter: &spec.filter_text,
-            ring_bytes: spec.ring_bytes,
-            rings,
-            output: args.output.clone(),
-            to: &args.to.to,
-        };
-        let result = captured.result(duration);
-        print_json(&Envelope::new("longhaul.capture/1", started_at, parameters, result, caveats.clone()));
-    } else {
-        print_text(&text(&captured, duration));
-    }
-    print_caveats(&caveats);
-    Ok(match stop.requested() {
-        Some(StopSignal::Interrupt) => ExitCode::from(INTERRUPTED),
-        _ => ExitCode::SUCCESS,
-    })
+    let parameters = Parameters {
+        interfaces: &args.interfaces,
+        snap_bytes: spec.snap_bytes,
+        filter: &spec.filter_text,
+        ring_bytes: spec.ring_bytes,
+        rings,
+        output: args.output.clone(),
+        to: &args.to.to,
+    };
+    let (result, caveats) = (captured.result(duration), caveats(&captured));
+    let envelope = Envelope::new("longhaul.capture/1", started_at, parameters, result, caveats);
+    print_result(&envelope, args.json, |_| text(&captured, duration));
+    Ok(ended_by(stop.requested()))
 }
 
 impl Args {

@@ -23,7 +23,7 @@ use crate::captures::source::{End, Filter, Trace};
 use crate::cmd::compare::figures::Delays;
 use crate::cmd::compare::runs::{of_points, of_runs};
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, print_result};
 
 const EXAMPLES: &str = "\
 Example:
@@ -165,15 +165,9 @@ pub(crate) fn run(args: Args) -> Outcome {
             directions: delays.drawn(compared, &gaps, points),
             text: text.clone(),
         };
-        std::fs::write(file, report.html())
-            .map_err(|error| Failure::new("unwritable", format!("{}: {error}", file.display())))?;
+        std::fs::write(file, report.html()).map_err(|error| Failure::unwritable(file, error))?;
     }
-    if args.json {
-        print_json(&envelope);
-    } else {
-        print_text(&text);
-    }
-    print_caveats(&envelope.caveats);
+    print_result(&envelope, args.json, |_| text);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -202,10 +196,8 @@ fn lay_over(
             .remedy("for two different runs, test with --behaviour whether they are alike")
     })?;
     let delays_file = delays_in.map(|folder| folder.join("delays.parquet"));
-    let unwritable = |error: &dyn std::fmt::Display| {
-        let file = delays_file.as_deref().unwrap_or(Path::new(""));
-        Failure::new("unwritable", format!("{}: {error}", file.display()))
-    };
+    let unwritable =
+        |error: &dyn std::fmt::Display| Failure::unwritable(delays_file.as_deref().unwrap_or(Path::new("")), error);
     let created = delays_file.as_ref().map(File::create).transpose().map_err(|error| unwritable(&error))?;
     let mut delays = created.map(DelayFile::new).transpose().map_err(|error| unwritable(&error))?;
     let mut matching = Matching::new(plan, &sizes, gaps, |reached: &Reached| {

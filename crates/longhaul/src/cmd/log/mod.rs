@@ -4,18 +4,17 @@ pub(crate) mod text;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_capture::{LogHost, LogOptions};
-use longhaul_kernel::signals::{Stop, StopSignal};
+use longhaul_kernel::signals::Stop;
 use longhaul_units::Bytes;
 use serde::Serialize;
 
 use crate::args::listen::{Listen, Listening, not_bound};
 use crate::args::roll::Roll;
 use crate::cmd::log::text::Account;
-use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, ended_by, print_result};
 
 /// The port of the control connections and of the first capture's datagrams. `longhaul serve` has 5210.
 pub(crate) const PORT: u16 = 5211;
@@ -81,19 +80,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     .map_err(|error| Failure::new("log", error))?;
 
     let account = account.lock().unwrap_or_else(PoisonError::into_inner);
-    let caveats = account.caveats();
-    if args.json {
-        let parameters = Parameters { output: args.output, address: host.address().unwrap_or(address), encrypted };
-        let result = account.result();
-        print_json(&Envelope::new("longhaul.log/1", started_at, parameters, result, caveats.clone()));
-    } else {
-        print_text(&account.text());
-    }
-    print_caveats(&caveats);
-    Ok(match stop.requested() {
-        Some(StopSignal::Interrupt) => ExitCode::from(INTERRUPTED),
-        _ => ExitCode::SUCCESS,
-    })
+    let parameters = Parameters { output: args.output, address: host.address().unwrap_or(address), encrypted };
+    let envelope = Envelope::new("longhaul.log/1", started_at, parameters, account.result(), account.caveats());
+    print_result(&envelope, args.json, |_| account.text());
+    Ok(ended_by(stop.requested()))
 }
 
 impl Args {

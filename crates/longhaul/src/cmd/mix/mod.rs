@@ -15,8 +15,7 @@ use longhaul_wire::ethernet;
 use longhaul_wire::probe::Cookie;
 use serde::Serialize;
 
-use crate::output::exit_code;
-use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, exit_code, print_result};
 
 /// Frames a second without --pps or --rate: visible, and harmless to a network.
 const DEFAULT_RATE: u64 = 1_000;
@@ -230,12 +229,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let caveats = sent.caveats(&amount);
     let envelope = Envelope::new("longhaul.mix/1", started_at, parameters, Reported { interrupted, sent }, caveats);
-    if args.json {
-        print_json(&envelope);
-    } else {
-        print_text(&text::report(&envelope.result.sent));
-    }
-    print_caveats(&envelope.caveats);
+    print_result(&envelope, args.json, |result| text::report(&result.sent));
     Ok(match stop.requested() {
         Some(signal @ (StopSignal::Interrupt | StopSignal::Terminate | StopSignal::HangUp)) => {
             ExitCode::from(exit_code(signal))

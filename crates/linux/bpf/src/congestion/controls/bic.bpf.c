@@ -152,10 +152,7 @@ CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
 		bic->ack_ratio_16 += sample->pkts_acked - (bic->ack_ratio_16 >> 4);
 }
 
-CALLBACK(u32, undo_cwnd, struct sock *sk)
-{
-	return window_before_loss(tcp_of(sk));
-}
+UNDO_TO_WINDOW_BEFORE_LOSS
 
 CONGESTION_CONTROL(bic,
 	.init = FN(init),

@@ -119,10 +119,7 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	return half(tcp_of(sk)->snd_cwnd);
 }
 
-CALLBACK(u32, undo_cwnd, struct sock *sk)
-{
-	return window_before_loss(tcp_of(sk));
-}
+UNDO_TO_WINDOW_BEFORE_LOSS
 
 CONGESTION_CONTROL(fast,
 	.init = FN(init),

@@ -112,10 +112,7 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	return at_least_two(cwnd - (cwnd * MIN(decrease_256, 256) >> 8));
 }
 
-CALLBACK(u32, undo_cwnd, struct sock *sk)
-{
-	return window_before_loss(tcp_of(sk));
-}
+UNDO_TO_WINDOW_BEFORE_LOSS
 
 CONGESTION_CONTROL(highspeed,
 	.ssthresh = FN(ssthresh),

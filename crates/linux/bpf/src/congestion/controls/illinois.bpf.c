@@ -168,10 +168,7 @@ CALLBACK(void, set_state, struct sock *sk, u8 new_state)
 	begin_round(tcp_of(sk), illinois);
 }
 
-CALLBACK(u32, undo_cwnd, struct sock *sk)
-{
-	return window_before_loss(tcp_of(sk));
-}
+UNDO_TO_WINDOW_BEFORE_LOSS
 
 CONGESTION_CONTROL(illinois,
 	.init = FN(init),

@@ -44,10 +44,7 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	return at_least_two(window - (window * MIN(parameters.decrease_1024, 1024) >> 10));
 }
 
-CALLBACK(u32, undo_cwnd, struct sock *sk)
-{
-	return window_before_loss(tcp_of(sk));
-}
+UNDO_TO_WINDOW_BEFORE_LOSS
 
 CONGESTION_CONTROL(scalable,
 	.ssthresh = FN(ssthresh),

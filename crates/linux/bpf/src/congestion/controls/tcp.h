@@ -270,4 +270,11 @@ static __always_inline u32 window_before_loss(struct tcp_sock *tp)
 	return MAX(tp->snd_cwnd, tp->prior_cwnd);
 }
 
+/* The callback that most controls use after a loss that was none. */
+#define UNDO_TO_WINDOW_BEFORE_LOSS \
+	CALLBACK(u32, undo_cwnd, struct sock *sk) \
+	{ \
+		return window_before_loss(tcp_of(sk)); \
+	}
+
 #endif

@@ -125,10 +125,7 @@ CALLBACK(void, cwnd_event, struct sock *sk, u32 event)
 	}
 }
 
-CALLBACK(u32, undo_cwnd, struct sock *sk)
-{
-	return window_before_loss(tcp_of(sk));
-}
+UNDO_TO_WINDOW_BEFORE_LOSS
 
 CONGESTION_CONTROL(westwood,
 	.ssthresh = FN(ssthresh),

@@ -136,10 +136,7 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	return cwnd > reduction ? at_least_two(cwnd - reduction) : 2;
 }
 
-CALLBACK(u32, undo_cwnd, struct sock *sk)
-{
-	return window_before_loss(tcp_of(sk));
-}
+UNDO_TO_WINDOW_BEFORE_LOSS
 
 CONGESTION_CONTROL(yeah,
 	.init = FN(init),
