@@ -43,7 +43,7 @@ caveat_codes! {
     CLOCKS_DIFFER = "clocks_differ";
     /// A file was not closed: its capture was killed or still runs.
     WAS_CUT = "was_cut";
-    /// Some packets stand after later ones.
+    /// Some packets are not in order of time.
     NOT_SORTED = "not_sorted";
     /// A series of an experiment could not be measured.
     NOT_MEASURED = "not_measured";
@@ -53,7 +53,7 @@ caveat_codes! {
     LINK_LOST = "link_lost";
     /// Datagrams of strangers arrived at the log link and were ignored.
     FOREIGN_DATAGRAMS = "foreign_datagrams";
-    /// The test was ended before its time.
+    /// A signal ended the test early.
     INTERRUPTED = "interrupted";
     /// The samples could not be written.
     SAMPLES_NOT_SAVED = "samples_not_saved";

@@ -31,7 +31,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// What stands against dropping frames at `interface`, and what to do.
+    /// The obstacles to dropping frames at `interface`, and what to do.
     pub fn caveat(&self, interface: &str) -> Caveat {
         match self {
             Self::PartOf { master, kind } => Caveat::new(
@@ -62,7 +62,7 @@ impl Obstacle {
     }
 }
 
-/// What stands against dropping frames at `link` now.
+/// The current obstacles to dropping frames at `link`.
 ///
 /// # Errors
 /// [`LinkError`], where the kernel does not list its links.

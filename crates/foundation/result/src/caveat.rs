@@ -17,7 +17,7 @@ macro_rules! caveat_codes {
 /// A doubt about a result: why a number may not be what it seems, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-// Other crates make one by `Caveat::new`, so that its code stands in a table.
+// Other crates make one by `Caveat::new`, so that its code is in a table.
 #[non_exhaustive]
 pub struct Caveat {
     /// The kind of doubt, for programs, such as `emulator_late`. docs/reference/caveats.md has all.

@@ -1,6 +1,6 @@
 //! What the results of all commands share: a caveat, a place of loss, the envelope.
 //!
-//! The figures of a result stand beside the logic that makes them, in the crate of its test or observation.
+//! The figures of a result are beside the logic that makes them, in the crate of its test or observation.
 
 mod caveat;
 mod envelope;

@@ -49,7 +49,7 @@ impl Symbols {
     /// The function in which `address` lies, without what the compiler put behind its name (`.isra.0`, `.constprop.0`, `.cold`).
     pub fn name(&self, address: u64) -> Option<&str> {
         let after = self.functions.partition_point(|(start, _)| *start <= address);
-        // The first of those that begin at the same address.
+        // The first of several that begin at the same address.
         let (start, _) = *self.functions.get(after.checked_sub(1)?)?;
         let index = self.functions[..after].partition_point(|(other, _)| *other < start);
         let begin = index.checked_sub(1).map_or(0, |before| self.functions[before].1);

@@ -92,7 +92,7 @@ impl PayloadMemory {
         // SAFETY: our own mapping; the advice changes no contents.
         let _ = unsafe { madvise(raw, length, Advice::LinuxHugepage) };
         // Locking keeps it out of swap. Without CAP_IPC_LOCK the limit is small; unlocked it works just as well, until the
-        // machine swaps. To lock pages as they come takes no walk over those that are there.
+        // machine swaps. Locking pages when they are first touched needs no walk over all pages.
         // SAFETY: our own mapping.
         let _ = unsafe { mlock_with(raw, length, MlockFlags::ONFAULT) };
         for at in (0..length).step_by(PIECE_BYTES) {

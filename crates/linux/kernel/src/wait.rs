@@ -84,8 +84,8 @@ impl Poller {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// Waits until a descriptor is ready or `deadline` has passed, `None` waiting without end, and returns the keys of those that
-    /// have something to read, ended or are in error: none after the deadline, or early after a signal. A `deadline` of zero looks without waiting.
+    /// Waits until a descriptor is ready or `deadline` has passed, `None` waiting without end. Returns the keys of the descriptors
+    /// that have data, ended or are in error: none after the deadline, or early after a signal. A `deadline` of zero looks without waiting.
     ///
     /// # Errors
     /// Does not fail in practice.

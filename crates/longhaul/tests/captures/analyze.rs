@@ -110,12 +110,12 @@ fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
 
     let [sent, received] = [&a, &b].map(|file| json(&["analyze", "--json", file]));
     let (again, needless) = (total(&sent, "retransmitted_wire_packets"), total(&sent, "spurious_by_dsack"));
-    // iperf3 resets its connection at the end, so that some are not sent again.
+    // iperf3 resets its connection at the end, so that some are never retransmitted.
     let never = total(&received, "missing_bytes").div_ceil(SEGMENT_BYTES);
-    println!("{lost} lost: {again} sent again, {needless} of them needlessly, {never} never");
+    println!("{lost} lost: {again} retransmitted, {needless} of them needlessly, {never} never");
     // A lost acknowledgment needs no other.
     assert!(again + never + 2 >= lost && again + never <= lost + needless, "{again} and {never} of {lost}");
-    // At the receiver what was lost is a hole, filled by what the sender sent again: none of it is reordering.
+    // At the receiver a loss is a hole that a retransmission fills: none of it is reordering.
     assert_eq!(total(&received, "out_of_order_packets"), 0, "{received:#}");
     assert!((1..=again).contains(&total(&received, "retransmissions_of_unseen")), "{received:#}");
     for flow in received["result"]["flows"].as_array().unwrap() {

@@ -1,5 +1,5 @@
-//! `longhaul analyze` where packets are lost and overtaken at once: a list says which packets the emulator drops, the sender's own capture
-//! which ones were sent again, and the two together what each packet at the receiver is. `tcptrace` and `tshark` read the same captures,
+//! `longhaul analyze` where packets are lost and reordered at once: a list says which packets the emulator drops, the sender's own capture
+//! which ones were retransmitted, and the two together what each packet at the receiver is. `tcptrace` and `tshark` read the same captures,
 //! and each of their differences is one that these tests name.
 
 use std::collections::{HashMap, HashSet};
@@ -12,7 +12,7 @@ use crate::common::{TestLab, alone, printed};
 use longhaul_captures::{CaptureReader, Packet, Transport, dissect};
 use serde_json::Value;
 
-/// 5 ms there, with delays that overtake each other, and 2 ms back.
+/// 5 ms there, with delays that reorder packets, and 2 ms back.
 const UNRULY: &str = "
 name = 'unruly'
 [[forward]]
@@ -63,15 +63,15 @@ fn sent_by_client(packets: &[Packet]) -> impl Iterator<Item = (Name, &Packet)> {
 #[derive(Debug, Default)]
 struct Truth {
     dropped: HashSet<Name>,
-    /// Data packets that were sent again, at the client.
-    sent_again: u64,
-    /// At the server, below the highest byte: sent again, and overtaken.
+    /// Retransmissions, at the client.
+    retransmitted: u64,
+    /// At the server, below the highest byte: retransmitted, and reordered.
     came_again: u64,
-    overtaken: u64,
+    reordered: u64,
     unique_bytes: u64,
     /// Of those that came again, those that filled a hole.
     filled: u64,
-    /// Of those overtaken, those that came a round trip later than what overtook them.
+    /// Of the reordered packets, those a round trip behind a packet sent later.
     stalled: u64,
     /// Of all packets of the client those that came after a later one of the same connection.
     reordered: u64,
@@ -89,7 +89,7 @@ impl Truth {
             }
             let end = highest.entry(port).or_insert(seq);
             if len > 0 && (seq.wrapping_sub(*end) as i32) < 0 {
-                truth.sent_again += 1;
+                truth.retransmitted += 1;
                 again.insert(name);
             }
             let own_end = seq.wrapping_add(len + u32::from(name.5 & 2 != 0));
@@ -112,13 +112,13 @@ impl Truth {
             let new = (0..len).filter(|byte| seen.insert(seq.wrapping_add(*byte))).count() as u64;
             truth.unique_bytes += new;
             if len > 0 && (seq.wrapping_sub(*end) as i32) < 0 {
-                let sent_again = again.contains(&name);
-                truth.came_again += u64::from(sent_again);
-                truth.overtaken += u64::from(!sent_again);
+                let retransmitted = again.contains(&name);
+                truth.came_again += u64::from(retransmitted);
+                truth.reordered += u64::from(!retransmitted);
                 let hole = holes.iter().find(|(of, bytes, _)| *of == port && bytes.contains(&seq));
                 let waited_ns = hole.map_or(0, |(_, _, since_ns)| packet.at_ns - since_ns);
-                truth.stalled += u64::from(!sent_again && waited_ns > ROUND_TRIP_NS);
-                truth.filled += u64::from(sent_again && new > 0);
+                truth.stalled += u64::from(!retransmitted && waited_ns > ROUND_TRIP_NS);
+                truth.filled += u64::from(retransmitted && new > 0);
             }
             if (seq.wrapping_sub(*end) as i32) > 0 {
                 holes.push((port, *end..seq, packet.at_ns));
@@ -181,15 +181,15 @@ fn each_packet_is_told_as_what_the_list_of_drops_makes_it() {
     let list = scripted();
     let truth = Truth::of(&frames(&a), &frames(&b), &list);
     println!(
-        "{} dropped; {} sent again; came: {} again, {} of them into holes, {} overtaken",
+        "{} dropped; {} retransmitted; came: {} again, {} of them into holes, {} reordered",
         truth.dropped.len(),
-        truth.sent_again,
+        truth.retransmitted,
         truth.came_again,
         truth.filled,
-        truth.overtaken
+        truth.reordered
     );
     assert_eq!(truth.dropped.len(), list.len());
-    assert!(truth.overtaken > 100 && truth.came_again > 10, "{truth:?}");
+    assert!(truth.reordered > 100 && truth.came_again > 10, "{truth:?}");
 
     // Each dropped packet by name, and no other.
     let compared = json(&["compare", "--same-clock", "--json", &a, &b]);
@@ -207,8 +207,8 @@ fn each_packet_is_told_as_what_the_list_of_drops_makes_it() {
     assert!(ends.iter().all(|end| named.contains(end)), "{ends:?} of {named:?}");
 
     let sent = json(&["analyze", "--json", &a]);
-    assert_eq!(total(&sent, "retransmitted_packets"), truth.sent_again);
-    assert_eq!(total(&sent, "out_of_order_packets"), 0, "at the sender nothing is overtaken");
+    assert_eq!(total(&sent, "retransmitted_packets"), truth.retransmitted);
+    assert_eq!(total(&sent, "out_of_order_packets"), 0, "at the sender nothing is reordered");
     let received = json(&["analyze", "--json", &b]);
     judged("with all evidence", &received, &truth, 0);
     assert_eq!(total(&received, "retransmissions_of_unseen"), truth.filled);
@@ -223,19 +223,19 @@ fn each_packet_is_told_as_what_the_list_of_drops_makes_it() {
     beside_tshark(&b, &truth);
 }
 
-/// What came again and what was overtaken, to `error` packets.
+/// Retransmitted and reordered packets, to `error` packets.
 fn judged(how: &str, found: &Value, truth: &Truth, error: u64) {
-    let (again, overtaken) = (total(found, "retransmitted_packets"), total(found, "out_of_order_packets"));
+    let (again, reordered) = (total(found, "retransmitted_packets"), total(found, "out_of_order_packets"));
     let twice = total(found, "duplicate_packets");
     println!(
-        "{how}: {again} again of {}, {overtaken} overtaken of {}, {twice} twice",
-        truth.came_again, truth.overtaken
+        "{how}: {again} again of {}, {reordered} reordered of {}, {twice} twice",
+        truth.came_again, truth.reordered
     );
-    assert_eq!(again + overtaken + twice, truth.came_again + truth.overtaken, "{how}");
+    assert_eq!(again + reordered + twice, truth.came_again + truth.reordered, "{how}");
     assert!(again.abs_diff(truth.came_again) <= error, "{how}: {again} of {}", truth.came_again);
 }
 
-/// tcptrace knows bytes that came before, and no more: what fills a hole is out of order to it, whether overtaken or sent again. A SACK
+/// tcptrace knows bytes that came before, and no more: what fills a hole is out of order to it, whether reordered or retransmitted. A SACK
 /// on a reset counts with it, though nobody reads the acknowledgment of one.
 fn beside_tcptrace(file: &str, truth: &Truth, ours: &Value) {
     let Some(theirs) = Tcptrace::of(file) else { return };
@@ -251,7 +251,7 @@ fn beside_tcptrace(file: &str, truth: &Truth, ours: &Value) {
         ("unique_bytes_sent", of("unique_bytes")),
         ("rexmt_data_bytes", total(ours, "retransmitted_bytes")),
         ("rexmt_data_pkts", truth.came_again - truth.filled),
-        ("outoforder_pkts", truth.overtaken + truth.filled),
+        ("outoforder_pkts", truth.reordered + truth.filled),
         ("dsack_pkts_sent", total(ours, "dsack_blocks")),
     ] {
         assert_eq!(theirs.sum(name), ours, "{name}");
@@ -262,14 +262,14 @@ fn beside_tcptrace(file: &str, truth: &Truth, ours: &Value) {
 }
 
 /// Wireshark sees the same segments below the highest one, and splits them at fixed times: within 3 ms or the handshake's round trip of
-/// the last segment they are out of order to it, after that sent again.
+/// the last segment they are out of order to it, after the retransmission.
 fn beside_tshark(file: &str, truth: &Truth) {
     if missing("tshark") {
         return;
     }
     let count = |what: &str| tshark_count(file, &format!("tcp.len > 0 and ({what})"));
     let again = count("tcp.analysis.retransmission or tcp.analysis.fast_retransmission");
-    let overtaken = count("tcp.analysis.out_of_order");
-    println!("Wireshark: {again} again of {}, {overtaken} overtaken of {}", truth.came_again, truth.overtaken);
-    assert_eq!(again + overtaken, truth.came_again + truth.overtaken);
+    let reordered = count("tcp.analysis.out_of_order");
+    println!("Wireshark: {again} again of {}, {reordered} reordered of {}", truth.came_again, truth.reordered);
+    assert_eq!(again + reordered, truth.came_again + truth.reordered);
 }

@@ -108,7 +108,7 @@ fn what_differs_between_runs_is_named() {
     let (_, names, _) = points(&jitter, &[]);
     assert!(names.contains(&"delay_variation_a_to_b_ns".to_owned()), "{names:?}");
 
-    // TCP, and at one point each: losses from what is sent again, delay from round trips. Behind the loss there are holes, in front of it
+    // TCP, and at one point each: losses from retransmissions, delay from round trips. Behind the loss there are holes, in front of it
     // what was sent passes twice.
     for host in ["client", "server"] {
         let one = |other: &Run| {

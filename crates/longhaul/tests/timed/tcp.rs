@@ -221,7 +221,7 @@ fn a_saved_flow_stands_beside_its_response_function() {
     let point = &table["result"]["measured"][0];
     let number = |key: &str| point[key].as_f64().unwrap_or_else(|| panic!("{key}: {table:#}"));
     assert_eq!(point["algorithm"], "reno");
-    // One in 500, and what was lost of what was sent again.
+    // One in 500, and the lost retransmissions.
     assert!((0.001..0.004).contains(&number("loss")), "{point:#}");
     let expected = number("expected_packets");
     assert!((0.5..2.0).contains(&(number("window_packets") / expected)), "{point:#}");

@@ -143,7 +143,7 @@ pub struct LoggedResult {
     pub wrong_datagrams: u64,
     /// Datagrams of others, or changed on the path.
     pub refused_datagrams: u64,
-    /// Of the lost datagrams, those that found this host's socket full.
+    /// Lost datagrams that found this host's socket full.
     pub socket_dropped_datagrams: u64,
     /// Moments that the user marked.
     pub marks: Vec<Mark>,

@@ -30,7 +30,7 @@ impl Place {
     /// All, in order.
     pub const ALL: [Self; 5] = [Self::Nic, Self::KernelRing, Self::Writer, Self::Disk, Self::LogLink];
 
-    /// As it stands in JSON.
+    /// Its form in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nic => "nic",

@@ -89,9 +89,9 @@ pub struct Tcp {
     pub src_port: u16,
     /// Destination port.
     pub dst_port: u16,
-    /// Sequence number as it stands in the header.
+    /// Sequence number as in the header.
     pub seq: u32,
-    /// Acknowledgment number as it stands in the header.
+    /// Acknowledgment number as in the header.
     pub ack: u32,
     /// The flags, FIN the lowest, to AE (the former NS) in bit 8.
     pub flags: u16,

@@ -130,7 +130,7 @@ enum Writer {
     Pcapng { writer: pcapng::Writer<Stream>, interfaces: usize },
 }
 
-/// A capture that is being written. It stands in `NAME.part` until it is complete.
+/// A capture that is being written. Its file is `NAME.part` until it is complete.
 pub struct CaptureWriter {
     path: PathBuf,
     unfinished: PathBuf,

@@ -1,7 +1,7 @@
 //! How fast captures are analysed, beside tcptrace and tshark in the same run, on one core each.
 //!
 //! `cargo bench -p longhaul-flows --bench analyze`. The capture is made once, into `target/bench`: 200 connections that take turns,
-//! data with acknowledgments of every second segment, one segment in 2,000 lost behind the capture point and sent again.
+//! data with acknowledgments of every second segment, one segment in 2,000 lost behind the capture point and retransmitted.
 
 use std::fs::{self, File};
 use std::hint::black_box;

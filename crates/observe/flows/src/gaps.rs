@@ -11,7 +11,7 @@ pub struct Gaps {
     spans: Vec<(i64, i64)>,
 }
 
-/// How time stands to the gaps.
+/// A time in relation to the gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Lost {
     /// Time in gaps since the capture began, up to now.
@@ -94,7 +94,7 @@ impl GapClock {
         Self { gaps, ..Self::default() }
     }
 
-    /// How `at_ns` stands to the gaps; it never goes back.
+    /// Places `at_ns` in relation to the gaps; time never goes back.
     #[inline]
     pub(crate) fn at(&mut self, at_ns: i64) -> Lost {
         // Most captures have none.

@@ -1,16 +1,16 @@
 //! One direction's data of a TCP connection, and what comes back for it.
 //!
-//! A segment below the highest byte is one of three things, and no fixed time tells which, as round trips reach from 1 µs to
-//! 1 s. The evidence, the strongest first:
+//! A segment below the highest byte is retransmitted, reordered or a duplicate. No fixed time tells which: round trips take from 1 µs to
+//! 1 s. The evidence, strongest first:
 //!
-//! 1. **IP identification**, where the sender counts it up (Linux does for each connection): lower than that of the packet which left
-//!    the hole, it was sent before that and overtaken; higher, it was sent again. Without a hole, one that came before is a copy.
-//! 2. **TSval** (RFC 7323): older than that of the packet which left the hole, it was overtaken; younger, it was sent again. The same, it
-//!    was overtaken where a round trip is longer than the clock's tick: whoever sends again has heard of the loss.
-//! 3. **Time and loss signals**: no sender can know of a loss before a duplicate acknowledgment or SACK has come back, so what
-//!    comes within a round trip of the whole path was overtaken. After that it was sent again if such a signal has passed,
-//!    or if two round trips have.
-//! 4. Without any round trip, as with one direction alone: sent again if three packets passed since (RFC 5681 §3.2).
+//! 1. **IP identification**, where the sender increments it (Linux does, for each connection). Compare it with that of the packet which left
+//!    the hole: a lower one was sent before it and reordered, a higher one is a retransmission. Without a hole, a known one is a duplicate.
+//! 2. **TSval** (RFC 7323): compared with that of the packet which left the hole, an older one was reordered, a younger one is a
+//!    retransmission. An equal one was reordered if a round trip is longer than the clock's tick: a sender retransmits after news of a loss.
+//! 3. **Time and loss signals**: no sender knows of a loss before a duplicate acknowledgment or SACK returns. So a segment that
+//!    arrives within a round trip of the whole path was reordered. Later it is a retransmission if such a signal has passed, or if two
+//!    round trips have.
+//! 4. Without a round trip, as in a capture of one direction: a retransmission if three packets passed since (RFC 5681 §3.2).
 
 use longhaul_wire::tcp::flag;
 
@@ -265,7 +265,7 @@ impl Half {
         interval
     }
 
-    /// A segment with something below the highest byte: whether it was sent again.
+    /// Whether a segment with data below the highest byte is a retransmission.
     #[cold]
     fn late(
         &mut self,
@@ -280,7 +280,7 @@ impl Half {
         let ts_val = tcp.options.timestamps.map(|(val, _)| val);
         let late = match covered.hole.filter(|_| covered.repeated == 0) {
             Some(hole) => self.fills(&hole, ts_val, &sent, own),
-            // A sender that counts does not give one number twice.
+            // A sender that increments never uses a number twice.
             None if own.is_some_and(|own| own.came_before) => Late::Duplicate,
             None => Late::Retransmitted,
         };
@@ -310,8 +310,8 @@ impl Half {
         let waited_ns = sent.at_ns - hole.at_ns;
         let signal = self.duplicate_acks > 0 || self.sacked >= hole.end;
         let later_packets = self.data_packets - hole.data_packets;
-        // The packet that left the hole goes on to the receiver, the news of it to the sender, what is sent again to here: all of the
-        // path, wherever on it this is.
+        // The packet that left the hole goes to the receiver, news of the loss to the sender, the retransmission to here: a round trip of
+        // the whole path, at any capture point.
         let retransmitted = match rtt_ns {
             Some(rtt_ns) => waited_ns >= rtt_ns && (signal || waited_ns >= 2 * rtt_ns),
             None => later_packets > 3,

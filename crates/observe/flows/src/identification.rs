@@ -1,12 +1,12 @@
-//! What the IP identifications of a sender that counts them up say of the order in which it sent.
+//! The order in which a sender sent packets, by their IP identifications, where it increments them.
 
-/// How often in a row an IP identification must have counted up before it is evidence.
+/// So many increments in a row make an IP identification evidence.
 const STEADY_IDS: u8 = 8;
 /// Further apart, two identifications say nothing about order.
 const NEAR_IDS: i16 = 2_048;
-/// Further apart, they were not counted up from packet to packet of this connection.
+/// Further apart, they were not incremented for each packet of this connection.
 const FAR_IDS: i16 = 64;
-/// Identifications up to the highest of which it is kept whether they came.
+/// So many identifications up to the highest are remembered.
 const RECENT_IDS: usize = 256;
 
 /// What IP identifications say of when packets were sent.
@@ -41,7 +41,7 @@ impl Identifications {
             self.steady = self.steady.saturating_sub(STEADY_IDS);
             self.rise(last, segments);
         } else {
-            // Overtaken, a copy, or not counted up at all: no reason to think otherwise of the others.
+            // Reordered, a duplicate, or no increment at all: this says nothing about the others.
             let came_before = self.mark(ahead.unsigned_abs().into());
             return known.then_some(Identified { id, came_before });
         }

@@ -2,12 +2,12 @@
 //!
 //! After T-RAT (Zhang, Breslau, Paxson, Shenker: "On the Characteristics and Origins of Internet Flow Rates", SIGCOMM 2002) and
 //! Siekkinen et al. ("A root cause analysis toolkit for TCP", Computer Networks 52, 2008). The flow's time is cut into slices of one
-//! round trip of the path, and each slice is put down to the first of these that its packets show:
+//! round trip of the path, and each slice gets the first of these limits that its packets show:
 //!
 //! | limit | evidence in the slice |
 //! |---|---|
-//! | `application` | silence longer than a round trip with all data acknowledged, and what is sent within one round trip between two such; or a tenth of the packets shorter than a full segment |
-//! | `congestion` | data was sent again, or less is in flight than when it last was |
+//! | `application` | silence longer than a round trip with all data acknowledged, and data sent within one round trip between two such silences; or a tenth of the packets shorter than a full segment |
+//! | `congestion` | a retransmission, or less in flight than at the last one |
 //! | `receive_window` | what is in flight, or what a round trip carries, comes within three segments or a tenth of the receiver's window |
 //! | `slow_start` | a quarter more in flight than a round trip before, with no loss since the start or since silence |
 //! | `path_rate` | as much as in the round trip before, to a tenth, with no silence of a quarter of it: the packets come at the pace of a bottleneck |
@@ -41,16 +41,16 @@ pub struct LimitedBy {
     pub unclear: f64,
 }
 
-/// The verdict with what it rests on.
+/// The limits and their evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Limits {
     /// Shares of time.
     pub limited_by: LimitedBy,
     /// The round trip that slices were made of.
     pub path_rtt_ns: i64,
-    /// Slices that were looked at.
+    /// Slices examined.
     pub slices: u64,
-    /// Of these, with data sent again.
+    /// Of these, with retransmitted data.
     pub slices_with_retransmissions: u64,
     /// Of these, in which the flight came up to the receiver's window.
     pub slices_at_receive_window: u64,
@@ -178,7 +178,7 @@ impl LimitFinder {
         self.found.path_rtt_ns = seen.rtt_ns;
     }
 
-    /// The slice ends. `known`: its limit, unless data was sent again in it or the receiver's window filled.
+    /// The slice ends. `known`: its limit, unless it has retransmissions or the receiver's window filled.
     fn end_slice(&mut self, end_ns: i64, mss: u64, rtt_ns: i64, known: Option<Limit>) {
         let slice = self.slice;
         let took_ns = (end_ns - slice.start_ns).max(0);

@@ -1,8 +1,8 @@
-//! Losses of one TCP direction in the order of its numbers, as what was sent again tells them from one point: how many segments passed,
-//! how many in a row were lost.
+//! Losses of one TCP direction in sequence order, as its retransmissions show them at one point: how many segments passed, and how many
+//! in a row were lost.
 //!
-//! In front of a loss the segment passes here twice, behind it there is a hole until it is sent again. Either way the number tells which
-//! segments were lost; what was sent again without need counts too, and what was lost twice counts once.
+//! Before the place of the loss a segment passes twice. Behind it there is a hole until the retransmission. Both show the sequence
+//! numbers of lost segments. Needless retransmissions count too. A segment that was lost twice counts once.
 
 /// A run of lost packets, in the order of a flow's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// The numbers from `start` up to `end` were sent again, or are the hole that is being filled.
+    /// The numbers from `start` up to `end` were retransmitted, or fill a hole.
     pub(crate) fn lost(&mut self, start: u64, end: u64, first: u64, segment_bytes: u64) {
         self.until = self.until.max(first);
         match &mut self.run {
-            // A part of the hole, or lost once more.
+            // A part of the hole, or lost twice.
             Some((_, until)) if end <= *until => {}
             Some((_, until)) if start <= *until => *until = end,
             None if end <= self.until => {}

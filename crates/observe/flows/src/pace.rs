@@ -80,7 +80,7 @@ pub struct Millisecond {
     pub payload_bytes: u64,
     /// Packets as captured that carried them.
     pub packets: u32,
-    /// Payload bytes in packets that were sent again.
+    /// Payload bytes in retransmissions.
     pub retransmitted_bytes: u64,
     /// The most bytes in flight; `None` where acknowledgments are not seen.
     pub in_flight_bytes: Option<u64>,

@@ -1,8 +1,8 @@
 //! Round trips from the capture point to the receiver and back.
 //!
-//! Two ways: a segment to the acknowledgment that covers it (Karn: none of data that was sent again, nor of what was in flight
-//! when something was, as its acknowledgment waited for that), and a TSval to its first echo (RFC 7323 §3). The sum of both directions'
-//! is the path's whole round trip, wherever on it the capture stands.
+//! Two methods: from a segment to the acknowledgment that covers it, and from a TSval to its first echo (RFC 7323 §3). By Karn's rule the
+//! first leaves out retransmitted data, and data in flight during a retransmission: its acknowledgment waited for that. The sum of both
+//! directions is the path's whole round trip, at any capture point.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 const MOST_WAITING: usize = 1 << 15;
 /// Time stamps that wait for their echo at most. A clock of 1 ms makes this 4 s.
 const MOST_STAMPS: usize = 1 << 12;
-/// As long as nothing comes back, no more of either: where one direction alone is captured nothing ever does.
+/// The most of either before the first answer: a capture of one direction never has one.
 const MOST_UNANSWERED: usize = 64;
 
 /// Samples, summed up.
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(trips.acknowledged(250, 75), None);
         trips.disturbed(300);
         trips.sent(400, 80);
-        assert_eq!(trips.acknowledged(300, 90), None, "it waited for what was sent again");
+        assert_eq!(trips.acknowledged(300, 90), None, "it waited for the retransmission");
         assert_eq!(trips.acknowledged(400, 120), Some(40));
         assert_eq!((trips.by_sequence.count, trips.by_sequence.min_ns, trips.by_sequence.max_ns), (2, 40, 50));
     }

@@ -132,7 +132,7 @@ impl Seen {
                 (false, false) => drop(self.holes.remove(at)),
             }
         }
-        // What lies before the first byte that was seen went by before the capture began, or came late.
+        // Bytes before the first byte seen passed before the capture began, or were reordered.
         covered.repeated = (below - start).saturating_sub(covered.filled);
         self.next = self.next.max(end);
         covered

@@ -102,7 +102,7 @@ pub struct DirectionSummary {
     pub frame_bytes: u64,
     /// Packets as captured with payload.
     pub data_packets: u64,
-    /// Payload bytes, with those sent again.
+    /// Payload bytes, retransmissions included.
     pub payload_bytes: u64,
     /// Payload bytes, each once.
     pub unique_bytes: u64,
@@ -193,17 +193,17 @@ pub struct TcpSummary {
     pub fast_retransmissions: u64,
     /// Those after silence: timeouts and tail loss probes.
     pub timeout_retransmissions: u64,
-    /// Retransmissions of data that did not pass here the first time: it was lost before this point.
+    /// Retransmissions of data that was lost before this point: its original did not pass here.
     pub retransmissions_of_unseen: u64,
     /// D-SACK blocks that came back (RFC 2883): data that the receiver had already.
     pub dsack_blocks: u64,
-    /// Retransmissions that a D-SACK tells were needless.
+    /// Needless retransmissions, by D-SACK.
     pub spurious_by_dsack: u64,
-    /// Those whose acknowledgment echoes the original (RFC 3522, Eifel).
+    /// Needless retransmissions, whose acknowledgment echoes the original's time stamp (RFC 3522, Eifel).
     pub spurious_by_timestamp: u64,
-    /// Packets that another overtook before this point.
+    /// Packets reordered before this point.
     pub out_of_order_packets: u64,
-    /// Packets that came twice though they were sent once, by their IP identification.
+    /// Duplicates that the network made, by their IP identification.
     pub duplicate_packets: u64,
     /// Bytes that never passed here though later ones did, or were acknowledged.
     pub missing_bytes: u64,
@@ -253,7 +253,7 @@ pub struct ProbeSummary {
     pub unique_packets: u64,
     /// Missing between the lowest and the highest number.
     pub lost_packets: u64,
-    /// Those that are missing where the capture lost packets; no part of `lost_packets`.
+    /// Packets missing where the capture lost packets; no part of `lost_packets`.
     pub not_captured_packets: u64,
     /// Runs of missing numbers.
     pub loss_runs: u64,

@@ -49,7 +49,7 @@ impl Connection {
         }
         match half.initial_sequence {
             Some(initial) => initial != tcp.seq,
-            // In mid-flow since the capture began; a SYN that was overtaken stands right before the first byte.
+            // The capture began in mid-flow. A reordered SYN has the number before the first byte.
             None => self.is_over() || half.packets > 0 && half.seen.first as u32 != tcp.seq.wrapping_add(1),
         }
     }

@@ -78,7 +78,7 @@ fn what_is_in_flight_behind_a_gap_is_known_from_the_next_acknowledgment() {
     }
 }
 
-/// Of 40 segments 10 and 11 and then 25 are lost behind this point, and so sent again; in front of it they leave holes. Either way the sink
+/// Of 40 segments 10, 11 and 25 are lost behind this point and retransmitted; in front of it they leave holes. Either way the sink
 /// hears of runs of two and one, and of what lies between.
 #[test]
 fn losses_of_tcp_are_told_in_runs() {
@@ -117,7 +117,7 @@ fn losses_of_tcp_are_told_in_runs() {
     }
 }
 
-/// What is sent again was not lost before this point if the first time fell into a gap.
+/// A retransmission does not prove a loss before this point if the original fell into a gap.
 #[test]
 fn a_retransmission_of_what_was_not_captured() {
     for (packets, unseen) in [(1, 0), (0, 1)] {
@@ -187,7 +187,7 @@ fn a_fast_retransmission() {
     assert_eq!((tcp.retransmitted_packets, tcp.fast_retransmissions, tcp.timeout_retransmissions), (1, 1, 0));
     assert_eq!((tcp.duplicate_acks, tcp.retransmitted_bytes, tcp.retransmissions_of_unseen), (4, 1_000, 0));
     assert_eq!((flow.forward.unique_bytes, flow.forward.payload_bytes), (8_000, 9_000));
-    // Neither the one that was sent again nor those that waited for it are timed (Karn); SYN and three segments are.
+    // Karn: the retransmission and the segments that waited for it are not timed; SYN and three segments are.
     assert_eq!(tcp.rtt.unwrap().max_ns, 2 * MS + 1_000);
 }
 
@@ -236,7 +236,7 @@ fn what_fills_a_hole_is_told_by_the_flows_own_round_trip() {
 }
 
 /// Near the receiver its duplicate acknowledgments pass at once, while whoever could send again is far: what comes within a round trip of the
-/// whole path was overtaken, whatever was acknowledged since.
+/// whole path was reordered, whatever was acknowledged since.
 #[test]
 fn near_the_receiver_the_whole_path_counts() {
     for scale in [10, 1_000, 100_000, 10_000_000] {
@@ -257,8 +257,8 @@ fn near_the_receiver_the_whole_path_counts() {
     }
 }
 
-/// From the connection's first packet on each second packet is overtaken by the next: identifications still count as counted up, and
-/// what was sent again is told from that, even if it was overtaken itself.
+/// From the connection's first packet on each second packet is reordered with the next: identifications still count as incremented, and
+/// retransmissions are recognised, even reordered ones.
 #[test]
 fn identification_survives_disorder() {
     let mut talk = Talk::new();
@@ -340,12 +340,12 @@ fn fragments_are_put_together_under_tags_and_extension_headers() {
     assert_eq!(told, [(false, 2, 2_000), (true, 2, 2_000)]);
 }
 
-/// Against the time rules: what comes within a round trip was sent again by its identification or its time stamp, what comes
-/// after was overtaken.
+/// Against the time rules: a segment within a round trip is a retransmission by its identification or its time stamp, a later
+/// one was reordered.
 #[test]
 fn identification_and_time_stamps_overrule_time() {
     for by_id in [true, false] {
-        for overtaken in [true, false] {
+        for reordered in [true, false] {
             let mut talk = Talk::new();
             (talk.ids, talk.stamps) = (by_id, !by_id);
             talk.handshake(0);
@@ -355,13 +355,13 @@ fn identification_and_time_stamps_overrule_time() {
             talk.flows.sort_by_key(|packet| packet.at_ns);
             let index = talk.flows.len() - 4;
             let mut late = talk.flows.remove(index);
-            if !overtaken {
+            if !reordered {
                 late.ip.as_mut().unwrap().id = Some(123);
                 options(&mut late, |own| own.timestamps = own.timestamps.map(|(val, ecr)| (val + 9, ecr)));
             }
-            late.at_ns = if overtaken { 200 * MS } else { 39 * MS + 1_000 };
+            late.at_ns = if reordered { 200 * MS } else { 39 * MS + 1_000 };
             talk.flows.push(late);
-            if overtaken {
+            if reordered {
                 for n in 0..4 {
                     let mut ack = talk.clone();
                     let ack = ack.say(60 * MS + n, false, ACK, 1, seq(16), 0);
@@ -372,7 +372,7 @@ fn identification_and_time_stamps_overrule_time() {
             let flow = talk.one();
             let tcp = forward(&flow);
             let found = (tcp.retransmitted_packets, tcp.out_of_order_packets);
-            assert_eq!(found, if overtaken { (0, 1) } else { (1, 0) }, "{by_id} {overtaken}");
+            assert_eq!(found, if reordered { (0, 1) } else { (1, 0) }, "{by_id} {reordered}");
         }
     }
 }

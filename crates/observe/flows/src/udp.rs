@@ -188,7 +188,7 @@ impl Probes {
             return;
         }
         if sequence < self.found.first_sequence {
-            // Overtaken by the first that was seen.
+            // Reordered: the first packet seen was sent later.
             self.found.reordered_packets += 1;
             self.found.unique_packets += 1;
             let gap = self.found.first_sequence - sequence - 1;
@@ -335,7 +335,7 @@ mod tests {
     }
 
     proptest! {
-        /// The account is that of a set of numbers, whatever is lost, late or doubled within the window.
+        /// The account is that of a set of numbers, whatever is lost, reordered or duplicated within the window.
         #[test]
         fn counts_as_a_set_does(fates in prop::collection::vec((0_u8..10, 0_u64..50), 1..9_000)) {
             let mut sequences = Vec::new();

@@ -109,7 +109,7 @@ impl Store {
         self.blocks[block].get_mut(start + self.head..start + self.head + bytes)
     }
 
-    /// Keeps the frame of `bytes` that stands behind the first `skip` bytes of the room that was asked for last, and
+    /// Keeps the frame of `bytes` behind the first `skip` bytes of the room that was requested last, and
     /// returns its token.
     pub(crate) fn keep(&mut self, skip: usize, bytes: usize, segmenter: Segmenter) -> u64 {
         let offset = (self.head + skip) as u32;

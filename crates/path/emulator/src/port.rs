@@ -266,7 +266,7 @@ impl Port {
         result
     }
 
-    /// Puts a release behind those that wait already.
+    /// Appends a release to the waiting ones.
     pub(crate) fn block(&mut self, release: Release) {
         self.blocked.push_back(release);
     }

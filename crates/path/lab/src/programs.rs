@@ -8,7 +8,7 @@ use longhaul_units::Nanos;
 const ASKED: Nanos = Nanos::from_secs(2);
 /// How long the kernel has to end them: one that holds gigabytes in TCP sockets takes seconds, on a busy machine more.
 const KILLED: Nanos = Nanos::from_secs(20);
-/// How often is looked for those that others have started meanwhile.
+/// How many times to look for programs that others have started meanwhile.
 const ROUNDS: usize = 3;
 
 /// Why programs do not end.

@@ -78,7 +78,7 @@ impl LabSpec {
         online.into_iter().filter(|cpu| !self.cpus.contains(cpu)).collect()
     }
 
-    /// Keeps the calling thread, and those that it starts later, on the hosts' CPUs. One that may not run there runs where it may.
+    /// Keeps the calling thread and the threads that it starts later on the hosts' CPUs, if they may run there.
     pub fn keep_off_the_emulator(&self) {
         let cpus = self.host_cpus();
         if !cpus.is_empty() {

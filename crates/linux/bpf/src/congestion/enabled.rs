@@ -102,7 +102,7 @@ fn register(object: &mut Object, settings: &Settings) -> Result<Link, Congestion
     })
 }
 
-/// The name stands first in the C structure.
+/// The name is the first field of the C structure.
 fn write_name(value: &mut [u8], name: &str) {
     if let Some(field) = value.first_chunk_mut::<{ MOST_NAME_CHARACTERS + 1 }>() {
         *field = [0; MOST_NAME_CHARACTERS + 1];

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Tells of each dropped packet of the tests in `flows` which sequence numbers it carried, why and where it was dropped.
+ * Reports each dropped packet of the tests in `flows`: its sequence numbers, the reason, and the function that dropped it.
  *
- * It runs for every skb that the machine drops (tracepoint skb:kfree_skb), so what is not ours must leave early: by ethertype,
+ * The program runs for every skb that the machine drops (tracepoint skb:kfree_skb), so it leaves foreign packets early: by ethertype,
  * then by protocol and destination port, then by cookie.
  *
- * Where a packet lies. An skb may be dropped at any layer: `data` may be at its MAC, IP or UDP header or past them, the
- * transport header may be unset or, between the driver and ip_rcv, equal to the network header. The network header is good
- * from the sender's socket to the receiver's, so everything is found from there. Payload may lie in the linear part or, with
- * UDP_SEGMENT and after GRO, in pages (frags) or further skbs (frag_list), where head + offset would read stale bytes.
+ * An skb may be dropped at any layer: `data` may point to its MAC, IP or UDP header or behind them. The transport header may be unset
+ * or, between the driver and ip_rcv, equal to the network header. The network header is valid from the sender's socket to the
+ * receiver's, so the program starts there. Payload is in the linear part or, with UDP_SEGMENT and after GRO, in pages (frags) or
+ * further skbs (frag_list), where head + offset would read stale bytes.
  *
  *   head       network_header        data            data + len - data_len
  *    |               |                 |                   |
@@ -39,13 +39,13 @@ const volatile bool has_receiving_socket;
 /* bpf_dynptr_from_skb may be called here (6.12 on). Without it payload outside the linear part cannot be read. */
 const volatile bool has_dynptr;
 
-/* A sleeping reader is woken from so many bytes in the ring on. */
+/* The program wakes a sleeping reader when the ring has so many bytes. */
 const volatile __u32 wake_bytes;
 
-/* Where it is not 0, drops in other namespaces are not told of: the cookie of the one that counts. */
+/* The cookie of the only namespace whose drops are reported; 0: all. */
 const volatile __u64 only_namespace;
 
-/* Packets of ours for whose event the ring had no room, and `unrecorded` neither. */
+/* Packets of the tests whose event had no room, neither in the ring nor in `unrecorded`. */
 __u64 lost_packets = 0;
 /* Packets to one of our ports whose payload could not be read. */
 __u64 unread_packets = 0;
@@ -70,8 +70,8 @@ struct {
 } unrecorded SEC(".maps");
 
 /*
- * An event is too large for the stack. One a CPU is enough: the kernel runs this program once at a time on a CPU (a drop in an
- * interrupt in its midst is skipped, and counted in recursion_misses).
+ * An event is too large for the stack. One for each CPU is enough: the kernel never nests this program on a CPU (it skips a drop
+ * in an interrupt meanwhile, and counts it in recursion_misses).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -147,9 +147,9 @@ static __always_inline __u32 find_udp(struct view *view, __u32 network, bool ipv
 }
 
 /*
- * The namespace: the device's, else the socket's, else the current task's. That of the task is right in a system call, and by
- * chance where a socket's memory is given back later (UDP's is, by RCU). In a UDP receive queue `dev` is no pointer but
- * dev_scratch, a number that is no address: reading through it fails.
+ * The namespace: the device's, else the socket's, else the current task's. The task's is right in a system call. It is arbitrary where
+ * the kernel frees a socket's memory later (as UDP does, by RCU). In a UDP receive queue `dev` holds dev_scratch, a number that is no
+ * address: reading through it fails.
  */
 static __always_inline void find_namespace(struct drop_event *event, struct sk_buff *skb, struct sock *receiving)
 {
@@ -175,8 +175,8 @@ static __always_inline void find_namespace(struct drop_event *event, struct sk_b
 }
 
 /*
- * A reader who polls sees all that is there; who sleeps is woken when there is much. Waking for each event would
- * cost more than the event.
+ * A reader who polls sees all events. A sleeping reader is woken when there are many: a wake-up for each event costs more than the
+ * event.
  */
 static __always_inline void count_unrecorded(const struct drop_event *event)
 {
@@ -215,7 +215,7 @@ static __always_inline void submit(struct drop_event *event)
 		count_unrecorded(event);
 }
 
-/* The way through a super-packet. */
+/* The position in a super-packet. */
 struct walk {
 	struct view view;
 	__u32 offset; /* of the next segment's probe header */
@@ -224,7 +224,7 @@ struct walk {
 };
 
 /*
- * One segment. Each is read by itself: a super-packet that GRO built has gaps, so "first + n" would be wrong.
+ * One segment. Each sequence number is read: a super-packet that GRO built has gaps, so "first + n" would be wrong.
  */
 static long read_segment(__u32 index, struct walk *walk)
 {
@@ -283,7 +283,7 @@ int on_drop(__u64 *ctx)
 
 	if (!udp)
 		return 0;
-	/* On every way on, or the verifier takes it for unset in the callback. Where it fails, reading through it does, too. */
+	/* In every branch, or the verifier takes it for unset in the callback. If it fails, reading through it fails, too. */
 	if (has_dynptr)
 		bpf_dynptr_from_skb(skb, 0, &view->dynptr);
 
@@ -314,7 +314,7 @@ int on_drop(__u64 *ctx)
 	event->port = port;
 	event->flags = ipv6 ? DROP_IPV6 : 0;
 	find_namespace(event, skb, has_receiving_socket ? (struct sock *)ctx[3] : (void *)0);
-	/* What only the task tells may be of a socket that is being freed, so it is told of. */
+	/* A namespace known from the task alone may belong to a socket that is being freed: report the drop. */
 	if (only_namespace && !(event->flags & DROP_TASKS_NAMESPACE) && event->netns_cookie &&
 	    event->netns_cookie != only_namespace)
 		return 0;

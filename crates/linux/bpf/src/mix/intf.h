@@ -20,7 +20,7 @@ struct column {
 struct template {
 	__u16 length;
 	__u16 probe_at; /* where the probe header of a numbered frame lies, behind UDP's; 0: it has none */
-	__u16 checksum; /* of UDP, as it stands in the frame; where numbered */
+	__u16 checksum; /* of UDP, as in the frame; of numbered frames */
 	__u16 padding;
 	__u8 bytes[MAX_FRAME];
 };

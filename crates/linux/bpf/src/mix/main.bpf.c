@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Makes the frames of a mix. Run with BPF_PROG_RUN and BPF_F_TEST_XDP_LIVE_FRAMES (Linux 5.18) it gets a frame each time, of which
- * the page was that of an earlier one: it writes a template over it, numbers those of the stream, and redirects it to the interface.
+ * Makes the frames of a mix. BPF_PROG_RUN with BPF_F_TEST_XDP_LIVE_FRAMES (Linux 5.18) gives it a frame in a recycled page. The program
+ * writes a template over the page, numbers the frames of the stream, and redirects the frame to the interface.
  *
- * What the driver took is told by the tracepoint xdp:xdp_devmap_xmit, for up to 16 frames at once and in their order: the first
- * `sent` are on their way, the others dropped. So frames wait in `pending` for it, and each class is counted exactly.
+ * The tracepoint xdp:xdp_devmap_xmit reports which frames the driver took, for up to 16 frames at once in their order: the first `sent`
+ * were sent, the others dropped. Frames wait in `pending` for this report, so each class is counted exactly.
  *
- * Several threads may have it run at once, one on each of some CPUs. Each has a share of its own: frames of every so many numbers, and
- * what became of them. The stream's sequence they have in common.
+ * Several threads may run it at once, each on its own CPU. Each has its own share: every n-th frame, and the counts of these frames.
+ * All threads share the stream's sequence.
  */
 #include "types.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Sums up what the kernel drops of some TCP connections, by reason and place (tracepoint skb:kfree_skb), and what it retransmits
- * (tcp:tcp_retransmit_skb). Sums and not events: TCP tells by itself what was lost, only where it was is asked.
+ * Sums up the packets of some TCP connections that the kernel drops, by reason and function (tracepoint skb:kfree_skb), and their
+ * retransmissions (tcp:tcp_retransmit_skb). Sums are enough: TCP itself says what was lost, and these sums say where.
  *
- * As in drops/main.bpf.c everything is found from the network header, as that is good wherever an skb may be dropped. In TCP's
- * queues an skb's `dev` is no device: the place is that of a tree's node. So the namespace is the receiving socket's, else that
- * of the socket that the packet belongs to, else the device's, else the current task's.
+ * As in drops/main.bpf.c the program finds all fields from the network header, which is valid wherever an skb may be dropped. In TCP's
+ * queues a tree node occupies an skb's `dev`. So the namespace is that of the receiving socket, else of the packet's socket, else of
+ * the device, else of the current task.
  *
  * Not here: IPv6 extension headers, tunnels, 802.1Q tags in the data.
  */

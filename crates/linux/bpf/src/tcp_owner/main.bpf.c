@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Tells which process opens or closes each TCP connection of one network namespace, and when it was established (tracepoint
+ * Reports which process opens or closes each TCP connection of one network namespace, and when it was established (tracepoint
  * sock:inet_sock_set_state).
  *
- * Only three changes of state say something: to SYN_SENT is made by connect(), and to FIN_WAIT1 or LAST_ACK by who closes, both
- * in the context of the process that does it. To ESTABLISHED goes a socket in softirq, where the current task is anybody.
- * A connection that ends by a reset tells nobody.
+ * Only three changes of state name a process: connect() sets SYN_SENT, and close() sets FIN_WAIT1 or LAST_ACK, both in the context of
+ * that process. A socket becomes ESTABLISHED in softirq, where the current task is an arbitrary one. A connection that ends by a reset
+ * names no process.
  */
 #include "kernel.h"
 

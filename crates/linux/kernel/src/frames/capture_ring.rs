@@ -28,7 +28,7 @@ use crate::socket_filter::SocketFilter;
 
 /// Large blocks take fewer reads, small ones arrive sooner. The kernel wants whole pages.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Where `sockaddr_ll` stands in a snippet: behind the header, aligned to 16 (`TPACKET_ALIGN`).
+/// Offset of `sockaddr_ll` in a snippet: behind the header, aligned to 16 (`TPACKET_ALIGN`).
 const ADDRESS_AT: usize = 48;
 /// The slot that `tp_frame_nr` is counted in; V3 packs snippets and only checks that the numbers agree.
 const FRAME_BYTES: usize = 2048;
@@ -190,7 +190,7 @@ impl CaptureRing {
         self.hardware_type
     }
 
-    /// The socket, to ask whether its link is gone.
+    /// The socket, to ask whether its link still exists.
     pub fn socket(&self) -> &PacketSocket {
         &self.socket
     }

@@ -38,7 +38,7 @@ pub enum FilterError {
     Line {
         /// Which.
         line: usize,
-        /// What stands there.
+        /// The text there.
         text: String,
     },
     /// More or fewer instructions than the first line says, or than the kernel takes.
@@ -219,7 +219,7 @@ impl Assembly {
         self.jump(JEQ, value, 0, 0);
     }
 
-    /// Rejects all but TCP, UDP and SCTP, whose number stands at `at`.
+    /// Rejects all but TCP, UDP and SCTP, whose number is at `at`.
     fn transport(&mut self, at: u32) {
         self.load(LD_B_ABS, at);
         self.jump(JEQ, 6, 3, 0);

@@ -80,7 +80,7 @@ struct Setting {
 }
 
 impl Rps {
-    /// Has what arrives at `interface`, and at those that it stands on, taken up the stack by `cpus`. RFS, which would move
+    /// Has `cpus` process the packets that arrive at `interface` and at its lower interfaces. RFS, which would move
     /// packets on to the CPU of their reader, is off for the time.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ fn settings_of(interface: &str, directory: &Path, mask: &str) -> Result<Vec<Sett
     Ok(settings)
 }
 
-/// Interfaces that the one of `directory` stands on: `lower_eth0`.
+/// The lower interfaces of the one of `directory`: `lower_eth0`.
 fn lower(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("lower_").map(str::to_owned)).collect()

@@ -177,7 +177,7 @@ impl AsFd for NetNamespace {
     }
 }
 
-/// The network namespaces that can be seen from `/proc`: those that processes are in or hold by a descriptor, as far as the caller
+/// The network namespaces that `/proc` shows: those of processes, and those that a descriptor holds, as far as the caller
 /// may look; its own first.
 ///
 /// # Errors
@@ -214,12 +214,12 @@ fn is_number(name: &OsStr) -> bool {
     name.as_encoded_bytes().iter().all(u8::is_ascii_digit)
 }
 
-/// What is in a folder; nothing where the caller may not look, or it is gone.
+/// What is in a folder; nothing where the caller may not look, or it does not exist any more.
 fn folder(path: impl AsRef<Path>) -> impl Iterator<Item = PathBuf> {
     std::fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
 }
 
-/// The id of the network namespace that process `pid` is in; `None` where it is gone, a zombie, or not ours to look at.
+/// The id of the network namespace that process `pid` is in; `None` where the process has ended, is a zombie, or the caller may not look.
 pub(crate) fn id_of_process(pid: u32) -> Option<NamespaceId> {
     let metadata = std::fs::metadata(format!("/proc/{pid}/ns/net")).ok()?;
     Some(NamespaceId { device: metadata.dev(), inode: metadata.ino() })

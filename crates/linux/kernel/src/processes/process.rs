@@ -42,7 +42,7 @@ impl Process {
         self.pid
     }
 
-    /// Its command's name (up to 15 bytes); empty where it is gone.
+    /// Its command's name (up to 15 bytes); empty where it has ended.
     pub fn name(&self) -> String {
         fs::read_to_string(format!("/proc/{}/comm", self.pid)).map_or_else(|_| String::new(), |s| s.trim_end().into())
     }
@@ -101,7 +101,7 @@ pub fn in_namespace(namespace: NamespaceId) -> io::Result<Vec<Process>> {
 }
 
 /// Ends `processes`: asks with `SIGTERM` and waits up to `asked` in all, then kills with `SIGKILL` and waits up to `killed`.
-/// Returns those that are still there.
+/// Returns the processes that still run.
 ///
 /// # Errors
 /// Where one belongs to somebody else.

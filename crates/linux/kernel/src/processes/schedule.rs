@@ -60,7 +60,7 @@ pub fn online_cpus() -> Result<Vec<usize>, ScheduleError> {
     Ok(parse_cpu_list(&text))
 }
 
-/// Keeps the calling thread, and those that it starts later, on `cpus`.
+/// Keeps the calling thread and the threads that it starts later on `cpus`.
 ///
 /// # Errors
 /// [`ScheduleError::NoSuchCpu`].

@@ -59,7 +59,7 @@ pub fn unshare_user_as_root() -> Result<(), UserNamespaceError> {
 /// It must be called while the process has one thread.
 ///
 /// # Errors
-/// [`UserNamespaceError::SeveralThreads`]; [`UserNamespaceError::Io`] where the process is gone or another user's.
+/// [`UserNamespaceError::SeveralThreads`]; [`UserNamespaceError::Io`] where the process has ended or is another user's.
 pub fn enter_of_process(pid: u32) -> Result<(), UserNamespaceError> {
     let io = |step| move |source| UserNamespaceError::Io { step, source };
     let namespace = fs::File::open(format!("/proc/{pid}/ns/user")).map_err(io("open the lab's user namespace"))?;

@@ -23,7 +23,7 @@ const INET_DIAG_CONG: u16 = 4;
 pub struct CongestionControls {
     /// All that are registered, in alphabetical order. Modules that are not loaded are not among them.
     pub available: Vec<String>,
-    /// Those that a socket of an ordinary user may select.
+    /// The controls that a socket of an ordinary user may select.
     pub allowed: Vec<String>,
     /// What a socket has that selects none.
     pub default: String,

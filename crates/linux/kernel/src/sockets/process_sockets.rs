@@ -1,6 +1,6 @@
 //! Which process has which socket, and which processes descend from one.
 //!
-//! Source: proc_pid_fd(5), proc_pid_task(5) (`children`). A process may end at any moment, so one that is gone has nothing.
+//! Source: proc_pid_fd(5), proc_pid_task(5) (`children`). A process may end at any moment, so one that has ended has nothing.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use std::io;
 /// The inode numbers of the sockets that process `pid` has open: the numbers in `socket:[…]`.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] where the caller may not look, [`io::ErrorKind::NotFound`] where it is gone.
+/// [`io::ErrorKind::PermissionDenied`] where the caller may not look, [`io::ErrorKind::NotFound`] where it has ended.
 pub fn of_process(pid: u32) -> io::Result<Vec<u32>> {
     let mut inodes = Vec::new();
     let folder = format!("/proc/{pid}/fd");
@@ -74,7 +74,7 @@ pub fn descendants(pid: u32) -> Vec<u32> {
 /// More processes than that are not looked for.
 const MOST_PROCESSES: usize = 4096;
 
-/// The name of a process' command (up to 15 bytes); `None` where it is gone.
+/// The name of a process' command (up to 15 bytes); `None` where it has ended.
 pub fn name(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
 }

@@ -1,4 +1,4 @@
-//! TCP sockets of others, by sock_diag(7): who they connect, what `TCP_INFO` says of them, and the last that was known of those that
+//! TCP sockets of other programs, by sock_diag(7): the ends they connect, their `TCP_INFO`, and the last `TCP_INFO` of sockets that
 //! are gone. What the bytes of `TCP_INFO` mean is not known here.
 //!
 //! ```text
@@ -80,7 +80,7 @@ pub struct TcpSocket<'a> {
     pub unread_bytes: u32,
     /// The user it belongs to.
     pub uid: u32,
-    /// The number in `socket:[…]`; 0 where no process holds it, and of one that is gone.
+    /// The number in `socket:[…]`; 0 where no process holds it, and after its end.
     pub inode: u32,
     attributes: &'a [u8],
 }
@@ -251,7 +251,7 @@ fn bytecode(filter: TcpFilter) -> Option<Vec<u8>> {
         let [low, high] = no.to_ne_bytes();
         [code, yes, low, high]
     };
-    // What is compared stands in the `no` of an operation behind.
+    // The value to compare is in the `no` of the next operation.
     let port = |code: u8, no: u16, port: u16| [operation(code, 8, no), operation(0, 0, port)].concat();
     match filter {
         TcpFilter::All => None,
@@ -268,7 +268,7 @@ fn bytecode(filter: TcpFilter) -> Option<Vec<u8>> {
     }
 }
 
-/// Tells of TCP sockets that end, each with the last `TCP_INFO` that it had: also of those that lived too short to be seen else.
+/// Tells of TCP sockets that end, each with the last `TCP_INFO` that it had: also sockets that lived too briefly to be sampled.
 ///
 /// What it tells has no inode, no memory and no congestion control. Sockets that never were connected have port 0 at the other end.
 pub struct TcpEnds {

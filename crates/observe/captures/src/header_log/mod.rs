@@ -1,7 +1,7 @@
 //! The header log: one row a packet, in Parquet, as docs/reference/header-log.md describes it.
 //!
 //! [`HeaderLogWriter`] turns [`Packet`](crate::Packet)s into columns, [`HeaderLogReader`] turns them back, in batches. What the capture
-//! was, its ledger and its marks stand in the file's key-value metadata as [`About`].
+//! was, its ledger and its marks are in the file's key-value metadata as [`About`].
 
 mod chunk;
 mod columns;

@@ -18,7 +18,7 @@ use super::HeaderLogError;
 
 /// A page of ours has 1 MiB; other writers make larger ones, none this large.
 pub(super) const PAGE_BYTES_MOST: u64 = 64 << 20;
-/// What of a page is looked into at first, and at most: least and greatest values stand in a header and may be long.
+/// Bytes of a page to read at first, and at most: its header has least and greatest values, which may be long.
 const HEADER_BYTES: [u64; 2] = [256, 1 << 20];
 /// Structures within structures of a header; the deepest that there is has two.
 const DEPTH_MOST: u32 = 8;
@@ -44,7 +44,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The length of the page header at `at`, and of what follows, unpacked and as it stands there.
+/// The length of the page header at `at`, and of what follows, unpacked and packed.
 pub(super) fn header_at(file: &impl ChunkReader, at: u64, end: u64) -> Result<(u64, u64, u64), HeaderLogError> {
     for most in HEADER_BYTES {
         let bytes = file.get_bytes(at, most.min(end - at) as usize)?;
@@ -119,7 +119,7 @@ impl Thrift<'_> {
     /// Passes over a value. `depth`: structures and lists that may yet begin in it.
     fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
         match kind {
-            // True and false stand in the type.
+            // The type itself says true or false.
             1 | 2 => Some(()),
             3 => self.pass(1),
             4..=6 => self.varint().map(drop),

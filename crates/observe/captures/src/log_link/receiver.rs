@@ -125,7 +125,7 @@ impl LinkReceiver {
         Arrival::Snippets(payload)
     }
 
-    /// Whether a datagram can stand at `sequence`, between those that are known.
+    /// Whether a datagram can have `sequence`, between the known ones.
     fn fits(&self, sequence: u64, payload: &Payload<'_>) -> bool {
         let span = payload.span;
         if span.count > 0 && span.interface >= self.interfaces {
@@ -149,7 +149,7 @@ impl LinkReceiver {
         self.floor_ns = self.floor_ns.max(floor_ns);
     }
 
-    /// Settles those that waited and whose turn it is.
+    /// Settles the waiting datagrams whose turn it is.
     fn settle_ahead(&mut self) {
         while let Some(ahead) = self.ahead.remove(&self.next) {
             self.settle(ahead.snippets_before, ahead.count, ahead.floor_ns);

@@ -145,7 +145,7 @@ fn what_waits_is_bounded() {
 }
 
 proptest! {
-    /// Whatever is lost, repeated and overtaken: what was sent came or was dropped, each once.
+    /// Whatever is lost, duplicated or reordered: each packet was received or dropped, once.
     #[test]
     fn seen_is_written_and_dropped(fates in prop::collection::vec((0..3_u8, 0..40_u64), 1..200), per in 1..4_u64) {
         let (all, sender) = datagrams(fates.len() as u64, per);

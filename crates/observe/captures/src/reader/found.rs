@@ -1,4 +1,4 @@
-//! Which files are captures: those that were named, and those in a folder.
+//! Which files are captures: named files, and files of a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -26,7 +26,7 @@ pub enum SpoolError {
     Block(&'static str),
 }
 
-/// A block as it stands in a file.
+/// A block of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
     /// What it is.
@@ -93,7 +93,7 @@ fn body_bytes(header: &[u8; HEADER_BYTES]) -> Option<usize> {
     (header[..4] == MAGIC && header[4] == VERSION && length <= MAX_BODY_BYTES).then_some(length)
 }
 
-/// A packet as it stands in a body, but for its time, which depends on the one before.
+/// A packet of a body, without its time, which depends on the packet before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawPacket<'a> {
     /// Nanoseconds since 1970.
@@ -145,7 +145,7 @@ impl<'a> Packets<'a> {
         Ok(Some(record))
     }
 
-    /// The next packet as it stands in the body, looked over but not taken apart: for who packs it anew; `None` behind the last.
+    /// The encoded bytes of the next packet, checked but not decoded, for a caller that repacks it; `None` behind the last.
     ///
     /// # Errors
     /// As of [`next`](Self::next).

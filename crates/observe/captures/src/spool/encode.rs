@@ -163,7 +163,7 @@ impl PacketBlock {
         block
     }
 
-    /// What stands behind the header: the packets alone.
+    /// The packets behind the header.
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.start + HEADER_BYTES..]
     }

@@ -11,7 +11,7 @@
 //! | flags | time since the one before | frame_len | [gso_segs | gso_size] | snippet_len | snippet … |
 //!    1       zigzag varint, ns           varint       varint     varint      varint
 //!
-//! flags: bits 0-1 direction (0 not known, 1 in, 2 out); bit 2: gso_segs and gso_size stand there, else 1 and 0
+//! flags: bits 0-1 direction (0 not known, 1 in, 2 out); bit 2: gso_segs and gso_size follow, else they are 1 and 0
 //! ```
 //!
 //! The checksum is over the body and then the header before it, so that it can go on while a body is filled. A block whose checksum is wrong, or that is not whole, ends
@@ -36,7 +36,7 @@ use crate::record::LinkType;
 pub const MAGIC: [u8; 4] = *b"LHSB";
 /// The version of the format.
 pub const VERSION: u8 = 1;
-/// Where a block's checksum stands.
+/// Offset of a block's checksum.
 const CRC_AT: usize = 32;
 /// Bytes before a block's body.
 pub const HEADER_BYTES: usize = 36;

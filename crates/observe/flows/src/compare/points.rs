@@ -99,15 +99,15 @@ pub struct Between {
     pub direction: PathDirection,
     /// Wire packets that passed the first point while the second was captured.
     pub sent_packets: u64,
-    /// Of these, those that passed the second.
+    /// Of these, received at the second.
     pub reached_packets: u64,
-    /// Those that did not.
+    /// Of these, not received there.
     pub lost_packets: u64,
-    /// Passed the second point alone: made in between, or changed.
+    /// Seen at the second point alone: made in between, or changed.
     pub unknown_packets: u64,
-    /// What counts as none of these.
+    /// Packets that count as none of these.
     pub not_observable: NotObservable,
-    /// Overtaken by a later one of the same flow (RFC 4737 §3.3).
+    /// Reordered within their flow (RFC 4737 §3.3).
     pub reordered_packets: u64,
     /// Delay from the first point to the second; `None` without packets.
     pub delay: Option<Delay>,

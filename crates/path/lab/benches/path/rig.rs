@@ -1,4 +1,4 @@
-//! What stands between the two hosts: the emulator, or a bridge in the kernel as its reference.
+//! Between the two hosts: the emulator, or a bridge in the kernel as its reference.
 
 use std::net::Ipv4Addr;
 use std::process::Command;

@@ -43,7 +43,7 @@ pub(crate) struct UdpFlow {
     pub(crate) seconds: f64,
     /// At most so many datagrams; `None`: as many as go in `seconds`.
     pub(crate) packets: Option<u64>,
-    /// The sender's only CPU. A sender that moves to another CPU may overtake itself in the kernel, before the path.
+    /// The sender's only CPU. A sender that moves to another CPU may reorder its packets in the kernel, before the path.
     pub(crate) cpu: Option<usize>,
     /// Find out which datagrams are missing.
     pub(crate) track: bool,

@@ -389,7 +389,7 @@ impl Network {
         };
         let (down_client, down_server) = (down(self, Side::Client), down(self, Side::Server));
         self.tails = vec![Nanos::ZERO; self.stages.len()];
-        // Shared hops stand in travelling order behind the ports', so each one's tail is known from the next one's.
+        // Shared hops follow the ports' hops in travelling order, so each tail follows from the next hop's.
         for stage in (0..self.stages.len()).rev() {
             self.tails[stage] = match self.places[stage] {
                 HopPlace::Down(_) => Nanos::ZERO,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a path file is refused: one line that says where, what stands there, and what is allowed.
+/// Why a path file is refused: one line with the place, the text there, and what is allowed.
 ///
 /// Shown as `tokyo.toml:3:8: forward[0].rate: …`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

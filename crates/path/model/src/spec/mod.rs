@@ -1,6 +1,6 @@
 //! What a path is made of, as its file says it. The running model is built from these by `crate::network`.
 //!
-//! [`PathSpec::parse`] reads a path file ([`mod@file`] says what stands in one), [`PathSpec::to_toml`] writes one, and a
+//! [`PathSpec::parse`] reads a path file ([`mod@file`] describes its keys), [`PathSpec::to_toml`] writes one, and a
 //! [`Change`] alters one key of a path that may be running.
 
 pub mod change;

@@ -23,7 +23,7 @@ pub(crate) fn short(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Where `value` stands on a ground (left, top, right, bottom) whose axis has `steps` steps of `step` upwards from 0.
+/// The position of `value` on a ground (left, top, right, bottom) whose axis has `steps` steps of `step` upwards from 0.
 pub(crate) fn height([_, top, _, bottom]: [f64; 4], step: f64, steps: f64, value: f64) -> f64 {
     bottom - (bottom - top) * (value / (step * steps)).clamp(0.0, 1.0)
 }

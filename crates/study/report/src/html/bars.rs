@@ -20,7 +20,7 @@ const HEADROOM: f64 = 1.08;
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Bar {
-    /// What stands below it.
+    /// The text below it.
     pub(crate) label: String,
     /// For programs: the rate in bits a second.
     pub(crate) rate_bps: u64,
@@ -34,10 +34,10 @@ impl Bar {
     }
 }
 
-/// The panel, with an axis from 0 to at least `highest` percent. `x_title` and `y_title` stand at the axes.
+/// The panel, with an axis from 0 to at least `highest` percent. `x_title` and `y_title` label the axes.
 pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_title: &str) -> String {
     let [left, top, right, bottom] = EDGES;
-    // The totals stand above the bars and below the uppermost line.
+    // The totals are above the bars and below the uppermost line.
     let highest = if highest > 0.0 { highest * HEADROOM } else { 1.0 };
     let step = step(highest);
     let steps = (highest / step).ceil();
@@ -132,6 +132,6 @@ mod tests {
             "{svg}"
         );
         assert!(svg[ring..].contains("y=\"69.50\"") && svg[ring..].contains("height=\"95.00\""), "{svg}");
-        assert!(svg.contains(">15</text>"), "the total stands above");
+        assert!(svg.contains(">15</text>"), "the total is above");
     }
 }

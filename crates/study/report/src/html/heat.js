@@ -9,7 +9,7 @@ for (const canvas of document.querySelectorAll("canvas.heat")) {
     column += data.cells[at];
     cells.push([column, data.cells[at + 1], data.cells[at + 2]]);
   }
-  // A margin of a bin and a column, so that what stands at the edge is seen.
+  // A margin of a bin and a column, so that the edge is visible.
   const whole = { x0: 0, x1: Math.max(data.columns, 8), y0: data.lowest - 2, y1: data.highest + 3 };
   let view = { ...whole }, left = 64, bottom = 42, wide = 0, high = 0, shown = new Map(), group = 1;
   // Few on the page's ground, many far from it.

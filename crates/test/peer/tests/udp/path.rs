@@ -114,7 +114,7 @@ fn copies_and_reordered(packets: &[Wire]) -> (u64, u64) {
 }
 
 #[test]
-fn copies_and_overtaken_packets_are_counted_and_hide_no_loss() {
+fn duplicate_and_reordered_packets_are_counted_and_hide_no_loss() {
     if !able() {
         return;
     }
@@ -127,7 +127,7 @@ fn copies_and_overtaken_packets_are_counted_and_hide_no_loss() {
     let result = result(&end, false);
     assert_lost(&result, Location::Network, &expected);
     assert_eq!((result.duplicate_packets, result.reordered_packets), (copies, reordered));
-    // 5 % of 4000 are 200; four standard deviations are 55. Of packets 200 us apart with 1 ms of jitter many overtake.
+    // 5 % of 4000 are 200; four standard deviations are 55. Of packets 200 us apart with 1 ms of jitter many are reordered.
     assert!((140..=255).contains(&copies) && reordered > 400, "{copies} {reordered}");
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The stand-in for the kernel where a congestion control is compiled natively. native.rs has the same structures.
+ * Replaces the kernel where a congestion control is compiled natively. tests/congestion/native.rs has the same structures.
  */
 #ifndef LONGHAUL_CONGESTION_NATIVE_H
 #define LONGHAUL_CONGESTION_NATIVE_H

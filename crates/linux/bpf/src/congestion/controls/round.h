@@ -44,7 +44,7 @@ static __always_inline void take_rtt(struct round *round, s32 rtt_us)
 	round->samples++;
 }
 
-/* Packets that stand in queues, of a window `cwnd` that takes `rtt_us`: cwnd·(rtt - base)/rtt. */
+/* Queued packets of a window `cwnd` that takes `rtt_us`: cwnd·(rtt - base)/rtt. */
 static __always_inline u64 queued(struct round *round, u64 cwnd, u32 rtt_us)
 {
 	return rtt_us > round->base_rtt_us ? cwnd * (rtt_us - round->base_rtt_us) / rtt_us : 0;

@@ -4,7 +4,7 @@
  * of them need. One file NAME.bpf.c each; it is compiled twice:
  *
  *   for BPF      the kernel calls it (struct tcp_congestion_ops). CO-RE: the loader takes offsets from the running kernel.
- *   natively     unit tests and simulations call it, on the stand-in socket of native.h.
+ *   natively     tests call it, with the socket of native.h.
  *
  * Units. cwnd, ssthresh, acked: packets. Times: microseconds, from tcp_mstamp, which the kernel refreshes with each ACK and timer.
  * A suffix _128 or _1024 says that a number counts 128ths or 1024ths.

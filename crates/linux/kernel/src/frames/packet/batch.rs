@@ -33,8 +33,8 @@ pub struct BatchSent {
 pub enum Refusal {
     /// It was the batch's first, so the kernel said why.
     Known(SendError),
-    /// The kernel does not say (sendmmsg(2), BUGS). With a send buffer that has room it was dropped by the far port: to
-    /// send it again may make two drops of one, or let through what was counted as dropped.
+    /// The kernel does not say (sendmmsg(2), BUGS). If the send buffer has room, the far port dropped it. Do not retry: that
+    /// may count two drops for one frame, or send a frame that was counted as dropped.
     Unknown,
 }
 

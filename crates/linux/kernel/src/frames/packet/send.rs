@@ -51,7 +51,7 @@ impl PacketSocket {
     /// Sends the frame that `parts` make together, with its offload state. No allocation, one system call, never waits.
     ///
     /// # Errors
-    /// Any [`SendError`]; the frame was not sent, and may be sent again only after [`SendError::WouldBlock`].
+    /// Any [`SendError`]; the frame was not sent; retry only after [`SendError::WouldBlock`].
     ///
     /// # Panics
     /// With more than [`PARTS_MOST`] parts.

@@ -118,7 +118,7 @@ impl Netlink {
         objects.pop().ok_or_else(|| LinkError::Answer { action: action.into(), problem: "it is empty".into() })
     }
 
-    /// All objects of the kind that `message` asks for. Those that a newer kernel words in a way that is not understood
+    /// All objects of the kind that `message` asks for. Answers of a newer kernel that cannot be parsed
     /// are left out.
     fn dump(&mut self, message: RouteNetlinkMessage, action: &str) -> Result<Vec<RouteNetlinkMessage>, LinkError> {
         for _ in 0..DUMP_TRIES {

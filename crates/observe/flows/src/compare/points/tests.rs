@@ -136,7 +136,7 @@ fn probes_that_were_lost_are_named() {
     assert_eq!(runs, [(10, 12, 3), (50, 50, 1)]);
 }
 
-/// A super-packet at A, its segments at B without the third, which is sent again.
+/// A super-packet at A, its segments at B without the third, which is retransmitted.
 #[test]
 fn a_super_packet_matches_its_segments() {
     for by_gso_size in [true, false] {
