@@ -65,15 +65,15 @@ struct Truth {
     dropped: HashSet<Name>,
     /// Retransmissions, at the client.
     retransmitted: u64,
-    /// At the server, below the highest byte: retransmitted, and reordered.
-    came_again: u64,
-    reordered: u64,
+    /// At the server, below the highest byte: retransmissions, and reordered packets.
+    retransmissions: u64,
+    out_of_order: u64,
     unique_bytes: u64,
-    /// Of those that came again, those that filled a hole.
+    /// Of the retransmissions at the server, those that filled a hole.
     filled: u64,
-    /// Of the reordered packets, those a round trip behind a packet sent later.
+    /// Of the reordered ones, those a round trip behind a packet that was sent later.
     stalled: u64,
-    /// Of all packets of the client those that came after a later one of the same connection.
+    /// Of all packets of the client, those received after one of the same connection that was sent later.
     reordered: u64,
 }
 
@@ -113,8 +113,8 @@ impl Truth {
             truth.unique_bytes += new;
             if len > 0 && (seq.wrapping_sub(*end) as i32) < 0 {
                 let retransmitted = again.contains(&name);
-                truth.came_again += u64::from(retransmitted);
-                truth.reordered += u64::from(!retransmitted);
+                truth.retransmissions += u64::from(retransmitted);
+                truth.out_of_order += u64::from(!retransmitted);
                 let hole = holes.iter().find(|(of, bytes, _)| *of == port && bytes.contains(&seq));
                 let waited_ns = hole.map_or(0, |(_, _, since_ns)| packet.at_ns - since_ns);
                 truth.stalled += u64::from(!retransmitted && waited_ns > ROUND_TRIP_NS);
@@ -181,15 +181,15 @@ fn each_packet_is_told_as_what_the_list_of_drops_makes_it() {
     let list = scripted();
     let truth = Truth::of(&frames(&a), &frames(&b), &list);
     println!(
-        "{} dropped; {} retransmitted; came: {} again, {} of them into holes, {} reordered",
+        "{} dropped; {} retransmitted; received: {} retransmissions, {} of them into holes, {} reordered",
         truth.dropped.len(),
         truth.retransmitted,
-        truth.came_again,
+        truth.retransmissions,
         truth.filled,
-        truth.reordered
+        truth.out_of_order
     );
     assert_eq!(truth.dropped.len(), list.len());
-    assert!(truth.reordered > 100 && truth.came_again > 10, "{truth:?}");
+    assert!(truth.out_of_order > 100 && truth.retransmissions > 10, "{truth:?}");
 
     // Each dropped packet by name, and no other.
     let compared = json(&["compare", "--same-clock", "--json", &a, &b]);
@@ -223,16 +223,16 @@ fn each_packet_is_told_as_what_the_list_of_drops_makes_it() {
     beside_tshark(&b, &truth);
 }
 
-/// Retransmitted and reordered packets, to `error` packets.
+/// Retransmissions and reordered packets, to `error` packets.
 fn judged(how: &str, found: &Value, truth: &Truth, error: u64) {
-    let (again, reordered) = (total(found, "retransmitted_packets"), total(found, "out_of_order_packets"));
+    let (again, out_of_order) = (total(found, "retransmitted_packets"), total(found, "out_of_order_packets"));
     let twice = total(found, "duplicate_packets");
     println!(
-        "{how}: {again} again of {}, {reordered} reordered of {}, {twice} twice",
-        truth.came_again, truth.reordered
+        "{how}: {again} retransmissions of {}, {out_of_order} reordered of {}, {twice} duplicates",
+        truth.retransmissions, truth.out_of_order
     );
-    assert_eq!(again + reordered + twice, truth.came_again + truth.reordered, "{how}");
-    assert!(again.abs_diff(truth.came_again) <= error, "{how}: {again} of {}", truth.came_again);
+    assert_eq!(again + out_of_order + twice, truth.retransmissions + truth.out_of_order, "{how}");
+    assert!(again.abs_diff(truth.retransmissions) <= error, "{how}: {again} of {}", truth.retransmissions);
 }
 
 /// tcptrace knows bytes that came before, and no more: what fills a hole is out of order to it, whether reordered or retransmitted. A SACK
@@ -250,8 +250,8 @@ fn beside_tcptrace(file: &str, truth: &Truth, ours: &Value) {
         ("actual_data_bytes", of("payload_bytes")),
         ("unique_bytes_sent", of("unique_bytes")),
         ("rexmt_data_bytes", total(ours, "retransmitted_bytes")),
-        ("rexmt_data_pkts", truth.came_again - truth.filled),
-        ("outoforder_pkts", truth.reordered + truth.filled),
+        ("rexmt_data_pkts", truth.retransmissions - truth.filled),
+        ("outoforder_pkts", truth.out_of_order + truth.filled),
         ("dsack_pkts_sent", total(ours, "dsack_blocks")),
     ] {
         assert_eq!(theirs.sum(name), ours, "{name}");
@@ -269,7 +269,10 @@ fn beside_tshark(file: &str, truth: &Truth) {
     }
     let count = |what: &str| tshark_count(file, &format!("tcp.len > 0 and ({what})"));
     let again = count("tcp.analysis.retransmission or tcp.analysis.fast_retransmission");
-    let reordered = count("tcp.analysis.out_of_order");
-    println!("Wireshark: {again} again of {}, {reordered} reordered of {}", truth.came_again, truth.reordered);
-    assert_eq!(again + reordered, truth.came_again + truth.reordered);
+    let out_of_order = count("tcp.analysis.out_of_order");
+    println!(
+        "Wireshark: {again} retransmissions of {}, {out_of_order} reordered of {}",
+        truth.retransmissions, truth.out_of_order
+    );
+    assert_eq!(again + out_of_order, truth.retransmissions + truth.out_of_order);
 }

@@ -1,8 +1,8 @@
 //! The loop that keeps a path in step with the clock.
 //!
-//! Arrivals carry the kernel's stamps, so a packet that waited to be read is not late for that: what counts is that it
-//! leaves on time. A round takes in what has arrived, moves the model to now, and sends what is due; then the thread
-//! sleeps until the model's next deadline, or until something arrives.
+//! Arrivals carry the kernel's time stamps, so a packet that waited to be read is not late if it leaves on time. A round receives
+//! the waiting packets, advances the model to now, and sends the packets that are due. Then the thread sleeps until the model's next
+//! deadline or the next arrival.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 

@@ -1,7 +1,7 @@
 //! The path model in real time, between packet sockets.
 //!
-//! [`longhaul_path::network::Network`] decides the fate and the time of every packet; here are the frames themselves,
-//! the sockets they come from and go to, and the clock.
+//! [`longhaul_path::network::Network`] decides the fate and the time of every packet. This crate has the frames
+//! themselves, the sockets that receive and send them, and the clock.
 
 mod caveats;
 mod engine;

@@ -1,8 +1,8 @@
-//! Where frames lie while they are on the path: memory taken before the first packet arrives.
+//! The memory of frames in flight, allocated before the first packet arrives.
 //!
-//! Frames are received straight into a chunk, one behind the other, and sent straight out of it. A chunk is free again when
-//! its last frame is; the one that was freed last is used first, while it is still in the caches. So the working set is
-//! what is in flight, however much memory there is, and frames may be freed in any order.
+//! The port receives frames directly into a chunk, one behind the other, and sends them from there. A chunk is free when its last frame
+//! is. The chunk freed last is used first, while it is still in the caches. So the working set is the frames in flight, however large
+//! the memory is. Frames may be freed in any order.
 
 use longhaul_kernel::memory::{MemoryError, PayloadMemory};
 use longhaul_wire::Segmenter;

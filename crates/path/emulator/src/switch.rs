@@ -1,4 +1,4 @@
-//! Which port a frame goes to: a learning bridge whose two halves are the two sides of the path.
+//! Chooses the port for a frame: a learning bridge, whose two halves are the two ends of the path.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Talking to the process that holds a lab: one JSON object a line each way, over a socket whose name is in no file
-//! system and ends with its process.
+//! The protocol with the process that holds a lab: one JSON object a line in each direction, over an abstract socket, whose name ends
+//! with its process.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;

@@ -1,8 +1,8 @@
 //! Labs: hosts as network namespaces with an emulated path between them.
 //!
-//! [`Lab`] is one in this process: tests use it, and so does the process behind `longhaul lab up`, which answers on a
-//! socket ([`control`]). Namespaces, interfaces and the socket's name all end with the process that holds them, so a lab
-//! that is killed leaves nothing but the programs that were started in it; [`orphans`] ends those.
+//! [`Lab`] is a lab in this process. Tests use it, and so does the process behind `longhaul lab up`, which answers on a
+//! socket ([`control`]). Namespaces, interfaces and the socket's name end with the process that holds them. A killed lab leaves only
+//! the programs that were started in it; [`orphans`] ends them.
 
 pub mod control;
 pub mod enter;

@@ -1,4 +1,4 @@
-//! Programs of a lab whose process was killed: they keep its namespaces, and with them the addresses, alive.
+//! Programs of a lab whose process was killed: they keep its namespaces and addresses alive.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,7 @@
 //! A path in operation, in virtual time.
 //!
-//! Frames go in by [`Network::arrive`], wire packets and runs of them come out by [`Network::release`]; between the two
-//! stands [`Network::advance`], which is told the time. The network holds no payload: a frame is its [`Shape`] and a
-//! token of the caller's.
+//! [`Network::arrive`] takes frames, [`Network::advance`] moves the time forward, and [`Network::release`] returns runs of wire packets.
+//! The network holds no payload: a frame is its [`Shape`] and a token of the caller.
 //!
 //! ```text
 //! port 0 ─ up ─┐                                   ┌─ down ─ port 2
@@ -10,10 +9,9 @@
 //! port 1 ─ up ─┘                                   └─ down ─ port 3      and mirrored for backward
 //! ```
 //!
-//! Events are taken in the order of time over all hops, so a hop that several hosts share sees one arrival order.
-//! A frame of many segments travels as *trains*, runs of its wire packets of which each has its own fate and time.
-//! The order at a shared hop is that of the first packets of trains: exact to the packet where
-//! [`Segmentation::Wire`] is asked, to `batch_time` otherwise.
+//! Events are processed in order of time over all hops, so hosts that share a hop share one order of arrival.
+//! A frame of many segments travels as *trains*: runs of its wire packets, each with its own fate and time.
+//! A shared hop orders trains by their first packets: exact to the packet with [`Segmentation::Wire`], else to `batch_time`.
 
 mod chance;
 mod coalesce;

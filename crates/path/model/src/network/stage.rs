@@ -1,4 +1,4 @@
-//! One running hop: fates, queue, rate, delay, jitter, and the packets on their way through it.
+//! One running hop: fates, queue, rate, delay, jitter, and the packets in it.
 
 use std::collections::VecDeque;
 
