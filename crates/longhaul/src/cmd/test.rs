@@ -21,7 +21,7 @@ use crate::caveats;
 use crate::cmd::serve::PORT;
 use crate::output::live::{Lines, Show};
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, exit_code, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, exit_code, print_result};
 
 /// What all kinds of tests take.
 #[derive(Debug, clap::Args)]
@@ -168,12 +168,7 @@ impl Tested {
         let envelope = Envelope::new(schema, self.started_at, parameters, results, Caveat::unique(caveats))
             .with_hosts(hosts(&self.end));
         let saved = self.folder.map_or(Ok(()), |folder| folder.save(&envelope));
-        if self.json {
-            print_json(&envelope);
-        } else {
-            print_text(&text(&envelope.parameters, &envelope.result));
-        }
-        print_caveats(&envelope.caveats);
+        print_result(&envelope, self.json, |result| text(&envelope.parameters, result));
         if let Err(failure) = saved {
             // The result is printed already; with --json it is the only object.
             return Ok(failure.report_beside());

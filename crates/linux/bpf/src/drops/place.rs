@@ -1,4 +1,4 @@
-//! Where on its way a packet was dropped, out of the reason, the function that freed it, and whose namespace it was in.
+//! Where a packet was dropped, by the reason, the function that freed it, and the owner of the namespace.
 //!
 //! Source: the drops themselves on Linux 6.18 (this crate's tests provoke each), `include/net/dropreason-core.h`, and the callers
 //! of `kfree_skb_reason` in `net/`. Reason and function are compared by name: numbers and addresses differ between kernels.

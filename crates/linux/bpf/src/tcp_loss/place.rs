@@ -1,4 +1,4 @@
-//! On which side of TCP a packet was dropped, out of the reason, the function that freed it, and the way that it went.
+//! Where a packet of TCP was dropped, by the reason, the function that freed it, and its direction.
 //!
 //! Source: `include/net/dropreason-core.h`, `net/ipv4/tcp_input.c`, `net/ipv4/tcp_ipv4.c` of Linux 6.18.
 

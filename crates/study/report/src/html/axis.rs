@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// The least of 1, 2, 2.5 and 5 times a power of ten that makes at most five steps up to `highest`: the step of an axis.
+/// The step of an axis: the smallest of 1, 2, 2.5 and 5 times a power of ten with at most five steps up to `highest`.
 pub(crate) fn step(highest: f64) -> f64 {
     let rough = (highest / 5.0).max(1e-6);
     let power = 10_f64.powf(rough.log10().floor());

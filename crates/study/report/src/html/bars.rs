@@ -1,4 +1,4 @@
-//! A panel of stacked bars as SVG: one bar a test, a piece for each place that lost packets, the way's beginning lowest.
+//! A panel of stacked bars as SVG: one bar for each test, one piece for each location of losses, the sender's end lowest.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ pub(crate) struct Bar {
     pub(crate) label: String,
     /// For programs: the rate in bits a second.
     pub(crate) rate_bps: u64,
-    /// Percent of what was sent that each place lost, in the order of travel; `None` where nothing was measured.
+    /// Percent of the sent packets lost at each location, from sender to receiver; `None` if not measured.
     pub(crate) percent: Option<Vec<(Location, f64)>>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_ti
     grid(&mut svg, EDGES, step, steps, short);
     let room = (right - left) / bars.len().max(1) as f64;
     let wide = room * BAR_SHARE;
-    // Labels that would run into each other are left out by turns; the table has them all.
+    // If labels would overlap, some are left out in turn; the table has all.
     let every = (44.0 / room).ceil().max(1.0) as usize;
     for (number, bar) in bars.iter().enumerate() {
         let middle = left + room * (number as f64 + 0.5);

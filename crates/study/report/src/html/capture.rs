@@ -1,7 +1,7 @@
 //! Flows of a capture over time: TAPEE's figures 5–7 (rate), 10 and 11 (intervals) for any capture.
 //!
 //! Lines are SVG. The surfaces of interval × time × count are canvases: a small script draws them and zooms. The page's security policy
-//! allows this script and no other. Of points that are too many for a screen, the lowest and the highest are drawn, so that bursts,
+//! allows this script and no other. Where a screen cannot show all points, the page draws the lowest and the highest, so that bursts,
 //! stalls and outliers stay visible.
 
 use std::fmt::Write;
@@ -197,7 +197,7 @@ impl Flow {
     }
 }
 
-/// Values over time, interrupted only by gaps: without packets, the value before still holds.
+/// Values over time, interrupted only by gaps: without packets the last value continues.
 fn parted<T>(points: &[Point], of: impl Fn(&Point) -> Option<T>) -> Vec<Option<T>> {
     points.iter().filter_map(|point| if point.in_gap { Some(None) } else { of(point).map(Some) }).collect()
 }

@@ -1,4 +1,4 @@
-//! What each place of loss looks like, in every figure.
+//! The colour of each location of losses, in every figure.
 //!
 //! Colours are those of Okabe and Ito, *Color Universal Design* (2008), which people with any colour vision tell apart. There are
 //! eight, so places at the sender have the colour of their counterpart at the receiver, hatched.
@@ -33,7 +33,7 @@ pub(crate) const fn fill(location: Location) -> Fill {
 }
 
 impl Fill {
-    /// As a value of `fill` in SVG. That of a hatched place refers to [`patterns`].
+    /// The value of `fill` in SVG. A hatched location refers to [`patterns`].
     pub(crate) fn svg(self, location: Location) -> String {
         if self.hatched { format!("url(#hatch-{location})") } else { self.hex() }
     }
@@ -44,7 +44,7 @@ impl Fill {
     }
 }
 
-/// The patterns of those of `locations` that are hatched, as an SVG without size.
+/// The patterns of the hatched ones of `locations`, as an SVG without size.
 pub(crate) fn patterns(locations: &[Location]) -> String {
     let pattern = |location: &Location| {
         let fill = fill(*location);

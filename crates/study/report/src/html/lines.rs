@@ -9,20 +9,20 @@ const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 272.0;
 /// Of the lines' ground: left, top, right, bottom.
 const EDGES: [f64; 4] = [66.0, 32.0, 508.0, 228.0];
-/// Where the least value is above this share of the highest, the axis begins at it rather than at 0.
+/// If the smallest value is above this share of the highest, the axis begins at it instead of 0.
 const NARROW: f64 = 0.6;
 
 /// A line. `None` among its points parts it.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     pub(crate) name: &'static str,
-    /// A variable of the style sheet, so that it can be seen on a light ground and on a dark one.
+    /// A variable of the style sheet, visible on light and dark backgrounds.
     pub(crate) colour: &'static str,
     /// Seconds and value, in the order of time.
     pub(crate) points: Vec<Option<(f64, f64)>>,
 }
 
-/// What lies between the least and the highest value of each stretch of time.
+/// The range from the smallest to the highest value of each stretch of time.
 #[derive(Debug, Default)]
 pub(crate) struct Band {
     pub(crate) name: &'static str,
@@ -143,7 +143,7 @@ impl Panel<'_> {
     }
 }
 
-/// Colours and what they stand for, as a list that wraps where the screen is narrow.
+/// The legend of colours, as a list that wraps on a narrow screen.
 pub(crate) fn legend(entries: &[(String, &str)]) -> String {
     let entries = entries.iter().map(|(look, name)| {
         let name = escape(name);

@@ -1,5 +1,5 @@
-//! Results as one HTML file with plots as SVG and tables. Nothing in it comes from elsewhere, so that it opens anywhere and
-//! still does in ten years. It has no script, but for the one that zooms a surface.
+//! Results as one HTML file with plots as SVG and tables. It loads nothing from elsewhere, so it opens anywhere, also
+//! in ten years. Its only script zooms a surface.
 
 mod about;
 mod axis;

@@ -1,4 +1,4 @@
-//! UDP loss against rate, by place: figure 5 of the NLR Rings paper, for any experiment.
+//! UDP loss against rate, by location: figure 5 of the NLR Rings paper, for any experiment.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * BIC: binary search for the window between that before the last loss (too much) and that after it (not too much), by at most
- * Smax packets a round trip; beyond the old maximum it probes ever faster.
+ * BIC: a binary search for the window, between the window before the last loss (too large) and the window after it (small enough), by at
+ * most Smax packets a round trip. Beyond the old maximum it probes with growing steps.
  *
  *   cwnd                max   linear: Smax a round trip, until half the distance is less
  *    |____...---''''''''.|    search: half the distance a round trip
@@ -10,12 +10,12 @@
  *
  * Source: L. Xu, K. Harfoush, I. Rhee, "Binary Increase Congestion Control (BIC) for Fast Long-Distance Networks", INFOCOM 2004.
  *
- * Differences from the paper: windows are whole packets. The last packet below the maximum, in which the paper's search goes on
- * down to Smin = 0.01, takes log2(1/Smin) = 7 round trips. Probing adds 1 + (cwnd - max) a round trip, which is the paper's 1, 2, 4, …
+ * Differences from the paper: windows are whole packets. The last packet below the maximum takes log2(1/Smin) = 7 round trips; the
+ * paper's search continues there down to Smin = 0.01. Probing adds 1 + (cwnd - max) a round trip, which is the paper's 1, 2, 4, …
  * at each of its steps. A timeout forgets the maximum.
  * Differences from Linux (tcp_bic.c): Linux searches by quarters, keeps 0.8 of a window at a loss (not 0.875), takes Smax = 16, probes
- * slowly up to 4 packets beyond the maximum, knows no maximum in the beginning and then grows by at least one for 20, and divides by
- * the mean number of packets an ACK stands for. --variant linux does all that.
+ * slowly up to 4 packets beyond the maximum, has no maximum at first and then grows by at least one packet for 20, and divides by the
+ * mean number of packets of an ACK. --variant linux does all that.
  */
 #include "congestion/controls/tcp.h"
 
@@ -51,7 +51,7 @@ static __always_inline void forget(struct state *bic)
 	bic->ack_ratio_16 = 2 << 4;
 }
 
-/* How many packets must be acknowledged at window `cwnd` for one more. */
+/* Packets to acknowledge at window `cwnd` before it grows by one. */
 static __always_inline u64 packets_for_one_more(struct state *bic, u64 cwnd)
 {
 	u32 most = MAX(parameters.most_increase, 1);
@@ -127,7 +127,7 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	u64 cwnd = tcp_of(sk)->snd_cwnd;
 	u32 keep_1024 = MIN(parameters.keep_1024, 1024);
 
-	/* Below its last maximum the flow gives way: others want the bandwidth, too. */
+	/* Below its last maximum the flow leaves bandwidth to others (fast convergence). */
 	if (parameters.fast_convergence && cwnd < bic->max)
 		bic->max = cwnd * (1024 + keep_1024) / 2048;
 	else

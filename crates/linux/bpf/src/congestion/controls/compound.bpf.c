@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Compound TCP. The window is a sum: cwnd, which grows and halves as Reno's, and dwnd, which fills what delay says is free. Once a
- * round trip, with diff = win·(RTT - baseRTT)/RTT packets of its own in queues:
+ * Compound TCP. The window is a sum: cwnd, which grows and halves as Reno's, and dwnd, which grows while delay shows free capacity.
+ * Once a round trip, with diff = win·(RTT - baseRTT)/RTT packets of the flow in queues:
  *
  *   diff < γ:  dwnd ← dwnd + α·win^k - 1      else:  dwnd ← dwnd - ζ·diff      loss:  dwnd ← win(1 - β) - cwnd/2
  *
- * so that win follows α = 1/8, β = 1/2, k = 3/4, near HighSpeed TCP, while queues are empty, and is Reno's where they are not.
+ * While queues are empty, win grows almost as HighSpeed TCP's (α = 1/8, β = 1/2, k = 3/4). Otherwise it is Reno's.
  *
  * Source: draft-sridharan-tcpm-ctcp-02; K. Tan, J. Song, Q. Zhang, M. Sridharan, "A Compound TCP Approach for High-speed and Long
  * Distance Networks", INFOCOM 2006.
  *
- * Differences from the draft: γ is fixed at 30, its adaptation to small buffers is left out; k is 3/4 (two square roots);
- * the RTT of a round trip is its least. There is no Linux module.
+ * Differences from the draft: γ is fixed at 30, without adaptation to small buffers. k is 3/4 (two square roots). The RTT of a round
+ * trip is its smallest. There is no Linux module.
  */
 #include "congestion/controls/round.h"
 
@@ -34,8 +34,8 @@ struct state {
 };
 
 /*
- * Whole part of the square root of up to 2^62, by Newton's steps from 2^31: each halves the estimate until it is near, and five
- * more make it exact. No branches: the verifier would follow each. It costs a microsecond, once a round trip.
+ * Integer part of the square root of up to 2^62, by Newton's method from 2^31: each step halves the estimate until it is near, and five
+ * more make it exact. There are no branches, as the verifier follows each. The cost is a microsecond, once a round trip.
  */
 static __always_inline u64 square_root(u64 number)
 {
@@ -44,7 +44,7 @@ static __always_inline u64 square_root(u64 number)
 
 	for (step = 0; step < 37; step++)
 		root = (root + number / MAX(root, 1)) / 2;
-	/* The last steps may swing between the whole part and one more. */
+	/* The last steps may alternate between the integer part and one more. */
 	return root * root > number ? root - 1 : root;
 }
 
@@ -58,7 +58,7 @@ static __always_inline u64 to_the_three_quarters_256(u64 window)
 	return square_root(window * root_65536);
 }
 
-/* Puts dwnd in the window in place of what it was. */
+/* Replaces the old dwnd in the window by the new one. */
 static __always_inline void set_delay_window(struct tcp_sock *tp, struct state *compound, u64 delay_window_256)
 {
 	u32 before = compound->delay_window_256 >> 8;
@@ -146,7 +146,7 @@ CALLBACK(void, cwnd_event, struct sock *sk, u32 event)
 {
 	struct state *compound = STATE(sk);
 
-	/* After an idle time the path may be another. */
+	/* After idle time the path may have changed. */
 	if (event == CA_EVENT_CWND_RESTART) {
 		forget_round(tcp_of(sk), &compound->round);
 		compound->delay_window_256 = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * FAST. Delay tells how far the window is from the one that keeps α packets of its own in the queues, and it goes there in steps
- * that are as large as the distance:
+ * FAST. Delay shows the distance between the window and the window that keeps α packets of the flow in queues. The steps are in
+ * proportion to this distance:
  *
  *   w ← min(2w, (1 - γ)w + γ(baseRTT/RTT · w + α))      every other round trip
  *
@@ -9,9 +9,9 @@
  *
  * Source: D. X. Wei, C. Jin, S. H. Low, S. Hegde, "FAST TCP: Motivation, Architecture, Algorithms, Performance", IEEE/ACM ToN 14(6), 2006.
  *
- * Differences from the paper: it starts with a standard slow start (the paper: multiplicative increase) until half of α waits;
- * α does not follow the rate, 200 packets are the paper's for 1 Gb/s; the paper spreads each step over a round trip, here the
- * kernel paces. A loss halves, as in the paper. There is no Linux module.
+ * Differences from the paper: it starts with a standard slow start (the paper: multiplicative increase) until half of α is queued.
+ * α is fixed at 200 packets, the paper's value for 1 Gb/s. The paper spreads each step over a round trip; here the kernel paces. A loss
+ * halves the window, as in the paper. There is no Linux module.
  */
 #include "congestion/controls/round.h"
 
@@ -42,7 +42,7 @@ static __always_inline void step(struct tcp_sock *tp, struct state *fast)
 	u64 gamma = MIN(parameters.gamma_128, 128);
 	u64 aim_128, window;
 
-	/* In 128ths, and rounded: what is cut off each time would add up. */
+	/* In 128ths, and rounded: truncation errors would add up. */
 	aim_128 = (cwnd << 7) * base / mean + ((u64)parameters.alpha << 7);
 	window = (((128 - gamma) * (cwnd << 7) + gamma * aim_128 + 8192) >> 14);
 	window = MIN(window, 2 * cwnd);
@@ -107,7 +107,7 @@ CALLBACK(void, cwnd_event, struct sock *sk, u32 event)
 {
 	struct state *fast = STATE(sk);
 
-	/* After an idle time the path may be another. */
+	/* After idle time the path may have changed. */
 	if (event == CA_EVENT_CWND_RESTART) {
 		forget_round(tcp_of(sk), &fast->round);
 		fast->mean_rtt_us_256 = 0;

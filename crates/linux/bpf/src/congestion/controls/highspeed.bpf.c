@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * HighSpeed TCP. Standard TCP up to a window of 38 packets; beyond it increase a(w) and decrease b(w) depend on the window, so that
- * the response function is w = 0.12 / p^0.835 and a window of 83,000 bears a loss rate of 10^-7.
+ * HighSpeed TCP. Standard TCP up to a window of 38 packets. Beyond it the increase a(w) and the decrease b(w) depend on the window: the
+ * response function is w = 0.12 / p^0.835, and a window of 83,000 packets tolerates a loss rate of 10^-7.
  *
  * Source: RFC 3649, §5 (a and b), Appendix B (the table).
  *
- * a(w) is a whole number, as in Appendix B: row i holds the least window at which it is i + 1. Of low_window, high_window,
- * high_loss_e9 (10^-9) and high_decrease_1000 the loader makes another table, by the formulas of §5 (longhaul-congestion).
+ * a(w) is a whole number, as in Appendix B: row i holds the smallest window with a(w) = i + 1. The loader makes another table
+ * from low_window, high_window, high_loss_e9 (10^-9) and high_decrease_1000, by the formulas of §5 (longhaul-congestion).
  *
  * Differences from the RFC: an ACK for n packets adds n·a(w)/w. Beyond the last row a and b stay as they are.
  * Differences from Linux (tcp_highspeed.c): Linux rounds up to the next row (a is 2 from 39 packets on, and b is that of the next
- * row), adds a(w)/w for an ACK of whatever size, and takes b from the window at which it last grew beyond slow start.
+ * row), adds a(w)/w for an ACK of any size, and takes b from the window of its last growth beyond slow start.
  * --variant linux does all that.
  */
 #include "congestion/controls/tcp.h"
@@ -56,8 +56,8 @@ struct state {
 };
 
 /*
- * The last row whose window is not above `cwnd`, or, as Linux has it, the first whose window is not below. Halves the distance:
- * the rows that are not used have no window.
+ * The last row whose window is at most `cwnd`, or, as in Linux, the first whose window is at least `cwnd`. A binary search; unused rows
+ * have no window.
  */
 static __always_inline u32 row_of(u32 cwnd)
 {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * H-TCP. The increase grows with the time δ since the last loss: 1 up to a second, then 1 + 10(δ - 1) + ((δ - 1)/2)². The window
- * left after a loss is RTTmin/RTTmax of it, between 0.5 and 0.8, so that the queue just empties; it is 0.5 when throughput changed
- * by more than a fifth since the loss before. The increase is scaled with 2(1 - β), and with the RTT (100 ms is unity), so that
- * flows of different length get alike.
+ * H-TCP. The increase grows with the time δ since the last loss: 1 up to a second, then 1 + 10(δ - 1) + ((δ - 1)/2)². A loss
+ * multiplies the window by β = RTTmin/RTTmax, between 0.5 and 0.8, so that the queue just empties. β is 0.5 when throughput changed by
+ * more than a fifth since the loss before. The increase is scaled with 2(1 - β), and with the RTT (100 ms is 1), so that flows with
+ * different RTTs get equal shares.
  *
  * Source: draft-leith-tcp-htcp-06; D. Leith, R. Shorten, "H-TCP: TCP for high-speed and long-distance networks", PFLDnet 2004.
  *
- * Differences from the draft: the maximum RTT fades by 5 % of its distance to the minimum at each loss and rises by 20 ms at most at
- * once, as in Linux: one outlier would spoil it for good.
- * Differences from Linux (tcp_htcp.c): Linux takes whole packets for the increase before it is scaled with β, adapts β from an RTT of
- * 10 ms on only, and gives one packet for cwnd/α acknowledged ones without carrying the rest. --variant linux does that. Linux
+ * Differences from the draft: at each loss the maximum RTT falls by 5 % of its distance to the minimum. It rises by at most 20 ms at
+ * once, as in Linux: a single outlier would distort it forever.
+ * Differences from Linux (tcp_htcp.c): Linux rounds the increase to whole packets before it scales it with β, adapts β only from an RTT
+ * of 10 ms on, and adds one packet for cwnd/α acknowledged ones without carrying the rest. --variant linux does that. Linux
  * counts time in jiffies, this in microseconds (RTT) and milliseconds (since the loss).
  */
 #include "congestion/controls/tcp.h"

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Hybla. A flow of a long round trip grows as one of RTT0 = 25 ms would in the same time: with ρ = RTT/RTT0, at least 1, each
- * acknowledged packet adds 2^ρ - 1 in slow start and ρ²/cwnd beyond. A loss halves, as ever.
+ * Hybla. A flow with a long round trip grows in the same time as a flow with RTT0 = 25 ms: with ρ = RTT/RTT0, at least 1, each
+ * acknowledged packet adds 2^ρ - 1 in slow start and ρ²/cwnd beyond. A loss halves the window.
  *
  * Source: C. Caini, R. Firrincieli, "TCP Hybla: a TCP enhancement for heterogeneous networks", Int. J. Satellite Communications and
  * Networking 22(5), 2004.
  *
- * Differences from the paper: the initial window and ssthresh stay the kernel's, pacing is left to the host (fq), the bandwidth
- * estimate for the first ssthresh is left out. ρ is at most 1000, and 16 in slow start. An ACK for n packets adds n times.
- * Differences from Linux (tcp_hybla.c): Linux begins with a window of ρ packets, lets no window go beyond 65,535, and adds for an ACK of
- * whatever size. --variant linux does all that. In any state but Open both are Reno.
+ * Differences from the paper: the initial window and ssthresh are the kernel's, the host paces (fq), and there is no bandwidth
+ * estimate for the first ssthresh. ρ is at most 1000, and 16 in slow start. An ACK for n packets adds n times.
+ * Differences from Linux (tcp_hybla.c): Linux begins with a window of ρ packets, limits the window to 65,535, and adds once for an ACK of
+ * any size. --variant linux does all that. In any state but Open both are Reno.
  */
 #include "congestion/controls/tcp.h"
 
@@ -70,7 +70,7 @@ CALLBACK(void, init, struct sock *sk)
 		set_window(tp, hybla->rho_8 >> 3);
 }
 
-/* For an ACK of whatever size, and without the rest of ρ²/cwnd below 1/128, but one packet in cwnd ACKs at least. */
+/* For an ACK of any size, without the rest of ρ²/cwnd below 1/128, but at least one packet in cwnd ACKs. */
 static __always_inline void grow_as_linux(struct tcp_sock *tp, struct state *hybla, u64 increase_128)
 {
 	u32 cwnd = tp->snd_cwnd;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Illinois. Loss says when to back off, delay says how much: with the mean queueing delay da of a round trip and the greatest dm that was
- * seen, the increase α falls from 10 to 0.1 packets and the decrease β rises from 1/8 to 1/2 as the queue fills.
+ * Illinois. Loss tells when to reduce the window, delay tells how much. With the mean queueing delay da of a round trip and the largest
+ * delay dm so far, the increase α falls from 10 to 0.1 packets and the decrease β rises from 1/8 to 1/2 as the queue fills.
  *
  *   α: 10 up to dm/100, then κ1/(κ2 + da)        β: 1/8 up to dm/10, then linear up to 1/2 at 8 dm/10
  *
@@ -10,8 +10,8 @@
  *
  * Differences from the paper: a timeout sets α and β to those of standard TCP.
  * Differences from Linux (tcp_illinois.c): Linux has α at least 0.3, is adaptive from 15 packets on (not 10), waits 5 round trips of
- * low delay (not 10) before α is 10 again, and does not grow on what an ACK leaves beyond ssthresh. --variant linux does that. Linux
- * takes an RTT beyond 3.3 s for 3.3 s.
+ * low delay (not 10) before α is 10 again, and ignores the rest of an ACK beyond ssthresh. --variant linux does that. Linux limits an
+ * RTT to 3.3 s.
  */
 #include "congestion/controls/tcp.h"
 
@@ -56,7 +56,7 @@ static __always_inline u32 alpha_128(struct state *illinois, u64 mean_us, u64 mo
 	if (mean_us <= low_us) {
 		if (!illinois->left_low)
 			return most;
-		/* One good round trip is no reason for a leap. */
+		/* One round trip of low delay is not enough to raise α. */
 		if (++illinois->low_rtts < parameters.good_rtts)
 			return illinois->alpha_128;
 		illinois->low_rtts = 0;

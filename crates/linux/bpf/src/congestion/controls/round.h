@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What delay-based controls measure: the least RTT ever (no queue) and RTTs of the present round trip. A round trip ends with the ACK
- * of what was sent after it began.
+ * The measurements of delay-based controls: the smallest RTT of the flow (no queue) and the RTTs of the present round trip. A round trip
+ * ends with the ACK of the first data sent after it began.
  */
 #ifndef LONGHAUL_CONGESTION_ROUND_H
 #define LONGHAUL_CONGESTION_ROUND_H
@@ -15,7 +15,7 @@ struct round {
 	u32 end; /* sequence number */
 };
 
-/* Fewer RTTs may all be of delayed ACKs. */
+/* If there are fewer, all may be from delayed ACKs. */
 #define ENOUGH_SAMPLES 3
 
 static __always_inline void begin_round(struct tcp_sock *tp, struct round *round)
@@ -31,7 +31,7 @@ static __always_inline void forget_round(struct tcp_sock *tp, struct round *roun
 	begin_round(tp, round);
 }
 
-/* One microsecond is added, so that nothing divides by zero. */
+/* Plus one microsecond, against a division by zero. */
 static __always_inline void take_rtt(struct round *round, s32 rtt_us)
 {
 	u32 rtt;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Scalable TCP. The time to recover from a loss does not depend on the window: each acknowledged packet adds a = 0.01, a loss takes
- * b = 0.125 of the window. Up to a small window it is standard TCP.
+ * Scalable TCP. The time to recover from a loss does not depend on the window: each acknowledged packet adds a = 0.01, and a loss
+ * removes b = 0.125 of the window. Up to a small window it is standard TCP.
  *
  * Source: T. Kelly, "Scalable TCP: Improving Performance in Highspeed Wide Area Networks", ACM CCR 33(2), 2003.
  *
- * Differences from the paper: an ACK for n packets adds n·a, as receivers of today acknowledge many packets at once.
- * Differences from Linux (tcp_scalable.c): Linux is standard TCP up to 100 packets, as 1/cwnd is more than 0.01 there, and takes
+ * Differences from the paper: an ACK for n packets adds n·a, as today's receivers acknowledge many packets at once.
+ * Differences from Linux (tcp_scalable.c): Linux is standard TCP up to 100 packets, as 1/cwnd is more than 0.01 there, and removes
  * 1/8 of any window. --variant linux does that.
  */
 #include "congestion/controls/tcp.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the congestion controls share: the few fields of a TCP socket that they read and write, and the arithmetic that all
- * of them need. One file NAME.bpf.c each; it is compiled twice:
+ * The common part of the congestion controls: the fields of a TCP socket that they read and write, and shared arithmetic. Each control is
+ * one file NAME.bpf.c, which is compiled twice:
  *
  *   for BPF      the kernel calls it (struct tcp_congestion_ops). CO-RE: the loader takes offsets from the running kernel.
  *   natively     tests call it, with the socket of native.h.
@@ -9,9 +9,9 @@
  * Units. cwnd, ssthresh, acked: packets. Times: microseconds, from tcp_mstamp, which the kernel refreshes with each ACK and timer.
  * A suffix _128 or _1024 says that a number counts 128ths or 1024ths.
  *
- * Which callback comes when, for each ACK: in_ack_event, pkts_acked, then cong_avoid, unless a recovery is under way, in which
- * the kernel shrinks the window itself, down to ssthresh (PRR, RFC 6937). `acked` counts what was newly acknowledged or SACKed, so
- * that stretch ACKs count in full (appropriate byte counting, RFC 3465, without its limit). On a loss: ssthresh, then set_state.
+ * The kernel's order of calls. For each ACK: in_ack_event, pkts_acked, then cong_avoid. In a recovery there is no cong_avoid: the kernel
+ * itself shrinks the window to ssthresh (PRR, RFC 6937). `acked` counts packets newly acknowledged or SACKed, so stretch ACKs count in
+ * full (appropriate byte counting, RFC 3465, without its limit). On a loss: ssthresh, then set_state.
  */
 #ifndef LONGHAUL_CONGESTION_TCP_H
 #define LONGHAUL_CONGESTION_TCP_H
@@ -44,11 +44,11 @@ enum {
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1
 
-/* icsk_ca_priv: what a control may remember of a flow. 104 bytes, 88 before Linux 5.17. */
+/* icsk_ca_priv: a control's memory of a flow. 104 bytes, 88 before Linux 5.17. */
 #define STATE_BYTES 88
 
 #define U32_MAX 0xffffffffU
-/* RTT of which none was seen. */
+/* No RTT was measured. */
 #define RTT_NONE 0x7fffffffU
 
 #ifdef __bpf__
@@ -141,7 +141,7 @@ static __always_inline struct tcp_sock *tcp_of(struct sock *sk)
 	return (struct tcp_sock *)sk;
 }
 
-/* What a control remembers of the flow: zero when init is called. */
+/* A control's memory of the flow: zero when init is called. */
 #define STATE(sk)                                                                                \
 	({                                                                                       \
 		_Static_assert(sizeof(struct state) <= STATE_BYTES, "it must fit old kernels");  \
@@ -181,8 +181,8 @@ static __always_inline bool in_slow_start(struct tcp_sock *tp)
 }
 
 /*
- * Whether it is the window that holds the flow back: an idle or application-limited flow must not grow it (RFC 7661). In
- * slow start a window of less than twice what was out may grow on.
+ * Whether the window limits the flow: an idle or application-limited flow must not grow it (RFC 7661). In slow start a window below twice
+ * the packets in flight may grow.
  */
 static __always_inline bool window_limits(struct tcp_sock *tp)
 {
@@ -198,13 +198,13 @@ static __always_inline void set_window(struct tcp_sock *tp, u64 packets)
 	tp->snd_cwnd = packets < 1 ? 1 : packets > most ? most : packets;
 }
 
-/* A window that delay has shrunk must not take the way back as a slow start. */
+/* A window that delay has shrunk must not grow back by slow start. */
 static __always_inline void stay_out_of_slow_start(struct tcp_sock *tp)
 {
 	tp->snd_ssthresh = MIN(tp->snd_ssthresh, tp->snd_cwnd);
 }
 
-/* RFC 5681 §3.1. What of `acked` lies beyond ssthresh is returned, for congestion avoidance. */
+/* RFC 5681 §3.1. Returns the part of `acked` beyond ssthresh, for congestion avoidance. */
 static __always_inline u32 slow_start(struct tcp_sock *tp, u32 acked)
 {
 	u32 before = tp->snd_cwnd;
@@ -216,8 +216,8 @@ static __always_inline u32 slow_start(struct tcp_sock *tp, u32 acked)
 }
 
 /*
- * One packet more for each `each` packets that were acknowledged: each = cwnd is Reno's one in a round trip. What stays is carried
- * in snd_cwnd_cnt. Credit that was gathered while `each` was larger is worth one packet at most.
+ * Grows the window by one packet for `each` acknowledged packets: each = cwnd is Reno's one in a round trip. snd_cwnd_cnt carries the
+ * rest. Credit from a time with a larger `each` is worth at most one packet.
  */
 static __always_inline void grow_by_one_for(struct tcp_sock *tp, u32 each, u32 acked)
 {
@@ -253,7 +253,7 @@ static __always_inline void reno_cong_avoid(struct tcp_sock *tp, u32 acked)
 	grow_by_one_for(tp, tp->snd_cwnd, acked);
 }
 
-/* Two packets are the least that a loss leaves (RFC 5681 Eq. 4). */
+/* A loss leaves at least two packets (RFC 5681 Eq. 4). */
 static __always_inline u32 at_least_two(u64 packets)
 {
 	return packets < 2 ? 2 : packets > U32_MAX ? U32_MAX : packets;
@@ -264,13 +264,13 @@ static __always_inline u32 half(u32 packets)
 	return at_least_two(packets >> 1);
 }
 
-/* The window before a loss that was none. */
+/* The window before a spurious loss. */
 static __always_inline u32 window_before_loss(struct tcp_sock *tp)
 {
 	return MAX(tp->snd_cwnd, tp->prior_cwnd);
 }
 
-/* The callback that most controls use after a loss that was none. */
+/* The callback of most controls after a spurious loss. */
 #define UNDO_TO_WINDOW_BEFORE_LOSS \
 	CALLBACK(u32, undo_cwnd, struct sock *sk) \
 	{ \

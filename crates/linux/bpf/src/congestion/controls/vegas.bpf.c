@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Vegas. Once a round trip it compares the rate that it has with the rate that it would have without queues, and keeps between α
- * and β packets of its own in them: one packet more, one less, or none. Slow start doubles every other round trip and ends when
- * more than γ packets wait.
+ * Vegas. Once a round trip it compares its rate with the rate that it would have without queues, and changes the window by one packet
+ * or none, to keep between α and β packets of the flow in queues. Slow start doubles the window every other round trip and ends when
+ * more than γ packets are queued.
  *
  * Source: L. Brakmo, L. Peterson, "TCP Vegas: End to End Congestion Avoidance on a Global Internet", IEEE JSAC 13(8), 1995.
  *
- * Differences from the paper: its retransmission by fine-grained time-outs is left to the kernel, which has better (RACK); a loss
- * halves (the paper: a quarter less). α = 2, β = 4 of the paper's two settings (1, 3 and 2, 4).
- * Differences from Linux (tcp_vegas.c): Linux doubles each round trip, and grows when the application, not the window, holds the flow
- * back. --variant linux does that. A base RTT is forgotten after an idle time, in both.
+ * Differences from the paper: no retransmission by fine-grained timeouts, as the kernel's RACK is better. A loss halves the window
+ * (the paper: a quarter less). α = 2, β = 4 of the paper's two settings (1, 3 and 2, 4).
+ * Differences from Linux (tcp_vegas.c): Linux doubles each round trip, and grows even if the application, not the window, limits the
+ * flow. --variant linux does that. Both forget the base RTT after idle time.
  */
 #include "congestion/controls/round.h"
 
@@ -53,7 +53,7 @@ static __always_inline void adjust(struct sock *sk, struct state *vegas, u32 ack
 
 	if (in_slow_start(tp)) {
 		if (difference > parameters.gamma) {
-			/* That is cwnd that matches the actual rate, and one for what the division cut off. */
+			/* The cwnd of the actual rate, and one for the division's rest. */
 			window = MIN(cwnd, target + 1);
 			tp->snd_ssthresh = MIN(tp->snd_ssthresh, (u32)window - 1);
 		} else {
@@ -68,7 +68,7 @@ static __always_inline void adjust(struct sock *sk, struct state *vegas, u32 ack
 	}
 	set_window(tp, MAX(window, 2));
 
-	/* What the kernel takes for ssthresh outside of recovery. */
+	/* The kernel's ssthresh outside of recovery. */
 	u32 cwnd_now = tp->snd_cwnd;
 	u32 state = ca_state(sk);
 

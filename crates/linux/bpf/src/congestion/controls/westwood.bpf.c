@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Westwood+. Grows as Reno, but a loss sets ssthresh to what the path carried: the estimate of the bandwidth BWE × the least RTT,
- * rather than half of the window, which on a lossy path has nothing to do with it. BWE is what arrived in a round trip by the time
- * that it took, smoothed.
+ * Westwood+. Grows as Reno, but a loss sets ssthresh to what the path carried: the estimated bandwidth BWE × the smallest RTT. Half of
+ * the window says nothing about a lossy path. BWE is the data delivered in a round trip divided by its duration, smoothed.
  *
  * Source: L. Grieco, S. Mascolo, "Performance evaluation and comparison of Westwood+, New Reno, and Vegas TCP congestion control",
  * ACM CCR 34(2), 2004; S. Mascolo et al., MobiCom 2001.
  *
- * Differences from the paper: what arrived is read from the kernel's count of delivered packets (SACKed ones included), which is what the
- * paper's AckedCount guesses from duplicate ACKs. It is at most the window: BWE is no reason to grow at a loss.
+ * Differences from the paper: the kernel's count of delivered packets (SACKed ones included) replaces the paper's AckedCount, an
+ * estimate from duplicate ACKs. The new ssthresh is at most the window: the window never grows at a loss.
  * Differences from Linux (tcp_westwood.c): Linux keeps 7/8 (not 0.9) of the old estimate and smooths twice, measures over 50 ms
- * at least, halves while it repairs a loss and sets the window when it is repaired, and forgets the least RTT after a timeout.
+ * at least, halves during a recovery and sets the window at its end, and forgets the least RTT after a timeout.
  * --variant linux does that. Linux counts bytes a jiffy, by its own guess from ACK numbers.
  */
 #include "congestion/controls/tcp.h"

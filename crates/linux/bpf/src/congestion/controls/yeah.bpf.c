@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * YeAH. Fast (Scalable TCP) while queues are short, slow (Reno) while they are not: more than α packets of its own in them, or an RTT
- * more than 1/φ beyond the least. When slow it takes its queue out of the window (precautionary decongestion), but not below
- * what Reno flows beside it would have. A loss takes what was queued, 1/8 at least; half of the window where it competes with
- * greedy flows, which it knows by ρ slow round trips in a row.
+ * YeAH. Fast mode (Scalable TCP) while queues are short. Slow mode (Reno) while they are long: more than α packets of the flow queued, or
+ * an RTT more than 1/φ above the smallest. In slow mode it removes its queue from the window (precautionary decongestion), but keeps
+ * at least what Reno flows beside it would have. A loss removes the queued packets, at least 1/8 of the window. It removes half of the
+ * window beside greedy flows, which ρ slow round trips in a row indicate.
  *
  * Source: A. Baiocchi, A. Castellani, F. Vacirca, "YeAH-TCP: Yet Another Highspeed TCP", PFLDnet 2007.
  *
  * Differences from the paper: an ACK for n packets counts n times.
- * Differences from Linux (tcp_yeah.c), which its authors wrote: none in rules and parameters. Linux lets no window beyond 2^25 packets.
+ * Differences from Linux (tcp_yeah.c), which its authors wrote: none in rules and parameters. Linux limits the window to 2^25 packets.
  */
 #include "congestion/controls/round.h"
 
@@ -28,7 +28,7 @@ struct state {
 	struct round round;
 	u32 queue; /* packets, at the end of the last round trip */
 	u32 slow_rounds; /* in a row; 0: it is fast */
-	u32 reno_window; /* what a Reno flow would have at least */
+	u32 reno_window; /* the least that a Reno flow would have */
 	u32 fast_rounds;
 };
 
@@ -114,7 +114,7 @@ CALLBACK(void, cwnd_event, struct sock *sk, u32 event)
 {
 	struct state *yeah = STATE(sk);
 
-	/* After an idle time the path may be another. */
+	/* After idle time the path may have changed. */
 	if (event == CA_EVENT_CWND_RESTART || event == CA_EVENT_TX_START)
 		forget_round(tcp_of(sk), &yeah->round);
 }

@@ -87,11 +87,11 @@ pub enum UdpSendError {
     /// `ECONNREFUSED`: an earlier datagram met a closed port. This one was not sent; the next will be.
     #[error("the port at the far end is closed")]
     ConnectionRefused,
-    /// `ENETUNREACH`, `EHOSTUNREACH`, `ENETDOWN`: no way to the peer now, or an earlier datagram found none.
+    /// `ENETUNREACH`, `EHOSTUNREACH`, `ENETDOWN`: no route to the peer now, or for an earlier datagram.
     #[error("the far end cannot be reached: {0}")]
     Unreachable(io::Error),
-    /// `EIO`: the way to the peer does not take super-packets (no checksum offload at the device, IPsec): send singly.
-    #[error("the way to the peer does not take UDP_SEGMENT; send each datagram by itself")]
+    /// `EIO`: the route to the peer cannot carry super-packets (no checksum offload at the device, IPsec): send singly.
+    #[error("the route to the peer does not support UDP_SEGMENT; send each datagram by itself")]
     NotSegmentable,
     /// Something else.
     #[error("sending UDP: {0}")]
