@@ -5,27 +5,81 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use longhaul_result::Envelope;
+use longhaul_capture::{CaptureResult, LogResult};
+use longhaul_congestion::description::Description;
+use longhaul_emulator::Status;
+use longhaul_filter::FilterStatus;
+use longhaul_flows::AnalyzeResult;
+use longhaul_flows::compare::CompareResult;
+use longhaul_host::HostSnapshot;
+use longhaul_report::saved::{TcpAsked, UdpAsked};
+use longhaul_result::{Envelope, Hosts};
+use longhaul_tcp::{TcpResult, WatchResult};
+use longhaul_terms::Directions;
+use longhaul_udp::UdpResult;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
-use crate::cmd::paths::KnownPaths;
+use crate::cmd::{
+    analyze, capture, cc, compare, convert, emulate, filter, host, lab, log, mix, paths, tcp, udp, watch,
+};
 use crate::output::{NothingAsked, PrintedFailure};
 
 /// Where the files claim to stand.
 const BASE: &str = "https://schemas.longhaul.example";
 
-/// Each form of `--json`: its name, the text of its file.
+/// What a command prints that has hosts.
+type WithHosts<P, R, H> = Envelope<P, R, Hosts<H>>;
+
+/// Each form of `--json`: the name and the text of its file.
 fn schemas() -> BTreeMap<String, String> {
-    let result = |command| format!("What `longhaul {command} --json` prints");
     let error =
         "The error that every command prints with `--json` if it fails; the exit code is 1, or 2 for wrong usage";
     BTreeMap::from([
         schema::<PrintedFailure<'_>>("longhaul.error/1", error.into()),
-        schema::<Envelope<NothingAsked, KnownPaths<'_>>>("longhaul.paths/1", result("paths")),
+        schema::<tcp::live::Interval>("longhaul.tcp.interval/1", stream("tcp")),
+        schema::<udp::live::Interval>("longhaul.udp.interval/1", stream("udp")),
+        result::<WithHosts<TcpAsked, Directions<TcpResult>, crate::cmd::test::Hosts<'_>>>("tcp"),
+        result::<WithHosts<UdpAsked, Directions<UdpResult>, crate::cmd::test::Hosts<'_>>>("udp"),
+        result::<WithHosts<lab::run::Parameters<'_>, lab::run::Ended<'_>, &Option<longhaul_experiment::Hosts>>>(
+            "lab.run",
+        ),
+        result::<Envelope<lab::run::MixParameters<'_>, lab::run::MixEnded<'_>>>("lab.run.mix"),
+        result::<Envelope<lab::printed::MadeLab<'_>, Status>>("lab.status"),
+        result::<Envelope<NothingAsked, lab::printed::ListedLabs<'_>>>("lab.list"),
+        result::<Envelope<lab::printed::DownParameters, lab::printed::EndedLabs<'_>>>("lab.down"),
+        result::<Envelope<emulate::Parameters<'_>, Status>>("emulate"),
+        result::<Envelope<NothingAsked, paths::KnownPaths<'_>>>("paths"),
+        result::<Envelope<host::Parameters, HostSnapshot>>("host"),
+        result::<Envelope<mix::Parameters, mix::Reported>>("mix"),
+        result::<Envelope<filter::status::Parameters<'_>, FilterStatus>>("filter.status"),
+        result::<Envelope<NothingAsked, cc::list::Listed>>("cc.list"),
+        result::<Envelope<cc::load::LoadParameters<'_>, cc::load::LoadResult<'_>>>("cc.load"),
+        result::<Envelope<cc::load::UnloadParameters<'_>, cc::load::UnloadResult>>("cc.unload"),
+        result::<Envelope<cc::show::Parameters, Description>>("cc.show"),
+        result::<Envelope<cc::table::Parameters, cc::table::Printed>>("cc.table"),
+        result::<Envelope<watch::WatchParameters, WatchResult>>("watch"),
+        result::<Envelope<capture::Parameters<'_>, CaptureResult>>("capture"),
+        result::<Envelope<log::Parameters, LogResult>>("log"),
+        result::<Envelope<convert::Parameters<'_>, convert::Converted<'_>>>("convert"),
+        result::<Envelope<analyze::AnalyzeParameters, AnalyzeResult>>("analyze"),
+        result::<Envelope<compare::CompareParameters, CompareResult>>("compare"),
     ])
+}
+
+/// The schema of what `command` prints with `--json`; a dot stands for a space.
+fn result<T: JsonSchema>(command: &str) -> (String, String) {
+    let title = match command {
+        "lab.run.mix" => "What `longhaul lab run --json` prints of an experiment with a mix".into(),
+        _ => format!("What `longhaul {} --json` prints", command.replace('.', " ")),
+    };
+    schema::<T>(&format!("longhaul.{command}/1"), title)
+}
+
+fn stream(command: &str) -> String {
+    format!("An interval of a test, as `longhaul {command} --json-stream` prints it")
 }
 
 /// The name and the text of the file for the form `name`, which `T` prints.
@@ -48,12 +102,15 @@ fn plain(schema: &mut Schema) {
     if let Some(Value::String(text)) = schema.get_mut("description") {
         *text = plain_text(text);
     }
-    // Widths of integers in Rust; `minimum` and `maximum` say what matters.
-    if schema
-        .get("format")
-        .and_then(Value::as_str)
-        .is_some_and(|format| ["int", "uint", "float", "double"].iter().any(|of_rust| format.starts_with(of_rust)))
-    {
+    // What a reader may leave out; longhaul writes all.
+    schema.remove("default");
+    let format = schema.get("format").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if format == "ip" {
+        schema.remove("format");
+        schema.insert("anyOf".into(), json!([{ "format": "ipv4" }, { "format": "ipv6" }]));
+    }
+    // Rust's names of numbers; `minimum` and `maximum` say what matters.
+    if ["int", "uint", "float", "double"].iter().any(|of_rust| format.starts_with(of_rust)) {
         schema.remove("format");
     }
     let required: Vec<_> = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -108,6 +165,10 @@ fn schemas_are_those_of_the_types() {
         for (file, text) in &schemas {
             std::fs::write(folder.join(file), text).unwrap();
         }
+    }
+    for file in std::fs::read_dir(&folder).unwrap() {
+        let file = file.unwrap().file_name().into_string().unwrap();
+        assert!(schemas.contains_key(&file), "schemas/{file} is of no type: remove it, or add its type to schemas.rs");
     }
     for (file, text) in &schemas {
         let stored = std::fs::read_to_string(folder.join(file)).unwrap_or_default();

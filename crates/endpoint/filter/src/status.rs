@@ -24,6 +24,7 @@ pub enum StatusError {
 
 /// A filter as it is now, and every frame that arrived since it was attached.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FilterStatus {
     /// The interface's name.
     pub interface: String,
@@ -32,6 +33,7 @@ pub struct FilterStatus {
     /// The number of the XDP program in the kernel, as bpftool shows it.
     pub program_id: u32,
     /// Where the program runs: `native` (in the driver) or `generic` (in the stack).
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["native", "generic"])))]
     pub mode: &'static str,
     /// Why the driver does not run it; `None` where the driver does, or where another process attached it.
     pub not_native_because: Option<String>,
@@ -55,6 +57,7 @@ pub struct FilterStatus {
 
 /// What a filter judges besides MAC addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Judges {
     /// Destination addresses of IPv4; not where the host forwards IPv4.
     pub ipv4_addresses: bool,
@@ -64,12 +67,13 @@ pub struct Judges {
     pub arp: bool,
     /// The address that an IPv6 neighbour solicitation asks for.
     pub solicitations: bool,
-    /// Whether a socket listens on the port.
+    /// Whether a socket listens on the port (--ports listening).
     pub ports: bool,
 }
 
 /// All that a filter counted. Each table has every frame once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tables {
     /// All frames.
     pub total: Verdicts,
@@ -79,11 +83,11 @@ pub struct Tables {
     pub lost_samples: u64,
     /// By protocol and destination.
     pub protocols: Vec<ProtocolCount>,
-    /// Frames to one station.
+    /// All frames to one station.
     pub unicast: Verdicts,
-    /// Frames to a group.
+    /// All frames to a group.
     pub multicast: Verdicts,
-    /// Frames to all stations.
+    /// All frames to all stations.
     pub broadcast: Verdicts,
     /// By length on the wire, FCS included (RFC 2819).
     pub sizes: Vec<SizeCount>,
@@ -95,8 +99,10 @@ pub struct Tables {
 
 /// Frames of a protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProtocolCount {
-    /// [`Class::name`].
+    /// Its name.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = Class::ALL.map(Class::name))))]
     pub protocol: &'static str,
     /// Frames to one station.
     pub unicast: Verdicts,
@@ -108,6 +114,7 @@ pub struct ProtocolCount {
 
 /// Frames of a range of lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeCount {
     /// The shortest length, in bytes.
     pub least_bytes: u32,
@@ -119,8 +126,10 @@ pub struct SizeCount {
 
 /// Frames that were accepted or rejected for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReasonCount {
-    /// [`Reason::name`].
+    /// The reason; docs/reference/filter.md explains each.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = Reason::ALL.map(Reason::name))))]
     pub reason: &'static str,
     /// Frames with this reason.
     pub frames: Tally,

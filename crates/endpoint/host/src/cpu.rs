@@ -16,6 +16,7 @@ const NODES: &str = "/sys/devices/system/node";
 
 /// The processors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// The model's name.
     pub model: Option<String>,
@@ -39,6 +40,7 @@ pub struct Cpu {
 
 /// A memory node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NumaNode {
     /// Its number.
     pub node: u32,

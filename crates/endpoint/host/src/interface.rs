@@ -18,6 +18,7 @@ use super::{Reasons, cpu};
 
 /// An interface as it is now.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interface {
     /// Its name.
     pub name: String,
@@ -81,6 +82,7 @@ pub struct Interface {
 
 /// A feature of an interface (`ethtool -k`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Offload {
     /// As the kernel names it: `rx-gro`, `tx-udp-segmentation`.
     pub name: String,
@@ -92,6 +94,7 @@ pub struct Offload {
 
 /// What a queue is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum QueueDirection {
     /// From the wire.
@@ -102,6 +105,7 @@ pub enum QueueDirection {
 
 /// One queue of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Queue {
     /// What it is for.
     pub direction: QueueDirection,
@@ -116,6 +120,7 @@ pub struct Queue {
 
 /// An interrupt line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interrupt {
     /// Its number, as in `/proc/interrupts`.
     pub irq: u32,

@@ -32,6 +32,7 @@ use serde::Serialize;
 
 /// A host at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostSnapshot {
     /// When the snapshot was taken: `CLOCK_REALTIME`, since 1970.
     pub taken_at_realtime_ns: u64,
@@ -43,8 +44,8 @@ pub struct HostSnapshot {
     pub cpu: Cpu,
     /// The interfaces of the network namespace, loopback included.
     pub interfaces: Vec<Interface>,
-    /// Kernel parameters by name, as in sysctl(8); `tcp_mem` and `udp_mem` count pages ([`Kernel::page_bytes`]), every other
-    /// buffer bytes.
+    /// Kernel parameters by name, as in sysctl(8); `tcp_mem` and `udp_mem` count pages (`page_bytes` of `kernel`),
+    /// every other buffer bytes.
     pub sysctls: BTreeMap<String, SysctlValue>,
     /// What could not be read, and why.
     pub unreadable: Vec<Unreadable>,
@@ -52,6 +53,7 @@ pub struct HostSnapshot {
 
 /// The kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Kernel {
     /// Its release: `6.18.44`.
     pub release: Option<String>,
@@ -69,6 +71,7 @@ pub struct Kernel {
 
 /// Something that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unreadable {
     /// A file, a sysctl, or an interface and the setting that its driver was asked for.
     pub what: String,

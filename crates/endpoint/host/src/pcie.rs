@@ -14,6 +14,7 @@ use serde::Serialize;
 
 /// One PCIe link, as the device at its lower end reports it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PcieLink {
     /// The device's address: `0000:3b:00.0`.
     pub pci_address: String,
@@ -33,6 +34,7 @@ pub struct PcieLink {
 
 /// The links from a NIC up to the root.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PciePath {
     /// The NIC's own first.
     pub links: Vec<PcieLink>,

@@ -62,6 +62,7 @@ const KEYS: [&str; 47] = [
 
 /// A parameter's value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum SysctlValue {
     /// One whole number.

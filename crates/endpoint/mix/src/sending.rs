@@ -57,6 +57,7 @@ pub struct Mixer {
 
 /// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MixProgress {
     /// Time since the first frame.
     pub elapsed_ns: u64,
@@ -70,10 +71,11 @@ pub struct MixProgress {
 
 /// What was sent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MixResult {
     /// How frames were sent.
     pub engine: EngineKind,
-    /// Why the faster engine was not used; `None` where it was, or was not tried.
+    /// Why live frames were not used; `None` where they were, or were not tried.
     pub engine_note: Option<String>,
     /// What to do about it; the caveat has it.
     #[serde(skip)]
@@ -89,12 +91,14 @@ pub struct MixResult {
     /// Frames that the interface did not take: on a veth, because the far end's ring was full or does not exist.
     pub refused_packets: u64,
     /// Frames a second.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub packets_per_second: f64,
-    /// Bits a second of frames with their FCS.
+    /// Bits a second of frames with FCS.
     pub l2_rate_bps: u64,
     /// The same with preamble and gap: the rate on a wire.
     pub l1_rate_bps: u64,
-    /// Each class of the mix.
+    /// The classes of the mix, in its order.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub classes: Vec<ClassResult>,
     /// The numbered stream; `None` where the mix has none.
     pub stream: Option<StreamResult>,
@@ -102,12 +106,14 @@ pub struct MixResult {
 
 /// What was sent of a class.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassResult {
-    /// The name of the class in the mix.
+    /// Its name in the mix.
     pub name: String,
-    /// The kind of its frames.
+    /// What its frames are (docs/reference/mix.md).
     pub kind: &'static str,
     /// Its share by weight, 0 to 1.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub share: f64,
     /// Frames that the interface took.
     pub sent_packets: u64,
@@ -117,6 +123,7 @@ pub struct ClassResult {
 
 /// What was sent of the numbered stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamResult {
     /// Datagrams that the interface took.
     pub sent_packets: u64,

@@ -13,6 +13,7 @@ pub const LOSSES: [f64; 7] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8];
 
 /// A control: its source, its parameters, and the window that it holds at a rate of loss.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Description {
     /// The control.
     pub algorithm: &'static str,
@@ -23,8 +24,10 @@ pub struct Description {
     /// What it does.
     pub summary: &'static str,
     /// Its name in the kernel.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[a-z0-9_]{1,15}$")))]
     pub name: String,
     /// Its name in the kernel with Linux's parameters; `None` where Linux has no such module.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[a-z0-9_]{1,15}$")))]
     pub linux_variant: Option<String>,
     /// How Linux's module differs; `None` where there is none.
     pub linux_differs: Option<&'static str>,
@@ -36,6 +39,7 @@ pub struct Description {
 
 /// A parameter of a control.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DescribedParameter {
     /// Its name, as `--set` takes it.
     pub name: &'static str,
@@ -44,6 +48,7 @@ pub struct DescribedParameter {
     /// Linux's value, as stored; `None` where Linux has no such module.
     pub linux: Option<u32>,
     /// A stored 1 means one over this.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub unit: u32,
     /// The largest value that can be stored.
     pub most: u32,
@@ -53,14 +58,19 @@ pub struct DescribedParameter {
 
 /// Mean windows at one rate of loss, in packets.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DescribedResponse {
     /// Share of packets lost, 0 to 1.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub loss: f64,
     /// With the paper's parameters; `None` where there is no response function.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub paper: Option<f64>,
     /// With Linux's parameters; `None` where there is no such variant, or no response function.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub linux: Option<f64>,
-    /// Reno's.
+    /// Reno's, in packets.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub reno: f64,
 }
 
@@ -121,6 +131,7 @@ pub fn formulas(loss: f64, rtt: Nanos) -> [(&'static str, f64); 3] {
 
 /// The AIMD table: the window for a rate, the time to recover from a loss, the loss that can be borne; and response functions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AimdTable {
     /// A row for each control and rate.
     pub rows: Vec<AimdRow>,
@@ -130,38 +141,46 @@ pub struct AimdTable {
 
 /// A control at a rate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AimdRow {
     /// The control.
     pub algorithm: &'static str,
     /// The rate, in bits of whole packets a second.
     pub rate_bps: u64,
     /// The mean window that carries the rate.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub window_packets: f64,
-    /// Time from one loss at that window until the window is reached again.
+    /// Time from one loss at that window until the window is reached again, in nanoseconds.
     pub recovery_ns: u64,
     /// The largest share of packets that may be lost for that mean window, 0 to 1.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub supportable_loss: f64,
 }
 
 /// Mean windows at one rate of loss.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Response {
     /// Share of packets lost, 0 to 1.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub loss: f64,
-    /// Those of [`formulas`].
+    /// mathis, padhye, rfc3649.
     pub formulas: Vec<ResponsePoint>,
-    /// Those of the controls, each by its own cycle.
+    /// The controls, each by its own cycle.
     pub algorithms: Vec<ResponsePoint>,
 }
 
 /// The mean window of a formula or a control.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResponsePoint {
     /// The formula or control.
     pub function: &'static str,
     /// The mean window.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub window_packets: f64,
     /// That window each round trip, in bits of whole packets a second.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub rate_bps: f64,
 }
 

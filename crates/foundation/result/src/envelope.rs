@@ -7,7 +7,7 @@ use crate::Caveat;
 /// The result of a command with what it stands on, as every `--json` prints it.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Envelope<P, R> {
+pub struct Envelope<P, R, H = ()> {
     /// Name and version of this form, such as `longhaul.lab.status/1`.
     pub schema: &'static str,
     /// The version of longhaul that printed this.
@@ -18,23 +18,32 @@ pub struct Envelope<P, R> {
     pub started_at: String,
     /// What was asked.
     pub parameters: P,
-    /// The hosts that took part, as `longhaul host` shows them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hosts: Option<serde_json::Value>,
+    /// [`Hosts`] where a command has some.
+    #[serde(flatten)]
+    pub hosts: H,
     /// What was measured or done.
     pub result: R,
     /// Doubts about the result; empty if there are none.
     pub caveats: Vec<Caveat>,
 }
 
+/// The hosts of a result that has some.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Hosts<H> {
+    /// The hosts that took part, as `longhaul host` shows them.
+    pub hosts: H,
+}
+
 impl<P, R> Envelope<P, R> {
     /// An envelope that names this version of longhaul: all crates share it.
     pub fn new(schema: &'static str, started_at: String, parameters: P, result: R, caveats: Vec<Caveat>) -> Self {
-        Self { schema, longhaul: env!("CARGO_PKG_VERSION"), started_at, parameters, hosts: None, result, caveats }
+        Self { schema, longhaul: env!("CARGO_PKG_VERSION"), started_at, parameters, hosts: (), result, caveats }
     }
 
     /// With the hosts that took part.
-    pub fn with_hosts(self, hosts: serde_json::Value) -> Self {
-        Self { hosts: Some(hosts), ..self }
+    pub fn with_hosts<H>(self, hosts: H) -> Envelope<P, R, Hosts<H>> {
+        let Self { schema, longhaul, started_at, parameters, hosts: (), result, caveats } = self;
+        Envelope { schema, longhaul, started_at, parameters, hosts: Hosts { hosts }, result, caveats }
     }
 }

@@ -7,5 +7,5 @@ mod envelope;
 mod location;
 
 pub use caveat::{Caveat, CaveatCode};
-pub use envelope::Envelope;
+pub use envelope::{Envelope, Hosts};
 pub use location::{Granularity, Location, LocationMethod, TcpLocation};

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where a packet was lost, in the order in which it travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Location {
     /// The sender's socket: the send failed.
@@ -78,6 +79,7 @@ impl fmt::Display for Location {
 
 /// How losses were placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LocationMethod {
     /// Packet by packet, from the kernel's drop events.
@@ -96,6 +98,7 @@ impl LocationMethod {
 
 /// What one loss stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Granularity {
     /// Every packet travelled alone.
@@ -107,6 +110,7 @@ pub enum Granularity {
 
 /// Where a host's TCP lost a packet, as figure 6c of the NLR Rings paper has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TcpLocation {
     /// Between TCP and the wire, going out: netfilter, qdisc, device.

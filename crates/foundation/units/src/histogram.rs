@@ -10,18 +10,19 @@ use crate::Nanos;
 #[derive(Debug, Clone)]
 pub struct TimeHistogram(Histogram<u64>);
 
-/// The quantiles of a [`TimeHistogram`], in nanoseconds; all zero where nothing was recorded.
+/// Quantiles of times, within 1 %; all are 0 if none was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Quantiles {
     /// How many times were recorded.
     pub count: u64,
-    /// Half are at most this.
+    /// Half are at most this, in nanoseconds.
     pub p50_ns: u64,
-    /// 99 % are at most this.
+    /// 99 % are at most this, in nanoseconds.
     pub p99_ns: u64,
-    /// 99.9 % are at most this.
+    /// 99.9 % are at most this, in nanoseconds.
     pub p99_9_ns: u64,
-    /// The longest.
+    /// The longest, in nanoseconds.
     pub max_ns: u64,
 }
 

@@ -7,6 +7,8 @@ mod histogram;
 pub mod pacer;
 mod quantity;
 mod rate;
+#[cfg(feature = "schema")]
+mod schema;
 mod size;
 mod text_file;
 mod time;
@@ -14,6 +16,8 @@ mod time;
 pub use histogram::{Quantiles, TimeHistogram};
 pub use quantity::QuantityError;
 pub use rate::{BitRate, LAYER1_OVERHEAD_BYTES};
+#[cfg(feature = "schema")]
+pub use schema::every_key;
 pub use size::Bytes;
 pub use text_file::read_text;
 pub use time::Nanos;

@@ -9,7 +9,10 @@ use crate::quantity::{self, QuantityError};
 
 /// A number of bytes. Suffixes are binary, as in iperf3: `4M` = `4MiB` = 4,194,304 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Bytes(pub u64);
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Bytes(
+    #[cfg_attr(feature = "schema", schemars(with = "String", regex(pattern = "^[0-9.]+(B|KiB|MiB|GiB|TiB)$")))] pub u64,
+);
 
 impl Bytes {
     /// For people, to three digits or four: `9.35GiB`, `1023KiB`, `842B`.

@@ -14,7 +14,10 @@ use crate::quantity::{self, QuantityError};
 /// 64 bits reach 584 years. As text: `184.000071ms`, `50us`, `8.45us`, `2s`, `1m`, `1h`; a bare number is seconds,
 /// as iperf3's `-t` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Nanos(pub u64);
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Nanos(
+    #[cfg_attr(feature = "schema", schemars(with = "String", regex(pattern = r"^[0-9.]+(ns|us|ms|s)$")))] pub u64,
+);
 
 impl Nanos {
     /// No time.

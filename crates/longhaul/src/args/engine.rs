@@ -4,10 +4,12 @@ use longhaul_emulator::DEFAULT_LATENESS_BOUND;
 use longhaul_lab::LabSpec;
 use longhaul_path::network::{BATCH_TIME_MAX, DEFAULT_BATCH_TIME};
 use longhaul_units::{Bytes, Nanos, QuantityError};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 /// How packets travel in the emulator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum SegmentationArg {
     /// Let packets of one super-packet that leave at nearly the same time travel together
     Auto,
@@ -16,7 +18,8 @@ pub(crate) enum SegmentationArg {
 }
 
 /// Options of the emulator.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, clap::Args, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[command(next_help_heading = "Emulator")]
 pub(crate) struct EngineArgs {
     /// Seed the path's random numbers; with equal arrivals, equal seeds give every packet the same fate
@@ -36,10 +39,12 @@ pub(crate) struct EngineArgs {
     spin: bool,
     /// Run the emulator on these CPUs, such as 3 or 2,3; a lab's hosts then run on the others
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
+    #[serde(rename = "cpus")]
     cpu: Vec<usize>,
     /// Run the emulator at this SCHED_FIFO priority (1-99). While busy it pauses for 25 us now and then, so that the kernel does
     /// not stop it for 50 ms (unless sysctl kernel.sched_rt_runtime_us is -1)
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99), allow_hyphen_values = true)]
+    #[cfg_attr(test, schemars(range(min = 1, max = 99)))]
     realtime: Option<u8>,
     /// Raise a caveat if 1 % of packet runs leave later than this
     #[arg(long, value_name = "TIME", default_value_t = DEFAULT_LATENESS_BOUND, allow_hyphen_values = true)]
@@ -65,14 +70,5 @@ impl EngineArgs {
             lateness_bound: self.lateness_bound,
             ..LabSpec::default()
         }
-    }
-
-    /// The emulator's options, as a result has them.
-    pub(crate) fn parameters(&self) -> Value {
-        let mut parameters = json!(self.spec());
-        if let Some(keys) = parameters.as_object_mut() {
-            keys.retain(|key, _| !["name", "mtu_bytes", "offload"].contains(&key.as_str()));
-        }
-        parameters
     }
 }

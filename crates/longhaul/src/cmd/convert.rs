@@ -1,16 +1,17 @@
 //! `longhaul convert`.
 
 use crate::caveats;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use longhaul_captures::header_log::WriterOptions;
 use longhaul_captures::reader::{CaptureAccount, Captures};
+use longhaul_captures::spool::Mark;
 use longhaul_captures::writer::{CaptureWriter, Form};
 use longhaul_kernel::clock::monotonic;
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::Bytes;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::captures::missing_parts;
 use crate::output::{Envelope, Failure, Outcome, print_result};
@@ -38,6 +39,42 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// What was asked.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters<'a> {
+    /// What was read.
+    from: &'a [PathBuf],
+    /// What was written.
+    to: &'a Path,
+    /// Captured bytes were kept in a header log.
+    keep_snippets: bool,
+}
+
+/// What was converted.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Converted<'a> {
+    /// Packets written.
+    packets: u64,
+    /// Length of the file.
+    bytes: u64,
+    /// How long it took.
+    duration_ns: u64,
+    /// Packets that passed, by the captures' account; 0 where there is none.
+    seen_packets: u64,
+    /// Of those, how many the captures dropped.
+    dropped_packets: u64,
+    /// How many gaps they left.
+    gaps: usize,
+    /// Moments that were marked by SIGUSR1.
+    marks: &'a [Mark],
+    /// A file ends without having been closed.
+    was_cut: bool,
+    /// Packets that stand after later ones.
+    late_packets: u64,
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let Some((to, from)) = args.files.split_last() else {
@@ -62,12 +99,18 @@ pub(crate) fn run(args: Args) -> Outcome {
     let duration = monotonic().saturating_sub(began);
 
     let rate = packets as f64 / duration.as_secs_f64().max(1e-9);
-    let parameters = json!({ "from": from, "to": to, "keep_snippets": args.keep_snippets });
-    let result = json!({
-        "packets": packets, "bytes": bytes, "duration_ns": duration.0, "seen_packets": account.ledger.seen_packets,
-        "dropped_packets": account.ledger.dropped(), "gaps": account.ledger.gaps.len(), "marks": account.marks,
-        "was_cut": account.was_cut, "late_packets": account.late_packets,
-    });
+    let parameters = Parameters { from, to, keep_snippets: args.keep_snippets };
+    let result = Converted {
+        packets,
+        bytes,
+        duration_ns: duration.0,
+        seen_packets: account.ledger.seen_packets,
+        dropped_packets: account.ledger.dropped(),
+        gaps: account.ledger.gaps.len(),
+        marks: &account.marks,
+        was_cut: account.was_cut,
+        late_packets: account.late_packets,
+    };
     let envelope = Envelope::new("longhaul.convert/1", started_at, parameters, result, caveats(&account));
     print_result(&envelope, args.json, |_| {
         let size = Bytes(bytes).rounded();

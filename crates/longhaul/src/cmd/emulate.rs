@@ -11,7 +11,7 @@ use longhaul_kernel::wait::readable_until;
 use longhaul_path::preset;
 use longhaul_path::spec::{PathSpec, Side};
 use longhaul_units::Nanos;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::args::engine::EngineArgs;
 use crate::output::status;
@@ -51,6 +51,22 @@ pub(crate) struct Args {
     engine: EngineArgs,
 }
 
+/// What was asked.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters<'a> {
+    /// The path as the text of a path file that names no other file (docs/reference/path-files.md).
+    path: String,
+    /// Interfaces towards the clients.
+    #[cfg_attr(test, schemars(length(min = 1)))]
+    left: &'a [String],
+    /// Interfaces towards the servers.
+    #[cfg_attr(test, schemars(length(min = 1)))]
+    right: &'a [String],
+    /// How the emulator was set up.
+    emulator: &'a EngineArgs,
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
     let path = preset::load(&args.path).map_err(Failure::usage)?;
     let attachments = attachments(&args, &path)?;
@@ -69,9 +85,8 @@ pub(crate) fn run(args: Args) -> Outcome {
 
     let envelope = |status: Status| {
         let caveats = status.caveats(spec.lateness_bound);
-        let parameters = json!({
-            "path": path.to_toml(), "left": args.left, "right": args.right, "emulator": args.engine.parameters()
-        });
+        let parameters =
+            Parameters { path: path.to_toml(), left: &args.left, right: &args.right, emulator: &args.engine };
         Envelope::new("longhaul.emulate/1", started_at.clone(), parameters, status, caveats)
     };
     if let Some(file) = &args.stats {

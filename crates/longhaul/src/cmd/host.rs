@@ -32,8 +32,11 @@ pub(crate) struct Args {
 
 /// What was asked, as the result has it.
 #[derive(Debug, Serialize)]
-struct Parameters {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters {
+    /// The round trip of the paths for which buffers were judged.
     rtt_ns: u64,
+    /// The one interface that was asked for; `None` for all.
     interface: Option<String>,
 }
 

@@ -18,6 +18,6 @@ pub(crate) mod paths;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod tcp;
-mod test;
+pub(crate) mod test;
 pub(crate) mod udp;
 pub(crate) mod watch;

@@ -35,6 +35,7 @@ enum Action {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct KnownPaths<'a> {
     /// The paths of one paper together.
+    #[cfg_attr(test, schemars(length(min = 1)))]
     paths: Vec<NamedPath<'a>>,
 }
 

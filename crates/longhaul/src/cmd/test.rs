@@ -12,7 +12,7 @@ use longhaul_session::{TestEnd, TestParameters};
 use longhaul_terms::{Collect, TestDirection};
 use longhaul_units::Nanos;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::args::interval::DEFAULT_INTERVAL;
 use crate::args::key;
@@ -166,7 +166,7 @@ impl Tested {
             caveats.push(Caveat::new(caveats::INTERRUPTED, message, "let it run to its end"));
         }
         let envelope = Envelope::new(schema, self.started_at, parameters, results, Caveat::unique(caveats))
-            .with_hosts(hosts(&self.end));
+            .with_hosts(Hosts::of(&self.end));
         let saved = self.folder.map_or(Ok(()), |folder| folder.save(&envelope));
         print_result(&envelope, self.json, |result| text(&envelope.parameters, result));
         if let Err(failure) = saved {
@@ -183,13 +183,39 @@ pub(crate) fn no_report() -> Failure {
         .remedy("use the same version of longhaul at both ends")
 }
 
-/// Snapshots of both hosts, by role: sender and receiver, or client and server if both sent.
-fn hosts(end: &TestEnd) -> Value {
-    let client = &end.local.host;
-    let server = end.remote.as_ref().map(|remote| &remote.host);
-    match end.parameters.kind().direction() {
-        TestDirection::Forward => json!({ "sender": client, "receiver": server }),
-        TestDirection::Reverse => json!({ "sender": server, "receiver": client }),
-        TestDirection::Bidirectional => json!({ "client": client, "server": server }),
+/// Snapshots of both hosts at the end of the test, as `longhaul host` shows them, by role.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub(crate) enum Hosts<'a> {
+    /// One host sent, the other received.
+    OneWay {
+        /// The host that sent.
+        #[cfg_attr(test, schemars(with = "longhaul_host::HostSnapshot"))]
+        sender: Option<&'a Value>,
+        /// The host that received.
+        #[cfg_attr(test, schemars(with = "longhaul_host::HostSnapshot"))]
+        receiver: Option<&'a Value>,
+    },
+    /// Both hosts sent and received (`--bidir`).
+    BothWays {
+        /// The host that asked for the test.
+        #[cfg_attr(test, schemars(with = "longhaul_host::HostSnapshot"))]
+        client: Option<&'a Value>,
+        /// The host that answered.
+        #[cfg_attr(test, schemars(with = "longhaul_host::HostSnapshot"))]
+        server: Option<&'a Value>,
+    },
+}
+
+impl<'a> Hosts<'a> {
+    fn of(end: &'a TestEnd) -> Self {
+        let client = Some(&end.local.host);
+        let server = end.remote.as_ref().map(|remote| &remote.host);
+        match end.parameters.kind().direction() {
+            TestDirection::Forward => Self::OneWay { sender: client, receiver: server },
+            TestDirection::Reverse => Self::OneWay { sender: server, receiver: client },
+            TestDirection::Bidirectional => Self::BothWays { client, server },
+        }
     }
 }

@@ -174,8 +174,8 @@ fn json_asked() -> bool {
 }
 
 /// Prints a result as JSON or as text on stdout, and its caveats on stderr.
-pub(crate) fn print_result<P: Serialize, R: Serialize>(
-    envelope: &Envelope<P, R>,
+pub(crate) fn print_result<P: Serialize, R: Serialize, H: Serialize>(
+    envelope: &Envelope<P, R, H>,
     json: bool,
     text: impl FnOnce(&R) -> String,
 ) {

@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::common::{TestLab, longhaul, object, root};
-use jsonschema::Registry;
 use longhaul_bpf::support::has_bpf_fs;
 use longhaul_kernel::capability;
 use longhaul_kernel::link::{LinkError, Netlink, VethEnd};
@@ -21,15 +20,7 @@ fn schema(name: &str) -> Value {
 /// What is wrong with `object` by the schema that it names itself.
 fn problems(object: &Value) -> Vec<String> {
     let name = object["schema"].as_str().expect("an object says its schema").replace('/', "-");
-    let mut registry = Registry::new();
-    for part in ["longhaul.parts-1", "longhaul.host-1", "longhaul.udp-1", "longhaul.tcp-1"] {
-        let part = schema(part);
-        let id = part["$id"].as_str().unwrap().to_owned();
-        registry = registry.add(id, part).unwrap();
-    }
-    let registry = registry.prepare().unwrap();
     let validator = jsonschema::options()
-        .with_registry(&registry)
         .should_validate_formats(true)
         .build(&schema(&name))
         .unwrap_or_else(|error| panic!("{name}: {error}"));

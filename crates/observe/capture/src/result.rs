@@ -15,6 +15,7 @@ use crate::running::Captured;
 
 /// The result of a capture.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CaptureResult {
     /// How long it took.
     pub duration_ns: u64,
@@ -31,9 +32,9 @@ pub struct CaptureResult {
     pub written_bytes: u64,
     /// The files that exist, oldest first.
     pub files: Vec<PathBuf>,
-    /// Files that `keep` removed.
+    /// Files that --keep removed.
     pub files_removed: u64,
-    /// Moments that the user marked.
+    /// Moments that SIGUSR1 marked.
     pub marks: Vec<Mark>,
     /// CPU time of the reading, the writing and the forwarding thread.
     pub cpu_ns: u64,
@@ -43,14 +44,16 @@ pub struct CaptureResult {
 
 /// What became of the packets of a capture, or of a part of one: `seen = written + dropped`.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Account {
-    /// Packets that passed the interfaces and the filter; super-packets count once.
+    /// Packets that passed the interfaces and the filter, by the kernel's count. A super-packet counts as one.
     pub seen_packets: u64,
-    /// Of those, how many were written.
+    /// Of those, packets that were written: to the spool, or without a spool by logging hosts.
     pub written_packets: u64,
-    /// Of those, how many were not.
+    /// Of those, packets that were not written.
     pub dropped_packets: u64,
     /// The same by place; every place is present.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "longhaul_units::every_key::<Place, u64>"))]
     pub dropped_by_place: BTreeMap<Place, u64>,
     /// `seen - written - dropped`: 0, unless the capture was cut off or longhaul has an error.
     pub unaccounted_packets: i64,
@@ -60,6 +63,7 @@ pub struct Account {
 
 /// What became of the packets that one logging host was sent.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoggerResult {
     /// The name that the user gave.
     pub name: String,
@@ -73,20 +77,22 @@ pub struct LoggerResult {
     pub lost_datagrams: u64,
     /// Datagrams that this host's kernel did not take; they are missing there too.
     pub refused_datagrams: u64,
-    /// Packets in the datagrams sent.
+    /// Packets in those datagrams, written or dropped.
     pub sent_packets: u64,
     /// Packets that it reported written.
     pub written_packets: u64,
     /// Packets that it did not write, by place; every place is present.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "longhaul_units::every_key::<Place, u64>"))]
     pub dropped_by_place: BTreeMap<Place, u64>,
     /// Bytes that it wrote.
     pub written_bytes: u64,
-    /// Why the link was lost before the capture ended; `None` where it was not.
+    /// Why the link was lost before the capture ended; `None` if it was not.
     pub error: Option<LoggerError>,
 }
 
 /// Why a link was lost.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoggerError {
     /// The kind of error, for programs.
     pub code: String,
@@ -96,10 +102,11 @@ pub struct LoggerError {
 
 /// The result of a logging host.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogResult {
-    /// Captures in the order in which they ended.
+    /// In the order in which they ended; at most 10,000.
     pub captures: Vec<LoggedResult>,
-    /// Captures beyond those.
+    /// Further captures.
     pub more_captures: u64,
     /// Connections that did not become a capture.
     pub refused_connections: u64,
@@ -107,22 +114,25 @@ pub struct LogResult {
 
 /// One capture at its logging host.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoggedResult {
     /// Address and port of the capturing host's control connection.
     pub peer: SocketAddr,
     /// The name of the capturing host, as it says.
     pub host: String,
-    /// Which part of the capture this is.
+    /// Which part of the capture this logging host has.
     pub share: Option<Share>,
     /// The interfaces that were captured on.
     pub interfaces: Vec<Interface>,
-    /// Its folder.
+    /// The folder of the spool.
     pub folder: PathBuf,
     /// The files that exist, oldest first.
     pub files: Vec<PathBuf>,
-    /// Files that `keep` removed.
+    /// Files that --keep removed.
     pub files_removed: u64,
-    /// How it ended: `finished`, `vanished`, `stopped` or `full`.
+    /// How it ended. finished: the capture ended. vanished: the connection was lost, and the account lacks the last packets.
+    /// stopped: the logging host was stopped. full: --bytes-cap was reached.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["finished", "vanished", "stopped", "full"])))]
     pub end: &'static str,
     /// Why it is taken to have vanished.
     pub why: Option<String>,
@@ -143,9 +153,9 @@ pub struct LoggedResult {
     pub wrong_datagrams: u64,
     /// Datagrams of others, or changed on the path.
     pub refused_datagrams: u64,
-    /// Lost datagrams that found this host's socket full.
+    /// Lost datagrams that found this host's socket full. With UDP_GRO several may count as one.
     pub socket_dropped_datagrams: u64,
-    /// Moments that the user marked.
+    /// Moments that SIGUSR1 marked.
     pub marks: Vec<Mark>,
 }
 

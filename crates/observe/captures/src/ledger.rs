@@ -12,15 +12,16 @@ pub const MAX_GAPS: usize = 100_000;
 
 /// Where a packet was dropped that should have been recorded, in the order in which it passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// The NIC had no buffer: the kernel never saw the packet.
+    /// The NIC had no buffer: the kernel never saw the packet, so packets that the filter would leave out count, too.
     Nic,
-    /// The ring of the kernel was full, as the reading thread came too late.
+    /// The ring was full because the reading thread was too slow.
     KernelRing,
-    /// The ring was full as the reading thread waited for the writing one, and that for the disk.
+    /// The ring was full because the reading thread waited for the writing thread, and that for the disk.
     Writer,
-    /// The disk was full, or refused to be written.
+    /// The disk was full, or could not be written.
     Disk,
     /// Lost on the way to the logging host.
     LogLink,
@@ -44,14 +45,15 @@ impl Place {
 
 /// A time in which packets were dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gap {
     /// Where.
     pub place: Place,
-    /// On which interface, an index into the capture's list; `None` where it may be any.
+    /// Index of the interface, from 0; `None` if unknown.
     pub interface: Option<u16>,
-    /// Nothing was dropped before this, in nanoseconds since 1970.
+    /// No packet was dropped before this time; nanoseconds since 1970.
     pub from_ns: i64,
-    /// Nor after this.
+    /// No packet was dropped after this time; nanoseconds since 1970.
     pub to_ns: i64,
     /// How many, super-packets counting once.
     pub packets: u64,

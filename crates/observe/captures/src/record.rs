@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the captured bytes begin with, by the numbers of the pcap formats (draft-ietf-opsawg-pcaplinktype).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LinkType {
     /// LINKTYPE_ETHERNET, 1.

@@ -24,25 +24,34 @@ const SHORTEST_SLICE_NS: i64 = 1_000_000;
 
 /// Shares of a flow's time by what limited it, 0…1; all together 1, or all 0 where nothing is known.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitedBy {
     /// The sending program had nothing to send.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub application: f64,
     /// Loss, and recovery from it.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub congestion: f64,
     /// The receiver's window.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub receive_window: f64,
     /// The window was still opening.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub slow_start: f64,
     /// A bottleneck's rate, or the sender's pacing.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub path_rate: f64,
     /// The congestion window or the send buffer, without loss.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub sender_window: f64,
     /// Cannot be told.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub unclear: f64,
 }
 
 /// The limits and their evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
     /// Shares of time.
     pub limited_by: LimitedBy,

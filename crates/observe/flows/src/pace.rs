@@ -50,6 +50,7 @@ impl Intervals {
 /// Bursts: data packets that follow each other at intervals shorter than a quarter of the shortest round trip; where none is known,
 /// shorter than eight mean intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bursts {
     /// How many, of two packets and more.
     pub count: u64,

@@ -9,6 +9,7 @@ use crate::pace::{Bursts, Intervals};
 
 /// A flow that has ended, or that the capture left.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowSummary {
     /// Its number, in the order of first packets.
     pub flow: u64,
@@ -33,6 +34,7 @@ pub struct FlowSummary {
 
 /// What a flow speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// TCP.
@@ -52,6 +54,7 @@ impl std::fmt::Display for Protocol {
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// FIN in both directions.
@@ -80,10 +83,12 @@ impl std::fmt::Display for End {
 
 /// What a TCP connection's two directions share.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectionSummary {
     /// Its SYN was captured.
     pub opened: bool,
-    /// How.
+    /// `fin` in both directions, `reset`, `idle` (nothing for longer than flows are kept), `evicted` (too many others were open),
+    /// or `open` at the end of the capture.
     pub end: End,
     /// From SYN to the ACK that completes the handshake, as seen here: the path's whole round trip, with the hosts' own delay.
     pub handshake_rtt_ns: Option<i64>,
@@ -93,6 +98,7 @@ pub struct ConnectionSummary {
 
 /// One direction of a flow.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionSummary {
     /// Packets as captured: a super-packet is one.
     pub packets: u64,
@@ -107,6 +113,7 @@ pub struct DirectionSummary {
     /// Payload bytes, each once.
     pub unique_bytes: u64,
     /// Time between first and last data packet in which the capture lost packets; no part of rate, intervals, bursts and silence.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub left_out_ns: i64,
     /// Payload over the time from first to last data packet, in bits a second.
     pub payload_rate_bps: u64,
@@ -133,6 +140,7 @@ pub struct DirectionSummary {
 
 /// Quantiles of intervals, to a quarter of an octave.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IntervalQuantiles {
     /// Half are shorter.
     pub p50: f64,
@@ -161,6 +169,7 @@ impl IntervalQuantiles {
 
 /// Round-trip samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RttSummary {
     /// How many.
     pub samples: u64,
@@ -178,6 +187,7 @@ pub struct RttSummary {
 ///
 /// Packets are packets as captured; `..._wire_packets` counts what super-packets stand for.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpSummary {
     /// Maximum segment size that the receiver announced.
     pub mss_bytes: Option<u16>,
@@ -242,6 +252,7 @@ pub const LOSS_RUN_LENGTHS: usize = 16;
 
 /// UDP with longhaul's probe header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProbeSummary {
     /// What its packets are marked with.
     pub cookie: u32,
@@ -267,6 +278,7 @@ pub struct ProbeSummary {
 
 /// Packets that belong to no flow here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Totals {
     /// All packets of the capture.
     pub packets: u64,
@@ -290,16 +302,18 @@ pub struct Totals {
     pub time_steps_back: u64,
     /// Times between the first and the last packet in which the capture lost some, by its own account.
     pub gaps: u64,
-    /// How long they are together.
+    /// How long they are together: no part of rates, intervals, bursts and silence.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub left_out_ns: i64,
 }
 
 /// What an analysis comes to.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AnalyzeResult {
     /// Of all packets.
     pub totals: Totals,
-    /// How many flows there were.
+    /// Flows in the capture, shown here or not.
     pub flows_total: u64,
     /// Those with the most bytes, the largest first.
     pub flows: Vec<FlowSummary>,

@@ -13,43 +13,48 @@ pub const DEFAULT_LATENESS_BOUND: Nanos = Nanos::from_micros(500);
 
 /// An emulator at one instant. Counts are of wire packets since its start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
-    /// Time since the start.
+    /// Time since the start, in nanoseconds.
     pub uptime_ns: u64,
-    /// From the time when a run of packets was due until it was handed to the kernel, over all runs.
+    /// Lateness: from the time at which a run of packets was due until it was handed to the kernel, over all runs.
     pub lateness: Quantiles,
-    /// Packets that the emulator lost itself.
+    /// Sum over all ports.
     pub own_fault: OwnFault,
-    /// Dropped by receivers whose ring was full. Neither the emulator nor the path lost these.
+    /// Wire packets dropped because a receiving host's ring was full: caused by neither the emulator nor the path.
     pub far_port_full_packets: u64,
-    /// Ports: clients, then servers.
+    /// Clients, then servers.
+    #[cfg_attr(feature = "schema", schemars(length(min = 2)))]
     pub ports: Vec<PortStatus>,
-    /// Hops of the path.
+    /// Each host's access hops, then the shared hops forward, then those backward.
+    #[cfg_attr(feature = "schema", schemars(length(min = 4)))]
     pub hops: Vec<HopStatus>,
-    /// Payload memory of each side.
+    /// For packets from clients, and for packets from servers.
+    #[cfg_attr(feature = "schema", schemars(length(equal = 2)))]
     pub memory: Vec<MemoryStatus>,
-    /// CPU time of the emulating thread.
+    /// CPU time of the emulating thread, in nanoseconds.
     pub cpu_ns: u64,
-    /// How often the thread slept.
+    /// How often the thread went to sleep.
     pub sleeps: u64,
-    /// Rounds of its loop.
+    /// Rounds of the main loop.
     pub rounds: u64,
 }
 
-/// Packets lost by the emulator and not by the path it emulates.
+/// Drops by the emulator itself, not by the emulated path. A count other than 0 makes a measurement of loss invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OwnFault {
-    /// The kernel's receive buffer was full, so these were never seen (frames; a super-packet is one).
+    /// Frames (a super-packet is one) dropped because the kernel's receive buffer was full.
     pub receive_overflow_frames: u64,
-    /// Dropped between a host's interface and its port, whose ring or whose CPU's backlog was full, so these were never seen (frames).
-    /// Known in labs only, as the host's interface counts them (`tx_dropped`), which does the same while the port is set down.
+    /// Frames dropped between a lab's host and its port, whose ring or backlog was full: `tx_dropped` of the host's interface. 0
+    /// without a lab.
     #[serde(default)]
     pub port_ring_full_frames: u64,
-    /// The payload memory was full (frames).
+    /// Frames dropped because the payload memory was full.
     pub memory_full_frames: u64,
-    /// The frame was longer than the emulator takes (frames).
+    /// Frames dropped because they were too long for the emulator.
     pub oversized_frames: u64,
-    /// The kernel refused to send (wire packets).
+    /// Wire packets that the kernel refused to send.
     pub send_error_packets: u64,
 }
 
@@ -66,41 +71,43 @@ impl OwnFault {
 
 /// One port.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortStatus {
     /// Its interface.
     pub interface: String,
-    /// The host behind it.
+    /// The host at this interface.
     pub host: String,
-    /// Whether the interface is there and up.
+    /// Whether the interface exists and is up.
     pub up: bool,
-    /// Received from the host.
+    /// From the host.
     pub received: Count,
-    /// Frames among them.
+    /// Frames among them; a super-packet is one.
     pub received_frames: u64,
-    /// Sent to the host.
+    /// To the host.
     pub sent: Count,
-    /// Frames among them.
+    /// Frames among them; a super-packet is one.
     pub sent_frames: u64,
-    /// Dropped as the host's ring was full.
+    /// Wire packets dropped because the host's receive ring was full.
     pub far_port_full_packets: u64,
-    /// Could not be sent because the interface was down or removed.
+    /// Wire packets that could not be sent because the interface was down or removed.
     pub port_down_packets: u64,
-    /// Larger than the interface's MTU.
+    /// Wire packets larger than the interface's MTU.
     pub too_large_packets: u64,
     /// This port's share of the emulator's own faults.
     pub own_fault: OwnFault,
-    /// Frames that could not be cut into wire packets and passed whole, or could not be passed, by protocol.
+    /// Frames that could not be segmented into wire packets, by protocol.
     pub not_segmented_frames: BTreeMap<String, u64>,
 }
 
 /// One hop.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HopStatus {
-    /// Its name, such as `forward.hop1` or `client.up`.
+    /// Name of the hop, such as client.up (from the host to the path), client.down, forward.ring, backward.hop2.
     pub name: String,
-    /// How long a packet that arrives now would wait in its queue.
+    /// How long a packet that arrives now would wait in the queue, in nanoseconds.
     pub backlog_ns: u64,
-    /// Packets in it.
+    /// Wire packets in the hop: waiting, being sent, or in flight.
     pub held_packets: u64,
     /// What it did.
     #[serde(flatten)]
@@ -109,12 +116,13 @@ pub struct HopStatus {
 
 /// Payload memory of one side.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryStatus {
-    /// Its size.
+    /// Size, in bytes.
     pub capacity_bytes: u64,
-    /// What frames use now.
+    /// In use now, in bytes.
     pub used_bytes: u64,
-    /// The most that they used since the start.
+    /// Maximum in use so far, in bytes.
     pub peak_bytes: u64,
 }
 

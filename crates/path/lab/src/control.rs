@@ -73,11 +73,12 @@ pub struct Info {
 
 /// A host of a lab.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostInfo {
     /// What it is called and where it is.
     #[serde(flatten)]
     pub plan: HostPlan,
-    /// Where its network namespace can be opened.
+    /// A file that opens its network namespace while the lab is up.
     pub namespace: PathBuf,
 }
 

@@ -14,6 +14,7 @@ pub const DEFAULT_MTU: u32 = 1500;
 
 /// One host of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostPlan {
     /// Its name.
     pub name: String,
@@ -25,9 +26,10 @@ pub struct HostPlan {
     pub ipv6: Ipv6Addr,
     /// Its MAC address.
     pub mac: [u8; 6],
-    /// MTU of its interface in bytes.
+    /// MTU of its interface, in bytes.
+    #[cfg_attr(feature = "schema", schemars(range(min = 68, max = 65535)))]
     pub mtu_bytes: u32,
-    /// The emulator's interface that leads to it.
+    /// The emulator's interface to this host.
     pub port: String,
 }
 

@@ -9,29 +9,32 @@ use crate::plan::DEFAULT_MTU;
 
 /// Everything about a lab but its path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct LabSpec {
-    /// What `exec` and `down` call it.
+    /// The lab's name.
     pub name: String,
     /// Seed of the path's random numbers.
     pub seed: u64,
-    /// MTU of hosts that have none in the path.
+    /// MTU of hosts for which the path sets none, in bytes.
+    #[cfg_attr(feature = "schema", schemars(range(min = 68, max = 65535)))]
     pub mtu_bytes: u32,
-    /// Whether the hosts leave segmentation and coalescing to their interfaces.
+    /// Whether the hosts use segmentation offloads and coalescing of their interfaces.
     pub offload: bool,
-    /// Single packets, rather than runs.
+    /// Each packet travels alone (--segmentation wire).
     pub wire: bool,
-    /// How long the release times of one run may span.
+    /// Maximum difference of the release times of packets that travel together.
     pub batch_time: Nanos,
-    /// Payload memory at most; `None`: what there is.
+    /// Limit of payload memory; `None`: what the path needs.
     pub memory: Option<Bytes>,
     /// The emulator never sleeps.
     pub spin: bool,
-    /// CPUs of the emulator; empty: any.
+    /// CPUs that the emulator may run on; empty: any.
     pub cpus: Vec<usize>,
-    /// Real-time priority of the emulator.
+    /// Its SCHED_FIFO priority; `None`: none.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 99)))]
     pub realtime: Option<u8>,
-    /// Release lateness (p99) from which on a run is warned of.
+    /// Lateness (p99) above which the result gets a caveat.
     pub lateness_bound: Nanos,
 }
 

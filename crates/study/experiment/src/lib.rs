@@ -8,6 +8,6 @@ mod caveats;
 mod run;
 mod spec;
 
-pub use run::{Event, InLab, Ran, Runner, SaveLosses};
+pub use run::{Event, Hosts, InLab, Ran, Runner, SaveLosses};
 pub use spec::mix::{MixExperiment, MixSeries, ReceiverKind};
 pub use spec::{Experiment, ExperimentError, TcpFlows, TcpSeries, TcpTest, UdpSeries};

@@ -31,10 +31,11 @@ pub const COMPARE_SCHEMA: &str = "longhaul.compare/1";
 
 /// What was asked of a UDP test, and of whom.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpAsked {
-    /// The server's.
+    /// The server's address and port.
     pub address: SocketAddr,
-    /// The server as the user named it.
+    /// The server as given on the command line.
     pub host: String,
     /// The test as the server granted it.
     pub udp: UdpParameters,
@@ -42,10 +43,11 @@ pub struct UdpAsked {
 
 /// What was asked of a TCP test, and of whom.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpAsked {
-    /// The server's.
+    /// The server's address and port.
     pub address: SocketAddr,
-    /// The server as the user named it.
+    /// The server as given on the command line.
     pub host: String,
     /// The test as the server granted it.
     pub tcp: TcpParameters,

@@ -37,14 +37,19 @@ pub struct LimitedTimes {
 
 /// Shares of the time, each from 0 to 1. Their sum is 1, or 0 if there was no time.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitedBy {
     /// TCP held back: congestion window, pacing, recovery.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub congestion_window: f64,
     /// The receiver's window.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub receive_window: f64,
     /// The sender's buffer.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub send_buffer: f64,
     /// The sending application.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub application: f64,
 }
 

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// What was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Segment {
     /// A segment of the direction's data.
@@ -28,6 +29,7 @@ pub enum Segment {
 
 /// Drops at one end of flows of one direction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpDrop {
     /// Whether the server sends in this direction.
     pub backward: bool,
@@ -45,6 +47,7 @@ pub struct TcpDrop {
 
 /// Bytes of IP packets lost at each location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LossBytes {
     /// Outgoing data dropped at the sender.
     pub snd_txloss: u64,

@@ -17,6 +17,7 @@ const MAX_BLOCK_BYTES: u32 = 16 << 20;
 
 /// A TCP test. Rates and amounts are of payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct TcpParameters {
     /// How much is sent: a time or payload bytes.
@@ -67,6 +68,7 @@ pub struct TcpParameters {
 
 /// The values from which `-w auto` computes the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WindowAuto {
     /// The least round-trip time of the control connection before the test.
     pub rtt_ns: u64,
@@ -86,6 +88,7 @@ impl WindowAuto {
 
 /// A congestion control, and for how long it is used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CongestionStep {
     /// The kernel's name.
     pub name: String,

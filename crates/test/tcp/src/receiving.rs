@@ -42,14 +42,19 @@ pub struct ReceiverTimes {
 
 /// Shares of the time, each from 0 to 1. Their sum is 1, or 0 if there was no time.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReceiverLimitedBy {
     /// The reading application.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub application: f64,
     /// The receive window.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub receive_window: f64,
     /// The sender or the path; only the sender can distinguish them.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub sender_or_path: f64,
     /// Nothing arrived.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub idle: f64,
 }
 

@@ -81,6 +81,7 @@ pub struct CongestionSince {
 
 /// Retransmissions by the tracepoint `tcp:tcp_retransmit_skb`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Retransmitted {
     /// Packets.
     pub packets: u64,
@@ -92,6 +93,7 @@ pub struct Retransmitted {
 
 /// The cost of sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SamplingCost {
     /// Requested time between two samples of a flow.
     pub interval_ns: u64,

@@ -22,6 +22,7 @@ const OPTION_TIMESTAMPS: u8 = 1;
 
 /// One direction of a TCP test, all its flows together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpResult {
     /// Payload bits per second that the receivers read, over `duration_ns`.
     pub goodput_bps: u64,
@@ -59,6 +60,7 @@ pub struct TcpResult {
 
 /// One flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpStreamResult {
     /// Its number within its direction.
     pub stream: u8,
@@ -106,6 +108,7 @@ pub struct TcpStreamResult {
 
 /// The buffers that limit a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpBuffers {
     /// The sender's send buffer.
     pub sender: Option<SocketBuffer>,
@@ -115,6 +118,7 @@ pub struct TcpBuffers {
 
 /// The loss at one location for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpLossReason {
     /// The location, a name of `loss_bytes_by_location`.
     pub location: String,
@@ -128,6 +132,7 @@ pub struct TcpLossReason {
 
 /// What TCP did for lack of memory (`TcpExt` of the host). Only drops are losses; the others show how close it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpMemory {
     /// Attempts to shrink a socket's queue (`PruneCalled`).
     pub prune_attempts: u64,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Metrics of RFC 6349 §4 for a TCP test; `null` if an input is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rfc6349 {
     /// §4.2: percentage of the transmitted bytes that were not retransmissions.
     pub tcp_efficiency_percentage: Option<f64>,

@@ -12,6 +12,7 @@ use super::summary::FlowSummary;
 
 /// The observed connections.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WatchResult {
     /// How long they were watched.
     pub duration_ns: u64,
@@ -27,6 +28,7 @@ pub struct WatchResult {
 
 /// The direction of most of a connection's bytes, whose limits matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Flow {
     /// From this end.
@@ -37,10 +39,12 @@ pub enum Flow {
 
 /// What limits a connection in the direction of most of its bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {
     /// The name of the greatest share in `limited_by` (sending) or `receiver_limited_by` (receiving).
     pub by: String,
     /// Share of the time, 0 to 1; for a receiver, of the time in which data arrived.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub share: f64,
     /// The evidence for it.
     pub evidence: String,
@@ -48,6 +52,7 @@ pub struct Limit {
 
 /// A connection of another program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WatchedConnection {
     /// Its number: `stream` in the file with the samples.
     pub number: u32,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// The results of a test. The result of a test in one direction is not nested.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Directions<R> {
     /// One direction was tested.

@@ -17,6 +17,7 @@ const MAX_CPU: u16 = 8191;
 
 /// How much is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
     /// For this time, nanoseconds.
@@ -29,6 +30,7 @@ pub enum Amount {
 
 /// Who sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TestDirection {
     /// Client to server.
@@ -41,6 +43,7 @@ pub enum TestDirection {
 
 /// CPUs of a test's threads; an empty list leaves the choice to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Affinity {
     /// The sender's threads.
     pub sender_cpus: Vec<u16>,
@@ -54,6 +57,7 @@ pub struct Affinity {
 
 /// Where the receiver runs with respect to its softirq (the NLR paper's "bound" and "balanced").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SoftirqPlacement {
     /// On the same CPU.
@@ -64,6 +68,7 @@ pub enum SoftirqPlacement {
 
 /// How lost packets are located.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Collect {
     /// With BPF where possible, else with counters.

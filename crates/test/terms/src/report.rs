@@ -23,6 +23,7 @@ pub type ChangedCounters = BTreeMap<String, i64>;
 
 /// Counters of both ends.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EndCounters {
     /// The sender's.
     pub sender: ChangedCounters,
@@ -32,6 +33,7 @@ pub struct EndCounters {
 
 /// A socket's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SocketBuffer {
     /// Requested size, bytes; `null` for the system's default.
     pub asked_bytes: Option<u64>,

@@ -14,6 +14,7 @@ use longhaul_terms::{
 pub const MAX_PAYLOAD_BYTES: u32 = 65_507;
 /// A UDP test. Rates and amounts are of payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpParameters {
     /// How much is sent.
     pub amount: Amount,
@@ -43,6 +44,7 @@ pub struct UdpParameters {
 
 /// How fast each stream sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
     /// As fast as possible.
@@ -55,6 +57,7 @@ pub enum Pace {
 
 /// Where packets get their time stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Timestamps {
     /// In user space, `CLOCK_MONOTONIC`.

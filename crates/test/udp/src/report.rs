@@ -13,6 +13,7 @@ const MAX_LIST: usize = MAX_STREAMS as usize;
 
 /// Where a receiver ran: its CPUs and those of its softirq.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Binding {
     /// CPUs of the receiver's threads; empty if the kernel chose.
     pub receiver_cpus: Vec<u32>,

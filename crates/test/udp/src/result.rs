@@ -18,6 +18,7 @@ pub const MAX_LISTED_LOSSES: usize = 10_000;
 
 /// The losses at one location for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpLossReason {
     /// Where the packets were lost.
     pub location: Location,
@@ -29,6 +30,7 @@ pub struct UdpLossReason {
 
 /// The buffers of each socket at both ends; `null` if an end did not report them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpBuffers {
     /// Send buffer.
     pub sender: Option<SocketBuffer>,
@@ -38,6 +40,7 @@ pub struct UdpBuffers {
 
 /// One direction of a UDP test, all its streams together. Packets are counted as on the wire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpResult {
     /// Packets that the sender handed to its socket.
     pub sent_packets: u64,
@@ -62,12 +65,14 @@ pub struct UdpResult {
     /// RFC 3550 jitter, the greatest of all streams; `null` if packets share time stamps.
     pub jitter_ns: Option<u64>,
     /// Packets lost at each location; every location is listed.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "longhaul_units::every_key::<Location, u64>"))]
     pub loss_by_location: BTreeMap<Location, u64>,
     /// Packets lost at each location for each reason, the most packets first; the sum is `lost_packets`.
     pub loss_reasons: Vec<UdpLossReason>,
     /// How losses were located.
     pub location_method: LocationMethod,
-    /// Every loss if there are at most [`MAX_LISTED_LOSSES`] runs, else empty.
+    /// All losses, if they are at most 10,000 runs ([`MAX_LISTED_LOSSES`]); otherwise empty.
+    #[cfg_attr(feature = "schema", schemars(length(max = 10_000)))]
     pub losses: Vec<Loss>,
     /// The file with every loss if there are more, in the folder of this result.
     pub losses_file: Option<String>,

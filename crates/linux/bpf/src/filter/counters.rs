@@ -18,10 +18,11 @@ pub(super) const COUNTERS_BYTES: usize = 8 * PLAIN_AT + TALLY_BYTES * PLAIN.len(
 
 /// Frames, and their bytes without FCS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tally {
     /// Frames.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these frames, without FCS.
     pub bytes: u64,
 }
 
@@ -35,10 +36,11 @@ impl Tally {
 
 /// Accepted and rejected frames of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdicts {
-    /// Frames that pass.
+    /// Accepted frames: they pass.
     pub accepted: Tally,
-    /// Frames that are dropped while the filter enforces.
+    /// Rejected frames: dropped while the filter enforces.
     pub rejected: Tally,
 }
 

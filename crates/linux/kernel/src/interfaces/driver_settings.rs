@@ -19,6 +19,7 @@ const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// Descriptor rings, in packets (`ethtool -g`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rings {
     /// Packets that a receive ring holds.
     pub receive_packets: u32,
@@ -32,6 +33,7 @@ pub struct Rings {
 
 /// When the NIC interrupts (`ethtool -c`); 0 for what a driver does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Coalescing {
     /// The longest time from a received packet to its interrupt.
     pub receive_us: u32,
@@ -49,6 +51,7 @@ pub struct Coalescing {
 
 /// Queues with an interrupt of their own (`ethtool -l`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Channels {
     /// Receive queues.
     pub receive: u32,
@@ -66,6 +69,7 @@ pub struct Channels {
 
 /// Ethernet flow control (`ethtool -a`): a full receive ring may stop the sender's port instead of losing packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pause {
     /// The setting is negotiated with the link's other end.
     pub negotiated: bool,

@@ -63,11 +63,17 @@ pub(crate) struct Args {
 
 /// What was asked.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct AnalyzeParameters {
+    /// The captures that were read.
     files: Vec<String>,
+    /// Ends that were named; none is any.
     flow: Vec<String>,
+    /// The port that was named.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(range(min = 1)))]
     port: Option<u16>,
+    /// How many flows were asked for; 0 is all.
     top: usize,
 }
 

@@ -88,14 +88,23 @@ enum ClockOf {
 
 /// The parameters of the result.
 #[derive(Debug, Serialize)]
-struct Parameters<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters<'a> {
+    /// Names of the interfaces.
     interfaces: &'a [String],
+    /// Bytes kept of each frame.
+    #[cfg_attr(test, schemars(range(min = 14, max = 65535)))]
     snap_bytes: u32,
+    /// The filter; empty for all packets.
     filter: &'a str,
+    /// Memory of all rings of an interface.
     ring_bytes: usize,
-    /// Rings that were opened, of all interfaces together.
+    /// Rings that were opened, of all interfaces.
+    #[cfg_attr(test, schemars(range(min = 1)))]
     rings: usize,
+    /// The folder of the spool; `None` if header snippets went only to logging hosts.
     output: Option<PathBuf>,
+    /// The logging hosts that header snippets were sent to.
     to: &'a [String],
 }
 

@@ -12,7 +12,7 @@ use longhaul_kernel::namespace;
 use longhaul_result::Caveat;
 use serde::Serialize;
 
-use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, NothingAsked, Outcome, print_caveats, print_json, print_text};
 
 /// List the congestion controls that the kernel has, how many sockets use each, and those that can be loaded
 #[derive(Debug, clap::Args)]
@@ -25,14 +25,22 @@ pub(crate) struct Args {
 
 /// A control that is registered in the kernel.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Registered {
+    /// The name by which a program selects it.
     name: String,
+    /// Sockets of this network namespace use it by default.
     default: bool,
+    /// Any user may select it.
     allowed: bool,
+    /// TCP sockets that use it, in all visible network namespaces.
     sockets: u64,
     /// longhaul loaded it. One with a name of its own (`--as`) is recognized only while it is kept.
     ours: bool,
+    /// The algorithm; `None` for the kernel's own controls, and for one of longhaul's with a name of its own.
     algorithm: Option<&'static str>,
+    /// The source of its parameters; `None` where algorithm is.
+    #[cfg_attr(test, schemars(extend("enum" = ["paper", "linux", null])))]
     variant: Option<&'static str>,
     /// It stays until it is unloaded; `None` where the caller has no right to see that.
     kept: Option<bool>,
@@ -40,25 +48,31 @@ struct Registered {
 
 /// A control that longhaul brings.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Loadable {
+    /// The algorithm.
     algorithm: &'static str,
+    /// Its name in words.
     title: &'static str,
+    /// Its paper or RFC.
     source: &'static str,
+    /// Its name in the kernel.
+    #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9_]{1,15}$")))]
     name: String,
-    /// Its name with Linux's parameters; `None` where Linux has no such module.
+    /// Its name in the kernel with Linux's parameters; `None` where Linux has no such module.
+    #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9_]{1,15}$")))]
     linux_variant: Option<String>,
 }
 
-/// Nothing can be asked.
-#[derive(Debug, Serialize)]
-struct Parameters {}
-
 /// What `cc list` prints.
 #[derive(Debug, Serialize)]
-struct Listed {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Listed {
+    /// The controls that are registered in the kernel.
     controls: Vec<Registered>,
+    /// The controls that longhaul brings.
     loadable: Vec<Loadable>,
-    /// `None` where they can be loaded.
+    /// Why no control can be loaded here; `None` where they can.
     cannot_load_because: Option<String>,
     /// Network namespaces whose sockets were counted.
     namespaces: usize,
@@ -137,7 +151,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             cannot_load_because: support,
             namespaces: in_use.namespaces,
         };
-        print_json(&Envelope::new("longhaul.cc.list/1", now, Parameters {}, result, in_use.caveats));
+        print_json(&Envelope::new("longhaul.cc.list/1", now, NothingAsked {}, result, in_use.caveats));
         return Ok(ExitCode::SUCCESS);
     }
     print_text(&text(&registered));

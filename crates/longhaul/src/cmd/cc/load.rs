@@ -71,47 +71,67 @@ impl From<VariantArg> for Variant {
 
 /// What `cc load` was asked, as the result has it.
 #[derive(Debug, Serialize)]
-struct LoadParameters<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct LoadParameters<'a> {
+    /// Names in the kernel.
     names: Vec<&'a str>,
+    /// The source of the parameters.
+    #[cfg_attr(test, schemars(extend("enum" = ["paper", "linux"])))]
     variant: &'static str,
+    /// Parameters that were changed.
     set: &'a [String],
 }
 
 /// What `cc load` did.
 #[derive(Debug, Serialize)]
-struct LoadResult<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct LoadResult<'a> {
+    /// Controls that were loaded.
     loaded: Vec<Loaded<'a>>,
-    /// Names that were loaded before.
+    /// Controls that were loaded before.
     already_there: Vec<String>,
 }
 
 /// A control that was loaded.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Loaded<'a> {
+    /// Its name in the kernel.
+    #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9_]{1,15}$")))]
     name: &'a str,
+    /// The algorithm.
     algorithm: &'static str,
+    /// The source of its parameters before --set.
+    #[cfg_attr(test, schemars(extend("enum" = ["paper", "linux"])))]
     variant: &'static str,
-    /// Each as stored; `longhaul cc show` has its unit.
+    /// Each parameter as stored; `longhaul cc show` has its unit.
     parameters: BTreeMap<&'static str, u32>,
 }
 
 /// What `cc unload` was asked, as the result has it.
 #[derive(Debug, Serialize)]
-struct UnloadParameters<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct UnloadParameters<'a> {
+    /// The names that were given.
     names: &'a [String],
 }
 
 /// What `cc unload` did.
 #[derive(Debug, Serialize)]
-struct UnloadResult {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct UnloadResult {
+    /// Controls that were unloaded.
     unloaded: Vec<Unloaded>,
 }
 
 /// A control that was unloaded.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Unloaded {
+    /// Its name in the kernel.
+    #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9_]{1,15}$")))]
     name: String,
-    /// Sockets that still use it.
+    /// Sockets that still use it, in all visible network namespaces.
     sockets: u64,
     /// Network namespaces whose default it still is.
     default_of_namespaces: u64,

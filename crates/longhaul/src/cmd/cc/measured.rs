@@ -20,16 +20,32 @@ const FILE_BYTES_MOST: u64 = 256 << 20;
 
 /// One flow that lost packets, and the windows that response functions give for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Point {
+    /// Its congestion control.
     algorithm: String,
+    /// The share of its packets that it retransmitted, without spurious retransmissions.
+    #[cfg_attr(test, schemars(extend("exclusiveMinimum" = 0)))]
     loss: f64,
+    /// Mean round trip, in nanoseconds.
+    #[cfg_attr(test, schemars(range(min = 1)))]
     rtt_ns: u64,
+    /// Mean congestion window.
+    #[cfg_attr(test, schemars(extend("exclusiveMinimum" = 0)))]
     window_packets: f64,
+    /// Goodput.
     rate_bps: u64,
-    /// By the control's own response function; `None` where it has none.
+    /// Mean window by the response function of the control; `None` where there is none.
+    #[cfg_attr(test, schemars(extend("exclusiveMinimum" = 0)))]
     expected_packets: Option<f64>,
+    /// By Mathis et al.
+    #[cfg_attr(test, schemars(extend("exclusiveMinimum" = 0)))]
     mathis_packets: f64,
+    /// By Padhye et al.
+    #[cfg_attr(test, schemars(extend("exclusiveMinimum" = 0)))]
     padhye_packets: f64,
+    /// By RFC 3649.
+    #[cfg_attr(test, schemars(extend("exclusiveMinimum" = 0)))]
     rfc3649_packets: f64,
 }
 

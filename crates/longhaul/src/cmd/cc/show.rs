@@ -28,8 +28,11 @@ pub(crate) struct Args {
 
 /// What was asked, as the result has it.
 #[derive(Debug, Serialize)]
-struct Parameters {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters {
+    /// The control.
     name: &'static str,
+    /// Round trip of the response function, in nanoseconds.
     rtt_ns: u64,
 }
 

@@ -42,18 +42,28 @@ pub(crate) struct Args {
 
 /// What was asked, as the result has it.
 #[derive(Debug, Serialize)]
-struct Parameters {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters {
+    /// Bits of whole packets a second.
+    #[cfg_attr(test, schemars(inner(range(min = 1))))]
     rates_bps: Vec<u64>,
+    /// Round trip, in nanoseconds.
+    #[cfg_attr(test, schemars(range(min = 1)))]
     rtt_ns: u64,
+    /// Size of a packet.
+    #[cfg_attr(test, schemars(range(min = 68)))]
     mtu_bytes: u32,
+    /// The names of the controls.
     algorithms: Vec<&'static str>,
 }
 
 /// The table, and the flows of saved results.
 #[derive(Debug, Serialize)]
-struct Printed {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Printed {
     #[serde(flatten)]
     table: AimdTable,
+    /// Flows of saved tests that lost packets (--measured).
     measured: Vec<Point>,
 }
 

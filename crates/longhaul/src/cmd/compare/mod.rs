@@ -78,17 +78,28 @@ pub(crate) struct Args {
 
 /// What was asked.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CompareParameters {
+    /// The one capture.
     a: String,
+    /// The other.
     b: String,
+    /// Whether captures of different runs were compared.
     behaviour: bool,
+    /// The second run's captures at the two points, where A and B are those of the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, schemars(length(equal = 2)))]
     second_run: Vec<String>,
+    /// Whether both are stamped by one clock.
     same_clock: bool,
+    /// Differences of delays and round trips that count as none; of two runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     tolerance_ns: Option<u64>,
+    /// Ends that were named; none is any.
     flow: Vec<String>,
+    /// The port that was named.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(range(min = 1)))]
     port: Option<u16>,
 }
 

@@ -103,7 +103,9 @@ pub(crate) struct Report {
 
 /// What was asked, as the result has it.
 #[derive(Debug, Serialize)]
-struct Parameters<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters<'a> {
+    /// Its name.
     interface: &'a str,
 }
 

@@ -1,5 +1,6 @@
 //! `longhaul lab`.
 
+pub(crate) mod printed;
 pub(crate) mod run;
 
 use std::collections::BTreeSet;
@@ -17,11 +18,11 @@ use longhaul_lab::{Lab, LabSpec, orphans};
 use longhaul_path::preset;
 use longhaul_path::spec::{PathSpec, no_files};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
+use self::printed::{DownParameters, EndedLab, EndedLabs, ListedLab, ListedLabs, MadeLab};
 use crate::args::engine::EngineArgs;
 use crate::output::status;
-use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, NothingAsked, Outcome, print_caveats, print_json, print_text};
 
 /// Run programs on hosts of this machine with an emulated path between them
 #[derive(Debug, clap::Args)]
@@ -278,7 +279,7 @@ fn hold() -> Outcome {
             Ok(ExitCode::from(1))
         }
         Ok((listener, lab, user_namespace, stop)) => {
-            let answered = writeln!(std::io::stdout(), "{}", json!({ "Ok": null })).is_ok();
+            let answered = writeln!(std::io::stdout(), r#"{{"Ok":null}}"#).is_ok();
             if !answered {
                 // The process that asked for the lab has ended.
                 return Ok(ExitCode::from(1));
@@ -333,7 +334,7 @@ fn show_status(lab: &Which, as_json: bool) -> Outcome {
 fn print_status(info: &Info, status: longhaul_emulator::Status, as_json: bool) {
     let caveats = status.caveats(info.spec.lateness_bound);
     if as_json {
-        let parameters = json!({ "lab": info.spec, "path": info.path, "hosts": info.hosts });
+        let parameters = MadeLab::of(info);
         print_json(&Envelope::new(
             "longhaul.lab.status/1",
             info.started_at.clone(),
@@ -353,14 +354,15 @@ fn show_list(as_json: bool) -> Outcome {
     let infos: Vec<Info> =
         names.iter().filter_map(|name| Client::new(name).and_then(|client| client.info()).ok()).collect();
     if as_json {
-        let labs: Vec<_> = infos
-            .iter()
-            .map(|info| {
-                json!({ "name": info.spec.name, "pid": info.pid, "started_at": info.started_at, "hosts": info.hosts })
-            })
-            .collect();
+        let labs = infos.iter().map(|info| ListedLab {
+            name: &info.spec.name,
+            pid: info.pid,
+            started_at: &info.started_at,
+            hosts: &info.hosts,
+        });
+        let result = ListedLabs { labs: labs.collect() };
         let now = jiff::Timestamp::now().to_string();
-        print_json(&Envelope::new("longhaul.lab.list/1", now, json!({}), json!({ "labs": labs }), Vec::new()));
+        print_json(&Envelope::new("longhaul.lab.list/1", now, NothingAsked {}, result, Vec::new()));
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = String::new();
@@ -399,16 +401,19 @@ fn down(lab: &Which, all: bool, as_json: bool) -> Outcome {
         let status = client.down().map_err(control_failure)?;
         let of_lab = status.caveats(info.spec.lateness_bound);
         caveats.extend(of_lab.iter().map(|caveat| caveat.about(name)));
-        labs.push(json!({
-            "lab": info.spec, "path": info.path, "hosts": info.hosts, "started_at": info.started_at, "status": status
-        }));
+        labs.push((info, status));
         eprintln!("longhaul: lab {name} is down");
     }
     let killed = if all || lab.name.is_none() { orphaned_labs()? } else { lab.name.clone().into_iter().collect() };
     let cleared = clear_orphans(&killed)?;
     if as_json {
-        let result = json!({ "labs": labs, "cleared": cleared });
-        print_json(&Envelope::new("longhaul.lab.down/1", now, json!({ "all": all }), result, caveats.clone()));
+        let labs = labs.iter().map(|(info, status)| EndedLab {
+            made: MadeLab::of(info),
+            started_at: &info.started_at,
+            status,
+        });
+        let result = EndedLabs { labs: labs.collect(), cleared };
+        print_json(&Envelope::new("longhaul.lab.down/1", now, DownParameters { all }, result, caveats.clone()));
     }
     print_caveats(&caveats);
     Ok(ExitCode::SUCCESS)

@@ -53,9 +53,13 @@ pub(crate) struct Args {
 
 /// The parameters of the result.
 #[derive(Debug, Serialize)]
-struct Parameters {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters {
+    /// The folder that contains the folders of captures.
     output: PathBuf,
+    /// The address and port that it listened on.
     address: SocketAddr,
+    /// Whether captures needed a key.
     encrypted: bool,
 }
 

@@ -93,49 +93,82 @@ pub(crate) struct Args {
 
 /// What was asked, as the result has it.
 #[derive(Debug, Serialize)]
-struct Parameters {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters {
+    /// The interface through which it was sent.
     interface: String,
+    /// The mix.
     mix: DescribedMix,
+    /// The seed of all random choices.
     seed: u64,
+    /// Frames a second; `None`: as fast as possible.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     packets_per_second: Option<f64>,
+    /// How long; `None`: no bound.
     time_ns: Option<u64>,
+    /// How many frames; `None`: no bound.
     packets: Option<u64>,
+    /// The receiver of the numbered stream; `None` where none was named.
     target: Option<DescribedTarget>,
+    /// The way to send that was asked for.
+    #[cfg_attr(test, schemars(extend("enum" = ["auto", "xdp", "packet"])))]
     engine: String,
+    /// CPUs with a sending thread each; empty: one thread on any CPU.
     cpus: Vec<usize>,
 }
 
 /// A mix.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DescribedMix {
+    /// Its name.
     name: String,
+    /// The source of its figures.
     source: String,
+    /// Sizes of frames that carry data, FCS included.
+    #[cfg_attr(test, schemars(length(min = 1)))]
     sizes: Vec<DescribedSizes>,
 }
 
 /// Sizes of which each is as likely as another, FCS included.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DescribedSizes {
+    /// The shortest.
+    #[cfg_attr(test, schemars(range(min = 64, max = 1518)))]
     from_bytes: u16,
+    /// The longest.
+    #[cfg_attr(test, schemars(range(min = 64, max = 1518)))]
     to_bytes: u16,
     /// Share of the frames that have one of these sizes, 0 to 1.
+    #[cfg_attr(test, schemars(range(min = 0, max = 1)))]
     share: f64,
 }
 
 /// The receiver of the numbered stream.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DescribedTarget {
+    /// The IPv4 or IPv6 address.
     address: IpAddr,
+    /// The UDP port.
     port: u16,
+    /// Its MAC address, or that of the router before it.
+    #[cfg_attr(test, schemars(regex(pattern = "^([0-9a-f]{2}:){5}[0-9a-f]{2}$")))]
     mac: String,
+    /// The source address of the datagrams.
     source: IpAddr,
+    /// The source port of the datagrams.
     source_port: u16,
+    /// The cookie in the probe headers.
     cookie: u32,
 }
 
 /// What was sent, and whether a signal ended it.
 #[derive(Debug, Serialize)]
-struct Reported {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Reported {
+    /// A signal ended it.
     interrupted: bool,
     #[serde(flatten)]
     sent: MixResult,

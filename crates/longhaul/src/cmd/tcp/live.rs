@@ -10,25 +10,34 @@ use longhaul_report::text::{rate, short};
 
 /// What arrived in an interval, as `--json-stream` prints it.
 #[derive(Debug, Serialize)]
-struct Interval {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Interval {
+    /// Name and version of this form.
     schema: &'static str,
+    /// The direction; forward is client to server.
+    #[cfg_attr(test, schemars(extend("enum" = ["forward", "backward"])))]
     direction: &'static str,
+    /// Start of the interval, nanoseconds since the first byte arrived.
     start_ns: u64,
+    /// End of the interval, nanoseconds since the first byte arrived.
     end_ns: u64,
+    /// Payload bytes that the receivers read, over all flows.
     payload_bytes: u64,
+    /// Payload bits that the receivers read, per second of the interval.
     goodput_bps: u64,
-    /// The flows that this end sends.
+    /// The flows that this end sends, at the end of the interval; `None` if the other end sends.
     sender: Option<SenderInterval>,
 }
 
 /// The sending flows at the end of an interval.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SenderInterval {
-    /// In this interval.
+    /// Packets retransmitted in the interval.
     retransmits: u64,
-    /// Sum over all flows.
+    /// Sum of the congestion windows of all flows, bytes.
     cwnd_bytes: u64,
-    /// Smoothed; mean over the flows.
+    /// Smoothed round-trip time, mean over the flows, nanoseconds.
     rtt_ns: u64,
 }
 

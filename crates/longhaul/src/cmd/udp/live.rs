@@ -10,17 +10,28 @@ use longhaul_report::text::rate;
 
 /// What arrived in an interval, as `--json-stream` prints it.
 #[derive(Debug, Serialize)]
-struct Interval {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Interval {
+    /// Name and version of this form.
     schema: &'static str,
+    /// The direction; forward is client to server.
+    #[cfg_attr(test, schemars(extend("enum" = ["forward", "backward"])))]
     direction: &'static str,
+    /// Start of the interval, nanoseconds since the first packet arrived.
     start_ns: u64,
+    /// End of the interval, nanoseconds since the first packet arrived.
     end_ns: u64,
+    /// Packets received, without duplicates.
     received_packets: u64,
-    /// Negative if late packets filled gaps of earlier intervals.
+    /// Packets missing in the sequence; negative if late packets filled gaps of earlier intervals.
     missing_packets: i64,
+    /// Duplicates of received packets.
     duplicate_packets: u64,
+    /// Reordered packets (RFC 4737 §3).
     reordered_packets: u64,
+    /// Payload bytes received, without duplicates.
     payload_bytes: u64,
+    /// Payload bits received, per second of the interval.
     received_rate_bps: u64,
 }
 

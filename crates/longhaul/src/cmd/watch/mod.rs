@@ -110,14 +110,23 @@ impl Args {
 
 /// The parameters of the result. At most one of `pid`, `port`, `cgroup` and `command` is set; with none, all connections are watched.
 #[derive(Debug, Serialize)]
-struct WatchParameters {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct WatchParameters {
+    /// The chosen process.
     pid: Option<u32>,
+    /// The chosen port.
+    #[cfg_attr(test, schemars(range(min = 1)))]
     port: Option<u16>,
+    /// The folder of the chosen control group.
     cgroup: Option<String>,
+    /// The command that was run.
     command: Option<Vec<String>>,
+    /// The requested duration; `None`: until the end.
     time_ns: Option<u64>,
+    /// The requested time between two samples.
     sample_ns: u64,
-    /// The exit code of the command; `null` without a command, or if it did not end.
+    /// The exit code of the command, 128 plus the signal number if a signal ended it; `None` without a command or if it did not
+    /// end.
     exit_code: Option<u8>,
 }
 

@@ -103,17 +103,19 @@ pub struct Meta {
 
 /// One logging host's part of a capture: the snippets of some of its packets, whatever their flows.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
     /// What all parts of a capture have alike and no other capture has.
     pub capture: String,
     /// Which part, from 1.
     pub part: u16,
-    /// How many there are.
+    /// The number of parts.
     pub parts: u16,
 }
 
 /// An interface of a capture.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interface {
     /// Its name, such as `eth0`.
     pub name: String,
@@ -127,10 +129,13 @@ pub struct Interface {
 
 /// Somebody marked a moment (SIGUSR1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Mark {
     /// From 1.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub number: u64,
     /// Nanoseconds since 1970.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub at_ns: i64,
 }
 

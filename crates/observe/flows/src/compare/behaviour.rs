@@ -24,6 +24,7 @@ pub const LEAST_DISTANCE: f64 = 0.1;
 
 /// One kind of sample, tested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Test {
     /// What was compared.
     pub of: Cow<'static, str>,
@@ -39,31 +40,34 @@ pub struct Test {
     pub distance: f64,
     /// What of it is left where either may be moved by this, in the samples' unit.
     pub tolerance: f64,
-    /// The distance that is left then.
+    /// The distance that is left where either capture's values may be moved by it.
     pub distance_beyond_tolerance: f64,
-    /// The chance of such a distance where both are of one law.
+    /// The chance of such a distance where both are of one law, by permutation of blocks.
     pub kolmogorov_smirnov_p: f64,
     /// The same by Anderson and Darling, who look closer at the tails.
     pub anderson_darling_p: f64,
     /// The latter, all tests taken together (Holm).
     pub adjusted_p: f64,
-    /// Whether they differ in this.
+    /// Whether they differ in this: `adjusted_p` is below significance, and `distance_beyond_tolerance` is `least_distance` or
+    /// more.
     pub differs: bool,
 }
 
 /// One kind of sample of which there was too little.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotTested {
     /// What was to be compared.
     pub of: Cow<'static, str>,
     /// Samples in A and B.
     pub samples: [u64; 2],
-    /// What there was too little of.
+    /// Too few samples; or they depend on each other for so long that the run has too few independent parts.
     pub why: Why,
 }
 
 /// Why a kind was not tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     /// Too few samples.
@@ -74,16 +78,17 @@ pub enum Why {
 
 /// All tests, and what they come to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
-    /// `None` where there was too little to test anything.
+    /// Whether no test finds a difference; `None` where there was too little to test anything.
     pub alike: Option<bool>,
     /// The adjusted p-value below which a difference is no chance.
     pub significance: f64,
-    /// The distance from which on it matters.
+    /// The distance from which on a difference matters.
     pub least_distance: f64,
     /// What was tested.
     pub tests: Vec<Test>,
-    /// What was there and could not be.
+    /// What was there and could not be tested.
     pub not_tested: Vec<NotTested>,
 }
 

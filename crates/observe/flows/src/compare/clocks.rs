@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// How B's clock goes beside A's.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockFit {
     /// B's clock less A's at `at_ns`.
     pub offset_ns: f64,

@@ -24,6 +24,7 @@ pub struct Path {
 
 /// Which way, between the points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PathDirection {
     /// Past A first.

@@ -46,6 +46,7 @@ pub struct Reached {
 
 /// Packets of one flow that passed the first point and not the second, in a row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LostRun {
     /// The direction of the flow, an index into the list of paths.
     pub path: u32,
@@ -63,6 +64,7 @@ pub struct LostRun {
 
 /// Delays, summed up. Quantiles are of all up to 131,072 packets, of longer captures of as many or half of it, evenly spread.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Delay {
     /// The shortest.
     pub min_ns: f64,
@@ -82,6 +84,7 @@ pub struct Delay {
 
 /// Packets that were seen at one point alone while the other was not captured: whether they passed it cannot be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotObservable {
     /// Passed the first point, and were due at the second while that lost packets by its own account (or were given up before they were
     /// due).
@@ -94,6 +97,7 @@ pub struct NotObservable {
 
 /// What happened between the points in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Between {
     /// Which.
     pub direction: PathDirection,

@@ -11,8 +11,9 @@ use crate::{Intervals, Protocol};
 
 /// What came out.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompareResult {
-    /// Of two points; absent of two runs.
+    /// Of two points; of two runs with two points each those of the first; absent of two runs with one point each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub points: Option<Points>,
     /// Of two runs; absent of two points.
@@ -22,34 +23,40 @@ pub struct CompareResult {
 
 /// The same packets at two points.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Points {
-    /// How the clocks lie.
+    /// How B's clock goes beside A's.
     pub clock: ClockFit,
     /// Whether IP identifications passed unchanged, and so told packets apart.
     pub by_identification: bool,
-    /// How long a packet was waited for at the other point.
+    /// How long a packet was waited for at the other point: four times the longest delay among the samples, the clocks' error,
+    /// and 100 ms.
     pub window_ns: i64,
-    /// Packets that were given up before they were due there, as too many passed; not observable.
+    /// Packets that were given up before they were due at the other point, as too many passed to hold them all; counted as not
+    /// observable.
     pub given_up_packets: u64,
-    /// When A and B lost packets by their own accounts.
+    /// When A and B lost packets by their own accounts: that time is left out.
     pub gaps: [GapsOf; 2],
-    /// Directions of flows.
+    /// Directions of flows; a path elsewhere is an index into this list.
     pub paths: Vec<PathEnds>,
-    /// From A to B, and back.
+    /// From A to B and from B to A; one without packets is left out.
     pub directions: Vec<Shown>,
 }
 
 /// When a capture lost packets by its own account.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GapsOf {
     /// How often.
     pub count: u64,
     /// For how long together.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub duration_ns: i64,
 }
 
 /// A direction of a flow.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathEnds {
     /// What it speaks.
     pub protocol: Protocol,
@@ -61,11 +68,13 @@ pub struct PathEnds {
 
 /// A direction between the points, with its intervals side by side.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shown {
     /// What happened.
     #[serde(flatten)]
     pub between: Between,
-    /// Between data packets at both points, where either has any.
+    /// Intervals between data packets at the first point and the second; bins without any are left out, and so are intervals
+    /// across a gap of either capture.
     pub intervals: Vec<IntervalBin>,
     /// The same between packets without payload: TCP's acknowledgments.
     pub ack_intervals: Vec<IntervalBin>,
@@ -73,12 +82,13 @@ pub struct Shown {
 
 /// Intervals from `from_ns` to the next bin's: at the first point and the second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IntervalBin {
-    /// Where the bin begins.
+    /// The shortest in this bin.
     pub from_ns: f64,
-    /// At the first point.
+    /// How many at the first point.
     pub first: u32,
-    /// At the second.
+    /// How many at the second.
     pub second: u32,
 }
 

@@ -8,20 +8,21 @@ use super::train::Count;
 ///
 /// `arrived + duplicated = departed + dropped_loss + dropped_outage + dropped_queue + held`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HopCounters {
     /// Arrived at the hop.
     pub arrived: Count,
     /// Left for the next hop or the host.
     pub departed: Count,
-    /// Lost by the loss law.
+    /// Dropped by the loss law.
     pub dropped_loss: Count,
-    /// Lost in an outage.
+    /// Dropped in an outage.
     pub dropped_outage: Count,
     /// Dropped because the queue was full.
     pub dropped_queue: Count,
-    /// Copies made.
+    /// Duplicates made.
     pub duplicated: Count,
-    /// Had a bit flipped.
+    /// Corrupted: one bit flipped.
     pub corrupted: Count,
 }
 

@@ -72,10 +72,11 @@ impl Train {
 
 /// Wire packets and the bytes of their frames (L2, without FCS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Count {
     /// Wire packets.
     pub packets: u64,
-    /// Bytes of their frames.
+    /// Bytes at L2, without FCS.
     pub bytes: u64,
 }
 

@@ -21,7 +21,7 @@ use longhaul_session::{BusyPolicy, Caps, SessionError, TestEnd, TestParameters};
 use longhaul_udp::locate::Loss;
 use longhaul_units::BitRate;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::spec::Experiment;
 use crate::spec::mix::MixExperiment;
@@ -76,12 +76,25 @@ impl fmt::Debug for Runner<'_> {
 
 /// A series with what the emulator of its lab counted.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InLab<S> {
     /// The series.
     #[serde(flatten)]
     pub series: S,
     /// The emulator's counters; `None` where there was no lab, or it ended badly.
     pub emulator: Option<Status>,
+}
+
+/// Client and server, as `longhaul host` shows them.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Hosts {
+    /// The host that asked for the test.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<serde_json::Map<String, Value>>"))]
+    pub client: Value,
+    /// The host that answered.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<serde_json::Map<String, Value>>"))]
+    pub server: Option<Value>,
 }
 
 /// What came of an experiment: its series as far as it got.
@@ -91,8 +104,8 @@ pub struct Ran {
     pub udp: Vec<InLab<udp_loss::Series>>,
     /// Series of TCP tests.
     pub tcp: Vec<InLab<tcp_goodput::Series>>,
-    /// Client and server as they were first seen, as `longhaul host` shows them; `null` where no test ran.
-    pub hosts: Value,
+    /// The hosts as the first test saw them; `None` where no test ran.
+    pub hosts: Option<Hosts>,
 }
 
 impl Ran {
@@ -120,9 +133,10 @@ impl Ran {
     }
 
     fn saw(&mut self, end: &TestEnd) {
-        if self.hosts.is_null() {
-            self.hosts = json!({ "client": end.local.host, "server": end.remote.as_ref().map(|end| &end.host) });
-        }
+        self.hosts.get_or_insert_with(|| Hosts {
+            client: end.local.host.clone(),
+            server: end.remote.as_ref().map(|end| end.host.clone()),
+        });
     }
 }
 

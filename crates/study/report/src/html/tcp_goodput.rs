@@ -32,8 +32,10 @@ pub struct Report {
 
 /// Tests that differ in their congestion control and number of flows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
     /// How it differs from the others.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 100)))]
     pub name: String,
     /// What the source reports there; empty if nothing.
     pub paper: String,
@@ -41,39 +43,42 @@ pub struct Series {
     pub changes: Vec<String>,
     /// Its tests, in the order of the experiment.
     pub runs: Vec<Run>,
-    /// Why there are none.
+    /// Why there is none, with what to do; `None` where there is.
     pub error: Option<Caveat>,
-    /// Caveats of the series as a whole.
+    /// What speaks against trusting the series as a whole.
     pub caveats: Vec<Caveat>,
 }
 
 /// One test, with the flows that shared its path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
-    /// The label of its bar.
+    /// Congestion control, and the number of flows where it varies.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub label: String,
     /// The flows that are measured.
     pub flows: Flows,
-    /// The flows that ran at the same time.
+    /// Those at the same time; `None` for none.
     pub beside: Option<Flows>,
-    /// The goodput that the response function gives for the path's loss; `None` without one.
+    /// Goodput that the response function of the control says for the path's loss; `None` where it says nothing.
     pub expected_bps: Option<u64>,
-    /// Why it has no result.
+    /// Why there is no result, with what to do; `None` where there is.
     pub error: Option<Caveat>,
-    /// Caveats of the test.
+    /// What speaks against trusting this test.
     pub caveats: Vec<Caveat>,
 }
 
 /// Flows of one host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Flows {
     /// The host that sends.
     pub host: String,
     /// The command that makes the same test.
     pub command: String,
-    /// How they were tested.
+    /// How they were tested, as it was granted.
     pub parameters: TcpParameters,
-    /// Their result.
+    /// What came of it; `None` where nothing did.
     pub result: Option<TcpResult>,
 }
 

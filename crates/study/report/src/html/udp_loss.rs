@@ -28,37 +28,42 @@ pub struct Report {
 
 /// Tests that differ in their rate alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
     /// How it differs from the others.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 100)))]
     pub name: String,
     /// What the source reports there; empty if nothing.
     pub paper: String,
     /// Changes of the path for this series.
     pub changes: Vec<String>,
-    /// How often the receiver's ring is polled, in nanoseconds; `None`: each frame as it comes.
+    /// How often the server's receive ring is polled, in nanoseconds; `None`: each frame as it comes.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1_000, max = 1_000_000_000)))]
     pub poll_interval_ns: Option<u64>,
     /// Its tests, in the order of the experiment.
     pub runs: Vec<Run>,
-    /// Why there are none.
+    /// Why there is none, with what to do; `None` where there is.
     pub error: Option<Caveat>,
-    /// Caveats of the series as a whole.
+    /// What speaks against trusting the series as a whole.
     pub caveats: Vec<Caveat>,
 }
 
 /// One test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
     /// Payload bits a second asked for.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1_000)))]
     pub rate_bps: u64,
     /// The command that makes the same test.
     pub command: String,
-    /// The test.
+    /// The test as it was granted.
     pub parameters: UdpParameters,
-    /// Its result.
+    /// What came of it; `None` where nothing did.
     pub result: Option<UdpResult>,
-    /// Why it has no result.
+    /// Why there is none, with what to do; `None` where there is.
     pub error: Option<Caveat>,
-    /// Caveats of the test.
+    /// What speaks against trusting this test.
     pub caveats: Vec<Caveat>,
 }
 

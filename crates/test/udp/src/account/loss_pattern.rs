@@ -7,6 +7,7 @@ use super::set::Run;
 
 /// The distribution of counts. Quantiles are exact below 256 and within 1 % above.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Distribution {
     /// Number of values; if it is 0, all other fields are 0.
     pub count: u64,
@@ -21,6 +22,7 @@ pub struct Distribution {
     /// The greatest, exact.
     pub max: u64,
     /// The mean, exact.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub mean: f64,
 }
 

@@ -21,6 +21,7 @@ pub const REMEMBERED_GAPS: usize = 16_384;
 
 /// The reordering of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReorderingSummary {
     /// Reordered packets (RFC 4737 §3).
     pub reordered_packets: u64,

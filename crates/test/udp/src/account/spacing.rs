@@ -10,12 +10,14 @@ use super::loss_pattern::{Collector, Distribution};
 /// To the sender, all packets of one system call depart together: it measures the time between batches, and `batch_packets` has
 /// their sizes. On the wire the packets of a batch follow each other at the link's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spacing {
     /// Requested time between single packets; `None` if no rate was requested.
     pub requested_ns: Option<u64>,
     /// Time from the departure of one batch to the next.
     pub achieved: Quantiles,
     /// Mean time between single packets: the time from first to last departure, divided by the packets after the first batch.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub achieved_mean_ns: f64,
     /// Packets in a batch.
     pub batch_packets: Distribution,

@@ -23,6 +23,7 @@ use longhaul_result::Location;
 
 /// Consecutive packets of one stream that were lost at the same location for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Loss {
     /// The stream; omitted if it is 0.
     #[serde(default, skip_serializing_if = "is_zero")]

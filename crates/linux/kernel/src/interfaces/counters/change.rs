@@ -8,6 +8,7 @@ use super::{Kind, Scope, Value};
 
 /// A number that is not the same as before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     /// What it is about.
     pub scope: Scope,
@@ -22,6 +23,7 @@ pub struct Change {
 
 /// Why a [`Change`] may be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {
     /// It is lower than before and was close below 2³²: taken to have wrapped there.

@@ -34,6 +34,7 @@ use crate::procfs::softnet;
 
 /// What a counter is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "of", rename_all = "snake_case")]
 pub enum Scope {
     /// One network namespace: a host, as its IP stack sees it.
@@ -106,6 +107,7 @@ struct Value {
 
 /// Counters that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unread {
     /// Which: `ethtool -S eth0`, `/proc/net/snmp6`.
     pub what: String,

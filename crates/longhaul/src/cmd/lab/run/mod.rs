@@ -49,37 +49,59 @@ pub(crate) struct Args {
 
 /// `parameters` of the result.
 #[derive(Serialize)]
-struct Parameters<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters<'a> {
+    /// Title of the experiment.
+    #[cfg_attr(test, schemars(length(min = 1)))]
     title: &'a str,
+    /// The paper that it repeats; empty if none.
     source: &'a str,
+    /// Its differences from the paper; empty if none.
     note: &'a str,
+    /// The path before the changes of a series, as a path file that names no other file (docs/reference/path-files.md).
     path: String,
+    /// How each lab was made.
     lab: &'a LabSpec,
 }
 
 /// `result` of the result.
 #[derive(Serialize)]
-struct Ended<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Ended<'a> {
+    /// Ended before its end: what is missing was not measured, and the last test may be cut short.
     interrupted: bool,
+    /// Series of UDP tests, in the order of the experiment; empty where it is of TCP.
     series: &'a [InLab<udp_loss::Series>],
+    /// Series of TCP tests, in the order of the experiment; empty where it is of UDP.
     tcp: &'a [InLab<tcp_goodput::Series>],
 }
 
 /// `parameters` of an experiment without a path.
 #[derive(Serialize)]
-struct MixParameters<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct MixParameters<'a> {
+    /// What it is about.
     title: &'a str,
+    /// What it repeats.
     source: &'a str,
+    /// Where it differs from that.
     note: &'a str,
+    /// What is sent.
     mix: &'a str,
+    /// How long each rate is sent.
     time_ns: u64,
+    /// On a wire (L1).
+    #[cfg_attr(test, schemars(length(min = 1), inner(range(min = 1))))]
     rates_bps: Vec<u64>,
 }
 
 /// `result` of an experiment without a path.
 #[derive(Serialize)]
-struct MixEnded<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct MixEnded<'a> {
+    /// Ctrl-C ended it.
     interrupted: bool,
+    /// In the order of the experiment.
     series: &'a [mix::Series],
 }
 
@@ -122,8 +144,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let result = Ended { interrupted, series: &ran.udp, tcp: &ran.tcp };
     let caveats = ran.caveats();
-    let envelope = Envelope::new("longhaul.lab.run/1", started_at.clone(), parameters, result, caveats)
-        .with_hosts(ran.hosts.clone());
+    let envelope =
+        Envelope::new("longhaul.lab.run/1", started_at.clone(), parameters, result, caveats).with_hosts(&ran.hosts);
     if let Some(folder) = &args.output {
         let about = About {
             title: experiment.title.clone(),
@@ -133,7 +155,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             started_at,
             longhaul: env!("CARGO_PKG_VERSION").to_owned(),
             interrupted,
-            hosts: Host::of_snapshots(&ran.hosts),
+            hosts: Host::of_snapshots(&serde_json::json!(ran.hosts)),
         };
         let html = if experiment.tcp.is_empty() {
             udp_loss::Report { about, series: ran.udp.iter().map(|one| one.series.clone()).collect() }.to_html()

@@ -10,6 +10,7 @@ use crate::html::page::{escape, page};
 
 /// An experiment's results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Its title.
     pub title: String,
@@ -25,20 +26,23 @@ pub struct Report {
 
 /// All rates to one receiver, with frames of one size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
-    /// Its name.
+    /// What sets it apart.
     pub name: String,
     /// What the paper reports there.
     pub paper: String,
     /// What the receiver does with frames: `plain`, `filter`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["plain", "filter", "nftables"])))]
     pub receiver: String,
     /// Length of each frame, FCS included.
+    #[cfg_attr(feature = "schema", schemars(range(min = 64, max = 1518)))]
     pub frame_bytes: u16,
     /// What the receiver of the paper accepted, by rate.
     pub paper_received: Vec<PaperReceived>,
     /// Runs, by rate.
     pub runs: Vec<Run>,
-    /// The run as fast as possible.
+    /// Frames sent as fast as they go; `None` where that was not measured.
     pub most: Option<Most>,
     /// Why it ended early.
     pub error: Option<String>,
@@ -46,23 +50,29 @@ pub struct Series {
 
 /// A point in the figures of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PaperReceived {
     /// Rate on a wire (L1).
     pub rate_bps: u64,
     /// Frames a second that the receiver of the paper accepted.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub packets_per_second: f64,
 }
 
 /// Frames sent as fast as possible.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Most {
     /// Frames a second that the receiver's interface took.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub sent_packets_per_second: f64,
     /// Frames that the interface did not take.
     pub refused_packets: u64,
     /// CPU time of the sending thread for a frame, with the receiver's softirq in it.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub sender_ns_per_packet: f64,
     /// The part of it that making a frame takes.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub making_ns_per_packet: f64,
 }
 
@@ -87,10 +97,12 @@ impl Most {
 
 /// One rate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
     /// The rate that was asked for, on a wire (L1).
     pub rate_bps: u64,
     /// Frames a second that were sent.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub sent_packets_per_second: f64,
     /// Frames that the interface did not take.
     pub refused_packets: u64,
@@ -99,14 +111,18 @@ pub struct Run {
     /// Datagrams of the stream that its program received.
     pub stream_received_packets: u64,
     /// CPU time of the sending thread for a frame, with the receiver's softirq in it.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub sender_ns_per_packet: f64,
     /// CPUs of the machine that were busy in softirq, by `/proc/stat`.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub softirq_cpus: f64,
     /// CPUs of the machine that were busy.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub busy_cpus: f64,
     /// Goodput of a TCP flow beside the same mix.
     pub tcp_goodput_bps: u64,
     /// Frames a second of the mix beside that flow.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub tcp_mix_packets_per_second: f64,
 }
 
