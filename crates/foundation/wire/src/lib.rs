@@ -13,7 +13,7 @@
 //!
 //! What is not here: sockets, clocks, `unsafe`. No function panics or loops without bound on any input.
 //!
-//! The layers, from below: [`checksum`]; one file a header ([`ethernet`], [`vlan`], [`arp`], [`ipv4`], [`ipv6`], [`udp`],
+//! The layers, from below: [`checksum`]; one file a header ([`ethernet`], [`vlan`], [`ipv4`], [`ipv6`], [`udp`],
 //! [`tcp`], [`vnet`]); [`segmentation`] with the private `layers`, which finds the headers of a frame through tunnels.
 //! [`corrupt`] and [`describe`](fn@describe) serve the emulator's impairments and its counters.
 

@@ -74,7 +74,7 @@ impl From<u8> for Gso {
 /// `struct virtio_net_hdr`. The default is a plain frame: whole, with its checksum complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VnetHeader {
-    /// [`NEEDS_CSUM`], [`DATA_VALID`].
+    /// [`NEEDS_CSUM`], and other bits as the kernel sets them.
     pub flags: u8,
     /// A [`Gso`], with or without [`GSO_ECN`].
     pub gso_type: u8,

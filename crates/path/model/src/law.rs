@@ -29,8 +29,8 @@ pub enum Law {
     /// ¼ normal + ¾ Pareto, as netem's table of that name: its *quantiles* are the sum of those two quantiles, it is
     /// not the law of a sum of independent variables.
     ParetoNormal,
-    /// A table of quantiles, taken as it is: netem standardizes none either, so its [`Table::mean`] and
-    /// [`Table::stddev`] need not be 0 and 1.
+    /// A table of quantiles, taken as it is: netem standardizes none either, so its mean and standard deviation
+    /// need not be 0 and 1.
     Table(Arc<Table>),
 }
 

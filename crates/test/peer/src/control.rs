@@ -122,7 +122,7 @@ impl Control {
         handled
     }
 
-    /// Writes all that is queued, within [`Self::patience`].
+    /// Writes all that is queued, within the patience that this connection was made with.
     ///
     /// # Errors
     /// Where the connection is lost, or the peer does not read.
