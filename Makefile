@@ -41,9 +41,9 @@ package: build
 deps:
 	@scripts/deps.sh
 
-# The binary of the tests. Naming one of them gives dependencies the features that all tests together ask for: they are built once for both.
+# Without the features that tests ask for (schemas): whoever runs only the demo waits for nothing else.
 demo: deps
-	cargo build --workspace --bin longhaul --test descriptors
+	cargo build --workspace --bin longhaul
 	@scripts/demo.sh
 
 # Tests that need root or a feature of the kernel say `skipped: why` where it is missing. Most of their time is waiting: more run at a time
