@@ -194,7 +194,10 @@ fn in_a_browser(capture: &str, folder: &Folder) {
     printed(&["analyze", "--html", &page, capture]);
     let profile = format!("--user-data-dir={}", folder.file("profile"));
     let address = format!("file://{page}");
-    let arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", &profile, "--dump-dom", &address];
+    // The page gets time of its own clock, however slow the machine is.
+    let time = "--virtual-time-budget=5000";
+    let arguments =
+        ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", &profile, time, "--dump-dom", &address];
     let output = Command::new("timeout").arg("60").arg("chromium").args(arguments).output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.contains("data-painted=\""), "no script ran: {shown}");

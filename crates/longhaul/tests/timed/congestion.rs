@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{TestLab, object, side_by_side};
+use crate::common::{TestLab, alone, object, side_by_side};
 use longhaul_congestion::aimd::Model;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_units::Nanos;
@@ -221,7 +221,7 @@ fn vegas_gets_least() {
 /// segments, get less.
 #[test]
 fn reno_favours_short_round_trips_and_large_segments() {
-    let _machine = side_by_side();
+    let _machine = alone();
     let path = "[[client]]\nname = 'near'\n[[client]]\nname = 'far'\ndelay = '20ms'\n\
                 [[both]]\nrate = '100Mbit'\nqueue = '64KiB'\ndelay = '5ms'";
     let Some(lab) = Tested::up("fairness", path) else { return };

@@ -15,7 +15,7 @@ use crate::common::captures::Folder;
 /// How long one block may take.
 const BLOCK_TIME: Duration = Duration::from_secs(90);
 /// How many pages run at a time.
-const SIDE_BY_SIDE: usize = 6;
+const SIDE_BY_SIDE: usize = 3;
 /// The line that the script prints before a block.
 const MARK: &str = "::: block at line ";
 
