@@ -13,7 +13,7 @@ use crate::html::page::{escape, heading, page};
 
 /// The script, and its SHA-256 in base64: `openssl dgst -sha256 -binary heat.js | base64`.
 const SCRIPT: &str = include_str!("heat.js");
-const SCRIPT_HASH: &str = "b+6TDllARsZBE4Ho+Vjja+86Cwy/NHfeTxvV90ygBAE=";
+const SCRIPT_HASH: &str = "dAgrqsS/VZOM101yvuTcVZSnqcmdr1cB1B+BqWzLum8=";
 
 /// The content of the page.
 #[derive(Debug, Clone, PartialEq)]
