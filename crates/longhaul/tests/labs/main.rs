@@ -4,7 +4,6 @@
 mod common;
 
 mod documents;
-mod experiments;
 mod hosts;
 mod killed;
 mod schemas;

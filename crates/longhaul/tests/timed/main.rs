@@ -10,6 +10,7 @@ mod compare;
 mod compare_gaps;
 mod compare_runs;
 mod congestion;
+mod experiments;
 mod host;
 mod mix;
 mod tcp;

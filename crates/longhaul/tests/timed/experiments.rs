@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{longhaul, object, root};
+use crate::common::{alone, longhaul, object, root};
 use longhaul_kernel::capability;
 use longhaul_kernel::process::{Process, Signal};
 use longhaul_lab::orphans;
@@ -58,6 +58,7 @@ fn three_places(folder: &Folder) -> Value {
 
 #[test]
 fn each_place_is_provoked_and_the_report_shows_it() {
+    let _alone = alone();
     if unprivileged() {
         return;
     }
@@ -112,6 +113,7 @@ fn each_place_is_provoked_and_the_report_shows_it() {
 
 #[test]
 fn tcp_has_its_table_and_its_page() {
+    let _alone = alone();
     if unprivileged() {
         return;
     }
@@ -157,6 +159,7 @@ fn tcp_has_its_table_and_its_page() {
 /// A result lists up to 10,000 runs of losses. Those of a test with more are in a file of its own, or a caveat says that they are not.
 #[test]
 fn losses_beyond_what_a_result_lists_are_in_a_file_or_a_caveat() {
+    let _alone = alone();
     if unprivileged() {
         return;
     }
@@ -316,6 +319,7 @@ impl Drop for Browser {
 
 #[test]
 fn ctrl_c_writes_what_was_measured() {
+    let _alone = alone();
     if unprivileged() {
         return;
     }
@@ -365,6 +369,7 @@ fn sends(pid: u32) -> bool {
 
 #[test]
 fn a_wrong_experiment_is_refused_in_a_line() {
+    let _alone = alone();
     let folder = Folder::new("wrong");
     let file = folder.file("wrong.toml");
     fs::write(&file, "title = 'x'\npath = 'lan'\n[[udp]]\nname = 'x'\nrates = ['1M']\nsockbuff = '1M'\n").unwrap();
