@@ -46,10 +46,9 @@ demo: deps
 	cargo build --workspace --bin longhaul
 	@scripts/demo.sh
 
-# Tests that need root or a feature of the kernel say `skipped: why` where it is missing. Most of their time is waiting: one more runs at
-# a time than there are CPUs.
+# Tests that need root or a feature of the kernel say `skipped: why` where it is missing.
 test: deps
-	RUST_TEST_THREADS=$$(($$(nproc) + 1)) cargo test --workspace --no-fail-fast
+	cargo test --workspace --no-fail-fast
 	@$(MAKE) --no-print-directory test-alone test-package
 
 # These change what is one for the machine (a sysctl) for some seconds, and put it back: nothing may run beside them. With `-p` in place of
