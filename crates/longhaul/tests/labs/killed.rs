@@ -11,7 +11,7 @@ use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::{Process, Signal};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn unprivileged() -> bool {
     let skip = !is_root_in_namespace();
@@ -65,16 +65,24 @@ fn kill(pid: u32) {
     assert!(process.wait_until_gone(longhaul_kernel::clock::monotonic() + patience).unwrap());
 }
 
+/// What `lab list` says of a lab.
+fn listed(name: &str) -> Value {
+    let list = object(&longhaul(&["lab", "list", "--json"]).stdout);
+    list["result"]["labs"].as_array().unwrap().iter().find(|lab| lab["name"] == name).unwrap().clone()
+}
+
+fn pid_of(lab: &Value) -> u32 {
+    lab["pid"].as_u64().unwrap() as u32
+}
+
 /// A lab with a program in it that does not end by itself and takes no notice of SIGTERM, whose holder was killed. Gives what
 /// takes the lab down where the test fails, the program, and the namespaces of the hosts.
 fn killed_lab(name: &str) -> (TestLab, Program, Vec<u64>) {
     let lab_to_end = TestLab { name: name.to_owned() };
     let up = longhaul(&["lab", "up", "lan", "--name", name]);
     assert!(up.status.success(), "{up:?}");
-    let list = object(&longhaul(&["lab", "list", "--json"]).stdout);
-    let labs = list["result"]["labs"].as_array().unwrap();
-    let lab = labs.iter().find(|lab| lab["name"] == name).unwrap();
-    let holder = lab["pid"].as_u64().unwrap() as u32;
+    let lab = listed(name);
+    let holder = pid_of(&lab);
     let hosts = lab["hosts"].as_array().unwrap().iter();
     let namespaces: Vec<u64> =
         hosts.map(|host| fs::metadata(host["namespace"].as_str().unwrap()).unwrap().ino()).collect();
@@ -94,11 +102,12 @@ fn killed_lab(name: &str) -> (TestLab, Program, Vec<u64>) {
     (lab_to_end, program, namespaces)
 }
 
-fn assert_gone(mut program: Program, namespaces: &[u64]) {
+/// The program has ended, and nobody but `new_lab` has such a namespace: the kernel gives the number of one that is gone to the next.
+fn assert_gone(mut program: Program, namespaces: &[u64], new_lab: Option<u32>) {
     until("the program to end", || program.0.try_wait().unwrap().is_some());
     for &namespace in namespaces {
         // Another test's longhaul may be looking at it.
-        until("the namespace to be let go", || holders(namespace).is_empty());
+        until("the namespace to be let go", || holders(namespace).iter().all(|&pid| Some(pid) == new_lab));
     }
 }
 
@@ -114,7 +123,7 @@ fn down_clears_what_a_killed_lab_left() {
     assert!(String::from_utf8_lossy(&down.stderr).contains(&name), "{down:?}");
     let result = &object(&down.stdout)["result"];
     assert_eq!((&result["labs"], &result["cleared"]), (&json!([]), &json!([name])), "{down:?}");
-    assert_gone(program, &namespaces);
+    assert_gone(program, &namespaces, None);
     let again = longhaul(&["lab", "down", "--name", &name]);
     assert_eq!(again.status.code(), Some(1), "there is nothing left: {again:?}");
 }
@@ -128,7 +137,7 @@ fn up_clears_what_a_killed_lab_left() {
     let (_lab, program, namespaces) = killed_lab(&name);
     let up = longhaul(&["lab", "up", "lan", "--name", &name]);
     assert!(up.status.success(), "{up:?}");
-    assert_gone(program, &namespaces);
+    assert_gone(program, &namespaces, Some(pid_of(&listed(&name))));
     let ping = longhaul(&["lab", "exec", "client", "--name", &name, "--", "ping", "-c", "1", "server"]);
     assert!(ping.status.success(), "{ping:?}");
     assert!(longhaul(&["lab", "down", "--name", &name]).status.success());
