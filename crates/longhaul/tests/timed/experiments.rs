@@ -119,7 +119,10 @@ fn tcp_has_its_table_and_its_page() {
     }
     let folder = Folder::new("two-flows");
     let experiment = root().join("crates/longhaul/tests/two-flows.toml");
-    let output = longhaul(&["lab", "run", experiment.to_str().unwrap(), "-o", folder.0.to_str().unwrap()]);
+    // A bound that the emulator cannot keep: the page has a caveat.
+    let bound = ["--lateness-bound", "1ns"];
+    let command = ["lab", "run", experiment.to_str().unwrap(), "-o", folder.0.to_str().unwrap()];
+    let output = longhaul(&[&command[..], &bound].concat());
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     for said in ["Alone, one packet lost in 200", "expected", "Beside another", "limited by", "report.html"] {
@@ -141,6 +144,7 @@ fn tcp_has_its_table_and_its_page() {
         assert!(rates.iter().all(|rate| *rate > 100_000) && rates[0] + rates[1] < 110_000_000, "{rates:?}");
     }
     let page = fs::read_to_string(folder.file("report.html")).unwrap();
+    assert!(page.contains("its own CPU (--cpu, --spin, --realtime)"), "a page names flags: {page}");
     assert_eq!(page.matches("class=\"bar\"").count(), 3, "{page}");
     assert!(
         page.contains("the flow that shares the path") && page.contains("expected by the response function"),

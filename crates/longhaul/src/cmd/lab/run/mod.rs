@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::args::engine::EngineArgs;
 use crate::cmd::lab::run::command::command;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text, with_flags};
 
 /// Run an experiment: its labs and tests, with a table and a report
 ///
@@ -253,7 +253,7 @@ fn first_of_each_kind(caveats: &[Caveat]) -> Vec<Caveat> {
 /// Writes result and page into `folder`.
 fn save_both(folder: &Path, envelope: &impl Serialize, page: String) -> Result<(), Failure> {
     let object = serde_json::to_string(envelope).map_err(|error| Failure::new("json", error))?;
-    for (name, contents) in [("result.json", object + "\n"), ("report.html", page)] {
+    for (name, contents) in [("result.json", object + "\n"), ("report.html", with_flags(&page))] {
         let file = folder.join(name);
         fs::write(&file, contents).map_err(|error| not_written(&file, error))?;
     }
