@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub(crate) mod captures;
+pub(crate) mod forwarder;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

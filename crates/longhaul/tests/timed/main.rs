@@ -12,6 +12,7 @@ mod compare_runs;
 mod congestion;
 mod experiments;
 mod host;
+mod judges;
 mod mix;
 mod tcp;
 mod udp;

@@ -1,0 +1,3 @@
+//! Results judged by a forwarder of the tests' own (`common/forwarder`), which wrote down what it did.
+
+mod forwarder;
