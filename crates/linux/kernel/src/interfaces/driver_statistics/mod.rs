@@ -1,22 +1,22 @@
 //! What a driver's own counters (`ethtool -S`) mean, in one vocabulary for all drivers.
 //!
 //! The same name means different things: `rx_missed_errors` is a full ring at one driver and a link error at another. Each
-//! [`Row`] of the table says one driver's counter and where in its source that is seen. A counter that is not in the table has no
-//! known meaning: show it, do not add it up.
+//! [`Row`] of `table.tsv` says what one counter of one driver means, and where in the driver's source that is seen. A counter that is not in
+//! the table has no known meaning: show it, do not add it up.
 //!
 //! What is not here: reading the counters ([`crate::ethtool`]), and placing a loss.
 //!
 //! Source: the drivers, as of Linux 6.13; `Documentation/networking/statistics.rst`;
 //! `Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst`.
 
-mod table;
+use std::sync::LazyLock;
 
-pub use table::ROWS;
-
-use serde::Serialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error;
+use serde::{Deserialize, Serialize};
 
 /// What a counter counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Meaning {
     /// Packets dropped on receive as no descriptor of the ring was free: the host takes them too slowly.
@@ -79,6 +79,19 @@ pub struct Row {
     pub source: &'static str,
     /// Its packets are also in the counter of that pattern: do not add both. A queue's counter is part of the total.
     pub part_of: Option<&'static str>,
+}
+
+/// Every counter whose meaning is known: `table.tsv`.
+pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let lines = include_str!("table.tsv").lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| parse(line).unwrap_or_else(|| panic!("table.tsv: {line}"))).collect()
+});
+
+fn parse(line: &'static str) -> Option<Row> {
+    let [driver, pattern, meaning, whole, source] = line.split('\t').collect::<Vec<_>>().try_into().ok()?;
+    let deserializer: serde::de::value::StrDeserializer<'_, Error> = meaning.into_deserializer();
+    let meaning = Meaning::deserialize(deserializer).ok()?;
+    Some(Row { driver, pattern, meaning, source, part_of: (whole != "-").then_some(whole) })
 }
 
 /// The row for the counter `name` of `driver`; `None` where its meaning is not known.

@@ -16,7 +16,7 @@ fn a_star_is_a_number() {
 #[test]
 fn each_counter_has_one_row() {
     let mut seen = HashSet::new();
-    for row in ROWS {
+    for row in ROWS.iter() {
         assert!(seen.insert((row.driver, row.pattern)), "{} {} twice", row.driver, row.pattern);
         let example = row.pattern.replace('*', "7");
         let all: Vec<_> =
@@ -27,7 +27,7 @@ fn each_counter_has_one_row() {
 
 #[test]
 fn no_meaning_without_a_source() {
-    for row in ROWS {
+    for row in ROWS.iter() {
         let (file, symbol) = row.source.split_once(' ').unwrap_or_else(|| panic!("{row:?} names no symbol"));
         assert!(file.starts_with("drivers/net/") || file.starts_with("Documentation/"), "{row:?}");
         assert!(file.contains('.') && !symbol.trim().is_empty(), "{row:?}");
@@ -36,7 +36,7 @@ fn no_meaning_without_a_source() {
 
 #[test]
 fn patterns_are_names() {
-    for row in ROWS {
+    for row in ROWS.iter() {
         // Some drivers have spaces, brackets and colons in their names.
         let good = |c: char| c.is_ascii_alphanumeric() || " _-.*[]():".contains(c);
         assert!(!row.pattern.is_empty() && row.pattern.len() <= 31 && row.pattern.chars().all(good), "{row:?}");
@@ -46,7 +46,7 @@ fn patterns_are_names() {
 
 #[test]
 fn a_part_has_its_whole() {
-    for row in ROWS {
+    for row in ROWS.iter() {
         if let Some(whole) = row.part_of {
             let whole = ROWS.iter().find(|other| other.driver == row.driver && other.pattern == whole);
             assert!(whole.is_some_and(|whole| whole.part_of.is_none()), "{row:?}");
@@ -81,7 +81,7 @@ fn every_promised_driver_is_there() {
 proptest::proptest! {
     #[test]
     fn no_name_panics(name in "\\PC{0,40}") {
-        for known in ROWS {
+        for known in ROWS.iter() {
             let _ = row(known.driver, &name);
         }
     }
