@@ -207,7 +207,7 @@ const LOOK: &str = r#"(() => {
         pieces: all("svg.plot .bar:last-of-type .piece", piece =>
             ({ place: piece.dataset.location, height: piece.getBoundingClientRect().height })),
         legend: all(".legend li", item => item.dataset.location),
-        rows: all("table.numbers tbody tr[data-rate]", row => [...row.cells].map(cell => cell.textContent)),
+        rows: all("table.numbers tbody tr[data-row]", row => [...row.cells].map(cell => cell.textContent)),
         width: innerWidth,
         wider: [document.documentElement.scrollWidth > edge ? "page" : null].filter(Boolean).concat(
             all("body *", element => [element.tagName, element.getBoundingClientRect()])

@@ -13,13 +13,15 @@ use std::thread;
 use longhaul_emulator::Status;
 use longhaul_kernel::signals::Stop;
 use longhaul_lab::{Lab, LabError, LabSpec};
+use longhaul_path::spec::PathSpec;
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{ServeOptions, Server};
+use longhaul_report::html::series::{Run, Series};
 use longhaul_report::html::{mix as mix_report, tcp_goodput, udp_loss};
 use longhaul_result::Caveat;
 use longhaul_session::{BusyPolicy, Caps, SessionError, TestEnd, TestParameters};
 use longhaul_udp::locate::Loss;
-use longhaul_units::BitRate;
+use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -77,10 +79,10 @@ impl fmt::Debug for Runner<'_> {
 /// A series with what the emulator of its lab counted.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct InLab<S> {
+pub struct InLab<R> {
     /// The series.
     #[serde(flatten)]
-    pub series: S,
+    pub series: Series<R>,
     /// The emulator's counters; `None` where there was no lab, or it ended badly.
     pub emulator: Option<Status>,
 }
@@ -101,9 +103,9 @@ pub struct Hosts {
 #[derive(Debug, Default)]
 pub struct Ran {
     /// Series of UDP tests.
-    pub udp: Vec<InLab<udp_loss::Series>>,
+    pub udp: Vec<InLab<udp_loss::Run>>,
     /// Series of TCP tests.
-    pub tcp: Vec<InLab<tcp_goodput::Series>>,
+    pub tcp: Vec<InLab<tcp_goodput::Run>>,
     /// The hosts as the first test saw them; `None` where no test ran.
     pub hosts: Option<Hosts>,
 }
@@ -111,18 +113,14 @@ pub struct Ran {
 impl Ran {
     /// The first error, where there is one and no test has a result.
     pub fn failure(&self) -> Option<&Caveat> {
-        let udp = || self.udp.iter().flat_map(|one| &one.series.runs);
-        let tcp = || self.tcp.iter().flat_map(|one| &one.series.runs);
-        if udp().any(|run| run.result.is_some()) || tcp().any(|run| run.flows.result.is_some()) {
+        fn measured<R: Run>(series: &[InLab<R>]) -> bool {
+            series.iter().flat_map(|one| &one.series.runs).any(Run::has_result)
+        }
+        if measured(&self.udp) || measured(&self.tcp) {
             return None;
         }
-        let mut series = self.udp.iter().filter_map(|one| one.series.error.as_ref());
-        let mut others = self.tcp.iter().filter_map(|one| one.series.error.as_ref());
-        let runs = udp().filter_map(|run| run.error.as_ref());
-        series
-            .next()
-            .or_else(|| others.next())
-            .or_else(|| runs.chain(tcp().filter_map(|run| run.error.as_ref())).next())
+        let first = || self.udp.iter().find_map(|one| one.series.first_error());
+        first().or_else(|| self.tcp.iter().find_map(|one| one.series.first_error()))
     }
 
     /// All caveats, each with the series and the test that it is about.
@@ -161,20 +159,48 @@ impl Runner<'_> {
         ran
     }
 
+    /// Raises a lab with `path` and makes the tests of a series in it, or those before a stop.
+    fn run_series<T, R: Run>(
+        &self,
+        mut series: Series<R>,
+        path: &PathSpec,
+        tests: impl IntoIterator<Item = T>,
+        mut one: impl FnMut(&Lab, T) -> R,
+    ) -> InLab<R> {
+        let raised = Lab::up(self.spec.clone(), path.clone()).and_then(|lab| {
+            series.poll_interval_ns.map_or(Ok(()), |interval| lab.poll_receiver("server", Nanos(interval)))?;
+            Ok(lab)
+        });
+        let lab = match raised {
+            Ok(lab) => lab,
+            Err(error) => {
+                (self.tell)(Event::NotMeasured(error.to_string()));
+                series.error = Some(lab_failed(error));
+                return InLab { series, emulator: None };
+            }
+        };
+        for test in tests {
+            if self.stop.requested().is_some() {
+                break;
+            }
+            series.runs.push(one(&lab, test));
+        }
+        let emulator = match lab.down() {
+            Ok(status) => {
+                series.caveats = status.caveats(self.spec.lateness_bound);
+                Some(status)
+            }
+            Err(error) => {
+                series.caveats.push(lab_failed(error));
+                None
+            }
+        };
+        InLab { series, emulator }
+    }
+
     /// Runs the series of `experiment`, or those before a stop. Each has two hosts and a cable, no path.
     pub fn run_mix(experiment: &MixExperiment, stop: Stop, tell: &dyn Fn(Event<'_>)) -> mix_report::Report {
         mix::run(experiment, stop, tell)
-    }
-}
-
-/// Takes the lab of a series down: what speaks against trusting it, and where it stood.
-fn end(lab: Lab, spec: &LabSpec) -> (Vec<Caveat>, Option<Status>) {
-    match lab.down() {
-        Ok(status) => {
-            let doubts = status.caveats(spec.lateness_bound);
-            (doubts, Some(status))
-        }
-        Err(error) => (vec![lab_failed(error)], None),
     }
 }
 

@@ -3,45 +3,32 @@
 use longhaul_congestion::aimd::Model;
 use longhaul_lab::Lab;
 use longhaul_path::spec::{LossSpec, PathSpec};
-use longhaul_report::html::tcp_goodput::{Flows, Run, Series};
+use longhaul_report::html::series::Series;
+use longhaul_report::html::tcp_goodput::{Flows, Run};
 use longhaul_result::Caveat;
 use longhaul_session::{SessionError, TestEnd, kind};
 use longhaul_units::Nanos;
 
-use super::{Event, InLab, Ran, Runner, end, lab_failed, no_report, test};
+use super::{Event, InLab, Ran, Runner, no_report, test};
 use crate::spec::{TcpFlows, TcpSeries, TcpTest};
 
 impl Runner<'_> {
-    /// Raises a lab and makes the tests of `series` in it; those that were made where `stop` came before the last. `ran` gets
-    /// client and server as they were first seen.
-    pub(super) fn run_tcp(&self, series: &TcpSeries, ran: &mut Ran) -> InLab<Series> {
-        let mut done = Series {
+    /// Makes the tests of `series`. `ran` gets client and server as they were first seen.
+    pub(super) fn run_tcp(&self, series: &TcpSeries, ran: &mut Ran) -> InLab<Run> {
+        let empty = Series {
             name: series.name.clone(),
             paper: series.paper.clone(),
             changes: series.changes.clone(),
+            poll_interval_ns: None,
             runs: Vec::new(),
             error: None,
             caveats: Vec::new(),
         };
-        let lab = match Lab::up(self.spec.clone(), series.path.clone()) {
-            Ok(lab) => lab,
-            Err(error) => {
-                (self.tell)(Event::NotMeasured(error.to_string()));
-                done.error = Some(lab_failed(error));
-                return InLab { series: done, emulator: None };
-            }
-        };
-        for wanted in &series.tests {
-            if self.stop.requested().is_some() {
-                break;
-            }
-            let run = self.run_tcp_test(&lab, wanted, &series.path, ran);
+        self.run_series(empty, &series.path, &series.tests, |lab, wanted| {
+            let run = self.run_tcp_test(lab, wanted, &series.path, ran);
             (self.tell)(Event::Tcp(&run));
-            done.runs.push(run);
-        }
-        let emulator;
-        (done.caveats, emulator) = end(lab, self.spec);
-        InLab { series: done, emulator }
+            run
+        })
     }
 
     /// One test, and what shares its path.

@@ -10,6 +10,8 @@ pub mod compared;
 mod lines;
 pub mod mix;
 mod page;
+pub mod series;
+mod table;
 pub mod tcp_goodput;
 pub mod udp_loss;
 

@@ -9,9 +9,10 @@ use longhaul_terms::Amount;
 use longhaul_units::{Bytes, Nanos};
 use serde::Serialize;
 
-use crate::html::about::{About, caveats, spaced};
+use crate::html::about::{caveats, spaced};
 use crate::html::axis::{grid, height, short, step};
 use crate::html::page::{escape, page};
+use crate::html::series::{self, Report, Series};
 
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 260.0;
@@ -20,34 +21,6 @@ const EDGES: [f64; 4] = [60.0, 22.0, 396.0, 212.0];
 /// Blue and orange of Okabe and Ito (`colour.rs`).
 const OWN: &str = "#0072b2";
 const BESIDE: &str = "#e69f00";
-
-/// What is to be reported.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Report {
-    /// What it is about.
-    pub about: About,
-    /// A panel each.
-    pub series: Vec<Series>,
-}
-
-/// Tests that differ in their congestion control and number of flows.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Series {
-    /// How it differs from the others.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 100)))]
-    pub name: String,
-    /// What the source reports there; empty if nothing.
-    pub paper: String,
-    /// Changes of the path for this series.
-    pub changes: Vec<String>,
-    /// Its tests, in the order of the experiment.
-    pub runs: Vec<Run>,
-    /// Why there is none, with what to do; `None` where there is.
-    pub error: Option<Caveat>,
-    /// What speaks against trusting the series as a whole.
-    pub caveats: Vec<Caveat>,
-}
 
 /// One test, with the flows that shared its path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -99,52 +72,71 @@ impl Run {
     }
 }
 
-impl Series {
-    /// Its caveats, each with the series and test that it is about.
-    pub fn placed_caveats(&self) -> impl Iterator<Item = (String, &Caveat)> {
-        let whole = self.error.iter().chain(&self.caveats).map(|caveat| (self.name.clone(), caveat));
-        let runs = self.runs.iter().flat_map(|run| {
-            let place = format!("{}, {}", self.name, run.label);
-            run.error.iter().chain(&run.caveats).map(move |caveat| (place.clone(), caveat))
-        });
-        whole.chain(runs)
+impl series::Run for Run {
+    fn label(&self) -> String {
+        self.label.clone()
     }
 
-    /// Its parameters in a line.
-    fn setting(&self) -> String {
+    fn has_result(&self) -> bool {
+        self.flows.result.is_some()
+    }
+
+    fn error(&self) -> Option<&Caveat> {
+        self.error.as_ref()
+    }
+
+    fn caveats(&self) -> &[Caveat] {
+        &self.caveats
+    }
+
+    fn setting(&self) -> Vec<String> {
         let mut parts = Vec::new();
-        if let Some(run) = self.runs.first() {
-            let parameters = &run.flows.parameters;
-            if let Amount::DurationNs(ns) = parameters.amount {
-                parts.push(format!("{} per test", spaced(Nanos(ns))));
-            }
-            if parameters.omit_ns > 0 {
-                parts.push(format!("the first {} omitted", spaced(Nanos(parameters.omit_ns))));
-            }
-            parts.extend(parameters.window_bytes.map(|bytes| format!("socket buffers of {}", spaced(Bytes(bytes)))));
-            parts.extend(parameters.mss_bytes.map(|bytes| format!("segments of {bytes} bytes")));
-            if let Some(beside) = &run.beside {
-                let mss =
-                    beside.parameters.mss_bytes.map_or(String::new(), |bytes| format!(" in segments of {bytes} bytes"));
-                parts.push(format!("{} sends; {} sends at the same time{mss}", run.flows.host, beside.host));
-            }
+        let parameters = &self.flows.parameters;
+        if let Amount::DurationNs(ns) = parameters.amount {
+            parts.push(format!("{} per test", spaced(Nanos(ns))));
         }
-        parts.extend((!self.changes.is_empty()).then(|| format!("path with {}", self.changes.join(", "))));
-        parts.join("; ")
+        if parameters.omit_ns > 0 {
+            parts.push(format!("the first {} omitted", spaced(Nanos(parameters.omit_ns))));
+        }
+        parts.extend(parameters.window_bytes.map(|bytes| format!("socket buffers of {}", spaced(Bytes(bytes)))));
+        parts.extend(parameters.mss_bytes.map(|bytes| format!("segments of {bytes} bytes")));
+        if let Some(beside) = &self.beside {
+            let mss = beside.parameters.mss_bytes;
+            let mss = mss.map_or(String::new(), |bytes| format!(" in segments of {bytes} bytes"));
+            parts.push(format!("{} sends; {} sends at the same time{mss}", self.flows.host, beside.host));
+        }
+        parts
+    }
+
+    fn commands(&self) -> Vec<String> {
+        let flows = [Some(&self.flows), self.beside.as_ref()].into_iter().flatten();
+        flows.map(|flows| format!("{}: {}", flows.host, flows.command)).collect()
     }
 }
 
-impl Report {
+const COLUMNS: [&str; 9] = [
+    "test",
+    "goodput, Mb/s",
+    "expected, Mb/s",
+    "other flow, Mb/s",
+    "packets retransmitted",
+    "mean window, packets",
+    "mean RTT, ms",
+    "limited by",
+    "lost, bytes",
+];
+
+impl Report<Run> {
     /// The page.
     pub fn to_html(&self) -> String {
         let mut body = String::new();
-        let placed = || self.series.iter().flat_map(Series::placed_caveats);
-        self.about.head(&mut body, placed().count());
+        self.about.head(&mut body, self.placed_caveats().count());
         self.legend(&mut body);
-        self.panels(&mut body);
+        let highest = self.runs().map(Run::highest).fold(0.0, f64::max);
+        self.panels(&mut body, |series| panel(series, highest));
         self.about.note(&mut body);
-        self.table(&mut body);
-        caveats(&mut body, placed());
+        self.table(&mut body, &COLUMNS, cells);
+        caveats(&mut body, self.placed_caveats());
         body += "<h2>How this was measured</h2>\n\
                  <p>Goodput is the payload that the receivers read, over the time from the first counted byte to the last. The sending kernel's \
                  clocks (busy, receive window, send buffer) say what limited a flow. The expected goodput is the mean window that the response \
@@ -152,12 +144,8 @@ impl Report {
                  <p>The hosts are network namespaces on one machine, and longhaul emulates the path between them, so hosts and path share \
                  its CPUs. Each series has its own path and hosts.</p>\n";
         self.about.hosts(&mut body);
-        self.commands(&mut body);
+        self.commands(&mut body, "longhaul serve --sessions 2");
         page(&self.about.title, &body)
-    }
-
-    fn runs(&self) -> impl Iterator<Item = &Run> {
-        self.series.iter().flat_map(|series| &series.runs)
     }
 
     fn legend(&self, body: &mut String) {
@@ -176,80 +164,13 @@ impl Report {
         }
         *body += "</ul>\n";
     }
-
-    fn panels(&self, body: &mut String) {
-        let highest = self.runs().map(Run::highest).fold(0.0, f64::max);
-        *body += "<div class=\"panels\">\n";
-        for series in &self.series {
-            *body += &format!("<figure><h3>{}</h3>\n", escape(&series.name));
-            if series.runs.is_empty() {
-                *body += "<p class=\"quiet\">Not measured.</p>\n";
-            } else {
-                *body += &panel(series, highest);
-            }
-            *body += &format!("<figcaption><p>{}</p>", escape(&series.setting()));
-            if !series.paper.is_empty() {
-                *body += &format!("<p>In the paper: {}</p>", escape(&series.paper));
-            }
-            *body += "</figcaption></figure>\n";
-        }
-        *body += "</div>\n";
-    }
-
-    fn table(&self, body: &mut String) {
-        const COLUMNS: [&str; 9] = [
-            "test",
-            "goodput, Mb/s",
-            "expected, Mb/s",
-            "other flow, Mb/s",
-            "packets retransmitted",
-            "mean window, packets",
-            "mean RTT, ms",
-            "limited by",
-            "lost, bytes",
-        ];
-        *body += "<h2>Results as a table</h2>\n<table class=\"numbers\">\n<thead><tr>";
-        for column in COLUMNS {
-            *body += &format!("<th scope=\"col\">{column}</th>");
-        }
-        *body += "</tr></thead>\n<tbody>\n";
-        for series in &self.series {
-            *body += &format!(
-                "<tr class=\"series\"><th scope=\"rowgroup\" colspan=\"{}\">{}</th></tr>\n",
-                COLUMNS.len(),
-                escape(&series.name)
-            );
-            for run in &series.runs {
-                *body += &format!("<tr data-test=\"{}\">", escape(&run.label));
-                for (column, cell) in COLUMNS.iter().zip(cells(run)) {
-                    *body += &format!("<td data-label=\"{column}\">{}</td>", escape(&cell));
-                }
-                *body += "</tr>\n";
-            }
-        }
-        *body += "</tbody>\n</table>\n";
-    }
-
-    fn commands(&self, body: &mut String) {
-        *body += "<h2>Commands for each test</h2>\n<p>Run at the client while <code>longhaul serve --sessions 2</code> runs at the server:</p>\n<pre>";
-        for series in &self.series {
-            let _ = writeln!(body, "# {}: {}", escape(&series.name), escape(&series.setting()));
-            for flows in series.runs.iter().flat_map(|run| [Some(&run.flows), run.beside.as_ref()]).flatten() {
-                let _ = writeln!(body, "{}: {}", escape(&flows.host), escape(&flows.command));
-            }
-        }
-        *body += "</pre>\n";
-    }
 }
 
-/// The cells of a row of the table.
-fn cells(run: &Run) -> [String; 9] {
+/// The cells of a row of the table but for the first; `None` without a result.
+fn cells(run: &Run) -> Option<Vec<String>> {
+    let result = run.flows.result.as_ref()?;
     let none = || "–".to_owned();
     let mbit = |rate: Option<f64>| rate.map_or_else(none, |rate| format!("{rate:.1}"));
-    let Some(result) = &run.flows.result else {
-        let why = run.error.as_ref().map_or("not measured", |error| &error.message);
-        return [run.label.clone(), none(), none(), none(), none(), none(), none(), none(), why.to_owned()];
-    };
     let mean = |of: &dyn Fn(&longhaul_tcp::TcpStreamResult) -> Option<f64>| {
         let values: Vec<f64> = result.streams.iter().filter_map(of).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -258,8 +179,7 @@ fn cells(run: &Run) -> [String; 9] {
     let rtt = mean(&|stream| Some(stream.mean_rtt_ns? as f64 / 1e6));
     let lost = result.loss_bytes_by_location.places().into_iter().filter(|(_, bytes)| *bytes > 0);
     let lost: Vec<String> = lost.map(|(place, bytes)| format!("{place} {bytes}")).collect();
-    [
-        run.label.clone(),
+    Some(vec![
         mbit(run.flows.mbit()),
         mbit(run.expected_mbit()),
         mbit(run.beside.as_ref().and_then(Flows::mbit)),
@@ -268,7 +188,7 @@ fn cells(run: &Run) -> [String; 9] {
         rtt.map_or_else(none, |ms| format!("{ms:.1}")),
         limit(&result.limited_by),
         if lost.is_empty() { "0".into() } else { lost.join(", ") },
-    ]
+    ])
 }
 
 fn limit(limited_by: &LimitedBy) -> String {
@@ -278,7 +198,7 @@ fn limit(limited_by: &LimitedBy) -> String {
 }
 
 /// One or two bars per test, with an axis from 0 to at least `highest` Mb/s.
-fn panel(series: &Series, highest: f64) -> String {
+fn panel(series: &Series<Run>, highest: f64) -> String {
     let [left, top, right, bottom] = EDGES;
     // The values are above the bars and below the highest grid line.
     let highest = if highest > 0.0 { highest * 1.08 } else { 1.0 };
@@ -352,19 +272,8 @@ mod tests {
         Flows { host: "client".into(), command: "longhaul tcp server -C reno".into(), parameters, result }
     }
 
-    fn report(runs: Vec<Run>) -> Report {
-        let about = About {
-            title: "ranking".into(),
-            source: "DataTAG".into(),
-            note: String::new(),
-            path: "datatag".into(),
-            started_at: "now".into(),
-            longhaul: "0".into(),
-            interrupted: false,
-            hosts: Vec::new(),
-        };
-        let (name, paper, changes) = ("one <flow>".into(), String::new(), Vec::new());
-        Report { about, series: vec![Series { name, paper, changes, runs, error: None, caveats: Vec::new() }] }
+    fn report(runs: Vec<Run>) -> Report<Run> {
+        crate::html::series::tests::report(vec![crate::html::series::tests::series("one <flow>", runs)])
     }
 
     fn run(label: &str, goodput_mbit: Option<u64>) -> Run {

@@ -1,7 +1,6 @@
 //! UDP loss against rate, by location: figure 5 of the NLR Rings paper, for any experiment.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 
 use longhaul_result::{Caveat, Granularity, Location, LocationMethod};
 use longhaul_terms::{Amount, SoftirqPlacement};
@@ -9,44 +8,14 @@ use longhaul_udp::{UdpParameters, UdpResult};
 use longhaul_units::{Bytes, Nanos};
 use serde::Serialize;
 
-use crate::html::about::{About, caveats, spaced};
+use crate::html::about::{caveats, spaced};
 use crate::html::bars::{Bar, panel};
 use crate::html::colour::{fill, patterns};
-use crate::html::page::{escape, page};
+use crate::html::page::page;
+use crate::html::series::{self, Report, Series};
 
 /// A panel whose bars are all below this share of the highest gets an axis of its own, as the insets of the paper's figure do.
 const LOW_PANEL: f64 = 0.2;
-
-/// What is to be reported.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Report {
-    /// What it is about.
-    pub about: About,
-    /// A panel each.
-    pub series: Vec<Series>,
-}
-
-/// Tests that differ in their rate alone.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Series {
-    /// How it differs from the others.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 100)))]
-    pub name: String,
-    /// What the source reports there; empty if nothing.
-    pub paper: String,
-    /// Changes of the path for this series.
-    pub changes: Vec<String>,
-    /// How often the server's receive ring is polled, in nanoseconds; `None`: each frame as it comes.
-    #[cfg_attr(feature = "schema", schemars(range(min = 1_000, max = 1_000_000_000)))]
-    pub poll_interval_ns: Option<u64>,
-    /// Its tests, in the order of the experiment.
-    pub runs: Vec<Run>,
-    /// Why there is none, with what to do; `None` where there is.
-    pub error: Option<Caveat>,
-    /// What speaks against trusting the series as a whole.
-    pub caveats: Vec<Caveat>,
-}
 
 /// One test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -68,6 +37,10 @@ pub struct Run {
 }
 
 impl Run {
+    fn bar(&self) -> Bar {
+        Bar { label: mbit(self.rate_bps), rate_bps: self.rate_bps, percent: self.percent() }
+    }
+
     /// Percent of the sent packets lost at each location, from sender to receiver; `None` if not measured.
     fn percent(&self) -> Option<Vec<(Location, f64)>> {
         let result = self.result.as_ref()?;
@@ -76,20 +49,44 @@ impl Run {
     }
 }
 
-impl Series {
-    fn bars(&self) -> Vec<Bar> {
-        let bar = |run: &Run| Bar { label: mbit(run.rate_bps), rate_bps: run.rate_bps, percent: run.percent() };
-        self.runs.iter().map(bar).collect()
+impl series::Run for Run {
+    fn label(&self) -> String {
+        mbit(self.rate_bps)
     }
 
-    /// Its caveats, each with the series and test that it is about.
-    pub fn placed_caveats(&self) -> impl Iterator<Item = (String, &Caveat)> {
-        let whole = self.error.iter().chain(&self.caveats).map(|caveat| (self.name.clone(), caveat));
-        let runs = self.runs.iter().flat_map(|run| {
-            let place = format!("{}, {} Mb/s", self.name, mbit(run.rate_bps));
-            run.error.iter().chain(&run.caveats).map(move |caveat| (place.clone(), caveat))
-        });
-        whole.chain(runs)
+    fn has_result(&self) -> bool {
+        self.result.is_some()
+    }
+
+    fn error(&self) -> Option<&Caveat> {
+        self.error.as_ref()
+    }
+
+    fn caveats(&self) -> &[Caveat] {
+        &self.caveats
+    }
+
+    fn setting(&self) -> Vec<String> {
+        let mut parts = Vec::new();
+        let parameters = &self.parameters;
+        parts.extend(parameters.sockbuf_bytes.map(|bytes| format!("socket buffers of {}", spaced(Bytes(bytes)))));
+        parts.push(format!("{} bytes per packet", parameters.payload_bytes));
+        if let Amount::DurationNs(ns) = parameters.amount {
+            parts.push(format!("{} per test", spaced(Nanos(ns))));
+        }
+        parts.extend(parameters.wire.then(|| "single packets".to_owned()));
+        parts.extend(parameters.affinity.softirq.map(|placement| {
+            match placement {
+                SoftirqPlacement::Same => "receiver and its softirq on one CPU",
+                SoftirqPlacement::Split => "receiver and its softirq on two CPUs",
+            }
+            .to_owned()
+        }));
+        parts
+    }
+
+    fn commands(&self) -> Vec<String> {
+        vec![self.command.clone()]
     }
 }
 
@@ -99,97 +96,44 @@ fn mbit(bps: u64) -> String {
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
-impl Report {
+impl Report<Run> {
     /// The page.
     pub fn to_html(&self) -> String {
         let mut body = String::new();
-        let results = || self.series.iter().flat_map(|series| &series.runs).filter_map(|run| run.result.as_ref());
+        let results = || self.runs().filter_map(|run| run.result.as_ref());
         let lossy: Vec<Location> = Location::ALL
             .into_iter()
             .filter(|at| results().any(|result| result.loss_by_location.get(at).is_some_and(|packets| *packets > 0)))
             .collect();
-        let placed = || self.series.iter().flat_map(Series::placed_caveats);
-        self.about.head(&mut body, placed().count());
+        self.about.head(&mut body, self.placed_caveats().count());
         body += &patterns(&lossy);
         legend(&mut body, &lossy);
-        self.panels(&mut body);
+        self.figures(&mut body);
         self.about.note(&mut body);
-        self.table(&mut body, &lossy);
-        caveats(&mut body, placed());
-        self.method(&mut body, results());
-        self.about.hosts(&mut body);
-        self.commands(&mut body);
-        page(&self.about.title, &body)
-    }
-
-    fn panels(&self, body: &mut String) {
-        let highest = |bars: &[Bar]| bars.iter().map(Bar::total).fold(0.0, f64::max);
-        let panels: Vec<(&Series, Vec<Bar>)> = self.series.iter().map(|series| (series, series.bars())).collect();
-        let top = panels.iter().map(|(_, bars)| highest(bars)).fold(0.0, f64::max);
-        *body += "<div class=\"panels\">\n";
-        for (series, bars) in &panels {
-            let own = highest(bars);
-            let low = own < top * LOW_PANEL;
-            *body += &format!("<figure><h3>{}</h3>\n", escape(&series.name));
-            if bars.is_empty() {
-                *body += "<p class=\"quiet\">Not measured.</p>\n";
-            } else {
-                let scale = if low { "packets lost, % (own scale)" } else { "packets lost, %" };
-                *body += &panel(&series.name, bars, if low { own } else { top }, "payload rate offered, Mb/s", scale);
-            }
-            *body += &format!("<figcaption><p>{}</p>", escape(&setting(series)));
-            if !series.paper.is_empty() {
-                *body += &format!("<p>In the paper: {}</p>", escape(&series.paper));
-            }
-            *body += "</figcaption></figure>\n";
-        }
-        *body += "</div>\n";
-    }
-
-    fn table(&self, body: &mut String, lossy: &[Location]) {
-        *body += "<h2>Results as a table</h2>\n<table class=\"numbers\">\n<thead><tr>";
         let mut columns = ["offered, Mb/s", "sent, Mb/s", "received, Mb/s", "packets sent", "packets lost", "lost, %"]
             .map(str::to_owned)
             .to_vec();
         columns.extend(lossy.iter().map(|location| words(*location)));
         columns.push("placed by".into());
-        for column in &columns {
-            *body += &format!("<th scope=\"col\">{}</th>", escape(column));
-        }
-        *body += "</tr></thead>\n<tbody>\n";
-        for series in &self.series {
-            *body += &format!(
-                "<tr class=\"series\"><th scope=\"rowgroup\" colspan=\"{}\">{}</th></tr>\n",
-                columns.len(),
-                escape(&series.name)
-            );
-            for run in &series.runs {
-                let mut cells = vec![mbit(run.rate_bps)];
-                match (&run.result, &run.error) {
-                    (Some(result), _) => {
-                        cells.extend([mbit(result.sent_rate_bps), mbit(result.received_rate_bps)]);
-                        cells.extend([result.sent_packets, result.lost_packets].map(|packets| packets.to_string()));
-                        cells.push(format!(
-                            "{:.3}",
-                            result.lost_packets as f64 * 100.0 / result.sent_packets.max(1) as f64
-                        ));
-                        let at = |location| result.loss_by_location.get(location).copied().unwrap_or(0).to_string();
-                        cells.extend(lossy.iter().map(at));
-                        cells.push(method_name(result.location_method).into());
-                    }
-                    (None, error) => {
-                        cells.resize(columns.len() - 1, "–".into());
-                        cells.push(error.as_ref().map_or_else(|| "not measured".into(), |error| error.message.clone()));
-                    }
-                }
-                let _ = write!(body, "<tr data-rate=\"{}\">", run.rate_bps);
-                for (column, cell) in columns.iter().zip(&cells) {
-                    *body += &format!("<td data-label=\"{}\">{}</td>", escape(column), escape(cell));
-                }
-                *body += "</tr>\n";
-            }
-        }
-        *body += "</tbody>\n</table>\n";
+        self.table(&mut body, &columns, |run| Some(cells(run.result.as_ref()?, &lossy)));
+        caveats(&mut body, self.placed_caveats());
+        self.method(&mut body, results());
+        self.about.hosts(&mut body);
+        self.commands(&mut body, "longhaul serve");
+        page(&self.about.title, &body)
+    }
+
+    fn figures(&self, body: &mut String) {
+        let bars = |series: &Series<Run>| -> Vec<Bar> { series.runs.iter().map(Run::bar).collect() };
+        let highest = |bars: &[Bar]| bars.iter().map(Bar::total).fold(0.0, f64::max);
+        let top = self.series.iter().map(|series| highest(&bars(series))).fold(0.0, f64::max);
+        self.panels(body, |series| {
+            let bars = bars(series);
+            let own = highest(&bars);
+            let (top, scale) =
+                if own < top * LOW_PANEL { (own, "packets lost, % (own scale)") } else { (top, "packets lost, %") };
+            panel(&series.name, &bars, top, "payload rate offered, Mb/s", scale)
+        });
     }
 
     fn method<'a>(&self, body: &mut String, results: impl Iterator<Item = &'a UdpResult>) {
@@ -224,17 +168,17 @@ impl Report {
                   <p>Client and server are network namespaces on one machine, and longhaul emulates the path between them, so \
                   hosts and path share its CPUs. Each series has its own path and hosts.</p>\n";
     }
+}
 
-    fn commands(&self, body: &mut String) {
-        *body += "<h2>Commands for each test</h2>\n<p>Run at the client while <code>longhaul serve</code> runs at the server:</p>\n<pre>";
-        for series in &self.series {
-            let _ = writeln!(body, "# {}: {}", escape(&series.name), escape(&setting(series)));
-            for run in &series.runs {
-                let _ = writeln!(body, "{}", escape(&run.command));
-            }
-        }
-        *body += "</pre>\n";
-    }
+/// The cells of a row of the table but for the first.
+fn cells(result: &UdpResult, lossy: &[Location]) -> Vec<String> {
+    let mut cells = vec![mbit(result.sent_rate_bps), mbit(result.received_rate_bps)];
+    cells.extend([result.sent_packets, result.lost_packets].map(|packets| packets.to_string()));
+    cells.push(format!("{:.3}", result.lost_packets as f64 * 100.0 / result.sent_packets.max(1) as f64));
+    let at = |location| result.loss_by_location.get(location).copied().unwrap_or(0).to_string();
+    cells.extend(lossy.iter().map(at));
+    cells.push(method_name(result.location_method).into());
+    cells
 }
 
 fn legend(body: &mut String, lossy: &[Location]) {
@@ -270,37 +214,12 @@ const fn method_name(method: LocationMethod) -> &'static str {
     }
 }
 
-/// The parameters of a series in a line.
-fn setting(series: &Series) -> String {
-    let mut parts = Vec::new();
-    if let Some(run) = series.runs.first() {
-        let parameters = &run.parameters;
-        parts.extend(parameters.sockbuf_bytes.map(|bytes| format!("socket buffers of {}", spaced(Bytes(bytes)))));
-        parts.push(format!("{} bytes per packet", parameters.payload_bytes));
-        if let Amount::DurationNs(ns) = parameters.amount {
-            parts.push(format!("{} per test", spaced(Nanos(ns))));
-        }
-        parts.extend(parameters.wire.then(|| "single packets".to_owned()));
-        parts.extend(parameters.affinity.softirq.map(|placement| {
-            match placement {
-                SoftirqPlacement::Same => "receiver and its softirq on one CPU",
-                SoftirqPlacement::Split => "receiver and its softirq on two CPUs",
-            }
-            .to_owned()
-        }));
-    }
-    parts.extend(
-        series.poll_interval_ns.map(|ns| format!("receive ring of 256 frames, polled every {}", spaced(Nanos(ns)))),
-    );
-    parts.extend((!series.changes.is_empty()).then(|| format!("path with {}", series.changes.join(", "))));
-    parts.join("; ")
-}
-
 #[cfg(test)]
 mod tests {
     use longhaul_udp::{UdpReceiverReport, UdpSenderReport};
 
     use super::*;
+    use crate::html::series::tests::{report, series};
 
     fn run(rate_mbit: u64, lost: &[(Location, u64)]) -> Run {
         let (sender, receiver) = (UdpSenderReport::default(), UdpReceiverReport::default());
@@ -317,32 +236,6 @@ mod tests {
             error: None,
             caveats: Vec::new(),
         }
-    }
-
-    fn series(name: &str, runs: Vec<Run>) -> Series {
-        Series {
-            name: name.into(),
-            paper: String::new(),
-            changes: Vec::new(),
-            poll_interval_ns: None,
-            runs,
-            error: None,
-            caveats: Vec::new(),
-        }
-    }
-
-    fn report(series: Vec<Series>) -> Report {
-        let about = About {
-            title: "loss".into(),
-            source: "figure 5".into(),
-            note: String::new(),
-            path: "nlr-small".into(),
-            started_at: "now".into(),
-            longhaul: "0".into(),
-            interrupted: false,
-            hosts: Vec::new(),
-        };
-        Report { about, series }
     }
 
     #[test]
@@ -380,7 +273,7 @@ mod tests {
             assert!(html.contains(said), "{said}: {html}");
         }
         assert!(!html.contains("<there>"));
-        assert!(report(vec![]).to_html().contains("no packet was lost"), "nothing to show is no error");
+        assert!(report::<Run>(vec![]).to_html().contains("no packet was lost"), "nothing to show is no error");
     }
 
     /// A page that fetches or runs anything is not what it says it is.

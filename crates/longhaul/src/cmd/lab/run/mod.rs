@@ -13,6 +13,7 @@ use longhaul_kernel::capability;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::LabSpec;
+use longhaul_report::html::series::Report;
 use longhaul_report::html::{About, Host, mix, tcp_goodput, udp_loss};
 use longhaul_report::parquet::write_losses;
 use longhaul_report::text::experiment as text;
@@ -71,9 +72,9 @@ pub(crate) struct Ended<'a> {
     /// Ended before its end: what is missing was not measured, and the last test may be cut short.
     interrupted: bool,
     /// Series of UDP tests, in the order of the experiment; empty where it is of TCP.
-    series: &'a [InLab<udp_loss::Series>],
+    series: &'a [InLab<udp_loss::Run>],
     /// Series of TCP tests, in the order of the experiment; empty where it is of UDP.
-    tcp: &'a [InLab<tcp_goodput::Series>],
+    tcp: &'a [InLab<tcp_goodput::Run>],
 }
 
 /// `parameters` of an experiment without a path.
@@ -158,9 +159,9 @@ pub(crate) fn run(args: Args) -> Outcome {
             hosts: Host::of_snapshots(&serde_json::json!(ran.hosts)),
         };
         let html = if experiment.tcp.is_empty() {
-            udp_loss::Report { about, series: ran.udp.iter().map(|one| one.series.clone()).collect() }.to_html()
+            Report { about, series: ran.udp.iter().map(|one| one.series.clone()).collect() }.to_html()
         } else {
-            tcp_goodput::Report { about, series: ran.tcp.iter().map(|one| one.series.clone()).collect() }.to_html()
+            Report { about, series: ran.tcp.iter().map(|one| one.series.clone()).collect() }.to_html()
         };
         save_both(folder, &envelope, html)?;
     }

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::html::page::{escape, page};
+use crate::html::table::Table;
 
 /// An experiment's results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -207,8 +208,8 @@ impl Report {
             let lines = self.series.iter().filter(|series| series.frame_bytes == *size).map(of);
             text += &plot::decades(&format!("{size} bytes"), &lines.collect::<Vec<_>>());
         }
-        text += "</div>\n<h2>The highest rate that the receiver accepts</h2>\n<table><thead><tr><th>Frames/s</th>";
-        const COLUMNS: [&str; 6] = [
+        const COLUMNS: [&str; 7] = [
+            "Frames/s",
             "Paper",
             "Paper: relative to plain",
             "Here, sent",
@@ -216,8 +217,7 @@ impl Report {
             "Here: relative to plain",
             "ns per frame, net",
         ];
-        COLUMNS.iter().for_each(|column| text += &format!("<th>{column}</th>"));
-        text += "</tr></thead>\n<tbody>\n";
+        let mut table = Table::new("The highest rate that the receiver accepts", "numbers", &COLUMNS);
         for series in &self.series {
             let plain = self.series.iter().find(|one| one.frame_bytes == series.frame_bytes && one.receiver == "plain");
             let papers =
@@ -236,17 +236,14 @@ impl Report {
                 times(cpu(series), plain.and_then(cpu)),
                 shown(series.most.map(|most| most.sender_ns_per_packet - most.making_ns_per_packet)),
             ];
-            let _ = write!(text, "<tr><th>{}</th>", escape(&series.name));
-            for (column, value) in COLUMNS.iter().zip(values) {
-                let _ = write!(text, "<td data-label=\"{column}\">{value}</td>");
-            }
-            text += "</tr>\n";
+            table.row(&series.name, values);
         }
-        text + "</tbody></table>\n"
+        text + "</div>\n" + &table.finish()
     }
 
     fn table(&self) -> String {
-        const COLUMNS: [&str; 9] = [
+        const COLUMNS: [&str; 10] = [
+            "Mb/s (L1)",
             "Paper, frames/s",
             "Frames/s",
             "Stream sent",
@@ -257,17 +254,11 @@ impl Report {
             "TCP, Gb/s",
             "Mix beside TCP, frames/s",
         ];
-        let mut text = "<h2>All runs</h2>\n<table><thead><tr><th>Mb/s (L1)</th>".to_owned();
-        COLUMNS.iter().for_each(|column| text += &format!("<th>{column}</th>"));
-        text += "</tr></thead>\n<tbody>\n";
+        let mut table = Table::new("All runs", "numbers", &COLUMNS);
         for series in &self.series {
             let paper = if series.paper.is_empty() { String::new() } else { format!(" — paper: {}", series.paper) };
             let error = series.error.as_ref().map_or(String::new(), |error| format!(" — {error}"));
-            let _ = writeln!(
-                text,
-                "<tr class=\"series\"><th colspan=\"10\">{}</th></tr>",
-                escape(&format!("{}{paper}{error}", series.name))
-            );
+            table.group(&format!("{}{paper}{error}", series.name));
             for run in &series.runs {
                 let paper = series.paper_received.iter().find(|point| point.rate_bps == run.rate_bps);
                 let values = [
@@ -281,14 +272,10 @@ impl Report {
                     format!("{:.2}", run.tcp_goodput_bps as f64 / 1e9),
                     format!("{:.0}", run.tcp_mix_packets_per_second),
                 ];
-                let _ = write!(text, "<tr><th>{:.0}</th>", run.rate_bps as f64 / 1e6);
-                for (column, value) in COLUMNS.iter().zip(values) {
-                    let _ = write!(text, "<td data-label=\"{column}\">{value}</td>");
-                }
-                text += "</tr>\n";
+                table.row(&format!("{:.0}", run.rate_bps as f64 / 1e6), values);
             }
         }
-        text + "</tbody></table>\n"
+        table.finish()
     }
 }
 
