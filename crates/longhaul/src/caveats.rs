@@ -17,6 +17,8 @@ caveat_codes! {
     TIME_STEPS_BACK = "time_steps_back";
     /// The capture holds super-packets: numbers of packets and intervals are not those of the wire.
     SUPER_PACKETS = "super_packets";
+    /// The capture clipped TCP's options: what made senders retransmit is not known of all retransmissions.
+    OPTIONS_CLIPPED = "options_clipped";
     /// The capture dropped packets.
     PACKETS_DROPPED = "packets_dropped";
     /// A logging host could not be reached any more.

@@ -1,21 +1,11 @@
 //! One direction's data of a TCP connection, and what comes back for it.
-//!
-//! A segment below the highest byte is retransmitted, reordered or a duplicate. No fixed time tells which: round trips take from 1 µs to
-//! 1 s. The evidence, strongest first:
-//!
-//! 1. **IP identification**, where the sender increments it (Linux does, for each connection). Compare it with that of the packet which left
-//!    the hole: a lower one was sent before it and reordered, a higher one is a retransmission. Without a hole, a known one is a duplicate.
-//! 2. **TSval** (RFC 7323): compared with that of the packet which left the hole, an older one was reordered, a younger one is a
-//!    retransmission. An equal one was reordered if a round trip is longer than the clock's tick: a sender retransmits after news of a loss.
-//! 3. **Time and loss signals**: no sender knows of a loss before a duplicate acknowledgment or SACK returns. So a segment that
-//!    arrives within a round trip of the whole path was reordered. Later it is a retransmission if such a signal has passed, or if two
-//!    round trips have.
-//! 4. Without a round trip, as in a capture of one direction: a retransmission if three packets passed since (RFC 5681 §3.2).
+
+mod late;
 
 use longhaul_wire::tcp::flag;
 
 use crate::gaps::Lost;
-use crate::identification::{Identifications, Identified};
+use crate::identification::Identifications;
 use crate::limits::{LimitFinder, Seen as Sliced};
 use crate::loss::{Loss, Losses};
 use crate::pace::Pace;
@@ -23,9 +13,6 @@ use crate::round_trip::{RoundTrips, Samples};
 use crate::sequence::{Covered, Hole, Seen};
 use crate::summary::{IntervalQuantiles, RttSummary, TcpSummary};
 use longhaul_captures::packet::Tcp;
-
-/// Ticks of a time stamp's clock that must have passed to know how long one is, at most to a half more.
-const KNOWN_TICKS: i32 = 16;
 
 /// A direction of data. Small: a capture has a million of these open at once.
 #[derive(Debug, Default)]
@@ -68,6 +55,12 @@ pub(crate) struct Half {
     first_ts_ns: i64,
     /// Retransmissions below this belong to a timeout.
     timeout_until: u64,
+    /// Those below this belong to a recovery that news of a loss began.
+    recovery_until: u64,
+    /// Behind the SYN's number.
+    syn_until: u64,
+    /// Acknowledgments with clipped options passed while all below this was in flight.
+    clipped_until: u64,
     /// A retransmission whose acknowledgment may tell that it was needless: its end and TSval.
     eifel: Option<(u64, u32)>,
     in_flight_sum: f64,
@@ -97,27 +90,22 @@ pub(crate) struct Counted {
     retransmitted_bytes: u64,
     fast: u64,
     timeout: u64,
+    unknown_cause: u64,
     unseen: u64,
     dsack: u64,
     spurious_by_timestamp: u64,
     out_of_order: u64,
     duplicates: u64,
+    behind_ack: u64,
     keep_alives: u64,
     duplicate_acks: u64,
     sack_acks: u64,
+    clipped_acks: u64,
     zero_window_acks: u64,
     zero_window_ns: i64,
     window_full: u64,
     windows: Option<(u64, u64)>,
     max_in_flight: u64,
-}
-
-/// Why a segment lies below the highest byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Late {
-    Reordered,
-    Duplicate,
-    Retransmitted,
 }
 
 /// A packet of the direction, beside its TCP header.
@@ -132,6 +120,8 @@ pub(crate) struct Sent {
     pub(crate) numbers: u32,
     /// The whole path's round trip, as far as known.
     pub(crate) path_rtt_ns: Option<i64>,
+    /// From here to the sender and back, as far as known.
+    pub(crate) sender_rtt_ns: Option<i64>,
     /// Whether acknowledgments are seen.
     pub(crate) answered: bool,
     /// How its time stands to the gaps of the capture.
@@ -183,6 +173,9 @@ impl Half {
         if numbers == 0 {
             return None;
         }
+        if tcp.flags & u16::from(flag::SYN) != 0 {
+            self.syn_until = start + 1;
+        }
         if self.data_packets == 0 && self.initial_sequence.is_none() && start > self.seen.next {
             // What was in flight when the capture began is not missing from it.
             self.seen.skip_to(start);
@@ -194,6 +187,7 @@ impl Half {
             start: 0,
             end: 0,
             in_gap,
+            acknowledged: false,
             at_ns: made.0,
             ts_val: made.1,
             data_packets: made.2,
@@ -205,7 +199,7 @@ impl Half {
         }
         let mut retransmitted = false;
         if covered.beyond == numbers {
-            self.trips.sent(end, sent.at_ns);
+            self.trips.sent(end, ts_val, sent.at_ns);
             if self.ample.is_some() && end == self.acked + self.window && self.window_known() {
                 self.counted.window_full += 1;
             }
@@ -265,107 +259,6 @@ impl Half {
         interval
     }
 
-    /// Whether a segment with data below the highest byte is a retransmission.
-    #[cold]
-    fn late(
-        &mut self,
-        tcp: &Tcp,
-        start: u64,
-        end: u64,
-        covered: &Covered,
-        sent: Sent,
-        own: Option<Identified>,
-    ) -> bool {
-        self.trips.disturbed(self.seen.next);
-        let ts_val = tcp.options.timestamps.map(|(val, _)| val);
-        let late = match covered.hole.filter(|_| covered.repeated == 0) {
-            Some(hole) => self.fills(&hole, ts_val, &sent, own),
-            // A sender that increments never uses a number twice.
-            None if own.is_some_and(|own| own.came_before) => Late::Duplicate,
-            None => Late::Retransmitted,
-        };
-        match late {
-            Late::Reordered => self.counted.out_of_order += 1,
-            Late::Duplicate => self.counted.duplicates += 1,
-            Late::Retransmitted => self.count_retransmission(tcp, start, end, covered, &sent, ts_val),
-        }
-        late == Late::Retransmitted
-    }
-
-    fn fills(&self, hole: &Hole, ts_val: Option<u32>, sent: &Sent, own: Option<Identified>) -> Late {
-        if let Some(after) = own.zip(hole.id).map(|(own, makers)| own.id.wrapping_sub(makers) as i16) {
-            return if after <= 0 { Late::Reordered } else { Late::Retransmitted };
-        }
-        let rtt_ns = sent.path_rtt_ns.or(self.trips.min_ns()).filter(|_| sent.answered);
-        if let Some((own, makers)) = ts_val.zip(hole.ts_val) {
-            let within_a_round_trip =
-                || rtt_ns.zip(self.tick_ns(own, sent.at_ns)).is_some_and(|(rtt, tick)| rtt > 2 * tick);
-            match own.wrapping_sub(makers) as i32 {
-                ..0 => return Late::Reordered,
-                0 if within_a_round_trip() => return Late::Reordered,
-                0 => {}
-                1.. => return Late::Retransmitted,
-            }
-        }
-        let waited_ns = sent.at_ns - hole.at_ns;
-        let signal = self.duplicate_acks > 0 || self.sacked >= hole.end;
-        let later_packets = self.data_packets - hole.data_packets;
-        // The packet that left the hole goes to the receiver, news of the loss to the sender, the retransmission to here: a round trip of
-        // the whole path, at any capture point.
-        let retransmitted = match rtt_ns {
-            Some(rtt_ns) => waited_ns >= rtt_ns && (signal || waited_ns >= 2 * rtt_ns),
-            None => later_packets > 3,
-        };
-        if retransmitted { Late::Retransmitted } else { Late::Reordered }
-    }
-
-    /// How long a tick of the sender's clock is, by a packet with `ts_val` at `at_ns`.
-    fn tick_ns(&self, ts_val: u32, at_ns: i64) -> Option<i64> {
-        let ticks = i32::try_from(ts_val.wrapping_sub(self.first_ts_val)).ok().filter(|ticks| *ticks >= KNOWN_TICKS)?;
-        Some((at_ns - self.first_ts_ns) / i64::from(ticks))
-    }
-
-    fn count_retransmission(
-        &mut self,
-        tcp: &Tcp,
-        start: u64,
-        end: u64,
-        covered: &Covered,
-        sent: &Sent,
-        ts_val: Option<u32>,
-    ) {
-        let payload = u64::from(tcp.payload_len);
-        self.counted.retransmitted_packets += 1;
-        self.counted.retransmitted_bytes += covered.repeated.min(payload);
-        self.counted.retransmitted_wire_packets += u64::from(sent.segments);
-        let was_captured = !covered.hole.is_some_and(|hole| hole.in_gap);
-        self.counted.unseen += u64::from(covered.repeated == 0 && was_captured);
-        if was_captured && payload > 0 {
-            let (from, to) =
-                covered.hole.filter(|_| covered.repeated == 0).map_or((start, end), |hole| (hole.start, hole.end));
-            let (first, segment_bytes) = (self.seen.first, self.segment_bytes().unwrap_or(1_448).into());
-            self.ample.get_or_insert_default().losses.get_or_insert_default().lost(from, to, first, segment_bytes);
-        }
-        if sent.answered {
-            let rtt_ns = sent.path_rtt_ns.unwrap_or(0);
-            let silent_ns = sent.at_ns - self.last_data_ns;
-            let since_ack_ns = sent.at_ns - self.last_ack_ns;
-            let signal = self.duplicate_acks >= 3 || self.sacked >= end;
-            let timer = !signal || (silent_ns > rtt_ns + rtt_ns / 2 && since_ack_ns > rtt_ns / 2);
-            if timer && start >= self.timeout_until {
-                self.timeout_until = self.seen.next;
-            }
-            if timer || start < self.timeout_until {
-                self.counted.timeout += 1;
-            } else {
-                self.counted.fast += 1;
-            }
-        }
-        if self.eifel.is_none_or(|(pending, _)| pending <= self.acked) {
-            self.eifel = ts_val.map(|val| (start + 1, val));
-        }
-    }
-
     fn window_known(&self) -> bool {
         self.scale_known && self.acked > 0
     }
@@ -396,10 +289,19 @@ impl Half {
         if options.sack_blocks > 0 {
             self.sack(tcp, acked);
         }
+        if options.clipped {
+            self.counted.clipped_acks += 1;
+            self.clipped_until = self.seen.next;
+        }
         let mut sample = None;
         if acked > self.acked {
-            self.seen.acknowledged(acked, at_ns - path_rtt_ns.unwrap_or(0), self.after_gap);
-            sample = self.trips.acknowledged(acked, at_ns);
+            let rtt_ns = path_rtt_ns.unwrap_or(0);
+            let timer_ns = late::shortest_timer_ns(rtt_ns);
+            if acked > self.seen.next {
+                self.acknowledged_before_it_came(acked, at_ns);
+            }
+            self.seen.acknowledged(acked, at_ns - rtt_ns, at_ns - timer_ns, self.after_gap);
+            sample = self.trips.acknowledged(acked, at_ns, timer_ns);
             if let Some((end, val)) = self.eifel.filter(|(end, _)| *end <= acked) {
                 // RFC 3522 §3.2 (5): the echo is of a packet sent before.
                 let before = options.timestamps.is_some_and(|(_, ecr)| (ecr.wrapping_sub(val) as i32) < 0);
@@ -429,6 +331,17 @@ impl Half {
             return interval_ns;
         }
         None
+    }
+
+    /// What is acknowledged beyond all that was seen may yet come, if packets of this direction are captured at all.
+    #[cold]
+    fn acknowledged_before_it_came(&mut self, acked: u64, at_ns: i64) {
+        if self.packets > 0 && !self.after_gap {
+            let (ts_val, data_packets) = (self.last_ts_val, self.data_packets);
+            let hole =
+                Hole { start: 0, end: 0, in_gap: false, acknowledged: true, at_ns, ts_val, id: None, data_packets };
+            self.seen.take(acked, acked, || hole);
+        }
     }
 
     #[inline]
@@ -484,6 +397,9 @@ impl Half {
             retransmitted_bytes: counted.retransmitted_bytes,
             fast_retransmissions: counted.fast,
             timeout_retransmissions: counted.timeout,
+            retransmissions_of_unknown_cause: counted.unknown_cause,
+            captured_behind_ack_packets: counted.behind_ack,
+            clipped_acks: counted.clipped_acks,
             retransmissions_of_unseen: counted.unseen,
             dsack_blocks: counted.dsack,
             spurious_by_dsack: counted.dsack.min(counted.retransmitted_wire_packets),

@@ -22,8 +22,8 @@ pub(crate) struct Identifications {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Identified {
     pub(crate) id: u16,
-    /// A packet with this one came before.
-    pub(crate) came_before: bool,
+    /// Whether a packet with this one came before; `None` of those that are too far behind.
+    pub(crate) came_before: Option<bool>,
 }
 
 impl Identifications {
@@ -45,7 +45,7 @@ impl Identifications {
             let came_before = self.mark(ahead.unsigned_abs().into());
             return known.then_some(Identified { id, came_before });
         }
-        known.then_some(Identified { id, came_before: false })
+        known.then_some(Identified { id, came_before: Some(false) })
     }
 
     /// `last` is the highest now, and it and the `segments - 1` before came.
@@ -68,12 +68,12 @@ impl Identifications {
         }
     }
 
-    /// Notes that the one that is `behind` the highest came, and tells whether it had before.
-    fn mark(&mut self, behind: usize) -> bool {
-        let Some(word) = self.came.get_mut(behind / 64) else { return false };
+    /// Notes that the one that is `behind` the highest came, and tells whether it had before, as far as that is remembered.
+    fn mark(&mut self, behind: usize) -> Option<bool> {
+        let word = self.came.get_mut(behind / 64)?;
         let bit = 1 << (behind % 64);
         let had = *word & bit != 0;
         *word |= bit;
-        had
+        Some(had)
     }
 }

@@ -6,10 +6,12 @@
 
 use std::collections::VecDeque;
 
-/// Segments that wait for their acknowledgment at most; later ones are not timed until some were acknowledged.
+/// Segments that are remembered at most; where all of them wait for their acknowledgment, later ones are not timed.
 const MOST_WAITING: usize = 1 << 15;
 /// Time stamps that wait for their echo at most. A clock of 1 ms makes this 4 s.
 const MOST_STAMPS: usize = 1 << 12;
+/// Bytes that went by again, or late, whose times are remembered at most.
+const MOST_LATE: usize = 1 << 10;
 /// The most of either before the first answer: a capture of one direction never has one.
 const MOST_UNANSWERED: usize = 64;
 
@@ -51,10 +53,46 @@ impl Samples {
     }
 }
 
-/// Round trips of one direction's data.
+/// A segment that went by for the first time.
+#[derive(Debug, Clone, Copy)]
+struct Passed {
+    /// Behind its last byte, the low half: all that are kept lie near each other.
+    end: u32,
+    /// 0 where it had none.
+    ts_val: u32,
+    /// `i64::MIN` where it stands for several whose times were not kept.
+    at_ns: i64,
+}
+
+/// Bytes that went by again, or late.
+#[derive(Debug, Clone, Copy)]
+struct PassedLate {
+    start: u64,
+    end: u64,
+    ts_val: Option<u32>,
+    at_ns: i64,
+}
+
+/// When bytes went by last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passing {
+    pub(crate) at_ns: i64,
+    pub(crate) ts_val: Option<u32>,
+    /// Segments that passed for the first time since, at least.
+    pub(crate) packets_since: usize,
+}
+
+/// Round trips of one direction's data, and when its segments went by.
 #[derive(Debug, Default)]
 pub(crate) struct RoundTrips {
-    waiting: VecDeque<(u64, i64)>,
+    /// In order: those that were acknowledged, for as long as they may pass again, then those that wait.
+    passed: VecDeque<Passed>,
+    acknowledged: usize,
+    /// Behind segments that there was no room for.
+    skipped: Option<u32>,
+    /// How long acknowledged ones are kept.
+    keep_ns: i64,
+    late: Option<Box<VecDeque<PassedLate>>>,
     /// Data below this is not timed.
     untimed_below: u64,
     stamps: VecDeque<(u32, i64)>,
@@ -67,10 +105,50 @@ pub(crate) struct RoundTrips {
 impl RoundTrips {
     /// Data up to `end` went by for the first time.
     #[inline]
-    pub(crate) fn sent(&mut self, end: u64, at_ns: i64) {
-        if self.waiting.len() < if self.answered { MOST_WAITING } else { MOST_UNANSWERED } {
-            self.waiting.push_back((end, at_ns));
+    pub(crate) fn sent(&mut self, end: u64, ts_val: Option<u32>, at_ns: i64) {
+        let end = end as u32;
+        if self.passed.len() >= if self.answered { MOST_WAITING } else { MOST_UNANSWERED } && !self.has_room() {
+            self.skipped = Some(end);
+            return;
         }
+        if let Some(end) = self.skipped.take() {
+            self.passed.push_back(Passed { end, ts_val: 0, at_ns: i64::MIN });
+        }
+        self.passed.push_back(Passed { end, ts_val: ts_val.unwrap_or(0), at_ns });
+    }
+
+    /// Forgets the oldest, unless it waits for its acknowledgment.
+    #[cold]
+    fn has_room(&mut self) -> bool {
+        if self.answered && self.acknowledged == 0 {
+            return false;
+        }
+        self.acknowledged = self.acknowledged.saturating_sub(1);
+        self.passed.pop_front().is_some()
+    }
+
+    /// The bytes from `start` to `end` went by again, or late.
+    pub(crate) fn sent_late(&mut self, start: u64, end: u64, ts_val: Option<u32>, at_ns: i64) {
+        let late = self.late.get_or_insert_default();
+        while late.len() >= MOST_LATE || late.front().is_some_and(|first| first.at_ns < at_ns - self.keep_ns) {
+            late.pop_front();
+        }
+        late.push_back(PassedLate { start, end, ts_val, at_ns });
+    }
+
+    /// When the bytes up to `end`, from `start` on, went by last; `None` where that is not remembered.
+    pub(crate) fn last_passing(&self, start: u64, end: u64) -> Option<Passing> {
+        let late = self.late.iter().flat_map(|late| late.iter().rev());
+        if let Some(late) = late.into_iter().find(|late| late.start < end && start < late.end) {
+            return Some(Passing { at_ns: late.at_ns, ts_val: late.ts_val, packets_since: 0 });
+        }
+        let index = self.passed.partition_point(|passed| (passed.end.wrapping_sub(end as u32) as i32) < 0);
+        let passed = self.passed.get(index).filter(|passed| passed.at_ns != i64::MIN)?;
+        // Of the oldest one it is not known where it begins: it passed then, or before.
+        let is_whole = index > 0 || passed.end == end as u32;
+        let ts_val = Some(passed.ts_val).filter(|ts_val| *ts_val != 0);
+        let packets_since = self.passed.len() - 1 - index;
+        is_whole.then_some(Passing { at_ns: passed.at_ns, ts_val, packets_since })
     }
 
     /// Something went by again, or late, while all up to `next` was in flight.
@@ -85,16 +163,25 @@ impl RoundTrips {
         self.stamps.clear();
     }
 
-    /// All below `acked` was acknowledged. The sample, if it makes one.
+    /// All below `acked` was acknowledged. The sample, if it makes one. What was sent in the last `keep_ns` may pass again.
     #[inline]
-    pub(crate) fn acknowledged(&mut self, acked: u64, at_ns: i64) -> Option<i64> {
+    pub(crate) fn acknowledged(&mut self, acked: u64, at_ns: i64, keep_ns: i64) -> Option<i64> {
         self.answered = true;
+        self.keep_ns = keep_ns;
         let mut newest = None;
-        while let Some((end, sent_ns)) = self.waiting.front().copied().filter(|(end, _)| *end <= acked) {
-            newest = Some((end, sent_ns));
-            self.waiting.pop_front();
+        while let Some(passed) = self.passed.get(self.acknowledged) {
+            let behind = (acked as u32).wrapping_sub(passed.end) as i32;
+            if behind < 0 {
+                break;
+            }
+            newest = Some((acked - u64::from(behind as u32), passed.at_ns));
+            self.acknowledged += 1;
         }
-        let (_, sent_ns) = newest.filter(|(end, _)| *end > self.untimed_below)?;
+        while self.acknowledged > 0 && self.passed.front().is_some_and(|first| first.at_ns < at_ns - keep_ns) {
+            self.passed.pop_front();
+            self.acknowledged -= 1;
+        }
+        let (_, sent_ns) = newest.filter(|(end, sent_ns)| *end > self.untimed_below && *sent_ns != i64::MIN)?;
         self.by_sequence.add(at_ns - sent_ns);
         Some(at_ns - sent_ns)
     }
@@ -120,10 +207,13 @@ impl RoundTrips {
             // The newest one stays as a mark: its value must not be taken as new when it comes again.
             if self.stamps.len() > 1 {
                 self.stamps.pop_front();
-            } else if sent_ns == i64::MIN {
-                break;
             } else {
-                self.stamps[0].1 = i64::MIN;
+                // An echo that is captured before its stamp times nothing.
+                let is_near = (1..MOST_STAMPS as i32).contains(&behind);
+                self.stamps[0] = (if is_near { ts_ecr } else { ts_val }, i64::MIN);
+                if sent_ns == i64::MIN {
+                    break;
+                }
             }
             if behind == 0 && sent_ns != i64::MIN {
                 self.by_timestamp.add(at_ns - sent_ns);
@@ -149,15 +239,55 @@ mod tests {
     fn an_acknowledgment_times_the_newest_segment_that_it_covers() {
         let mut trips = RoundTrips::default();
         for (end, at_ns) in [(100, 10), (200, 20), (300, 30)] {
-            trips.sent(end, at_ns);
+            trips.sent(end, None, at_ns);
         }
-        assert_eq!(trips.acknowledged(200, 70), Some(50));
-        assert_eq!(trips.acknowledged(250, 75), None);
+        assert_eq!(trips.acknowledged(200, 70, 1_000), Some(50));
+        assert_eq!(trips.acknowledged(250, 75, 1_000), None);
         trips.disturbed(300);
-        trips.sent(400, 80);
-        assert_eq!(trips.acknowledged(300, 90), None, "it waited for the retransmission");
-        assert_eq!(trips.acknowledged(400, 120), Some(40));
+        trips.sent(400, None, 80);
+        assert_eq!(trips.acknowledged(300, 90, 1_000), None, "it waited for the retransmission");
+        assert_eq!(trips.acknowledged(400, 120, 1_000), Some(40));
         assert_eq!((trips.by_sequence.count, trips.by_sequence.min_ns, trips.by_sequence.max_ns), (2, 40, 50));
+    }
+
+    /// Segments are remembered beyond their acknowledgment, each with its own time; of what was not kept nothing is told.
+    #[test]
+    fn the_last_passing_of_bytes() {
+        let mut trips = RoundTrips::default();
+        for n in 1..=10_u64 {
+            trips.sent(n * 100, Some(n as u32), n as i64);
+        }
+        let told = |trips: &RoundTrips, start, end| trips.last_passing(start, end).map(|passing| passing.at_ns);
+        assert_eq!(trips.last_passing(400, 500), Some(Passing { at_ns: 5, ts_val: Some(5), packets_since: 5 }));
+        assert_eq!((told(&trips, 450, 480), told(&trips, 1_000, 1_100)), (Some(5), None));
+        trips.acknowledged(800, 20, 14);
+        assert_eq!([told(&trips, 400, 500), told(&trips, 500, 550), told(&trips, 600, 700)], [None, None, Some(7)]);
+        trips.sent_late(600, 700, None, 30);
+        assert_eq!((told(&trips, 600, 700), told(&trips, 700, 800)), (Some(30), Some(8)));
+        trips.sent_late(100, 200, None, 45);
+        assert_eq!(told(&trips, 600, 700), Some(7), "too long ago");
+        // No room: nothing is told of those between.
+        for n in 11..MOST_WAITING as u64 + 40 {
+            trips.sent(n * 100, None, n as i64);
+        }
+        let last = (MOST_WAITING as u64 + 39) * 100;
+        trips.acknowledged(last - 5_000, last as i64, 0);
+        trips.sent(last + 100, None, 1);
+        assert_eq!((told(&trips, last - 100, last), told(&trips, last, last + 100)), (None, Some(1)));
+    }
+
+    /// Captured in the wrong order: the echo, then the stamp, then a later echo of it.
+    #[test]
+    fn an_echo_before_its_stamp_times_nothing() {
+        let mut trips = RoundTrips::default();
+        trips.stamped(1, 10);
+        trips.echoed(1, 20);
+        trips.echoed(2, 30);
+        trips.stamped(2, 31);
+        trips.echoed(2, 500);
+        trips.stamped(3, 600);
+        trips.echoed(3, 612);
+        assert_eq!((trips.by_timestamp.count, trips.by_timestamp.max_ns), (2, 12));
     }
 
     #[test]

@@ -11,7 +11,9 @@ pub(crate) struct Hole {
     pub(crate) end: u64,
     /// The capture lost packets before the packet behind it.
     pub(crate) in_gap: bool,
-    /// When the packet behind it went by.
+    /// There was no packet behind it: they were acknowledged.
+    pub(crate) acknowledged: bool,
+    /// When the packet behind it, or their acknowledgment, went by.
     pub(crate) at_ns: i64,
     /// That packet's TSval.
     pub(crate) ts_val: Option<u32>,
@@ -138,16 +140,18 @@ impl Seen {
         covered
     }
 
-    /// The receiver has all below `acked`: what was not seen beyond the highest byte never will be, and holes below it that are
-    /// older than `before_ns` neither. `after_gap`: the capture lost packets since the last segment.
+    /// The receiver has all below `acked`: what was not seen beyond the highest byte never will be, and holes below `acked` that are
+    /// older than `before_ns` neither, or than `acknowledged_before_ns` where they were acknowledged first. `after_gap`: the capture lost packets since the last segment.
     #[inline]
-    pub(crate) fn acknowledged(&mut self, acked: u64, before_ns: i64, after_gap: bool) {
+    pub(crate) fn acknowledged(&mut self, acked: u64, before_ns: i64, acknowledged_before_ns: i64, after_gap: bool) {
         if acked > self.next {
             *if after_gap { &mut self.not_captured } else { &mut self.never } += acked - self.next;
             self.next = acked;
         }
         if !self.holes.is_empty() {
-            let gone = |hole: &Hole| hole.end <= acked && hole.at_ns < before_ns;
+            let gone = |hole: &Hole| {
+                hole.end <= acked && hole.at_ns < if hole.acknowledged { acknowledged_before_ns } else { before_ns }
+            };
             for hole in self.holes.extract_if(.., |hole| gone(hole)).collect::<Vec<_>>() {
                 self.give_up(&hole);
             }
@@ -176,7 +180,7 @@ mod tests {
     use super::*;
 
     fn hole() -> Hole {
-        Hole { start: 0, end: 0, in_gap: false, at_ns: 0, ts_val: None, id: None, data_packets: 0 }
+        Hole { start: 0, end: 0, in_gap: false, acknowledged: false, at_ns: 0, ts_val: None, id: None, data_packets: 0 }
     }
 
     #[test]

@@ -203,6 +203,9 @@ pub struct TcpSummary {
     pub fast_retransmissions: u64,
     /// Those after silence: timeouts and tail loss probes.
     pub timeout_retransmissions: u64,
+    /// Those of which neither can be told: the acknowledgments' options were clipped, or one direction alone was captured. All three together
+    /// are `retransmitted_packets`.
+    pub retransmissions_of_unknown_cause: u64,
     /// Retransmissions of data that was lost before this point: its original did not pass here.
     pub retransmissions_of_unseen: u64,
     /// D-SACK blocks that came back (RFC 2883): data that the receiver had already.
@@ -213,8 +216,10 @@ pub struct TcpSummary {
     pub spurious_by_timestamp: u64,
     /// Packets reordered before this point.
     pub out_of_order_packets: u64,
-    /// Duplicates that the network made, by their IP identification.
+    /// Duplicates that the network made: by their IP identification or time stamp, or within less time than a sender takes to react.
     pub duplicate_packets: u64,
+    /// Packets captured behind their own acknowledgment, as a capture of several queues has them: neither reordered nor retransmitted.
+    pub captured_behind_ack_packets: u64,
     /// Bytes that never passed here though later ones did, or were acknowledged.
     pub missing_bytes: u64,
     /// Bytes that did not come, while the capture lost packets: nothing is known of them. No part of `missing_bytes`.
@@ -225,6 +230,8 @@ pub struct TcpSummary {
     pub duplicate_acks: u64,
     /// Acknowledgments with SACK blocks that came back.
     pub sack_acks: u64,
+    /// Acknowledgments that came back with options clipped: whether they had SACK or D-SACK blocks is not known.
+    pub clipped_acks: u64,
     /// Acknowledgments that came back with a window of 0.
     pub zero_window_acks: u64,
     /// Time with that window.

@@ -112,6 +112,7 @@ impl Connection {
             segments: segments(packet, tcp, own),
             numbers: u32::from(tcp.flags & SYN != 0) + u32::from(tcp.flags & FIN != 0),
             path_rtt_ns,
+            sender_rtt_ns: other.trips.min_ns(),
             answered: other.packets > 0,
             lost,
         };

@@ -1,5 +1,6 @@
 //! Conversations made by hand, one rule each.
 
+mod late;
 /// Frames byte by byte, as the tests of `longhaul-captures` make them.
 #[path = "../../captures/src/samples.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
@@ -492,7 +493,7 @@ fn one_direction_in_mid_flow_over_the_wrap() {
         let seq = (u32::MAX - 50_000).wrapping_add(n * MSS);
         talk.say(i64::from(n) * MS, true, ACK, seq, 1, MSS);
         if n == 60 {
-            talk.say(i64::from(n) * MS + 5, true, ACK, seq, 1, MSS);
+            talk.say(i64::from(n) * MS + 5, true, ACK, seq - 5 * MSS, 1, MSS);
         }
     }
     let flow = talk.one();

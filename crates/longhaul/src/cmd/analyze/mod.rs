@@ -211,6 +211,16 @@ fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {
         warn(caveats::TIME_STEPS_BACK, message, "merge the captures of several queues by time");
     }
     let directions = result.flows.iter().flat_map(|flow| [&flow.forward, &flow.backward]);
+    let clipped = directions.clone().filter_map(|direction| direction.tcp.as_ref()).filter(|tcp| tcp.clipped_acks > 0);
+    let unknown: u64 = clipped.map(|tcp| tcp.retransmissions_of_unknown_cause).sum();
+    if unknown > 0 {
+        let message = format!("TCP's options were clipped: what caused {unknown} retransmissions is not known");
+        warn(
+            caveats::OPTIONS_CLIPPED,
+            message,
+            "capture longer snippets: 94 bytes hold all options of IPv4, 114 of IPv6",
+        );
+    }
     if directions.clone().any(|direction| direction.wire_packets > direction.packets) {
         let message = "some packets are super-packets: each is several packets on the wire, with one time stamp".into();
         warn(

@@ -77,6 +77,7 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
         part(tcp.retransmitted_packets, "retransmitted");
         part(tcp.fast_retransmissions, "of them fast");
         part(tcp.timeout_retransmissions, "by timeout");
+        part(tcp.retransmissions_of_unknown_cause, "of unknown cause");
         part(tcp.spurious_by_dsack.max(tcp.spurious_by_timestamp), "unnecessary");
         part(tcp.out_of_order_packets, "out of order");
         part(tcp.duplicate_packets, "duplicates");
