@@ -92,7 +92,7 @@ pub(crate) struct RoundTrips {
     skipped: Option<u32>,
     /// How long acknowledged ones are kept.
     keep_ns: i64,
-    late: Option<Box<VecDeque<PassedLate>>>,
+    late: VecDeque<PassedLate>,
     /// Data below this is not timed.
     untimed_below: u64,
     stamps: VecDeque<(u32, i64)>,
@@ -129,7 +129,7 @@ impl RoundTrips {
 
     /// The bytes from `start` to `end` went by again, or late.
     pub(crate) fn sent_late(&mut self, start: u64, end: u64, ts_val: Option<u32>, at_ns: i64) {
-        let late = self.late.get_or_insert_default();
+        let late = &mut self.late;
         while late.len() >= MOST_LATE || late.front().is_some_and(|first| first.at_ns < at_ns - self.keep_ns) {
             late.pop_front();
         }
@@ -138,8 +138,7 @@ impl RoundTrips {
 
     /// When the bytes up to `end`, from `start` on, went by last; `None` where that is not remembered.
     pub(crate) fn last_passing(&self, start: u64, end: u64) -> Option<Passing> {
-        let late = self.late.iter().flat_map(|late| late.iter().rev());
-        if let Some(late) = late.into_iter().find(|late| late.start < end && start < late.end) {
+        if let Some(late) = self.late.iter().rev().find(|late| late.start < end && start < late.end) {
             return Some(Passing { at_ns: late.at_ns, ts_val: late.ts_val, packets_since: 0 });
         }
         let index = self.passed.partition_point(|passed| (passed.end.wrapping_sub(end as u32) as i32) < 0);
