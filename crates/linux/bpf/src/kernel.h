@@ -14,8 +14,10 @@
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
 
+	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
 
 	BPF_RB_NO_WAKEUP = 1,
@@ -28,6 +30,7 @@ struct bpf_dynptr {
 } __attribute__((aligned(8)));
 
 #define IPPROTO_UDP 17
+#define IPPROTO_FRAGMENT 44
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 

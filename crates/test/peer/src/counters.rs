@@ -40,8 +40,8 @@ const BUFFER_FULL: [&str; 4] = ["Udp.RcvbufErrors", "Udp.MemErrors", "Udp6Rcvbuf
 /// Packets were damaged. `InHdrErrors` counts wrong checksums of IP headers, too (`ip_rcv_core`).
 const DAMAGED: [&str; 4] = ["Udp.InCsumErrors", "Udp6InCsumErrors", "Ip.InHdrErrors", "Ip6InHdrErrors"];
 /// Packets that IP took in, and below everything that can happen to them but a filter: netfilter at prerouting and input counts nothing
-/// (`ip_rcv_core`, `ip_rcv_finish_core`, `ip_local_deliver`).
-const IP_IN: [&str; 2] = ["Ip.InReceives", "Ip6InReceives"];
+/// (`ip_rcv_core`, `ip_rcv_finish_core`, `ip_local_deliver`). Fragments that are joined come in once more, as one.
+const IP_IN: [&str; 4] = ["Ip.InReceives", "Ip6InReceives", "Ip.ReasmOKs", "Ip6ReasmOKs"];
 const IP_OUT: [&str; 23] = [
     "Ip.InDelivers",
     "Ip.InHdrErrors",

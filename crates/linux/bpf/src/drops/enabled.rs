@@ -28,6 +28,8 @@ const BATCH: usize = 1024;
 pub struct Drops {
     // First, so that the program is freed before its maps.
     link: Link,
+    /// Of the programs that note first fragments.
+    _noting: Vec<Link>,
     events: MapHandle,
     counters: MapHandle,
     unrecorded: MapHandle,
@@ -48,6 +50,7 @@ impl fmt::Debug for Drops {
 /// What outlives the skeleton: links and maps are descriptors.
 struct Attached {
     link: Link,
+    noting: Vec<Link>,
     events: MapHandle,
     counters: MapHandle,
     unrecorded: MapHandle,
@@ -84,10 +87,21 @@ impl Drops {
         let inbox = Arc::new(Mutex::new(Vec::new()));
         let ring =
             ring_into(&attached.events, Arc::clone(&inbox)).map_err(|error| step("map the event ring", error))?;
-        let Attached { link, events, counters, unrecorded } = attached;
+        let Attached { link, noting, events, counters, unrecorded } = attached;
         let reasons = types.drop_reasons();
         let ring_bytes = options.ring_bytes;
-        Ok(Self { link, events, counters, unrecorded, ring, inbox, ring_bytes, reasons, paged_payload })
+        Ok(Self {
+            link,
+            _noting: noting,
+            events,
+            counters,
+            unrecorded,
+            ring,
+            inbox,
+            ring_bytes,
+            reasons,
+            paged_payload,
+        })
     }
 
     /// What [`DropEvent::reason`] means.
@@ -184,12 +198,15 @@ fn load(flows: &[Flow], options: &DropOptions, receiving_socket: bool, dynptr: b
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.has_receiving_socket = receiving_socket;
             constants.has_dynptr = dynptr;
+            constants.has_fragments = options.fragments;
             constants.wake_bytes = options.ring_bytes / 4;
             constants.only_namespace = options.namespace_cookie.unwrap_or(0);
             for flow in flows {
                 constants.ports[usize::from(flow.port >> 3)] |= 1 << (flow.port & 7);
             }
         }
+        open.progs.on_queued.set_autoload(options.fragments);
+        open.progs.on_received.set_autoload(options.fragments);
         open.load()
     });
     let skeleton = loaded.map_err(|error| load_error(PROGRAM, error, log))?;
@@ -204,7 +221,15 @@ fn load(flows: &[Flow], options: &DropOptions, receiving_socket: bool, dynptr: b
     let (events, counters) = (handle(&skeleton.maps.events)?, handle(&skeleton.maps.bss)?);
     let unrecorded = handle(&skeleton.maps.unrecorded)?;
     let link = skeleton.progs.on_drop.attach().map_err(|error| step("attach the tracepoint skb:kfree_skb", error))?;
-    Ok(Attached { link, events, counters, unrecorded })
+    let mut noting = Vec::new();
+    if options.fragments {
+        let programs = &skeleton.progs;
+        noting
+            .push(programs.on_queued.attach().map_err(|error| step("attach the tracepoint net:net_dev_queue", error))?);
+        let received = programs.on_received.attach();
+        noting.push(received.map_err(|error| step("attach the tracepoint net:netif_receive_skb", error))?);
+    }
+    Ok(Attached { link, noting, events, counters, unrecorded })
 }
 
 /// Reads `struct unrecorded_key` and `struct unrecorded`.

@@ -1,19 +1,22 @@
 //! One drop, as the kernel program reports it. The layout is that of `struct drop_event` in `intf.h`.
 
+use std::ops::Range;
+
 use longhaul_units::Nanos;
 
 /// `EVENT_HEADER_BYTES`.
-pub(crate) const HEADER_BYTES: usize = 48;
+pub(crate) const HEADER_BYTES: usize = 56;
 const GSO: u8 = 1;
 const IPV6: u8 = 2;
 const CONTINUED: u8 = 8;
 const TASKS_NAMESPACE: u8 = 16;
+const FRAGMENT: u8 = 32;
 
 /// A packet, or a super-packet, that the kernel dropped.
 ///
 /// It is evidence, not a loss: a packet arrives all the same if only a copy of it was dropped, or if it was retransmitted. Join the
 /// event with the sequence numbers that the receiver misses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DropEvent<'a> {
     /// When, on `CLOCK_MONOTONIC`.
     pub at: Nanos,
@@ -44,6 +47,8 @@ pub struct DropEvent<'a> {
     pub continued: bool,
     /// Whether it ran over IPv6.
     pub ipv6: bool,
+    /// Where only a fragment of the datagram was dropped: the bytes of the IP payload that it had.
+    pub fragment: Option<Range<u32>>,
     sequences: &'a [u8],
 }
 
@@ -60,7 +65,7 @@ impl<'a> DropEvent<'a> {
         let u64_at = |at: usize| header[at..].first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
         let u32_at = |at: usize| header[at..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
         let nonzero = |number: u32| (number != 0).then_some(number);
-        let (flags, count) = (header[46], header[47]);
+        let (flags, count, offset) = (header[46], header[47], u32_at(48)?);
         Some(Self {
             at: Nanos(u64_at(0)?),
             location: u64_at(8)?,
@@ -73,6 +78,7 @@ impl<'a> DropEvent<'a> {
             port: u16::from_ne_bytes([header[44], header[45]]),
             super_packet: flags & GSO != 0,
             ipv6: flags & IPV6 != 0,
+            fragment: if flags & FRAGMENT != 0 { Some(offset..offset.checked_add(u32_at(52)?)?) } else { None },
             namespace_of_task: flags & TASKS_NAMESPACE != 0,
             continued: flags & CONTINUED != 0,
             // The ring pads to 8 bytes; the count rules.
@@ -95,7 +101,8 @@ mod tests {
             bytes.extend(word.to_ne_bytes());
         }
         bytes.extend(5201_u16.to_ne_bytes());
-        bytes.extend([GSO | CONTINUED, 2]);
+        bytes.extend([GSO | CONTINUED | FRAGMENT, 2]);
+        bytes.extend([1480_u32, 1000].map(u32::to_ne_bytes).concat());
         for sequence in [10_u64, 1 << 47] {
             bytes.extend(sequence.to_ne_bytes());
         }
@@ -113,6 +120,7 @@ mod tests {
         );
         assert_eq!((event.cookie, event.port, event.unit_packets), (0xabcd_ef05, 5201, 2));
         assert_eq!((event.super_packet, event.continued, event.ipv6), (true, true, false));
+        assert_eq!(event.fragment, Some(1480..2480));
         assert_eq!(event.sequences().collect::<Vec<_>>(), [10, 1 << 47]);
     }
 

@@ -24,6 +24,7 @@ enum drop_flags {
 	DROP_IPV6 = 2,
 	DROP_CONTINUED = 8,    /* another event of the same super-packet came before */
 	DROP_TASKS_NAMESPACE = 16, /* neither device nor socket tells: it is that of the task that ran */
+	DROP_FRAGMENT = 32, /* a fragment of the datagram alone */
 };
 
 /*
@@ -45,6 +46,42 @@ struct unrecorded {
 /* Different keys. Beyond them a drop is counted as one whose place nobody knows. */
 #define MAX_UNRECORDED 1024
 
+/* What the fragments of one datagram have in common (RFC 791, RFC 8200 section 4.5); the protocol is UDP. */
+struct fragment_key {
+	__u8 source[16]; /* of IPv4 the first four bytes */
+	__u8 destination[16];
+	__u32 id; /* as it lies in the packet */
+	__u32 ipv6;
+};
+
+/*
+ * What is known of a datagram by one fragment: its sequence number, by the first, or the drop of a later one that came before it.
+ */
+struct fragment {
+	__u64 time_ns;
+	__u64 sequence;
+	__u64 location;
+	__u64 netns_cookie;
+	__u32 netns_inum;
+	__u32 ifindex;
+	__u32 reason;
+	__u32 cookie;
+	__u32 offset;
+	__u32 bytes;
+	__u16 port;
+	__u8 flags; /* enum drop_flags of the drop */
+	__u8 is_known; /* cookie, port and sequence are there; else location, reason and the like */
+	__u32 zero;
+};
+
+/* Datagrams of which fragments are remembered: 100 ms of 160,000 a second. */
+#define MAX_FRAGMENTS 16384
+/*
+ * For how long. An identification of IPv4 is used again after 65,536 datagrams; fragments of one datagram follow each other within
+ * microseconds, unless a machine of few CPUs does other things between them.
+ */
+#define FRAGMENT_NS 300000000ULL
+
 struct drop_event {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
 	__u64 location; /* return address of kfree_skb's caller */
@@ -57,10 +94,12 @@ struct drop_event {
 	__u16 port; /* UDP destination */
 	__u8 flags; /* enum drop_flags */
 	__u8 count; /* of sequences */
+	__u32 fragment_offset; /* of a fragment: its place in the payload of IP, and its bytes */
+	__u32 fragment_bytes;
 	__u64 sequences[MAX_SEQUENCES];
 };
 
-#define EVENT_HEADER_BYTES 48
+#define EVENT_HEADER_BYTES 56
 _Static_assert(__builtin_offsetof(struct drop_event, sequences) == EVENT_HEADER_BYTES, "event.rs has the same");
 
 #endif

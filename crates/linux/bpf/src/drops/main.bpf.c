@@ -14,7 +14,10 @@
  *    |               |                 |                   |
  *    | headroom | MAC | IPv4/6 | UDP | payload ...         |  -> frags, frag_list
  *
- * Not here: IPv6 extension headers, IP fragments after the first, tunnels (the outer header counts), 802.1Q tags in the data.
+ * A fragment of IP other than the first has no UDP header. Where a test has datagrams longer than a packet, two further programs note
+ * the identification of each first fragment that a host sends or receives, so that a drop of a later one has its sequence number.
+ *
+ * Not here: other IPv6 extension headers, tunnels (the outer header counts), 802.1Q tags in the data.
  */
 #include "kernel.h"
 
@@ -27,6 +30,7 @@
 #define UDP_HEADER 8
 #define IPV4_HEADER 20
 #define IPV6_HEADER 40
+#define IPV6_FRAGMENT_HEADER 8
 /* cookie (32 bits) and sequence (48), big endian. */
 #define PROBE_BYTES 10
 #define MAC_HEADER_UNSET 0xffff
@@ -38,6 +42,9 @@ const volatile __u8 ports[65536 / 8];
 const volatile bool has_receiving_socket;
 /* bpf_dynptr_from_skb may be called here (6.12 on). Without it payload outside the linear part cannot be read. */
 const volatile bool has_dynptr;
+
+/* Datagrams of the test may be longer than a packet: the programs that note first fragments are there. */
+const volatile bool has_fragments;
 
 /* The program wakes a sleeping reader when the ring has so many bytes. */
 const volatile __u32 wake_bytes;
@@ -69,13 +76,22 @@ struct {
 	__type(value, struct unrecorded);
 } unrecorded SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_FRAGMENTS);
+	__type(key, struct fragment_key);
+	__type(value, struct fragment);
+} fragments SEC(".maps");
+
 /*
- * An event is too large for the stack. One for each CPU is enough: the kernel never nests this program on a CPU (it skips a drop
- * in an interrupt meanwhile, and counts it in recursion_misses).
+ * An event is too large for the stack. One for each program and CPU is enough: the kernel never nests a program on a CPU (it skips a
+ * drop in an interrupt meanwhile, and counts it in recursion_misses).
  */
+enum scratch_of { OF_DROP, OF_QUEUED, OF_RECEIVED, SCRATCHES };
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, SCRATCHES);
 	__type(key, __u32);
 	__type(value, struct drop_event);
 } scratch SEC(".maps");
@@ -114,36 +130,73 @@ static __always_inline bool parse_probe(const __u8 *probe, __u32 *cookie, __u64 
 	return true;
 }
 
+/* A packet or fragment of UDP. */
+struct found {
+	struct fragment_key key; /* of a fragment */
+	__u32 udp; /* offset of the UDP header; 0 where there is none for one of our ports */
+	__u32 offset; /* of a fragment: its place, and its bytes */
+	__u32 bytes;
+	__u16 port;
+	bool is_fragment;
+};
+
 /*
- * Finds the UDP header by the network header; gives its offset, or 0 where this is no UDP packet to one of our ports. Reads
- * IP and UDP header at once, as there is mostly no IP option: this is the price that every dropped IP packet pays.
+ * Finds the UDP header by the network header. Reads IP and UDP header at once, as there is mostly no IP option: this is the price that
+ * every dropped IP packet pays.
  * Headers lie in the linear part: the stack pulls them there before it looks at them, and drivers and GRO do mostly, too.
  */
-static __always_inline __u32 find_udp(struct view *view, __u32 network, bool ipv6, __u16 *port)
+static __always_inline void find_udp(struct view *view, __u32 network, bool ipv6, struct found *found)
 {
 	__u8 headers[IPV6_HEADER + UDP_HEADER];
 	__u32 udp;
 
+	found->udp = 0;
+	found->is_fragment = false;
+	found->offset = 0;
 	if (ipv6) {
-		if (!read_linear(view, network, headers, IPV6_HEADER + UDP_HEADER) || headers[6] != IPPROTO_UDP)
-			return 0;
+		/* The last fragment of a datagram may have a byte behind its header. */
+		if (!read_linear(view, network, headers, IPV6_HEADER + UDP_HEADER))
+			return;
 		udp = IPV6_HEADER;
-		*port = headers[IPV6_HEADER + 2] << 8 | headers[IPV6_HEADER + 3];
-	} else {
-		if (!read_linear(view, network, headers, IPV4_HEADER + UDP_HEADER) || headers[9] != IPPROTO_UDP)
-			return 0;
-		/* A later fragment has no UDP header. */
-		if ((headers[6] & 0x1f) | headers[7])
-			return 0;
-		udp = (headers[0] & 0xf) * 4;
-		*port = headers[IPV4_HEADER + 2] << 8 | headers[IPV4_HEADER + 3];
-		if (udp != IPV4_HEADER) {
-			if (!read_linear(view, network + udp, headers, UDP_HEADER))
-				return 0;
-			*port = headers[2] << 8 | headers[3];
+		if (headers[6] == IPPROTO_FRAGMENT && headers[IPV6_HEADER] == IPPROTO_UDP) {
+			found->is_fragment = true;
+			found->offset = (headers[IPV6_HEADER + 2] << 8 | headers[IPV6_HEADER + 3]) & ~7;
+			found->bytes = (headers[4] << 8 | headers[5]) - IPV6_FRAGMENT_HEADER;
+			__builtin_memcpy(found->key.source, headers + 8, 16);
+			__builtin_memcpy(found->key.destination, headers + 24, 16);
+			__builtin_memcpy(&found->key.id, headers + IPV6_HEADER + 4, 4);
+			found->key.ipv6 = 1;
+			if (found->offset)
+				return;
+			udp += IPV6_FRAGMENT_HEADER;
+			if (!read_linear(view, network + udp, headers + IPV6_HEADER, UDP_HEADER))
+				return;
+		} else if (headers[6] != IPPROTO_UDP) {
+			return;
 		}
+		found->port = headers[IPV6_HEADER + 2] << 8 | headers[IPV6_HEADER + 3];
+	} else {
+		/* The last fragment may have fewer bytes than a UDP header. */
+		if (!read_linear(view, network, headers, IPV4_HEADER) || headers[9] != IPPROTO_UDP)
+			return;
+		udp = (headers[0] & 0xf) * 4;
+		if ((headers[6] & 0x3f) | headers[7]) {
+			found->is_fragment = true;
+			found->offset = ((headers[6] & 0x1f) << 8 | headers[7]) * 8;
+			found->bytes = (headers[2] << 8 | headers[3]) - udp;
+			__builtin_memset(&found->key, 0, sizeof(found->key));
+			__builtin_memcpy(found->key.source, headers + 12, 4);
+			__builtin_memcpy(found->key.destination, headers + 16, 4);
+			found->key.id = headers[4] << 8 | headers[5];
+			if (found->offset)
+				return;
+		}
+		if (!read_linear(view, network + udp, headers, UDP_HEADER))
+			return;
+		found->port = headers[2] << 8 | headers[3];
 	}
-	return ports[*port >> 3] & 1 << (*port & 7) ? network + udp : 0;
+	if (ports[found->port >> 3] & 1 << (found->port & 7))
+		found->udp = network + udp;
 }
 
 /*
@@ -194,7 +247,8 @@ static __always_inline void count_unrecorded(const struct drop_event *event)
 		bpf_map_update_elem(&unrecorded, &key, &none, BPF_NOEXIST);
 		counted = bpf_map_lookup_elem(&unrecorded, &key);
 	}
-	if (!counted) {
+	/* Several fragments may be one datagram's: how many datagrams is not known. */
+	if (!counted || event->flags & DROP_FRAGMENT) {
 		__sync_fetch_and_add(&lost_packets, event->count);
 		return;
 	}
@@ -255,6 +309,143 @@ static long read_segment(__u32 index, struct walk *walk)
 	return 0;
 }
 
+static __always_inline void view_of(struct view *view, struct sk_buff *skb)
+{
+	view->head = skb->head;
+	view->data = skb->data - skb->head;
+	view->end = view->data + skb->len;
+	view->linear_end = view->end - skb->data_len;
+}
+
+/*
+ * Cookie and sequence number behind the UDP header, of one of our flows.
+ */
+static __always_inline bool read_ours(struct view *view, const struct found *found, struct flow *flow, __u64 *sequence)
+{
+	__u8 probe[PROBE_BYTES];
+	__u32 payload = found->udp + UDP_HEADER;
+
+	if (payload + PROBE_BYTES > view->end)
+		return false;
+	if (!read(view, payload, probe, PROBE_BYTES)) {
+		__sync_fetch_and_add(&unread_packets, 1);
+		return false;
+	}
+	__builtin_memset(flow, 0, sizeof(*flow));
+	flow->port = found->port;
+	parse_probe(probe, &flow->cookie, sequence);
+	return bpf_map_lookup_elem(&flows, flow);
+}
+
+static __always_inline bool is_foreign(const struct drop_event *event)
+{
+	/* A namespace known from the task alone may belong to a socket that is being freed: report the drop. */
+	return only_namespace && !(event->flags & DROP_TASKS_NAMESPACE) && event->netns_cookie &&
+	       event->netns_cookie != only_namespace;
+}
+
+/*
+ * The drop of a later fragment: an event if its datagram is known, else remembered until the first fragment comes.
+ */
+static __always_inline void drop_part(struct drop_event *event, const struct found *found)
+{
+	struct fragment *known = bpf_map_lookup_elem(&fragments, &found->key);
+
+	if (known && known->is_known && event->time_ns - known->time_ns < FRAGMENT_NS) {
+		event->cookie = known->cookie;
+		event->port = known->port;
+		event->sequences[0] = known->sequence;
+		submit(event);
+		return;
+	}
+	/* Of several drops before the first fragment one is enough. */
+	struct fragment dropped = {
+		.time_ns = event->time_ns,
+		.location = event->location,
+		.netns_cookie = event->netns_cookie,
+		.netns_inum = event->netns_inum,
+		.ifindex = event->ifindex,
+		.reason = event->reason,
+		.offset = event->fragment_offset,
+		.bytes = event->fragment_bytes,
+		.flags = event->flags,
+	};
+	bpf_map_update_elem(&fragments, &found->key, &dropped, BPF_ANY);
+}
+
+/*
+ * A first fragment that this host sends or receives.
+ */
+static __always_inline void note_first(struct sk_buff *skb, __u32 network, bool ipv6, __u32 of)
+{
+	struct view view;
+	struct found found;
+	struct flow flow;
+	struct fragment first = { .is_known = 1 };
+	struct fragment *dropped;
+
+	view_of(&view, skb);
+	find_udp(&view, network, ipv6, &found);
+	if (!found.is_fragment || !found.udp)
+		return;
+	if (has_dynptr)
+		bpf_dynptr_from_skb(skb, 0, &view.dynptr);
+	if (!read_ours(&view, &found, &flow, &first.sequence))
+		return;
+	if (only_namespace && BPF_CORE_READ(skb, dev, nd_net.net, net_cookie) != only_namespace)
+		return;
+	first.time_ns = bpf_ktime_get_ns();
+	first.cookie = flow.cookie;
+	first.port = flow.port;
+	dropped = bpf_map_lookup_elem(&fragments, &found.key);
+	if (dropped && !dropped->is_known && first.time_ns - dropped->time_ns < FRAGMENT_NS) {
+		struct drop_event *event = bpf_map_lookup_elem(&scratch, &of);
+
+		if (event) {
+			event->time_ns = dropped->time_ns;
+			event->location = dropped->location;
+			event->netns_cookie = dropped->netns_cookie;
+			event->netns_inum = dropped->netns_inum;
+			event->ifindex = dropped->ifindex;
+			event->reason = dropped->reason;
+			event->cookie = flow.cookie;
+			event->unit_packets = 1;
+			event->port = flow.port;
+			event->flags = dropped->flags;
+			event->count = 1;
+			event->fragment_offset = dropped->offset;
+			event->fragment_bytes = dropped->bytes;
+			event->sequences[0] = first.sequence;
+			submit(event);
+		}
+	}
+	bpf_map_update_elem(&fragments, &found.key, &first, BPF_ANY);
+}
+
+SEC("tp_btf/net_dev_queue")
+int on_queued(__u64 *ctx)
+{
+	/* TP_PROTO(struct sk_buff *skb) */
+	struct sk_buff *skb = (struct sk_buff *)ctx[0];
+	bool ipv6 = skb->protocol == bpf_htons(ETH_P_IPV6);
+
+	if (ipv6 || skb->protocol == bpf_htons(ETH_P_IP))
+		note_first(skb, skb->network_header, ipv6, OF_QUEUED);
+	return 0;
+}
+
+SEC("tp_btf/netif_receive_skb")
+int on_received(__u64 *ctx)
+{
+	/* TP_PROTO(struct sk_buff *skb): before the network header is set, at which data points. */
+	struct sk_buff *skb = (struct sk_buff *)ctx[0];
+	bool ipv6 = skb->protocol == bpf_htons(ETH_P_IPV6);
+
+	if (ipv6 || skb->protocol == bpf_htons(ETH_P_IP))
+		note_first(skb, skb->data - skb->head, ipv6, OF_RECEIVED);
+	return 0;
+}
+
 SEC("tp_btf/kfree_skb")
 int on_drop(__u64 *ctx)
 {
@@ -268,57 +459,55 @@ int on_drop(__u64 *ctx)
 
 	struct walk walk;
 	struct view *view = &walk.view;
+	struct found found;
+	struct flow flow;
+	__u64 sequence;
 	__u32 network = skb->network_header;
 
-	view->head = skb->head;
-	view->data = skb->data - skb->head;
-	view->end = view->data + skb->len;
-	view->linear_end = view->end - skb->data_len;
+	view_of(view, skb);
 	/* Unset until the stack takes over from the driver. */
 	if (network == 0)
 		network = skb->mac_header == MAC_HEADER_UNSET ? view->data : skb->mac_header + ETHERNET_HEADER;
+	find_udp(view, network, ipv6, &found);
 
-	__u16 port;
-	__u32 udp = find_udp(view, network, ipv6, &port);
+	bool is_later = found.is_fragment && found.offset;
 
-	if (!udp)
+	if (!found.udp && !(is_later && has_fragments))
 		return 0;
 	/* In every branch, or the verifier takes it for unset in the callback. If it fails, reading through it fails, too. */
 	if (has_dynptr)
 		bpf_dynptr_from_skb(skb, 0, &view->dynptr);
-
-	__u8 probe[PROBE_BYTES];
-	__u32 payload = udp + UDP_HEADER;
-	struct flow flow = { .port = port };
-	__u64 sequence;
-
-	if (payload + PROBE_BYTES > view->end)
-		return 0;
-	if (!read(view, payload, probe, PROBE_BYTES)) {
-		__sync_fetch_and_add(&unread_packets, 1);
-		return 0;
-	}
-	parse_probe(probe, &flow.cookie, &sequence);
-	if (!bpf_map_lookup_elem(&flows, &flow))
+	if (!is_later && !read_ours(view, &found, &flow, &sequence))
 		return 0;
 
-	__u32 zero = 0;
-	struct drop_event *event = bpf_map_lookup_elem(&scratch, &zero);
+	__u32 of = OF_DROP;
+	struct drop_event *event = bpf_map_lookup_elem(&scratch, &of);
 
 	if (!event)
 		return 0;
 	event->time_ns = bpf_ktime_get_ns();
 	event->location = ctx[1];
 	event->reason = ctx[2];
-	event->cookie = flow.cookie;
-	event->port = port;
 	event->flags = ipv6 ? DROP_IPV6 : 0;
+	event->unit_packets = 1;
+	event->count = 1;
+	event->fragment_offset = found.offset;
+	event->fragment_bytes = 0;
+	if (found.is_fragment) {
+		event->flags |= DROP_FRAGMENT;
+		event->fragment_bytes = found.bytes;
+	}
 	find_namespace(event, skb, has_receiving_socket ? (struct sock *)ctx[3] : (void *)0);
-	/* A namespace known from the task alone may belong to a socket that is being freed: report the drop. */
-	if (only_namespace && !(event->flags & DROP_TASKS_NAMESPACE) && event->netns_cookie &&
-	    event->netns_cookie != only_namespace)
+	if (is_foreign(event))
 		return 0;
+	if (is_later) {
+		drop_part(event, &found);
+		return 0;
+	}
+	event->cookie = flow.cookie;
+	event->port = flow.port;
 
+	__u32 payload = found.udp + UDP_HEADER;
 	struct skb_shared_info *shared = (struct skb_shared_info *)(skb->head + skb->end);
 	__u32 gso_size = BPF_CORE_READ(shared, gso_size);
 
@@ -334,8 +523,6 @@ int on_drop(__u64 *ctx)
 		if (event->count)
 			submit(event);
 	} else {
-		event->unit_packets = 1;
-		event->count = 1;
 		event->sequences[0] = sequence;
 		submit(event);
 	}

@@ -29,6 +29,9 @@ pub fn place(reason: &str, symbol: &str, role: HostRole) -> Option<Location> {
         let full = matches!(reason, "SOCKET_RCVBUFF" | "PACKET_SOCK_ERROR") && role == HostRole::Other;
         return full.then_some(Location::Network);
     }
+    if is_remains(reason, symbol) {
+        return None;
+    }
     if is_closed_socket(symbol) {
         return Some(Location::ReceiverApplication);
     }
@@ -44,6 +47,13 @@ pub fn place(reason: &str, symbol: &str, role: HostRole) -> Option<Location> {
 fn is_copy(symbol: &str) -> bool {
     let copies = ["packet_", "tpacket_", "raw_rcv", "raw6_", "rawv6_", "raw_local_deliver", "skb_release_data"];
     copies.iter().any(|prefix| symbol.starts_with(prefix))
+}
+
+/// Whether what was freed is what remains of a datagram because a fragment of it was lost elsewhere: those that waited for it in vain, the
+/// further ones of a datagram whose first was refused by the queue, and a fragment that was there already.
+fn is_remains(reason: &str, symbol: &str) -> bool {
+    matches!(reason, "FRAG_REASM_TIMEOUT" | "FRAG_TOO_FAR" | "DUP_FRAG")
+        || reason == "NOT_SPECIFIED" && matches!(symbol, "ip_do_fragment" | "ip6_fragment" | "inet_frag_rbtree_purge")
 }
 
 /// Whether the packet lay in the queue of a UDP socket that was closed, by the program or by its end. Whose namespace that was
@@ -82,6 +92,8 @@ fn on_sending(reason: &str, symbol: &str) -> Option<Location> {
             | "__ip_flush_pending_frames"
             | "__ip6_flush_pending_frames"
             | "sock_alloc_send_pskb" => Location::SenderSocket,
+            // The program is told, and sends once more or gives up: what cannot be cut into packets.
+            "udp_send_skb" | "udp_v6_send_skb" => return None,
             _ if symbol.starts_with("udp_send") || symbol.starts_with("udp_v6_send") => Location::SenderSocket,
             _ if ["ip_", "ip6_", "__ip_", "neigh_", "arp_", "ndisc_", "nf_", "dst_", "xfrm"]
                 .iter()
@@ -186,12 +198,20 @@ mod tests {
             ("QDISC_DROP", "__dev_queue_xmit", Other, Some(Network)),
             ("NETFILTER_DROP", "nf_hook_slow", Other, Some(Network)),
             ("NOT_SPECIFIED", "ip_forward", Other, Some(Network)),
+            // One fragment of a datagram missed, and what became of the others.
+            ("FRAG_REASM_TIMEOUT", "inet_frag_rbtree_purge", Receiver, None),
+            ("FRAG_TOO_FAR", "inet_frag_rbtree_purge", Receiver, None),
+            ("DUP_FRAG", "ip_defrag", Receiver, None),
+            ("NOT_SPECIFIED", "ip_do_fragment", Sender, None),
+            ("NOT_SPECIFIED", "ip6_fragment", Sender, None),
+            ("NOT_SPECIFIED", "ip_defrag", Receiver, Some(ReceiverStack)),
             // Not provoked here.
             ("FQ_FLOW_LIMIT", "__dev_queue_xmit", Sender, Some(SenderQdisc)),
             ("IP_OUTNOROUTES", "ip_output", Sender, Some(SenderStack)),
             ("DEV_READY", "__dev_queue_xmit", Sender, Some(SenderDevice)),
             ("NOT_SPECIFIED", "ixgbe_xmit_frame_ring", Sender, Some(SenderDevice)),
-            ("NOT_SPECIFIED", "udp_send_skb", Sender, Some(SenderSocket)),
+            ("NOT_SPECIFIED", "udp_sendmsg", Sender, Some(SenderSocket)),
+            ("NOT_SPECIFIED", "udp_send_skb", Sender, None),
             ("IP_CSUM", "ip_rcv_core", Receiver, Some(ReceiverStack)),
             ("SOCKET_FILTER", "udp_queue_rcv_one_skb", Receiver, Some(ReceiverFilter)),
             // Without symbols the reason alone may do.

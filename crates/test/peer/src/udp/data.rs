@@ -36,6 +36,8 @@ use crate::event::Event;
 
 /// Packets in a super-packet: UDP_MAX_SEGMENTS of `<linux/udp.h>`.
 const UNIT_PACKETS_MOST: u64 = 128;
+/// And their payload: GSO_LEGACY_MAX_SIZE of `include/linux/netdevice.h`, which is UDP's limit.
+const UNIT_BYTES_MOST: u64 = 65_536;
 
 /// The open data part of a UDP test: its streams, and what is watched and counted around them.
 pub(crate) struct UdpData {
@@ -187,7 +189,8 @@ impl UdpData {
         if flows.is_empty() || matches!(collect, Collect::Counters | Collect::Off) {
             return Ok(());
         }
-        match Watch::start(flows, self.parameters.streams, self.place.is_server(), self.unit_packets_most()) {
+        let (units, bytes) = (self.unit_packets_most(), self.parameters.payload_bytes);
+        match Watch::start(flows, self.parameters.streams, self.place.is_server(), units, bytes) {
             Ok(watch) => self.watches.push(watch),
             Err(error) => self.caveats.push(no_drop_events(collect, &error)?),
         }
@@ -196,7 +199,8 @@ impl UdpData {
 
     /// Packets that may travel as one: what either end's GSO or GRO may join; 1 where each is sent by itself.
     fn unit_packets_most(&self) -> u64 {
-        if self.parameters.wire { 1 } else { UNIT_PACKETS_MOST }
+        let fit = UNIT_BYTES_MOST / u64::from(self.parameters.payload_bytes.max(1));
+        if self.parameters.wire { 1 } else { fit.clamp(1, UNIT_PACKETS_MOST) }
     }
 
     fn start_receiving(&mut self) {

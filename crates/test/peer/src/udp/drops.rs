@@ -3,6 +3,7 @@
 //! Only events of this host's own network namespace count. The other end reports its own, and what lies between them on the same
 //! machine (an emulator) is the network.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -18,6 +19,18 @@ use longhaul_wire::probe::Cookie;
 
 /// How often events are read.
 const READ_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The usual MTU, of which a host may have no more although the other has.
+const USUAL_MTU: u32 = 1_500;
+/// IPv4 and UDP.
+const UDP_HEADERS: u32 = 28;
+/// Counts to the payload of IP.
+const UDP_HEADER: u64 = 8;
+
+/// Whether datagrams with so much payload may be longer than a packet.
+pub(super) fn may_be_fragmented(payload_bytes: u32) -> bool {
+    payload_bytes + UDP_HEADERS > USUAL_MTU
+}
 
 /// What was seen.
 #[derive(Debug, Default)]
@@ -52,7 +65,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Watches `flows` of a test with `streams` streams. `backward_is_ours`: this end is the server, whose packets go backward.
-    /// `unit_packets_most`: packets that may travel together.
+    /// `unit_packets_most`: packets that may travel together. `payload_bytes`: of each packet.
     ///
     /// # Errors
     /// Where the kernel or the user's rights do not allow it.
@@ -61,11 +74,14 @@ impl Watch {
         streams: u8,
         backward_is_ours: bool,
         unit_packets_most: u64,
+        payload_bytes: u32,
     ) -> Result<Self, BpfError> {
         let own = NetNamespace::current();
         // A kernel without such a cookie reports the events of all namespaces, and `foreign` sorts them out.
         let namespace_cookie = own.as_ref().ok().and_then(|own| own.cookie().ok()).filter(|cookie| *cookie != 0);
-        let drops = Drops::attach(flows, &DropOptions { namespace_cookie, ..DropOptions::default() })?;
+        let fragments = may_be_fragmented(payload_bytes);
+        let options = DropOptions { namespace_cookie, fragments, ..DropOptions::default() };
+        let drops = Drops::attach(flows, &options)?;
         let stop: Arc<AtomicBool> = Arc::default();
         let watch = Watching {
             drops,
@@ -74,6 +90,7 @@ impl Watch {
             namespace: own.and_then(|own| own.inode()).ok(),
             backward_is_ours,
             unit_packets_most,
+            payload_bytes,
         };
         let stopped = Arc::clone(&stop);
         // Without a thread there is no evidence: the losses then stay unexplained.
@@ -100,6 +117,7 @@ struct Watching {
     namespace: Option<u64>,
     backward_is_ours: bool,
     unit_packets_most: u64,
+    payload_bytes: u32,
 }
 
 impl Watching {
@@ -112,6 +130,7 @@ impl Watching {
         let names = self.drops.reason_names().clone();
         let (symbols, namespace, backward_is_ours) = (self.symbols.take(), self.namespace, self.backward_is_ours);
         let placing = Placing { names, symbols, backward_is_ours };
+        let mut refused = Refused::default();
         loop {
             // Read before the look at `stop`, so that the last events are not missed.
             let stopping = stop.load(Ordering::Relaxed);
@@ -121,6 +140,9 @@ impl Watching {
                 }
                 let cookie = Cookie(event.cookie);
                 if let Some((location, why)) = placing.of(event.reason, event.location, cookie) {
+                    if refused.takes(&event, location, &why) {
+                        return;
+                    }
                     let direction = placing.direction(&mut seen, cookie);
                     let unit = u64::from(location == Location::ReceiverSocketBuffer && !event.continued);
                     direction.buffer_full_units += unit;
@@ -130,6 +152,7 @@ impl Watching {
                 }
             });
             if stopping {
+                refused.place(u64::from(self.payload_bytes) + UDP_HEADER, &placing, &mut seen);
                 seen.complete = self.add_unrecorded(&mut seen, &placing).is_ok();
                 return seen;
             }
@@ -192,7 +215,51 @@ fn foreign(event: &DropEvent<'_>, own: Option<u64>) -> bool {
     !event.namespace_of_task && event.namespace_inode.zip(own).is_some_and(|(inode, own)| u64::from(inode) != own)
 }
 
+/// Fragments that the receiver's stack did not take to join them: mostly because too many datagrams wait for a fragment already.
+///
+/// Where that is all of a datagram, the stack lost it. Where it is a part, the others may have been lost before, or may wait.
+#[derive(Debug, Default)]
+struct Refused {
+    /// By cookie and sequence number: why, and the bytes of the IP payload from each offset on.
+    datagrams: BTreeMap<(u32, u64), (String, BTreeMap<u32, u32>)>,
+}
+
+impl Refused {
+    /// Whether the event is of this kind, and kept.
+    fn takes(&mut self, event: &DropEvent<'_>, location: Location, why: &str) -> bool {
+        let Some(fragment) =
+            event.fragment.clone().filter(|_| location == Location::ReceiverStack && why.contains("frag"))
+        else {
+            return false;
+        };
+        for sequence in event.sequences() {
+            let (_, parts) =
+                self.datagrams.entry((event.cookie, sequence)).or_insert_with(|| (why.into(), BTreeMap::new()));
+            parts.insert(fragment.start, fragment.end - fragment.start);
+        }
+        true
+    }
+
+    /// Adds them to what was seen. `bytes` is the IP payload of a whole datagram.
+    fn place(self, bytes: u64, placing: &Placing, seen: &mut Seen) {
+        for ((cookie, sequence), (why, parts)) in self.datagrams {
+            let whole = parts.values().map(|part| u64::from(*part)).sum::<u64>() >= bytes;
+            let location = if whole { Location::ReceiverStack } else { Location::Unexplained };
+            let why = if whole { why } else { format!("{why}, of a part of the datagram") };
+            let cookie = Cookie(cookie);
+            let direction = placing.direction(seen, cookie);
+            if let Some(evidence) = direction.evidence.get_mut(usize::from(cookie.stream())) {
+                evidence.add_fragment(sequence, location, &why);
+            }
+        }
+    }
+}
+
 fn add(evidence: &mut Evidence, event: &DropEvent<'_>, location: Location, why: &str) {
+    if event.fragment.is_some() {
+        event.sequences().for_each(|sequence| evidence.add_fragment(sequence, location, why));
+        return;
+    }
     let mut run: Option<(u64, u64)> = None;
     for sequence in event.sequences() {
         run = match run {

@@ -62,6 +62,8 @@ pub(super) fn send_stream(
     };
     let total = parameters.packets_of_stream(stream).unwrap_or(u64::MAX);
     let mut out = StreamOut::default();
+    // Until the kernel refuses to cut what is sent together, if at all.
+    let mut singly = parameters.wire;
     let mut sequence = 0;
     while sequence < total && !stop.load(Ordering::Relaxed) {
         let now = monotonic();
@@ -75,7 +77,7 @@ pub(super) fn send_stream(
             }
             Pace::Send(count) => u64::from(count).min(total - sequence) as usize,
         };
-        let taken = send_burst(socket, &mut batch, count, cookie, parameters.wire, sequence, &mut out);
+        let taken = send_burst(socket, &mut batch, count, cookie, &mut singly, sequence, &mut out);
         if taken > 0 {
             out.spacing.record(now, taken as u32);
             sequence += taken as u64;
@@ -98,7 +100,7 @@ fn send_burst(
     batch: &mut SendBatch,
     count: usize,
     cookie: Cookie,
-    wire: bool,
+    singly: &mut bool,
     sequence: u64,
     out: &mut StreamOut,
 ) -> usize {
@@ -110,7 +112,7 @@ fn send_burst(
             // A payload is at least as long as the header: the parameters were checked.
             let _ = Probe { cookie, sequence: first + i as u64, sent_ns: now.0 }.emit(datagram);
         }
-        let taken = send_batch(socket, batch, part, wire, first, out);
+        let taken = send_batch(socket, batch, part, singly, first, out);
         done += taken;
         if taken < part {
             break;
@@ -124,13 +126,13 @@ fn send_batch(
     socket: &UdpSender,
     batch: &mut SendBatch,
     count: usize,
-    wire: bool,
+    singly: &mut bool,
     sequence: u64,
     out: &mut StreamOut,
 ) -> usize {
-    let mut single = wire || count == 1;
     let mut done = 0;
     while done < count {
+        let single = *singly || count == 1;
         let sent = if single {
             socket.send_singly(batch, done..count, true)
         } else {
@@ -149,8 +151,9 @@ fn send_batch(
             Some(Unsent::Because(UdpSendError::NoBuffers)) => (Location::SenderQdisc, "ENOBUFS"),
             Some(Unsent::Because(UdpSendError::Denied)) => (Location::SenderStack, "EPERM"),
             Some(Unsent::Because(UdpSendError::Unreachable(_))) => (Location::SenderStack, "unreachable"),
-            Some(Unsent::Because(UdpSendError::NotSegmentable)) if !single => {
-                single = true;
+            // Segments have to fit into packets; by itself a longer datagram goes in fragments.
+            Some(Unsent::Because(UdpSendError::NotSegmentable | UdpSendError::MessageTooLong)) if !single => {
+                *singly = true;
                 continue;
             }
             // The buffer stayed full for as long as a send may wait, or an earlier datagram met a closed port.

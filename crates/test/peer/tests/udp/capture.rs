@@ -118,6 +118,8 @@ fn split(frame: &[u8], vnet: &VnetHeader, unit: usize, out: &mut Vec<Wire>) {
 fn headers(frame: &[u8]) -> Option<(u8, &[u8])> {
     let ip = frame.get(14..)?;
     let (protocol, transport) = match ip.first()? >> 4 {
+        // A later fragment has no header behind that of IP.
+        4 if ip.get(6)? & 0x1f | ip.get(7)? != 0 => return None,
         4 => (*ip.get(9)?, ip.get(usize::from(ip[0] & 0xf) * 4..)?),
         6 => (*ip.get(6)?, ip.get(40..)?),
         _ => return None,

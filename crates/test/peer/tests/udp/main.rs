@@ -7,6 +7,7 @@
 mod capture;
 mod counters;
 mod disturbances;
+mod fragments;
 mod hostile;
 mod hosts;
 mod path;

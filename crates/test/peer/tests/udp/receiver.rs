@@ -222,6 +222,11 @@ pub(crate) fn sevens(packets: u64) -> BTreeSet<u64> {
 
 /// Attaches the program with `command`, where OBJECT stands for its file.
 pub(crate) fn hooked(lab: &Lab, command: &str) -> bool {
+    hooked_on(lab, "server", command)
+}
+
+/// The same on any host.
+pub(crate) fn hooked_on(lab: &Lab, host: &str, command: &str) -> bool {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let object = std::env::temp_dir().join(format!("longhaul-sevens-{}-{number}.o", std::process::id()));
@@ -229,7 +234,7 @@ pub(crate) fn hooked(lab: &Lab, command: &str) -> bool {
     let compiled = Command::new("clang").args(["-O2", "-target", "bpf", "-c", source, "-o"]).arg(&object).output();
     let compiled = compiled.expect("clang, which scripts/deps.sh gets");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    let attached = on(lab, "server", &command.replace("OBJECT", &object.to_string_lossy()));
+    let attached = on(lab, host, &command.replace("OBJECT", &object.to_string_lossy()));
     let _ = fs::remove_file(object);
     attached
 }

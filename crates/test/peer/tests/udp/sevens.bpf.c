@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * For tests: drops the bulk packets over IPv4 whose sequence leaves 3 when divided by 7, at XDP or tc.
+ * For tests: drops the bulk packets over IPv4 whose sequence leaves 3 when divided by 7, at XDP or tc; and of the fragments of UDP that
+ * are not the first one in 40, by chance, at tc.
  * Self-contained: neither kernel nor libbpf headers are needed.
  */
 typedef unsigned char u8;
@@ -43,6 +44,25 @@ int tc_sevens(void *skb)
 	if (bpf_skb_load_bytes(skb, 0, frame, FRAME))
 		return 0; /* TC_ACT_OK */
 	return ours(frame) ? 2 : 0; /* TC_ACT_SHOT */
+}
+
+static u32 (*bpf_get_prandom_u32)(void) = (void *)7;
+
+SEC("parts")
+int tc_parts(void *skb)
+{
+	u8 frame[FRAME];
+
+	if (bpf_skb_load_bytes(skb, 0, frame, FRAME))
+		return 0;
+	u8 ipv4 = frame[12] == 8 && frame[13] == 0 && frame[23] == 17 && (frame[20] & 0x1f || frame[21]);
+	/* Next header: fragment. */
+	u8 place[2];
+	/* Next header: fragment; its offset lies behind 14 and 40 bytes and two more. */
+	u8 ipv6 = frame[12] == 0x86 && frame[13] == 0xdd && frame[20] == 44 && !bpf_skb_load_bytes(skb, 56, place, 2) &&
+		  (place[0] || place[1] & 0xf8);
+
+	return (ipv4 || ipv6) && bpf_get_prandom_u32() % 40 == 0 ? 2 : 0;
 }
 
 static char terms[] __attribute__((section("license"), used)) = "Dual BSD/GPL";

@@ -2,6 +2,10 @@
 //!
 //! 1. A lost packet with drop events was lost at the event *farthest* along the path: it survived everything before (a retry, a
 //!    dropped copy). Of several kinds of events at one location the first recorded one gives the reason.
+//!
+//!    Fragments of a packet go their own ways, and the others go on when one is dropped: of drops of fragments the one *nearest* to the
+//!    sender counts. What dropped the whole packet at the receiver had it whole, so that comes before them; what did so at the sender
+//!    comes behind them.
 //! 2. The other losses are assigned to counters, to each at most its count: first to a socket's own counters, then to a host's, of
 //!    those first to the farthest along the path. If a counter exceeds the losses, it counted foreign packets, or packets that
 //!    arrived.
@@ -73,7 +77,7 @@ pub fn attribute<'a>(streams: Vec<StreamLosses<'a>>, totals: &[Total], sight: Si
         .map(|stream| {
             let mut classes: Vec<&Class> = stream.evidence.iter().flat_map(|evidence| evidence.classes()).collect();
             // Stable, so that of equal locations the first recorded stays first.
-            classes.sort_by_key(|class| std::cmp::Reverse(class.location));
+            classes.sort_by_key(|class| precedence(class));
             (stream, classes)
         })
         .collect();
@@ -125,6 +129,16 @@ pub fn attribute<'a>(streams: Vec<StreamLosses<'a>>, totals: &[Total], sight: Si
     let by_reason =
         by_reason.into_iter().map(|((location, reason), packets)| ((location, reason.to_owned()), packets)).collect();
     Attribution { streams, by_location, by_reason, rest: rest(&shares), surplus_packets }
+}
+
+/// What counts first of several kinds of events for one packet.
+fn precedence(class: &Class) -> (u8, i32) {
+    let along = class.location as i32;
+    match class.fragments {
+        false if class.location > Location::Network => (0, -along),
+        true => (1, along),
+        false => (2, -along),
+    }
 }
 
 /// Location and reason of single losses without events, given how those losses were assigned.
@@ -230,7 +244,7 @@ fn pieces<'a>(stream: &StreamLosses<'a>, classes: &'a [&'a Class]) -> Pieces<'a>
 struct Pieces<'a> {
     runs: Runs<'a>,
     run: Option<Run>,
-    /// The farthest along the path first.
+    /// In the order of [`precedence`].
     classes: &'a [&'a Class],
 }
 
@@ -246,7 +260,7 @@ impl<'a> Iterator for Pieces<'a> {
             end = end.min(until);
             if member {
                 found = Some(*class);
-                // The others are nearer to the sender and change nothing.
+                // The others come behind it and change nothing.
                 break;
             }
         }

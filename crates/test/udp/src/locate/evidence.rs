@@ -28,6 +28,8 @@ pub(super) struct Class {
     pub(super) location: Location,
     pub(super) reason: String,
     pub(super) unit_packets: u32,
+    /// Fragments of the packets alone were dropped there.
+    pub(super) fragments: bool,
     pub(super) sequences: SequenceSet,
 }
 
@@ -38,27 +40,40 @@ impl Evidence {
     /// Events can come in any order, twice, and for packets that arrive: only lost packets are located. Sequences from
     /// [`MAX_SEQUENCES`] on are ignored. After [`MAX_CLASSES`] kinds, further reasons at a location become `other`.
     pub fn add(&mut self, first: u64, count: u64, location: Location, reason: &str, unit_packets: u32) {
-        let class = self.class(location, truncated(reason), unit_packets);
+        let class = self.class(location, truncated(reason), unit_packets, false);
         self.classes[class].sequences.insert_run(first, count);
     }
 
-    fn class(&mut self, location: Location, reason: &str, unit_packets: u32) -> usize {
-        let same =
-            |class: &Class| class.location == location && class.unit_packets == unit_packets && class.reason == reason;
+    /// An event of an IP fragment: a part of packet `sequence` was dropped at `location`, and the packet with it.
+    pub fn add_fragment(&mut self, sequence: u64, location: Location, reason: &str) {
+        let class = self.class(location, truncated(reason), 1, true);
+        self.classes[class].sequences.insert_run(sequence, 1);
+    }
+
+    fn class(&mut self, location: Location, reason: &str, unit_packets: u32, fragments: bool) -> usize {
+        let same = |class: &Class| {
+            let kind = (class.location, class.unit_packets, class.fragments);
+            kind == (location, unit_packets, fragments) && class.reason == reason
+        };
         if let Some(index) = self.classes.iter().position(same) {
             return index;
         }
-        // Twelve kinds are reserved for `other`, one for each location.
-        let (reason, unit_packets) =
-            if self.classes.len() < MAX_CLASSES - Location::ALL.len() { (reason, unit_packets) } else { ("other", 0) };
-        let other = |class: &Class| class.location == location && class.unit_packets == 0 && class.reason == "other";
+        // Kinds are reserved for `other`, two for each location: packets and fragments.
+        let (reason, unit_packets) = if self.classes.len() < MAX_CLASSES - 2 * Location::ALL.len() {
+            (reason, unit_packets)
+        } else {
+            ("other", 0)
+        };
+        let other = |class: &Class| {
+            (class.location, class.unit_packets, class.fragments) == (location, 0, fragments) && class.reason == "other"
+        };
         if unit_packets == 0
             && let Some(index) = self.classes.iter().position(other)
         {
             return index;
         }
         let sequences = SequenceSet::new(MAX_SEQUENCES);
-        self.classes.push(Class { location, reason: reason.into(), unit_packets, sequences });
+        self.classes.push(Class { location, reason: reason.into(), unit_packets, fragments, sequences });
         self.classes.len() - 1
     }
 
@@ -71,8 +86,9 @@ impl Evidence {
     pub fn merge<'a>(&mut self, other: &'a Self, place: impl Fn(Location, &'a str) -> Option<(Location, &'a str)>) {
         for class in &other.classes {
             let Some((location, reason)) = place(class.location, &class.reason) else { continue };
+            let into = self.class(location, reason, class.unit_packets, class.fragments);
             for run in class.sequences.runs() {
-                self.add(run.first_sequence, run.packets, location, reason, class.unit_packets);
+                self.classes[into].sequences.insert_run(run.first_sequence, run.packets);
             }
         }
     }
@@ -153,7 +169,14 @@ struct Text {
     location: Location,
     reason: String,
     unit_packets: u32,
+    #[serde(default, skip_serializing_if = "is_false")]
+    fragments: bool,
     runs: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl Serialize for Evidence {
@@ -162,6 +185,7 @@ impl Serialize for Evidence {
             location: class.location,
             reason: class.reason.clone(),
             unit_packets: class.unit_packets,
+            fragments: class.fragments,
             runs: encode_runs(class.sequences.runs()),
         }))
     }
@@ -180,8 +204,8 @@ pub(crate) fn of_message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<V
         budget = budget
             .checked_sub(sequences.heap_bytes())
             .ok_or_else(|| D::Error::custom("the evidence takes more memory than that of any test"))?;
-        let (location, unit_packets) = (text.location, text.unit_packets);
-        Ok(Class { location, reason: truncated(&text.reason).into(), unit_packets, sequences })
+        let Text { location, reason, unit_packets, fragments, .. } = text;
+        Ok(Class { location, reason: truncated(&reason).into(), unit_packets, fragments, sequences })
     };
     let mut evidence = |texts: Vec<Text>| {
         if texts.len() > MAX_CLASSES {

@@ -60,6 +60,32 @@ fn events_locate_lost_packets_only() {
 }
 
 #[test]
+fn of_drops_of_fragments_the_nearest_counts() {
+    let losses = lost(100, &[(10, 3), (50, 1)]);
+    let (mut sender, mut receiver) = (Evidence::default(), Evidence::default());
+    // The queue dropped a fragment of 10 and 11; others of both went on to the receiver, which had no room to join them.
+    sender.add_fragment(10, Location::SenderQdisc, "QDISC_DROP");
+    sender.add_fragment(11, Location::SenderQdisc, "QDISC_DROP");
+    receiver.add_fragment(10, Location::ReceiverFilter, "NETFILTER_DROP");
+    receiver.add_fragment(11, Location::Unexplained, "NOT_SPECIFIED @ ip_defrag, of a part of the datagram");
+    // 12 came whole, by a copy.
+    sender.add_fragment(12, Location::SenderQdisc, "QDISC_DROP");
+    receiver.add(12, 1, Location::ReceiverSocketBuffer, "SOCKET_RCVBUFF", 1);
+    // 50 was refused once, sent again, and lost a fragment.
+    sender.add(50, 1, Location::SenderStack, "EPERM", 1);
+    receiver.add_fragment(50, Location::ReceiverStack, "NOT_SPECIFIED @ ip_defrag");
+    let attribution = attribute(one(&losses, &[&sender, &receiver]), &[], COMPLETE);
+    assert_eq!(
+        brief(attribution.losses()),
+        [
+            (10, 2, Location::SenderQdisc, 1),
+            (12, 1, Location::ReceiverSocketBuffer, 1),
+            (50, 1, Location::ReceiverStack, 1)
+        ]
+    );
+}
+
+#[test]
 fn totals_are_assigned_to_the_surest_counters_first() {
     let losses = lost(1000, &[(0, 100)]);
     let totals = [
