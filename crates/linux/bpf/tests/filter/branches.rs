@@ -25,6 +25,11 @@ fn rows() -> Vec<Row> {
         [&[0xaa, 0xaa, 3][..], &organisation, &kind.to_be_bytes(), &[1; 20]].concat()
     };
     let mdns = [1, 0, 0x5e, 0, 0, 0xfb];
+    // With another word at `at`.
+    let wrong = |mut frame: Vec<u8>, at: usize, word: u16| {
+        frame[at..at + 2].copy_from_slice(&word.to_be_bytes());
+        frame
+    };
     vec![
         // The paper's algorithm.
         ("our unicast", to_us(&udp(9, 20)), Class::Ipv4Udp, Unicast, Reason::OurUnicast),
@@ -335,6 +340,95 @@ fn rows() -> Vec<Row> {
             Unicast,
             Reason::ForeignUnicast,
         ),
+        // Lengths that contradict the frame, whatever the addresses say.
+        (
+            "IPv4, longer than its frame",
+            wrong(to_us(&udp(9, 20)), 16, 49),
+            Class::Ipv4Other,
+            Unicast,
+            Reason::Truncated,
+        ),
+        ("IPv4, as long as its frame", wrong(to_us(&udp(9, 20)), 16, 48), Class::Ipv4Udp, Unicast, Reason::OurUnicast),
+        (
+            "IPv4, shorter than its header",
+            wrong(to_us(&udp(9, 20)), 16, 19),
+            Class::Ipv4Other,
+            Unicast,
+            Reason::Truncated,
+        ),
+        ("IPv4, header longer than it", wrong(to_us(&[]), 14, 0x4600), Class::Ipv4Other, Unicast, Reason::Truncated),
+        (
+            "IPv4, header longer than its frame",
+            wrong(to_us(&[])[..60].to_vec(), 14, 0x4f00),
+            Class::Ipv4Other,
+            Unicast,
+            Reason::Truncated,
+        ),
+        (
+            "his IPv4, cut off",
+            ipv4(OUR_MAC, OTHER_IP, 17, 0, &udp(9, 300))[..200].to_vec(),
+            Class::Ipv4Other,
+            Unicast,
+            Reason::Truncated,
+        ),
+        (
+            "IPv6, longer than its frame",
+            wrong(ipv6(OUR_MAC, OUR_IPV6, 17, &udp(9, 20)), 18, 29),
+            Class::Ipv6Other,
+            Unicast,
+            Reason::Truncated,
+        ),
+        (
+            "IPv6, as long as its frame",
+            ipv6(OUR_MAC, OUR_IPV6, 17, &udp(9, 20)),
+            Class::Ipv6Udp,
+            Unicast,
+            Reason::OurUnicast,
+        ),
+        (
+            "his IPv6, cut off",
+            ipv6(OUR_MAC, OTHER_IPV6, 17, &udp(9, 300))[..200].to_vec(),
+            Class::Ipv6Other,
+            Unicast,
+            Reason::Truncated,
+        ),
+        (
+            "IPv6, shorter than its extension",
+            wrong(ipv6(OUR_MAC, OUR_IPV6, 0, &hop_by_hop(17, udp(9, 20))), 18, 7),
+            Class::Ipv6Other,
+            Unicast,
+            Reason::Truncated,
+        ),
+        (
+            "IPv6, extension longer than it",
+            ipv6(OUR_MAC, OUR_IPV6, 60, &[17, 1, 1, 12, 0, 0, 0, 0]),
+            Class::Ipv6Other,
+            Unicast,
+            Reason::Truncated,
+        ),
+        (
+            "802.3, longer than its frame",
+            wrong(ieee(OUR_MAC, &llc(0xf0)), 12, 47),
+            Class::Netbeui,
+            Unicast,
+            Reason::Truncated,
+        ),
+        (
+            "802.3, as long as its frame",
+            wrong(ieee(OUR_MAC, &llc(0xf0)), 12, 46),
+            Class::Netbeui,
+            Unicast,
+            Reason::OurUnicast,
+        ),
+        // Padding is no part of the packet: neither its ports nor its ICMPv6 message count.
+        ("DHCP in the padding", wrong(to_us(&udp(68, 20)), 16, 22), Class::Ipv4Udp, Unicast, Reason::OurUnicast),
+        (
+            "MLD in the padding",
+            wrong(ipv6(OUR_MAC, OUR_IPV6, 58, &icmpv6(130, OUR_IPV6)), 18, 0),
+            Class::Ipv6Icmp,
+            Unicast,
+            Reason::Truncated,
+        ),
         ("fragment", ipv4(OUR_MAC, OUR_IP, 17, 100, &[9; 40]), Class::Ipv4Udp, Unicast, Reason::OurUnicast),
         (
             "IPv6 fragment",
@@ -531,7 +625,11 @@ fn what_resembles_an_accepted_frame_is_judged() {
         (four, changed(four, 36, &[0, 67]), Class::Ipv4Udp, Reason::Dhcp),
         (four, changed(four, 36, &[0, 68]), Class::Ipv4Udp, Reason::Dhcp),
         (four, changed(four, 36, &546_u16.to_be_bytes()), Class::Ipv4Udp, Reason::OurUnicast),
-        (four, four[..36].to_vec(), Class::Ipv4Udp, Reason::OurUnicast),
+        (four, four[..36].to_vec(), Class::Ipv4Other, Reason::Truncated),
+        (four, four[..61].to_vec(), Class::Ipv4Other, Reason::Truncated),
+        (four, changed(four, 16, &[0, 49]), Class::Ipv4Other, Reason::Truncated),
+        (four, changed(four, 16, &[0, 19]), Class::Ipv4Other, Reason::Truncated),
+        (four, changed(four, 16, &[0, 22]), Class::Ipv4Udp, Reason::OurUnicast),
         (four, four[..33].to_vec(), Class::Ipv4Other, Reason::Truncated),
         (six, changed(six, 0, &OTHER_MAC), Class::Ipv6Udp, Reason::ForeignUnicast),
         (six, changed(six, 14, &[0x45]), Class::Ipv6Other, Reason::Truncated),
@@ -541,6 +639,9 @@ fn what_resembles_an_accepted_frame_is_judged() {
         (six, changed(six, 56, &547_u16.to_be_bytes()), Class::Ipv6Udp, Reason::Dhcp),
         (six, changed(six, 56, &67_u16.to_be_bytes()), Class::Ipv6Udp, Reason::OurUnicast),
         (six, six[..53].to_vec(), Class::Ipv6Other, Reason::Truncated),
+        (six, six[..81].to_vec(), Class::Ipv6Other, Reason::Truncated),
+        (six, changed(six, 18, &[0, 29]), Class::Ipv6Other, Reason::Truncated),
+        (six, changed(six, 18, &[0, 2]), Class::Ipv6Udp, Reason::OurUnicast),
     ];
     for (number, (before, frame, class, reason)) in cases.into_iter().enumerate() {
         assert_eq!(judged(&cable, &filter, before), Reason::OurUnicast);
@@ -606,6 +707,10 @@ fn ports_that_nobody_listens_on() {
     let socket = cable.inside(|| UdpSocket::bind("0.0.0.0:138")).unwrap();
     setsockopt(&socket, sockopt::Broadcast, &true).unwrap();
     assert_eq!(judged(&cable, &filter, &broadcast), Reason::Listening);
+    // The same ports, but behind the packet's end.
+    let mut ports_in_padding = ipv4(OUR_MAC, OUR_IP, 17, 0, &udp(7, 20));
+    ports_in_padding[17] = 22;
+    assert_eq!(judged(&cable, &filter, &ports_in_padding), Reason::Truncated);
     let fragment = ipv4(OUR_MAC, OUR_IP, 17, 100, &[9; 40]);
     assert_eq!(judged(&cable, &filter, &fragment), Reason::Fragment);
     let icmp = ipv4(OUR_MAC, OUR_IP, 1, 0, &[3, 4, 0, 0, 0, 0, 5, 0]);
