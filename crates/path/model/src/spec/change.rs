@@ -6,6 +6,9 @@
 //!
 //! Without a HOP the one hop of the direction is meant that has the key, else its only hop; a direction without hops is
 //! left alone where both are meant.
+//!
+//! Changes that are made together have no order: each finds its hops in the path as it was, and the path is checked when all are
+//! made. Two that give one key of one hop different values are refused.
 
 use std::fmt;
 use std::str::FromStr;
@@ -95,6 +98,14 @@ pub enum ChangeError {
         /// The key.
         key: &'static str,
     },
+    /// Two changes of one command say different things.
+    #[error("{hop}.{key}: two of the changes give it different values; leave one out")]
+    Contradiction {
+        /// The hop or host.
+        hop: String,
+        /// The key.
+        key: &'static str,
+    },
     /// The path would break a rule.
     #[error(transparent)]
     Invalid(#[from] SpecError),
@@ -126,38 +137,50 @@ impl Change {
         Ok(Self { direction, hop, setting })
     }
 
-    /// Puts the value into `spec` and says which hops have it now (whether or not they had it before).
+    /// Puts the values of all `changes` into `spec`, in whatever order they are given, and says which hops have them now (whether or
+    /// not they had them before).
     ///
     /// # Errors
-    /// Where no hop or several may be meant, or the path would not be valid; `spec` is as before then.
-    pub fn apply(&self, spec: &mut PathSpec) -> Result<Vec<HopRef>, ChangeError> {
-        let targets = self.targets(spec)?;
+    /// Where no hop or several may be meant, two changes contradict each other, or the path would not be valid; `spec` is as before
+    /// then.
+    pub fn apply(changes: &[Self], spec: &mut PathSpec) -> Result<Vec<HopRef>, ChangeError> {
+        let mut made: Vec<(HopRef, &Setting)> = Vec::new();
         let mut changed = spec.clone();
-        for target in &targets {
-            match *target {
-                HopRef::Hop { direction, index } => {
-                    self.setting.clone().put(&mut changed.hops_mut(direction)[index]);
+        for change in changes {
+            for target in change.targets(spec)? {
+                let key = change.setting.key();
+                if made.iter().any(|(hop, other)| *hop == target && other.key() == key && **other != change.setting) {
+                    return Err(ChangeError::Contradiction { hop: target.label(spec), key: key.name() });
                 }
-                HopRef::Access { side, host } => {
-                    let hosts = changed.hosts_mut(side);
-                    if hosts.is_empty() {
-                        hosts.push(HostSpec::default());
-                    }
-                    match &self.setting {
-                        Setting::Rate(rate) => hosts[host].rate = *rate,
-                        Setting::Delay(delay) => hosts[host].delay = *delay,
-                        Setting::Queue(queue) => hosts[host].queue = *queue,
-                        other => {
-                            let host = self.hop.clone().unwrap_or_default();
-                            return Err(ChangeError::Access { host, key: other.key().name() });
-                        }
-                    }
-                }
+                change.put(target, &mut changed)?;
+                made.push((target, &change.setting));
             }
         }
         changed.validate()?;
         *spec = changed;
-        Ok(targets)
+        Ok(made.into_iter().map(|(hop, _)| hop).collect())
+    }
+
+    fn put(&self, target: HopRef, spec: &mut PathSpec) -> Result<(), ChangeError> {
+        match target {
+            HopRef::Hop { direction, index } => self.setting.clone().put(&mut spec.hops_mut(direction)[index]),
+            HopRef::Access { side, host } => {
+                let hosts = spec.hosts_mut(side);
+                if hosts.is_empty() {
+                    hosts.push(HostSpec::default());
+                }
+                match &self.setting {
+                    Setting::Rate(rate) => hosts[host].rate = *rate,
+                    Setting::Delay(delay) => hosts[host].delay = *delay,
+                    Setting::Queue(queue) => hosts[host].queue = *queue,
+                    other => {
+                        let host = self.hop.clone().unwrap_or_default();
+                        return Err(ChangeError::Access { host, key: other.key().name() });
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     fn targets(&self, spec: &PathSpec) -> Result<Vec<HopRef>, ChangeError> {
