@@ -6,6 +6,9 @@ mod delay_based;
 mod flow;
 mod loss_based;
 mod native;
+mod papers;
+mod paths;
+mod rules;
 // Without clang at build time there is nothing to load.
 #[cfg(bpf_programs)]
 mod loading;
