@@ -248,7 +248,8 @@ fn a_flow_that_forgets_finds_a_longer_path() {
     let names = ["a", "b"].map(|letter| format!("lt{}_{letter}", std::process::id()));
     for (name, base_rtt) in names.iter().zip(["base_rtt_ms=2000", "base_rtt_ms=0"]) {
         let load = ["cc", "load", "fast", "--as", name, "--set", "alpha=20", "--set", base_rtt];
-        assert!(longhaul(&load).status.success());
+        let loaded = longhaul(&load);
+        assert!(loaded.status.success(), "{loaded:?}");
     }
     let saved = names.each_ref().map(|name| lab.folder.0.join(name));
     let tests = [0, 1].map(|one| {
@@ -258,7 +259,9 @@ fn a_flow_that_forgets_finds_a_longer_path() {
     // Both have found the short path by then.
     std::thread::sleep(Duration::from_secs(2));
     assert!(longhaul(&["lab", "set", "--name", &lab.lab.name, "delay=30ms"]).status.success());
-    tests.map(Flow::of);
+    for test in tests {
+        Flow::of(test);
+    }
     for name in &names {
         longhaul(&["cc", "unload", name]);
     }
