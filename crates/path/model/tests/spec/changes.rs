@@ -162,6 +162,11 @@ fn a_wrong_change_is_one_line_and_changes_nothing() {
             "`latency`: no such key, use loss, outages, duplicate, corrupt, queue, rate, layer, delay, jitter, coalesce",
         ),
         ("delay=fast", "delay: `fast` is not a number of 0 or more with a unit (ns, us, ms, s, m, h)"),
+        ("delay=5", "delay: `5`: 5ms or 5s? write the unit"),
+        ("delay=0.5", "delay: `0.5`: 0.5ms or 0.5s? write the unit"),
+        ("coalesce=50,8", "coalesce: `50`: 50ms or 50s? write the unit"),
+        ("outage=10s,50", "outages: `50`: 50ms or 50s? write the unit"),
+        ("hop2.jitter=normal(8)", "jitter: `8`: 8ms or 8s? write the unit"),
         ("loss=random(2)", "loss: `2`: a probability is from 0 to 1, or 0% to 100%"),
         (
             "jitter=table(x.dist,1us)",
