@@ -1,5 +1,5 @@
 # What people and continuous integration run. Plain `cargo build` and `cargo test -p <crate>` work too.
-.PHONY: build install uninstall package deps demo test test-alone test-package check schemas docs bench fuzz
+.PHONY: build install uninstall package deps kernels demo test test-alone test-package check schemas docs bench fuzz
 
 # What `make install` installs, and where. Units name PREFIX; DESTDIR goes before it, for packagers.
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/longhaul
@@ -41,13 +41,17 @@ package: build
 deps:
 	@scripts/deps.sh
 
+# Fetches the kernels that tests boot, once.
+kernels: deps
+	@scripts/kernels.sh
+
 # Without the features that tests ask for (schemas): whoever runs only the demo waits for nothing else.
 demo: deps
 	cargo build --workspace --bin longhaul
 	@scripts/demo.sh
 
 # Tests that need root or a feature of the kernel say `skipped: why` where it is missing.
-test: deps
+test: kernels
 	cargo test --workspace --no-fail-fast
 	@$(MAKE) --no-print-directory test-alone test-package
 

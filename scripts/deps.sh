@@ -8,7 +8,7 @@ packages=(
     iproute2 iputils-ping iperf3 ethtool   # the demo and the tests run these in labs
     tcpdump tshark                         # judges of what the emulator sends
     tcptrace                               # a judge of what analyze tells of TCP
-    user-mode-linux                        # a kernel with every congestion control as a module: a judge of ours
+    qemu-system-x86 busybox-static xz-utils debian-archive-keyring # other kernels, as judges and to be tested on: scripts/kernels.sh
     curl python3 procps util-linux         # a web server and who reads from it, for tests; sysctl, setpriv
     nftables                               # a place where packets are dropped, for tests
     netsniff-ng hping3 xdp-tools socat     # other generators, another filter and another way to ship a capture, for benchmarks
@@ -61,11 +61,4 @@ if ((EUID != 0)); then
 fi
 echo "deps: installing ${missing[*]}"
 "${as_root[@]}" apt-get update -qq
-# Not every distribution and machine has this one; the test that takes it says so.
-if ! apt-cache show user-mode-linux >/dev/null 2>&1; then
-    for index in "${!missing[@]}"; do
-        [[ ${missing[index]} != user-mode-linux ]] || unset "missing[index]"
-    done
-    ((${#missing[@]} > 0)) || exit 0
-fi
 "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"

@@ -37,6 +37,7 @@ const IMPURE: &[&str] = &[
     "longhaul-mix",
     "longhaul-filter",
     "longhaul-host",
+    "longhaul-testing",
     "longhaul",
 ];
 /// Modules of `longhaul-mix` that only describe frames. They are as pure as the crates above.
@@ -147,6 +148,13 @@ fn pure_crates_know_no_operating_system() {
         for forbidden in IMPURE.iter().chain(&OS_CRATES) {
             assert!(!reached.contains(*forbidden), "{package} depends on {forbidden}");
         }
+    }
+}
+
+#[test]
+fn what_tests_share_is_in_no_program() {
+    for package in dependencies().keys() {
+        assert!(!reach(package, &dependencies()).contains("longhaul-testing"), "{package} is built with it");
     }
 }
 

@@ -1,9 +1,11 @@
-//! One flow of this kernel's TCP over a scripted path: the same code on the host and in the guest.
+//! One flow of this kernel's TCP over a scripted path.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::fd::AsRawFd;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::schedule::{be_prompt, set_least_timer_slack};
@@ -20,15 +22,19 @@ use crate::tun::{Tun, tcp_info};
 
 /// The interface.
 const LINK: &str = "oracle";
+/// Each flow begins with a second, so that clocks in jiffies and milliseconds round alike in all.
+const SECOND: Nanos = Nanos::from_secs(1);
 /// Segments that are always written but not sent, so that the flow is never held up by its application.
-const AHEAD_SEGMENTS: u64 = 2000;
+const AHEAD_SEGMENTS: u64 = 256;
 /// A flow in which nothing happens for so long is stuck. Longer than a retransmission timeout here.
 const STUCK: Nanos = Nanos::from_secs(5);
-/// An acknowledgement due sooner than this is awaited without sleeping, as waking up takes about so long in a guest.
-const SPIN: Nanos = Nanos::from_micros(150);
+/// An acknowledgement due sooner than this is awaited without sleeping, as waking up takes about so long.
+const SPIN: Nanos = Nanos::from_micros(8);
 
-/// What both kernels are told alike, though most are defaults: those may change.
-const PARAMETERS: [(&str, &str); 12] = [
+/// What the kernel is told, though most are defaults: those may change.
+const PARAMETERS: [(&str, &str); 13] = [
+    // What the interface itself would send.
+    ("net.ipv6.conf.default.disable_ipv6", "1"),
     // Nothing learnt from an earlier flow.
     ("net.ipv4.tcp_no_metrics_save", "1"),
     // Loss probes come by a timer, and timers count in jiffies.
@@ -45,7 +51,7 @@ const PARAMETERS: [(&str, &str); 12] = [
     ("net.ipv4.tcp_wmem", "4096 67108864 67108864"),
 ];
 
-/// Makes the interface to the scripted path, in the calling thread's network namespace, which should be new.
+/// Makes the interface to the scripted path.
 ///
 /// # Panics
 /// Where the kernel refuses: it needs root.
@@ -77,6 +83,7 @@ fn ip(arguments: &[&str]) {
 pub(crate) fn run(tun: &Tun, congestion_control: &str, script: &Script) -> io::Result<Trace> {
     be_prompt();
     set_least_timer_slack().unwrap();
+    sleep(Duration::from_nanos(SECOND.0 - monotonic().0 % SECOND.0));
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket::socket(AddressFamily::Inet, SockType::Stream, flags, None)?;
     setsockopt(&socket, sockopt::TcpCongestion, &congestion_control.into())?;
@@ -142,17 +149,15 @@ impl Flow<'_> {
     fn wait(&mut self) -> io::Result<Option<Nanos>> {
         let next = self.peer.next();
         let deadline = next.unwrap_or_else(|| monotonic() + STUCK);
-        loop {
-            self.now = monotonic();
-            if self.now >= deadline {
-                break;
-            }
-            if self.read()? {
+        self.now = monotonic();
+        while deadline.saturating_sub(self.now) > SPIN {
+            if readable_until(self.tun, Some(deadline.saturating_sub(SPIN)))? && self.read()? {
                 return Ok(None);
             }
-            if deadline.saturating_sub(self.now) > SPIN {
-                readable_until(self.tun, Some(deadline.saturating_sub(SPIN)))?;
-            }
+            self.now = monotonic();
+        }
+        while self.now < deadline {
+            self.now = monotonic();
         }
         assert!(next.is_some(), "the flow is stuck after {} segments", self.peer.delivered());
         Ok(next)

@@ -1,6 +1,6 @@
 //! The far end of a scripted path: which segments are lost, when each acknowledgement leaves, and what it says.
 //!
-//! It is a receiver without a kernel, so both kernels see the same one: every segment that arrives is acknowledged at once and by
+//! It is a receiver without a kernel: every segment that arrives is acknowledged at once and by
 //! itself (RFC 9293 §3.8.6.3 without delay), what is missing is told by SACK (RFC 2018), the window is never in the way, and there are no time
 //! stamps, ECN or D-SACK. Time is an argument.
 

@@ -1,12 +1,9 @@
 //! What a sender's congestion window did, against the number of segments that were delivered; and how far two of these are apart.
 
-use std::fmt::{self, Write as _};
-use std::io;
-
-use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The sender's state after an acknowledgement, where it differs from that after the one before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Segments that had reached the receiver.
     pub(crate) delivered_segments: u64,
@@ -30,7 +27,7 @@ pub(crate) struct Trace {
 }
 
 /// What is known when a flow has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct End {
     /// Segments that were delivered in all.
     pub(crate) delivered_segments: u64,
@@ -69,26 +66,6 @@ pub(crate) struct Distance {
 }
 
 impl Trace {
-    /// One JSON object a line: the steps, then the end.
-    pub(crate) fn to_lines(&self) -> String {
-        let mut lines = String::new();
-        for step in &self.steps {
-            writeln!(lines, "{}", serde_json::to_string(step).unwrap()).unwrap();
-        }
-        lines + &serde_json::to_string(&self.end).unwrap()
-    }
-
-    /// What [`Trace::to_lines`] wrote.
-    ///
-    /// # Errors
-    /// Where the text is something else, or was cut short.
-    pub(crate) fn from_lines(lines: &str) -> io::Result<Self> {
-        let mut lines: Vec<_> = lines.lines().collect();
-        let end = serde_json::from_str(lines.pop().ok_or(io::ErrorKind::UnexpectedEof)?)?;
-        let steps = lines.into_iter().map(serde_json::from_str).collect::<Result<_, _>>()?;
-        Ok(Self { steps, end })
-    }
-
     /// The windows between `first` and `last` delivered segments, both included.
     fn windows(&self, first: u64, last: u64) -> impl Iterator<Item = u32> {
         let from = self.steps.partition_point(|step| step.delivered_segments <= first).saturating_sub(1);
@@ -166,14 +143,6 @@ mod tests {
         };
         let end = End { delivered_segments: 100, late_median_ns: 1, late_most_ns: 2 };
         Trace { steps: steps.iter().map(step).collect(), end }
-    }
-
-    #[test]
-    fn lines_are_read_back() {
-        let trace = trace(&[(0, 10, 99, 0), (50, 12, 6, 3)]);
-        assert_eq!(Trace::from_lines(&trace.to_lines()).unwrap(), trace);
-        assert!(Trace::from_lines(&trace.to_lines()[..40]).is_err());
-        assert!(Trace::from_lines("").is_err());
     }
 
     #[test]

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Fetches Debian's kernels 6.1 and 6.12, with their modules, into target/kernels for the tests that boot them. apt checks them by Debian's
+# signatures, in folders of its own: the system's sources and packages stay as they are. Silent where they are there.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+kernels=${CARGO_TARGET_DIR:-$root/target}/kernels
+keys=/usr/share/keyrings/debian-archive-keyring.gpg
+
+# fetch VERSION SUITE
+fetch() {
+    local folder=$kernels/$1 suite=$2 work package
+    [[ ! -d $folder ]] || return 0
+    mkdir -p "$kernels"
+    work=$(mktemp -d "$kernels/.$1-XXXXXX")
+    mkdir -p "$work"/{lists,archives}/partial "$work/state"
+    touch "$work/status"
+    echo "deb [arch=amd64 signed-by=$keys] http://deb.debian.org/debian $suite main" >"$work/sources.list"
+    cat >"$work/apt.conf" <<CONF
+APT::Architecture "amd64";
+APT::Architectures { "amd64"; };
+Dir::Etc::SourceList "$work/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::State "$work/state";
+Dir::State::Lists "$work/lists";
+Dir::State::Status "$work/status";
+Dir::Cache "$work";
+Acquire::Languages "none";
+Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
+# Else it leaves root, and may not write here.
+APT::Sandbox::User "root";
+CONF
+    echo "kernels: fetching Debian's Linux $1"
+    # Not by `set -e`, which means nothing in what `||` follows.
+    (
+        cd "$work" && export APT_CONFIG=$work/apt.conf && apt-get -qq update &&
+            package=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: //p') &&
+            apt-get -qq download "$package" && mkdir files && dpkg-deb -x linux-image-*.deb files
+    ) || { rm -rf "$work"; return 1; }
+    # Whole or not at all; another that did the same may have been first.
+    mv -T "$work/files" "$folder" 2>/dev/null || true
+    rm -rf "$work"
+}
+
+if ! command -v apt-get >/dev/null || [[ ! -e $keys ]]; then
+    echo "kernels: without apt-get and Debian's keys ($keys) there are none: tests that boot them are left out" >&2
+    exit 0
+fi
+fetch 6.1 bookworm && fetch 6.12 trixie || echo "kernels: could not fetch them: tests that boot them are left out" >&2
