@@ -50,10 +50,9 @@ demo: deps
 	cargo build --workspace --bin longhaul
 	@scripts/demo.sh
 
-# Tests that need root or a feature of the kernel say `skipped: why` where it is missing.
+# Tests that need root or a feature of the kernel say `skipped: why` where it is missing, and are listed at the end.
 test: kernels
-	cargo test --workspace --no-fail-fast
-	@$(MAKE) --no-print-directory test-alone test-package
+	@scripts/test.sh
 
 # These change what is one for the machine (a sysctl) for some seconds, and put it back: nothing may run beside them. With `-p` in place of
 # `--workspace` the dependencies would have other features and be compiled again.

@@ -3,8 +3,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-skip() {
+# What could not be tested, here and at the end of `make test`.
+skipped() {
     echo "test-package: skipped: $*"
+    [[ -z ${LONGHAUL_SKIPPED:-} ]] || echo "test-package: $*" >>"$LONGHAUL_SKIPPED"
+}
+skip() {
+    skipped "$@"
     exit 0
 }
 fail() {
@@ -55,7 +60,7 @@ for command in "" -udp -lab-up -serve -log; do
     if [[ -e $page ]]; then
         [[ $(zcat "$page") == *".SH SYNOPSIS"* ]] || fail "$page is no man page"
     elif grep -qs 'path-exclude.*/usr/share/man' /etc/dpkg/dpkg.cfg /etc/dpkg/dpkg.cfg.d/*; then
-        echo "test-package: skipped: dpkg leaves man pages out on this machine"
+        skipped "dpkg leaves man pages out on this machine"
         break
     else
         fail "there is no $page"
@@ -69,7 +74,7 @@ if command -v systemd-analyze >/dev/null; then
         [[ $wrong != *longhaul-* ]] || fail "longhaul-$unit.service: $wrong"
     done
 else
-    echo "test-package: skipped: there is no systemd-analyze to judge the units"
+    skipped "there is no systemd-analyze to judge the units"
 fi
 
 dpkg -r longhaul >"$folder/log" 2>&1 || fail "dpkg -r: $(cat "$folder/log")"

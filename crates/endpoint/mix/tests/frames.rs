@@ -90,7 +90,7 @@ fn judge(frames: &[Vec<u8>]) -> Option<Vec<Vec<String>>> {
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
-            println!("skipped: tshark: {error}");
+            longhaul_testing::no_judge!("tshark: {error}");
             return None;
         }
     };

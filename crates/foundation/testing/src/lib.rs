@@ -3,6 +3,8 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`guest`] | a machine with another kernel: one of Debian's, booted by QEMU |
+//! | [`skip`] | what a test says that cannot run here |
 
 mod archive;
 pub mod guest;
+pub mod skip;

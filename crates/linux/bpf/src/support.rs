@@ -171,7 +171,7 @@ mod enabled {
         fn the_running_kernel_names_its_reasons() {
             let types = match KernelTypes::read() {
                 Ok(types) => types,
-                Err(error) => return println!("skipped: {error}"),
+                Err(error) => return longhaul_testing::skipped!("{error}"),
             };
             let names = types.drop_reasons();
             let all: Vec<_> = (0..256).map(|reason| names.name(reason).into_owned()).collect();

@@ -15,7 +15,7 @@ fn descriptors() -> usize {
 #[test]
 fn two_hundred_labs_leave_no_descriptor() {
     if !is_root_in_namespace() {
-        println!("skipped: needs CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW (run as root)");
+        longhaul_testing::no_judge!("needs CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW (run as root)");
         return;
     }
     let options = PacketOptions { receive_buffer_bytes: 1 << 16, send_buffer_bytes: 1 << 16, promiscuous: true };

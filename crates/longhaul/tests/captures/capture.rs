@@ -37,7 +37,7 @@ struct Host {
 impl Host {
     fn new(name: &str) -> Option<Self> {
         if !is_root_in_namespace() {
-            println!("skipped: needs CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW (run as root)");
+            longhaul_testing::no_judge!("needs CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW (run as root)");
             return None;
         }
         let namespace = NetNamespace::create().unwrap();

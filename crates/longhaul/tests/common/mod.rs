@@ -98,7 +98,7 @@ impl TestLab {
         }
         let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         assert!(!capability::is_root_in_namespace(), "{why}");
-        println!("skipped: {why}");
+        longhaul_testing::no_judge!("{why}");
         None
     }
 }

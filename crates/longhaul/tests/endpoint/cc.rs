@@ -19,12 +19,12 @@ use serde_json::Value;
 /// Whether controls cannot be loaded here; says why.
 fn unsupported() -> bool {
     if !has_bpf_fs() {
-        println!("skipped: no BPF file system");
+        longhaul_testing::no_judge!("no BPF file system");
         return true;
     }
     let list = object(&longhaul(&["cc", "list", "--json"]).stdout);
     let why = if is_root_in_namespace() { list["result"]["cannot_load_because"].as_str() } else { Some("run as root") };
-    why.inspect(|why| println!("skipped: {why}")).is_some()
+    why.inspect(|why| longhaul_testing::skipped!("{why}")).is_some()
 }
 
 /// A name in the kernel that no other test has.

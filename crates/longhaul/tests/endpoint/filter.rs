@@ -37,7 +37,7 @@ impl Hosts {
     /// `None` where that cannot be, and says why.
     fn new() -> Option<Self> {
         if !is_root_in_namespace() {
-            println!("skipped: run as root");
+            longhaul_testing::no_judge!("run as root");
             return None;
         }
         let (ours, theirs) = (NetNamespace::create().unwrap(), NetNamespace::create().unwrap());
@@ -356,7 +356,7 @@ fn a_killed_controller_takes_its_filter_with_it() {
 fn a_pinned_one_returns_to_counting_by_itself_and_leaves_no_trace() {
     let Some(hosts) = Hosts::new() else { return };
     if !has_bpf_fs() {
-        return println!("skipped: no BPF file system");
+        return longhaul_testing::no_judge!("no BPF file system");
     }
     let output = hosts.run(&["filter", "attach", "lf0", "--pin", "--for", "1500ms"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -403,7 +403,7 @@ fn what_would_break_is_refused() {
         if setup.starts_with("net/") {
             hosts.ours.enter(|| longhaul_kernel::sysctl::write(setup, "1")).unwrap().unwrap();
         } else if let Err(why) = hosts.try_ip(setup) {
-            println!("skipped: {why}");
+            longhaul_testing::skipped!("{why}");
             continue;
         }
         println!("tried: {setup}");
@@ -430,7 +430,7 @@ fn what_would_break_is_refused() {
 fn what_lies_on_top_keeps_its_frames() {
     let Some(hosts) = Hosts::new() else { return };
     if let Err(why) = hosts.try_ip("link add lmv link lf0 type macvlan mode bridge") {
-        return println!("skipped: {why}");
+        return longhaul_testing::skipped!("{why}");
     }
     let container = NetNamespace::create().unwrap();
     let theirs = format!("/proc/{}/fd/{}", std::process::id(), container.as_fd().as_raw_fd());
@@ -500,7 +500,7 @@ fn what_is_rejected_can_be_seen_and_scraped() {
         .args(["-r", file.to_str().unwrap(), "-T", "fields", "-e", "eth.dst", "-e", "frame.comment"])
         .output();
     match read {
-        Err(error) => println!("skipped: tshark: {error}"),
+        Err(error) => longhaul_testing::no_judge!("tshark: {error}"),
         Ok(read) => {
             let text = String::from_utf8(read.stdout).unwrap();
             let foreign = text.lines().filter(|line| *line == "02:09:09:09:09:09\tforeign_unicast").count();

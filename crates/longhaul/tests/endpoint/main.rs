@@ -5,3 +5,4 @@ mod common;
 
 mod cc;
 mod filter;
+mod kernels;

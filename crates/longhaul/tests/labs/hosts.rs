@@ -64,13 +64,13 @@ fn hosts_receive_on_other_cpus_than_the_emulator() {
     let cpus = longhaul_kernel::schedule::allowed_cpus().unwrap();
     let online = longhaul_kernel::schedule::online_cpus().unwrap();
     if online.len() < 2 {
-        println!("skipped: needs two CPUs");
+        longhaul_testing::skipped!("needs two CPUs");
         return;
     }
     let own = cpus[0];
     let Some(lab) = TestLab::up_with("steered", "lan", &["--cpu", &own.to_string()]) else { return };
     if !is_root_in_namespace() {
-        println!("skipped: needs root to write to /sys");
+        longhaul_testing::no_judge!("needs root to write to /sys");
         return;
     }
     let wanted = online.iter().filter(|cpu| **cpu != own && **cpu < 32).fold(0_u32, |mask, cpu| mask | 1 << cpu);
@@ -115,7 +115,7 @@ impl Drop for Everybodys {
 #[test]
 fn without_root_a_lab_lives_in_a_user_namespace() {
     if !is_root_in_namespace() {
-        println!("skipped: needs root, to be nobody (the other tests run as whoever you are)");
+        longhaul_testing::no_judge!("needs root, to be nobody (the other tests run as whoever you are)");
         return;
     }
     let everybodys = Everybodys::new();
@@ -125,7 +125,7 @@ fn without_root_a_lab_lives_in_a_user_namespace() {
         let why = text(&up);
         // Where the system forbids it, that is said with how to allow it.
         assert!(why.contains("user namespace") && why.contains("sysctl"), "{why}");
-        println!("skipped: {}", why.trim());
+        longhaul_testing::skipped!("{}", why.trim());
         return;
     }
     let run = |arguments: &[&str]| {

@@ -104,7 +104,7 @@ fn lab_status_and_list() {
 #[test]
 fn lab_run() {
     if !capability::is_root_in_namespace() {
-        println!("skipped: polling a receiver's ring takes root");
+        longhaul_testing::no_judge!("polling a receiver's ring takes root");
         return;
     }
     let experiment = root().join("crates/longhaul/tests/three-places.toml");
@@ -132,7 +132,7 @@ fn lab_run() {
 #[test]
 fn lab_run_of_a_mix() {
     if !capability::is_root_in_namespace() {
-        println!("skipped: sending a mix takes root");
+        longhaul_testing::no_judge!("sending a mix takes root");
         return;
     }
     let experiment = root().join("crates/longhaul/tests/one-mix.toml");
@@ -153,7 +153,7 @@ fn lab_run_of_a_mix() {
 #[test]
 fn mix() {
     if !capability::is_root_in_namespace() {
-        println!("skipped: sending a mix takes root");
+        longhaul_testing::no_judge!("sending a mix takes root");
         return;
     }
     let apart = NetNamespace::create().unwrap();
@@ -204,7 +204,7 @@ fn cc() {
     let list = object(&longhaul(&["cc", "list", "--json"]).stdout);
     let cannot = &list["result"]["cannot_load_because"];
     if !capability::is_root_in_namespace() || !cannot.is_null() || !has_bpf_fs() {
-        return println!("skipped: loading takes root, a BPF file system and {cannot}");
+        return longhaul_testing::skipped!("loading takes root, a BPF file system and {cannot}");
     }
     let name = format!("ls{}", std::process::id());
     let loaded = object(&longhaul(&["cc", "load", "yeah", "--as", &name, "--set", "alpha=60", "--json"]).stdout);
@@ -323,7 +323,7 @@ fn tcp() {
 #[test]
 fn emulate() {
     if !capability::is_root_in_namespace() {
-        println!("skipped: making interfaces takes root");
+        longhaul_testing::no_judge!("making interfaces takes root");
         return;
     }
     let stats = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stats-{}.json", std::process::id()));
@@ -393,7 +393,7 @@ fn watch() {
 #[test]
 fn filter_status() {
     if !capability::is_root_in_namespace() {
-        println!("skipped: run as root");
+        longhaul_testing::no_judge!("run as root");
         return;
     }
     let (ours, theirs) = (NetNamespace::create().unwrap(), NetNamespace::create().unwrap());
@@ -421,7 +421,7 @@ fn analyze_and_compare() {
 #[test]
 fn capture_and_convert() {
     if !capability::is_root_in_namespace() {
-        println!("skipped: capturing takes root");
+        longhaul_testing::no_judge!("capturing takes root");
         return;
     }
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capture-{}", std::process::id()));
@@ -441,7 +441,7 @@ fn capture_and_convert() {
 #[test]
 fn capture_to_a_logging_host() {
     if !capability::is_root_in_namespace() {
-        println!("skipped: capturing takes root");
+        longhaul_testing::no_judge!("capturing takes root");
         return;
     }
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("log-{}", std::process::id()));

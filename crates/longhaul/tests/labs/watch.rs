@@ -28,7 +28,7 @@ impl Web {
     fn up(name: &str) -> Option<Self> {
         for program in ["curl", "python3"] {
             if Command::new(program).arg("--version").output().is_err() {
-                println!("skipped: {program} is not installed (make deps)");
+                longhaul_testing::no_judge!("{program} is not installed (make deps)");
                 return None;
             }
         }
@@ -129,7 +129,7 @@ fn a_slow_reader_and_a_small_window_are_told_apart() {
     assert_eq!(only(&free)["limit"]["by"], "sender_or_path", "{free:#}");
 
     if !is_root_in_namespace() {
-        println!("skipped: setting tcp_rmem takes root");
+        longhaul_testing::no_judge!("setting tcp_rmem takes root");
         return;
     }
     web.set("client", "net.ipv4.tcp_rmem=4096 65536 65536");
@@ -204,7 +204,7 @@ while time.monotonic() < end: flow.sendall(bytes(1 << 17))";
 fn losses_on_the_path_show_at_the_server() {
     let Some(web) = Web::up("losses") else { return };
     if !is_root_in_namespace() {
-        println!("skipped: choosing a congestion control takes root");
+        longhaul_testing::no_judge!("choosing a congestion control takes root");
         return;
     }
     // BBR, a default of some systems, hardly minds such a loss.
@@ -243,7 +243,7 @@ fn connections_that_live_shorter_than_a_sample_are_whole() {
         .unwrap();
     let whole = object(&output.stdout);
     if warned(&whole, "short_lived_unowned") || warned(&whole, "ends_unseen") {
-        println!("skipped: {}", whole["caveats"]);
+        longhaul_testing::skipped!("{}", whole["caveats"]);
         return;
     }
     let all = connections(&whole);
@@ -275,7 +275,7 @@ c.sendall(b'x' * 4321); print('ready', flush=True); time.sleep(60)";
     program.kill().unwrap();
     program.wait().unwrap();
     if !is_root_in_namespace() && whole["schema"] == "longhaul.error/1" {
-        return println!("skipped: {}", whole["error"]);
+        return longhaul_testing::skipped!("{}", whole["error"]);
     }
     let text = String::from_utf8_lossy(&ss.stdout).into_owned();
     let word = |name: &str| -> u64 {
@@ -327,7 +327,7 @@ fn ctrl_c_prints_what_was_seen_and_show_reads_it() {
 fn without_root_it_says_what_it_cannot_see() {
     let Some(web) = Web::up("nobody") else { return };
     if !is_root_in_namespace() {
-        println!("skipped: needs root, to be nobody (the other tests run as whoever you are)");
+        longhaul_testing::no_judge!("needs root, to be nobody (the other tests run as whoever you are)");
         return;
     }
     let binary = web.folder.join("longhaul");

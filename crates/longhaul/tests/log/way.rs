@@ -35,7 +35,7 @@ fn ip(namespace: &NetNamespace, words: &str) {
 impl Line {
     fn new(name: &str, near_mtu: u32, far_mtu: u32) -> Option<Self> {
         if !is_root_in_namespace() {
-            println!("skipped: needs CAP_SYS_ADMIN and CAP_NET_ADMIN (run as root)");
+            longhaul_testing::no_judge!("needs CAP_SYS_ADMIN and CAP_NET_ADMIN (run as root)");
             return None;
         }
         let [near, router, far] = std::array::from_fn(|_| NetNamespace::create().unwrap());

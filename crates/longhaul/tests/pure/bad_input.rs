@@ -165,7 +165,7 @@ fn udp_tests_that_make_no_sense() {
 #[test]
 fn interfaces_that_are_not_there() {
     if !is_root_in_namespace() {
-        println!("skipped: needs CAP_NET_ADMIN and CAP_NET_RAW (run as root)");
+        longhaul_testing::no_judge!("needs CAP_NET_ADMIN and CAP_NET_RAW (run as root)");
         return;
     }
     refused(&["emulate", "--left", "nosuch0", "--right", "nosuch1", "--path", "lan"], 1, &["nosuch0"]);

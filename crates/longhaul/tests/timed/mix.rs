@@ -33,7 +33,7 @@ impl Cable {
     /// The far end takes XDP frames where `napi` is. `None` without root, which is printed.
     fn new(napi: bool) -> Option<Self> {
         if !capability::is_root_in_namespace() {
-            println!("skipped: it takes root");
+            longhaul_testing::no_judge!("it takes root");
             return None;
         }
         let (client, server) = (NetNamespace::create().unwrap(), NetNamespace::create().unwrap());
@@ -129,7 +129,7 @@ fn threads_share_the_frames_of_a_mix() {
     let Some(cable) = Cable::new(true) else { return };
     let allowed = allowed_cpus().unwrap();
     let [first, second, ..] = allowed[..] else {
-        println!("skipped: it takes two CPUs");
+        longhaul_testing::skipped!("it takes two CPUs");
         return;
     };
     // A ring for each.

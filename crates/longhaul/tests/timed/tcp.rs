@@ -21,7 +21,7 @@ struct Tested {
 impl Tested {
     fn up(name: &str, path: &str) -> Option<Self> {
         if !is_root_in_namespace() {
-            println!("skipped: needs root");
+            longhaul_testing::no_judge!("needs root");
             return None;
         }
         let lab = TestLab::up(name, path)?;
@@ -182,7 +182,7 @@ fn killed_with_a_control_of_its_own_it_leaves_none() {
     let Some(tested) = Tested::up("tcp-kill", "lan") else { return };
     let available = || fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     if available().contains("lh_westwood") {
-        println!("skipped: lh_westwood is loaded already");
+        longhaul_testing::skipped!("lh_westwood is loaded already");
         return;
     }
     let mut child = tested

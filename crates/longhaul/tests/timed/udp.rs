@@ -40,7 +40,7 @@ impl Tested {
     /// `server` is what runs longhaul there.
     fn with_server(name: &str, path: &str, server: &[&str]) -> Option<Self> {
         if !is_root_in_namespace() {
-            println!("skipped: needs root");
+            longhaul_testing::no_judge!("needs root");
             return None;
         }
         let lab = TestLab::up(name, path)?;
@@ -117,7 +117,7 @@ fn codes(result: &Value) -> Vec<&str> {
 fn binding_moves_the_softirq_and_is_undone() {
     let _alone = alone();
     if fs::read_to_string("/sys/devices/system/cpu/online").unwrap().trim() == "0" {
-        println!("skipped: there is one CPU");
+        longhaul_testing::skipped!("there is one CPU");
         return;
     }
     let Some(test) = Tested::up("bind", "lan") else { return };
@@ -237,7 +237,7 @@ fn a_result_is_saved_whole_and_shown_again() {
     let rules = "add table inet t; add chain inet t i { type filter hook input priority 0; }; \
                  add rule inet t i udp length 108 numgen inc mod 2 0 drop";
     if !exec(&test.lab, "server", &["nft", rules]).stderr(Stdio::null()).status().unwrap().success() {
-        println!("skipped: there is no nft with numgen");
+        longhaul_testing::skipped!("there is no nft with numgen");
         return;
     }
     let scratch = Scratch::new("saved");

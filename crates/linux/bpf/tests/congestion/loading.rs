@@ -19,7 +19,7 @@ fn load(settings: &Settings) -> Option<Control> {
             error @ (CongestionError::NoStructOps
             | CongestionError::Bpf(BpfError::NoBtf { .. } | BpfError::Denied { .. })),
         ) => {
-            println!("skipped: {error}");
+            longhaul_testing::skipped!("{error}");
             None
         }
         Err(error) => panic!("{error}"),
@@ -100,7 +100,7 @@ fn every_control_loads_and_goes_with_its_holder() {
 #[test]
 fn kept_ones_stay_until_they_are_unloaded() {
     if !has_bpf_fs() {
-        return println!("skipped: no BPF file system");
+        return longhaul_testing::no_judge!("no BPF file system");
     }
     let _alone = alone();
     let before = objects();

@@ -5,6 +5,7 @@ mod anything;
 mod delay_based;
 mod flow;
 mod loss_based;
+mod models;
 mod native;
 mod papers;
 mod paths;

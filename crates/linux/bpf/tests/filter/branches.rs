@@ -567,7 +567,7 @@ fn what_resembles_an_accepted_frame_is_judged() {
     };
     let bridge = ip("link add lhf-b type bridge");
     if !bridge.status.success() {
-        return println!("skipped: a bridge: {}", String::from_utf8_lossy(&bridge.stderr).trim());
+        return longhaul_testing::skipped!("a bridge: {}", String::from_utf8_lossy(&bridge.stderr).trim());
     }
     assert_eq!(judged(&cable, &filter, four), Reason::OurUnicast);
     assert!(ip(&format!("link set {} master lhf-b", crate::cable::LINK)).status.success());

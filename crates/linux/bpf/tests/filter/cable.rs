@@ -32,7 +32,7 @@ impl Cable {
     /// `None` where that cannot be, and says why.
     pub(crate) fn lay() -> Option<Self> {
         if !is_root_in_namespace() {
-            println!("skipped: needs CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW (run as root)");
+            longhaul_testing::no_judge!("needs CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW (run as root)");
             return None;
         }
         let (host, far) = (NetNamespace::create().unwrap(), NetNamespace::create().unwrap());

@@ -56,7 +56,7 @@ fn it_goes_with_its_owner_unless_kept() {
 
     let filter = cable.filter(&FilterOptions { enforce: true, ..FilterOptions::default() });
     if let Err(error) = cable.inside(|| filter.keep()) {
-        return println!("skipped: {error}");
+        return longhaul_testing::skipped!("{error}");
     }
     let id = filter.program_id();
     drop(filter);

@@ -95,7 +95,7 @@ fn what_gro_built_has_gaps() {
         Ok::<(), String>(())
     });
     if let Err(why) = held.unwrap() {
-        return println!("skipped: {why}");
+        return longhaul_testing::skipped!("{why}");
     }
     let socket = hosts.receiving(RECEIVER_IP);
     setsockopt(&socket, sockopt::UdpGroSegment, &true).unwrap();

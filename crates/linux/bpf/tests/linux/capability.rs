@@ -24,7 +24,7 @@ fn what_works_here() {
             assert!(!Symbols::read().unwrap().is_empty());
         }
         Err(error @ (BpfError::Load { .. } | BpfError::Step { .. })) => panic!("{error}"),
-        Err(error) => println!("skipped: {error}"),
+        Err(error) => longhaul_testing::skipped!("{error}"),
     }
 }
 
@@ -39,10 +39,10 @@ fn root_of_a_user_namespace_is_told_what_is_missing() {
         .output();
     match output {
         Ok(output) if output.stdout.is_empty() => {
-            println!("skipped: {}", String::from_utf8_lossy(&output.stderr).trim());
+            longhaul_testing::skipped!("{}", String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout)),
-        Err(error) => println!("skipped: unshare: {error}"),
+        Err(error) => longhaul_testing::no_judge!("unshare: {error}"),
     }
 }
 
@@ -62,7 +62,7 @@ fn probes_in_a_user_namespace() {
 #[test]
 fn what_cannot_be_is_refused() {
     if !is_root_in_namespace() {
-        return println!("skipped: run as root");
+        return longhaul_testing::no_judge!("run as root");
     }
     let attach = |flows: &[Flow], ring_bytes| {
         Drops::attach(flows, &DropOptions { ring_bytes, ..DropOptions::default() }).map(drop)

@@ -21,11 +21,11 @@ pub(crate) fn run(host: &NetNamespace, command: &str) -> bool {
     match output {
         Ok(output) if output.status.success() => true,
         Ok(output) => {
-            println!("skipped: `{command}`: {}", String::from_utf8_lossy(&output.stderr).trim());
+            longhaul_testing::skipped!("`{command}`: {}", String::from_utf8_lossy(&output.stderr).trim());
             false
         }
         Err(error) => {
-            println!("skipped: `{command}`: {error}; install it");
+            longhaul_testing::no_judge!("`{command}`: {error}; install it");
             false
         }
     }
@@ -76,7 +76,7 @@ fn hooked(what: &str, attach: impl FnOnce(&Hooks<'_>, i32) -> libbpf_rs::Result<
     let hooks = Hooks { xdp: skeleton.progs.xdp_drop.as_fd(), tc: skeleton.progs.tc_drop.as_fd() };
     let ifindex = hosts.receiver_index as i32;
     if let Err(error) = hosts.receiver.enter(|| attach(&hooks, ifindex)).unwrap() {
-        return println!("skipped: {what}: {error}");
+        return longhaul_testing::skipped!("{what}: {error}");
     }
     drops_the_flow(&hosts, &mut watch, what, Location::ReceiverFilter);
 }

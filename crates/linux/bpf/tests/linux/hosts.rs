@@ -39,7 +39,7 @@ pub(crate) struct Hosts {
 /// Hosts, and a program that watches their flow; `None` where that cannot be, and says why.
 pub(crate) fn watched_hosts() -> Option<(Hosts, Watch)> {
     if !is_root_in_namespace() {
-        println!("skipped: needs CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW (run as root)");
+        longhaul_testing::no_judge!("needs CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW (run as root)");
         return None;
     }
     let hosts = Hosts::new();
@@ -215,7 +215,7 @@ impl Watch {
             Ok(drops) => drops,
             Err(error @ BpfError::Load { .. }) => panic!("{error}"),
             Err(error) => {
-                println!("skipped: {error}");
+                longhaul_testing::skipped!("{error}");
                 return None;
             }
         };

@@ -80,7 +80,7 @@ fn a_full_ring_of_a_veth() {
         Ok::<(), String>(())
     });
     if let Err(why) = held.unwrap() {
-        return println!("skipped: {why}");
+        return longhaul_testing::skipped!("{why}");
     }
     let receiving = hosts.receiving(RECEIVER_IP);
     let sending = hosts.sending();

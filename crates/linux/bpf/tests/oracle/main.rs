@@ -55,13 +55,13 @@ const MODULES: [&str; 10] = [
 fn in_guest(comparisons: &[&str]) {
     let guest = match Guest::new(Kernel::Linux6_12) {
         Ok(guest) => guest,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return longhaul_testing::no_judge!("{why}"),
     };
     let only = env::var(ONLY);
     let comparisons: Vec<_> =
         comparisons.iter().filter(|name| only.as_ref().map_or(true, |only| only == *name)).collect();
     let program = env::current_exe().unwrap();
-    let guest = guest.with_program(&program).with_program("/usr/sbin/ip").in_virtual_time();
+    let guest = guest.with_program(&program).with_program("/usr/sbin/ip");
     let guest = MODULES.iter().fold(guest, |guest, module| guest.with_module(module));
     let name = program.file_name().unwrap().to_str().unwrap();
     let tests: Vec<String> = comparisons.iter().map(|test| format!("comparisons::{test}")).collect();

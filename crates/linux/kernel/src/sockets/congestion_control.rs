@@ -95,7 +95,7 @@ mod tests {
     fn sockets_are_counted() {
         let namespace = match crate::namespace::NetNamespace::create() {
             Ok(namespace) => namespace,
-            Err(error) => return println!("skipped: {error}"),
+            Err(error) => return longhaul_testing::skipped!("{error}"),
         };
         namespace
             .enter(|| {

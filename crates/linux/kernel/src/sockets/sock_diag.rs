@@ -393,7 +393,7 @@ mod tests {
         let mut sockets = TcpSockets::open().unwrap();
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(_) = TcpListener::bind(address) else {
-                println!("skipped: no {address} here");
+                longhaul_testing::skipped!("no {address} here");
                 continue;
             };
             let (listener, mut near, mut far) = pair(address);
@@ -429,7 +429,7 @@ mod tests {
                 }
             })
             .unwrap();
-        let Some(id) = id else { return println!("skipped: the kernel tells no control group of a socket") };
+        let Some(id) = id else { return longhaul_testing::skipped!("the kernel tells no control group of a socket") };
         assert!(!seen(&mut sockets, TcpFilter::Cgroup(id), port).is_empty());
         let mut others = 0;
         sockets.dump(TcpFilter::Cgroup(u64::MAX), |_| others += 1).unwrap();

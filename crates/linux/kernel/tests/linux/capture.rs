@@ -23,7 +23,7 @@ fn rings_of_a_group_share_by_cpu() {
     }
     let cpus = allowed_cpus().unwrap();
     let [first, second, ..] = cpus[..] else {
-        println!("skipped: takes two CPUs");
+        longhaul_testing::skipped!("takes two CPUs");
         return;
     };
     let host = NetNamespace::create().unwrap();

@@ -34,7 +34,7 @@ fn clogged_cable() -> Option<Cable> {
         Ok::<(), String>(())
     });
     if let Err(why) = held.unwrap() {
-        println!("skipped: {why}");
+        longhaul_testing::skipped!("{why}");
         return None;
     }
     Some(cable)

@@ -107,7 +107,7 @@ fn an_ipv6_address_is_usable_at_once() {
     let cable = Cable::new();
     let on = cable.left.enter(|| sysctl::write("net.ipv6.conf.lhk-l.disable_ipv6", "0")).unwrap();
     if let Err(error) = on {
-        println!("skipped: {error}");
+        longhaul_testing::skipped!("{error}");
         return;
     }
     let mut netlink = cable.left.enter(Netlink::open).unwrap().unwrap();

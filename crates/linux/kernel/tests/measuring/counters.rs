@@ -61,7 +61,7 @@ fn drops_at_a_queue_are_the_qdiscs() {
     }
     let pair = Pair::v4(SenderOptions { report_drops: true, ..SenderOptions::default() }, roomy());
     if let Err(reason) = tc(&pair, "tbf rate 1mbit burst 5kb limit 6kb") {
-        println!("skipped: {reason}");
+        longhaul_testing::skipped!("{reason}");
         return;
     }
     let take = || pair.cable.left.enter(Snapshot::take).unwrap();
@@ -99,7 +99,7 @@ fn a_full_veth_ring_is_the_near_ends_tx_dropped() {
         Ok::<(), String>(())
     });
     if let Err(why) = held.unwrap() {
-        println!("skipped: {why}");
+        longhaul_testing::skipped!("{why}");
         return;
     }
     let near = || pair.cable.left.enter(Snapshot::take).unwrap();

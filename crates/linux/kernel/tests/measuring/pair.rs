@@ -24,7 +24,7 @@ pub(crate) fn address_v6(cable: &Cable) -> bool {
     ends.into_iter().all(|(host, link, ifindex, own, other, mac)| {
         let key = format!("net.ipv6.conf.{link}.disable_ipv6");
         if let Err(error) = host.enter(|| sysctl::write(&key, "0")).unwrap() {
-            println!("skipped: {error}");
+            longhaul_testing::skipped!("{error}");
             return false;
         }
         let mut netlink = host.enter(Netlink::open).unwrap().unwrap();

@@ -57,7 +57,7 @@ fn a_full_send_buffer_is_no_loss() {
     let pair = Pair::v4(sending, roomy());
     // A queue that lets nothing out for a while holds what was sent.
     if let Err(reason) = tc(&pair, "tbf rate 1mbit burst 5kb limit 10mb") {
-        println!("skipped: {reason}");
+        longhaul_testing::skipped!("{reason}");
         return;
     }
     let blocked = (0..1_000).find_map(|_| pair.sender.send(&[1; 1_000], false).err());
@@ -77,7 +77,7 @@ fn a_full_queue_is_told_if_asked_for() {
         let sending = SenderOptions { report_drops, send_buffer_bytes: Some(1 << 20), ..SenderOptions::default() };
         let pair = Pair::v4(sending, roomy());
         if let Err(reason) = tc(&pair, "tbf rate 1mbit burst 5kb limit 6kb") {
-            println!("skipped: {reason}");
+            longhaul_testing::skipped!("{reason}");
             return;
         }
         let errors: Vec<UdpSendError> = (0..100).filter_map(|_| pair.sender.send(&[1; 1_000], true).err()).collect();
@@ -101,11 +101,11 @@ fn a_packet_filter_on_output_is_told() {
     let nft = pair.cable.left.enter(|| Command::new("nft").arg(rules).output()).unwrap();
     let output = match nft {
         Ok(output) => output,
-        Err(error) => return println!("skipped: nft: {error}"),
+        Err(error) => return longhaul_testing::no_judge!("nft: {error}"),
     };
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("not supported") {
-        return println!("skipped: this kernel has no nf_tables: {}", said.trim());
+        return longhaul_testing::skipped!("this kernel has no nf_tables: {}", said.trim());
     }
     assert!(output.status.success(), "{said}");
     let sent = pair.sender.send_segments(&[1; 3_000], 1_000, true);

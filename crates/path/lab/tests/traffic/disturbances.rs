@@ -87,7 +87,7 @@ fn an_xdp_program_attached_under_traffic_stalls_nothing() {
         let attach = ["ip", "link", "set", "dev", HOST_INTERFACE, "xdpdrv", "obj", &object, "sec", "xdp"];
         let (said, attached) = crate::common::attempt(&lab, host, &attach);
         if !attached {
-            println!("skipped: no native XDP on a veth here: {}", said.trim());
+            longhaul_testing::skipped!("no native XDP on a veth here: {}", said.trim());
             return;
         }
         transfer.goes_on(MORE);

@@ -211,7 +211,7 @@ fn a_tunnel_passes() {
             ["ip", "link", "add", "vx0", "type", "vxlan", "id", "5", "dstport", "4789", "local", own, "remote", other];
         let (said, made) = attempt(&lab, host, &add);
         if !made {
-            println!("skipped: this kernel makes no vxlan interface: {}", said.trim());
+            longhaul_testing::skipped!("this kernel makes no vxlan interface: {}", said.trim());
             return;
         }
         for address in [format!("10.88.0.{number}/24"), format!("fd88::{number}/64")] {

@@ -162,7 +162,7 @@ fn iproute2_tables_have_the_same_shape() {
         .into_iter()
         .find(|folder| folder.join("normal.dist").exists());
     let Some(folder) = folder else {
-        eprintln!("skipped: iproute2's .dist files are not installed");
+        longhaul_testing::no_judge!("iproute2's .dist files are not installed");
         return;
     };
     let normal = |i: f64| Law::Normal.quantile((i + 0.125) / 4096.0);

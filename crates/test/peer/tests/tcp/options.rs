@@ -114,7 +114,7 @@ fn multipath_carries_all_bytes_or_is_said_to_be_missing() {
             assert_eq!(result(&end, false).bytes, 3_000_000);
         }
         Err(error) => {
-            println!("skipped: no traffic over MPTCP: {}", error.message);
+            longhaul_testing::skipped!("no traffic over MPTCP: {}", error.message);
             assert!(error.message.contains("CONFIG_MPTCP") && error.remedy.contains("--mptcp"), "{error:?}");
         }
     }

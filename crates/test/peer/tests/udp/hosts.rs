@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn able() -> bool {
     let able = capability::is_root_in_namespace();
     if !able {
-        println!("skipped: it takes root (CAP_NET_ADMIN, CAP_SYS_ADMIN) to make a lab");
+        longhaul_testing::no_judge!("it takes root (CAP_NET_ADMIN, CAP_SYS_ADMIN) to make a lab");
     }
     able
 }
@@ -184,7 +184,7 @@ pub(crate) fn on(lab: &Lab, host: &str, command: &str) -> bool {
     }
     for (_, probe, feature) in FEATURES.iter().filter(|(word, ..)| command.contains(word)) {
         if let (false, why) = run(probe) {
-            println!("skipped: this kernel lacks {feature}: {why}");
+            longhaul_testing::skipped!("this kernel lacks {feature}: {why}");
             return false;
         }
     }

@@ -290,7 +290,7 @@ pub(crate) fn with_a_sleeping_ring(lab: &Lab) -> bool {
         }
         Ok::<(), String>(())
     });
-    held.unwrap().inspect_err(|why| println!("skipped: {why}")).is_ok()
+    held.unwrap().inspect_err(|why| longhaul_testing::skipped!("{why}")).is_ok()
 }
 
 #[test]
@@ -419,7 +419,7 @@ pub(crate) fn lab_with_a_steered_server() -> Option<Lab> {
         mounts::private_mounts().and_then(|()| mounts::fresh_sysfs()).map_err(|error| error.to_string())?;
         fs::write("/sys/class/net/eth0/queues/rx-0/rps_cpus", "2").map_err(|error| error.to_string())
     });
-    steered.unwrap().inspect_err(|why| println!("skipped: {why}")).ok()?;
+    steered.unwrap().inspect_err(|why| longhaul_testing::skipped!("{why}")).ok()?;
     Some(lab)
 }
 
