@@ -17,6 +17,12 @@ impl ReasonNames {
         Self { names: values.map(|(name, value)| (value, short(name))).collect() }
     }
 
+    /// The number of the reason that [`ReasonNames::name`] calls `name`.
+    #[cfg_attr(not(bpf_programs), allow(dead_code))]
+    pub(crate) fn number(&self, name: &str) -> Option<u32> {
+        self.names.iter().find(|(_, known)| *known == name).map(|(number, _)| *number)
+    }
+
     /// The name of `reason` without its prefix, such as `SOCKET_RCVBUFF`; its number where the kernel core has no name for it. A
     /// subsystem (mac80211, Open vSwitch) has reasons of its own, with its number in the upper 16 bits.
     pub fn name(&self, reason: u32) -> Cow<'_, str> {

@@ -8,4 +8,3 @@ mod analyze_memory;
 mod capture;
 mod capture_filter;
 mod compare_memory;
-mod forms;

@@ -187,7 +187,9 @@ impl Lab {
     /// Where one does not fit the path, or its memory is not to be had.
     pub fn set(&mut self, changes: &[Change]) -> Result<(), LabError> {
         let mut path = self.path.clone();
-        Change::apply(changes, &mut path)?;
+        for change in changes {
+            change.apply(&mut path)?;
+        }
         self.emulator()?.update(path.clone())?;
         self.path = path;
         Ok(())

@@ -25,6 +25,8 @@ pub(crate) struct Changed {
     pub(crate) buffer_full_packets: u64,
     /// Packets whose header or checksum was wrong.
     pub(crate) damaged_packets: u64,
+    /// Packets that the host's IP or UDP discarded for what their headers say, some of which may be damaged.
+    pub(crate) strange_packets: u64,
 }
 
 /// Which of the kernel's own counters means which place; drivers' are in [`longhaul_kernel::driver_statistics`]. Names are
@@ -39,6 +41,20 @@ const PLACES: [(&str, Location); 4] = [
 const BUFFER_FULL: [&str; 4] = ["Udp.RcvbufErrors", "Udp.MemErrors", "Udp6RcvbufErrors", "Udp6MemErrors"];
 /// Packets were damaged. `InHdrErrors` counts wrong checksums of IP headers, too (`ip_rcv_core`).
 const DAMAGED: [&str; 4] = ["Udp.InCsumErrors", "Udp6InCsumErrors", "Ip.InHdrErrors", "Ip6InHdrErrors"];
+/// Packets to an address, protocol or port that is not there, or shorter than they say: so are damaged ones where no checksum covers the
+/// header, as over IPv6.
+const STRANGE: [&str; 10] = [
+    "Ip.InAddrErrors",
+    "Ip.InUnknownProtos",
+    "IpExt.InNoRoutes",
+    "IpExt.InTruncatedPkts",
+    "Udp.NoPorts",
+    "Ip6InAddrErrors",
+    "Ip6InUnknownProtos",
+    "Ip6InNoRoutes",
+    "Ip6InTruncatedPkts",
+    "Udp6NoPorts",
+];
 /// Packets that IP took in, and below everything that can happen to them but a filter: netfilter at prerouting and input counts nothing
 /// (`ip_rcv_core`, `ip_rcv_finish_core`, `ip_local_deliver`). Fragments that are joined come in once more, as one.
 const IP_IN: [&str; 4] = ["Ip.InReceives", "Ip6InReceives", "Ip.ReasmOKs", "Ip6ReasmOKs"];
@@ -93,11 +109,13 @@ impl Before {
             }
             changed.all.insert(name, change.by);
         }
+        changed.bound_backlog();
         if !receives {
             changed.totals.extend(changed.neighbourless());
         }
         changed.buffer_full_packets = changed.sum(&BUFFER_FULL);
         changed.damaged_packets = changed.sum(&DAMAGED);
+        changed.strange_packets = changed.sum(&STRANGE);
         let filtered = changed.sum(&IP_IN).saturating_sub(changed.sum(&IP_OUT));
         if receives && filtered > 0 {
             let reason = "taken in by IP and delivered to nobody: netfilter".into();
@@ -118,8 +136,8 @@ impl Changed {
         Some(Caveat::new(caveats::COUNTERS_UNREAD, message, remedy))
     }
 
-    /// Packets dropped because their next hop did not answer. The kernel counts them for the whole machine; they are this host's only
-    /// where its IP handed over more than its interfaces sent and its queues dropped.
+    /// Packets dropped because their next hop did not answer. The kernel counts them for the whole machine; this host's are at most as many
+    /// as its IP handed over and neither interfaces sent nor queues dropped.
     fn neighbourless(&self) -> Option<Total> {
         let all = |wanted: &dyn Fn(&str) -> bool| -> i64 {
             self.all.iter().filter(|(name, _)| wanted(name)).map(|(_, by)| by).sum()
@@ -128,10 +146,24 @@ impl Changed {
         let sent = all(&|name| name.ends_with(": tx_packets"));
         let queued =
             all(&|name| name.contains(" at root: ") && (name.ends_with(": drops") || name.ends_with(": qlen")));
-        let packets = u64::try_from(all(&|name| name.ends_with(UNANSWERED))).unwrap_or(0);
+        let discarded = all(&|name| name.ends_with(UNANSWERED));
+        let packets = u64::try_from(discarded.min(handed_over - sent - queued)).unwrap_or(0);
         let (location, scope) = (Location::SenderStack, TotalScope::Host);
         let reason = "machine: unresolved_discards".into();
-        (packets > 0 && handed_over > sent + queued).then_some(Total { location, reason, packets, scope })
+        (packets > 0).then_some(Total { location, reason, packets, scope })
+    }
+
+    /// Leaves of the drops in the machine's backlogs as many as this host's interfaces had: softnet counts for all network namespaces
+    /// together, and each drop for the interface, too (`enqueue_to_backlog`).
+    fn bound_backlog(&mut self) {
+        let own =
+            |(name, by): (&String, &i64)| if name.ends_with(": rx_dropped") { u64::try_from(*by).ok() } else { None };
+        let mut left: u64 = self.all.iter().filter_map(own).sum();
+        for total in self.totals.iter_mut().filter(|total| total.location == Location::ReceiverBacklog) {
+            total.packets = total.packets.min(left);
+            left -= total.packets;
+        }
+        self.totals.retain(|total| total.packets > 0);
     }
 
     /// By how much these counters of the host rose together.
@@ -150,9 +182,11 @@ pub(crate) fn without_event(location: Location, counter: &str) -> bool {
 fn place(change: &Change, receives: bool) -> Option<Location> {
     let name = change.name.as_str();
     match &change.scope {
-        // tc's filters of incoming packets are at a qdisc of their own kind, which queues nothing.
+        // tc's filters are at a qdisc of their own kind, which queues nothing: of incoming packets, or (clsact) of both.
         Scope::Qdisc { kind, parent, .. } if name == "drops" => match kind.as_str() {
-            "ingress" | "clsact" => receives.then_some(Location::ReceiverFilter),
+            "ingress" | "clsact" if receives => Some(Location::ReceiverFilter),
+            "ingress" => None,
+            "clsact" => Some(Location::SenderQdisc),
             // The root counts what the queues of its classes drop, too.
             _ => (!receives && parent == "root").then_some(Location::SenderQdisc),
         },

@@ -121,7 +121,8 @@ impl Place {
 
 /// What the kernel gave of a socket buffer.
 pub(crate) fn buffer(grant: BufferGrant) -> SocketBuffer {
-    SocketBuffer { asked_bytes: grant.asked_bytes.map(|bytes| bytes as u64), given_bytes: grant.given_bytes as u64 }
+    let asked_bytes = grant.asked_bytes.map(|bytes| bytes as u64);
+    SocketBuffer { asked_bytes, given_bytes: grant.given_bytes as u64, by_default: false }
 }
 
 /// A caveat where the kernel gave less of a buffer than was asked for.

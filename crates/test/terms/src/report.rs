@@ -40,4 +40,7 @@ pub struct SocketBuffer {
     /// Size that the kernel granted, for packets and their bookkeeping, bytes: twice the requested size if it was granted in full
     /// (socket(7)).
     pub given_bytes: u64,
+    /// The test names no size, and longhaul asked for one by itself: that of a UDP receiver holds 20 ms of the rate, within 16 MiB.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_default: bool,
 }

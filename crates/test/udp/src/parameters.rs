@@ -26,7 +26,7 @@ pub struct UdpParameters {
     pub streams: u8,
     /// Who sends.
     pub direction: TestDirection,
-    /// Socket buffers of both ends; `None` for the kernel's default.
+    /// Socket buffers of both ends; `None` for [`UdpParameters::default_receive_buffer`] and the kernel's default to send.
     pub sockbuf_bytes: Option<u64>,
     /// Sends without `UDP_SEGMENT` and receives without `UDP_GRO`: every packet travels alone.
     pub wire: bool,
@@ -151,6 +151,21 @@ impl UdpParameters {
         }
     }
 
+    /// The receive buffer of each stream where none is asked for, bytes: what a reader that is kept waiting for 20 ms needs, as on a busy
+    /// machine, with the kernel's bookkeeping; at most 16 MiB, and 64 MiB for all streams. Without a rate that most: from there on a
+    /// socket's queue no longer fits a CPU's cache, and what is gained is lost again.
+    pub fn default_receive_buffer(&self) -> u64 {
+        const HELD: Nanos = Nanos::from_millis(20);
+        const MOST: u64 = 16 << 20;
+        const ALL_MOST: u64 = 64 << 20;
+        // sk_buff, its shared information, and what lies unused in its memory; the kernel doubles what is asked for (socket(7)).
+        const OVERHEAD: u64 = 512;
+        let most = MOST.min(ALL_MOST / u64::from(self.streams.max(1)));
+        let Some(spacing) = self.spacing() else { return most };
+        let packets = HELD.0 / spacing.0.max(1);
+        packets.saturating_mul(u64::from(self.payload_bytes) + OVERHEAD).min(most)
+    }
+
     /// Payload bits per second of each stream; `None` for as fast as possible.
     pub fn rate(&self) -> Option<BitRate> {
         match self.pace {
@@ -227,6 +242,19 @@ mod tests {
         assert_eq!(shares(&parameters), [Some(2), Some(1), Some(1)]);
         parameters.amount = Amount::DurationNs(1);
         assert_eq!(shares(&parameters), [None; 3]);
+    }
+
+    #[test]
+    fn default_receive_buffers_hold_20_ms() {
+        // 2,000 packets of 1250 bytes at 1 Gb/s.
+        let paced =
+            UdpParameters { payload_bytes: 1250, pace: Pace::RateBps(1_000_000_000), ..UdpParameters::default() };
+        assert_eq!(paced.default_receive_buffer(), 2_000 * 1_762);
+        assert_eq!(UdpParameters::default().default_receive_buffer(), 16 << 20);
+        let many = UdpParameters { streams: 64, ..UdpParameters::default() };
+        assert_eq!(many.default_receive_buffer(), 1 << 20);
+        let slow = UdpParameters { pace: Pace::RateBps(1_000), ..paced };
+        assert_eq!(slow.default_receive_buffer(), 0, "the kernel's own is more");
     }
 
     /// 1250 bytes at 1 Gb/s: one each 10 µs.

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,11 +15,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::event::{DropEvent, HEADER_BYTES};
 use super::{DropOptions, Flow, Lost, MAX_FLOWS, ReasonNames, Unrecorded};
 use crate::BpfError;
-use crate::program::LoadedProgram;
 use crate::skeleton::drops::DropsSkelBuilder;
 use crate::support::{KernelTypes, io_error, load_error, require_capabilities, with_log};
 
 const PROGRAM: &str = "drops";
+/// Why damaged packets are dropped: wrong checksums, impossible headers, protocols that nobody knows. At most `DAMAGE_REASONS` of
+/// `intf.h`.
+const DAMAGE: [&str; 4] = ["UDP_CSUM", "IP_CSUM", "IP_INHDR", "IP_NOPROTO"];
 /// A page, the least that the kernel takes, holds the largest event, too.
 const LEAST_RING_BYTES: u32 = 4096;
 /// Events taken out of the ring at a time, so that what is copied stays small.
@@ -28,8 +31,8 @@ const BATCH: usize = 1024;
 pub struct Drops {
     // First, so that the program is freed before its maps.
     link: Link,
-    /// Of the programs that note first fragments.
-    _noting: Vec<Link>,
+    /// Of the twin for drops in interrupts of the program, and of those that note first fragments.
+    _others: Vec<Link>,
     events: MapHandle,
     counters: MapHandle,
     unrecorded: MapHandle,
@@ -50,7 +53,7 @@ impl fmt::Debug for Drops {
 /// What outlives the skeleton: links and maps are descriptors.
 struct Attached {
     link: Link,
-    noting: Vec<Link>,
+    others: Vec<Link>,
     events: MapHandle,
     counters: MapHandle,
     unrecorded: MapHandle,
@@ -75,24 +78,25 @@ impl Drops {
         let receiving_socket = types.drop_tells_receiving_socket()?;
         require_capabilities()?;
 
+        let reasons = types.drop_reasons();
+        let damage: Vec<u32> = DAMAGE.iter().filter_map(|name| reasons.number(name)).collect();
         // Kernels before 6.12 know bpf_dynptr_from_skb but refuse it here; only trying tells.
         let mut paged_payload = options.paged_payload;
-        let attached = match load(flows, options, receiving_socket, paged_payload) {
+        let attached = match load(flows, options, &damage, receiving_socket, paged_payload) {
             Err(BpfError::Load { .. }) if paged_payload => {
                 paged_payload = false;
-                load(flows, options, receiving_socket, false)?
+                load(flows, options, &damage, receiving_socket, false)?
             }
             other => other?,
         };
         let inbox = Arc::new(Mutex::new(Vec::new()));
         let ring =
             ring_into(&attached.events, Arc::clone(&inbox)).map_err(|error| step("map the event ring", error))?;
-        let Attached { link, noting, events, counters, unrecorded } = attached;
-        let reasons = types.drop_reasons();
+        let Attached { link, others, events, counters, unrecorded } = attached;
         let ring_bytes = options.ring_bytes;
         Ok(Self {
             link,
-            _noting: noting,
+            _others: others,
             events,
             counters,
             unrecorded,
@@ -168,8 +172,13 @@ impl Drops {
         let (words, _) = value.as_chunks::<8>();
         let word = |at: usize| words.get(at).map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         let program = self.link.info().map_err(|error| io_error(&error))?.prog_id;
-        let skipped_runs = LoadedProgram::find(program)?.recursion_misses;
-        Ok(Lost { packets: word(0), unread_packets: word(1), skipped_runs })
+        // A number that cannot be read is not 0.
+        let skipped_runs = ProgInfoIter::default()
+            .find(|info| info.id == program)
+            .map(|info| info.recursion_misses)
+            .ok_or_else(|| io::Error::other("the kernel does not list the program"))?;
+        // What the twin saw was not missed.
+        Ok(Lost { packets: word(0), unread_packets: word(1), skipped_runs: skipped_runs.saturating_sub(word(2)) })
     }
 
     /// Drops for which the ring had no room, since this was attached.
@@ -186,7 +195,13 @@ impl Drops {
     }
 }
 
-fn load(flows: &[Flow], options: &DropOptions, receiving_socket: bool, dynptr: bool) -> Result<Attached, BpfError> {
+fn load(
+    flows: &[Flow],
+    options: &DropOptions,
+    damage: &[u32],
+    receiving_socket: bool,
+    dynptr: bool,
+) -> Result<Attached, BpfError> {
     let mut object = MaybeUninit::uninit();
     let (loaded, log) = with_log(|| {
         let mut open = DropsSkelBuilder::default().open(&mut object)?;
@@ -194,6 +209,9 @@ fn load(flows: &[Flow], options: &DropOptions, receiving_socket: bool, dynptr: b
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.has_receiving_socket = receiving_socket;
             constants.has_dynptr = dynptr;
+            for (reason, number) in constants.damage_reasons.iter_mut().zip(damage) {
+                *reason = *number;
+            }
             constants.has_fragments = options.fragments;
             constants.wake_bytes = options.ring_bytes / 4;
             constants.only_namespace = options.namespace_cookie.unwrap_or(0);
@@ -211,21 +229,25 @@ fn load(flows: &[Flow], options: &DropOptions, receiving_socket: bool, dynptr: b
         let mut key = [0; 8];
         key[..4].copy_from_slice(&flow.cookie.to_ne_bytes());
         key[4..6].copy_from_slice(&flow.port.to_ne_bytes());
-        skeleton.maps.flows.update(&key, &[1], MapFlags::ANY).map_err(|error| step("fill the map of flows", error))?;
+        let filled = |done: libbpf_rs::Result<()>| done.map_err(|error| step("fill the map of flows", error));
+        filled(skeleton.maps.flows.update(&key, &[1], MapFlags::ANY))?;
+        filled(skeleton.maps.by_cookie.update(&key[..4], &key, MapFlags::ANY))?;
+        filled(skeleton.maps.by_port.update(&key[4..6], &key, MapFlags::ANY))?;
     }
     let handle = |map| MapHandle::try_from(map).map_err(|error| step("hold a map", error));
     let (events, counters) = (handle(&skeleton.maps.events)?, handle(&skeleton.maps.bss)?);
     let unrecorded = handle(&skeleton.maps.unrecorded)?;
     let link = skeleton.progs.on_drop.attach().map_err(|error| step("attach the tracepoint skb:kfree_skb", error))?;
-    let mut noting = Vec::new();
+    let nested = skeleton.progs.on_nested_drop.attach();
+    let mut others = vec![nested.map_err(|error| step("attach the tracepoint skb:kfree_skb twice", error))?];
     if options.fragments {
         let programs = &skeleton.progs;
-        noting
+        others
             .push(programs.on_queued.attach().map_err(|error| step("attach the tracepoint net:net_dev_queue", error))?);
         let received = programs.on_received.attach();
-        noting.push(received.map_err(|error| step("attach the tracepoint net:netif_receive_skb", error))?);
+        others.push(received.map_err(|error| step("attach the tracepoint net:netif_receive_skb", error))?);
     }
-    Ok(Attached { link, noting, events, counters, unrecorded })
+    Ok(Attached { link, others, events, counters, unrecorded })
 }
 
 /// Reads `struct unrecorded_key` and `struct unrecorded`.

@@ -11,6 +11,7 @@ const IPV6: u8 = 2;
 const CONTINUED: u8 = 8;
 const TASKS_NAMESPACE: u8 = 16;
 const FRAGMENT: u8 = 32;
+const UNIDENTIFIED: u8 = 64;
 
 /// A packet, or a super-packet, that the kernel dropped.
 ///
@@ -49,6 +50,9 @@ pub struct DropEvent<'a> {
     pub ipv6: bool,
     /// Where only a fragment of the datagram was dropped: the bytes of the IP payload that it had.
     pub fragment: Option<Range<u32>>,
+    /// Whether it was damaged so that its sequence number cannot be told, and [`DropEvent::sequences`] are none: a wrong checksum, and
+    /// only the port or only the cookie is a flow's.
+    pub unidentified: bool,
     sequences: &'a [u8],
 }
 
@@ -65,7 +69,8 @@ impl<'a> DropEvent<'a> {
         let u64_at = |at: usize| header[at..].first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
         let u32_at = |at: usize| header[at..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
         let nonzero = |number: u32| (number != 0).then_some(number);
-        let (flags, count, offset) = (header[46], header[47], u32_at(48)?);
+        let (flags, offset) = (header[46], u32_at(48)?);
+        let count = if flags & UNIDENTIFIED != 0 { 0 } else { header[47] };
         Some(Self {
             at: Nanos(u64_at(0)?),
             location: u64_at(8)?,
@@ -79,6 +84,7 @@ impl<'a> DropEvent<'a> {
             super_packet: flags & GSO != 0,
             ipv6: flags & IPV6 != 0,
             fragment: if flags & FRAGMENT != 0 { Some(offset..offset.checked_add(u32_at(52)?)?) } else { None },
+            unidentified: flags & UNIDENTIFIED != 0,
             namespace_of_task: flags & TASKS_NAMESPACE != 0,
             continued: flags & CONTINUED != 0,
             // The ring pads to 8 bytes; the count rules.

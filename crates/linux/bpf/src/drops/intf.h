@@ -25,6 +25,7 @@ enum drop_flags {
 	DROP_CONTINUED = 8,    /* another event of the same super-packet came before */
 	DROP_TASKS_NAMESPACE = 16, /* neither device nor socket tells: it is that of the task that ran */
 	DROP_FRAGMENT = 32, /* a fragment of the datagram alone */
+	DROP_UNIDENTIFIED = 64, /* damaged, and no sequence number of it can be read; the cookie is the flow's */
 };
 
 /*
@@ -45,6 +46,9 @@ struct unrecorded {
 
 /* Different keys. Beyond them a drop is counted as one whose place nobody knows. */
 #define MAX_UNRECORDED 1024
+
+/* Drop reasons of damaged packets that the program may be told: their numbers, 0 where there are fewer. */
+#define DAMAGE_REASONS 4
 
 /* What the fragments of one datagram have in common (RFC 791, RFC 8200 section 4.5); the protocol is UDP. */
 struct fragment_key {

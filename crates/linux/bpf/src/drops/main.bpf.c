@@ -46,6 +46,9 @@ const volatile bool has_dynptr;
 /* Datagrams of the test may be longer than a packet: the programs that note first fragments are there. */
 const volatile bool has_fragments;
 
+/* Reasons for which damaged packets are dropped; 0: none. */
+const volatile __u32 damage_reasons[DAMAGE_REASONS];
+
 /* The program wakes a sleeping reader when the ring has so many bytes. */
 const volatile __u32 wake_bytes;
 
@@ -56,6 +59,8 @@ const volatile __u64 only_namespace;
 __u64 lost_packets = 0;
 /* Packets to one of our ports whose payload could not be read. */
 __u64 unread_packets = 0;
+/* Drops in an interrupt that came while the program ran, which its twin saw. */
+__u64 nested_runs = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -83,11 +88,34 @@ struct {
 	__type(value, struct fragment);
 } fragments SEC(".maps");
 
+/* Flows by one of the two things that identify them: a damaged packet may have lost the other. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, __u32);
+	__type(value, struct flow);
+} by_cookie SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, __u16);
+	__type(value, struct flow);
+} by_port SEC(".maps");
+
+/* Whether the program runs on this CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} running SEC(".maps");
+
 /*
- * An event is too large for the stack. One for each program and CPU is enough: the kernel never nests a program on a CPU (it skips a
- * drop in an interrupt meanwhile, and counts it in recursion_misses).
+ * An event is too large for the stack. One for each program and CPU is enough: the kernel never nests a program on a CPU (see
+ * on_nested_drop).
  */
-enum scratch_of { OF_DROP, OF_QUEUED, OF_RECEIVED, SCRATCHES };
+enum scratch_of { OF_DROP, OF_NESTED, OF_QUEUED, OF_RECEIVED, SCRATCHES };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -97,6 +125,8 @@ struct {
 } scratch SEC(".maps");
 
 extern int bpf_dynptr_from_skb(struct sk_buff *skb, __u64 flags, struct bpf_dynptr *dynptr) __ksym __weak;
+
+#define barrier() asm volatile("" ::: "memory")
 
 /* The bytes of an skb. Offsets are from head. */
 struct view {
@@ -275,6 +305,7 @@ struct walk {
 	__u32 offset; /* of the next segment's probe header */
 	__u32 gso_size;
 	__u32 cookie;
+	__u32 of; /* enum scratch_of */
 };
 
 /*
@@ -283,11 +314,11 @@ struct walk {
 static long read_segment(__u32 index, struct walk *walk)
 {
 	__u8 probe[PROBE_BYTES];
-	__u32 zero = 0;
+	__u32 of = walk->of;
 	__u32 cookie;
 	__u64 sequence;
 	__u32 offset = walk->offset;
-	struct drop_event *event = bpf_map_lookup_elem(&scratch, &zero);
+	struct drop_event *event = bpf_map_lookup_elem(&scratch, &of);
 
 	if (!event || offset + PROBE_BYTES > walk->view.end)
 		return 1;
@@ -446,8 +477,29 @@ int on_received(__u64 *ctx)
 	return 0;
 }
 
-SEC("tp_btf/kfree_skb")
-int on_drop(__u64 *ctx)
+/*
+ * The flow of a damaged packet that is no more what identifies it: by its port, or by the cookie behind a UDP header that follows an IP
+ * header without options, whatever the headers say.
+ */
+static __always_inline struct flow *find_damaged(struct view *view, __u32 network, bool ipv6, __u32 reason)
+{
+	__u8 bytes[UDP_HEADER + 4];
+	__u32 cookie;
+	__u16 port;
+	struct flow *flow;
+	bool is_damaged = false;
+
+	for (int i = 0; i < DAMAGE_REASONS; i++)
+		is_damaged |= damage_reasons[i] && damage_reasons[i] == reason;
+	if (!is_damaged || !read(view, network + (ipv6 ? IPV6_HEADER : IPV4_HEADER), bytes, sizeof(bytes)))
+		return (void *)0;
+	cookie = (__u32)bytes[8] << 24 | (__u32)bytes[9] << 16 | (__u32)bytes[10] << 8 | bytes[11];
+	port = bytes[2] << 8 | bytes[3];
+	flow = bpf_map_lookup_elem(&by_cookie, &cookie);
+	return flow ? flow : bpf_map_lookup_elem(&by_port, &port);
+}
+
+static __always_inline int dropped(__u64 *ctx, __u32 of)
 {
 	/* TP_PROTO(struct sk_buff *skb, void *location, enum skb_drop_reason reason[, struct sock *rx_sk]) */
 	struct sk_buff *skb = (struct sk_buff *)ctx[0];
@@ -470,17 +522,25 @@ int on_drop(__u64 *ctx)
 		network = skb->mac_header == MAC_HEADER_UNSET ? view->data : skb->mac_header + ETHERNET_HEADER;
 	find_udp(view, network, ipv6, &found);
 
-	bool is_later = found.is_fragment && found.offset;
+	bool is_later = found.is_fragment && found.offset && has_fragments;
+	bool is_ours = false;
+	struct flow *damaged = (void *)0;
 
-	if (!found.udp && !(is_later && has_fragments))
-		return 0;
 	/* In every branch, or the verifier takes it for unset in the callback. If it fails, reading through it fails, too. */
 	if (has_dynptr)
 		bpf_dynptr_from_skb(skb, 0, &view->dynptr);
-	if (!is_later && !read_ours(view, &found, &flow, &sequence))
-		return 0;
+	if (found.udp && !is_later)
+		is_ours = read_ours(view, &found, &flow, &sequence);
+	if (!is_ours && !is_later) {
+		damaged = find_damaged(view, network, ipv6, ctx[2]);
+		if (!damaged)
+			return 0;
+		flow.cookie = damaged->cookie;
+		flow.port = damaged->port;
+		sequence = 0;
+		found.is_fragment = false;
+	}
 
-	__u32 of = OF_DROP;
 	struct drop_event *event = bpf_map_lookup_elem(&scratch, &of);
 
 	if (!event)
@@ -497,6 +557,8 @@ int on_drop(__u64 *ctx)
 		event->flags |= DROP_FRAGMENT;
 		event->fragment_bytes = found.bytes;
 	}
+	if (damaged)
+		event->flags |= DROP_UNIDENTIFIED;
 	find_namespace(event, skb, has_receiving_socket ? (struct sock *)ctx[3] : (void *)0);
 	if (is_foreign(event))
 		return 0;
@@ -512,13 +574,14 @@ int on_drop(__u64 *ctx)
 	__u32 gso_size = BPF_CORE_READ(shared, gso_size);
 
 	/* UFO, a virtio guest's, has one UDP header for all its fragments: one packet. */
-	if (gso_size >= PROBE_BYTES && BPF_CORE_READ(shared, gso_type) & SKB_GSO_UDP_L4) {
+	if (!damaged && gso_size >= PROBE_BYTES && BPF_CORE_READ(shared, gso_type) & SKB_GSO_UDP_L4) {
 		event->flags |= DROP_GSO;
 		event->unit_packets = (view->end - payload + gso_size - 1) / gso_size;
 		event->count = 0;
 		walk.offset = payload;
 		walk.gso_size = gso_size;
 		walk.cookie = flow.cookie;
+		walk.of = of;
 		bpf_loop(MAX_SEGMENTS, read_segment, &walk, 0);
 		if (event->count)
 			submit(event);
@@ -527,6 +590,37 @@ int on_drop(__u64 *ctx)
 		submit(event);
 	}
 	return 0;
+}
+
+SEC("tp_btf/kfree_skb")
+int on_drop(__u64 *ctx)
+{
+	__u32 zero = 0;
+	__u32 *runs = bpf_map_lookup_elem(&running, &zero);
+
+	if (!runs)
+		return 0;
+	*runs = 1;
+	barrier();
+	dropped(ctx, OF_DROP);
+	barrier();
+	*runs = 0;
+	return 0;
+}
+
+/*
+ * The kernel does not run a program in an interrupt of itself on the same CPU. So a twin takes the drops of such an interrupt.
+ */
+SEC("tp_btf/kfree_skb")
+int on_nested_drop(__u64 *ctx)
+{
+	__u32 zero = 0;
+	__u32 *runs = bpf_map_lookup_elem(&running, &zero);
+
+	if (!runs || !*(volatile __u32 *)runs)
+		return 0;
+	__sync_fetch_and_add(&nested_runs, 1);
+	return dropped(ctx, OF_NESTED);
 }
 
 /* The helpers and the tracepoint are for GPL-compatible programs. */

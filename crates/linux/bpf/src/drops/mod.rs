@@ -86,8 +86,8 @@ pub struct Lost {
     pub packets: u64,
     /// Packets to one of the ports whose payload could not be read; they may be those of other programs.
     pub unread_packets: u64,
-    /// Drops of any packet on the machine that an interrupt made while the program dealt with another on the same CPU. The
-    /// kernel does not run it twice at once.
+    /// Drops of any packet on the machine that an interrupt made while the program, and its twin for such drops, dealt with others on
+    /// the same CPU. The kernel does not run a program twice at once.
     ///
     /// Not in it are drops for which the kernel left all BPF programs out without counting that: some 1 in a minute of Linux 6.18 with
     /// many programs at work. A counter of perf at the same tracepoint does see them (it and the program's own count of its runs,

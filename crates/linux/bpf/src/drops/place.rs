@@ -52,7 +52,7 @@ fn is_copy(symbol: &str) -> bool {
 /// Whether what was freed is what remains of a datagram because a fragment of it was lost elsewhere: those that waited for it in vain, the
 /// further ones of a datagram whose first was refused by the queue, and a fragment that was there already.
 fn is_remains(reason: &str, symbol: &str) -> bool {
-    matches!(reason, "FRAG_REASM_TIMEOUT" | "FRAG_TOO_FAR" | "DUP_FRAG")
+    matches!(reason, "FRAG_REASM_TIMEOUT" | "DUP_FRAG")
         || reason == "NOT_SPECIFIED" && matches!(symbol, "ip_do_fragment" | "ip6_fragment" | "inet_frag_rbtree_purge")
 }
 
@@ -200,7 +200,7 @@ mod tests {
             ("NOT_SPECIFIED", "ip_forward", Other, Some(Network)),
             // One fragment of a datagram missed, and what became of the others.
             ("FRAG_REASM_TIMEOUT", "inet_frag_rbtree_purge", Receiver, None),
-            ("FRAG_TOO_FAR", "inet_frag_rbtree_purge", Receiver, None),
+            ("FRAG_TOO_FAR", "inet_frag_rbtree_purge", Receiver, Some(ReceiverStack)),
             ("DUP_FRAG", "ip_defrag", Receiver, None),
             ("NOT_SPECIFIED", "ip_do_fragment", Sender, None),
             ("NOT_SPECIFIED", "ip6_fragment", Sender, None),

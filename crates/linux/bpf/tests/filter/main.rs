@@ -9,7 +9,6 @@ mod branches;
 mod cable;
 mod cost;
 mod frames;
-mod lengths;
 mod lifetime;
 mod naive;
 mod twin;

@@ -56,6 +56,8 @@ pub(crate) struct Args {
     #[arg(short = 'P', long, value_name = "N", default_value_t = 1)]
     streams: u8,
     /// Set the socket buffers at both ends
+    ///
+    /// Without -w a receiver has room for 20 ms of the rate, as far as the kernel allows.
     #[arg(short = 'w', long, value_name = "SIZE")]
     sockbuf: Option<Bytes>,
     /// Send and receive each packet alone, without UDP_SEGMENT and UDP_GRO

@@ -1,3 +1,4 @@
 //! Results judged by a forwarder of the tests' own (`common/forwarder`), which wrote down what it did.
 
 mod forwarder;
+mod udp;

@@ -13,9 +13,8 @@ use std::sync::Arc;
 pub(super) enum Class {
     /// All.
     Always,
-    /// Those with an Ethernet address of the sender, of the receiver.
-    EthSrc,
-    EthDst,
+    /// Those with an Ethernet header.
+    Ethernet,
     /// With a VLAN tag.
     Vlan,
     /// With a second one.
@@ -94,8 +93,8 @@ columns! {
     FrameCapLen "frame_cap_len" Always Kind::Int(32), false;
     GsoSegs "gso_segs" Always Kind::Int(16), false;
     GsoSize "gso_size" Always Kind::Int(16), false;
-    EthSrc "eth_src" EthSrc Kind::Mac, false;
-    EthDst "eth_dst" EthDst Kind::Mac, false;
+    EthSrc "eth_src" Ethernet Kind::Mac, false;
+    EthDst "eth_dst" Ethernet Kind::Mac, false;
     EthType "eth_type" Always Kind::Int(16), false;
     VlanId "vlan_id" Vlan Kind::Int(16), false;
     InnerVlanId "vlan_id_inner" InnerVlan Kind::Int(16), false;

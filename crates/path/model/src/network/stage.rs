@@ -20,9 +20,8 @@ pub(super) struct Stage {
     pub(super) spec: HopSpec,
     pub(super) counters: HopCounters,
     seed: u64,
-    /// How often each law of chance began, by the number of its stream: one that begins anew has other random numbers, whatever became
-    /// of the others.
-    begun: [u64; 6],
+    /// How often the hop was changed: a law of chance that begins anew has other random numbers.
+    changes: u64,
     loss: Picker,
     duplicate: Picker,
     corrupt: Picker,
@@ -31,7 +30,7 @@ pub(super) struct Stage {
     jitter: Option<Jitter>,
     /// By the time of their first packet.
     line: Line,
-    coalescer: Coalescer,
+    coalescer: Option<Coalescer>,
     batched: VecDeque<Train>,
     order: LastTrain,
     items: Vec<Item>,
@@ -66,7 +65,7 @@ impl Stage {
         let mut stage = Self {
             counters: HopCounters::default(),
             seed,
-            begun: [0; 6],
+            changes: 0,
             loss: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
             duplicate: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
             corrupt: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
@@ -74,24 +73,25 @@ impl Stage {
             server: Server::new(None, Layer::L1, QueueLimit::Unlimited),
             jitter: None,
             line: Line::default(),
-            coalescer: Coalescer::default(),
+            coalescer: None,
             batched: VecDeque::new(),
             order: LastTrain::default(),
             items: Vec::new(),
             spec: HopSpec::default(),
         };
-        stage.change(spec);
+        stage.become_other(spec);
         stage
     }
 
     /// Becomes what `spec` says. Packets in the hop keep their fates and times. Only what differs begins anew: to a loss that
     /// stays packets count on.
     pub(super) fn change(&mut self, spec: HopSpec) {
-        let (seed, begun) = (self.seed, &mut self.begun);
-        let mut chance = |stream: usize| {
-            begun[stream] += 1;
-            Chance::new(seed, stream as u64 + 16 * (begun[stream] - 1))
-        };
+        self.changes += 1;
+        self.become_other(spec);
+    }
+
+    fn become_other(&mut self, spec: HopSpec) {
+        let chance = |use_: u64| Chance::new(self.seed, use_ + 16 * self.changes);
         let before = self.counters.arrived.packets;
         if spec.loss != self.spec.loss {
             self.loss = Picker::new(&spec.loss, chance(1), before);
@@ -106,7 +106,12 @@ impl Stage {
             self.jitter = spec.jitter.as_ref().map(|spec| Jitter::new(spec, chance(5)));
         }
         if spec.coalesce != self.spec.coalesce {
-            self.coalescer.change(spec.coalesce);
+            if let Some(coalescer) = &mut self.coalescer
+                && let Some(closes) = coalescer.closes()
+            {
+                coalescer.close(closes, &mut self.batched);
+            }
+            self.coalescer = spec.coalesce.map(Coalescer::new);
         }
         self.server.change(spec.rate, spec.layer, spec.queue);
         self.spec = spec;
@@ -295,7 +300,7 @@ impl Stage {
     /// When something next happens here: a train reaches the hop's end, or a batch closes.
     pub(super) fn next_event(&self) -> Option<Nanos> {
         let batched = self.batched.front().map(|train| train.start);
-        let closes = self.coalescer.closes();
+        let closes = self.coalescer.as_ref().and_then(Coalescer::closes);
         [self.line.head(), batched, closes].into_iter().flatten().min()
     }
 
@@ -304,21 +309,24 @@ impl Stage {
         if self.batched.front().is_some_and(|train| train.start <= now) {
             return self.batched.pop_front();
         }
-        if self.coalescer.closes().is_some_and(|closes| closes <= now)
+        if let Some(coalescer) = &mut self.coalescer
+            && coalescer.closes().is_some_and(|closes| closes <= now)
             // What reaches the batch at the very instant at which it closes still belongs to it.
             && self.line.head().is_none_or(|head| head > now)
         {
-            self.coalescer.close(now, &mut self.batched);
+            coalescer.close(now, &mut self.batched);
             return None;
         }
         let (_, train) = self.line.pop()?;
-        if self.spec.coalesce.is_none() && self.batched.is_empty() && self.coalescer.closes().is_none() {
-            return Some(train);
+        match &mut self.coalescer {
+            None => Some(train),
+            Some(coalescer) => {
+                coalescer.accept(train, &mut self.batched, |frame, change| {
+                    frames.became(frame, (1 + change) as u32);
+                });
+                None
+            }
         }
-        self.coalescer.accept(train, &mut self.batched, |frame, change| {
-            frames.became(frame, (1 + change) as u32);
-        });
-        None
     }
 
     /// The shortest time that a packet which leaves the upstream hop now spends here.

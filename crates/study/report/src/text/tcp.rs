@@ -186,8 +186,10 @@ fn advice(result: &TcpResult) -> Option<&'static str> {
 fn buffer(buffer: Option<SocketBuffer>) -> String {
     match buffer {
         None => "not known".into(),
-        Some(SocketBuffer { asked_bytes: None, given_bytes }) => format!("{} (tuned)", Bytes(given_bytes).rounded()),
-        Some(SocketBuffer { asked_bytes: Some(asked), given_bytes }) => {
+        Some(SocketBuffer { asked_bytes: None, given_bytes, .. }) => {
+            format!("{} (tuned)", Bytes(given_bytes).rounded())
+        }
+        Some(SocketBuffer { asked_bytes: Some(asked), given_bytes, .. }) => {
             format!("{} of {} asked", Bytes(asked.min(given_bytes / 2)).rounded(), Bytes(asked).rounded())
         }
     }

@@ -130,9 +130,10 @@ fn reasons(text: &mut String, location: Location, all: &[UdpLossReason]) {
 fn buffer(buffer: Option<SocketBuffer>) -> String {
     match buffer {
         None => "not known".into(),
-        Some(SocketBuffer { asked_bytes: None, given_bytes }) => format!("{} (default)", Bytes(given_bytes / 2)),
-        Some(SocketBuffer { asked_bytes: Some(asked), given_bytes }) => {
-            format!("{} of {} asked", Bytes(asked.min(given_bytes / 2)), Bytes(asked))
+        Some(SocketBuffer { asked_bytes: None, given_bytes, .. }) => format!("{} (default)", Bytes(given_bytes / 2)),
+        Some(SocketBuffer { asked_bytes: Some(asked), given_bytes, by_default }) => {
+            let default = if by_default { " by default" } else { "" };
+            format!("{} of {} asked{default}", Bytes(asked.min(given_bytes / 2)), Bytes(asked))
         }
     }
 }

@@ -14,6 +14,7 @@ use longhaul_result::Caveat;
 use longhaul_session::EndReport;
 use longhaul_session::{DataPlan, Progress, SessionError};
 use longhaul_terms::Collect;
+use longhaul_terms::SocketBuffer;
 use longhaul_terms::StreamSent;
 use longhaul_udp::UdpEndReport;
 use longhaul_udp::account::{MAX_SEQUENCES, SequenceTracker};
@@ -133,7 +134,7 @@ impl UdpData {
             parameters: asked.clone(),
         };
         for stream in 0..parameters.streams {
-            let (receiver, sender) = match place {
+            let (mut receiver, sender) = match place {
                 Place::Server { own, .. } => (UdpReceiver::bind(SocketAddr::new(own, 0), &receiving)?, None),
                 Place::Client(server) => {
                     let port = plan.server_ports.get(usize::from(stream)).copied().unwrap_or_default();
@@ -142,8 +143,12 @@ impl UdpData {
                     (sender.receiver(&receiving)?, Some(Arc::new(sender)))
                 }
             };
-            if plan.receives {
+            if plan.receives && buffer.is_some() {
                 data.caveats.extend(not_granted("receive", "net.core.rmem_max", receiver.receive_buffer()));
+            } else if plan.receives {
+                // As much of it as the kernel allows: the result says how much that is.
+                let wanted = usize::try_from(parameters.default_receive_buffer()).unwrap_or(usize::MAX);
+                receiver.grow_receive_buffer(wanted)?;
             }
             if let Some(sender) = sender.as_ref().filter(|_| plan.sends) {
                 data.caveats.extend(not_granted("send", "net.core.wmem_max", sender.send_buffer()));
@@ -275,7 +280,9 @@ impl UdpData {
             used.add_to(&mut changed.all);
             caveats.extend(used.caveat(binding.as_ref()));
         }
+        let asked = self.parameters.sockbuf_bytes.is_some();
         let buffer = self.streams.first().map(|stream| buffer(stream.receiver.receive_buffer()));
+        let buffer = buffer.map(|buffer| SocketBuffer { by_default: buffer.asked_bytes.is_some() && !asked, ..buffer });
         let collects = self.collects();
         let (mut streams, mut socket_drops) = (Vec::new(), 0);
         for (number, stream) in self.streams.drain(..).enumerate() {

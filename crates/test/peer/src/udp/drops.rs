@@ -54,6 +54,8 @@ pub(super) struct SeenOfDirection {
     pub(super) totals: Vec<Total>,
     /// Packets and super-packets for which a socket had no room, in either of the above.
     pub(super) buffer_full_units: u64,
+    /// Damaged packets of the test whose sequence number could not be told.
+    pub(super) unidentified_packets: u64,
 }
 
 /// Watches for drops until it is finished.
@@ -144,6 +146,7 @@ impl Watching {
                         return;
                     }
                     let direction = placing.direction(&mut seen, cookie);
+                    direction.unidentified_packets += u64::from(event.unidentified);
                     let unit = u64::from(location == Location::ReceiverSocketBuffer && !event.continued);
                     direction.buffer_full_units += unit;
                     if let Some(evidence) = direction.evidence.get_mut(usize::from(cookie.stream())) {
@@ -215,7 +218,13 @@ fn foreign(event: &DropEvent<'_>, own: Option<u64>) -> bool {
     !event.namespace_of_task && event.namespace_inode.zip(own).is_some_and(|(inode, own)| u64::from(inode) != own)
 }
 
-/// Fragments that the receiver's stack did not take to join them: mostly because too many datagrams wait for a fragment already.
+/// Whether the reason is one of those that join fragments.
+fn is_joining(why: &str) -> bool {
+    why.contains("frag") || why.contains("FRAG")
+}
+
+/// Fragments that the receiver's stack did not join: mostly because too many datagrams wait for a fragment already, or because 64 others
+/// came between two of one datagram (`net.ipv4.ipfrag_max_dist`).
 ///
 /// Where that is all of a datagram, the stack lost it. Where it is a part, the others may have been lost before, or may wait.
 #[derive(Debug, Default)]
@@ -227,8 +236,7 @@ struct Refused {
 impl Refused {
     /// Whether the event is of this kind, and kept.
     fn takes(&mut self, event: &DropEvent<'_>, location: Location, why: &str) -> bool {
-        let Some(fragment) =
-            event.fragment.clone().filter(|_| location == Location::ReceiverStack && why.contains("frag"))
+        let Some(fragment) = event.fragment.clone().filter(|_| location == Location::ReceiverStack && is_joining(why))
         else {
             return false;
         };

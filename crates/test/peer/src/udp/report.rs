@@ -75,10 +75,30 @@ pub(super) fn sender_report(
                 let known = answers.clone();
                 answers.merge(refused, |at, why| Some(known.only_kind().unwrap_or((at, why))));
             }
+            queue_or_ring(&mut report);
             subtract_events(&mut report.totals, &report.evidence);
         }
     }
     report
+}
+
+/// `ENOBUFS` is a full queue's, or a full ring's at the far end of a veth. It is the queue's where that counted as many drops.
+fn queue_or_ring(report: &mut UdpSenderReport) {
+    let at_queue = |total: &&mut Total| total.location == Location::SenderQdisc;
+    let refused: u64 = report.evidence.iter().map(|evidence| evidence.units_at(Location::SenderQdisc)).sum();
+    let dropped: u64 = report.totals.iter_mut().filter(at_queue).map(|total| total.packets).sum();
+    if refused <= dropped {
+        return;
+    }
+    for evidence in &mut report.evidence {
+        let answers = std::mem::take(evidence);
+        evidence.merge(&answers, |at, why| match at {
+            Location::SenderQdisc => Some((Location::Unexplained, "ENOBUFS: the queue, or the far end's ring")),
+            _ => Some((at, why)),
+        });
+    }
+    // Its drops are among these.
+    report.totals.retain(|total| total.location != Location::SenderQdisc);
 }
 
 /// What the receiver's report is made of.
@@ -116,6 +136,7 @@ pub(super) fn receiver_report(
         evidence: unread,
         ..UdpReceiverReport::default()
     };
+    let copies = report.streams.iter().any(|stream| stream.counts.duplicate_packets > 0);
     match seen {
         Some(seen) => {
             let unread = std::mem::replace(&mut report.evidence, seen.received.evidence.clone());
@@ -140,24 +161,32 @@ pub(super) fn receiver_report(
                 packets: units,
                 scope: TotalScope::Test,
             }));
-            report.totals.extend(damaged(changed.damaged_packets, &report));
+            let damaged = damaged(seen.received.unidentified_packets, &report);
+            // On a path that duplicates, another copy of what was damaged may have arrived.
+            if copies {
+                report.unseen_packets = report.unseen_packets.saturating_add(damaged);
+            } else {
+                report.totals.extend((damaged > 0).then(|| Total {
+                    location: Location::ReceiverStack,
+                    reason: "UDP_CSUM, IP_CSUM, IP_INHDR: a header was damaged".into(),
+                    packets: damaged,
+                    scope: TotalScope::Test,
+                }));
+            }
         }
         None => {
-            // The socket's own count covers this test alone, with its end, and damaged packets that were read.
-            let damaged = socket_drops.saturating_sub(changed.buffer_full_packets).min(changed.damaged_packets);
-            let total = |location, packets| Total {
-                location,
-                reason: "SO_MEMINFO drops".into(),
-                packets,
-                scope: TotalScope::Test,
-            };
-            report.totals.push(total(Location::ReceiverSocketBuffer, socket_drops - damaged));
-            report.totals.push(total(Location::ReceiverStack, damaged));
-            report.totals.push(Total {
+            report.totals.extend(by_counters(socket_drops, changed.buffer_full_packets, changed.damaged_packets));
+            report.totals.extend((changed.strange_packets > 0).then(|| Total {
+                location: Location::Unexplained,
+                reason: "InAddrErrors, NoPorts and the like: of this test or of another".into(),
+                packets: changed.strange_packets,
                 scope: TotalScope::Host,
-                reason: "InCsumErrors, InHdrErrors".into(),
-                ..total(Location::ReceiverStack, changed.damaged_packets - damaged)
-            });
+            }));
+            if copies {
+                // Another copy of what was damaged may have arrived.
+                let damaged = report.totals.iter_mut().filter(|total| total.location == Location::ReceiverStack);
+                damaged.for_each(|total| total.location = Location::Unexplained);
+            }
             report.complete &= parameters.wire || socket_drops == 0;
             report.totals.retain(|total| total.packets > 0);
         }
@@ -177,23 +206,87 @@ fn subtract_events(totals: &mut Vec<Total>, evidence: &[Evidence]) {
     totals.retain(|total| total.packets > 0);
 }
 
-/// Packets whose damage hit the fields that identify them: the kernel counted them, and their events name another packet or none.
-fn damaged(counted: u64, report: &UdpReceiverReport) -> Option<Total> {
+/// Packets of the test that were dropped for their damage, and are not known: nothing names them (`unidentified`), or what does is a packet
+/// that arrived.
+fn damaged(unidentified: u64, report: &UdpReceiverReport) -> u64 {
     let checksum = |reason: &str| ["UDP_CSUM", "IP_CSUM", "IP_INHDR"].iter().any(|known| reason.starts_with(known));
     let streams = report.evidence.iter().zip(&report.streams);
-    let placed: u64 = streams.map(|(evidence, stream)| evidence.packets_lost(&stream.losses, checksum)).sum();
-    let packets = counted.saturating_sub(placed);
-    (packets > 0).then(|| Total {
-        location: Location::ReceiverStack,
-        reason: "InCsumErrors, InHdrErrors: a header was damaged".into(),
-        packets,
-        scope: TotalScope::Host,
-    })
+    let arrived = streams.map(|(evidence, stream)| {
+        evidence.packets(checksum).saturating_sub(evidence.packets_lost(&stream.losses, checksum))
+    });
+    unidentified + arrived.sum::<u64>()
+}
+
+/// What the sockets of the test counted themselves, and where that was: the host's counters, which are other sockets', too, say how many of
+/// them can have been full buffers (`full`) and damaged packets (`damaged`). What of the latter no socket of the test counted is
+/// anybody's.
+fn by_counters(socket_drops: u64, full: u64, damaged: u64) -> Vec<Total> {
+    let total = |location, packets, scope, reason: &str| Total { location, reason: reason.into(), packets, scope };
+    let own = "SO_MEMINFO drops";
+    let surely_full = socket_drops.saturating_sub(damaged);
+    let surely_damaged = socket_drops.saturating_sub(full).min(socket_drops - surely_full);
+    let either = socket_drops - surely_full - surely_damaged;
+    let others = damaged.saturating_sub(surely_damaged + either);
+    let totals = [
+        total(Location::ReceiverSocketBuffer, surely_full, TotalScope::Test, own),
+        total(Location::ReceiverStack, surely_damaged, TotalScope::Test, own),
+        total(Location::Unexplained, either, TotalScope::Test, "SO_MEMINFO drops: buffer full, or damaged"),
+        total(Location::Unexplained, others, TotalScope::Host, "InCsumErrors, InHdrErrors: of this test or of another"),
+    ];
+    totals.into_iter().filter(|total| total.packets > 0).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// (socket's drops, host's full buffers, host's damaged packets) and what is told: full, damaged, either, and what may be another's.
+    #[test]
+    fn what_may_be_another_sockets_is_not_placed() {
+        let told = |drops, full, damaged| {
+            let totals = by_counters(drops, full, damaged);
+            let at = |location, scope| {
+                let found = totals.iter().filter(|total| (total.location, total.scope) == (location, scope));
+                found.map(|total| total.packets).sum::<u64>()
+            };
+            (
+                at(Location::ReceiverSocketBuffer, TotalScope::Test),
+                at(Location::ReceiverStack, TotalScope::Test),
+                at(Location::Unexplained, TotalScope::Test),
+                at(Location::Unexplained, TotalScope::Host),
+            )
+        };
+        assert_eq!(told(10, 10, 0), (10, 0, 0, 0));
+        assert_eq!(told(10, 7, 3), (7, 3, 0, 0));
+        assert_eq!(told(0, 0, 43), (0, 0, 0, 43), "damaged, and nobody knows whose");
+        assert_eq!(told(10, 1_000, 0), (10, 0, 0, 0), "another socket was full, too");
+        assert_eq!(told(10, 8, 5), (5, 2, 3, 0));
+        assert_eq!(told(10, 100, 100), (0, 0, 10, 90));
+    }
+
+    #[test]
+    fn what_the_queue_did_not_count_is_not_the_queues() {
+        let told = |dropped: u64| {
+            let mut evidence = Evidence::default();
+            evidence.add(0, 30, Location::SenderQdisc, "ENOBUFS", 10);
+            evidence.add(50, 1, Location::SenderStack, "EPERM", 1);
+            let total = Total {
+                location: Location::SenderQdisc,
+                reason: "x".into(),
+                packets: dropped,
+                scope: TotalScope::Host,
+            };
+            let mut report =
+                UdpSenderReport { evidence: vec![evidence], totals: vec![total], ..UdpSenderReport::default() };
+            queue_or_ring(&mut report);
+            let at = |location| report.evidence[0].packets_at(location);
+            assert_eq!(at(Location::SenderStack), 1);
+            (at(Location::SenderQdisc), at(Location::Unexplained), report.totals.len())
+        };
+        assert_eq!(told(3), (30, 0, 1), "three super-packets");
+        assert_eq!(told(2), (0, 30, 0));
+        assert_eq!(told(0), (0, 30, 0));
+    }
 
     #[test]
     fn what_events_placed_is_no_longer_in_the_totals() {

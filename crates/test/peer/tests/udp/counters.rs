@@ -197,9 +197,16 @@ fn nobody_answers_for_the_address() {
 fn damaged_packets() {
     let path = "[[both]]\ndelay = '1ms'\n[[forward]]\ncorrupt = '3%'\n";
     let Some((result, _)) = unprivileged(path, &asked(3_000), |_| true, nothing) else { return };
-    // A bit of the Ethernet header is nobody's checksum: of some 80 packets one or two.
-    let (stack, lost) = (result.loss_by_location[&Location::ReceiverStack], result.lost_packets);
-    assert!(lost > 40 && stack <= lost && stack + 6 >= lost, "{stack} of {lost}: {:?}", result.counters);
+    // A bit of the Ethernet header is nobody's checksum: of some 80 packets one or two. Where a port, an address or the IP header was hit,
+    // the socket did not count the packet, and the host's counters may be another's: of some 80 packets five.
+    let at = |location| result.loss_by_location[&location];
+    let (stack, lost) = (at(Location::ReceiverStack), result.lost_packets);
+    let known = stack + at(Location::Unexplained);
+    assert!(
+        lost > 40 && known + 6 >= lost && stack * 3 >= lost * 2,
+        "{stack}, {known} of {lost}: {:?}",
+        result.counters
+    );
     assert_eq!(result.loss_by_location[&Location::ReceiverSocketBuffer], 0);
 }
 

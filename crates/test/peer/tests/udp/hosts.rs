@@ -341,6 +341,14 @@ pub(crate) fn testing_process(lab: &Lab, before: &[&str], to: SocketAddr, parame
     Process::start(&lab.host("client").unwrap().namespace, before, "hosts::tests", &environment)
 }
 
+/// A client in `namespace`.
+#[allow(dead_code, reason = "tests of UDP use it")]
+pub(crate) fn testing_process_at(namespace: &NetNamespace, to: SocketAddr, parameters: &UdpParameters) -> Process {
+    let parameters = serde_json::to_string(parameters).unwrap();
+    let environment = [("LONGHAUL_TEST_TO", to.to_string()), ("LONGHAUL_TEST_PARAMETERS", parameters)];
+    Process::start(namespace, &[], "hosts::tests", &environment)
+}
+
 /// The same of any kind of test.
 #[allow(dead_code, reason = "tests of TCP use it")]
 pub(crate) fn testing_process_of(lab: &Lab, to: SocketAddr, parameters: &TestParameters) -> Process {

@@ -13,3 +13,4 @@ mod hosts;
 mod path;
 mod receiver;
 mod sender;
+mod strangers;

@@ -107,6 +107,17 @@ impl Evidence {
         sequences.filter(|sequence| losses.is_lost(*sequence)).count() as u64
     }
 
+    /// Packets with an event whose reason satisfies `which`, lost or not.
+    pub fn packets(&self, which: impl Fn(&str) -> bool) -> u64 {
+        self.classes.iter().filter(|class| which(&class.reason)).map(|class| class.sequences.len()).sum()
+    }
+
+    /// Packets and super-packets with an event at `location`, lost or not.
+    pub fn units_at(&self, location: Location) -> u64 {
+        let classes = self.classes.iter().filter(|class| class.location == location);
+        classes.map(|class| class.sequences.len().div_ceil(class.unit_packets.max(1).into())).sum()
+    }
+
     /// Whether there is no event.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty()

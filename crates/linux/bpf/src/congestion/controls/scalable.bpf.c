@@ -9,20 +9,15 @@
  * Differences from Linux (tcp_scalable.c): Linux is standard TCP up to 100 packets, as 1/cwnd is more than 0.01 there, and removes
  * 1/8 of any window. --variant linux does that.
  */
-#include "congestion/common/slow_start.h"
+#include "congestion/controls/tcp.h"
 
 #define PARAMETERS(P)                  \
 	P(packets_for_one_more, 100)   \
 	P(decrease_1024, 128)          \
 	P(low_window, 16)              \
-	P(low_window_halves, 1)        \
-	SLOW_START(P, 0)
+	P(low_window_halves, 1)
 
 TAKES(PARAMETERS);
-
-struct state {
-	struct slow_start slow_start;
-};
 
 CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
@@ -32,7 +27,7 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	if (!window_limits(tp))
 		return;
 	if (in_slow_start(tp)) {
-		acked = SLOWLY_START(tp, &STATE(sk)->slow_start, ack, acked);
+		acked = slow_start(tp, acked);
 		if (!acked)
 			return;
 	}
@@ -49,13 +44,10 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	return at_least_two(window - (window * MIN(parameters.decrease_1024, 1024) >> 10));
 }
 
-ONLY_SLOW_START_SAMPLES
-
 UNDO_TO_WINDOW_BEFORE_LOSS
 
 CONGESTION_CONTROL(scalable,
 	.ssthresh = FN(ssthresh),
 	.cong_avoid = FN(cong_avoid),
-	.pkts_acked = FN(pkts_acked),
 	.undo_cwnd = FN(undo_cwnd),
 );

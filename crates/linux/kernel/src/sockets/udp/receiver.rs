@@ -99,6 +99,19 @@ impl UdpReceiver {
         self.local
     }
 
+    /// Asks for a receive buffer of `bytes` where it is smaller.
+    ///
+    /// # Errors
+    /// [`UdpOpenError::Step`].
+    pub fn grow_receive_buffer(&mut self, bytes: usize) -> Result<(), UdpOpenError> {
+        let wanted = BufferGrant { asked_bytes: Some(bytes), ..self.receive_buffer };
+        if !wanted.is_whole() {
+            let options = ReceiverOptions { receive_buffer_bytes: Some(bytes), ..ReceiverOptions::default() };
+            self.receive_buffer = grant(self.fd.as_fd(), &options)?;
+        }
+        Ok(())
+    }
+
     /// The receive buffer.
     pub fn receive_buffer(&self) -> BufferGrant {
         self.receive_buffer
