@@ -6,6 +6,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -60,6 +62,8 @@ pub struct Control {
     /// Lets the reading thread continue. It reads no more than was handled, so that a peer cannot fill this end's memory.
     go_on: SyncSender<()>,
     patience: Nanos,
+    /// Set with the first message of a peer that must have a key to send one.
+    proven: Option<Arc<AtomicBool>>,
 }
 
 impl Control {
@@ -90,7 +94,7 @@ impl Control {
                 }
             }
         })?;
-        Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE })
+        Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE, proven: None })
     }
 
     /// A peer that does not accept a message within `patience` is dead.
@@ -106,9 +110,19 @@ impl Control {
         self.channel.send(message)
     }
 
+    /// The first message that arrives sets `proven`: with a key, only a peer that has it can send one. A handshake proves nothing, as
+    /// anyone can replay a recorded one.
+    pub(crate) fn prove_to(&mut self, proven: Arc<AtomicBool>) {
+        self.proven = Some(proven);
+    }
+
     /// A message that arrived.
     pub fn poll_message(&mut self) -> Option<Message> {
-        self.channel.poll_message()
+        let message = self.channel.poll_message()?;
+        if let Some(proven) = self.proven.take() {
+            proven.store(true, Ordering::Relaxed);
+        }
+        Some(message)
     }
 
     /// Handles bytes that arrived; [`Self::poll_message`] then has their messages.

@@ -53,7 +53,7 @@ struct Taken<E> {
 struct Guest<E> {
     sender: Sender<E>,
     address: IpAddr,
-    is_known: bool,
+    is_known: Arc<AtomicBool>,
 }
 
 impl<E> Default for Seats<E> {
@@ -86,7 +86,7 @@ impl<E: HasControl> Taken<E> {
             return true;
         }
         let mut strangers: HashMap<IpAddr, (usize, u64)> = HashMap::new();
-        for (number, guest) in self.by_number.iter().filter(|(_, guest)| !guest.is_known) {
+        for (number, guest) in self.by_number.iter().filter(|(_, guest)| !guest.is_known.load(Ordering::Relaxed)) {
             strangers.entry(guest.address).or_insert((0, *number)).0 += 1;
         }
         let goes = strangers.values().max().and_then(|(_, oldest)| self.by_number.remove(oldest));
@@ -103,6 +103,7 @@ impl<E: HasControl> Taken<E> {
 pub struct Seat<E> {
     seats: Arc<Seats<E>>,
     number: u64,
+    is_known: Arc<AtomicBool>,
     /// Sends an event to this connection's thread.
     pub sender: Sender<E>,
     /// The events.
@@ -113,17 +114,19 @@ impl<E: HasControl> Seat<E> {
     /// A seat for one more; `None` where all are taken by those who are known.
     fn take(seats: &Arc<Seats<E>>, address: IpAddr) -> Option<Self> {
         let (sender, receiver) = channel();
+        let is_known = Arc::<AtomicBool>::default();
         let number = seats.taken(|taken| {
             taken.has_room().then(|| {
                 taken.next += 1;
-                taken.by_number.insert(taken.next, Guest { sender: sender.clone(), address, is_known: false });
+                let guest = Guest { sender: sender.clone(), address, is_known: Arc::clone(&is_known) };
+                taken.by_number.insert(taken.next, guest);
                 taken.next
             })
         })?;
-        Some(Self { seats: Arc::clone(seats), number, sender, receiver })
+        Some(Self { seats: Arc::clone(seats), number, is_known, sender, receiver })
     }
 
-    /// Makes the channel over `stream`: encrypted with `key`, plain without.
+    /// Makes the channel over `stream`: encrypted with `key`, plain without. With a key the peer keeps its seat from its first message on.
     ///
     /// # Errors
     /// Why there is none, with what to do.
@@ -135,17 +138,16 @@ impl<E: HasControl> Seat<E> {
             None => Channel::plain(Role::Server),
         };
         let mut control = Control::new(stream, channel, &self.sender).map_err(io)?;
+        if key.is_some() {
+            control.prove_to(Arc::clone(&self.is_known));
+        }
         control.establish(&self.receiver)?;
         Ok(control)
     }
 
-    /// This peer has the key, or speaks the protocol where there is none: it keeps its seat.
+    /// This peer keeps its seat: its work begins.
     pub fn know(&self) {
-        self.seats.taken(|taken| {
-            if let Some(guest) = taken.by_number.get_mut(&self.number) {
-                guest.is_known = true;
-            }
-        });
+        self.is_known.store(true, Ordering::Relaxed);
     }
 }
 

@@ -76,7 +76,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`, if any, or for one connection where `once`. Calls `log` at the end of each test.
+    /// Serves until `stop`, if any, or until one test has begun and ended where `once`. Calls `log` at the end of each connection.
     ///
     /// # Errors
     /// Where the kernel refuses to wait.
@@ -88,9 +88,10 @@ impl Server {
     ) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
         listen(&self.listener, &self.shared.seats, Until { stop, once, goodbye: GOODBYE }, move |stream, peer, seat| {
-            let result = serve(stream, peer, seat, &shared);
+            let mut tested = false;
+            let result = serve(stream, peer, seat, &shared, &mut tested);
             log(&Ended { peer, result });
-            true
+            tested
         })
     }
 }
@@ -109,15 +110,15 @@ fn serve(
     peer: SocketAddr,
     seat: &Seat<Event>,
     shared: &Arc<Shared>,
+    tested: &mut bool,
 ) -> Result<TestEnd, SessionError> {
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
     let own = stream.local_addr().map_err(io)?.ip();
     let options = &shared.options;
     let control = seat.control(stream, options.key.as_ref())?;
-    seat.know();
     let config = ServerConfig { peer: canonical(peer.ip()), caps: options.caps };
     let session = ServerSession::new(monotonic(), config, Randomness(random()?));
-    let mut session = Serving { session, shared: Arc::clone(shared), ticket: None, ends: Nanos::ZERO };
+    let mut session = Serving { session, seat, tested, shared: Arc::clone(shared), ticket: None, ends: Nanos::ZERO };
     drive(&mut session, control, &seat.receiver, &seat.sender, Place::Server { own, peer: peer.ip() }, |_| {})
 }
 
@@ -126,14 +127,17 @@ fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-struct Serving {
+struct Serving<'a> {
     session: ServerSession,
+    seat: &'a Seat<Event>,
+    /// Whether a test began.
+    tested: &'a mut bool,
     shared: Arc<Shared>,
     ticket: Option<Ticket>,
     ends: Nanos,
 }
 
-impl Drop for Serving {
+impl Drop for Serving<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.shared.admission(|admission| admission.leave(ticket));
@@ -142,11 +146,14 @@ impl Drop for Serving {
     }
 }
 
-impl Session for Serving {
+impl Session for Serving<'_> {
     fn handle_message(&mut self, now: Nanos, message: Message) {
         self.session.handle_message(now, message);
     }
     fn handle_data_opened(&mut self, now: Nanos, data: &mut dyn Data) {
+        // It got its turn. Without a key that is all that tells a client from a stranger.
+        self.seat.know();
+        *self.tested = true;
         self.session.handle_data_opened(now, data.ports(), data.take_caveats());
     }
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {

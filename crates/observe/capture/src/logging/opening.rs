@@ -73,8 +73,6 @@ pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Sh
     let mut control = seat.control(stream, options.key.as_ref())?;
     control.set_patience(WRITE_PATIENCE);
     let open = wait_for_open(&mut control, seat).map_err(|error| refuse(&mut control, error))?;
-    // A peer that only replays a recorded handshake does not get here.
-    seat.know();
     let Some(place) = CaptureSeat::take(shared) else {
         let text = format!("it accepts {} captures at the same time, and has them", options.captures_most);
         let error = SessionError::new("busy", text, "try later, or start `longhaul log` with larger `captures`");
@@ -82,6 +80,7 @@ pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Sh
         let _ = control.transmit();
         return Err(error);
     };
+    seat.know();
     admit(control, open, own, options, place)
 }
 

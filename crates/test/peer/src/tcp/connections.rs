@@ -2,7 +2,7 @@
 //! connection to the session.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -122,10 +122,13 @@ pub(super) struct Accepting {
 }
 
 impl Accepting {
+    /// Listens at `at` for connections from `peer`; others are closed at once.
+    ///
     /// # Errors
     /// Where the system gives no socket or thread.
     pub(super) fn start(
         at: SocketAddr,
+        peer: IpAddr,
         options: &TcpOptions,
         streams: u8,
         events: &Sender<Event>,
@@ -135,10 +138,9 @@ impl Accepting {
         let port = listener.local_addr().map_err(failed)?.port();
         let stop: Arc<AtomicBool> = Arc::default();
         let (stopped, events) = (Arc::clone(&stop), events.clone());
-        // Strangers may take some places for a while, but not all.
-        let most = 4 * usize::from(streams) + 16;
+        let from = Expected { peer: peer.to_canonical(), most: 4 * usize::from(streams) + 16 };
         let work = move || {
-            let _ = accept(&listener, most, &stopped, &events);
+            let _ = accept(&listener, from, &stopped, &events);
         };
         Builder::new().name("accept".into()).spawn(work).map_err(failed)?;
         Ok(Self { port, stop })
@@ -155,6 +157,14 @@ impl Drop for Accepting {
     }
 }
 
+/// Whose connections are accepted.
+#[derive(Debug, Clone, Copy)]
+struct Expected {
+    peer: IpAddr,
+    /// How many of them may have sent nothing yet: another program of the same host may connect, too.
+    most: usize,
+}
+
 /// A connection whose first bytes have not all arrived.
 struct Newcomer {
     stream: TcpStream,
@@ -164,8 +174,13 @@ struct Newcomer {
     deadline: Nanos,
 }
 
-/// Accepts connections and reads their first bytes, of at most `most` at a time, until `stop`.
-fn accept(listener: &TcpListener, most: usize, stop: &AtomicBool, events: &Sender<Event>) -> std::io::Result<()> {
+/// Accepts connections of `expected` and reads their first bytes, until `stop`. One too many displaces the oldest.
+fn accept(
+    listener: &TcpListener,
+    expected: Expected,
+    stop: &AtomicBool,
+    events: &Sender<Event>,
+) -> std::io::Result<()> {
     let poller = Poller::new()?;
     poller.add(listener, 0)?;
     let mut newcomers: Vec<Newcomer> = Vec::new();
@@ -173,9 +188,15 @@ fn accept(listener: &TcpListener, most: usize, stop: &AtomicBool, events: &Sende
     while !stop.load(Ordering::Relaxed) {
         drop(poller.wait(Some(monotonic() + LOOK))?);
         while let Ok((stream, from)) = listener.accept() {
+            if from.ip().to_canonical() != expected.peer {
+                continue;
+            }
             number += 1;
             stream.set_nonblocking(true)?;
-            if newcomers.len() < most && poller.add(&stream, number).is_ok() {
+            if newcomers.len() >= expected.most {
+                newcomers.remove(0);
+            }
+            if poller.add(&stream, number).is_ok() {
                 let deadline = monotonic() + HELLO_PATIENCE;
                 newcomers.push(Newcomer { stream, from, bytes: [0; TCP_HELLO_BYTES], read: 0, deadline });
             }

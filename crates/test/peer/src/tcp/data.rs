@@ -82,8 +82,8 @@ impl TcpData {
         };
         let (mut accepting, mut connecting, mut port) = (None, None, 0);
         match place {
-            Place::Server { own, .. } => {
-                let opened = Accepting::start(SocketAddr::new(own, 0), &options, parameters.streams, events)?;
+            Place::Server { own, peer } => {
+                let opened = Accepting::start(SocketAddr::new(own, 0), peer, &options, parameters.streams, events)?;
                 port = opened.port();
                 accepting = Some(opened);
             }

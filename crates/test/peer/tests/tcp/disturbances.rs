@@ -65,48 +65,62 @@ fn data_ports_that_are_blocked_are_told() {
     assert!(error.remedy.contains("firewalls"), "{}", error.remedy);
 }
 
-/// Strangers at the data port: noise, silence, many. The test continues, and they get nothing.
+/// Strangers at the data port, on the server and at the client's own address: noise, silence, many. The test continues, and they get
+/// nothing.
 #[test]
 fn strangers_at_the_data_port_are_closed_and_disturb_nobody() {
     if !able() {
         return;
     }
     // So long a path that they are there before the client's own connections.
-    let lab = tcp_lab("strange", "[[both]]\ndelay = '300ms'\n");
+    let lab = tcp_lab("strange", "[[both]]\ndelay = '150ms'\n");
     let server = lab.host("server").unwrap();
     let (address, thread) = serve(&lab, server.plan.ipv4.into(), None);
-    let asked = TcpParameters { direction: TestDirection::Reverse, streams: 2, ..bytes(1_000_000) };
+    let asked = TcpParameters { direction: TestDirection::Reverse, streams: 2, ..bytes(100_000) };
+    let data_port = || {
+        let mut data = None;
+        until("the data port", || {
+            let ports = said(&lab, "server", "ss -Hltn");
+            let port = |line: &str| -> Option<u16> { line.split_whitespace().nth(3)?.rsplit_once(':')?.1.parse().ok() };
+            data = ports.lines().filter_map(port).find(|port| *port != address.port());
+            data.is_some()
+        });
+        data.unwrap()
+    };
     let (end, met) = std::thread::scope(|scope| {
         let strangers = scope.spawn(|| {
-            let mut data = None;
-            until("the data port", || {
-                let ports = said(&lab, "server", "ss -Hltn");
-                let port =
-                    |line: &str| -> Option<u16> { line.split_whitespace().nth(3)?.rsplit_once(':')?.1.parse().ok() };
-                data = ports.lines().filter_map(port).find(|port| *port != address.port());
-                data.is_some()
-            });
-            let namespace = lab.host("server").unwrap().namespace.try_clone().unwrap();
-            namespace.enter_for_good().unwrap();
-            let mut silent = Vec::new();
-            let mut met = 0;
-            for number in 0..30 {
-                let Ok(mut stream) = TcpStream::connect((address.ip(), data.unwrap())) else { break };
-                met += 1;
-                if number % 3 == 0 {
-                    silent.push(stream);
-                    continue;
+            let data = data_port();
+            std::thread::scope(|scope| {
+                // Silent ones of the client's host: more than the server lets wait. They come as the client's own do.
+                for _ in 0..40 {
+                    scope.spawn(|| {
+                        lab.host("client").unwrap().namespace.try_clone().unwrap().enter_for_good().unwrap();
+                        let stream = TcpStream::connect((address.ip(), data));
+                        std::thread::sleep(Duration::from_secs(1));
+                        drop(stream);
+                    });
                 }
-                stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-                let _ = stream.write_all(&[0x41; 24]);
-                // Closed, without a byte.
-                assert!(!matches!(stream.read(&mut [0; 1]), Ok(1)), "a stranger was answered");
-            }
-            met
+                lab.host("server").unwrap().namespace.try_clone().unwrap().enter_for_good().unwrap();
+                let mut silent = Vec::new();
+                let mut met = 0;
+                for number in 0..90 {
+                    let Ok(mut stream) = TcpStream::connect((address.ip(), data)) else { break };
+                    met += 1;
+                    if number % 3 > 0 {
+                        silent.push(stream);
+                        continue;
+                    }
+                    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                    let _ = stream.write_all(&[0x41; 24]);
+                    // Closed, without a byte.
+                    assert!(!matches!(stream.read(&mut [0; 1]), Ok(1)), "a stranger was answered");
+                }
+                met
+            })
         });
         (test(&lab, address, asked, |_| {}).unwrap(), strangers.join().unwrap())
     });
     thread.join().unwrap();
-    assert_eq!(crate::support::result(&end, true).bytes, 1_000_000);
-    assert!(met > 10, "{met}");
+    assert_eq!(crate::support::result(&end, true).bytes, 100_000);
+    assert!(met > 40, "{met}");
 }

@@ -1,7 +1,8 @@
 //! Peers that are slow, silent, or not peers at all.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use longhaul_channel::{Channel, PROTOCOL, Role, to_frame};
@@ -12,6 +13,7 @@ use longhaul_session::{Accept, BusyPolicy, Hello, Message, Progress, SessionErro
 use longhaul_terms::{Amount, StreamSent, TestDirection};
 use longhaul_udp::{Pace, UdpParameters};
 use longhaul_wire::probe::{FIRST_RESERVED, HEADER_LEN, Probe};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 
 use crate::capture::Capture;
 use crate::hosts::*;
@@ -175,6 +177,63 @@ fn strangers_get_no_more_than_a_greeting() {
     }
     assert!(client::run(&Target { address, key: Some(key(1)) }, parameters(100), None, |_| {}).is_ok());
     drop(server);
+}
+
+fn connect_from(own: Ipv4Addr, address: SocketAddr) -> TcpStream {
+    let SocketAddr::V4(address) = address else { panic!("{address}") };
+    let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).unwrap();
+    bind(socket.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(own, 0))).unwrap();
+    connect(socket.as_raw_fd(), &SockaddrIn::from(address)).unwrap();
+    TcpStream::from(socket)
+}
+
+/// Replays of a recorded handshake, from another address, as many as there are seats: without the key they are strangers, and give way
+/// to whoever comes. So do strangers where no key is asked for.
+#[test]
+fn replayed_handshakes_hold_no_seat() {
+    for key_of_both in [Some(1), None] {
+        let (server, address) = serving_process_at(&own(), &[], LOOPBACK, key_of_both);
+        let mut channel = match key_of_both {
+            Some(seed) => Channel::<Message>::keyed(Role::Client, &key(seed), [9; 32]),
+            None => Channel::plain(Role::Client),
+        };
+        let mut recorded = channel.poll_transmit().unwrap();
+        if key_of_both.is_none() {
+            recorded.extend(to_frame(&hello()).unwrap());
+        }
+        let strangers: Vec<_> = (0..64)
+            .map(|_| {
+                let mut stream = connect_from(Ipv4Addr::new(127, 0, 0, 2), address);
+                stream.write_all(&recorded).unwrap();
+                // The server has answered, so it has handled what it got.
+                stream.read_exact(&mut [0; 16]).unwrap();
+                stream
+            })
+            .collect();
+        let target = Target { address, key: key_of_both.map(key) };
+        let end = client::run(&target, UdpParameters { sockbuf_bytes: None, ..parameters(100) }, None, |_| {});
+        assert_eq!(result(&end.unwrap(), false).sent_packets, 100);
+        drop(strangers);
+        drop(server);
+    }
+}
+
+/// `serve -1` serves one test: whoever only connects, or has another key, ends nothing.
+#[test]
+fn once_means_one_test() {
+    let server = Server::bind(SocketAddr::new(LOOPBACK, 0), options(Some(key(1)))).unwrap();
+    let address = server.address().unwrap();
+    let served = std::thread::spawn(move || server.run(None, true, |_| {}));
+    for _ in 0..3 {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.shutdown(Shutdown::Both).unwrap();
+    }
+    let asked = || UdpParameters { sockbuf_bytes: None, ..parameters(100) };
+    assert!(client::run(&Target { address, key: Some(key(2)) }, asked(), None, |_| {}).is_err());
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!served.is_finished());
+    assert!(client::run(&Target { address, key: Some(key(1)) }, asked(), None, |_| {}).is_ok());
+    served.join().unwrap().unwrap();
 }
 
 /// A client that speaks the protocol by hand.
