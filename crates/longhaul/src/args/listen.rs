@@ -29,8 +29,8 @@ pub(crate) struct Listen {
 pub(crate) struct Listening {
     pub(crate) address: IpAddr,
     pub(crate) key: Option<Key>,
-    /// Only known clients can connect: they have the key, or only they reach the address.
-    pub(crate) among_known: bool,
+    /// Whoever can connect may as well change this host: the client has the key, or is on a host of the same lab.
+    pub(crate) is_trusted: bool,
 }
 
 impl Listen {
@@ -41,14 +41,14 @@ impl Listen {
         let default = if in_lab { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::LOCALHOST.into() };
         let address = self.bind.unwrap_or(default);
         let key = self.key.as_deref().map(key::load).transpose()?;
-        let among_known = key.is_some() || in_lab || address.is_loopback();
-        if !among_known && !self.no_auth {
+        let is_trusted = key.is_some() || in_lab;
+        if !is_trusted && !address.is_loopback() && !self.no_auth {
             return Err(Failure::usage(format!(
                 "--bind {address}: other hosts reach this address, so it needs --key FILE"
             ))
             .remedy("make a key with `longhaul key new FILE` and copy it to both hosts, or use --no-auth at both"));
         }
-        Ok(Listening { address, key, among_known })
+        Ok(Listening { address, key, is_trusted })
     }
 }
 

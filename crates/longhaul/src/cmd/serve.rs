@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
+use longhaul_kernel::memory::available;
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::server::{Ended, ServeOptions, Server};
 use longhaul_session::{BusyPolicy, Caps};
 use longhaul_udp::MAX_PAYLOAD_BYTES;
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::args::listen::{Listen, Listening, not_bound};
 use crate::output::{Failure, Outcome, with_flags};
@@ -35,8 +36,18 @@ pub(crate) struct Args {
     /// Refuse tests with a longer payload per packet
     #[arg(long, value_name = "BYTES", default_value_t = MAX_PAYLOAD_BYTES)]
     length_cap: u32,
-    /// Allow or refuse tests that change settings of this host while they run (RPS, a NIC's time stamps)
-    /// [default: refuse if unknown clients can connect (--no-auth), else allow]
+    /// Refuse tests whose TCP flows write longer blocks
+    #[arg(long, value_name = "SIZE", default_value = "16M")]
+    block_cap: Bytes,
+    /// Refuse tests with larger socket buffers
+    #[arg(long, value_name = "SIZE", default_value = "2G")]
+    buffer_cap: Bytes,
+    /// Refuse tests that may hold more memory on this host: all their socket buffers and the block
+    /// [default: a quarter of the memory that is available at the start]
+    #[arg(long, value_name = "SIZE")]
+    memory_cap: Option<Bytes>,
+    /// Allow or refuse tests that change settings of this host while they run: RPS, a NIC's time stamps, congestion controls that the kernel
+    /// must load [default: allow with --key and in a lab, else refuse]
     #[arg(long, value_name = "WHETHER")]
     host_settings: Option<HostSettings>,
     /// Run at most this many tests at the same time
@@ -59,12 +70,15 @@ enum HostSettings {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let Listening { address, key, among_known } = args.listen.check()?;
+    let Listening { address, key, is_trusted } = args.listen.check()?;
     let caps = Caps {
         duration: args.time_cap,
         rate: args.rate_cap,
         payload_bytes: args.length_cap,
-        host_settings: args.host_settings.map_or(among_known, |asked| asked == HostSettings::Allow),
+        block: args.block_cap,
+        sockbuf: args.buffer_cap,
+        memory: args.memory_cap.unwrap_or_else(|| Bytes(available().bytes.0 / 4)),
+        host_settings: args.host_settings.map_or(is_trusted, |asked| asked == HostSettings::Allow),
         ..Caps::default()
     };
     let options = ServeOptions {

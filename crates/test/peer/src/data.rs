@@ -103,6 +103,8 @@ pub(crate) enum Place {
         own: IpAddr,
         /// The client's.
         peer: IpAddr,
+        /// Whether the test may change settings of this host, which includes the congestion controls of its kernel.
+        host_settings: bool,
     },
 }
 
@@ -110,6 +112,11 @@ impl Place {
     /// Whether this is the server.
     pub(crate) fn is_server(self) -> bool {
         matches!(self, Self::Server { .. })
+    }
+
+    /// Whether a test may change settings of this host. At the client its user asked for them.
+    pub(crate) fn may_change_host(self) -> bool {
+        !matches!(self, Self::Server { host_settings: false, .. })
     }
 
     /// Caveats that say which end they are about.

@@ -119,7 +119,8 @@ fn serve(
     let config = ServerConfig { peer: canonical(peer.ip()), caps: options.caps };
     let session = ServerSession::new(monotonic(), config, Randomness(random()?));
     let mut session = Serving { session, seat, tested, shared: Arc::clone(shared), ticket: None, ends: Nanos::ZERO };
-    drive(&mut session, control, &seat.receiver, &seat.sender, Place::Server { own, peer: peer.ip() }, |_| {})
+    let place = Place::Server { own, peer: peer.ip(), host_settings: options.caps.host_settings };
+    drive(&mut session, control, &seat.receiver, &seat.sender, place, |_| {})
 }
 
 /// An IPv4 address as such, which a socket of both families shows as IPv6.

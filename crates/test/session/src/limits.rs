@@ -1,5 +1,6 @@
 //! How long each end waits for the other, and how much a server grants.
 
+use longhaul_tcp::MAX_BLOCK_BYTES;
 use longhaul_terms::{Amount, MAX_STREAMS, ParameterError};
 use longhaul_udp::MAX_PAYLOAD_BYTES;
 use longhaul_units::{BitRate, Bytes, Nanos};
@@ -43,10 +44,16 @@ pub struct Caps {
     pub streams: u8,
     /// Largest socket buffer.
     pub sockbuf: Bytes,
+    /// Largest block that a TCP flow writes at a time. Servers that do not send it allow what every longhaul does.
+    #[serde(default = "largest_block")]
+    pub block: Bytes,
+    /// Most memory that a test may hold on this host: socket buffers as large as the kernel makes them, and the block.
+    #[serde(default = "any_memory")]
+    pub memory: Bytes,
     /// Largest report.
     pub report: Bytes,
     /// Whether a test may change settings of the server's host while it runs: RPS by a softirq placement or softirq CPUs, time
-    /// stamps of a NIC.
+    /// stamps of a NIC, congestion controls that the kernel does not have yet.
     #[serde(default = "allowed")]
     pub host_settings: bool,
 }
@@ -54,6 +61,14 @@ pub struct Caps {
 /// The caps of servers that do not send them all.
 const fn allowed() -> bool {
     true
+}
+
+const fn largest_block() -> Bytes {
+    Bytes(MAX_BLOCK_BYTES as u64)
+}
+
+const fn any_memory() -> Bytes {
+    Bytes(1 << 50)
 }
 
 impl Default for Caps {
@@ -65,6 +80,8 @@ impl Default for Caps {
             payload_bytes: MAX_PAYLOAD_BYTES,
             streams: MAX_STREAMS,
             sockbuf: Bytes(2 << 30),
+            block: largest_block(),
+            memory: any_memory(),
             report: Bytes(64 << 20),
             host_settings: allowed(),
         }
@@ -85,14 +102,29 @@ impl Caps {
         Ok(())
     }
 
-    /// Checks the cap on a socket buffer, the parameter `field`.
-    pub(crate) fn check_sockbuf(&self, field: &'static str, bytes: Option<u64>) -> Result<(), ParameterError> {
-        match bytes {
-            Some(bytes) if bytes > self.sockbuf.0 => {
-                Err(ParameterError::new(field, Bytes(bytes), format!("this server allows {}", self.sockbuf)))
-            }
-            _ => Ok(()),
+    /// Checks the caps on `sockets` socket buffers of `bytes` each, the parameter `field`, beside a block of `block` bytes.
+    pub(crate) fn check_memory(
+        &self,
+        field: &'static str,
+        bytes: Option<u64>,
+        sockets: u64,
+        block: u64,
+    ) -> Result<(), ParameterError> {
+        let given = bytes.unwrap_or(0);
+        if given > self.sockbuf.0 {
+            return Err(ParameterError::new(field, Bytes(given), format!("this server allows {}", self.sockbuf)));
         }
+        // The kernel allocates twice what it is asked for (socket(7)).
+        let sum = given.saturating_mul(2).saturating_mul(sockets).saturating_add(block);
+        if sum > self.memory.0 {
+            let allowed = format!(
+                "{sockets} sockets with twice that, and the block, are {}; this server allows {} for a test",
+                Bytes(sum),
+                self.memory
+            );
+            return Err(ParameterError::new(field, Bytes(given), allowed));
+        }
+        Ok(())
     }
 
     /// When a sender that has not finished is stopped: at the cap if an amount was requested, else somewhat after its time.

@@ -26,7 +26,9 @@ pub use backlog::unsent_limit_bytes;
 pub use info::{FIELDS, Field, INFO_BYTES, TcpInfo, fields};
 pub use limited::{LimitedBy, LimitedTimes};
 pub use loss::{LossBytes, Segment, TcpDrop};
-pub use parameters::{CongestionStep, MAX_CONGESTION_NAME, TcpParameters, WindowAuto, is_congestion_name};
+pub use parameters::{
+    CongestionStep, MAX_BLOCK_BYTES, MAX_CONGESTION_NAME, TcpParameters, WindowAuto, is_congestion_name,
+};
 pub use receiving::{ReceiverLimitedBy, ReceiverTimes, Receiving};
 pub use report::{CongestionSince, Retransmitted, SamplingCost, TcpEndReport, TcpStreamReport};
 pub use result::{TcpAssembled, TcpBuffers, TcpLossReason, TcpMemory, TcpResult, TcpStreamResult};

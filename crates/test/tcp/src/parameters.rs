@@ -13,7 +13,7 @@ const MAX_CONGESTION_STEPS: usize = 64;
 /// Longest name of a congestion control (`TCP_CA_NAME_MAX` less the zero).
 pub const MAX_CONGESTION_NAME: usize = 15;
 /// Most bytes that one call writes.
-const MAX_BLOCK_BYTES: u32 = 16 << 20;
+pub const MAX_BLOCK_BYTES: u32 = 16 << 20;
 
 /// A TCP test. Rates and amounts are of payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,6 +15,8 @@ use longhaul_session::SessionError;
 use longhaul_tcp::{MAX_CONGESTION_NAME, TcpParameters};
 use longhaul_units::Nanos;
 
+use crate::data::Place;
+
 /// Names of longhaul's own congestion controls begin with this (`longhaul cc`).
 const OWN_PREFIX: &str = "lh_";
 
@@ -33,16 +35,21 @@ impl Congestion {
     /// lacks is loaded for the test, with its paper's parameters.
     ///
     /// # Errors
-    /// The first that this host does not have, or this user may not use.
-    pub(super) fn resolve(parameters: &TcpParameters, caveats: &mut Vec<Caveat>) -> Result<Self, SessionError> {
+    /// The first that this host does not have, this user may not use, or a client may not have loaded here.
+    pub(super) fn resolve(
+        parameters: &TcpParameters,
+        place: Place,
+        caveats: &mut Vec<Caveat>,
+    ) -> Result<Self, SessionError> {
         let mut steps: Vec<(Nanos, String)> = Vec::new();
         let mut loaded = Vec::new();
         for (begins, name) in parameters.congestion_starts() {
-            let found = match find(name)? {
+            let found = match find(name, place)? {
                 Some(found) => found,
+                None if !place.may_change_host() => return Err(not_allowed(name)),
                 None => {
                     loaded.extend(load(name)?.map(Arc::new));
-                    find(name)?.ok_or_else(|| unknown(name))?
+                    find(name, place)?.ok_or_else(|| unknown(name))?
                 }
             };
             if found != name && !steps.iter().any(|(_, known)| *known == found) {
@@ -85,11 +92,14 @@ impl Congestion {
     }
 }
 
-/// `name` or `lh_NAME`, if the kernel has one.
-fn find(name: &str) -> Result<Option<String>, SessionError> {
+/// `name` or `lh_NAME`, if the kernel has one. To ask for one makes the kernel load its module, so where the host may not change only
+/// those that are there are asked for.
+fn find(name: &str, place: Place) -> Result<Option<String>, SessionError> {
     let own = format!("{OWN_PREFIX}{name}");
-    let candidates = [name, own.as_str()];
-    for candidate in candidates.into_iter().filter(|candidate| candidate.len() <= MAX_CONGESTION_NAME) {
+    let there = available_congestion_controls();
+    let may_ask = |candidate: &&str| place.may_change_host() || there.iter().any(|known| known == candidate);
+    let fits = |candidate: &&str| candidate.len() <= MAX_CONGESTION_NAME;
+    for candidate in [name, own.as_str()].into_iter().filter(fits).filter(may_ask) {
         match probe_congestion_control(candidate) {
             Ok(()) => return Ok(Some(candidate.to_owned())),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -128,6 +138,13 @@ fn load(name: &str) -> Result<Option<Control>, SessionError> {
             Err(SessionError::new("congestion_control", message, remedy))
         }
     }
+}
+
+fn not_allowed(name: &str) -> SessionError {
+    let there = available_congestion_controls().join(", ");
+    let message =
+        format!("congestion control {name}: this server does not let clients load one; its kernel has {there}");
+    SessionError::new("not_granted", message, "choose one of those, or use `host_settings`")
 }
 
 fn unknown(name: &str) -> SessionError {

@@ -28,6 +28,7 @@ use super::counts::Counts;
 use super::drops::Drops;
 use super::flow::Flow;
 use super::sampler::{Sampled, Sampler};
+use super::sending::Block;
 use crate::cpu_use::CpuWatch;
 use crate::cpus::may_use;
 use crate::data::{Data, Opening, Place, SenderNow, buffer, not_granted};
@@ -73,7 +74,7 @@ impl TcpData {
         }
         let mut caveats = Vec::new();
         let congestion =
-            if plan.sends { Congestion::resolve(&parameters, &mut caveats)? } else { Congestion::default() };
+            if plan.sends { Congestion::resolve(&parameters, place, &mut caveats)? } else { Congestion::default() };
         let drops = Drops::watch(&parameters, &mut caveats)?;
         let options = TcpOptions {
             buffer_bytes: parameters.window_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
@@ -82,7 +83,7 @@ impl TcpData {
         };
         let (mut accepting, mut connecting, mut port) = (None, None, 0);
         match place {
-            Place::Server { own, peer } => {
+            Place::Server { own, peer, .. } => {
                 let opened = Accepting::start(SocketAddr::new(own, 0), peer, &options, parameters.streams, events)?;
                 port = opened.port();
                 accepting = Some(opened);
@@ -218,8 +219,12 @@ impl Data for TcpData {
 
     fn start_sending(&mut self, _: &[SocketAddr]) {
         self.sampler.begin_sending();
+        let block = Block::new(&self.parameters).map(Arc::new);
         for flow in self.flows.values_mut().filter(|flow| flow.sends) {
-            flow.send(&self.parameters, &self.stop_sending, &self.events);
+            match &block {
+                Ok(block) => flow.send(block, &self.parameters, &self.stop_sending, &self.events),
+                Err(error) => flow.fail(error, &self.events),
+            }
         }
     }
 

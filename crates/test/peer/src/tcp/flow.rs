@@ -12,7 +12,7 @@ use longhaul_units::Nanos;
 
 use super::counts::Counts;
 use super::receiving::read_all;
-use super::sending::write_all;
+use super::sending::{Block, write_all};
 use crate::cpus::pin;
 use crate::event::Event;
 
@@ -59,14 +59,21 @@ impl Flow {
         self.spawn("receive", work);
     }
 
-    /// Starts the thread that writes until it is done, or `stop`, and then sends [`Event::StreamSent`].
-    pub(super) fn send(&mut self, parameters: &TcpParameters, stop: &Arc<AtomicBool>, events: &Sender<Event>) {
+    /// Starts the thread that writes `block` until it is done, or `stop`, and then sends [`Event::StreamSent`].
+    pub(super) fn send(
+        &mut self,
+        block: &Arc<Block>,
+        parameters: &TcpParameters,
+        stop: &Arc<AtomicBool>,
+        events: &Sender<Event>,
+    ) {
+        let block = Arc::clone(block);
         let (socket, counts, stop, events) = (self.shared_socket(), self.counts(), Arc::clone(stop), events.clone());
         let (stream, parameters) = (self.id.stream, parameters.clone());
         let done = events.clone();
         let work = move || {
             pin(&parameters.affinity.sender_cpus);
-            let failure = write_all(&socket, &counts, &parameters, stream, &stop).err();
+            let failure = write_all(&socket, &counts, &block, &parameters, stream, &stop).err();
             counts.end(failure);
             // The other end sees the end of the stream.
             let _ = socket.shutdown(Shutdown::Write);
@@ -76,6 +83,12 @@ impl Flow {
         if !self.spawn("send", work) {
             let _ = done.send(Event::StreamSent(stream));
         }
+    }
+
+    /// It sends nothing: why.
+    pub(super) fn fail(&mut self, why: &std::io::Error, events: &Sender<Event>) {
+        self.counts.end(Some(std::io::Error::new(why.kind(), why.to_string())));
+        let _ = events.send(Event::StreamSent(self.id.stream));
     }
 
     fn spawn(&mut self, what: &str, work: impl FnOnce() + Send + 'static) -> bool {

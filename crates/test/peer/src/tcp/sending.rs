@@ -1,4 +1,4 @@
-//! Writes one flow.
+//! Writes the flows.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -14,24 +14,42 @@ use longhaul_units::Nanos;
 use super::counts::Counts;
 use super::pace::{LOOK, go_on, paced_bytes, wait_for_rate};
 
-/// Writes as much as `parameters` say of this stream, or until `stop`.
+/// What all flows of a test write, again and again: one block in memory, however many flows there are.
+#[derive(Debug)]
+pub(super) struct Block {
+    bytes: Vec<u8>,
+    zerocopy: Option<ZeroCopySource>,
+}
+
+impl Block {
+    /// Pseudo-random bytes, which nothing on the way can compress.
+    ///
+    /// # Errors
+    /// Where there is no memory to send from without a copy.
+    pub(super) fn new(parameters: &TcpParameters) -> std::io::Result<Self> {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let bytes: Vec<u8> = (0..parameters.block_bytes)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as u8
+            })
+            .collect();
+        let zerocopy = parameters.zerocopy.then(|| ZeroCopySource::new(&bytes)).transpose()?;
+        Ok(Self { bytes, zerocopy })
+    }
+}
+
+/// Writes `block` as much as `parameters` say of this stream, or until `stop`.
 pub(super) fn write_all(
     socket: &TcpStream,
     counts: &Counts,
+    block: &Block,
     parameters: &TcpParameters,
     stream: u8,
     stop: &AtomicBool,
 ) -> std::io::Result<()> {
     set_patience(socket, LOOK)?;
-    // Pseudo-random bytes, which nothing on the way can compress.
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_add(stream.into());
-    let block: Vec<u8> = (0..parameters.block_bytes)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as u8
-        })
-        .collect();
-    let source = parameters.zerocopy.then(|| ZeroCopySource::new(&block)).transpose()?;
+    let Block { bytes: block, zerocopy } = block;
     let most = paced_bytes(parameters.write_rate_bps, block.len());
     let start = monotonic();
     let end = match parameters.amount {
@@ -43,7 +61,7 @@ pub(super) fn write_all(
     while counts.bytes() < total && !stop.load(Ordering::Relaxed) && monotonic() < end {
         let left = usize::try_from(total - counts.bytes()).unwrap_or(usize::MAX);
         let length = left.min(most).min(block.len() - offset);
-        let written = match &source {
+        let written = match zerocopy {
             Some(source) => source.send(socket.as_fd(), offset, length),
             None => (&mut &*socket).write(&block[offset..offset + length]),
         };
@@ -51,7 +69,7 @@ pub(super) fn write_all(
             Ok(count) => {
                 counts.add(count, Nanos::ZERO);
                 // A file is read on from where it was; a buffer from its start, whose bytes are in the cache.
-                offset = if source.is_some() { (offset + count) % block.len() } else { 0 };
+                offset = if zerocopy.is_some() { (offset + count) % block.len() } else { 0 };
                 wait_for_rate(start, counts.bytes(), parameters.write_rate_bps, stop, end);
             }
             Err(error) if go_on(&error) => {}

@@ -94,7 +94,7 @@ impl UdpData {
         let mut data = Self::open_sockets(opening, parameters)
             .map_err(|error| SessionError::new("data_socket", error.to_string(), ""))?;
         let (own, peer) = match (place, data.streams.first()) {
-            (Place::Server { own, peer }, _) => (own, peer),
+            (Place::Server { own, peer, .. }, _) => (own, peer),
             (Place::Client(server), Some(stream)) => (stream.receiver.local_address().ip(), server),
             (Place::Client(server), None) => (server, server),
         };

@@ -5,6 +5,7 @@
 mod hosts;
 
 mod agreement;
+mod demands;
 mod disturbances;
 mod limits;
 mod loss;

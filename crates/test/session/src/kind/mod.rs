@@ -93,6 +93,11 @@ pub trait TestKind {
     fn server_proof(&self, peer: IpAddr, random: &Randomness) -> Proof;
 }
 
+/// Sockets at each end.
+fn sockets(streams: u8, direction: TestDirection) -> u64 {
+    u64::from(streams) * if direction == TestDirection::Bidirectional { 2 } else { 1 }
+}
+
 /// What a server must see before any bulk data.
 #[derive(Debug)]
 pub enum Proof {

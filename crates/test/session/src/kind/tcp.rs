@@ -6,9 +6,9 @@ use longhaul_result::Caveat;
 use longhaul_tcp::proof::TcpProof;
 use longhaul_tcp::{TcpParameters, TcpResult};
 use longhaul_terms::{Amount, Directions, ParameterError, TestDirection};
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::{BitRate, Bytes, Nanos};
 
-use super::{Proof, TestEnd, TestKind, TestParameters};
+use super::{Proof, TestEnd, TestKind, TestParameters, sockets};
 use crate::limits::{Caps, DRAIN_LIMIT};
 use crate::randomness::Randomness;
 
@@ -41,7 +41,12 @@ impl TestKind for TcpParameters {
     }
 
     fn check(&self, caps: &Caps) -> Result<(), ParameterError> {
-        caps.check_sockbuf("window_bytes", self.window_bytes)
+        let block = u64::from(self.block_bytes);
+        if block > caps.block.0 {
+            return Err(ParameterError::new("block_bytes", Bytes(block), format!("this server allows {}", caps.block)));
+        }
+        let own_block = if self.direction.server_sends() { block } else { 0 };
+        caps.check_memory("window_bytes", self.window_bytes, sockets(self.streams, self.direction), own_block)
     }
 
     fn rate(&self) -> Option<(&'static str, BitRate)> {
@@ -110,5 +115,21 @@ mod tests {
         assert!(grant(&fast).unwrap_err().to_string().starts_with("`pace_bps` (300Mbit × 4): this server allows"));
         let wide = TcpParameters { window_bytes: Some(2 << 20), ..asked };
         assert_eq!(grant(&wide).unwrap_err().field, "window_bytes");
+    }
+
+    #[test]
+    fn a_server_bounds_the_memory_of_a_test() {
+        let caps = Caps { memory: Bytes(64 << 20), block: Bytes(4 << 20), ..Caps::default() };
+        let grant = |asked: &TcpParameters| TestParameters::from(asked.clone()).grant(&caps);
+        let asked = TcpParameters { streams: 16, window_bytes: Some(2 << 20), ..TcpParameters::default() };
+        assert!(grant(&asked).is_ok());
+        // Its own block is beyond the 64 MiB of the sockets.
+        let reverse = TcpParameters { direction: TestDirection::Reverse, ..asked.clone() };
+        let refused = grant(&reverse).unwrap_err().to_string();
+        assert!(refused.contains("16 sockets") && refused.contains("this server allows 64MiB"), "{refused}");
+        let both = TcpParameters { direction: TestDirection::Bidirectional, ..asked.clone() };
+        assert!(grant(&both).unwrap_err().to_string().contains("32 sockets"));
+        let long = TcpParameters { block_bytes: 5 << 20, ..asked };
+        assert_eq!(grant(&long).unwrap_err().to_string(), "`block_bytes` 5MiB: this server allows 4MiB");
     }
 }

@@ -10,7 +10,7 @@ use longhaul_udp::{Pace, Timestamps, UdpParameters, UdpReceiverReport, UdpResult
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::Cookie;
 
-use super::{Proof, TestEnd, TestKind, TestParameters};
+use super::{Proof, TestEnd, TestKind, TestParameters, sockets};
 use crate::caveats;
 use crate::limits::{Caps, DRAIN_QUIET};
 use crate::randomness::Randomness;
@@ -37,7 +37,7 @@ impl TestKind for UdpParameters {
     }
 
     fn check(&self, caps: &Caps) -> Result<(), ParameterError> {
-        caps.check_sockbuf("sockbuf_bytes", self.sockbuf_bytes)?;
+        caps.check_memory("sockbuf_bytes", self.sockbuf_bytes, sockets(self.streams, self.direction), 0)?;
         if self.payload_bytes > caps.payload_bytes {
             let allowed = format!("this server allows {} bytes", caps.payload_bytes);
             return Err(ParameterError::new("payload_bytes", self.payload_bytes, allowed));

@@ -1,0 +1,73 @@
+//! Clients that ask a server for more than it gives.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::tcp::available_congestion_controls;
+use longhaul_peer::client::{self, Target};
+use longhaul_peer::server::{ServeOptions, Server};
+use longhaul_session::Caps;
+use longhaul_tcp::{CongestionStep, TcpParameters};
+use longhaul_terms::TestDirection;
+
+use crate::hosts::{able, options, serving_process_at};
+use crate::support::{bytes, millis};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Each of 64 flows with a block of 16 MiB of its own would be 1 GiB.
+#[test]
+fn all_flows_of_a_server_write_one_block() {
+    let (server, address) = serving_process_at(&NetNamespace::current().unwrap(), &[], LOOPBACK, None);
+    let over = AtomicBool::new(false);
+    let (end, most_kib) = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let mut most = 0;
+            while !over.load(Ordering::Relaxed) {
+                most = most.max(server.holds().2);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            most
+        });
+        let asked =
+            TcpParameters { direction: TestDirection::Reverse, streams: 64, block_bytes: 16 << 20, ..millis(500) };
+        let end = client::run(&Target { address, key: None }, asked, None, |_| {});
+        over.store(true, Ordering::Relaxed);
+        (end, watching.join().unwrap())
+    });
+    assert_eq!(end.unwrap().remote.unwrap().tcp.unwrap().streams.len(), 64);
+    assert!(most_kib < 100_000, "{most_kib} KiB");
+}
+
+/// To load one changes the host: for its kernel, and for all who ask for that name later.
+#[test]
+fn a_server_that_keeps_its_settings_loads_no_congestion_control() {
+    if !able() {
+        return;
+    }
+    let serve = |host_settings| {
+        let caps = Caps { host_settings, ..Caps::default() };
+        let server = Server::bind(SocketAddr::new(LOOPBACK, 0), ServeOptions { caps, ..options(None) }).unwrap();
+        let address = server.address().unwrap();
+        // It ends with the process.
+        std::thread::spawn(move || server.run(None, false, |_| {}));
+        move |name: &str| {
+            let congestion = vec![CongestionStep { name: name.into(), duration_ns: None }];
+            let asked = TcpParameters { direction: TestDirection::Reverse, congestion, ..bytes(10_000) };
+            client::run(&Target { address, key: None }, asked, None, |_| {})
+        }
+    };
+    let refusing = serve(false);
+    let missing = ["lh_yeah_l", "lh_bic_l"]
+        .into_iter()
+        .find(|name| !available_congestion_controls().iter().any(|known| known == name));
+    let missing = missing.expect("a control that nobody loaded");
+    let refused = refusing(missing).map(|_| ()).unwrap_err();
+    assert_eq!(refused.code, "not_granted");
+    assert!(refused.message.contains("reno") && refused.remedy.contains("`host_settings`"), "{refused:?}");
+    assert!(!available_congestion_controls().iter().any(|known| known == missing));
+    assert!(refusing("reno").is_ok());
+    assert!(serve(true)(missing).is_ok());
+}
