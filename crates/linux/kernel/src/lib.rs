@@ -46,5 +46,5 @@ pub mod wait;
 pub use frames::{capture_ring, packet, packet_ring, socket_filter};
 pub(crate) use interfaces::link_ioctl;
 pub use interfaces::{counters, driver_settings, driver_statistics, ethtool, link, rps, sysfs};
-pub use processes::{capability, mounts, namespace, process, procfs, schedule, signals, user_namespace};
+pub use processes::{capability, guard, mounts, namespace, process, procfs, schedule, signals, user_namespace};
 pub use sockets::{congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};

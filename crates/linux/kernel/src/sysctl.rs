@@ -4,6 +4,8 @@
 
 use std::{fs, io};
 
+use crate::guard::{Changed, Claim, Setting};
+
 /// Why a kernel parameter could not be read or set.
 #[derive(Debug, thiserror::Error)]
 pub enum SysctlError {
@@ -20,6 +22,12 @@ pub enum SysctlError {
         key: String,
         /// `read` or `set`.
         access: &'static str,
+    },
+    /// Another test has changed it for its time.
+    #[error("another test has changed {key}; wait for its end")]
+    Busy {
+        /// The parameter, dotted.
+        key: String,
     },
     /// The kernel did not take the value.
     #[error("the kernel refuses {key} = `{value}`: {source}")]
@@ -62,6 +70,26 @@ pub fn write(key: &str, value: &str) -> Result<(), SysctlError> {
             SysctlError::Refused { key: key.into(), value: value.into(), source }
         }
         _ => error(key, "set", source),
+    })
+}
+
+/// Sets each of `wanted` (key and value) for as long as the result lives ([`crate::guard`]).
+///
+/// # Errors
+/// [`SysctlError::Busy`] where another test has changed one of them; any other [`SysctlError`]. Then nothing is changed.
+pub fn change(wanted: &[(&str, &str)]) -> Result<Changed, SysctlError> {
+    let (mut settings, mut claims) = (Vec::new(), Vec::new());
+    for (key, value) in wanted {
+        claims.push(Claim::take(&format!("sysctl/{key}")).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => SysctlError::Busy { key: (*key).into() },
+            _ => error(key, "set", source),
+        })?);
+        let before = read(key)?;
+        settings.push(Setting::open(path(key).into(), before, *value).map_err(|source| error(key, "set", source))?);
+    }
+    Changed::apply(settings, claims).map_err(|(path, source)| {
+        let key = path.and_then(|path| Some(path.strip_prefix("/proc/sys").ok()?.to_string_lossy().replace('/', ".")));
+        error(&key.unwrap_or_else(|| wanted.iter().map(|(key, _)| *key).collect::<Vec<_>>().join(", ")), "set", source)
     })
 }
 

@@ -131,11 +131,19 @@ fn canonical(address: IpAddr) -> IpAddr {
 struct Serving<'a> {
     session: ServerSession,
     seat: &'a Seat<Event>,
-    /// Whether a test began.
+    /// Whether the client got its turn.
     tested: &'a mut bool,
     shared: Arc<Shared>,
     ticket: Option<Ticket>,
     ends: Nanos,
+}
+
+impl Serving<'_> {
+    /// The client got its turn. Without a key that is all that tells it from a stranger.
+    fn begin(&mut self) {
+        self.seat.know();
+        *self.tested = true;
+    }
 }
 
 impl Drop for Serving<'_> {
@@ -152,12 +160,11 @@ impl Session for Serving<'_> {
         self.session.handle_message(now, message);
     }
     fn handle_data_opened(&mut self, now: Nanos, data: &mut dyn Data) {
-        // It got its turn. Without a key that is all that tells a client from a stranger.
-        self.seat.know();
-        *self.tested = true;
+        self.begin();
         self.session.handle_data_opened(now, data.ports(), data.take_caveats());
     }
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {
+        self.begin();
         self.session.handle_data_failed(now, error);
     }
     fn handle_data_probe(&mut self, now: Nanos, _: u8, from: SocketAddr, bytes: &[u8]) {

@@ -3,24 +3,16 @@
 //! RPS moves what follows the driver (IP, UDP, the socket) to the softirq of other CPUs. A NIC's interrupts stay where their
 //! affinity puts them. A virtual device has no interrupt of its own: there RPS moves all of it.
 //!
-//! Whatever happens to the process that steers, the settings of before come back: a process of its own waits for its end, by
-//! `SIGKILL` too, and puts them back. Only who kills that one as well (a whole control group) leaves them changed.
+//! The settings of before come back, whatever happens to the process that steers ([`crate::guard`]).
 //!
-//! Source: `Documentation/networking/scaling.rst`, `net/core/net-sysfs.c`, fork(2), signal-safety(7).
+//! Source: `Documentation/networking/scaling.rst`, `net/core/net-sysfs.c`.
 
-use std::ffi::c_int;
-use std::fs::{self, File};
-use std::io::{self, PipeWriter, Write};
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::{fs, io};
 
-use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, waitpid};
-
+use crate::guard::{Changed, Claim, Setting};
 use crate::link::Netlink;
 use crate::sysfs::{Sysfs, read};
-use crate::unix::listen_abstract;
 
 /// Stacked interfaces (VLAN over bond over NIC) that are followed down.
 const DEPTH_MOST: usize = 8;
@@ -65,18 +57,7 @@ pub enum RpsError {
 #[derive(Debug)]
 pub struct Rps {
     interfaces: Vec<String>,
-    guard: Option<Guard>,
-    /// The name by which two tests do not set one interface at a time. The guard has a copy.
-    _name: UnixListener,
-}
-
-/// A file of a receive queue, what it held, and what it shall hold.
-#[derive(Debug)]
-struct Setting {
-    file: File,
-    path: PathBuf,
-    before: Vec<u8>,
-    wanted: String,
+    _changed: Changed,
 }
 
 impl Rps {
@@ -90,42 +71,35 @@ impl Rps {
         let links =
             Netlink::open().and_then(|mut netlink| netlink.links()).map_err(|error| other(error.to_string()))?;
         let sysfs = Sysfs::writable(&links).map_err(other)?;
-        let name = listen_abstract(&format!("longhaul/rps/{interface}")).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => RpsError::Busy { interface: interface.into() },
-            _ => other(error.to_string()),
-        })?;
-        let (mut interfaces, mut settings, mut at) = (vec![interface.to_owned()], Vec::new(), 0);
-        while at < interfaces.len() {
-            let directory = sysfs.interface(&interfaces[at]);
+        // Each that is steered is claimed: two interfaces can have a lower one in common.
+        let claim = |steered: &str| {
+            Claim::take(&format!("rps/{steered}")).map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => RpsError::Busy { interface: steered.into() },
+                _ => other(error.to_string()),
+            })
+        };
+        let (mut interfaces, mut claims, mut settings) = (vec![interface.to_owned()], Vec::new(), Vec::new());
+        while let Some(steered) = interfaces.get(claims.len()) {
+            let directory = sysfs.interface(steered);
+            claims.push(claim(steered)?);
             settings.extend(settings_of(interface, &directory, &mask(cpus))?);
             if interfaces.len() < DEPTH_MOST {
                 interfaces.extend(lower(&directory));
             }
-            at += 1;
         }
         if settings.is_empty() {
             return Err(RpsError::Unsupported { interface: interface.into() });
         }
-        let kept = [name.as_raw_fd()];
-        let guard = Guard::start(&settings, &kept).map_err(|error| other(error.to_string()))?;
-        let rps = Self { interfaces, guard: Some(guard), _name: name };
-        for setting in &mut settings {
-            let wanted = setting.wanted.as_bytes();
-            setting.file.write_all(wanted).map_err(|error| denied(interface, &setting.path, &error))?;
-        }
-        Ok(rps)
+        let changed = Changed::apply(settings, claims).map_err(|(path, error)| match path {
+            Some(path) => denied(interface, &path, &error),
+            None => other(error.to_string()),
+        })?;
+        Ok(Self { interfaces, _changed: changed })
     }
 
     /// The interfaces that were set, the one asked for first.
     pub fn interfaces(&self) -> &[String] {
         &self.interfaces
-    }
-}
-
-impl Drop for Rps {
-    fn drop(&mut self) {
-        // Before the name goes, so that who gets the name finds the settings of before.
-        drop(self.guard.take());
     }
 }
 
@@ -141,11 +115,9 @@ pub fn steer_for_good(interface: &str, cpus: &[usize]) -> Result<(), RpsError> {
     if settings.is_empty() {
         return Err(RpsError::Unsupported { interface: interface.into() });
     }
-    for mut setting in settings {
-        let wanted = setting.wanted.as_bytes();
-        setting.file.write_all(wanted).map_err(|error| denied(interface, &setting.path, &error))?;
-    }
-    Ok(())
+    settings
+        .into_iter()
+        .try_for_each(|setting| setting.keep().map_err(|(path, error)| denied(interface, &path, &error)))
 }
 
 fn denied(interface: &str, path: &Path, error: &io::Error) -> RpsError {
@@ -174,9 +146,8 @@ fn settings_of(interface: &str, directory: &Path, mask: &str) -> Result<Vec<Sett
             if before == wanted {
                 continue;
             }
-            let opened = File::options().write(true).open(&path);
-            let file = opened.map_err(|error| denied(interface, &path, &error))?;
-            settings.push(Setting { file, path, before: before.into_bytes(), wanted: wanted.into() });
+            let setting = Setting::open(path.clone(), before, wanted);
+            settings.push(setting.map_err(|error| denied(interface, &path, &error))?);
         }
     }
     Ok(settings)
@@ -194,75 +165,6 @@ fn mask(cpus: &[usize]) -> String {
     let word =
         |index: usize| cpus.iter().filter(|cpu| **cpu / 32 == index).fold(0_u32, |word, cpu| word | 1 << (cpu % 32));
     (0..words).rev().map(|index| format!("{:08x}", word(index))).collect::<Vec<_>>().join(",")
-}
-
-/// A process that puts settings back when this one lets go of it or ends, however it ends.
-#[derive(Debug)]
-struct Guard {
-    /// Its other end says so when all copies of this one are closed.
-    line: Option<PipeWriter>,
-    pid: Pid,
-}
-
-impl Guard {
-    /// `kept`: descriptors that it holds besides those of `settings`.
-    fn start(settings: &[Setting], kept: &[RawFd]) -> io::Result<Self> {
-        let (end, line) = io::pipe()?;
-        // All memory that the new process needs is had before: behind fork(2) in a process with threads nothing may be.
-        let mut keep: Vec<RawFd> =
-            settings.iter().map(|setting| setting.file.as_raw_fd()).chain(kept.iter().copied()).collect();
-        keep.push(end.as_raw_fd());
-        keep.sort_unstable();
-        let restore: Vec<(RawFd, &[u8])> =
-            settings.iter().map(|setting| (setting.file.as_raw_fd(), &setting.before[..])).collect();
-        // SAFETY: the child calls only what signal-safety(7) allows, takes no memory and no lock, and ends by `_exit`.
-        match unsafe { libc::fork() } {
-            -1 => Err(io::Error::last_os_error()),
-            0 => guard(end.as_raw_fd(), &keep, &restore),
-            pid => {
-                let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("fork"))?;
-                Ok(Self { line: Some(line), pid })
-            }
-        }
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        drop(self.line.take());
-        while let Err(Errno::INTR) = waitpid(Some(self.pid), WaitOptions::empty()) {}
-    }
-}
-
-/// The guard's life. It is in a session of its own, as the terminal's signals are not for it.
-fn guard(end: RawFd, keep: &[RawFd], restore: &[(RawFd, &[u8])]) -> ! {
-    // SAFETY: system calls on integers and on memory that lives through them; nothing else of the process is touched.
-    unsafe {
-        libc::setsid();
-        libc::prctl(libc::PR_SET_NAME, c"longhaul-rps".as_ptr());
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGUSR1] {
-            libc::signal(signal, libc::SIG_IGN);
-        }
-        let mut from: c_int = 0;
-        for &fd in keep {
-            if fd > from {
-                libc::syscall(libc::SYS_close_range, from, fd - 1, 0);
-            }
-            from = fd + 1;
-        }
-        libc::syscall(libc::SYS_close_range, from, u32::MAX, 0);
-        let mut byte = 0_u8;
-        loop {
-            let count = libc::read(end, (&raw mut byte).cast(), 1);
-            if count == 0 || (count < 0 && *libc::__errno_location() != libc::EINTR) {
-                break;
-            }
-        }
-        for (fd, before) in restore {
-            libc::pwrite(*fd, before.as_ptr().cast(), before.len(), 0);
-        }
-        libc::_exit(0)
-    }
 }
 
 #[cfg(test)]

@@ -13,4 +13,5 @@ mod mounts;
 mod namespaces;
 mod packets;
 mod ring;
+mod steering;
 mod user_namespaces;

@@ -9,6 +9,7 @@ use std::sync::mpsc::Sender;
 use std::thread::{Builder, JoinHandle, scope};
 
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::guard::Changed;
 use longhaul_kernel::sysctl;
 use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, listen_at};
 use longhaul_kernel::wait::Poller;
@@ -45,15 +46,7 @@ pub(super) fn connect_all(
     let used = directions.into_iter().filter(|(_, used)| *used);
     let ids: Vec<_> =
         used.flat_map(|(backward, _)| (0..streams).map(move |stream| TcpStreamId { backward, stream })).collect();
-    let mut switched = Vec::new();
-    for (key, off, what) in [
-        ("net.ipv4.tcp_sack", parameters.no_sack, "SACK"),
-        ("net.ipv4.tcp_timestamps", parameters.no_timestamps, "time stamps"),
-    ] {
-        if off {
-            switched.push(SwitchedOff::new(key, what)?);
-        }
-    }
+    let switched = switch_off(parameters)?;
     let (cookie, options, events) = (plan.tcp_cookie, *options, events.clone());
     let work = move || {
         let one = |id: TcpStreamId| -> Result<_, TcpOpenError> {
@@ -85,33 +78,23 @@ fn not_connected(error: TcpOpenError) -> SessionError {
     SessionError::new("data_socket", error.to_string(), remedy)
 }
 
-/// A parameter of this network namespace that is off until this is dropped.
-#[derive(Debug)]
-struct SwitchedOff {
-    key: &'static str,
-    before: String,
-}
-
-impl SwitchedOff {
-    fn new(key: &'static str, what: &str) -> Result<Self, SessionError> {
-        let failed = |error: sysctl::SysctlError| {
-            SessionError::new(
-                "not_switched_off",
-                format!("a test without {what}: {error}"),
-                "run it as root on a host of a lab",
-            )
-        };
-        let before = sysctl::read(key).map_err(failed)?;
-        sysctl::write(key, "0").map_err(failed)?;
-        Ok(Self { key, before })
+/// Switches SACK and time stamps off in this network namespace where the test wants it without, for as long as the result lives.
+fn switch_off(parameters: &TcpParameters) -> Result<Option<Changed>, SessionError> {
+    let asked = [
+        ("net.ipv4.tcp_sack", parameters.no_sack, "SACK"),
+        ("net.ipv4.tcp_timestamps", parameters.no_timestamps, "time stamps"),
+    ];
+    let off = || asked.iter().filter(|(_, off, _)| *off);
+    let keys: Vec<_> = off().map(|(key, ..)| (*key, "0")).collect();
+    if keys.is_empty() {
+        return Ok(None);
     }
-}
-
-impl Drop for SwitchedOff {
-    fn drop(&mut self) {
-        // It could be read and set before.
-        let _ = sysctl::write(self.key, &self.before);
-    }
+    let changed = sysctl::change(&keys).map_err(|error| {
+        let what: Vec<_> = off().map(|(.., what)| *what).collect();
+        let message = format!("a test without {}: {error}", what.join(" and "));
+        SessionError::new("not_switched_off", message, "run it as root on a host of a lab")
+    })?;
+    Ok(Some(changed))
 }
 
 /// The server's listening socket and its thread, until this is dropped.

@@ -3,7 +3,7 @@
 use longhaul_tcp::{CongestionStep, Series, TcpParameters, WindowAuto};
 use longhaul_terms::Affinity;
 
-use crate::hosts::{able, run, serve, test};
+use crate::hosts::{able, run, serve, serving_process, test, testing_process_of, until};
 use crate::support::{assemble, bytes, millis, result, tcp_lab};
 
 const PATH: &str = "[[both]]\ndelay = '5ms'\n[[both]]\nrate = '200Mbit'\nqueue = '2MiB'\n";
@@ -99,6 +99,23 @@ fn segments_options_and_sending_without_a_copy() {
     assert_eq!(crate::support::said(&lab, "client", "sysctl -n net.ipv4.tcp_sack net.ipv4.tcp_timestamps"), "1\n1\n");
     let plain = run(&lab, bytes(1_000_000));
     assert_eq!(plain.local.tcp.as_ref().unwrap().streams[0].summary.options & 3, 3);
+}
+
+#[test]
+fn killed_while_it_connects_it_leaves_sack_as_it_was() {
+    if !able() {
+        return;
+    }
+    // It connects for 600 ms.
+    let lab = tcp_lab("opts-killed", "[[both]]\ndelay = '300ms'\n");
+    let (_server, address) = serving_process(&lab, &[]);
+    let now = || crate::support::said(&lab, "client", "sysctl -n net.ipv4.tcp_sack net.ipv4.tcp_timestamps");
+    let asked = TcpParameters { no_sack: true, no_timestamps: true, ..bytes(1_000) };
+    let mut client = testing_process_of(&lab, address, &asked.into());
+    until("SACK to be off", || now() == "0\n0\n");
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    until("SACK to be on again", || now() == "1\n1\n");
 }
 
 #[test]
