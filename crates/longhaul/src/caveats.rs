@@ -39,6 +39,8 @@ caveat_codes! {
     STILL_DEFAULT = "still_default";
     /// The clocks of two captures could not be related.
     OFFSET_UNKNOWN = "offset_unknown";
+    /// Datagrams look like others of their flow, so that none can be told from another.
+    ALIKE = "alike";
     /// Too many packets were between the two points at once; some lost packets may be called unseen.
     WINDOW_SHORT = "window_short";
     /// Packets arrive before they were sent: the clocks of the captures differ.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use longhaul_flows::compare::{
-    CompareResult, Compared, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, segment_sizes,
+    CompareError, CompareResult, Compared, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, recognition,
 };
 use longhaul_report::html::compared::Report;
 use longhaul_report::parquet::DelayFile;
@@ -36,6 +36,8 @@ Example:
 
 Packets are identified at both points by their header snippets, clipped or not, as super-packets or as segments.
 docs/reference/compare-results.md explains each number.";
+
+const LONGER_SNIPPETS: &str = "capture longer snippets, at least 66 bytes of IPv4 and 86 of IPv6, or send datagrams that differ in their first bytes";
 
 /// Compare two captures: what the path between them did, or whether they behave alike
 #[derive(Debug, clap::Args)]
@@ -197,21 +199,23 @@ fn lay_over(
         pass(trace, |packet| look.packet(packet))?;
     }
     let looks = [&looks[0], &looks[1]];
-    let sizes = segment_sizes(looks);
-    let mut samplers = [Sampler::new(&sizes), Sampler::new(&sizes)];
+    let known = recognition(looks);
+    let mut samplers = [Sampler::new(&known), Sampler::new(&known)];
     for (path, sampler) in paths.into_iter().zip(&mut samplers) {
         pass(&mut again(path)?, |packet| sampler.packet(packet))?;
     }
-    let plan = Plan::of(looks, samplers, MatchOptions { same_clock: args.same_clock }).map_err(|error| {
-        Failure::new("nothing_in_common", error)
-            .remedy("for two different runs, test with --behaviour whether they are alike")
-    })?;
+    let plan =
+        Plan::of(looks, samplers, MatchOptions { same_clock: args.same_clock }).map_err(|error| match error {
+            CompareError::NothingInCommon => Failure::new("nothing_in_common", error)
+                .remedy("for two different runs, test with --behaviour whether they are alike"),
+            CompareError::AllAlike => Failure::new("all_alike", error).remedy(LONGER_SNIPPETS),
+        })?;
     let delays_file = delays_in.map(|folder| folder.join("delays.parquet"));
     let unwritable =
         |error: &dyn std::fmt::Display| Failure::unwritable(delays_file.as_deref().unwrap_or(Path::new("")), error);
     let created = delays_file.as_ref().map(File::create).transpose().map_err(|error| unwritable(&error))?;
     let mut delays = created.map(DelayFile::new).transpose().map_err(|error| unwritable(&error))?;
-    let mut matching = Matching::new(plan, &sizes, gaps, |reached: &Reached| {
+    let mut matching = Matching::new(plan, &known, gaps, |reached: &Reached| {
         drawn.add(reached);
         if let Some(delays) = &mut delays {
             delays.push(*reached);
@@ -265,6 +269,11 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
         }
         let shifted =
             points.directions.iter().filter_map(|shown| shown.between.delay).any(|delay| delay.min_ns < -1_000.0);
+        let alike: u64 = points.directions.iter().map(|shown| shown.between.alike_packets).sum();
+        if alike > 0 {
+            let message = format!("{alike} datagrams look like others of their flow: nothing is told of them");
+            warn(caveats::ALIKE, message, LONGER_SNIPPETS);
+        }
         if points.given_up_packets > 0 {
             let message = format!(
                 "{} packets were forgotten before they were due at the other point, because too many passed: whether they reached it is not known",

@@ -81,6 +81,8 @@ pub(crate) struct Plan {
     pub(crate) forward: Chances,
     pub(crate) backward: Chances,
     pub(crate) seed: u64,
+    /// Each frame takes so long beside what happens to it, in either direction. With it nothing is held for later frames to pass.
+    pub(crate) one_way: Duration,
     /// The hosts join frames as NICs do (GRO).
     pub(crate) gro: bool,
 }
@@ -296,24 +298,26 @@ impl Forwarding {
         let damage = self.random.bit(&packet);
         self.log.arrivals.push(Arrival { direction, at_ns: at.0, packet, act });
         let later = Nanos(self.random.below(chances.delay_most.as_nanos() as u64 + 1));
+        let one_way = Nanos(self.plan.one_way.as_nanos() as u64);
+        assert!(act != Act::Reorder || one_way == Nanos::ZERO, "frames that are held wait for arrivals");
         let held = |damage, wait: Nanos, behind| Held {
             direction,
             arrival,
             frame: frame.to_vec(),
             damage,
-            due: monotonic() + wait,
+            due: monotonic() + wait + one_way,
             behind,
         };
         match act {
-            Act::Pass => self.send(&held(None, Nanos::ZERO, 0)),
+            Act::Pass => self.pass(held(None, Nanos::ZERO, u64::MAX)),
             Act::Lose => {}
-            Act::Damage => self.send(&held(Some(damage), Nanos::ZERO, 0)),
+            Act::Damage => self.pass(held(Some(damage), Nanos::ZERO, u64::MAX)),
             Act::Copy => {
-                self.send(&held(None, Nanos::ZERO, 0));
+                self.pass(held(None, Nanos::ZERO, u64::MAX));
                 self.held.push(held(None, later, u64::MAX));
             }
             Act::CopyAndDamage => {
-                self.send(&held(None, Nanos::ZERO, 0));
+                self.pass(held(None, Nanos::ZERO, u64::MAX));
                 self.held.push(held(Some(damage), later, u64::MAX));
             }
             Act::Delay => self.held.push(held(None, later, u64::MAX)),
@@ -360,6 +364,14 @@ impl Forwarding {
         let due = self.held.extract_if(.., |held| all || held.due <= now || held.behind == 0);
         for held in due.collect::<Vec<_>>() {
             self.send(&held);
+        }
+    }
+
+    fn pass(&mut self, held: Held) {
+        if self.plan.one_way.is_zero() {
+            self.send(&held);
+        } else {
+            self.held.push(held);
         }
     }
 

@@ -1,14 +1,16 @@
 //! By what a packet is known again at another point.
 //!
 //! A flow's addresses and ports, the sequence number and the payload's length, and what tells a retransmission from the first
-//! sending: TSval and, where IP identifications pass unchanged, that. Of longhaul's probes cookie and number. A super-packet
-//! stands for the wire packets that it would be cut into, each with its own identity, so that it matches them at the other point.
+//! sending: TSval and, where IP identifications pass unchanged, that. Of longhaul's probes cookie and number; of other datagrams IP's
+//! identification, and the payload's first bytes where both captures have them. A super-packet stands for the wire packets that it
+//! would be cut into, each with its own identity, so that it matches them at the other point.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 
 use longhaul_captures::packet::{Packet, Transport};
+use longhaul_wire::probe::Probe;
 use serde::{Deserialize, Serialize};
 
 /// A direction of a flow: addresses, ports, protocol.
@@ -44,10 +46,27 @@ pub struct Identity {
     pub sequence: u64,
     /// Payload bytes.
     pub payload_len: u32,
+    /// A datagram without a number of its own: others of its flow may look the same.
+    pub is_plain: bool,
 }
 
-/// Payload bytes of a full segment, by direction of flow: what super-packets are cut by where the capture does not say.
-pub type SegmentSizes = HashMap<Path, u32>;
+/// What must be known of directions of flow to know their packets again.
+#[derive(Debug, Clone, Default)]
+pub struct Recognition {
+    /// Payload bytes of a full segment of TCP: what super-packets are cut by where the capture does not say.
+    pub(super) segment_bytes: HashMap<Path, u32>,
+    /// How datagrams are known; those that are not here by IP's identification alone.
+    pub(super) datagrams: HashMap<Path, Datagrams>,
+}
+
+/// How datagrams of one direction are known again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Datagrams {
+    /// They are longhaul's probes.
+    Probes,
+    /// Both captures have the payload's first bytes of each, and no super-packets.
+    ByPayload,
+}
 
 const HASHER: foldhash::quality::FixedState = foldhash::quality::FixedState::with_seed(0x6c6f_6e67);
 
@@ -64,25 +83,25 @@ pub fn path(packet: &Packet) -> Option<Path> {
 }
 
 /// Hands out the identity of each wire packet that `packet` stands for, in the order of the wire.
-pub fn identities(packet: &Packet, path: &Path, sizes: &SegmentSizes, mut each: impl FnMut(Identity)) {
+pub fn identities(packet: &Packet, path: &Path, known: &Recognition, mut each: impl FnMut(Identity)) {
     let Some(ip) = &packet.ip else { return };
     let flow = HASHER.hash_one(path);
     // One in 65,536 super-packets of a sender that counts begins with 0; where all have 0, it tells nothing and `by_identification` is false
     // or makes no difference.
     let id = ip.id;
-    let known = |parts: [u64; 3], id: Option<u32>, sequence, payload_len| {
+    let made = |parts: [u64; 3], id: Option<u32>, sequence, payload_len, is_plain| {
         let mut hasher = HASHER.build_hasher();
         hasher.write_u64(flow);
         parts.iter().for_each(|part| hasher.write_u64(*part));
         let loose = hasher.finish();
         hasher.write_u64(id.map_or(1 << 32, u64::from));
-        Identity { strict: hasher.finish(), loose, sequence, payload_len }
+        Identity { strict: hasher.finish(), loose, sequence, payload_len, is_plain }
     };
     match &packet.transport {
         Transport::Tcp(tcp) => {
             let size = match packet.gso_size {
                 0 if packet.gso_segs > 1 => tcp.payload_len.div_ceil(packet.gso_segs.into()),
-                0 => sizes.get(path).copied().unwrap_or(0),
+                0 => known.segment_bytes.get(path).copied().unwrap_or(0),
                 size => size.into(),
             };
             let stamps = tcp.options.timestamps.map_or(u64::MAX, |(val, ecr)| u64::from(val) << 32 | u64::from(ecr));
@@ -98,7 +117,7 @@ pub fn identities(packet: &Packet, path: &Path, sizes: &SegmentSizes, mut each: 
                 let ack = if tcp.payload_len == 0 { u64::from(tcp.ack) << 16 | u64::from(tcp.window) } else { 0 };
                 let parts = [u64::from(sequence) << 32 | u64::from(len), stamps, ack << 8 | flags];
                 let id = id.map(|id| id.wrapping_add(number) & if ip.src.is_ipv4() { 0xffff } else { u32::MAX });
-                each(known(parts, id, sequence.into(), len));
+                each(made(parts, id, sequence.into(), len, false));
                 from += len;
                 number += 1;
                 if from >= tcp.payload_len {
@@ -109,18 +128,22 @@ pub fn identities(packet: &Packet, path: &Path, sizes: &SegmentSizes, mut each: 
         Transport::Udp { payload_len, probe, .. } => {
             let size = if packet.gso_size > 0 { u32::from(packet.gso_size) } else { *payload_len };
             let count = if size > 0 { payload_len.div_ceil(size).max(1) } else { 1 };
+            let by = known.datagrams.get(path);
             for number in 0..count {
                 let len = payload_len.saturating_sub(number * size).min(size);
                 let own = id.map(|id| id.wrapping_add(number) & 0xffff);
-                match probe {
-                    Some(probe) => {
+                match (by, probe) {
+                    (Some(Datagrams::Probes), Some(probe)) => {
                         let sequence = probe.sequence + u64::from(number);
-                        let parts = [u64::from(probe.cookie.0), sequence, len.into()];
-                        each(known(parts, None, sequence, len));
+                        each(made([u64::from(probe.cookie.0), sequence, len.into()], None, sequence, len, false));
                     }
-                    None => {
+                    (Some(Datagrams::ByPayload), Some(Probe { cookie, sequence, sent_ns })) => {
+                        let parts = [u64::from(len) << 32 | u64::from(cookie.0), *sequence, *sent_ns];
+                        each(made(parts, own, own.map_or(0, u64::from), len, true));
+                    }
+                    _ => {
                         let sequence = own.map_or(0, u64::from);
-                        each(known([len.into(), sequence, 0], own, sequence, len));
+                        each(made([len.into(), sequence, 0], own, sequence, len, true));
                     }
                 }
             }

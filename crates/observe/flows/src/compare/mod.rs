@@ -15,8 +15,9 @@ mod plan;
 mod points;
 mod result;
 pub mod samples;
+mod sides;
 
 pub use identity::PathDirection;
-pub use plan::{CompareError, FirstLook, MatchOptions, Plan, Sampler, segment_sizes};
+pub use plan::{CompareError, FirstLook, MatchOptions, Plan, Sampler, recognition};
 pub use points::{Between, Compared, Delay, LostRun, Matching, NotObservable, Reached};
 pub use result::{CompareResult, GapsOf, IntervalBin, PathEnds, Points, Shown};

@@ -8,15 +8,17 @@
 use std::collections::HashMap;
 
 use super::clocks::{ClockFit, fit};
-use super::identity::{Path, PathDirection, SegmentSizes, identities, path};
+use super::identity::{Datagrams, Path, PathDirection, Recognition, identities, path};
+use super::sides::{Passed, Sides};
 use longhaul_captures::packet::{Packet, Transport};
+use longhaul_wire::probe::{FIRST_RESERVED, HEADER_LEN, Probe};
 
 /// Wire packets of a capture that are sampled: 16 MB, and every packet of captures with fewer.
 const MOST_SAMPLES: usize = 1 << 19;
 /// Flows whose segment size is learned; super-packets of later ones are not cut, unless the capture says how.
 const MOST_SIZES: usize = 1 << 20;
-/// Differences of stamps that tell which way a flow goes.
-const MOST_DIFFERENCES: usize = 4_096;
+/// Numbers of a flow's probes are so near to each other.
+const NEAR: u64 = 1 << 17;
 /// A packet is waited for so long beyond four times the longest delay among the samples.
 const WINDOW_MARGIN_NS: f64 = 100e6;
 /// Delays of packets that are in no sample may lie so far outside of the sample's beside a quarter of its spread.
@@ -35,15 +37,52 @@ pub enum CompareError {
     /// Nothing in common.
     #[error("no packet of the one is in the other")]
     NothingInCommon,
+    /// Packets of the one may be those of the other, and all of them look alike.
+    #[error("all packets look alike, so none can be told from another")]
+    AllAlike,
 }
 
 /// What one reading of a capture tells.
 #[derive(Debug, Default, Clone)]
 pub struct FirstLook {
-    offered: SegmentSizes,
-    largest: SegmentSizes,
+    offered: HashMap<Path, u32>,
+    largest: HashMap<Path, u32>,
+    datagrams: HashMap<Path, Heads>,
     /// The first packet's time and the last one's.
     span_ns: Option<(i64, i64)>,
+}
+
+/// What the payloads of one direction's datagrams begin with.
+#[derive(Debug, Clone, Copy, Default)]
+struct Heads {
+    packets: u64,
+    /// Those whose first bytes were captured.
+    with_head: u64,
+    super_packets: u64,
+    /// Those that may be probes, of the last one's cookie and with a number near to its.
+    like_probes: u64,
+    last: Option<(u32, u64)>,
+}
+
+impl Heads {
+    fn take(&mut self, packet: &Packet, payload_len: u32, probe: Option<&Probe>) {
+        self.packets += 1;
+        self.super_packets += u64::from(packet.gso_size > 0 || packet.gso_segs > 1);
+        self.with_head += u64::from(probe.is_some() || payload_len < HEADER_LEN as u32);
+        let Some(probe) = probe else { return };
+        let (cookie, number) = self.last.replace((probe.cookie.0, probe.sequence)).unwrap_or_default();
+        let is_near = cookie == probe.cookie.0 && number != probe.sequence && number.abs_diff(probe.sequence) < NEAR;
+        // The proof before a test has the cookie, and numbers of its own.
+        let is_proof = cookie == probe.cookie.0 && number.max(probe.sequence) >= FIRST_RESERVED;
+        self.like_probes += u64::from(is_near || is_proof);
+    }
+
+    fn known_by(&self) -> Option<Datagrams> {
+        if self.like_probes >= 3 && self.like_probes * 10 >= self.packets * 8 {
+            return Some(Datagrams::Probes);
+        }
+        (self.super_packets == 0 && self.with_head == self.packets).then_some(Datagrams::ByPayload)
+    }
 }
 
 impl FirstLook {
@@ -52,6 +91,12 @@ impl FirstLook {
         let Some(path) = path(packet) else { return };
         let (start, end) = self.span_ns.unwrap_or((packet.at_ns, packet.at_ns));
         self.span_ns = Some((start.min(packet.at_ns), end.max(packet.at_ns)));
+        if let Transport::Udp { payload_len, probe, .. } = &packet.transport {
+            if self.datagrams.len() < MOST_SIZES || self.datagrams.contains_key(&path) {
+                self.datagrams.entry(path).or_default().take(packet, *payload_len, probe.as_ref());
+            }
+            return;
+        }
         let Transport::Tcp(tcp) = &packet.transport else { return };
         if let Some(mss) = tcp.options.mss.filter(|_| self.offered.len() < MOST_SIZES) {
             let reverse = Path { src: path.dst, dst: path.src, ..path };
@@ -69,16 +114,23 @@ impl FirstLook {
     }
 }
 
-/// Full segments of each direction: what its handshake says, else its largest packet; the capture nearer to the wire has the smaller
-/// ones.
-pub fn segment_sizes(looks: [&FirstLook; 2]) -> SegmentSizes {
-    let mut sizes = SegmentSizes::new();
+/// What both looks tell. Full segments of each direction are what its handshake says, else its largest packet; the capture nearer to the
+/// wire has the smaller ones. Datagrams are known by what both captures have of them.
+pub fn recognition(looks: [&FirstLook; 2]) -> Recognition {
+    let mut known = Recognition::default();
     let each = looks.iter().flat_map(|look| look.largest.iter().chain(&look.offered));
     for (path, size) in each {
-        let known = sizes.entry(*path).or_insert(*size);
-        *known = (*size).min(*known);
+        let segment_bytes = known.segment_bytes.entry(*path).or_insert(*size);
+        *segment_bytes = (*size).min(*segment_bytes);
     }
-    sizes
+    let [a, b] = looks.map(|look| &look.datagrams);
+    for (path, heads) in a {
+        let Some(others) = b.get(path) else { continue };
+        if let (Some(by), true) = (heads.known_by(), heads.known_by() == others.known_by()) {
+            known.datagrams.insert(*path, by);
+        }
+    }
+    known
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -87,12 +139,13 @@ struct Sample {
     loose: u64,
     at_ns: i64,
     path: u32,
+    ttl: u8,
 }
 
 /// The second look at a capture.
 #[derive(Debug)]
 pub struct Sampler<'a> {
-    sizes: &'a SegmentSizes,
+    known: &'a Recognition,
     samples: Vec<Sample>,
     /// Packets are kept whose hash has so many zeros at its end.
     zeros: u32,
@@ -102,8 +155,8 @@ pub struct Sampler<'a> {
 
 impl<'a> Sampler<'a> {
     /// Nothing yet.
-    pub fn new(sizes: &'a SegmentSizes) -> Self {
-        Self { sizes, samples: Vec::new(), zeros: 0, most: MOST_SAMPLES, numbers: HashMap::new() }
+    pub fn new(known: &'a Recognition) -> Self {
+        Self { known, samples: Vec::new(), zeros: 0, most: MOST_SAMPLES, numbers: HashMap::new() }
     }
 
     #[cfg(test)]
@@ -115,13 +168,15 @@ impl<'a> Sampler<'a> {
     pub fn packet(&mut self, packet: &Packet) {
         let Some(path) = path(packet) else { return };
         let (samples, numbers, zeros) = (&mut self.samples, &mut self.numbers, self.zeros);
-        identities(packet, &path, self.sizes, |identity| {
+        let ttl = packet.ip.map_or(0, |ip| ip.ttl);
+        identities(packet, &path, self.known, |identity| {
             if identity.loose.trailing_zeros() < zeros {
                 return;
             }
             let next = numbers.len() as u32;
             let number = *numbers.entry(path).or_insert(next);
-            samples.push(Sample { strict: identity.strict, loose: identity.loose, at_ns: packet.at_ns, path: number });
+            let (strict, loose) = (identity.strict, identity.loose);
+            samples.push(Sample { strict, loose, at_ns: packet.at_ns, path: number, ttl });
         });
         while self.samples.len() > self.most {
             self.zeros += 1;
@@ -141,7 +196,7 @@ impl<'a> Sampler<'a> {
 pub struct Plan {
     pub(super) clock: ClockFit,
     pub(super) by_identification: bool,
-    pub(super) directions: HashMap<Path, PathDirection>,
+    pub(super) sides: Sides,
     /// From first to last packet of A and of B, each by its own clock.
     pub(super) spans_ns: [(i64, i64); 2],
     /// The shortest and the longest delay from A to B and back; 0 where no packet went so.
@@ -155,45 +210,64 @@ struct Pair {
     path: u32,
     a_ns: i64,
     b_ns: i64,
+    hops: i16,
 }
 
-/// Those that stand once in either, or, where there are none, the first of several with the first.
-fn pairs(a: &[Sample], b: &[Sample], name: impl Fn(&Sample) -> u64) -> Vec<Pair> {
-    let mut places: HashMap<u64, (u32, u32), foldhash::fast::FixedState> = HashMap::default();
-    for (index, sample) in (0..).zip(b) {
-        places.entry(name(sample)).and_modify(|(count, _)| *count += 1).or_insert((1, index));
-    }
-    let mut own: HashMap<u64, u32, foldhash::fast::FixedState> = HashMap::default();
-    a.iter().for_each(|sample| *own.entry(name(sample)).or_default() += 1);
-    let pair =
-        |sample: &Sample, index: u32| Pair { path: sample.path, a_ns: sample.at_ns, b_ns: b[index as usize].at_ns };
-    let found = |sample: &Sample| places.get(&name(sample)).copied();
-    let unique = a.iter().filter_map(|sample| {
-        let (count, index) = found(sample)?;
-        (count == 1 && own.get(&name(sample)) == Some(&1)).then(|| pair(sample, index))
-    });
-    let unique: Vec<Pair> = unique.collect();
-    if !unique.is_empty() {
-        return unique;
-    }
-    let mut taken = std::collections::HashSet::new();
-    let firsts = a.iter().filter(|sample| taken.insert(name(sample)));
-    firsts.filter_map(|sample| Some(pair(sample, found(sample)?.1))).collect()
+/// Those that stand once in either, or, where there are none, the first of several with the first, unless several of a name pass so close to
+/// each other that they look alike.
+fn pairs(a: &[Sample], b: &[Sample], name: impl Fn(&Sample) -> u64) -> Result<Vec<Pair>, CompareError> {
+    let named = |samples: &[Sample]| {
+        let mut named: HashMap<u64, Named, foldhash::fast::FixedState> = HashMap::default();
+        for (first, sample) in (0..).zip(samples) {
+            let new = Named { count: 0, first, last_ns: i64::MIN, are_near: false };
+            let found = named.entry(name(sample)).or_insert(new);
+            found.are_near |= sample.at_ns.saturating_sub(found.last_ns) < WINDOW_MARGIN_NS as i64;
+            (found.count, found.last_ns) = (found.count + 1, sample.at_ns);
+        }
+        named
+    };
+    let [in_a, in_b] = [a, b].map(named);
+    let pair = |own: &Named, other: &Named| {
+        let (one, two) = (&a[own.first as usize], &b[other.first as usize]);
+        Pair { path: one.path, a_ns: one.at_ns, b_ns: two.at_ns, hops: i16::from(one.ttl) - i16::from(two.ttl) }
+    };
+    let common: Vec<(&Named, &Named)> = in_a.iter().filter_map(|(name, own)| Some((own, in_b.get(name)?))).collect();
+    let of = |which: fn(&Named) -> bool| -> Vec<Pair> {
+        let chosen = common.iter().filter(|(own, other)| which(own) && which(other));
+        let mut pairs: Vec<Pair> = chosen.map(|(own, other)| pair(own, other)).collect();
+        pairs.sort_unstable_by_key(|pair| (pair.a_ns, pair.path));
+        pairs
+    };
+    let unique = of(|named| named.count == 1);
+    let pairs = if unique.is_empty() { of(|named| !named.are_near) } else { unique };
+    if pairs.is_empty() && !common.is_empty() { Err(CompareError::AllAlike) } else { Ok(pairs) }
+}
+
+/// Samples of one name.
+struct Named {
+    count: u32,
+    first: u32,
+    last_ns: i64,
+    are_near: bool,
 }
 
 impl Plan {
     /// Lays the two over each other.
     ///
     /// # Errors
-    /// Where they have nothing in common.
+    /// Where they have nothing in common, or nothing by which packets can be told apart.
     pub fn of(looks: [&FirstLook; 2], samplers: [Sampler<'_>; 2], options: MatchOptions) -> Result<Self, CompareError> {
         let [mut a, mut b] = samplers;
         let zeros = a.zeros.max(b.zeros);
         for sampler in [&mut a, &mut b] {
             sampler.samples.retain(|sample| sample.loose.trailing_zeros() >= zeros);
         }
-        let strict = pairs(&a.samples, &b.samples, |sample| sample.strict);
         let loose = pairs(&a.samples, &b.samples, |sample| sample.loose);
+        let strict = pairs(&a.samples, &b.samples, |sample| sample.strict);
+        let (strict, loose) = match (strict, loose) {
+            (Ok(strict), loose) => (strict, loose.unwrap_or_default()),
+            (Err(_), loose) => (Vec::new(), loose?),
+        };
         // Where a router or an offload writes identifications anew, few are the same.
         let by_identification = strict.len() * 2 > loose.len();
         let pairs = if by_identification { strict } else { loose };
@@ -204,7 +278,10 @@ impl Plan {
             return Err(CompareError::NothingInCommon);
         }
         let paths = a.paths();
-        let directions = directions(&pairs, &paths);
+        let passed =
+            pairs.iter().map(|pair| Passed { path: pair.path, difference_ns: pair.b_ns - pair.a_ns, hops: pair.hops });
+        let sides = Sides::of(&passed.collect::<Vec<_>>(), &paths);
+        let directions: Vec<Option<PathDirection>> = paths.iter().map(|path| sides.direction(path)).collect();
         let differences = |direction: PathDirection| -> Vec<(i64, i64)> {
             let going = pairs.iter().filter(|pair| directions[pair.path as usize] == Some(direction));
             going.map(|pair| (pair.a_ns, pair.b_ns - pair.a_ns)).collect()
@@ -221,18 +298,7 @@ impl Plan {
             delays_ns.iter().fold(0.0, |longest: f64, (least, most)| longest.max(least.abs()).max(most.abs()));
         let error_ns = clock.offset_error_ns.filter(|_| clock.corrected).unwrap_or(0.0);
         let window_ns = WINDOW_MARGIN_NS + 4.0 * longest + error_ns;
-        Ok(Self {
-            clock,
-            by_identification,
-            directions: paths
-                .iter()
-                .zip(&directions)
-                .filter_map(|(path, direction)| Some((*path, (*direction)?)))
-                .collect(),
-            spans_ns: [first, second],
-            delays_ns,
-            window_ns: window_ns as i64,
-        })
+        Ok(Self { clock, by_identification, sides, spans_ns: [first, second], delays_ns, window_ns: window_ns as i64 })
     }
 
     /// Whether B's next packet comes before A's.
@@ -250,12 +316,22 @@ impl Plan {
 
     /// When a packet of `direction` that passed the point of `from` at `at_ns` passes, or passed, the other: from and up to.
     pub(super) fn due(&self, direction: PathDirection, from: PathDirection, at_ns: i64) -> (i64, i64) {
-        let (least, most) = self.delays_ns[direction as usize];
-        let margin = DELAY_MARGIN_NS + (most - least) / 4.0;
-        let (least, most) = (least - margin, most + margin);
+        let (least, most) =
+            (self.least_ns(direction), self.delays_ns[direction as usize].1 + self.margin_ns(direction));
         let (near, far) = if direction == from { (least, most) } else { (-most, -least) };
         let at = self.elsewhere(from, at_ns);
         ((at + near) as i64, (at + far) as i64)
+    }
+
+    /// How far beyond the samples' delays another packet's may lie.
+    pub(super) fn margin_ns(&self, direction: PathDirection) -> f64 {
+        let (least, most) = self.delays_ns[direction as usize];
+        DELAY_MARGIN_NS + (most - least) / 4.0
+    }
+
+    /// No packet of `direction` takes less, as far as the samples tell.
+    pub(super) fn least_ns(&self, direction: PathDirection) -> f64 {
+        self.delays_ns[direction as usize].0 - self.margin_ns(direction)
     }
 
     /// A stamp of the point that `first` passes first, by A's clock.
@@ -269,37 +345,4 @@ impl Plan {
             }
         }
     }
-}
-
-/// Which way each direction of flow goes. Of a flow's two directions the one with the greater difference of stamps goes from A to B,
-/// as it has the delay added and the other subtracted. Where there is one alone, it goes with those that it is nearer to, and where
-/// there are none, the sign tells, if the clocks are near.
-fn directions(pairs: &[Pair], paths: &[Path]) -> Vec<Option<PathDirection>> {
-    let mut differences: Vec<Vec<i64>> = vec![Vec::new(); paths.len()];
-    for pair in pairs {
-        let sampled = &mut differences[pair.path as usize];
-        if sampled.len() < MOST_DIFFERENCES {
-            sampled.push(pair.b_ns - pair.a_ns);
-        }
-    }
-    let median = |mut all: Vec<i64>| {
-        all.sort_unstable();
-        all.get(all.len() / 2).copied()
-    };
-    let medians: HashMap<Path, i64> =
-        paths.iter().zip(differences).filter_map(|(path, all)| Some((*path, median(all)?))).collect();
-    let reverse = |path: &Path| Path { src: path.dst, dst: path.src, protocol: path.protocol };
-    let paired = || paths.iter().filter_map(|path| Some((*medians.get(path)?, *medians.get(&reverse(path))?)));
-    let forward = median(paired().map(|(one, other)| one.max(other)).collect());
-    let backward = median(paired().map(|(one, other)| one.min(other)).collect());
-    let direction = |path: &Path| {
-        let own = *medians.get(path)?;
-        let forward = match (medians.get(&reverse(path)), forward, backward) {
-            (Some(other), ..) => own > *other,
-            (None, Some(forward), Some(backward)) => own.abs_diff(forward) <= own.abs_diff(backward),
-            _ => own >= 0,
-        };
-        Some(if forward { PathDirection::AToB } else { PathDirection::BToA })
-    };
-    paths.iter().map(direction).collect()
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::behaviour::Verdict;
 use super::clocks::ClockFit;
-use super::identity::{Identity, Path, PathDirection, SegmentSizes, identities, path};
+use super::identity::{Identity, Path, PathDirection, Recognition, identities, path};
 use super::plan::Plan;
 use super::samples::Samples;
 use crate::{Gaps, Intervals};
@@ -24,6 +24,9 @@ use longhaul_captures::packet::Packet;
 /// Packets of a point that are held: 1.8 s at a million a second, and some 120 MB where all of them wait. A few more, and the table of those
 /// that wait would take twice the memory.
 const MOST_HELD: usize = (1 << 21) / 8 * 7 - 4_096;
+
+/// The IP protocol of datagrams, which may have no number of their own.
+const UDP: u8 = 17;
 
 /// A packet of A and one of B that are one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,6 +114,8 @@ pub struct Between {
     pub unknown_packets: u64,
     /// Packets that count as none of these.
     pub not_observable: NotObservable,
+    /// Datagrams that passed the first point and look like others of their flow that passed it within `window_ns`: nothing is told of them.
+    pub alike_packets: u64,
     /// Reordered within their flow (RFC 4737 §3.3).
     pub reordered_packets: u64,
     /// Delay from the first point to the second; `None` without packets.
@@ -157,7 +162,7 @@ pub struct Compared {
 #[derive(Debug)]
 pub struct Matching<'a, F> {
     plan: Plan,
-    sizes: &'a SegmentSizes,
+    known: &'a Recognition,
     gaps: [Gaps; 2],
     numbers: HashMap<Path, u32>,
     paths: Vec<Path>,
@@ -165,8 +170,6 @@ pub struct Matching<'a, F> {
     flows: Vec<OfPath>,
     points: [Point; 2],
     accounts: [Account; 2],
-    /// The last delay from A to B and back.
-    recent_ns: [f64; 2],
     given_up_packets: u64,
     now_ns: i64,
     each: F,
@@ -174,11 +177,10 @@ pub struct Matching<'a, F> {
 
 impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
     /// Nothing yet. `gaps` are A's and B's, by the clock of each. `each` gets the packets that passed both points, in the order of A.
-    pub fn new(plan: Plan, sizes: &'a SegmentSizes, gaps: [Gaps; 2], each: F) -> Self {
+    pub fn new(plan: Plan, known: &'a Recognition, gaps: [Gaps; 2], each: F) -> Self {
         Self {
-            recent_ns: plan.delays_ns.map(|(least, _)| least),
             plan,
-            sizes,
+            known,
             gaps,
             numbers: HashMap::new(),
             paths: Vec::new(),
@@ -215,9 +217,9 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
     fn packet(&mut self, packet: &Packet, from: PathDirection) {
         let Some(path) = path(packet) else { return };
         let number = self.number(path);
-        let (sizes, by_identification) = (self.sizes, self.plan.by_identification);
+        let (known, by_identification) = (self.known, self.plan.by_identification);
         let mut follows = false;
-        identities(packet, &path, sizes, |identity| {
+        identities(packet, &path, known, |identity| {
             self.wire_packet(packet.at_ns, from, number, identity, by_identification, follows);
             follows = true;
         });
@@ -233,9 +235,7 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         self.numbers.insert(path, number);
         self.paths.push(path);
         self.flows.push(OfPath::default());
-        let reverse = Path { src: path.dst, dst: path.src, ..path };
-        let own = self.plan.directions.get(&path).copied();
-        self.directions.push(own.or_else(|| self.plan.directions.get(&reverse).map(|direction| direction.other())));
+        self.directions.push(self.plan.sides.direction(&path));
         number
     }
 
@@ -251,8 +251,17 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         let key = if strict { identity.strict } else { identity.loose };
         let [a, b] = &mut self.points;
         let (own, other) = if from == PathDirection::AToB { (a, b) } else { (b, a) };
-        let partner = other.meet(key, own.next_number(), at_ns);
-        own.push(Held::new(at_ns, path, identity.sequence, identity.payload_len, follows), key, partner);
+        if identity.is_plain {
+            own.recent.add(key, at_ns, self.plan.window_ns);
+        }
+        // Which of several that look alike this is can be told neither where they pass first, nor behind.
+        let comes_first = self.directions[path as usize].is_none_or(|direction| direction == from);
+        let is_alike =
+            if comes_first { own.recent.is_alike(key) | own.others_wait(key) } else { other.recent.is_alike(key) };
+        let partner = other.meet(key, own.next_number(), at_ns, is_alike);
+        let held = Held::new(at_ns, path, identity.sequence, identity.payload_len, follows);
+        own.push(if is_alike { held.alike() } else { held }, key, partner);
+        let partner = partner.map(|(number, other_ns, _)| (number, other_ns));
         if let (None, Some((_, other_ns))) = (self.directions[path as usize], partner) {
             // A flow that is in no sample: the sign tells.
             let (a_ns, b_ns) = if from == PathDirection::AToB { (at_ns, other_ns) } else { (other_ns, at_ns) };
@@ -289,10 +298,11 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         if self.gaps[there as usize].meet(earliest_ns, latest_ns) {
             return Elsewhere::InGap;
         }
-        let delay_ns = self.recent_ns[direction as usize];
-        let due_ns = self.plan.elsewhere(from, held.at_ns) + if direction == from { delay_ns } else { -delay_ns };
-        let (start, end) = self.plan.spans_ns[there as usize];
-        if (start as f64..=end as f64).contains(&due_ns) { Elsewhere::Captured } else { Elsewhere::Outside }
+        // Any delay among the samples may be this packet's.
+        let margin_ns = self.plan.margin_ns(direction) as i64;
+        let (start_ns, end_ns) = self.plan.spans_ns[there as usize];
+        let is_within = start_ns <= earliest_ns + margin_ns + 1 && latest_ns - margin_ns - 1 <= end_ns;
+        if is_within { Elsewhere::Captured } else { Elsewhere::Outside }
     }
 
     fn account(&mut self, from: PathDirection, held: &Held, is_old: bool) {
@@ -311,6 +321,13 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
                     && there.meet(plan.due(direction, from, since_ns).0, plan.due(direction, from, now_ns).1)
         };
         account.interval(usize::from(direction != from), held, flow, is_cut);
+        let is_plain = self.paths[path].protocol == UDP;
+        if held.is_alike() && is_plain {
+            if direction == from {
+                account.alike(flow);
+            }
+            return;
+        }
         if direction == from {
             let since_ns = std::mem::replace(&mut flow.passed_first_ns, held.at_ns);
             if since_ns != 0 && here.lie_between(since_ns, held.at_ns) {
@@ -323,12 +340,17 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         } else {
             account.second(held, flow, elsewhere);
         }
-        let (PathDirection::AToB, Some((_, b_ns))) = (from, held.partner()) else { return };
+        let (PathDirection::AToB, Some((_, b_ns))) = (from, held.partner().filter(|_| !held.is_alike())) else {
+            return;
+        };
         let a_ns = held.at_ns;
         let later = (b_ns - a_ns) as f64 - plan.clock.offset_at(a_ns);
         let delay_ns = if direction == PathDirection::AToB { later } else { -later };
+        if delay_ns < 0.0 && delay_ns < plan.least_ns(direction) {
+            // A copy that the path made of an earlier one that looks the same.
+            return;
+        }
         account.delay(delay_ns);
-        self.recent_ns[direction as usize] = delay_ns;
         let before = flow.reached_ns.replace((a_ns, b_ns));
         let after_gap = before.is_some_and(|(before_a_ns, before_b_ns)| {
             gaps[0].lie_between(before_a_ns, a_ns) || gaps[1].lie_between(before_b_ns.min(b_ns), b_ns.max(before_b_ns))
@@ -350,7 +372,7 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
                 .map(|(flow, _)| *flow)
                 .collect();
             let (between, sampled) = account.finish(&mut flows);
-            if between.sent_packets > 0 {
+            if between.sent_packets + between.alike_packets > 0 {
                 directions.push(between);
                 samples.push((direction, sampled));
             }

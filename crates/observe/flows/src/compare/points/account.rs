@@ -61,6 +61,7 @@ impl Account {
             lost_packets: 0,
             unknown_packets: 0,
             not_observable: NotObservable::default(),
+            alike_packets: 0,
             reordered_packets: 0,
             delay: None,
             loss_runs: 0,
@@ -88,6 +89,12 @@ impl Account {
         self.end_run(flow, false);
         self.losses.take(Loss { after_packets: flow.after_packets, packets: 0 });
         (flow.after_packets, flow.run_began) = (0, false);
+    }
+
+    /// A packet of the first point that looks like others.
+    pub(super) fn alike(&mut self, flow: &mut OfPath) {
+        self.between.alike_packets += 1;
+        self.cut(flow);
     }
 
     /// A packet of the first point that passed the second too.
@@ -162,8 +169,10 @@ impl Account {
             } += 1;
             return;
         };
-        self.between.reordered_packets += u64::from(origin + 1 < flow.highest);
-        flow.highest = flow.highest.max(origin + 1);
+        if !held.is_alike() {
+            self.between.reordered_packets += u64::from(origin + 1 < flow.highest);
+            flow.highest = flow.highest.max(origin + 1);
+        }
     }
 
     /// The interval that a packet ends at a point, unless one of the captures lost packets in it: `is_cut` says of the time between two

@@ -6,6 +6,9 @@ use std::collections::{HashMap, VecDeque};
 const FOLLOWS: u32 = 1 << 31;
 /// It passed the other point as well.
 const MATCHED: u32 = 1 << 30;
+/// Others look like it, so that it may be one of them.
+const ALIKE: u32 = 1 << 29;
+const PAYLOAD_LEN: u32 = ALIKE - 1;
 
 /// A wire packet at one of the points.
 #[derive(Debug, Clone, Copy)]
@@ -27,12 +30,21 @@ const NONE: u64 = u64::MAX;
 
 impl Held {
     pub(super) fn new(at_ns: i64, path: u32, sequence: u64, payload_len: u32, follows: bool) -> Self {
-        let len_and_flags = payload_len.min(MATCHED - 1) | if follows { FOLLOWS } else { 0 };
+        let len_and_flags = payload_len.min(PAYLOAD_LEN) | if follows { FOLLOWS } else { 0 };
         Self { at_ns, sequence, path, len_and_flags, key_or_stamp: 0, link: NONE }
     }
 
     pub(super) fn payload_len(&self) -> u32 {
-        self.len_and_flags & (MATCHED - 1)
+        self.len_and_flags & PAYLOAD_LEN
+    }
+
+    pub(super) fn alike(self) -> Self {
+        Self { len_and_flags: self.len_and_flags | ALIKE, ..self }
+    }
+
+    /// Whether others look like it.
+    pub(super) fn is_alike(&self) -> bool {
+        self.len_and_flags & ALIKE != 0
     }
 
     /// Whether it is not the first of its super-packet.
@@ -49,8 +61,8 @@ impl Held {
         self.len_and_flags & MATCHED != 0
     }
 
-    fn meet(&mut self, number: u64, at_ns: i64) {
-        self.len_and_flags |= MATCHED;
+    fn meet(&mut self, number: u64, at_ns: i64, is_alike: bool) {
+        self.len_and_flags |= MATCHED | if is_alike { ALIKE } else { 0 };
         (self.link, self.key_or_stamp) = (number, at_ns as u64);
     }
 }
@@ -63,6 +75,33 @@ pub(super) struct Point {
     first: u64,
     /// The first and the last of those that wait, by key: the low halves of their numbers, as far fewer are held than that has room for.
     waiting: HashMap<u64, (u32, u32), foldhash::fast::FixedState>,
+    pub(super) recent: Recent,
+}
+
+/// Keys of plain datagrams that passed lately.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    passed: VecDeque<(u64, i64)>,
+    counts: HashMap<u64, u32, foldhash::fast::FixedState>,
+}
+
+impl Recent {
+    /// One with `key` passes; those from before `window_ns` are forgotten.
+    pub(super) fn add(&mut self, key: u64, at_ns: i64, window_ns: i64) {
+        while let Some((old, _)) = self.passed.pop_front_if(|(_, passed_ns)| *passed_ns < at_ns - window_ns) {
+            match self.counts.get_mut(&old) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => drop(self.counts.remove(&old)),
+            }
+        }
+        self.passed.push_back((key, at_ns));
+        *self.counts.entry(key).or_default() += 1;
+    }
+
+    /// Whether several with `key` passed.
+    pub(super) fn is_alike(&self, key: u64) -> bool {
+        self.counts.get(&key).is_some_and(|count| *count > 1)
+    }
 }
 
 impl Point {
@@ -98,19 +137,30 @@ impl Point {
         Some(first)
     }
 
-    /// Matches the first of those with `key` that wait with the packet `number` of the other point: which one it is, and when it passed.
-    pub(super) fn meet(&mut self, key: u64, number: u64, at_ns: i64) -> Option<(u64, i64)> {
+    /// Whether others with `key` wait: which then look like the next.
+    pub(super) fn others_wait(&mut self, key: u64) -> bool {
+        let Some((_, last)) = self.waiting.get(&key).copied() else { return false };
+        let last = self.whole(last);
+        if let Some(last) = self.at(last) {
+            *last = last.alike();
+        }
+        true
+    }
+
+    /// Matches the first of those with `key` that wait with the packet `number` of the other point: which one it is, when it passed, and
+    /// whether either looks like others.
+    pub(super) fn meet(&mut self, key: u64, number: u64, at_ns: i64, is_alike: bool) -> Option<(u64, i64, bool)> {
         let found = self.take(key)?;
         let held = self.at(found)?;
-        held.meet(number, at_ns);
-        Some((found, held.at_ns))
+        held.meet(number, at_ns, is_alike);
+        Some((found, held.at_ns, held.is_alike()))
     }
 
     /// The next packet, matched with `partner` or waiting by `key`.
-    pub(super) fn push(&mut self, mut held: Held, key: u64, partner: Option<(u64, i64)>) {
+    pub(super) fn push(&mut self, mut held: Held, key: u64, partner: Option<(u64, i64, bool)>) {
         let number = self.next_number();
         match partner {
-            Some((partner, at_ns)) => held.meet(partner, at_ns),
+            Some((partner, at_ns, is_alike)) => held.meet(partner, at_ns, is_alike),
             None => {
                 held.key_or_stamp = key;
                 let known = self.waiting.get(&key).copied();
@@ -156,13 +206,14 @@ mod tests {
         for (n, key) in [(0, 1), (1, 2), (2, 1), (3, 1)] {
             point.push(Held::new(n, 0, 0, 0, false), key, None);
         }
-        assert_eq!(point.meet(1, 50, 500), Some((0, 0)));
+        assert_eq!(point.meet(1, 50, 500, false), Some((0, 0, false)));
+        assert!(point.others_wait(1) && !point.others_wait(7));
         assert_eq!(point.pop().and_then(|held| held.partner()), Some((50, 500)));
         assert_eq!(point.pop().map(|held| held.has_partner()), Some(false));
-        assert_eq!(point.meet(2, 51, 501), None, "it is gone");
+        assert_eq!(point.meet(2, 51, 501, false), None, "it is gone");
         assert_eq!(
-            [point.meet(1, 52, 502), point.meet(1, 53, 503), point.meet(1, 54, 504)],
-            [Some((2, 2)), Some((3, 3)), None]
+            [52, 53, 54].map(|number| point.meet(1, number, 500, false)),
+            [Some((2, 2, false)), Some((3, 3, true)), None]
         );
         assert_eq!((point.len(), point.next_number()), (2, 4));
     }

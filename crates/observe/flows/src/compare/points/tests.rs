@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use longhaul_wire::probe::{Cookie, Probe};
 
 use super::*;
-use crate::compare::plan::{CompareError, FirstLook, MatchOptions, Sampler, segment_sizes};
+use crate::compare::plan::{CompareError, FirstLook, MatchOptions, Sampler, recognition};
 use longhaul_captures::ledger::{Gap, Place};
 use longhaul_captures::packet::{Ip, Options, Tcp, Transport};
 
@@ -53,15 +53,15 @@ fn compare_in(
         look
     });
     let looks = [&looks[0], &looks[1]];
-    let sizes = segment_sizes(looks);
+    let known = recognition(looks);
     let samplers = [a, b].map(|packets| {
-        let mut sampler = Sampler::new(&sizes).keeping(most_samples);
+        let mut sampler = Sampler::new(&known).keeping(most_samples);
         packets.iter().for_each(|packet| sampler.packet(packet));
         sampler
     });
     let plan = Plan::of(looks, samplers, options)?;
     let (mut reached, mut most_held) = (Vec::new(), 0);
-    let mut matching = Matching::new(plan, &sizes, gaps, |one: &Reached| reached.push(*one));
+    let mut matching = Matching::new(plan, &known, gaps, |one: &Reached| reached.push(*one));
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     loop {
         match (a.peek(), b.peek()) {
@@ -286,4 +286,146 @@ fn a_super_packet_that_begins_with_identification_0_matches_its_segments() {
     let [forward] = compared.directions.as_slice() else { panic!() };
     assert!(compared.by_identification);
     assert_eq!((forward.reached_packets, forward.lost_packets, forward.unknown_packets), (20, 0, 0));
+}
+
+fn datagram(at_ns: i64, forward: bool, id: Option<u32>, payload: Option<u64>) -> Packet {
+    let probe = payload.map(|payload| Probe { cookie: Cookie(payload as u32), sequence: payload >> 32, sent_ns: 5 });
+    let (src_port, dst_port) = if forward { (1, 2) } else { (3, 4) };
+    let mut packet = packet(at_ns, forward, 0, 100, Transport::Udp { src_port, dst_port, payload_len: 100, probe });
+    packet.ip.as_mut().unwrap().id = id;
+    packet
+}
+
+/// Datagrams without identification, or all with 0, clipped or of one payload: nothing is told of them. Beside a flow that is known, they
+/// are counted as alike; alone, that is the error. By payloads or identifications that differ each is known.
+#[test]
+fn datagrams_that_look_alike_have_no_figures() {
+    let same = |_: u64| Some(7);
+    let differs = |n: u64| Some(n * 0x1234_5678_9abc);
+    type Payload = fn(u64) -> Option<u64>;
+    let cases: [(Option<u32>, Payload, bool); 5] = [
+        (None, |_| None, false),
+        (Some(0), |_| None, false),
+        (None, same, false),
+        (Some(0), same, false),
+        (None, differs, true),
+    ];
+    for (id, payload, is_known) in cases {
+        let sent = |n: u64| datagram(n as i64 * MS, true, id, payload(n));
+        let a: Vec<Packet> = (0..400).map(sent).collect();
+        let came = |n: &u64| n % 8 != 3;
+        let b: Vec<Packet> = (0..400).filter(came).map(|n| Packet { at_ns: (n as i64 + 10) * MS, ..sent(n) }).collect();
+        let alone = compare(a.clone(), b.clone(), true);
+        if !is_known {
+            assert_eq!(alone.err(), Some(CompareError::AllAlike));
+        }
+        let known = |from: &[Packet], late_ms: i64| {
+            let tcp = (0..400).map(|n| tcp(i64::from(n) * MS + late_ms * MS + 7, true, n + 1, n * 100, 1, 100));
+            let mut all: Vec<Packet> = from.iter().copied().chain(tcp).collect();
+            all.sort_by_key(|packet| packet.at_ns);
+            all
+        };
+        let (compared, reached) = compare(known(&a, 0), known(&b, 10), true).unwrap();
+        let [forward] = compared.directions.as_slice() else { panic!() };
+        let expected = if is_known { (800, 50, 0) } else { (400, 0, 400) };
+        assert_eq!((forward.sent_packets, forward.lost_packets, forward.alike_packets), expected, "{id:?}");
+        assert_eq!(
+            (forward.unknown_packets, forward.reordered_packets, reached.len() as u64),
+            (0, 0, forward.reached_packets)
+        );
+        let delay = forward.delay.unwrap();
+        assert_eq!((delay.min_ns, delay.max_ns), (10.0 * MS as f64, 10.0 * MS as f64));
+    }
+}
+
+/// The payload tells nothing, IP's identification does; the path copies each tenth, and the copies do not hide what was lost.
+#[test]
+fn copies_do_not_make_datagrams_alike() {
+    let sent = |n: i64| datagram(n * MS, true, Some(n as u32 + 1), Some(7));
+    let b = (0..400).filter(|n| n % 8 != 3).flat_map(|n| {
+        let one = Packet { at_ns: (n + 10) * MS, ..sent(n) };
+        let copy = Packet { at_ns: one.at_ns + MS / 2, ..one };
+        [Some(one), (n % 10 == 0).then_some(copy)].into_iter().flatten()
+    });
+    let (compared, _) = compare((0..400).map(sent), b, true).unwrap();
+    let [forward] = compared.directions.as_slice() else { panic!() };
+    assert_eq!((forward.lost_packets, forward.unknown_packets, forward.alike_packets), (50, 40, 0));
+    assert_eq!(forward.delay.unwrap().max_ns, 10.0 * MS as f64);
+}
+
+/// Of programs that hand super-packets to the kernel, as QUIC does, the pieces are not known by what the first begins with.
+#[test]
+fn pieces_of_others_super_packets_are_known_by_identification() {
+    let big =
+        |n: i64| Packet { gso_size: 25, gso_segs: 4, ..datagram(n * MS, true, Some(4 * n as u32 + 1), Some(n as u64)) };
+    let b = (0..100).flat_map(|n| {
+        (0..4).map(move |nth| {
+            let mut piece =
+                datagram((n + 5) * MS + nth, true, Some((4 * n + nth) as u32 + 1), Some((n * 77 + nth) as u64));
+            let Transport::Udp { payload_len, .. } = &mut piece.transport else { panic!() };
+            *payload_len = 25;
+            piece
+        })
+    });
+    let (compared, _) = compare((0..100).map(big), b, true).unwrap();
+    let [forward] = compared.directions.as_slice() else { panic!() };
+    assert_eq!((forward.reached_packets, forward.lost_packets, forward.unknown_packets), (400, 0, 0));
+}
+
+/// Equal acknowledgments on their way at the same time: how many were lost is known, which and when they came is not.
+#[test]
+fn of_acknowledgments_that_look_alike_there_is_no_delay() {
+    let ack = |at_ns: i64| tcp(at_ns, true, 0, 1, 100, 0);
+    let a = (0..20).map(|n| tcp(n * MS, true, 0, n as u32 * 100, 1, 100)).chain((30..40).map(|n| ack(n * MS)));
+    let b = (0..20).map(|n| tcp((n + 20) * MS, true, 0, n as u32 * 100, 1, 100));
+    let b = b.chain((30..40).filter(|n| *n != 32).map(|n| ack((n + 20) * MS)));
+    let (compared, reached) = compare(a, b.chain([tcp(90 * MS, true, 0, 1, 1, 0)]), true).unwrap();
+    let [forward] = compared.directions.as_slice() else { panic!() };
+    assert_eq!((forward.sent_packets, forward.lost_packets, reached.len()), (30, 1, 20));
+    assert_eq!(forward.delay.unwrap().max_ns, 20.0 * MS as f64);
+}
+
+/// Delays from 10 to 60 ms; B's capture begins 200 ms later and ends 200 ms earlier. What was on its way then is not lost, and each loss between is.
+#[test]
+fn a_capture_that_begins_in_mid_traffic_loses_nothing() {
+    let delay_ms = |n: i64| 10 + (n * 37 % 50);
+    let sent = |n: i64| tcp(n * MS, true, n as u32 + 1, n as u32 * 100, 1, 100);
+    let is_lost = |n: i64| n % 20 == 7;
+    let mut b: Vec<Packet> = (0..2_000)
+        .filter(|n| !is_lost(*n))
+        .map(|n| Packet { at_ns: (n + delay_ms(n)) * MS, ..sent(n) })
+        .filter(|packet| (200 * MS..1_800 * MS).contains(&packet.at_ns))
+        .collect();
+    b.sort_by_key(|packet| packet.at_ns);
+    let (compared, _) = compare((0..2_000).map(sent), b, true).unwrap();
+    let [forward] = compared.directions.as_slice() else { panic!() };
+    let lost: Vec<i64> = forward.lost.iter().map(|run| i64::from(run.first_sequence as u32) / 100).collect();
+    assert!(lost.iter().all(|n| is_lost(*n)), "{lost:?}");
+    let surely = (210..1_720).filter(|n| is_lost(*n)).count() as u64;
+    assert!((surely..surely + 6).contains(&forward.lost_packets), "{} of {surely}", forward.lost_packets);
+    assert_eq!(forward.longest_loss_run, 1);
+}
+
+/// Two flows that each go one way, from either host, and B's clock is 25 ms ahead: they go in opposite directions, and there is no drift.
+#[test]
+fn one_way_flows_of_both_directions_are_not_merged() {
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for n in 0..1_000 {
+        let (there, back) =
+            (datagram(n * MS, true, Some(n as u32 + 1), None), datagram(n * MS, false, Some(n as u32 + 1), None));
+        let queue_ns = n % 7 * 100_000;
+        a.push(there);
+        b.push(Packet { at_ns: there.at_ns + 30 * MS + queue_ns, ..there });
+        if n > 500 {
+            b.push(Packet { at_ns: back.at_ns + 25 * MS, ..back });
+            a.push(Packet { at_ns: back.at_ns + 5 * MS + queue_ns, ..back });
+        }
+    }
+    a.sort_by_key(|packet| packet.at_ns);
+    b.sort_by_key(|packet| packet.at_ns);
+    let (compared, _) = compare(a, b, false).unwrap();
+    let told: Vec<_> = compared.directions.iter().map(|between| (between.direction, between.reached_packets)).collect();
+    assert_eq!(told, [(PathDirection::AToB, 1_000), (PathDirection::BToA, 499)]);
+    let clock = compared.clock;
+    assert!(clock.drift_ppb.abs() < 1_000.0 && (clock.offset_ns - 25e6).abs() < 1e3, "{clock:?}");
 }
