@@ -227,7 +227,19 @@ fn each_segment_is_what_the_forwarder_made_of_it() {
             let late =
                 ["retransmitted_packets", "out_of_order_packets", "duplicate_packets", "captured_behind_ack_packets"];
             assert_eq!(counts(&at_client, late), [truth.sent_again, 0, 0, 0], "client, {case}");
-            assert_eq!(counts(&at_server, late), [truth.got_again, truth.reordered, truth.copied, 0], "server, {case}");
+            let at_server_late = counts(&at_server, late);
+            if ipv6 && snap < 86 {
+                // Neither identification nor time stamp: time alone tells, and the machine may be late.
+                let [again, reordered, copied, behind] = at_server_late;
+                assert_eq!(
+                    [again + reordered, copied, behind],
+                    [truth.got_again + truth.reordered, truth.copied, 0],
+                    "{case}"
+                );
+                assert!(again.abs_diff(truth.got_again) <= 2 + truth.got_again / 10, "server: {again}, {case}");
+            } else {
+                assert_eq!(at_server_late, [truth.got_again, truth.reordered, truth.copied, 0], "server, {case}");
+            }
             for (end, tcp) in [("client", &at_client), ("server", &at_server)] {
                 let causes = ["fast_retransmissions", "timeout_retransmissions", "retransmissions_of_unknown_cause"];
                 let [fast, by_timer, unknown] = counts(tcp, causes);
@@ -236,13 +248,15 @@ fn each_segment_is_what_the_forwarder_made_of_it() {
                     assert!(by_timer <= kernel["TCPLossProbes"], "{end}: {by_timer} by timer, {case}");
                 }
             }
-            compared(&log, ipv6, &client, &server, &case);
+            compared(&log, [ipv6 && snap < 86, ipv6], [&client, &server], &case);
         }
     }
 }
 
-/// Both directions, as `compare` has them, beside the log. What was on its way when a capture began or ended may be left open.
-fn compared(log: &Log, ipv6: bool, client: &str, server: &str, case: &str) {
+/// Both directions, as `compare` has them, beside the log. What was on its way when a capture began or ended may be left open. `may_equal`: some
+/// packets of the direction are the same to the bit, as far as they were captured: without identification acknowledgments, and without
+/// time stamps a segment and its retransmission. Of these a lost one and a copy of another make good for each other.
+fn compared(log: &Log, may_equal: [bool; 2], [client, server]: [&str; 2], case: &str) {
     let found = json(&["compare", "--json", "--same-clock", client, server]);
     for (direction, name) in [(Direction::Forward, "a_to_b"), (Direction::Backward, "b_to_a")] {
         let (arrived, departed) = passed(log, direction);
@@ -254,8 +268,7 @@ fn compared(log: &Log, ipv6: bool, client: &str, server: &str, case: &str) {
         let outside = told["not_observable"]["outside_packets"].as_u64().unwrap();
         let (told_lost, unknown) = (number("lost_packets"), number("unknown_packets"));
         assert!(told_lost <= lost && unknown <= copies, "{name}: {told_lost} of {lost}, {unknown} of {copies}, {case}");
-        // Without identification a lost acknowledgment and a copy of another that is the same to the bit make good for each other.
-        let equals = if direction == Direction::Backward && ipv6 { copies - unknown } else { 0 };
+        let equals = if may_equal[direction as usize] { copies - unknown.min(copies) } else { 0 };
         assert!(copies - unknown <= equals + outside, "{name}: {unknown} of {copies} copies, {case}");
         assert!(told_lost + equals + outside >= lost, "{name}: {told_lost} of {lost} lost, {outside} outside, {case}");
         assert!(outside <= 12, "{name}: {outside} outside, {case}");
@@ -319,8 +332,12 @@ fn datagrams_are_known_or_said_to_be_alike() {
             let told = &found["result"]["points"]["directions"][0];
             match sender.is_known(snap, by_identification) {
                 Some(true) => {
-                    let of = ["sent_packets", "lost_packets", "unknown_packets"];
-                    assert_eq!(counts(told, of), truth, "{case}");
+                    let [_, lost, unknown] = counts(told, ["sent_packets", "lost_packets", "unknown_packets"]);
+                    // A machine that is late by more than the pauses leaves some open.
+                    let outside = told["not_observable"]["outside_packets"].as_u64().unwrap();
+                    assert_eq!(lost + unknown + outside, truth[1] + truth[2], "{truth:?}, {case}");
+                    assert!(lost <= truth[1] && unknown <= truth[2] && outside <= 20, "{truth:?}, {case}");
+                    assert_eq!(counts(told, ["sent_packets"])[0], truth[0] - (truth[1] - lost), "{truth:?}, {case}");
                     assert_eq!(counts(told, ["alike_packets"]), [0], "{case}");
                     let least = told["delay"]["min_ns"].as_f64().unwrap();
                     assert!(least >= 0.99 * ONE_WAY.as_nanos() as f64, "{case}");
@@ -351,6 +368,9 @@ fn datagrams(plan: Plan, sender: Sender, folder: &Folder) -> Option<([String; 2]
         from.connect(address).unwrap();
     }
     for number in 0..DATAGRAMS {
+        if number == 20 || number == DATAGRAMS - 20 {
+            std::thread::sleep(4 * ONE_WAY);
+        }
         let mut payload = vec![7_u8; if (20..DATAGRAMS - 20).contains(&number) { 200 } else { 60 }];
         if sender.numbered {
             // No probe of longhaul's: what would be its cookie differs.

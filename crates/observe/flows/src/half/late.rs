@@ -61,7 +61,7 @@ impl Half {
         let ts_val = tcp.options.timestamps.map(|(val, _)| val);
         let late = match covered.hole.filter(|_| covered.repeated == 0) {
             Some(hole) if hole.acknowledged => self.fills_acknowledged(&hole, &sent),
-            Some(hole) => self.fills(&hole, ts_val, &sent, own),
+            Some(hole) => self.fills(&hole, start, ts_val, &sent, own),
             None => self.repeats(tcp, start, end, &sent, own),
         };
         if late != Late::BehindAck {
@@ -82,7 +82,14 @@ impl Half {
         if sent.at_ns - hole.at_ns < timer_ns { Late::BehindAck } else { Late::Retransmitted }
     }
 
-    fn fills(&self, hole: &Hole, ts_val: Option<u32>, sent: &Sent, own: Option<Identified>) -> Late {
+    /// Whether a sender may have had news of a loss of what begins at `start`: duplicate acknowledgments, SACK beyond `end`, or a recovery that goes
+    /// on; where options were clipped, any acknowledgment may have brought it.
+    fn had_news(&self, start: u64, end: u64) -> bool {
+        let goes_on = start < self.recovery_until || start < self.clipped_until;
+        self.duplicate_acks > 0 || self.sacked >= end || goes_on
+    }
+
+    fn fills(&self, hole: &Hole, start: u64, ts_val: Option<u32>, sent: &Sent, own: Option<Identified>) -> Late {
         if let Some(after) = own.zip(hole.id).map(|(own, makers)| own.id.wrapping_sub(makers) as i16) {
             return if after <= 0 { Late::Reordered } else { Late::Retransmitted };
         }
@@ -98,7 +105,7 @@ impl Half {
             }
         }
         let waited_ns = sent.at_ns - hole.at_ns;
-        let signal = self.duplicate_acks > 0 || self.sacked >= hole.end;
+        let signal = self.had_news(start, hole.end);
         let later_packets = self.data_packets - hole.data_packets;
         // The packet that left the hole goes to the receiver, news of the loss to the sender, the retransmission to here: a round trip of
         // the whole path, at any capture point.
@@ -133,10 +140,8 @@ impl Half {
         }
         match sent.path_rtt_ns.or(self.trips.min_ns()).filter(|_| sent.answered) {
             Some(rtt_ns) => {
-                let clipped = start < self.clipped_until;
-                let signal = self.duplicate_acks > 0 || self.sacked >= end || start < self.recovery_until || clipped;
                 // Half, as the shortest round trip may not have been seen yet.
-                when(waited_ns < if signal { rtt_ns / 2 } else { shortest_timer_ns(rtt_ns) })
+                when(waited_ns < if self.had_news(start, end) { rtt_ns / 2 } else { shortest_timer_ns(rtt_ns) })
             }
             None => when(before.packets_since < 3 && waited_ns < SHORTEST_TIMER_NS),
         }
