@@ -271,7 +271,8 @@ fn compared(log: &Log, may_equal: [bool; 2], [client, server]: [&str; 2], case: 
         let equals = if may_equal[direction as usize] { copies - unknown.min(copies) } else { 0 };
         assert!(copies - unknown <= equals + outside, "{name}: {unknown} of {copies} copies, {case}");
         assert!(told_lost + equals + outside >= lost, "{name}: {told_lost} of {lost} lost, {outside} outside, {case}");
-        assert!(outside <= 12, "{name}: {outside} outside, {case}");
+        // The first and the last window, where the machine is late.
+        assert!(outside <= 40, "{name}: {outside} outside, {case}");
         assert_eq!(number("alike_packets"), 0, "{name}: {case}");
         let least = told["delay"]["min_ns"].as_f64().unwrap();
         assert!(least >= 0.99 * ONE_WAY.as_nanos() as f64, "{name}: {least}, {case}");
