@@ -88,7 +88,9 @@ pub(super) struct Recent {
 impl Recent {
     /// One with `key` passes; those from before `window_ns` are forgotten.
     pub(super) fn add(&mut self, key: u64, at_ns: i64, window_ns: i64) {
-        while let Some((old, _)) = self.passed.pop_front_if(|(_, passed_ns)| *passed_ns < at_ns - window_ns) {
+        while let Some((old, _)) = self.passed.front().copied().filter(|(_, passed_ns)| *passed_ns < at_ns - window_ns)
+        {
+            self.passed.pop_front();
             match self.counts.get_mut(&old) {
                 Some(count) if *count > 1 => *count -= 1,
                 _ => drop(self.counts.remove(&old)),
