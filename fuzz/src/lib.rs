@@ -50,7 +50,7 @@ pub fn change(input: &[u8]) {
     for line in text.lines().take(64) {
         let Ok(change) = Change::parse(line) else { continue };
         let before = spec.clone();
-        match change.apply(&mut spec) {
+        match Change::apply(&[change], &mut spec) {
             Ok(changed) => {
                 assert!(!changed.is_empty(), "{line}");
                 if let Err(error) = spec.validate() {

@@ -9,6 +9,8 @@ caveat_codes! {
     CAPTURE_DROPPED = "capture_dropped";
     /// Packets are not in order of time.
     CAPTURE_NOT_SORTED = "capture_not_sorted";
+    /// Packets of a link type that longhaul does not know were counted and not looked into.
+    LINK_TYPE = "link_type";
     /// A capture went to several logging hosts, and not all of its parts were read.
     PARTS_MISSING = "parts_missing";
     /// There were more flows than memory holds; the longest silent ones were summed up.

@@ -187,14 +187,14 @@ impl Algorithm {
                 title: "YeAH-TCP",
                 source: "A. Baiocchi, A. Castellani, F. Vacirca, PFLDnet 2007",
                 summary: "Scalable TCP while queues are short, otherwise Reno that drains its own queue",
-                linux_differs: "none: the module is its authors'",
+                linux_differs: "never forgets the least RTT of a flow that is not idle, nor restores its memory after a loss that was none",
             },
             Self::Vegas => Description {
                 name: "vegas",
                 title: "TCP Vegas",
                 source: "L. Brakmo, L. Peterson, IEEE JSAC 13(8), 1995",
                 summary: "keeps two to four packets of its own in queues",
-                linux_differs: "slow start doubles each round trip, and an application-limited flow grows",
+                linux_differs: "slow start doubles each round trip, a loss halves the window, packets in queues are counted a base RTT",
             },
             Self::Fast => Description {
                 name: "fast",

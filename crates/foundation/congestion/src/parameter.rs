@@ -46,6 +46,23 @@ const WINDOW: u32 = 1 << 24;
 /// A minute.
 const MINUTE_US: u32 = 60_000_000;
 
+/// Of every control: RFC 9406.
+const HYSTART: Parameter = rule("hystart", 0, 0, "end slow start when the RTT rises (HyStart++, RFC 9406)");
+/// Of every control: RFC 3742.
+const MAX_SSTHRESH: Parameter = count(
+    "max_ssthresh",
+    0,
+    0,
+    WINDOW,
+    "window above which slow start adds at most half of this in a round trip (limited slow start, RFC 3742), packets; 0: none",
+);
+/// Of every control that looks at delay. Ten minutes, as RFC 6817 §2.5: see `base_rtt.h`.
+const BASE_RTT_MS: Parameter =
+    count("base_rtt_ms", 600_000, 0, 86_400_000, "time after which a least RTT is forgotten, milliseconds; 0: never");
+/// Of controls whose memory a loss changes.
+const UNDO_MEMORY: Parameter =
+    rule("undo_memory", 1, 0, "a loss that was none leaves the memory of the control as it was before");
+
 pub(crate) const HIGHSPEED: &[Parameter] = &[
     count("low_window", 38, 38, WINDOW, "window up to which it is standard TCP, packets"),
     count("high_window", 83_000, 83_000, WINDOW, "mean window at high_loss, packets"),
@@ -61,6 +78,8 @@ pub(crate) const HIGHSPEED: &[Parameter] = &[
     rule("next_row", 0, 1, "use the next row of the table, as if the window were larger"),
     rule("count_acks", 0, 1, "add once for each ACK, not for each packet that it acknowledges"),
     rule("decrease_of_last_growth", 0, 1, "decrease by the window at the last growth, not the present one"),
+    HYSTART,
+    MAX_SSTHRESH,
 ];
 
 pub(crate) const SCALABLE: &[Parameter] = &[
@@ -68,6 +87,8 @@ pub(crate) const SCALABLE: &[Parameter] = &[
     share("decrease_1024", 1024, 128, 128, "b: share of the window by which a loss reduces it"),
     count("low_window", 16, 100, WINDOW, "window up to which it grows as standard TCP, packets"),
     rule("low_window_halves", 1, 0, "up to low_window a loss halves the window"),
+    HYSTART,
+    MAX_SSTHRESH,
 ];
 
 pub(crate) const BIC: &[Parameter] = &[
@@ -100,6 +121,10 @@ pub(crate) const BIC: &[Parameter] = &[
     rule("scale_by_ack_ratio", 0, 1, "multiply the growth by the packets that an ACK acknowledges"),
     count("update_us", 0, 31_250, MINUTE_US, "time between updates at one window, microseconds"),
     rule("fast_convergence", 1, 1, "a flow that did not reach its last maximum uses a lower one"),
+    rule("whole_steps", 0, 1, "grow by whole packets for whole packets, rounded down"),
+    UNDO_MEMORY,
+    HYSTART,
+    MAX_SSTHRESH,
 ];
 
 pub(crate) const HTCP: &[Parameter] = &[
@@ -116,6 +141,10 @@ pub(crate) const HTCP: &[Parameter] = &[
     rule("bandwidth_switch", 1, 1, "use the least β where throughput changed by more than a fifth"),
     rule("rtt_scaling", 1, 1, "scale the increase with the RTT over 100 ms"),
     rule("whole_packets", 0, 1, "increase by whole packets, and drop fractions"),
+    UNDO_MEMORY,
+    BASE_RTT_MS,
+    HYSTART,
+    MAX_SSTHRESH,
 ];
 
 pub(crate) const HYBLA: &[Parameter] = &[
@@ -123,6 +152,9 @@ pub(crate) const HYBLA: &[Parameter] = &[
     count("most_window", 0, 65_535, u32::MAX, "largest window, packets; 0: none"),
     rule("window_of_rho", 0, 1, "start with a window of RTT/RTT0 packets"),
     rule("count_acks", 0, 1, "add once for each ACK, not for each packet that it acknowledges"),
+    BASE_RTT_MS,
+    HYSTART,
+    MAX_SSTHRESH,
 ];
 
 pub(crate) const ILLINOIS: &[Parameter] = &[
@@ -140,6 +172,10 @@ pub(crate) const ILLINOIS: &[Parameter] = &[
     count("window_threshold", 10, 15, WINDOW, "window below which it is standard TCP, packets"),
     count("good_rtts", 10, 5, 1000, "θ: round trips of low delay until α returns to its greatest value"),
     rule("slow_start_ends_ack", 0, 1, "an ACK that ends slow start adds nothing beyond ssthresh"),
+    rule("drop_rest", 0, 1, "forget acknowledged packets beyond those for whole packets of growth"),
+    BASE_RTT_MS,
+    HYSTART,
+    MAX_SSTHRESH,
 ];
 
 pub(crate) const WESTWOOD: &[Parameter] = &[
@@ -148,6 +184,9 @@ pub(crate) const WESTWOOD: &[Parameter] = &[
     count("least_sample_us", 0, 50_000, MINUTE_US, "least duration of a sample, microseconds"),
     rule("halve_in_recovery", 0, 1, "halve the window during recovery, and set it at the end of recovery"),
     rule("forget_rtt", 0, 1, "forget the least RTT after a timeout"),
+    BASE_RTT_MS,
+    HYSTART,
+    MAX_SSTHRESH,
 ];
 
 pub(crate) const YEAH: &[Parameter] = &[
@@ -159,6 +198,10 @@ pub(crate) const YEAH: &[Parameter] = &[
     count("rho", 16, 16, WINDOW, "slow round trips in a row that show greedy competitors"),
     count("zeta", 50, 50, WINDOW, "fast round trips that show there are none"),
     count("packets_for_one_more", 100, 100, WINDOW, "when fast: acknowledged packets for one more packet of window"),
+    UNDO_MEMORY,
+    BASE_RTT_MS,
+    HYSTART,
+    MAX_SSTHRESH,
 ];
 
 pub(crate) const VEGAS: &[Parameter] = &[
@@ -166,7 +209,11 @@ pub(crate) const VEGAS: &[Parameter] = &[
     count("beta", 4, 4, WINDOW, "most packets of its own in queues"),
     count("gamma", 1, 1, WINDOW, "packets in queues that end slow start"),
     count("slow_start_every", 2, 1, 64, "round trips between doublings in slow start"),
-    rule("grow_when_app_limited", 0, 1, "grow even if the application limits the flow"),
+    rule("per_base_rtt", 0, 1, "count queued packets a base RTT, in whole packets, not an RTT"),
+    share("keep_128", 128, 96, 64, "share of the window that a loss leaves"),
+    BASE_RTT_MS,
+    HYSTART,
+    MAX_SSTHRESH,
 ];
 
 pub(crate) const FAST: &[Parameter] = &[
@@ -174,6 +221,9 @@ pub(crate) const FAST: &[Parameter] = &[
     share("gamma_128", 128, 64, 64, "γ: share of the distance that one step covers"),
     count("update_rtts", 2, 2, 64, "round trips for each step"),
     rule("pacing", 1, 1, "pace packets over the round trip"),
+    BASE_RTT_MS,
+    HYSTART,
+    MAX_SSTHRESH,
 ];
 
 pub(crate) const COMPOUND: &[Parameter] = &[
@@ -189,4 +239,7 @@ pub(crate) const COMPOUND: &[Parameter] = &[
     count("gamma", 30, 30, WINDOW, "packets of its own in queues above which dwnd shrinks"),
     count("zeta", 1, 1, 1000, "packets by which dwnd shrinks for each queued packet"),
     count("low_window", 38, 38, WINDOW, "window above which dwnd grows, packets"),
+    BASE_RTT_MS,
+    HYSTART,
+    MAX_SSTHRESH,
 ];

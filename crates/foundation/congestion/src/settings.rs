@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn parameters_are_set_by_name() {
         let mut settings = Settings::new(Algorithm::Scalable, Variant::Paper).unwrap();
-        assert_eq!((settings.name(), settings.values()), ("lh_scalable", &[100, 128, 16, 1][..]));
+        assert_eq!((settings.name(), settings.values()), ("lh_scalable", &[100, 128, 16, 1, 0, 0][..]));
         settings.set("low_window=100").unwrap();
         settings.rename("lh_mine").unwrap();
         assert_eq!((settings.name(), settings.value("low_window")), ("lh_mine", Some(100)));

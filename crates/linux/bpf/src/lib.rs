@@ -25,6 +25,8 @@ pub mod drops;
 mod error;
 pub mod filter;
 pub mod mix;
+#[cfg(bpf_programs)]
+mod program;
 #[cfg_attr(not(bpf_programs), allow(dead_code))]
 mod reasons;
 pub mod support;

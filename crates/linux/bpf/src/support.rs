@@ -72,6 +72,17 @@ mod enabled {
             has_links && self.btf.type_by_name::<Struct<'_>>("bpf_struct_ops_tcp_congestion_ops").is_some()
         }
 
+        /// Whether congestion controls are told of `CA_EVENT_TX_START` by a callback of its own, as since Linux 7.1, and no longer
+        /// by `cwnd_event`.
+        pub(crate) fn tells_start_apart(&self) -> bool {
+            self.has_member("tcp_congestion_ops", "cwnd_event_tx_start")
+        }
+
+        fn has_member(&self, structure: &str, member: &str) -> bool {
+            let found = self.btf.type_by_name::<Struct<'_>>(structure);
+            found.is_some_and(|all| all.iter().any(|one| one.name.is_some_and(|name| name == member)))
+        }
+
         pub(crate) fn drop_reasons(&self) -> ReasonNames {
             let Some(reasons) = self.btf.type_by_name::<Enum<'_>>("skb_drop_reason") else {
                 return ReasonNames::default();
@@ -166,6 +177,8 @@ mod enabled {
             let all: Vec<_> = (0..256).map(|reason| names.name(reason).into_owned()).collect();
             assert!(all.iter().any(|name| name == "SOCKET_RCVBUFF"), "{all:?}");
             assert!(types.drop_tells_receiving_socket().is_ok());
+            assert!(types.has_member("tcp_congestion_ops", "cwnd_event"));
+            assert!(!types.has_member("tcp_congestion_ops", "cwnd_event_tx_stop"));
         }
     }
 }

@@ -3,6 +3,8 @@
 pub(crate) mod progress;
 pub(crate) mod source;
 
+use std::collections::BTreeSet;
+
 use longhaul_captures::reader::{CaptureAccount, OpenError, Reason};
 use longhaul_captures::writer::WriteError;
 use longhaul_result::Caveat;
@@ -39,6 +41,7 @@ impl From<WriteError> for Failure {
                 ("no_snippets", "convert the spool itself, or make the header log with --keep-snippets")
             }
             WriteError::LinkTypes => ("link_types", "write a .pcapng"),
+            WriteError::Time(_) => ("time", "convert to a header log, or to .pcapng if the time is after 1970"),
             WriteError::LateInterface => ("late_interface", "convert to a header log"),
         };
         Self::new(code, error).remedy(remedy)
@@ -57,4 +60,14 @@ pub(crate) fn missing_parts(account: &CaptureAccount) -> Option<Caveat> {
         ),
     };
     Some(Caveat::new(caveats::PARTS_MISSING, message, "give the folders of all its logging hosts"))
+}
+
+/// The caveat about interfaces whose packets longhaul cannot look into.
+pub(crate) fn unsupported_links(account: &CaptureAccount) -> Option<Caveat> {
+    let interfaces = account.meta.interfaces.iter();
+    let named: BTreeSet<u16> = interfaces.filter_map(|interface| interface.link.unsupported()).collect();
+    let named: Vec<String> = named.iter().map(u16::to_string).collect();
+    let message = format!("packets of link type {} are counted and not looked into", named.join(", "));
+    let remedy = "capture at an Ethernet interface, or with `tcpdump -i any`";
+    (!named.is_empty()).then(|| Caveat::new(caveats::LINK_TYPE, message, remedy))
 }

@@ -4,12 +4,13 @@ use crate::caveats;
 use std::path::PathBuf;
 
 use longhaul_captures::reader::{Captures, ReadProgress, is_pipe};
+use longhaul_captures::spool::Interface;
 use longhaul_captures::{Packet, Transport};
 use longhaul_flows::Gaps;
 
 use longhaul_result::{Caveat, CaveatCode};
 
-use crate::captures::missing_parts;
+use crate::captures::{missing_parts, unsupported_links};
 use crate::output::Failure;
 
 /// Captures, read as one stream of packets.
@@ -150,6 +151,19 @@ impl Trace {
         Ok(None)
     }
 
+    /// Refuses captures of which no packet could be looked into, once they were read.
+    pub(crate) fn was_readable(&self) -> Result<(), Failure> {
+        let account = self.captures.account();
+        let is_other = |interface: &Interface| interface.link.unsupported().is_some();
+        match unsupported_links(&account) {
+            Some(caveat) if account.ledger.seen_packets > 0 && account.meta.interfaces.iter().all(is_other) => {
+                let message = format!("{}: {}", self.paths().join(", "), caveat.message);
+                Err(Failure::new("link_type", message).remedy(caveat.remedy))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Caveats about the captures, once they were read; `so` says what follows from packets that were not captured.
     pub(crate) fn caveats(&self, so: &str) -> Vec<Caveat> {
         let mut caveats = Vec::new();
@@ -183,6 +197,7 @@ impl Trace {
             );
         }
         caveats.extend(missing_parts(&account));
+        caveats.extend(unsupported_links(&account));
         caveats
     }
 }

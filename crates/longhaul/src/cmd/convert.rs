@@ -13,7 +13,7 @@ use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::Bytes;
 use serde::Serialize;
 
-use crate::captures::missing_parts;
+use crate::captures::{missing_parts, unsupported_links};
 use crate::output::{Envelope, Failure, Outcome, print_result};
 
 /// Turn captures into header logs (Parquet), pcap and pcapng, and back
@@ -144,5 +144,6 @@ fn caveats(account: &CaptureAccount) -> Vec<Caveat> {
         );
     }
     caveats.extend(missing_parts(account));
+    caveats.extend(unsupported_links(account));
     caveats
 }

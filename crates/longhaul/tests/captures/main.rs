@@ -8,3 +8,4 @@ mod analyze_memory;
 mod capture;
 mod capture_filter;
 mod compare_memory;
+mod forms;

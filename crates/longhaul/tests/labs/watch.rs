@@ -150,6 +150,56 @@ fn a_slow_reader_and_a_small_window_are_told_apart() {
     );
 }
 
+/// 16 KB asked are 32 KB given: at most some 50 packets of a window of more than 100 are in flight, and the rest of the window is never used.
+/// The kernel's own clock of a full buffer runs for less than half of it.
+#[test]
+fn a_small_send_buffer_is_not_the_congestion_window() {
+    const SINK: &str = "
+import socket
+server = socket.create_server(('10.77.2.1', 5555))
+print('listens', flush=True)
+for _ in range(2):
+    flow = server.accept()[0]
+    while flow.recv(1 << 20): pass";
+    const SOURCE: &str = "
+import socket, sys, time
+flow = socket.socket()
+if sys.argv[1] != '0': flow.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, int(sys.argv[1]))
+flow.connect(('10.77.2.1', 5555))
+end = time.monotonic() + 1.5
+while time.monotonic() < end: flow.sendall(bytes(1 << 17))";
+    if Command::new("python3").arg("--version").output().is_err() {
+        return println!("skipped: python3 is not installed (make deps)");
+    }
+    let folder = std::env::temp_dir().join(format!("longhaul-watch-sndbuf-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("path.toml"), "[[both]]\ndelay = '10ms'\n[[both]]\nrate = '100Mbit'\nqueue = '4MiB'\n")
+        .unwrap();
+    let up = TestLab::up("watch-sndbuf", folder.join("path.toml").to_str().unwrap());
+    let _ = fs::remove_dir_all(&folder);
+    let Some(lab) = up else { return };
+    let mut sink = on(&lab, "server", &["python3", "-c", SINK]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(sink.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let watched = |buffer: &str| {
+        let command = [LONGHAUL, "watch", "-J", "--", "python3", "-c", SOURCE, buffer];
+        object(&on(&lab, "client", &command).output().unwrap().stdout)
+    };
+    let small = watched("16384");
+    let shares = &only(&small)["limited_by"];
+    assert!(
+        shares["send_buffer"].as_f64() > Some(0.8) && shares["congestion_window"].as_f64() < Some(0.1),
+        "{small:#}"
+    );
+    // Half of the window at 20 ms: far from the path's rate.
+    assert!(only(&small)["max_cwnd_bytes"].as_u64() > Some(100_000), "{small:#}");
+    assert!(only(&small)["sent_rate_bps"].as_u64() < Some(60_000_000), "{small:#}");
+    // The same program with the buffers that the kernel gives is limited by the path.
+    let free = watched("0");
+    assert_eq!(only(&free)["limit"]["by"], "congestion_window", "{free:#}");
+    sink.wait().unwrap();
+}
+
 #[test]
 fn losses_on_the_path_show_at_the_server() {
     let Some(web) = Web::up("losses") else { return };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{TestLab, alone, object, side_by_side};
+use crate::common::{TestLab, alone, longhaul, object, side_by_side};
 use longhaul_congestion::aimd::Model;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_units::Nanos;
@@ -236,4 +236,43 @@ fn reno_favours_short_round_trips_and_large_segments() {
     let [large, small] = together(("near", &[]), ("near", &["-M", "536"]));
     println!("1448 bytes: {large:.1} Mb/s, 536 bytes: {small:.1} Mb/s");
     assert!(large > 1.5 * small, "1448 bytes: {large:.1} Mb/s, 536 bytes: {small:.1} Mb/s");
+}
+
+/// A path becomes longer in mid-flow, from 20 to 60 ms, and nothing is queued. FAST takes the 40 ms for a queue until it forgets the RTT
+/// that it knew, which is here after two seconds at most: then it has the path for itself, beside a flow that never forgets.
+#[test]
+fn a_flow_that_forgets_finds_a_longer_path() {
+    let _machine = side_by_side();
+    let path = "[[both]]\nrate = '200Mbit'\nqueue = '4MiB'\ndelay = '10ms'";
+    let Some(lab) = Tested::up("longer", path) else { return };
+    let names = ["a", "b"].map(|letter| format!("lt{}_{letter}", std::process::id()));
+    for (name, base_rtt) in names.iter().zip(["base_rtt_ms=2000", "base_rtt_ms=0"]) {
+        let load = ["cc", "load", "fast", "--as", name, "--set", "alpha=20", "--set", base_rtt];
+        let loaded = longhaul(&load);
+        assert!(loaded.status.success(), "{loaded:?}");
+    }
+    let saved = names.each_ref().map(|name| lab.folder.0.join(name));
+    let tests = [0, 1].map(|one| {
+        let folder = saved[one].to_str().unwrap();
+        lab.start("client", &["-C", &names[one], "-t", "8s", "-o", folder])
+    });
+    // Both have found the short path by then.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(longhaul(&["lab", "set", "--name", &lab.lab.name, "delay=30ms"]).status.success());
+    for test in tests {
+        Flow::of(test);
+    }
+    for name in &names {
+        longhaul(&["cc", "unload", name]);
+    }
+    let last = saved.map(|folder| {
+        let windows = windows(&folder.join("samples.parquet"));
+        let late: Vec<f64> = windows.iter().filter(|(at, _)| *at > 7.0).map(|(_, window)| *window).collect();
+        late.iter().sum::<f64>() / late.len() as f64
+    });
+    let [forgets, never] = last;
+    println!("windows after the change: {forgets:.0} packets, {never:.0} of the flow that never forgets");
+    // α·60/40 = 30 packets, 6 Mb/s. The path takes 1000.
+    assert!((15.0..60.0).contains(&never), "{never}");
+    assert!(forgets > 3.0 * never, "{forgets}, {never}");
 }

@@ -12,6 +12,16 @@ pub(crate) fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
 }
 
+/// Little-endian, at `at`; `None` where the bytes end before.
+pub(crate) fn le16(bytes: &[u8], at: usize) -> Option<u16> {
+    be16(bytes, at).map(u16::swap_bytes)
+}
+
+/// Little-endian, at `at`; `None` where the bytes end before.
+pub(crate) fn le32(bytes: &[u8], at: usize) -> Option<u32> {
+    be32(bytes, at).map(u32::swap_bytes)
+}
+
 /// The order of a file's integers: that of the machine that wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {

@@ -4,25 +4,25 @@
 //! come from IP's header, as captured bytes end where the snap length says and frames may have padding; where IP's length is 0,
 //! as in super-packets larger than 64 KB (BIG TCP) or from hosts that fill it in later, from the frame's length.
 //!
-//! Looked through: VLAN tags (IEEE 802.1Q §9, the first two kept), Linux cooked headers v1 and v2, IPv4 options, IPv6
-//! extension headers (RFC 8200 §4), jumbograms (RFC 2675). Not looked through: tunnels, MPLS, PPPoE; their packets are
-//! [`Transport::Other`].
+//! Looked through: VLAN tags (IEEE 802.1Q §9, the first two kept), Linux cooked headers v1 and v2, the headers of null and loop interfaces and of
+//! PPP, 802.11 whose data is plain, IPv4 options, IPv6 extension headers (RFC 8200 §4), jumbograms (RFC 2675). Not looked through:
+//! tunnels, MPLS, PPPoE; their packets are [`Transport::Other`].
+
+mod link;
 
 use std::net::IpAddr;
 
-use longhaul_wire::ethernet::{self, ether_type};
+use longhaul_wire::ethernet::ether_type;
 use longhaul_wire::probe::Probe;
 use longhaul_wire::tcp::flag;
 use longhaul_wire::{ipv4, ipv6, tcp};
 
 use crate::bytes::{be16, be32};
 use crate::packet::{Ip, Options, Packet, Tcp, Transport};
-use crate::record::{InterfaceDirection, LinkType, Record};
+use crate::record::Record;
 
 /// Extension headers that are walked at most. RFC 8200 §4.1 names seven in its recommended order.
 const MOST_EXTENSIONS: usize = 8;
-/// VLAN tags that are walked at most.
-const MOST_TAGS: usize = 8;
 /// Bytes of a TCP header up to and with its window: all that analysis needs, so that a snippet clipped to 54 or 64 bytes behind
 /// several tags still counts.
 const TCP_WITH_WINDOW: usize = 16;
@@ -49,83 +49,13 @@ pub fn dissect_into(record: &Record<'_>, packet: &mut Packet) {
         gso_size: record.gso_size,
         ..Packet::default()
     };
-    let network = match record.link {
-        LinkType::Ethernet => from_ethernet(record.snippet, packet),
-        LinkType::RawIp => from_raw_ip(record.snippet, packet),
-        LinkType::LinuxCooked => from_cooked(record.snippet, packet),
-        LinkType::LinuxCooked2 => from_cooked2(record.snippet, packet),
-        LinkType::Other(_) => None,
-    };
-    let Some(offset) = network else { return };
+    let Some(offset) = link::pass(record, packet) else { return };
     let behind = &record.snippet[offset..];
     let on_wire = frame_len - offset as u32;
     match packet.eth_type {
         ether_type::IPV4 => from_ipv4(behind, on_wire, packet),
         ether_type::IPV6 => from_ipv6(behind, on_wire, packet),
         _ => {}
-    }
-}
-
-fn from_ethernet(snippet: &[u8], packet: &mut Packet) -> Option<usize> {
-    let Some(frame) = ethernet::Frame::new_checked(snippet) else {
-        // Addresses alone are still addresses.
-        snippet.first_chunk().inspect(|address| packet.eth_dst = **address);
-        snippet.get(6..).and_then(<[u8]>::first_chunk).inspect(|address| packet.eth_src = **address);
-        return None;
-    };
-    packet.eth_dst = frame.destination();
-    packet.eth_src = frame.source();
-    walk_tags(snippet, frame.ether_type(), ethernet::HEADER_LEN, packet)
-}
-
-/// From the type before `offset` through all tags; where the network's header begins.
-#[inline]
-fn walk_tags(snippet: &[u8], mut kind: u16, mut offset: usize, packet: &mut Packet) -> Option<usize> {
-    for depth in 0..=MOST_TAGS {
-        if !ethernet::is_tag(kind) {
-            packet.eth_type = kind;
-            return Some(offset);
-        }
-        let (tci, inner) = (be16(snippet, offset)?, be16(snippet, offset + 2)?);
-        if let Some(vlan) = packet.vlan.get_mut(depth) {
-            *vlan = Some(tci & 0xfff);
-        }
-        kind = inner;
-        offset += ethernet::TAG_LEN;
-    }
-    None
-}
-
-fn from_raw_ip(snippet: &[u8], packet: &mut Packet) -> Option<usize> {
-    packet.eth_type = match snippet.first()? >> 4 {
-        4 => ether_type::IPV4,
-        6 => ether_type::IPV6,
-        _ => return None,
-    };
-    Some(0)
-}
-
-/// LINKTYPE_LINUX_SLL: packet type 2, ARPHRD 2, address length 2, address 8, protocol 2.
-fn from_cooked(snippet: &[u8], packet: &mut Packet) -> Option<usize> {
-    let kind = be16(snippet, 0)?;
-    cooked_sender(kind.into(), be16(snippet, 4)?, snippet.get(6..)?, packet);
-    walk_tags(snippet, be16(snippet, 14)?, 16, packet)
-}
-
-/// LINKTYPE_LINUX_SLL2: protocol 2, reserved 2, interface 4, ARPHRD 2, packet type 1, address length 1, address 8.
-fn from_cooked2(snippet: &[u8], packet: &mut Packet) -> Option<usize> {
-    let protocol = be16(snippet, 0)?;
-    cooked_sender((*snippet.get(10)?).into(), (*snippet.get(11)?).into(), snippet.get(12..)?, packet);
-    (snippet.len() >= 20).then(|| walk_tags(snippet, protocol, 20, packet))?
-}
-
-/// `PACKET_OUTGOING` is 4 (linux/if_packet.h); what is below was received.
-fn cooked_sender(kind: u32, address_len: u16, address: &[u8], packet: &mut Packet) {
-    if packet.direction == InterfaceDirection::Unknown && kind <= 4 {
-        packet.direction = if kind == 4 { InterfaceDirection::Outbound } else { InterfaceDirection::Inbound };
-    }
-    if let (6, Some(address)) = (address_len, address.first_chunk()) {
-        packet.eth_src = *address;
     }
 }
 
@@ -283,7 +213,7 @@ fn options(mut bytes: &[u8], flags: u16, found: &mut Options) {
         let Some(value) = bytes.get(2..length) else { break };
         match (kind, value.len()) {
             (2, 2) if syn => found.mss = be16(value, 0),
-            (3, 1) if syn => found.window_scale = Some(value[0].min(14)),
+            (3, 1) if syn => found.window_scale = Some(value[0]),
             (4, 0) if syn => found.sack_permitted = true,
             (5, 8 | 16 | 24 | 32) => {
                 found.sack_blocks = 0;

@@ -108,7 +108,7 @@ pub struct Tcp {
 pub struct Options {
     /// Maximum segment size, in SYNs.
     pub mss: Option<u16>,
-    /// Window scale, in SYNs, at most 14 (RFC 7323 section 2.3).
+    /// Window scale as offered, in SYNs. Above 14 it counts as 14 (RFC 7323 section 2.3).
     pub window_scale: Option<u8>,
     /// SACK permitted, in SYNs.
     pub sack_permitted: bool,

@@ -6,7 +6,8 @@
 //! ```
 //! The magic is 0xa1b2c3d4 where fractions are microseconds and 0xa1b23c4d where nanoseconds; read in the wrong order it tells
 //! that all is in the other order. A file that ends within a record was cut off: what is whole is read, and
-//! [`Reader::is_cut`] says so.
+//! [`Reader::is_cut`] says so. Before version 2.3 the two lengths stood in the other order, and files of that version have either: the
+//! captured length is the lesser.
 
 use std::io::{self, Read, Write};
 
@@ -23,6 +24,9 @@ const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 /// With eight bytes more a record: interface, protocol, packet type, which no one documented.
 const KUZNETZOV: u32 = 0xa1b2_cd34;
+
+/// Times that a pcap file has room for: seconds since 1970 in 32 bits, to 2106-02-07.
+pub const TIMES_NS: std::ops::RangeInclusive<i64> = 0..=u32::MAX as i64 * 1_000_000_000 + 999_999_999;
 
 /// Why a pcap or pcapng file cannot be read on.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +56,17 @@ pub struct Reader<R> {
     record_len: usize,
     link: LinkType,
     fcs_len: u32,
+    /// The lengths stand in the other order, or may.
+    lengths: Lengths,
     cut: bool,
+}
+
+/// The order of a record's lengths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lengths {
+    CapturedFirst,
+    OriginalFirst,
+    LesserIsCaptured,
 }
 
 impl<R: Read> Reader<R> {
@@ -74,6 +88,12 @@ impl<R: Read> Reader<R> {
             return Err(ReadError::NotACapture(header[..header.len().min(4)].to_vec()));
         }
         let link = order.u32(header, 20);
+        let lengths = match (order.u16(header, 4), order.u16(header, 6)) {
+            (2, 0..=2) => Lengths::OriginalFirst,
+            (2, 3) => Lengths::LesserIsCaptured,
+            (2.., _) => Lengths::CapturedFirst,
+            _ => return Err(ReadError::Damaged { at: 4, what: "a version before 2" }),
+        };
         input.take(HEADER_LEN);
         Ok(Self {
             input,
@@ -83,6 +103,7 @@ impl<R: Read> Reader<R> {
             link: LinkType::from_number(link as u16),
             // Bit 26: the bits above tell the FCS's length, in units of 16 bits.
             fcs_len: if link & 1 << 26 != 0 { (link >> 28) * 2 } else { 0 },
+            lengths,
             cut: false,
         })
     }
@@ -113,7 +134,12 @@ impl<R: Read> Reader<R> {
             return Ok(None);
         }
         let (seconds, fraction) = (order.u32(header, 0), order.u32(header, 4));
-        let (captured, original) = (order.u32(header, 8), order.u32(header, 12));
+        let (first, second) = (order.u32(header, 8), order.u32(header, 12));
+        let (captured, original) = match self.lengths {
+            Lengths::CapturedFirst => (first, second),
+            Lengths::OriginalFirst => (second, first),
+            Lengths::LesserIsCaptured => (first.min(second), first.max(second)),
+        };
         if captured > MOST_CAPTURED {
             return Err(ReadError::Damaged { at, what: "a packet of more than a megabyte" });
         }
@@ -161,12 +187,15 @@ impl<W: Write> Writer<W> {
         Ok(Self { stream })
     }
 
-    /// Writes a packet's snippet. The format has times from 1970 to 2106; others become the nearest of them.
+    /// Writes a packet's snippet.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// Where it cannot be written, or its time is none of [`TIMES_NS`].
     pub fn write(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let at_ns = record.at_ns.clamp(0, i64::from(u32::MAX) * 1_000_000_000 + 999_999_999);
+        let at_ns = record.at_ns;
+        if !TIMES_NS.contains(&at_ns) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a time before 1970 or after 2106-02-07"));
+        }
         let captured = record.snippet.len().min(MOST_CAPTURED as usize);
         let mut header = [0; RECORD_LEN];
         header[..4].copy_from_slice(&((at_ns / 1_000_000_000) as u32).to_le_bytes());
@@ -192,8 +221,18 @@ impl LinkType {
             101 | 12 | 14 | 228 | 229 => Self::RawIp,
             113 => Self::LinuxCooked,
             276 => Self::LinuxCooked2,
+            0 => Self::Null,
+            108 => Self::Loop,
+            9 | 50 => Self::Ppp,
+            105 => Self::Ieee80211,
+            127 => Self::Radiotap,
             other => Self::Other(other),
         }
+    }
+
+    /// Its number, where its packets are not looked into.
+    pub fn unsupported(self) -> Option<u16> {
+        if let Self::Other(number) = self { Some(number) } else { None }
     }
 
     /// The number that pcap and pcapng have for it.
@@ -203,6 +242,11 @@ impl LinkType {
             Self::RawIp => 101,
             Self::LinuxCooked => 113,
             Self::LinuxCooked2 => 276,
+            Self::Null => 0,
+            Self::Loop => 108,
+            Self::Ppp => 9,
+            Self::Ieee80211 => 105,
+            Self::Radiotap => 127,
             Self::Other(number) => number,
         }
     }

@@ -16,6 +16,17 @@ pub enum LinkType {
     LinuxCooked,
     /// LINKTYPE_LINUX_SLL2, 276: what it writes now.
     LinuxCooked2,
+    /// LINKTYPE_NULL, 0: what BSD's and macOS's loopback and many tunnels have.
+    Null,
+    /// LINKTYPE_LOOP, 108: OpenBSD's.
+    Loop,
+    /// LINKTYPE_PPP, 9, and LINKTYPE_PPP_HDLC, 50.
+    Ppp,
+    /// LINKTYPE_IEEE802_11, 105.
+    #[serde(rename = "ieee_802_11")]
+    Ieee80211,
+    /// LINKTYPE_IEEE802_11_RADIOTAP, 127: 802.11 behind what the radio says of it.
+    Radiotap,
     /// Any other, by its number: its packets are counted and not looked into.
     Other(u16),
 }

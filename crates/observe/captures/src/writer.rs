@@ -43,6 +43,9 @@ pub enum WriteError {
     /// pcap has one link type a file, and the packets have several.
     #[error("pcap has one link type a file, and these packets have several")]
     LinkTypes,
+    /// A form has no room for the time of a packet.
+    #[error("a packet's time is {0} ns since 1970, which this form has no room for")]
+    Time(i64),
     /// pcapng names its interfaces at the beginning, and the input names another one later.
     #[error("an interface appears in the middle of the input, which a pcapng stream cannot name at its beginning")]
     LateInterface,
@@ -212,11 +215,17 @@ impl CaptureWriter {
                 if record.link != *link {
                     return Err(WriteError::LinkTypes);
                 }
+                if !pcap::TIMES_NS.contains(&record.at_ns) {
+                    return Err(WriteError::Time(record.at_ns));
+                }
                 writer.write(&record)
             }
             (Writer::Pcapng { writer, interfaces }, Item::Record(record)) => {
                 if usize::from(record.interface) >= *interfaces {
                     return Err(WriteError::LateInterface);
+                }
+                if record.at_ns < 0 {
+                    return Err(WriteError::Time(record.at_ns));
                 }
                 writer.write(&record, "")
             }

@@ -283,7 +283,8 @@ impl Half {
         }
         // RFC 7323 §2.2: the window of a SYN is never scaled.
         let scaled = self.scale_known && tcp.flags & u16::from(flag::SYN) == 0;
-        let scale = self.window_scale.filter(|_| scaled).unwrap_or(0);
+        // RFC 7323 §2.3: more than 14 counts as 14.
+        let scale = self.window_scale.filter(|_| scaled).unwrap_or(0).min(14);
         let window = u64::from(tcp.window) << scale;
         let options = &tcp.options;
         if options.sack_blocks > 0 {

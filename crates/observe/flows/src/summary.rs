@@ -191,7 +191,8 @@ pub struct RttSummary {
 pub struct TcpSummary {
     /// Maximum segment size that the receiver announced.
     pub mss_bytes: Option<u16>,
-    /// The receiver's window scale; `None` where it was not seen, so that windows are not known.
+    /// The receiver's window scale as offered, of which more than 14 counts as 14 (RFC 7323 §2.3); `None` where it was not seen, so that windows
+    /// are not known.
     pub window_scale: Option<u8>,
     /// Packets with data that had gone by before.
     pub retransmitted_packets: u64,

@@ -24,6 +24,8 @@ pub(crate) struct Connection {
     handshake: [Option<i64>; 2],
     pub(crate) opened: bool,
     pub(crate) reset: bool,
+    /// Options of a SYN were clipped.
+    syn_clipped: bool,
 }
 
 /// Milliseconds that ended, by direction: when they began.
@@ -139,6 +141,7 @@ impl Connection {
         }
         let repeated = self.halves[direction].initial_sequence.replace(tcp.seq).is_some();
         self.opened |= tcp.flags & ACK == 0;
+        self.syn_clipped |= tcp.options.clipped;
         // What an end announces is about data that comes to it.
         self.halves[1 - direction].mss = tcp.options.mss;
         self.halves[1 - direction].window_scale = tcp.options.window_scale;
@@ -146,7 +149,7 @@ impl Connection {
             // RFC 7323 §2.2: a scale counts only where both offer one.
             let both = self.halves.iter().all(|half| half.window_scale.is_some());
             for half in &mut self.halves {
-                half.scale_known = !tcp.options.clipped;
+                half.scale_known = !self.syn_clipped;
                 half.window_scale = half.window_scale.filter(|_| both);
             }
         }

@@ -7,13 +7,13 @@ mod late;
 mod samples;
 mod talk;
 
-use longhaul_wire::probe::{Cookie, Probe};
+use longhaul_wire::probe::{Cookie, FIRST_RESERVED, Probe};
 use proptest::prelude::*;
 use talk::*;
 
 use super::*;
 use longhaul_captures::ledger::{Gap, Place};
-use longhaul_captures::packet::{Packet, Transport};
+use longhaul_captures::packet::{Options, Packet, Transport};
 use longhaul_captures::record::InterfaceDirection;
 
 /// A segment a millisecond for 200 ms. One is lost before the capture; all of 99 ms are lost by it, and it says so.
@@ -555,6 +555,41 @@ fn only_numbers_that_go_on_are_probes() {
             packet.ip.as_mut().unwrap().protocol = 17;
         }
         assert_eq!(talk.one().forward.probe.is_some(), is_probes, "{numbers} numbers, {copies} times each");
+    }
+}
+
+/// A test of longhaul's from its start: hello and response, repeated, then the packets. The proof alone is no test.
+#[test]
+fn the_proof_of_the_data_path_does_not_hide_a_test() {
+    for (proofs, packets) in [(7, 100), (7, 0)] {
+        let mut talk = Talk::new();
+        let sequences = (0..proofs).map(|n| FIRST_RESERVED + 2 * (n % 2)).chain((0..packets).filter(|n| *n != 50));
+        for (at_ns, sequence) in (0..).map(|n| n * MS).zip(sequences) {
+            let packet = talk.say(at_ns, true, ACK, 1, 1, 100);
+            let probe = Some(Probe { cookie: Cookie(7), sequence, sent_ns: 9 });
+            packet.transport = Transport::Udp { src_port: 1, dst_port: 2, payload_len: 100, probe };
+        }
+        let found =
+            talk.one().forward.probe.map(|probe| (probe.first_sequence, probe.unique_packets, probe.lost_packets));
+        assert_eq!(found, (packets > 0).then_some((0, 99, 1)));
+    }
+}
+
+/// RFC 7323 §2.3: a scale above 14 is used as 14, and shown as it was offered. Without the options of one of the SYNs windows are not known.
+#[test]
+fn a_window_scale_beyond_the_limit() {
+    for clipped in [None, Some(0), Some(1)] {
+        let mut talk = Talk::new();
+        talk.handshake(0);
+        options(&mut talk.flows[1], |own| own.window_scale = Some(255));
+        if let Some(clipped) = clipped {
+            options(&mut talk.flows[clipped], |own| *own = Options { clipped: true, ..Options::default() });
+        }
+        talk.say(20 * MS, true, ACK, seq(0), 1, MSS);
+        talk.say(22 * MS, false, ACK, 1, seq(1), 0);
+        let tcp = *talk.one().forward.tcp.unwrap();
+        let known = (Some(255), Some(1000 << 14));
+        assert_eq!((tcp.window_scale, tcp.max_window_bytes), if clipped.is_none() { known } else { (None, None) });
     }
 }
 

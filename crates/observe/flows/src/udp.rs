@@ -2,11 +2,12 @@
 //!
 //! The probe header has no mark of its own, so a direction counts as one of probes where nine tenths of its packets, and at least
 //! four, have one cookie and numbers within a window of the highest, each of which came four times on average at most: a program that
-//! sends the same bytes again and again is not one of ours.
+//! sends the same bytes again and again is not one of ours. What may be the proof of the data path, which comes before a test's packets, counts
+//! neither way.
 
 use std::collections::VecDeque;
 
-use longhaul_wire::probe::Probe;
+use longhaul_wire::probe::{FIRST_RESERVED, Probe};
 
 use crate::gaps::Lost;
 use crate::half::paced;
@@ -243,14 +244,14 @@ impl UdpHalf {
         self.last_ns = self.last_ns.max(packet.at_ns);
         let pace = self.pace.get_or_insert_default();
         let after_gap = lost.since(pace.gap_ns());
-        let is_probe = match probe {
+        match probe {
+            Some(probe) if probe.sequence >= FIRST_RESERVED => {}
             Some(probe) if self.other == 0 || self.probes.is_some() => {
                 let probes = self.probes.get_or_insert_with(|| Box::new(Probes::new(probe)));
-                probes.take(probe, segments.into(), after_gap)
+                self.other += if probes.take(probe, segments.into(), after_gap) { 0 } else { u64::from(segments) };
             }
-            _ => false,
-        };
-        self.other += if is_probe { 0 } else { segments.into() };
+            _ => self.other += u64::from(segments),
+        }
         let ended = pace.advance(packet.at_ns, lost);
         (ended, pace.add(packet.at_ns, payload.into(), None, lost))
     }

@@ -283,7 +283,7 @@ impl Connection {
         let (sent, received) = (self.sent(&before.counters).unwrap_or(0), self.received(&before.counters));
         let retransmits = self.summary.retransmits;
         let mut summary = self.summary;
-        summary.limited = since(&self.summary.limited, &before.limited);
+        summary.limited = self.summary.limited.since(&before.limited);
         summary.retransmits = retransmits - before.retransmits;
         let mut receiving = self.receiving;
         receiving.times = receiver_since(&self.receiving.times, &before.receiver);
@@ -364,17 +364,6 @@ impl Connection {
             send_buffer_bytes: self.memory.map(|memory| memory.send_buffer_bytes.into()),
             samples: summary.samples,
         }
-    }
-}
-
-fn since(now: &LimitedTimes, before: &LimitedTimes) -> LimitedTimes {
-    LimitedTimes {
-        elapsed_us: now.elapsed_us - before.elapsed_us,
-        busy_us: now.busy_us - before.busy_us,
-        receive_window_us: now.receive_window_us - before.receive_window_us,
-        send_buffer_us: now.send_buffer_us - before.send_buffer_us,
-        nothing_waits_us: now.nothing_waits_us - before.nothing_waits_us,
-        window_full_us: now.window_full_us - before.window_full_us,
     }
 }
 

@@ -5,6 +5,8 @@ use longhaul_result::caveat_codes;
 caveat_codes! {
     /// Packets left the emulator later than the path says.
     EMULATOR_LATE = "emulator_late";
+    /// Packets were due faster than the emulator could send them, and the path's clock waited for it.
+    EMULATOR_SLOWED = "emulator_slowed";
     /// Frames arrived faster than the emulator could receive them.
     EMULATOR_OVERRUN = "emulator_overrun";
     /// Frames found the payload memory full.

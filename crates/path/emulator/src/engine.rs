@@ -3,6 +3,10 @@
 //! Arrivals carry the kernel's time stamps, so a packet that waited to be read is not late if it leaves on time. A round receives
 //! the waiting packets, advances the model to now, and sends the packets that are due. Then the thread sleeps until the model's next
 //! deadline or the next arrival.
+//!
+//! Where packets are due faster than they can be sent, they would pile up in memory, ever later. So the model's clock stands still
+//! for as much as the thread stays behind: arrivals then follow each other faster by that clock, and the path's own queues fill and drop
+//! as they would on a slower path. The status says for how long it stood.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
@@ -38,6 +42,12 @@ const DENSE_FRAMES: usize = 4;
 const REST: Nanos = Nanos::from_micros(25);
 /// How often an interface that went away is looked for.
 const REOPEN_INTERVAL: Nanos = Nanos::from_millis(100);
+/// How often the wall clock is compared with the model's. Arrivals during a step of it count as now, so this need not be often.
+const OFFSET_INTERVAL: Nanos = Nanos::from_millis(100);
+/// A thread that was behind for so long without a break cannot keep up. One that waited for a CPU has caught up by then.
+const BEHIND_MOST: Nanos = Nanos::from_millis(50);
+/// How late packets may be of which more are due than can be sent: what one turn of sending and receiving takes, and a little.
+const LATE_WHILE_BEHIND: Nanos = Nanos::from_millis(5);
 /// How often a port whose send buffer was full is tried.
 const BLOCKED_INTERVAL: Nanos = Nanos::from_micros(50);
 /// The key of the waker among the ports' at the poller.
@@ -126,7 +136,15 @@ pub struct Engine {
     /// Payload from the clients and from the servers.
     stores: [Store; 2],
     poller: Poller,
+    began: Nanos,
+    /// The model's time 0; later than the beginning by as long as its clock stood still.
     started: Nanos,
+    /// Since when more has always been due than was sent.
+    behind_since: Option<Nanos>,
+    /// How late the last packet was that was sent in this round, or waits for its port.
+    late: Nanos,
+    offset: RealtimeOffset,
+    offset_until: Nanos,
     /// Until the first moment at which what arrives now can be due.
     shortest_transit: Nanos,
     lateness: TimeHistogram,
@@ -184,6 +202,7 @@ impl Engine {
                 poller.add(socket, key)?;
             }
         }
+        let began = monotonic();
         Ok(Self {
             switch: Switch::new(attachments.iter().map(|at| at.mac)),
             sides: (0..ports.len() as u16).map(|port| network.side(PortId(port))).collect(),
@@ -194,7 +213,12 @@ impl Engine {
             ports,
             stores,
             poller,
-            started: monotonic(),
+            began,
+            started: began,
+            behind_since: None,
+            late: Nanos::ZERO,
+            offset: realtime_offset(),
+            offset_until: Nanos::ZERO,
             lateness: TimeHistogram::default(),
             reopen_at: Nanos::ZERO,
             oversleep: Oversleep::default(),
@@ -243,6 +267,7 @@ impl Engine {
             self.network.advance(horizon);
             let done = self.send();
             self.keep_house();
+            self.keep_pace(done && received < RECEIVE_BUDGET);
             if done && received < RECEIVE_BUDGET && !self.options.spin {
                 self.wait(received, waker)?;
             }
@@ -260,11 +285,31 @@ impl Engine {
         }
     }
 
+    /// Has the model's clock stand still where the thread cannot keep up with it. `caught_up`: nothing is due or waits to be read.
+    fn keep_pace(&mut self, caught_up: bool) {
+        if caught_up && self.ports.iter().all(|port| port.first_blocked().is_none()) {
+            self.behind_since = None;
+            return;
+        }
+        let now = monotonic();
+        let since = *self.behind_since.get_or_insert(now);
+        if now.saturating_sub(since) > BEHIND_MOST && self.late > LATE_WHILE_BEHIND {
+            let stood = self.late - LATE_WHILE_BEHIND;
+            self.started += stood;
+            // The thread has worked meanwhile: it rests as often as before.
+            self.rested_at = self.rested_at.saturating_sub(stood);
+        }
+    }
+
     /// Takes in what has arrived. Returns how many frames at most came from one port, and the time up to which all
     /// arrivals are known, in the model's time.
     fn receive(&mut self) -> (usize, Nanos) {
-        let offset = realtime_offset();
-        let mut horizon = self.now();
+        let mut now = monotonic();
+        if now >= self.offset_until {
+            self.offset = realtime_offset();
+            self.offset_until = now + OFFSET_INTERVAL;
+        }
+        let mut horizon = now.saturating_sub(self.started);
         let mut most = 0;
         for (index, port) in (0..).map(PortId).zip(&mut self.ports) {
             let side = self.sides[usize::from(index.0)];
@@ -280,7 +325,7 @@ impl Engine {
                     Reception::Frame(arrival) => arrival,
                 };
                 taken += 1;
-                let at = arrived_at(arrival.stamp, offset, self.started);
+                let at = arrived_at(arrival.stamp, self.offset, &mut now).saturating_sub(self.started);
                 if taken == RECEIVE_BUDGET {
                     // More may wait: nothing is known of what came after this one.
                     horizon = horizon.min(at);
@@ -298,11 +343,14 @@ impl Engine {
 
     /// Sends what is due. Says whether that was all.
     fn send(&mut self) -> bool {
+        self.late = Nanos::ZERO;
         for port in 0..self.ports.len() {
             while let Some(release) = self.ports[port].first_blocked() {
+                self.late = self.now().saturating_sub(release.due);
                 if !self.transmit(release) {
                     break;
                 }
+                self.lateness.record(self.late, 1);
                 self.ports[port].unblock();
                 self.store_of(release).free(release.token);
             }
@@ -312,11 +360,13 @@ impl Engine {
                 return true;
             };
             let late = self.now().saturating_sub(release.due);
-            self.lateness.record(late, 1);
             let port = usize::from(release.port.0);
             if self.ports[port].first_blocked().is_some() || !self.transmit(release) {
                 self.store_of(release).hold(release.token);
                 self.ports[port].block(release);
+            } else {
+                self.lateness.record(late, 1);
+                self.late = self.late.max(late);
             }
             if release.last {
                 self.store_of(release).free(release.token);
@@ -431,7 +481,8 @@ impl Engine {
             own_fault.send_error_packets += port.own_fault.send_error_packets;
         }
         Status {
-            uptime_ns: self.now().0,
+            uptime_ns: monotonic().saturating_sub(self.began).0,
+            clock_stood_ns: self.started.saturating_sub(self.began).0,
             lateness: self.lateness.quantiles(),
             own_fault,
             far_port_full_packets: ports.iter().map(|port| port.far_port_full_packets).sum(),
@@ -493,8 +544,12 @@ fn required(path: &PathSpec, options: &EngineOptions) -> Result<[usize; 2], Engi
     Ok(bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)))
 }
 
-/// When a frame arrived, in the model's time: never in the future, whatever the wall clock was set to meanwhile.
-fn arrived_at(stamp: Option<Nanos>, offset: RealtimeOffset, started: Nanos) -> Nanos {
-    let now = monotonic();
-    stamp.map_or(now, |stamp| offset.monotonic_of(stamp)).min(now).saturating_sub(started)
+/// When a frame arrived: never in the future, whatever the wall clock was set to meanwhile. `now` is read again where it is needed: most
+/// frames have waited for longer than since the last reading.
+fn arrived_at(stamp: Option<Nanos>, offset: RealtimeOffset, now: &mut Nanos) -> Nanos {
+    let at = stamp.map(|stamp| offset.monotonic_of(stamp));
+    if at.is_none_or(|at| at > *now) {
+        *now = monotonic();
+    }
+    at.map_or(*now, |at| at.min(*now))
 }

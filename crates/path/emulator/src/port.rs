@@ -70,7 +70,7 @@ pub(crate) struct Port {
     socket: Option<Socket>,
     /// Drops of sockets that were closed since.
     closed_socket_drops: u64,
-    /// Releases that wait for room in the send buffer, with the moment they were first tried.
+    /// Releases that wait for room in the send buffer.
     blocked: VecDeque<Release>,
     /// Room for the longest frame, with a VLAN tag.
     room_bytes: usize,

@@ -19,6 +19,9 @@ pub struct Status {
     pub uptime_ns: u64,
     /// Lateness: from the time at which a run of packets was due until it was handed to the kernel, over all runs.
     pub lateness: Quantiles,
+    /// How long the path's clock stood still, in nanoseconds, because packets were due faster than the emulator could send them. The path
+    /// was slower by as much, and its queues fuller.
+    pub clock_stood_ns: u64,
     /// Sum over all ports.
     pub own_fault: OwnFault,
     /// Wire packets dropped because a receiving host's ring was full: caused by neither the emulator nor the path.
@@ -141,6 +144,18 @@ impl Status {
                     Nanos(self.lateness.p99_ns)
                 ),
                 "give the emulator its own CPU (`cpus`, `spin`, `realtime`), or send less",
+            );
+        }
+        if self.clock_stood_ns > 0 {
+            warn(
+                caveats::EMULATOR_SLOWED,
+                format!(
+                    "packets were due faster than the emulator could send them: the path's clock stood still for {} of {}, so \
+                     that the path was slower than its file says, and its queues dropped more",
+                    Nanos(self.clock_stood_ns),
+                    Nanos(self.uptime_ns)
+                ),
+                "give the emulator its own CPU (`cpus`, `realtime`), or send less",
             );
         }
         let own = self.own_fault;

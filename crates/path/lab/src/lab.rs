@@ -187,9 +187,7 @@ impl Lab {
     /// Where one does not fit the path, or its memory is not to be had.
     pub fn set(&mut self, changes: &[Change]) -> Result<(), LabError> {
         let mut path = self.path.clone();
-        for change in changes {
-            change.apply(&mut path)?;
-        }
+        Change::apply(changes, &mut path)?;
         self.emulator()?.update(path.clone())?;
         self.path = path;
         Ok(())

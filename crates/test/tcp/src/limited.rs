@@ -4,6 +4,8 @@
 //! sent; within it, *rwnd limited* runs while the peer's window holds back data, and *sndbuf limited* while the application could
 //! write more if the send buffer were larger. The samples divide the rest of the busy time:
 //!
+//! - all that the send buffer holds, in flight and waiting, fits the congestion window, and the buffer was full within the last round
+//!   trip: the writer fills it whenever ACKs make room, and what it wrote is only being paced out. The send buffer limits the flow.
 //! - less than a segment waits (`notsent_bytes`), and the congestion window has room: the last write is still in flight, and the
 //!   flow only looks busy. The application limits the flow.
 //! - the data in flight fills the peer's window (`snd_wnd`), but not the congestion window: the receiver's window limits the flow,
@@ -33,6 +35,9 @@ pub struct LimitedTimes {
     pub nothing_waits_us: u64,
     /// Busy without the other two clocks: the data in flight filled the peer's window.
     pub window_full_us: u64,
+    /// Busy without the other two clocks: the send buffer had just been full, and the congestion window had room for all of it.
+    #[serde(default)]
+    pub buffer_fits_us: u64,
 }
 
 /// Shares of the time, each from 0 to 1. Their sum is 1, or 0 if there was no time.
@@ -45,7 +50,7 @@ pub struct LimitedBy {
     /// The receiver's window.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub receive_window: f64,
-    /// The sender's buffer.
+    /// The sender's buffer: it was full, or had just been and held less than the congestion window.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub send_buffer: f64,
     /// The sending application.
@@ -54,8 +59,9 @@ pub struct LimitedBy {
 }
 
 impl LimitedTimes {
-    /// Adds the time between two samples of a flow, `elapsed_us` apart. `None` if the kernel lacks the clocks (before 4.10).
-    pub fn add(&mut self, before: &TcpInfo, after: &TcpInfo, elapsed_us: u64) -> Option<()> {
+    /// Adds the time between two samples of a flow, `elapsed_us` apart; `buffer_was_full`: within the round trip before `after`, by the
+    /// kernel's clock. `None` if the kernel lacks the clocks (before 4.10).
+    pub fn add(&mut self, before: &TcpInfo, after: &TcpInfo, elapsed_us: u64, buffer_was_full: bool) -> Option<()> {
         let rise = |field| Some(after.get(field)?.saturating_sub(before.get(field)?));
         let (busy, receive_window) = (rise(fields::BUSY_TIME)?, rise(fields::RWND_LIMITED)?);
         let send_buffer = rise(fields::SNDBUF_LIMITED)?;
@@ -71,8 +77,17 @@ impl LimitedTimes {
                 && bytes(info.value(fields::UNACKED).saturating_add(2)) > window
                 && bytes(info.value(fields::SND_CWND)) > window
         };
+        let buffer_fits = |info: &TcpInfo| {
+            let bytes = |packets: u64| packets.saturating_mul(info.value(fields::SND_MSS));
+            let waiting = info.get(fields::NOTSENT_BYTES);
+            waiting.is_some_and(|waiting| {
+                bytes(info.value(fields::UNACKED)).saturating_add(waiting) < bytes(info.value(fields::SND_CWND))
+            })
+        };
         if window_full(after) {
             self.window_full_us = self.window_full_us.saturating_add(rest);
+        } else if buffer_was_full && buffer_fits(before) && buffer_fits(after) {
+            self.buffer_fits_us = self.buffer_fits_us.saturating_add(rest);
         } else if nothing_waits(before) && nothing_waits(after) {
             // At both ends of the time: a writer that is late only once is sometimes caught at one of them.
             self.nothing_waits_us = self.nothing_waits_us.saturating_add(rest);
@@ -93,6 +108,20 @@ impl LimitedTimes {
         add(&mut self.send_buffer_us, other.send_buffer_us);
         add(&mut self.nothing_waits_us, other.nothing_waits_us);
         add(&mut self.window_full_us, other.window_full_us);
+        add(&mut self.buffer_fits_us, other.buffer_fits_us);
+    }
+
+    /// The times since they were `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            elapsed_us: self.elapsed_us.saturating_sub(before.elapsed_us),
+            busy_us: self.busy_us.saturating_sub(before.busy_us),
+            receive_window_us: self.receive_window_us.saturating_sub(before.receive_window_us),
+            send_buffer_us: self.send_buffer_us.saturating_sub(before.send_buffer_us),
+            nothing_waits_us: self.nothing_waits_us.saturating_sub(before.nothing_waits_us),
+            window_full_us: self.window_full_us.saturating_sub(before.window_full_us),
+            buffer_fits_us: self.buffer_fits_us.saturating_sub(before.buffer_fits_us),
+        }
     }
 
     /// The shares of the time.
@@ -105,12 +134,13 @@ impl LimitedTimes {
         let send_buffer = self.send_buffer_us.min(busy - receive_window);
         let rest = busy - receive_window - send_buffer;
         let window_full = self.window_full_us.min(rest);
-        let nothing_waits = self.nothing_waits_us.min(rest - window_full);
+        let buffer_fits = self.buffer_fits_us.min(rest - window_full);
+        let nothing_waits = self.nothing_waits_us.min(rest - window_full - buffer_fits);
         let share = |part: u64| part as f64 / self.elapsed_us as f64;
         LimitedBy {
-            congestion_window: share(rest - window_full - nothing_waits),
+            congestion_window: share(rest - window_full - buffer_fits - nothing_waits),
             receive_window: share(receive_window + window_full),
-            send_buffer: share(send_buffer),
+            send_buffer: share(send_buffer + buffer_fits),
             application: share(self.elapsed_us - busy + nothing_waits),
         }
     }
@@ -151,7 +181,7 @@ mod tests {
 
     fn shares(before: TcpInfo, after: TcpInfo) -> LimitedBy {
         let mut times = LimitedTimes::default();
-        times.add(&before, &after, 1_000).unwrap();
+        times.add(&before, &after, 1_000, false).unwrap();
         times.shares()
     }
 
@@ -177,6 +207,23 @@ mod tests {
         assert_eq!(LimitedBy::default().foremost(), None);
     }
 
+    /// A small buffer is paced out within a window that never fills: the kernel's clock stands meanwhile, though the writer waits for
+    /// ACKs. The same samples without a buffer that was full are pacing; with more in the buffer than the window takes, the window.
+    #[test]
+    fn a_buffer_that_fits_the_window_is_the_limit_where_it_was_full() {
+        let of = |notsent, unacked, buffer_was_full| {
+            let mut times = LimitedTimes::default();
+            let after = info(1_000, 0, 400, notsent, unacked);
+            times.add(&info(0, 0, 0, notsent, unacked), &after, 1_000, buffer_was_full).unwrap();
+            times.shares()
+        };
+        assert_eq!(of(4_000, 3, true), LimitedBy { send_buffer: 1.0, ..LimitedBy::default() });
+        assert_eq!(of(4_000, 3, false), LimitedBy { send_buffer: 0.4, congestion_window: 0.6, ..LimitedBy::default() });
+        assert_eq!(of(7_000, 3, true), LimitedBy { send_buffer: 0.4, congestion_window: 0.6, ..LimitedBy::default() });
+        assert_eq!(of(0, 3, true), LimitedBy { send_buffer: 1.0, ..LimitedBy::default() });
+        assert_eq!(of(0, 3, false), LimitedBy { send_buffer: 0.4, application: 0.6, ..LimitedBy::default() });
+    }
+
     #[test]
     fn a_window_that_is_full_counts_though_pacing_hides_it() {
         let full = |unacked, window: u64| {
@@ -195,7 +242,7 @@ mod tests {
     fn coarse_clocks_lose_nothing() {
         let mut times = LimitedTimes::default();
         for (before, after) in [(0, 0), (0, 20_000), (20_000, 20_000), (20_000, 40_000)] {
-            times.add(&info(before, 0, 0, 5_000, 10), &info(after, 0, 0, 5_000, 10), 10_000).unwrap();
+            times.add(&info(before, 0, 0, 5_000, 10), &info(after, 0, 0, 5_000, 10), 10_000, false).unwrap();
         }
         assert_eq!(times.shares().congestion_window, 1.0);
     }
@@ -204,7 +251,7 @@ mod tests {
     fn shares_add_up_whatever_the_clocks_say() {
         let shares = shares(info(0, 0, 0, 1, 1), info(u64::MAX, u64::MAX, u64::MAX, 1, 1));
         assert_eq!((shares.receive_window, shares.application), (1.0, 0.0));
-        assert_eq!(LimitedTimes::default().add(&TcpInfo::default(), &TcpInfo::default(), 5), None);
+        assert_eq!(LimitedTimes::default().add(&TcpInfo::default(), &TcpInfo::default(), 5, true), None);
         assert_eq!(LimitedTimes::default().shares(), LimitedBy::default());
     }
 }

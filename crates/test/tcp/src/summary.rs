@@ -50,7 +50,12 @@ struct Running {
     rtt_us_sum: f64,
     rtt_count: u64,
     cwnd_bytes_sum: f64,
+    /// The last sample at which the kernel's clock of a full send buffer had moved on.
+    buffer_full_at: Option<u64>,
 }
+
+/// The longest tick of the kernel's clocks (`CONFIG_HZ` of 100): they may show that late what they count.
+const TICK_NS: u64 = 10_000_000;
 
 impl FlowSummary {
     /// Takes the next sample, at `at_ns` on any clock that does not step.
@@ -59,8 +64,15 @@ impl FlowSummary {
         let (first_at, first) = *running.first.get_or_insert((at_ns, *info));
         if let Some((before_at, before)) = running.last {
             let elapsed_us = at_ns.saturating_sub(before_at) / 1_000;
+            // The beginning of a connection is no sample: nothing is known of the time from there.
+            if self.samples > 0 && info.value(fields::SNDBUF_LIMITED) > before.value(fields::SNDBUF_LIMITED) {
+                running.buffer_full_at = Some(at_ns);
+            }
+            // ACKs empty the buffer once a round trip.
+            let turn_ns = info.value(fields::RTT) * 1_000 + TICK_NS;
+            let buffer_was_full = running.buffer_full_at.is_some_and(|full| before_at.saturating_sub(full) <= turn_ns);
             // Without the clocks the limits are not known.
-            let _ = self.limited.add(&before, info, elapsed_us);
+            let _ = self.limited.add(&before, info, elapsed_us, buffer_was_full);
         }
         running.last = Some((at_ns, *info));
         self.samples += 1;
@@ -173,6 +185,72 @@ mod tests {
         assert_eq!((summary.sent_bytes, summary.retransmitted_bytes), (Some(5_000), Some(1_000)));
         // Busy for 5 ms of the 8, with the last write in flight.
         assert_eq!((summary.limited.elapsed_us, summary.limited.shares().application), (8_000, 1.0));
+    }
+
+    /// What the kernel said each 10 ms of a flow with `SO_SNDBUF` of 16 KB over 20 ms: packets in flight and in the window, bytes that
+    /// wait, busy and full-buffer clocks in milliseconds. At most 47 of 104 to 144 packets are in flight, and at most 60 in the buffer.
+    const SMALL_BUFFER: [[u64; 5]; 25] = [
+        [14, 104, 47_784, 1_024, 372],
+        [36, 104, 15_928, 1_036, 372],
+        [47, 104, 0, 1_048, 380],
+        [13, 104, 62_264, 1_056, 388],
+        [26, 106, 30_408, 1_068, 388],
+        [47, 106, 0, 1_076, 388],
+        [35, 106, 0, 1_088, 400],
+        [17, 106, 0, 1_096, 408],
+        [18, 106, 41_992, 1_108, 412],
+        [40, 106, 10_136, 1_116, 412],
+        [47, 106, 0, 1_128, 420],
+        [15, 106, 56_472, 1_136, 428],
+        [30, 106, 24_616, 1_148, 428],
+        [39, 106, 0, 1_160, 432],
+        [17, 106, 0, 1_168, 440],
+        [20, 107, 39_096, 1_180, 444],
+        [47, 107, 0, 1_188, 444],
+        [47, 107, 0, 1_200, 456],
+        [18, 136, 41_992, 1_212, 460],
+        [46, 136, 1_448, 1_220, 460],
+        [47, 136, 0, 1_232, 472],
+        [47, 136, 0, 1_244, 484],
+        [0, 144, 0, 1_252, 492],
+        [30, 144, 24_616, 1_264, 492],
+        [47, 144, 0, 1_272, 496],
+    ];
+
+    fn small_buffer(turns: usize, change: impl Fn(&mut TcpInfo)) -> FlowSummary {
+        let mut summary = FlowSummary::default();
+        for turn in 0..turns {
+            for (row, [unacked, cwnd, notsent, busy_ms, full_ms]) in SMALL_BUFFER.into_iter().enumerate() {
+                let mut info = info(0, 0, 20_500, cwnd);
+                let clocks = [(fields::BUSY_TIME, busy_ms, 1_024), (fields::SNDBUF_LIMITED, full_ms, 372)];
+                for (field, ms, first) in clocks {
+                    info.set(field, 1_000 * (ms + turn as u64 * (if first == 372 { 124 } else { 250 })));
+                }
+                for (field, value) in
+                    [(fields::UNACKED, unacked), (fields::NOTSENT_BYTES, notsent), (fields::SND_MSS, 1_448)]
+                {
+                    info.set(field, value);
+                }
+                change(&mut info);
+                summary.take((turn * 250 + row * 10) as u64 * 1_000_000 + 1, &info);
+            }
+        }
+        summary
+    }
+
+    #[test]
+    fn a_small_send_buffer_is_the_limit_also_while_it_is_paced_out() {
+        let shares = small_buffer(4, |_| ()).limited.shares();
+        assert!(shares.send_buffer > 0.95, "{shares:?}");
+        // The same flow in a window of 40: it is full of what the buffer holds.
+        let shares = small_buffer(4, |info| {
+            info.set(fields::SND_CWND, 40);
+            info.set(fields::UNACKED, info.value(fields::UNACKED).min(40));
+        });
+        assert!(shares.limited.shares().congestion_window > 0.3, "{shares:?}");
+        // Without the clock it is an application that stops and goes, and pacing.
+        let shares = small_buffer(4, |info| info.set(fields::SNDBUF_LIMITED, 0)).limited.shares();
+        assert_eq!(shares.send_buffer, 0.0, "{shares:?}");
     }
 
     #[test]

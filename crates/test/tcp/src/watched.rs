@@ -155,7 +155,10 @@ impl Limit {
                     "receive_window" => {
                         format!("for {seconds:.2} s the peer's window was full (rwnd_limited, snd_wnd)")
                     }
-                    "send_buffer" => format!("for {seconds:.2} s the send buffer was full (sndbuf_limited)"),
+                    "send_buffer" => format!(
+                        "for {seconds:.2} s the send buffer was full, or all it held fitted the congestion window \
+                         (sndbuf_limited, notsent_bytes)"
+                    ),
                     "application" => format!("for {seconds:.2} s nothing waited to be sent (busy_time, notsent_bytes)"),
                     _ => format!(
                         "for {seconds:.2} s data waited with room in window and buffer; {} packets retransmitted",

@@ -48,6 +48,7 @@ impl Control {
         require_support()?;
         let algorithm = settings.algorithm();
         let table = settings.table()?;
+        let tells_start_apart = KernelTypes::read()?.tells_start_apart();
         let (loaded, log) = with_log(|| {
             let mut open = ObjectBuilder::default().open_memory(object_of(algorithm))?;
             for mut map in open.maps_mut() {
@@ -56,6 +57,9 @@ impl Control {
                 let Some(value) = map.initial_value_mut() else { continue };
                 if is_struct_ops {
                     write_name(value, settings.name());
+                    if !tells_start_apart {
+                        clear_start(value);
+                    }
                 } else if name.ends_with(".table") {
                     let rows = table.iter().flat_map(|row| [row.window, row.decrease_256]);
                     write_words(value, rows.chain(std::iter::repeat(0)).take(2 * MOST_ROWS));
@@ -109,6 +113,14 @@ fn write_name(value: &mut [u8], name: &str) {
         for (byte, letter) in field[..MOST_NAME_CHARACTERS].iter_mut().zip(name.bytes()) {
             *byte = letter;
         }
+    }
+}
+
+/// Takes away the last field, the callback `cwnd_event_tx_start`: libbpf leaves a member that the kernel does not have, and its program,
+/// where the member is zero.
+fn clear_start(value: &mut [u8]) {
+    if let Some(field) = value.last_chunk_mut::<{ size_of::<u64>() }>() {
+        *field = [0; size_of::<u64>()];
     }
 }
 

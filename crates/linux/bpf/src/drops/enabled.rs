@@ -7,7 +7,6 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::event::{DropEvent, HEADER_BYTES};
 use super::{DropOptions, Flow, Lost, MAX_FLOWS, ReasonNames, Unrecorded};
 use crate::BpfError;
+use crate::program::LoadedProgram;
 use crate::skeleton::drops::DropsSkelBuilder;
 use crate::support::{KernelTypes, io_error, load_error, require_capabilities, with_log};
 
@@ -172,11 +172,7 @@ impl Drops {
         let (words, _) = value.as_chunks::<8>();
         let word = |at: usize| words.get(at).map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         let program = self.link.info().map_err(|error| io_error(&error))?.prog_id;
-        // A number that cannot be read is not 0.
-        let skipped_runs = ProgInfoIter::default()
-            .find(|info| info.id == program)
-            .map(|info| info.recursion_misses)
-            .ok_or_else(|| io::Error::other("the kernel does not list the program"))?;
+        let skipped_runs = LoadedProgram::find(program)?.recursion_misses;
         // What the twin saw was not missed.
         Ok(Lost { packets: word(0), unread_packets: word(1), skipped_runs: skipped_runs.saturating_sub(word(2)) })
     }

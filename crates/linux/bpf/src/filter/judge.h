@@ -38,7 +38,8 @@ __noinline int parse_frame(struct xdp_md *context, struct parsed *parsed)
 {
 	if (!parsed)
 		return false;
-	return parse(parsed, (const unsigned char *)(long)context->data, (const unsigned char *)(long)context->data_end);
+	return parse(parsed, (const unsigned char *)(long)context->data, (const unsigned char *)(long)context->data_end,
+		     bytes_of(context));
 }
 
 __noinline int is_joined(struct xdp_md *context, __u64 mac)
@@ -68,7 +69,7 @@ __noinline int judge_socket(struct xdp_md *context, struct parsed *parsed)
 		return TRUNCATED;
 	ip = data + parsed->network_at;
 	transport = data + parsed->transport_at;
-	if (transport + 4 > end)
+	if (transport + 4 > end || parsed->transport_at + 4 > parsed->packet_end)
 		return TRUNCATED;
 	if (parsed->network == NETWORK_IPV4) {
 		if (ip + IPV4_BYTES > end)
@@ -224,7 +225,7 @@ static __always_inline __u32 destination_port(struct question *q)
 	if (!at || at > 4096 || q->parsed.fragment)
 		return 0;
 	transport = q->data + at;
-	if (transport + 4 > q->end)
+	if (transport + 4 > q->end || at + 4 > q->parsed.packet_end)
 		return 0;
 	return be16(transport + 2);
 }
@@ -303,7 +304,7 @@ static __always_inline enum filter_reason judge_solicitation(struct question *q,
 		return NEIGHBOUR_DISCOVERY;
 	if (!(q->followed->flags & JUDGE_SOLICITATIONS))
 		return base;
-	if (icmp + 24 > q->end)
+	if (icmp + 24 > q->end || at + 24 > q->parsed.packet_end)
 		return TRUNCATED;
 	if (is_local_ipv6(q, icmp + 8))
 		return NEIGHBOUR_DISCOVERY;
@@ -321,7 +322,7 @@ static __always_inline enum filter_reason judge_ipv6(struct question *q, enum fi
 		return DHCP;
 	if (q->parsed.protocol == PROTOCOL_ICMPV6 && !q->parsed.fragment && at && at <= 4096) {
 		icmp = q->data + at;
-		if (icmp + 1 > q->end)
+		if (icmp + 1 > q->end || at >= q->parsed.packet_end)
 			return TRUNCATED;
 		/* RFC 2710, RFC 3810. */
 		if ((icmp[0] >= 130 && icmp[0] <= 132) || icmp[0] == 143)
@@ -350,7 +351,7 @@ static __always_inline bool manages_groups(struct question *q)
 	if (q->parsed.class != CLASS_IPV6_ICMP || q->parsed.fragment || !at || at > 4096)
 		return false;
 	icmp = q->data + at;
-	return icmp + 1 <= q->end && ((icmp[0] >= 130 && icmp[0] <= 132) || icmp[0] == 143);
+	return icmp + 1 <= q->end && at < q->parsed.packet_end && ((icmp[0] >= 130 && icmp[0] <= 132) || icmp[0] == 143);
 }
 
 static __always_inline bool is_solicitation(struct question *q)
@@ -361,7 +362,7 @@ static __always_inline bool is_solicitation(struct question *q)
 	if (q->parsed.class != CLASS_IPV6_ICMP || q->parsed.truncated || q->parsed.fragment || !at || at > 4096)
 		return false;
 	icmp = q->data + at;
-	return icmp + 1 <= q->end && icmp[0] == 135;
+	return icmp + 1 <= q->end && at < q->parsed.packet_end && icmp[0] == 135;
 }
 
 static __always_inline enum filter_reason judge(struct question *q)

@@ -70,13 +70,13 @@ static __always_inline void send_sample(struct question *q, struct filter_counte
  * this CPU found to be local last. Each test is one of judge(); a frame that fails one goes to judge(). PLAINS: not such a frame.
  */
 static __always_inline __u32 plainly_ours(struct xdp_md *context, const unsigned char *data, const unsigned char *end,
-					  const struct filter_followed *followed, const struct filter_recent *recent)
+					  __u64 bytes, const struct filter_followed *followed, const struct filter_recent *recent)
 {
 	/* Read before the address, as in is_local_ipv4(). */
 	__u64 told = *(const volatile __u64 *)&followed->told;
 	struct net_device___filter *dev;
 	const unsigned char *transport;
-	__u32 plain, protocol, port;
+	__u32 plain, protocol, port, headers, packet_end;
 	__u16 type;
 
 	if ((lasting & JUDGE_PORTS) || data + ETHERNET_BYTES + IPV4_BYTES + 4 > end)
@@ -87,6 +87,8 @@ static __always_inline __u32 plainly_ours(struct xdp_md *context, const unsigned
 			return PLAINS;
 		protocol = data[23];
 		transport = data + ETHERNET_BYTES + IPV4_BYTES;
+		headers = ETHERNET_BYTES + IPV4_BYTES;
+		packet_end = ETHERNET_BYTES + be16(data + 16);
 		plain = PLAIN_IPV4_TCP;
 	} else if (type == bpf_htons(ETH_P_IPV6)) {
 		if (data + ETHERNET_BYTES + IPV6_BYTES + 4 > end || data[14] >> 4 != 6 || recent->told_v6 != told ||
@@ -94,10 +96,15 @@ static __always_inline __u32 plainly_ours(struct xdp_md *context, const unsigned
 			return PLAINS;
 		protocol = data[20];
 		transport = data + ETHERNET_BYTES + IPV6_BYTES;
+		headers = ETHERNET_BYTES + IPV6_BYTES;
+		packet_end = headers + be16(data + 18);
 		plain = PLAIN_IPV6_TCP;
 	} else {
 		return PLAINS;
 	}
+	/* The ports are in the packet, and the packet is in the frame. */
+	if (packet_end < headers + 4 || packet_end > bytes)
+		return PLAINS;
 	if (protocol == IPPROTO_UDP) {
 		port = *(const __be16 *)(transport + 2);
 		/* judge() counts DHCP of either family apart. */
@@ -130,7 +137,7 @@ int longhaul_filter(struct xdp_md *context)
 	q.followed = bpf_map_lookup_elem(&followed, &zero);
 	if (!all || !q.followed || q.data + ETHERNET_BYTES > q.end)
 		return XDP_PASS;
-	plain = plainly_ours(context, q.data, q.end, q.followed, &all->recent);
+	plain = plainly_ours(context, q.data, q.end, bytes, q.followed, &all->recent);
 	if (plain < PLAINS) {
 		add(&all->plain[plain][size_of(bytes)], bytes);
 		return XDP_PASS;
@@ -140,7 +147,7 @@ int longhaul_filter(struct xdp_md *context)
 		return XDP_PASS;
 	/* Most frames need no call. With all of it inline the verifier would take ten times as long. */
 	if (be16(q.data + 12) == ETH_P_IP) {
-		begin(&q.parsed, q.data);
+		begin(&q.parsed, q.data, bytes);
 		q.parsed.network_at = ETHERNET_BYTES;
 		q.parsed.type = ETH_P_IP;
 		parse_ipv4(&q.parsed, q.data, q.end);

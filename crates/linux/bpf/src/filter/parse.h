@@ -7,7 +7,8 @@
  *   with SNAP     ... | AA AA 03 | organisation 3 | type 2 | payload
  *   raw IPX       ... | length 2 | FF FF | payload
  *
- * Every read is checked against the frame's end. A frame that ends too early or contradicts itself is `truncated`.
+ * Every read is checked against the frame's end, and behind the IP header against the packet's: what lies behind it pads the frame. A
+ * frame that ends too early, or whose lengths contradict it or each other, is `truncated`, as the kernel would drop it.
  */
 #ifndef LONGHAUL_FILTER_PARSE_H
 #define LONGHAUL_FILTER_PARSE_H
@@ -57,7 +58,9 @@ struct parsed {
 	enum filter_cast cast;
 	enum network network;
 	__u32 type; /* Ethernet II; 0 in IEEE 802.3 */
+	__u32 frame_bytes; /* without FCS */
 	__u32 network_at; /* offsets in the frame */
+	__u32 packet_end; /* where the IP packet ends by its own length; 0: no such packet */
 	__u32 transport_at; /* 0: not found */
 	__u32 protocol;
 	bool tagged; /* for a VLAN; a tag for priority alone (802.1Q section 9.6) does not count */
@@ -133,7 +136,7 @@ static __always_inline enum filter_class class_of_llc(const unsigned char *at, c
 static __always_inline void parse_ipv4(struct parsed *p, const unsigned char *data, const unsigned char *end)
 {
 	const unsigned char *ip = data + p->network_at;
-	__u32 words;
+	__u32 transport_at, packet_end;
 
 	p->class = CLASS_IPV4_OTHER;
 	p->network = NETWORK_IPV4;
@@ -141,10 +144,16 @@ static __always_inline void parse_ipv4(struct parsed *p, const unsigned char *da
 		p->truncated = true;
 		return;
 	}
-	words = ip[0] & 0xf;
+	transport_at = p->network_at + 4 * (ip[0] & 0xf);
+	packet_end = p->network_at + be16(ip + 2);
+	if (transport_at > packet_end || packet_end > p->frame_bytes) {
+		p->truncated = true;
+		return;
+	}
 	p->fragment = (ip[6] & 0x3f) || ip[7];
 	p->protocol = ip[9];
-	p->transport_at = p->network_at + 4 * words;
+	p->transport_at = transport_at;
+	p->packet_end = packet_end;
 	if (p->protocol == PROTOCOL_TCP)
 		p->class = CLASS_IPV4_TCP;
 	else if (p->protocol == IPPROTO_UDP)
@@ -158,7 +167,7 @@ static __always_inline void parse_ipv4(struct parsed *p, const unsigned char *da
 static __always_inline void parse_ipv6(struct parsed *p, const unsigned char *data, const unsigned char *end)
 {
 	const unsigned char *ip = data + p->network_at;
-	__u32 next, at = p->network_at + IPV6_BYTES;
+	__u32 next, packet_end, at = p->network_at + IPV6_BYTES;
 	int number;
 
 	p->class = CLASS_IPV6_OTHER;
@@ -168,6 +177,14 @@ static __always_inline void parse_ipv6(struct parsed *p, const unsigned char *da
 		return;
 	}
 	next = ip[6];
+	packet_end = at + be16(ip + 4);
+	/* A jumbogram says its length in an option (RFC 2675). */
+	if (packet_end == at && next == PROTOCOL_HOP_BY_HOP)
+		packet_end = p->frame_bytes;
+	if (packet_end > p->frame_bytes) {
+		p->truncated = true;
+		return;
+	}
 	for (number = 0; number <= MOST_EXTENSIONS; number++) {
 		const unsigned char *extension;
 		__u32 bytes;
@@ -181,7 +198,7 @@ static __always_inline void parse_ipv6(struct parsed *p, const unsigned char *da
 			return;
 		}
 		extension = data + at;
-		if (extension + 8 > end) {
+		if (extension + 8 > end || at + 8 > packet_end) {
 			p->truncated = true;
 			return;
 		}
@@ -201,8 +218,13 @@ static __always_inline void parse_ipv6(struct parsed *p, const unsigned char *da
 		if (p->fragment)
 			break;
 	}
+	if (at > packet_end) {
+		p->truncated = true;
+		return;
+	}
 	p->protocol = next;
 	p->transport_at = at;
+	p->packet_end = packet_end;
 	if (next == PROTOCOL_TCP)
 		p->class = CLASS_IPV6_TCP;
 	else if (next == IPPROTO_UDP)
@@ -211,14 +233,16 @@ static __always_inline void parse_ipv6(struct parsed *p, const unsigned char *da
 		p->class = CLASS_IPV6_ICMP;
 }
 
-/* Sets the destination; all else is unknown. */
-static __always_inline void begin(struct parsed *p, const unsigned char *data)
+/* Sets length and destination; all else is unknown. */
+static __always_inline void begin(struct parsed *p, const unsigned char *data, __u32 frame_bytes)
 {
 	p->class = CLASS_OTHER;
 	p->cast = UNICAST;
 	p->network = NETWORK_OTHER;
 	p->type = 0;
+	p->frame_bytes = frame_bytes;
 	p->network_at = 0;
+	p->packet_end = 0;
 	p->transport_at = 0;
 	p->protocol = PROTOCOL_UNKNOWN;
 	p->tagged = p->fragment = p->truncated = false;
@@ -227,14 +251,14 @@ static __always_inline void begin(struct parsed *p, const unsigned char *data)
 }
 
 /* `false` where the frame is shorter than an Ethernet header. */
-static __always_inline bool parse(struct parsed *p, const unsigned char *data, const unsigned char *end)
+static __always_inline bool parse(struct parsed *p, const unsigned char *data, const unsigned char *end, __u32 frame_bytes)
 {
 	__u32 at = ETHERNET_BYTES, type;
 	int tag;
 
 	if (data + ETHERNET_BYTES > end)
 		return false;
-	begin(p, data);
+	begin(p, data, frame_bytes);
 	type = be16(data + 12);
 #pragma unroll
 	for (tag = 0; tag < 2; tag++) {
@@ -262,6 +286,7 @@ static __always_inline bool parse(struct parsed *p, const unsigned char *data, c
 		p->network = type == TYPE_ARP ? NETWORK_ARP : NETWORK_OTHER;
 	} else if (type <= 1500) {
 		p->class = class_of_llc(data + at, end);
+		p->truncated = at + type > frame_bytes;
 	}
 	return true;
 }

@@ -136,7 +136,7 @@ impl Reason {
             Self::Listening => "to a port with a listening socket",
             Self::Connected => "of a connection of this host",
             Self::Allowed => "by --allow",
-            Self::Truncated => "headers that end too early",
+            Self::Truncated => "headers that end too early or contradict their frame",
             Self::Doubtful => "addresses just changed: it may be for a new one",
             Self::HandedOver => "a bridge, bond or the like has taken the interface over",
             Self::ForeignUnicast => "to the MAC address of another station",

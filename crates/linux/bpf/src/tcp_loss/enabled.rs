@@ -5,13 +5,13 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 
-use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
 use super::{MAX_CONNECTIONS, TcpAgain, TcpDropSum};
 use crate::BpfError;
 use crate::drops::ReasonNames;
+use crate::program::LoadedProgram;
 use crate::skeleton::tcp_loss::TcpLossSkelBuilder;
 use crate::support::{KernelTypes, io_error, load_error, require_capabilities, with_log};
 
@@ -145,8 +145,7 @@ impl TcpLoss {
         let mut skipped = 0;
         for link in &self.links {
             let program = link.info().map_err(|error| io_error(&error))?.prog_id;
-            let info = ProgInfoIter::default().find(|info| info.id == program);
-            skipped += info.map_or(0, |info| info.recursion_misses);
+            skipped += LoadedProgram::find(program)?.recursion_misses;
         }
         Ok(lost + skipped)
     }

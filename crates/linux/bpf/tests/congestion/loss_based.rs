@@ -84,30 +84,33 @@ fn highspeed_differs_from_linux() {
 fn bic() {
     let mut flow = paper(Algorithm::Bic, 1000);
     assert_eq!(flow.ssthresh(), 875);
-    // How many packets one more takes at a window.
-    let mut each = |cwnd: u32| {
-        set_window(&mut flow, cwnd);
-        (1..).find(|_| ack(&mut flow, 1) > cwnd).unwrap()
+    // How many packets one more takes at a window: the second one, without a rest.
+    let take = |flow: &mut crate::native::Native, max: Option<u32>, cwnd: u32| {
+        set_window(flow, max.unwrap_or(cwnd));
+        flow.ssthresh();
+        set_window(flow, cwnd);
+        (1..).find(|_| ack(flow, 1) > cwnd).unwrap()
     };
-    assert_eq!(each(875), 875 / 32, "the midpoint is 62 away: linear");
+    let mut each = |cwnd: u32| take(&mut flow, Some(1000), cwnd);
+    assert_eq!(each(875), 28, "875/32, and the midpoint is 62 away: linear");
     assert_eq!(each(980), 98, "the midpoint is 10 away");
-    assert_eq!(each(999), 999 * 7, "the last packet: log2(1/0.01) round trips");
+    assert_eq!((each(997), each(998)), (665, 998), "halves of 3 and of 2");
+    assert_eq!(each(999), 999 * 7 + 1, "the last packet: log2(1/0.01) round trips, a 65536th rounded down");
     assert_eq!(each(1000), 1000, "probing: 1 a round trip");
-    assert_eq!(each(1010), 1010 / 11);
-    assert_eq!(each(1100), 1100 / 32);
+    assert_eq!(each(1010), 92, "1010/11");
+    assert_eq!(each(1100), 35, "1100/32");
     assert_eq!(each(14), 14, "standard TCP");
     // Fast convergence: short of the maximum, the next is (2 - β)/2 of the window.
+    set_window(&mut flow, 1000);
+    flow.ssthresh();
     set_window(&mut flow, 900);
     assert_eq!(flow.ssthresh(), 787);
-    let mut each = |cwnd: u32| {
-        set_window(&mut flow, cwnd);
-        (1..).find(|_| ack(&mut flow, 1) > cwnd).unwrap()
-    };
-    assert_eq!(each(842), 842 * 7, "900·1.875/2 = 843");
+    set_window(&mut flow, 842);
+    assert_eq!((1..).find(|_| ack(&mut flow, 1) > 842), Some(842 * 7 + 1), "900·1.875/2 = 843");
     // A timeout forgets.
     flow.time_out();
     set_window(&mut flow, 900);
-    assert_eq!(ack(&mut flow, 900 / 32), 901);
+    assert_eq!(ack(&mut flow, 29), 901, "900/32");
 }
 
 /// Linux's BIC: 819/1024, Smax 16, quarters, and a growth twice as fast, as it takes an ACK for two packets in the beginning.

@@ -7,6 +7,9 @@ mod flow;
 mod loss_based;
 mod models;
 mod native;
+mod papers;
+mod paths;
+mod rules;
 // Without clang at build time there is nothing to load.
 #[cfg(bpf_programs)]
 mod loading;

@@ -9,7 +9,7 @@ use std::fmt;
 use longhaul_congestion::{Algorithm, Settings};
 
 /// Of `icsk_ca_priv`: `STATE_BYTES` in `tcp.h`.
-const STATE_WORDS: usize = 11;
+const STATE_WORDS: usize = 13;
 
 /// `enum tcp_ca_state`: the kernel's view of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub(crate) struct Socket {
 }
 
 // As `native.h` asserts.
-const _: () = assert!(std::mem::offset_of!(Socket, cwnd) == 124 && size_of::<Socket>() == 168);
+const _: () = assert!(std::mem::offset_of!(Socket, cwnd) == 140 && size_of::<Socket>() == 184);
 
 #[repr(C)]
 struct AckSample {
@@ -98,6 +98,7 @@ struct Ops {
     in_ack_event: Option<unsafe extern "C" fn(*mut Socket, u32)>,
     pkts_acked: Option<unsafe extern "C" fn(*mut Socket, *const AckSample)>,
     undo_cwnd: unsafe extern "C" fn(*mut Socket) -> u32,
+    cwnd_event_tx_start: Option<unsafe extern "C" fn(*mut Socket)>,
     parameters: unsafe extern "C" fn() -> *mut u32,
     parameter_count: u32,
     parameter_names: *const *const std::ffi::c_char,
@@ -251,6 +252,13 @@ impl Native {
         let cwnd_event = self.ops.cwnd_event;
         // SAFETY: see `call`.
         self.call(|socket| cwnd_event.into_iter().for_each(|tell| unsafe { tell(socket, event as u32) }));
+    }
+
+    /// [`Event::TxStart`] as Linux 7.1 and newer tell it: by a callback of its own, and by no other.
+    pub(crate) fn tx_start_alone(&mut self) {
+        let tx_start = self.ops.cwnd_event_tx_start;
+        // SAFETY: see `call`.
+        self.call(|socket| tx_start.into_iter().for_each(|tell| unsafe { tell(socket) }));
     }
 
     /// The window after a spurious loss.

@@ -10,7 +10,7 @@ use crate::cable::{Cable, counted};
 use crate::frames::*;
 
 /// What is sent, and what it should be taken for.
-type Row = (&'static str, Vec<u8>, Class, Cast, Reason);
+pub(crate) type Row = (&'static str, Vec<u8>, Class, Cast, Reason);
 
 fn rows() -> Vec<Row> {
     use Cast::{Broadcast, Multicast, Unicast};
@@ -351,7 +351,7 @@ fn times(index: usize) -> usize {
     1 + index % 7
 }
 
-fn check(rows: &[Row], options: &FilterOptions) {
+pub(crate) fn check(rows: &[Row], options: &FilterOptions) {
     let Some(cable) = Cable::lay() else { return };
     let arrived = cable.inside(|| {
         PacketSocket::open(cable.ifindex, &PacketOptions { promiscuous: false, ..PacketOptions::default() })
@@ -531,7 +531,11 @@ fn what_resembles_an_accepted_frame_is_judged() {
         (four, changed(four, 36, &[0, 67]), Class::Ipv4Udp, Reason::Dhcp),
         (four, changed(four, 36, &[0, 68]), Class::Ipv4Udp, Reason::Dhcp),
         (four, changed(four, 36, &546_u16.to_be_bytes()), Class::Ipv4Udp, Reason::OurUnicast),
-        (four, four[..36].to_vec(), Class::Ipv4Udp, Reason::OurUnicast),
+        (four, four[..36].to_vec(), Class::Ipv4Other, Reason::Truncated),
+        (four, four[..61].to_vec(), Class::Ipv4Other, Reason::Truncated),
+        (four, changed(four, 16, &[0, 49]), Class::Ipv4Other, Reason::Truncated),
+        (four, changed(four, 16, &[0, 19]), Class::Ipv4Other, Reason::Truncated),
+        (four, changed(four, 16, &[0, 22]), Class::Ipv4Udp, Reason::OurUnicast),
         (four, four[..33].to_vec(), Class::Ipv4Other, Reason::Truncated),
         (six, changed(six, 0, &OTHER_MAC), Class::Ipv6Udp, Reason::ForeignUnicast),
         (six, changed(six, 14, &[0x45]), Class::Ipv6Other, Reason::Truncated),
@@ -541,6 +545,9 @@ fn what_resembles_an_accepted_frame_is_judged() {
         (six, changed(six, 56, &547_u16.to_be_bytes()), Class::Ipv6Udp, Reason::Dhcp),
         (six, changed(six, 56, &67_u16.to_be_bytes()), Class::Ipv6Udp, Reason::OurUnicast),
         (six, six[..53].to_vec(), Class::Ipv6Other, Reason::Truncated),
+        (six, six[..81].to_vec(), Class::Ipv6Other, Reason::Truncated),
+        (six, changed(six, 18, &[0, 29]), Class::Ipv6Other, Reason::Truncated),
+        (six, changed(six, 18, &[0, 2]), Class::Ipv6Udp, Reason::OurUnicast),
     ];
     for (number, (before, frame, class, reason)) in cases.into_iter().enumerate() {
         assert_eq!(judged(&cable, &filter, before), Reason::OurUnicast);
@@ -606,6 +613,10 @@ fn ports_that_nobody_listens_on() {
     let socket = cable.inside(|| UdpSocket::bind("0.0.0.0:138")).unwrap();
     setsockopt(&socket, sockopt::Broadcast, &true).unwrap();
     assert_eq!(judged(&cable, &filter, &broadcast), Reason::Listening);
+    // The same ports, but behind the packet's end.
+    let mut ports_in_padding = ipv4(OUR_MAC, OUR_IP, 17, 0, &udp(7, 20));
+    ports_in_padding[17] = 22;
+    assert_eq!(judged(&cable, &filter, &ports_in_padding), Reason::Truncated);
     let fragment = ipv4(OUR_MAC, OUR_IP, 17, 100, &[9; 40]);
     assert_eq!(judged(&cable, &filter, &fragment), Reason::Fragment);
     let icmp = ipv4(OUR_MAC, OUR_IP, 1, 0, &[3, 4, 0, 0, 0, 0, 5, 0]);

@@ -30,6 +30,15 @@ fn gone(program: u32) {
     }
 }
 
+/// Ends the thread that watches it when dropped, also where the test fails: a scope would wait for that thread forever.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn foreign() -> Vec<u8> {
     ipv4(OTHER_MAC, OTHER_IP, 17, 0, &udp(9, 20))
 }
@@ -81,6 +90,7 @@ fn one_takes_the_place_of_another_and_leaves_no_gap() {
     // Each frame is for somebody else: one that any of the filters does not see would reach the stack.
     let stop = AtomicBool::new(false);
     let (sent, seen) = std::thread::scope(|scope| {
+        let ends = Ends(&stop);
         let sender = scope.spawn(|| {
             let mut sent = 0_u64;
             while !stop.load(Ordering::Relaxed) {
@@ -97,7 +107,7 @@ fn one_takes_the_place_of_another_and_leaves_no_gap() {
             std::thread::sleep(Duration::from_millis(20));
             seen += old.counters().unwrap().dropped_packets;
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
         let sent = sender.join().unwrap();
         std::thread::sleep(Duration::from_millis(100));
         (sent, seen + filter.counters().unwrap().dropped_packets)
@@ -197,6 +207,7 @@ fn come_and_go() {
     let stop = AtomicBool::new(false);
     let (mut programs, mut maps, mut links) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let (before, after) = std::thread::scope(|scope| {
+        let ends = Ends(&stop);
         let traffic = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 for _ in 0..32 {
@@ -220,7 +231,7 @@ fn come_and_go() {
         let before = Held::now();
         (0..cycles).for_each(&mut cycle);
         let after = Held::now();
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
         traffic.join().unwrap();
         (before, after)
     });

@@ -9,6 +9,7 @@ mod branches;
 mod cable;
 mod cost;
 mod frames;
+mod lengths;
 mod lifetime;
 mod naive;
 mod twin;

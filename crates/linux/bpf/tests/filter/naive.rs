@@ -29,9 +29,13 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 fn ipv4(bytes: &[u8]) -> (Class, Result<Payload<'_>, CutOff>) {
+    let cut = (Class::Ipv4Other, Err(CutOff));
     let Some(header) = bytes.first_chunk::<20>().filter(|header| header[0] >> 4 == 4 && header[0] & 15 >= 5) else {
-        return (Class::Ipv4Other, Err(CutOff));
+        return cut;
     };
+    // What lies behind the packet pads the frame.
+    let Some(packet) = bytes.get(..usize::from(word(header, 2).unwrap())) else { return cut };
+    let Some(transport) = packet.get(4 * usize::from(header[0] & 15)..) else { return cut };
     let protocol = header[9];
     let class = match protocol {
         6 => Class::Ipv4Tcp,
@@ -42,7 +46,6 @@ fn ipv4(bytes: &[u8]) -> (Class, Result<Payload<'_>, CutOff>) {
     };
     let fragment = word(header, 6).unwrap() & 0x3fff != 0;
     let destination = Ipv4Addr::from(*header.last_chunk::<4>().unwrap()).into();
-    let transport = bytes.get(4 * usize::from(header[0] & 15)..).unwrap_or_default();
     (class, Ok(Payload::Ip { destination, protocol, fragment, transport }))
 }
 
@@ -51,6 +54,12 @@ fn ipv6(bytes: &[u8], offset: usize) -> (Class, Result<Payload<'_>, CutOff>) {
     let cut = (Class::Ipv6Other, Err(CutOff));
     let Some(header) = bytes.first_chunk::<40>().filter(|header| header[0] >> 4 == 6) else { return cut };
     let destination = Ipv6Addr::from(*header.last_chunk::<16>().unwrap()).into();
+    // A jumbogram says its length in an option (RFC 2675).
+    let payload_bytes = match (word(header, 4).unwrap(), header[6]) {
+        (0, 0) => bytes.len() - 40,
+        (bytes, _) => bytes.into(),
+    };
+    let Some(bytes) = bytes.get(..40 + payload_bytes) else { return cut };
     let (mut next, mut at, mut fragment, mut extensions) = (header[6], 40, false, 0);
     while [0, 43, 44, 51, 60].contains(&next) && !fragment {
         let Some(extension) = bytes.get(at..at + 8).filter(|_| extensions < 6 && offset + at <= 1024) else {
@@ -65,13 +74,13 @@ fn ipv6(bytes: &[u8], offset: usize) -> (Class, Result<Payload<'_>, CutOff>) {
         fragment = next == 44 && word(extension, 2).unwrap() & 0xfff9 != 0;
         next = extension[0];
     }
+    let Some(transport) = bytes.get(at..) else { return cut };
     let class = match next {
         6 => Class::Ipv6Tcp,
         17 => Class::Ipv6Udp,
         58 => Class::Ipv6Icmp,
         _ => Class::Ipv6Other,
     };
-    let transport = bytes.get(at..).unwrap_or_default();
     (class, Ok(Payload::Ip { destination, protocol: next, fragment, transport }))
 }
 
@@ -118,6 +127,7 @@ fn take(frame: &[u8]) -> Taken<'_> {
         0x8137 | 0x8138 => (Class::Ipx, Ok(Payload::Else)),
         0x809b | 0x80f3 => (Class::Appletalk, Ok(Payload::Else)),
         0x88cc => (Class::Lldp, Ok(Payload::Else)),
+        ..=1500 if usize::from(kind) > rest.len() => (llc(rest), Err(CutOff)),
         ..=1500 => (llc(rest), Ok(Payload::Else)),
         _ => (Class::Other, Ok(Payload::Else)),
     };

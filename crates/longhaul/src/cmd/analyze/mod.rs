@@ -142,6 +142,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let kept = Kept { top: args.top, flows_total: 0, largest: BinaryHeap::new(), series };
     let mut flows = Flows::with_gaps(FlowOptions::default(), kept, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
+    trace.was_readable()?;
     let (kept, totals) = flows.finish();
     if let Some(series) = kept.series {
         series.finish().map_err(|error| Failure::unwritable(Path::new("series.parquet"), error))?;

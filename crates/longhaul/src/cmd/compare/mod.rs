@@ -197,6 +197,7 @@ fn lay_over(
     let mut looks = [FirstLook::default(), FirstLook::default()];
     for (trace, look) in first.into_iter().zip(&mut looks) {
         pass(trace, |packet| look.packet(packet))?;
+        trace.was_readable()?;
     }
     let looks = [&looks[0], &looks[1]];
     let known = recognition(looks);

@@ -51,6 +51,7 @@ pub(crate) fn of_runs(a: &mut Trace, b: &mut Trace, tolerance_ns: f64) -> Result
     let read = |trace: &mut Trace| -> Result<Run, Failure> {
         let mut flows = Flows::with_gaps(FlowOptions::default(), Run::default(), trace.gaps());
         pass(trace, |packet| flows.packet(packet))?;
+        trace.was_readable()?;
         Ok(flows.finish().0)
     };
     let (a, b) = (read(a)?, read(b)?);

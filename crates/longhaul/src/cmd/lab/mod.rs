@@ -16,7 +16,7 @@ use longhaul_lab::control::{Client, ControlError, Info, Listener, list};
 use longhaul_lab::enter::{EnterError, enter};
 use longhaul_lab::{Lab, LabSpec, orphans};
 use longhaul_path::preset;
-use longhaul_path::spec::{PathSpec, no_files};
+use longhaul_path::spec::{Change, ChangeError, PathSpec, no_files};
 use serde::{Deserialize, Serialize};
 
 use self::printed::{DownParameters, EndedLab, EndedLabs, ListedLab, ListedLabs, MadeLab};
@@ -196,11 +196,10 @@ struct Order {
 
 fn up(args: UpArgs) -> Outcome {
     let mut path = preset::load(&args.path).map_err(Failure::usage)?;
-    for change in &args.set {
-        let change: longhaul_path::spec::Change =
-            change.parse().map_err(|error| Failure::usage(format!("--set {change}: {error}")))?;
-        change.apply(&mut path).map_err(|error| Failure::usage(format!("--set: {error}")))?;
-    }
+    let read =
+        |text: &String| text.parse().map_err(|error: ChangeError| Failure::usage(format!("--set {text}: {error}")));
+    let changes: Vec<Change> = args.set.iter().map(read).collect::<Result<_, _>>()?;
+    Change::apply(&changes, &mut path).map_err(|error| Failure::usage(format!("--set: {error}")))?;
     let name = args.name.unwrap_or_else(|| path.name.clone());
     // Names are checked here, so that a wrong one costs nothing.
     Client::new(&name).map_err(control_failure)?;

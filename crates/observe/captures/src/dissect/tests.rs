@@ -2,6 +2,7 @@ use longhaul_wire::probe::Cookie;
 use proptest::prelude::*;
 
 use super::*;
+use crate::record::{InterfaceDirection, LinkType};
 use crate::samples;
 
 const IPV4: u16 = 0x0800;
@@ -118,10 +119,10 @@ fn only_the_first_fragment_has_ports() {
 
 #[test]
 fn options_of_a_syn_and_sack_blocks() {
-    let syn = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 15];
+    let syn = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 255];
     let tcp = tcp_of(&whole(&samples::ethernet(&[], IPV4, &samples::ipv4(6, 1, 0, &[], &samples::tcp(2, &syn, 0)))));
     let found = tcp.options;
-    assert_eq!((found.mss, found.window_scale, found.sack_permitted), (Some(1460), Some(14), true));
+    assert_eq!((found.mss, found.window_scale, found.sack_permitted), (Some(1460), Some(255), true), "as offered");
     assert_eq!(found.timestamps, Some((1, 0)));
     let mut sack = STAMPS.to_vec();
     sack.extend_from_slice(&[1, 1, 5, 18, 0, 0, 0, 10, 0, 0, 0, 20, 0, 0, 0, 30, 0, 0, 0, 40]);
@@ -143,6 +144,64 @@ fn cooked_and_raw_ip() {
     assert!(matches!(packet.transport, Transport::Udp { src_port: 1000, dst_port: 2000, payload_len: 30, .. }));
     assert!(matches!(dissect(&record(&ip, ip.len(), LinkType::RawIp)).transport, Transport::Udp { .. }));
     assert_eq!(dissect(&record(&ip, ip.len(), LinkType::Other(147))).ip, None);
+}
+
+/// The same datagram behind each link header that longhaul knows.
+#[test]
+fn each_link_type_is_looked_through() {
+    let v4 = samples::ipv4(17, 1, 0, &[], &samples::udp(&[0; 30]));
+    let v6 = samples::ipv6(17, &samples::udp(&[0; 30]));
+    let found = |link: LinkType, before: &[u8], ip: &[u8]| {
+        let frame = [before, ip].concat();
+        // Clipped anywhere, nothing is made up.
+        for len in 0..frame.len() {
+            let packet = dissect(&record(&frame[..len], frame.len(), link));
+            assert!(packet.ip.is_none() || len >= before.len() + 20, "{link:?} {len}");
+        }
+        let packet = dissect(&record(&frame, frame.len(), link));
+        let udp = matches!(packet.transport, Transport::Udp { src_port: 1000, payload_len: 30, .. });
+        (udp && packet.ip.unwrap().src.is_ipv4() == (ip[0] >> 4 == 4)).then_some((packet.eth_src[5], packet.eth_dst[5]))
+    };
+    let none = Some((0, 0));
+    for (family, ip) in [(2, &v4), (24, &v6), (28, &v6), (30, &v6), (10, &v6)] {
+        assert_eq!(found(LinkType::Null, &u32::to_le_bytes(family), ip), none);
+        assert_eq!(found(LinkType::Null, &u32::to_be_bytes(family), ip), none);
+        assert_eq!(found(LinkType::Loop, &u32::to_be_bytes(family), ip), none);
+    }
+    assert_eq!(found(LinkType::Null, &u32::to_le_bytes(7), &v4), None, "another family");
+    for (header, ip) in [(&[0xff, 3, 0, 0x21][..], &v4), (&[0xff, 3, 0x57], &v6), (&[0, 0x57], &v6), (&[0x21], &v4)] {
+        assert_eq!(found(LinkType::Ppp, header, ip), none);
+    }
+    assert_eq!(found(LinkType::Ppp, &[0xff, 3, 0xc0, 0x21], &v4), None, "LCP");
+
+    let snap = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+    let addresses = |[a, b, c]: [u8; 3]| [[2, 0, 0, 0, 0, a], [2, 0, 0, 0, 0, b], [2, 0, 0, 0, 0, c]].concat();
+    let wlan = |control: [u8; 2], more: &[u8]| {
+        [&control[..], &[0, 0], &addresses([1, 2, 3]), &[0x10, 0], more, &snap].concat()
+    };
+    assert_eq!(found(LinkType::Ieee80211, &wlan([8, 0], &[]), &v4), Some((2, 1)));
+    assert_eq!(found(LinkType::Ieee80211, &wlan([8, 1], &[]), &v4), Some((2, 3)));
+    assert_eq!(found(LinkType::Ieee80211, &wlan([8, 2], &[]), &v4), Some((3, 1)));
+    assert_eq!(found(LinkType::Ieee80211, &wlan([8, 3], &[2, 0, 0, 0, 0, 4]), &v4), Some((4, 3)));
+    assert_eq!(found(LinkType::Ieee80211, &wlan([0x88, 2], &[0, 0]), &v4), Some((3, 1)), "QoS");
+    assert_eq!(found(LinkType::Ieee80211, &wlan([0x88, 0x82], &[0; 6]), &v4), Some((3, 1)), "with HT control");
+    assert_eq!(found(LinkType::Ieee80211, &wlan([8, 0x42], &[]), &v4), None, "encrypted");
+    assert_eq!(found(LinkType::Ieee80211, &wlan([0x88, 2], &[0x80, 0]), &v4), None, "aggregated");
+    assert_eq!(found(LinkType::Ieee80211, &wlan([0x80, 0], &[]), &v4), None, "a beacon");
+    assert_eq!(found(LinkType::Ieee80211, &wlan([0x48, 2], &[]), &v4), None, "no data");
+    let radiotap = |present: u32, fields: &[u8], wlan: Vec<u8>| {
+        [&[0, 0, 8 + fields.len() as u8, 0][..], &present.to_le_bytes(), fields, &wlan].concat()
+    };
+    assert_eq!(found(LinkType::Radiotap, &radiotap(0, &[], wlan([8, 2], &[])), &v4), Some((3, 1)));
+    let padded = wlan([0x88, 2], &[0, 0, 0, 0]);
+    assert_eq!(found(LinkType::Radiotap, &radiotap(2, &[0x20, 0], padded.clone()), &v4), Some((3, 1)));
+    let with_time = [&[0; 8][..], &[0x20, 0, 0, 0]].concat();
+    assert_eq!(found(LinkType::Radiotap, &radiotap(3, &with_time, padded.clone()), &v4), Some((3, 1)));
+    let two_words = [&[0; 4][..], &[0; 8], &[0x20, 0, 0, 0]].concat();
+    assert_eq!(
+        found(LinkType::Radiotap, &radiotap(3 | 1 << 31, &[&[0; 4][..], &two_words].concat(), padded), &v4),
+        Some((3, 1))
+    );
 }
 
 #[test]
@@ -180,8 +239,9 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0_u16..6, at in 0_usize..60, set: u8) {
-        let link = [LinkType::Ethernet, LinkType::RawIp, LinkType::LinuxCooked, LinkType::LinuxCooked2, LinkType::Other(9)];
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0_u16..10, at in 0_usize..60, set: u8) {
+        let link = [LinkType::Ethernet, LinkType::RawIp, LinkType::LinuxCooked, LinkType::LinuxCooked2, LinkType::Other(9),
+            LinkType::Null, LinkType::Ppp, LinkType::Ieee80211, LinkType::Radiotap];
         let link = link[usize::from(kind) % link.len()];
         dissect(&record(&bytes, 0, link));
         let mut frame = samples::ethernet(&[], IPV6, &samples::ipv6(0, &bytes));

@@ -13,8 +13,9 @@ use std::sync::Arc;
 pub(super) enum Class {
     /// All.
     Always,
-    /// Those with an Ethernet header.
-    Ethernet,
+    /// Those with an Ethernet address of the sender, of the receiver.
+    EthSrc,
+    EthDst,
     /// With a VLAN tag.
     Vlan,
     /// With a second one.
@@ -93,8 +94,8 @@ columns! {
     FrameCapLen "frame_cap_len" Always Kind::Int(32), false;
     GsoSegs "gso_segs" Always Kind::Int(16), false;
     GsoSize "gso_size" Always Kind::Int(16), false;
-    EthSrc "eth_src" Ethernet Kind::Mac, false;
-    EthDst "eth_dst" Ethernet Kind::Mac, false;
+    EthSrc "eth_src" EthSrc Kind::Mac, false;
+    EthDst "eth_dst" EthDst Kind::Mac, false;
     EthType "eth_type" Always Kind::Int(16), false;
     VlanId "vlan_id" Vlan Kind::Int(16), false;
     InnerVlanId "vlan_id_inner" InnerVlan Kind::Int(16), false;

@@ -310,8 +310,8 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
     fn ethernet(&mut self, packets: &mut [Packet]) -> Result<(), HeaderLogError> {
         let mut macs = std::mem::take(&mut self.macs);
         macs.clear();
-        for (at, source) in [(At::EthSrc, true), (At::EthDst, false)] {
-            for (packet, text) in rows_of(packets, &self.levels[Class::Ethernet as usize]).zip(self.texts(at)) {
+        for (class, at, source) in [(Class::EthSrc, At::EthSrc, true), (Class::EthDst, At::EthDst, false)] {
+            for (packet, text) in rows_of(packets, &self.levels[class as usize]).zip(self.texts(at)) {
                 let mac = macs.of(text, parse_mac).ok_or(HeaderLogError::Address(COLUMNS[at as usize].name))?;
                 if source {
                     packet.eth_src = mac;

@@ -156,10 +156,13 @@ impl<W: Write + Send> HeaderLogWriter<W> {
         self.int(At::GsoSegs, packet.gso_segs.into());
         self.int(At::GsoSize, packet.gso_size.into());
         self.int(At::EthType, packet.eth_type.into());
-        // Addresses that are both zero are those of loopback, or of a link without.
-        if self.class(Class::Ethernet, packet.eth_src != [0; 6] || packet.eth_dst != [0; 6]) {
-            self.mac(At::EthSrc, packet.eth_src);
-            self.mac(At::EthDst, packet.eth_dst);
+        // Zeros are those of loopback, of a link without, or of what was clipped.
+        for (class, at, mac) in
+            [(Class::EthSrc, At::EthSrc, packet.eth_src), (Class::EthDst, At::EthDst, packet.eth_dst)]
+        {
+            if self.class(class, mac != [0; 6]) {
+                self.mac(at, mac);
+            }
         }
         for (class, at, vlan) in
             [(Class::Vlan, At::VlanId, packet.vlan[0]), (Class::InnerVlan, At::InnerVlanId, packet.vlan[1])]

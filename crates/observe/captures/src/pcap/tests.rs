@@ -41,6 +41,51 @@ fn both_orders_and_both_units() {
     }
 }
 
+/// Before version 2.3 the original length came first; of 2.3 there are files of either order.
+#[test]
+fn older_versions_have_their_lengths_in_the_other_order() {
+    let newest = file(Order::Little, MICROSECONDS, 1, &[(7, 9, 1514, b"abc"), (8, 0, 2, b"de")]);
+    let read = |bytes: &[u8]| -> Vec<(u32, Vec<u8>)> {
+        let mut reader = Reader::new(bytes).unwrap();
+        std::iter::from_fn(|| reader.next().unwrap().map(|record| (record.frame_len, record.snippet.to_vec())))
+            .collect()
+    };
+    let expected = read(&newest);
+    let mut swapped = newest.clone();
+    for at in [32, 32 + 19] {
+        let (first, second) = swapped[at..at + 8].split_at_mut(4);
+        first.swap_with_slice(second);
+    }
+    for (minor, bytes) in [(0, &swapped), (2, &swapped), (3, &swapped), (3, &newest), (4, &newest), (9, &newest)] {
+        let mut bytes = bytes.clone();
+        bytes[6] = minor;
+        assert_eq!(read(&bytes), expected, "2.{minor}");
+    }
+    let mut ancient = newest;
+    ancient[4] = 1;
+    assert!(matches!(Reader::new(&ancient[..]), Err(ReadError::Damaged { at: 4, .. })));
+}
+
+#[test]
+fn a_time_that_has_no_room_is_refused() {
+    let record = |at_ns| Record {
+        at_ns,
+        interface: 0,
+        direction: InterfaceDirection::Unknown,
+        link: LinkType::Ethernet,
+        frame_len: 0,
+        gso_segs: 0,
+        gso_size: 0,
+        snippet: &[],
+    };
+    let mut writer = Writer::new(Vec::new(), LinkType::Ethernet, 96).unwrap();
+    for (at_ns, fits) in [(*TIMES_NS.start(), true), (*TIMES_NS.end(), true), (-1, false), (TIMES_NS.end() + 1, false)]
+    {
+        assert_eq!(writer.write(&record(at_ns)).is_ok(), fits, "{at_ns}");
+    }
+    assert_eq!(writer.into_inner().len(), 24 + 2 * 16);
+}
+
 #[test]
 fn a_cut_file_gives_what_is_whole() {
     let bytes = file(Order::Little, NANOSECONDS, 1, &[(7, 9, 3, b"abc"), (8, 0, 2, b"de")]);
@@ -74,7 +119,7 @@ fn an_fcs_is_left_off() {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(packets in prop::collection::vec((0_i64..4_000_000_000_000_000_000, 0_u32..9_000,
+    fn what_is_written_reads_back(packets in prop::collection::vec((TIMES_NS, 0_u32..9_000,
         prop::collection::vec(any::<u8>(), 0..100)), 0..20), link in 0_u16..300) {
         let link = LinkType::from_number(link);
         let records: Vec<Record<'_>> = packets.iter().map(|(at_ns, more, snippet)| Record {

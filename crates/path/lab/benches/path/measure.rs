@@ -21,6 +21,8 @@ pub(crate) struct EmulatorFigures {
     pub(crate) lateness_p99_ns: u64,
     pub(crate) lateness_p99_9_ns: u64,
     pub(crate) lateness_max_ns: u64,
+    /// How long the path's clock stood, because the emulator could not keep up with it.
+    pub(crate) clock_stood_ns: u64,
     /// All own faults.
     pub(crate) own_fault: u64,
     /// The same by kind.
@@ -44,6 +46,7 @@ impl EmulatorFigures {
             lateness_p99_ns: status.lateness.p99_ns,
             lateness_p99_9_ns: status.lateness.p99_9_ns,
             lateness_max_ns: status.lateness.max_ns,
+            clock_stood_ns: status.clock_stood_ns,
             own_fault: status.own_fault.total(),
             own_fault_kinds: status.own_fault,
             far_port_full_packets: status.far_port_full_packets,

@@ -99,6 +99,7 @@ fn together(samples: &[Sample]) -> Option<EmulatorFigures> {
         lateness_p99_ns: middle(|f| f.lateness_p99_ns as f64) as u64,
         lateness_p99_9_ns: middle(|f| f.lateness_p99_9_ns as f64) as u64,
         lateness_max_ns: all.iter().map(|f| f.lateness_max_ns).max().unwrap_or(0),
+        clock_stood_ns: all.iter().map(|f| f.clock_stood_ns).max().unwrap_or(0),
         own_fault: all.iter().map(|f| f.own_fault).sum(),
         own_fault_kinds: OwnFault {
             receive_overflow_frames: all.iter().map(|f| f.own_fault_kinds.receive_overflow_frames).sum(),

@@ -1,6 +1,7 @@
 //! Release in batches, as a NIC's interrupt moderation or a framer that fills fixed containers does.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 use longhaul_units::Nanos;
 
@@ -8,17 +9,21 @@ use super::train::Train;
 use crate::spec::CoalesceSpec;
 
 /// Holds packets until a batch closes: some time after its first packet, or with its n-th.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Coalescer {
-    spec: CoalesceSpec,
+    /// For the next batch; `None`: packets pass.
+    spec: Option<CoalesceSpec>,
     held: Vec<Train>,
     held_packets: u64,
+    /// When the open batch closes, and with how many packets.
     closes: Nanos,
+    count: u64,
 }
 
 impl Coalescer {
-    pub(super) fn new(spec: CoalesceSpec) -> Self {
-        Self { spec, held: Vec::new(), held_packets: 0, closes: Nanos::MAX }
+    /// Takes another `spec` for the batches to come. The open one ends as it began: what comes behind it would leave before it else.
+    pub(super) fn change(&mut self, spec: Option<CoalesceSpec>) {
+        self.spec = spec;
     }
 
     /// When the open batch closes by itself.
@@ -26,7 +31,8 @@ impl Coalescer {
         (!self.held.is_empty()).then_some(self.closes)
     }
 
-    /// Takes `train` in; what a full or elapsed batch releases goes to `out`, all of it at one time.
+    /// Takes `train` in; what passes, and what a full or elapsed batch releases, goes to `out`: a batch all at one time, and nothing
+    /// before what is there already.
     ///
     /// Returns how many trains more or fewer there are than before, by splitting and joining, as (frame, change)
     /// through `changed`.
@@ -37,11 +43,17 @@ impl Coalescer {
                 self.close(self.closes, out);
             }
             if self.held.is_empty() {
-                self.closes = train.start.saturating_add(self.spec.time);
+                let Some(spec) = self.spec else {
+                    train.start = not_before(out, train.start);
+                    out.push_back(train);
+                    return;
+                };
+                self.closes = train.start.saturating_add(spec.time);
+                self.count = spec.count.map_or(u64::MAX, NonZeroU64::get);
             }
             // How many packets of the train still belong to this batch.
             let by_time = (0..train.count).take_while(|&i| train.time(i) <= self.closes).count() as u64;
-            let by_count = self.spec.count.map_or(u64::MAX, |n| n.get() - self.held_packets);
+            let by_count = self.count - self.held_packets;
             let take = by_time.min(by_count) as u32;
             if take < train.count {
                 rest = Some(train.split_off(take));
@@ -77,6 +89,12 @@ impl Coalescer {
     /// Releases the batch at `time`.
     pub(super) fn close(&mut self, time: Nanos, out: &mut VecDeque<Train>) {
         self.held_packets = 0;
+        let time = not_before(out, time);
         out.extend(self.held.drain(..).map(|train| train.at(time)));
     }
+}
+
+/// `time`, or that of the last of `out`.
+fn not_before(out: &VecDeque<Train>, time: Nanos) -> Nanos {
+    out.back().map_or(time, |last| last.start.max(time))
 }

@@ -20,8 +20,9 @@ pub(super) struct Stage {
     pub(super) spec: HopSpec,
     pub(super) counters: HopCounters,
     seed: u64,
-    /// How often the hop was changed: a law of chance that begins anew has other random numbers.
-    changes: u64,
+    /// How often each law of chance began, by the number of its stream: one that begins anew has other random numbers, whatever became
+    /// of the others.
+    begun: [u64; 6],
     loss: Picker,
     duplicate: Picker,
     corrupt: Picker,
@@ -30,7 +31,7 @@ pub(super) struct Stage {
     jitter: Option<Jitter>,
     /// By the time of their first packet.
     line: Line,
-    coalescer: Option<Coalescer>,
+    coalescer: Coalescer,
     batched: VecDeque<Train>,
     order: LastTrain,
     items: Vec<Item>,
@@ -65,7 +66,7 @@ impl Stage {
         let mut stage = Self {
             counters: HopCounters::default(),
             seed,
-            changes: 0,
+            begun: [0; 6],
             loss: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
             duplicate: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
             corrupt: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
@@ -73,25 +74,24 @@ impl Stage {
             server: Server::new(None, Layer::L1, QueueLimit::Unlimited),
             jitter: None,
             line: Line::default(),
-            coalescer: None,
+            coalescer: Coalescer::default(),
             batched: VecDeque::new(),
             order: LastTrain::default(),
             items: Vec::new(),
             spec: HopSpec::default(),
         };
-        stage.become_other(spec);
+        stage.change(spec);
         stage
     }
 
     /// Becomes what `spec` says. Packets in the hop keep their fates and times. Only what differs begins anew: to a loss that
     /// stays packets count on.
     pub(super) fn change(&mut self, spec: HopSpec) {
-        self.changes += 1;
-        self.become_other(spec);
-    }
-
-    fn become_other(&mut self, spec: HopSpec) {
-        let chance = |use_: u64| Chance::new(self.seed, use_ + 16 * self.changes);
+        let (seed, begun) = (self.seed, &mut self.begun);
+        let mut chance = |stream: usize| {
+            begun[stream] += 1;
+            Chance::new(seed, stream as u64 + 16 * (begun[stream] - 1))
+        };
         let before = self.counters.arrived.packets;
         if spec.loss != self.spec.loss {
             self.loss = Picker::new(&spec.loss, chance(1), before);
@@ -106,12 +106,7 @@ impl Stage {
             self.jitter = spec.jitter.as_ref().map(|spec| Jitter::new(spec, chance(5)));
         }
         if spec.coalesce != self.spec.coalesce {
-            if let Some(coalescer) = &mut self.coalescer
-                && let Some(closes) = coalescer.closes()
-            {
-                coalescer.close(closes, &mut self.batched);
-            }
-            self.coalescer = spec.coalesce.map(Coalescer::new);
+            self.coalescer.change(spec.coalesce);
         }
         self.server.change(spec.rate, spec.layer, spec.queue);
         self.spec = spec;
@@ -300,7 +295,7 @@ impl Stage {
     /// When something next happens here: a train reaches the hop's end, or a batch closes.
     pub(super) fn next_event(&self) -> Option<Nanos> {
         let batched = self.batched.front().map(|train| train.start);
-        let closes = self.coalescer.as_ref().and_then(Coalescer::closes);
+        let closes = self.coalescer.closes();
         [self.line.head(), batched, closes].into_iter().flatten().min()
     }
 
@@ -309,24 +304,21 @@ impl Stage {
         if self.batched.front().is_some_and(|train| train.start <= now) {
             return self.batched.pop_front();
         }
-        if let Some(coalescer) = &mut self.coalescer
-            && coalescer.closes().is_some_and(|closes| closes <= now)
+        if self.coalescer.closes().is_some_and(|closes| closes <= now)
             // What reaches the batch at the very instant at which it closes still belongs to it.
             && self.line.head().is_none_or(|head| head > now)
         {
-            coalescer.close(now, &mut self.batched);
+            self.coalescer.close(now, &mut self.batched);
             return None;
         }
         let (_, train) = self.line.pop()?;
-        match &mut self.coalescer {
-            None => Some(train),
-            Some(coalescer) => {
-                coalescer.accept(train, &mut self.batched, |frame, change| {
-                    frames.became(frame, (1 + change) as u32);
-                });
-                None
-            }
+        if self.spec.coalesce.is_none() && self.batched.is_empty() && self.coalescer.closes().is_none() {
+            return Some(train);
         }
+        self.coalescer.accept(train, &mut self.batched, |frame, change| {
+            frames.became(frame, (1 + change) as u32);
+        });
+        None
     }
 
     /// The shortest time that a packet which leaves the upstream hop now spends here.

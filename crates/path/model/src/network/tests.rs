@@ -369,6 +369,33 @@ fn a_change_of_other_keys_leaves_the_loss_alone() {
     assert_ne!(lost(&random, &[(1, |hop| hop.loss = LossSpec::Random(Probability(0.1001)))]), lost(&random, &[]));
 }
 
+/// Random losses do not depend on which of two keys was changed first, nor on how often others were.
+#[test]
+fn the_order_of_changes_does_not_matter() {
+    let lost = |changes: &[fn(&mut HopSpec)]| {
+        let mut spec = path(vec![delay(1)]);
+        let mut network = Network::new(&spec, Options::default());
+        for change in changes {
+            change(&mut spec.forward[0]);
+            network.update(&spec);
+        }
+        for i in 1..=400 {
+            network.arrive(Nanos::from_micros(i), CLIENT, Destination::Port(SERVER), single(100), i);
+        }
+        let released = drain(&mut network);
+        released.iter().map(|release| (release.token, release.corrupt.is_some())).collect::<Vec<_>>()
+    };
+    let loss: fn(&mut HopSpec) = |hop| hop.loss = LossSpec::Random(Probability(0.1));
+    let corrupt: fn(&mut HopSpec) = |hop| hop.corrupt = Probability(0.1);
+    let rate: fn(&mut HopSpec) = |hop| hop.rate = Some(BitRate::from_gbit(10));
+    let want = lost(&[loss, corrupt, rate]);
+    assert!(want.len() < 400);
+    for order in [[corrupt, loss, rate], [rate, corrupt, loss], [loss, rate, corrupt]] {
+        assert_eq!(lost(&order), want);
+    }
+    assert_ne!(lost(&[loss, |hop| hop.loss = LossSpec::None, loss]), lost(&[loss]), "a loss that begins anew");
+}
+
 fn any_hop() -> impl Strategy<Value = HopSpec> {
     let loss = prop_oneof![
         Just(LossSpec::None),
@@ -416,6 +443,42 @@ fn any_hop() -> impl Strategy<Value = HopSpec> {
             ..HopSpec::default()
         },
     )
+}
+
+/// New values for some keys of a hop.
+#[derive(Debug, Clone)]
+struct Difference {
+    keys: [bool; 9],
+    of: HopSpec,
+}
+
+impl Difference {
+    fn make(&self, hop: &mut HopSpec) {
+        let of = self.of.clone();
+        let [loss, outages, duplicate, queue, rate, layer, delay, jitter, coalesce] = self.keys;
+        hop.loss = if loss { of.loss } else { hop.loss.clone() };
+        hop.outages = if outages { of.outages } else { hop.outages.clone() };
+        hop.duplicate = if duplicate { of.duplicate } else { hop.duplicate };
+        hop.queue = if queue { of.queue } else { hop.queue };
+        hop.rate = if rate { of.rate } else { hop.rate };
+        hop.layer = if layer { of.layer } else { hop.layer };
+        hop.delay = if delay { of.delay } else { hop.delay };
+        hop.jitter = if jitter { of.jitter } else { hop.jitter.clone() };
+        hop.coalesce = if coalesce { of.coalesce } else { hop.coalesce };
+    }
+}
+
+fn any_change() -> impl Strategy<Value = Difference> {
+    let layer = any::<bool>().prop_map(|frame| if frame { Layer::L2 } else { Layer::L1 });
+    (any::<[bool; 9]>(), any_hop(), 60u64..2_000, layer).prop_map(|(keys, of, delay_us, layer)| Difference {
+        keys,
+        of: HopSpec { delay: Nanos::from_micros(delay_us), layer, ..of },
+    })
+}
+
+/// No hop may change the order of packets.
+fn in_order(path: &mut PathSpec) {
+    path.forward.iter_mut().filter_map(|hop| hop.jitter.as_mut()).for_each(|jitter| jitter.order = Order::Fifo);
 }
 
 /// Sends `frames` of (gap in ns, segments) from both clients of a dumbbell in turn.
@@ -481,5 +544,51 @@ proptest! {
         }
         let (_, again) = run(&spec, options, &frames);
         prop_assert_eq!(released, again);
+    }
+
+    /// Whatever is changed while packets are on their way: none is lost unseen, and those of one host keep their order.
+    #[test]
+    fn changes_keep_packets_in_order(
+        hops in proptest::collection::vec(any_hop(), 1..3),
+        changes in proptest::collection::vec((0usize..100, 0u64..100_000, any_change()), 1..12),
+        frames in proptest::collection::vec((0u64..100_000, 1u32..45), 1..100),
+        wire: bool,
+    ) {
+        let mut spec = path(hops);
+        in_order(&mut spec);
+        spec.clients = vec![HostSpec { delay: Nanos::from_micros(70), ..HostSpec::default() }, HostSpec::default()];
+        let segmentation = if wire { Segmentation::Wire } else { Segmentation::Auto };
+        let mut network = Network::new(&spec, Options { segmentation, ..Options::default() });
+        let (mut at, mut released) = (Nanos(0), Vec::new());
+        let mut advance = |network: &mut Network, at| {
+            network.advance(at);
+            released.extend(std::iter::from_fn(|| network.release()));
+        };
+        for (i, &(gap, segments)) in frames.iter().enumerate() {
+            at += Nanos(gap);
+            advance(&mut network, at);
+            let shape = if segments == 1 { single(600) } else { superpacket(segments) };
+            network.arrive(at, PortId(i as u16 % 2), Destination::Port(PortId(2)), shape, i as u64);
+            for (_, later, change) in changes.iter().filter(|(behind, ..)| *behind == i) {
+                at += Nanos(*later);
+                advance(&mut network, at);
+                let hops = spec.forward.len();
+                change.make(&mut spec.forward[i % hops]);
+                in_order(&mut spec);
+                network.update(&spec);
+            }
+        }
+        released.extend(drain(&mut network));
+        while network.lost().is_some() {}
+        prop_assert_eq!(network.frames_in_flight(), 0);
+        prop_assert!(released.windows(2).all(|pair| pair[0].due <= pair[1].due));
+        for hop in network.hops() {
+            prop_assert_eq!(hop.counters.held_packets(), 0, "{:?}", hop.place);
+        }
+        let mut last: HashMap<u64, (u64, u32)> = HashMap::new();
+        for packet in packets(&released) {
+            let before = last.insert(packet.0 % 2, packet);
+            prop_assert!(before.is_none_or(|b| b <= packet), "{packet:?} after {before:?}");
+        }
     }
 }

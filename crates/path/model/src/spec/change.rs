@@ -6,6 +6,9 @@
 //!
 //! Without a HOP the one hop of the direction is meant that has the key, else its only hop; a direction without hops is
 //! left alone where both are meant.
+//!
+//! Changes that are made together have no order: each finds its hops in the path as it was, and the path is checked when all are
+//! made. Two that give one key of one hop different values are refused.
 
 use std::fmt;
 use std::str::FromStr;
@@ -95,6 +98,14 @@ pub enum ChangeError {
         /// The key.
         key: &'static str,
     },
+    /// Two changes of one command say different things.
+    #[error("{hop}.{key}: two of the changes give it different values; leave one out")]
+    Contradiction {
+        /// The hop or host.
+        hop: String,
+        /// The key.
+        key: &'static str,
+    },
     /// The path would break a rule.
     #[error(transparent)]
     Invalid(#[from] SpecError),
@@ -121,43 +132,58 @@ impl Change {
         // One outage is what is typed most.
         let name = if key == "outage" { "outages" } else { key };
         let key = Key::named(name).ok_or_else(|| ChangeError::Key { key: shown(key) })?;
-        let setting =
-            key.read(value).map_err(|why| ChangeError::Value { key: key.name(), why: one_line(&why, 400) })?;
+        let refused = |why: String| ChangeError::Value { key: key.name(), why: one_line(&why, 400) };
+        if let Some(number) = bare_time(key, value) {
+            return Err(refused(format!("{}: {number}ms or {number}s? write the unit", shown(number))));
+        }
+        let setting = key.read(value).map_err(refused)?;
         Ok(Self { direction, hop, setting })
     }
 
-    /// Puts the value into `spec` and says which hops have it now (whether or not they had it before).
+    /// Puts the values of all `changes` into `spec`, in whatever order they are given, and says which hops have them now (whether or
+    /// not they had them before).
     ///
     /// # Errors
-    /// Where no hop or several may be meant, or the path would not be valid; `spec` is as before then.
-    pub fn apply(&self, spec: &mut PathSpec) -> Result<Vec<HopRef>, ChangeError> {
-        let targets = self.targets(spec)?;
+    /// Where no hop or several may be meant, two changes contradict each other, or the path would not be valid; `spec` is as before
+    /// then.
+    pub fn apply(changes: &[Self], spec: &mut PathSpec) -> Result<Vec<HopRef>, ChangeError> {
+        let mut made: Vec<(HopRef, &Setting)> = Vec::new();
         let mut changed = spec.clone();
-        for target in &targets {
-            match *target {
-                HopRef::Hop { direction, index } => {
-                    self.setting.clone().put(&mut changed.hops_mut(direction)[index]);
+        for change in changes {
+            for target in change.targets(spec)? {
+                let key = change.setting.key();
+                if made.iter().any(|(hop, other)| *hop == target && other.key() == key && **other != change.setting) {
+                    return Err(ChangeError::Contradiction { hop: target.label(spec), key: key.name() });
                 }
-                HopRef::Access { side, host } => {
-                    let hosts = changed.hosts_mut(side);
-                    if hosts.is_empty() {
-                        hosts.push(HostSpec::default());
-                    }
-                    match &self.setting {
-                        Setting::Rate(rate) => hosts[host].rate = *rate,
-                        Setting::Delay(delay) => hosts[host].delay = *delay,
-                        Setting::Queue(queue) => hosts[host].queue = *queue,
-                        other => {
-                            let host = self.hop.clone().unwrap_or_default();
-                            return Err(ChangeError::Access { host, key: other.key().name() });
-                        }
-                    }
-                }
+                change.put(target, &mut changed)?;
+                made.push((target, &change.setting));
             }
         }
         changed.validate()?;
         *spec = changed;
-        Ok(targets)
+        Ok(made.into_iter().map(|(hop, _)| hop).collect())
+    }
+
+    fn put(&self, target: HopRef, spec: &mut PathSpec) -> Result<(), ChangeError> {
+        match target {
+            HopRef::Hop { direction, index } => self.setting.clone().put(&mut spec.hops_mut(direction)[index]),
+            HopRef::Access { side, host } => {
+                let hosts = spec.hosts_mut(side);
+                if hosts.is_empty() {
+                    hosts.push(HostSpec::default());
+                }
+                match &self.setting {
+                    Setting::Rate(rate) => hosts[host].rate = *rate,
+                    Setting::Delay(delay) => hosts[host].delay = *delay,
+                    Setting::Queue(queue) => hosts[host].queue = *queue,
+                    other => {
+                        let host = self.hop.clone().unwrap_or_default();
+                        return Err(ChangeError::Access { host, key: other.key().name() });
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     fn targets(&self, spec: &PathSpec) -> Result<Vec<HopRef>, ChangeError> {
@@ -221,6 +247,19 @@ impl Change {
         }
         Ok(found)
     }
+}
+
+/// A time in `value` without its unit, but for 0. In a path file that means seconds; who types `delay=5` mostly means milliseconds.
+fn bare_time(key: Key, value: &str) -> Option<&str> {
+    let parts: Vec<&str> = value.split(['(', ')', ',', ';']).map(str::trim).collect();
+    let times = match key {
+        Key::Delay | Key::Outages => &parts[..],
+        Key::Coalesce => &parts[..1],
+        Key::Jitter => parts.get(1..2).unwrap_or_default(),
+        _ => &[],
+    };
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    times.iter().copied().find(|time| is_number(time) && time.bytes().any(|byte| (b'1'..=b'9').contains(&byte)))
 }
 
 impl FromStr for Change {

@@ -24,13 +24,13 @@ fn dumbbell() -> PathSpec {
 }
 
 fn change(spec: &mut PathSpec, text: &str) -> Vec<String> {
-    let changed = Change::parse(text).and_then(|change| change.apply(spec));
+    let changed = Change::parse(text).and_then(|change| Change::apply(&[change], spec));
     changed.unwrap_or_else(|error| panic!("{text}: {error}")).iter().map(|hop| hop.label(spec)).collect()
 }
 
 fn refusal(spec: &PathSpec, text: &str) -> String {
     let mut changed = spec.clone();
-    let error = Change::parse(text).and_then(|change| change.apply(&mut changed)).expect_err(text);
+    let error = Change::parse(text).and_then(|change| Change::apply(&[change], &mut changed)).expect_err(text);
     assert_eq!(&changed, spec, "{text} changed the path");
     error.to_string()
 }
@@ -57,6 +57,57 @@ fn a_change_finds_its_hop() {
     assert_eq!(spec.round_trip(), Nanos::from_millis(110));
     // A direction without hops is left alone, the only hop needs no name.
     assert_eq!(change(&mut path("[[forward]]"), "loss=random(1%)"), ["forward.hop1"]);
+}
+
+fn all(spec: &PathSpec, texts: &[&str]) -> Result<PathSpec, String> {
+    let changes: Vec<Change> = texts.iter().map(|text| Change::parse(text).unwrap()).collect();
+    let mut changed = spec.clone();
+    Change::apply(&changes, &mut changed).map(|_| changed).map_err(|error| error.to_string())
+}
+
+/// Delay and jitter bound each other; a hop that is found by its key may lose that key; general and special changes meet.
+#[test]
+fn changes_that_are_made_together_have_no_order() {
+    let jittered = path(
+        r#"
+        [[both]]
+        delay = "20ms"
+        jitter = "normal(3ms)"
+        [[both]]
+        rate = "1Gbit"
+        "#,
+    );
+    for (texts, want) in [
+        (&["jitter=none", "delay=1ms"][..], Ok(())),
+        (&["jitter=normal(9ms)", "delay=60ms"], Ok(())),
+        (
+            &["jitter=normal(9ms)", "rate=none", "delay=60ms", "queue=unlimited", "hop2.rate=none"],
+            Err("queue: which hop"),
+        ),
+        (&["forward.hop1.rate=2Gbit", "rate=none"], Ok(())),
+        (&["client.rate=1Gbit", "client.delay=1ms", "server.queue=10p"], Ok(())),
+        (&["delay=30ms", "forward.delay=30ms"], Ok(())),
+        (&["delay=30ms", "forward.delay=40ms"], Err("forward.hop1.delay: two of the changes")),
+        (&["client.delay=30ms", "client.delay=40ms"], Err("client.delay: two of the changes")),
+        (&["delay=1ms"], Err("forward[0].jitter: stddev `3ms`")),
+    ] {
+        let Ok(()) = want else {
+            let error = all(&jittered, texts).unwrap_err();
+            assert!(error.contains(want.unwrap_err()), "{texts:?}: {error}");
+            let backwards: Vec<&str> = texts.iter().rev().copied().collect();
+            assert!(all(&jittered, &backwards).is_err(), "{backwards:?}");
+            continue;
+        };
+        let changed = all(&jittered, texts).unwrap_or_else(|error| panic!("{texts:?}: {error}"));
+        let mut order = texts.to_vec();
+        for turn in 0..texts.len() {
+            order.rotate_left(1);
+            if turn % 2 == 0 {
+                order.swap(0, texts.len() - 1);
+            }
+            assert_eq!(all(&jittered, &order).as_ref(), Ok(&changed), "{order:?}");
+        }
+    }
 }
 
 #[test]
@@ -111,6 +162,11 @@ fn a_wrong_change_is_one_line_and_changes_nothing() {
             "`latency`: no such key, use loss, outages, duplicate, corrupt, queue, rate, layer, delay, jitter, coalesce",
         ),
         ("delay=fast", "delay: `fast` is not a number of 0 or more with a unit (ns, us, ms, s, m, h)"),
+        ("delay=5", "delay: `5`: 5ms or 5s? write the unit"),
+        ("delay=0.5", "delay: `0.5`: 0.5ms or 0.5s? write the unit"),
+        ("coalesce=50,8", "coalesce: `50`: 50ms or 50s? write the unit"),
+        ("outage=10s,50", "outages: `50`: 50ms or 50s? write the unit"),
+        ("hop2.jitter=normal(8)", "jitter: `8`: 8ms or 8s? write the unit"),
         ("loss=random(2)", "loss: `2`: a probability is from 0 to 1, or 0% to 100%"),
         (
             "jitter=table(x.dist,1us)",

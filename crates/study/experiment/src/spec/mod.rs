@@ -302,12 +302,11 @@ pub(crate) fn check_name(key: &str, name: &str) -> Result<(), ExperimentError> {
 }
 
 fn apply(key: &str, changes: &[String], path: &mut PathSpec) -> Result<(), ExperimentError> {
-    for (number, text) in changes.iter().enumerate() {
-        let refused = |error: &dyn fmt::Display| ExperimentError::at(format!("{key}[{number}]"), error);
-        let change = Change::parse(text).map_err(|error| refused(&error))?;
-        change.apply(path).map_err(|error| refused(&error))?;
-    }
-    Ok(())
+    let read = |(number, text): (usize, &String)| {
+        Change::parse(text).map_err(|error| ExperimentError::at(format!("{key}[{number}]"), error))
+    };
+    let changes: Vec<Change> = changes.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    Change::apply(&changes, path).map(drop).map_err(|error| ExperimentError::at(key, error))
 }
 
 fn load_path(name_or_file: &str, folder: &Path) -> Result<PathSpec, ExperimentError> {

@@ -11,13 +11,14 @@
  * Source: L. Xu, K. Harfoush, I. Rhee, "Binary Increase Congestion Control (BIC) for Fast Long-Distance Networks", INFOCOM 2004.
  *
  * Differences from the paper: windows are whole packets. The last packet below the maximum takes log2(1/Smin) = 7 round trips; the
- * paper's search continues there down to Smin = 0.01. Probing adds 1 + (cwnd - max) a round trip, which is the paper's 1, 2, 4, …
+ * paper's search continues there down to Smin = 0.01. Farther away a round trip adds half of the distance, in fractions. Probing adds 1 + (cwnd - max) a round trip, which is the paper's 1, 2, 4, …
  * at each of its steps. A timeout forgets the maximum.
  * Differences from Linux (tcp_bic.c): Linux searches by quarters, keeps 0.8 of a window at a loss (not 0.875), takes Smax = 16, probes
- * slowly up to 4 packets beyond the maximum, has no maximum at first and then grows by at least one packet for 20, and divides by the
- * mean number of packets of an ACK. --variant linux does all that.
+ * slowly up to 4 packets beyond the maximum, has no maximum at first and then grows by at least one packet for 20, takes
+ * whole steps, divides by the mean number of packets of an ACK, and forgets the maximum that it had before a loss which was none.
+ * --variant linux does all that.
  */
-#include "congestion/controls/tcp.h"
+#include "congestion/common/slow_start.h"
 
 #define PARAMETERS(P)                 \
 	P(most_increase, 32)          \
@@ -30,16 +31,22 @@
 	P(unknown_most_each, 0)       \
 	P(scale_by_ack_ratio, 0)      \
 	P(update_us, 0)               \
-	P(fast_convergence, 1)
+	P(fast_convergence, 1)        \
+	P(whole_steps, 0)             \
+	P(undo_memory, 1)             \
+	SLOW_START(P, 0)
 
 TAKES(PARAMETERS);
 
 struct state {
+	struct slow_start slow_start;
+	u64 credit;
 	u32 max; /* window before the last loss; 0: none is known */
 	u32 each; /* packets acknowledged for one more */
 	u32 at_window; /* of `each` */
 	u32 at_us;
 	u32 ack_ratio_16; /* packets an ACK, 16fold */
+	u32 before_max; /* the same before the last loss */
 };
 
 static __always_inline void forget(struct state *bic)
@@ -51,37 +58,44 @@ static __always_inline void forget(struct state *bic)
 	bic->ack_ratio_16 = 2 << 4;
 }
 
-/* Packets to acknowledge at window `cwnd` before it grows by one. */
-static __always_inline u64 packets_for_one_more(struct state *bic, u64 cwnd)
+/* The growth at window `cwnd`: packets in round trips. */
+struct growth {
+	u64 packets;
+	u64 round_trips;
+};
+
+static __always_inline struct growth growth_at(struct state *bic, u64 cwnd)
 {
-	u32 most = MAX(parameters.most_increase, 1);
+	u64 most = MAX(parameters.most_increase, 1);
+	u64 search = MAX(parameters.search_divisor, 1);
+	u64 probe = MAX(parameters.probe_divisor, 1);
+	struct growth largest = { most, 1 }, least = { 1, MAX(parameters.last_packet_rtts, 1) };
 
 	if (cwnd < bic->max) {
-		u32 step = (bic->max - cwnd) / MAX(parameters.search_divisor, 1);
+		u64 distance = bic->max - cwnd;
 
-		if (step > most)
-			return cwnd / most;
-		if (step <= 1)
-			return cwnd * parameters.last_packet_rtts;
-		return cwnd / step;
+		if (distance / search > most || (!parameters.whole_steps && distance > most * search))
+			return largest;
+		if (parameters.whole_steps)
+			return distance / search <= 1 ? least : (struct growth){ distance / search, 1 };
+		return distance <= 1 ? least : (struct growth){ distance, search };
 	}
 
 	u64 beyond = cwnd - bic->max;
-	u64 divisor = MAX(parameters.probe_divisor, 1);
 
 	if (beyond < parameters.probe_near)
-		return cwnd * parameters.last_packet_rtts;
+		return least;
 	if (!parameters.probe_near)
 		beyond++;
-	if (beyond < most * divisor)
-		return cwnd * divisor / MAX(beyond, 1);
-	return cwnd / most;
+	return beyond < most * probe ? (struct growth){ beyond, probe } : largest;
 }
 
-static __always_inline void update(struct state *bic, struct tcp_sock *tp)
+/* Linux: packets to acknowledge for one more, rounded down, and looked at now and then. */
+static __always_inline void update_each(struct state *bic, struct tcp_sock *tp)
 {
 	u32 cwnd = tp->snd_cwnd;
 	u32 now = now_us(tp);
+	struct growth growth;
 	u64 each;
 
 	if (parameters.update_us && bic->at_window == cwnd && now - bic->at_us <= parameters.update_us)
@@ -92,7 +106,8 @@ static __always_inline void update(struct state *bic, struct tcp_sock *tp)
 		bic->each = cwnd;
 		return;
 	}
-	each = packets_for_one_more(bic, cwnd);
+	growth = growth_at(bic, cwnd);
+	each = (u64)cwnd * growth.round_trips / MAX(growth.packets, 1ULL);
 	if (bic->max == 0 && parameters.unknown_most_each)
 		each = MIN(each, parameters.unknown_most_each);
 	if (parameters.scale_by_ack_ratio)
@@ -109,16 +124,23 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
 	struct tcp_sock *tp = tcp_of(sk);
 	struct state *bic = STATE(sk);
+	struct growth growth = { 1, 1 };
 
 	if (!window_limits(tp))
 		return;
 	if (in_slow_start(tp)) {
-		acked = slow_start(tp, acked);
+		acked = SLOWLY_START(tp, &bic->slow_start, ack, acked);
 		if (!acked)
 			return;
 	}
-	update(bic, tp);
-	grow_by_one_for(tp, bic->each, acked);
+	if (parameters.whole_steps) {
+		update_each(bic, tp);
+		grow_by_one_for(tp, bic->each, acked);
+		return;
+	}
+	if (tp->snd_cwnd > parameters.low_window)
+		growth = growth_at(bic, tp->snd_cwnd);
+	grow_at(tp, &bic->credit, (growth.packets << 16) / MAX(growth.round_trips, 1ULL), acked);
 }
 
 CALLBACK(u32, ssthresh, struct sock *sk)
@@ -127,6 +149,8 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	u64 cwnd = tcp_of(sk)->snd_cwnd;
 	u32 keep_1024 = MIN(parameters.keep_1024, 1024);
 
+	bic->before_max = bic->max;
+	bic->credit = 0;
 	/* Below its last maximum the flow leaves bandwidth to others (fast convergence). */
 	if (parameters.fast_convergence && cwnd < bic->max)
 		bic->max = cwnd * (1024 + keep_1024) / 2048;
@@ -147,12 +171,20 @@ CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	struct state *bic = STATE(sk);
 
+	SAMPLE_SLOW_START(tcp_of(sk), &bic->slow_start, sample->rtt_us);
 	/* A mean of the last 16, roughly. */
 	if (ca_state(sk) == TCP_CA_Open)
 		bic->ack_ratio_16 += sample->pkts_acked - (bic->ack_ratio_16 >> 4);
 }
 
-UNDO_TO_WINDOW_BEFORE_LOSS
+CALLBACK(u32, undo_cwnd, struct sock *sk)
+{
+	struct state *bic = STATE(sk);
+
+	if (parameters.undo_memory)
+		bic->max = bic->before_max;
+	return window_before_loss(tcp_of(sk));
+}
 
 CONGESTION_CONTROL(bic,
 	.init = FN(init),

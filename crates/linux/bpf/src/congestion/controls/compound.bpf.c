@@ -11,16 +11,20 @@
  * Distance Networks", INFOCOM 2006.
  *
  * Differences from the draft: γ is fixed at 30, without adaptation to small buffers. k is 3/4 (two square roots). The RTT of a round
- * trip is its smallest. There is no Linux module.
+ * trip is its smallest. The base RTT is that of ten minutes, and since the last timeout. An increase of dwnd is spread over a round trip.
+ * There is no Linux module.
  */
-#include "congestion/controls/round.h"
+#include "congestion/common/round.h"
+#include "congestion/common/slow_start.h"
 
 #define PARAMETERS(P)          \
 	P(alpha_256, 32)       \
 	P(beta_256, 128)       \
 	P(gamma, 30)           \
 	P(zeta, 1)             \
-	P(low_window, 38)
+	P(low_window, 38)      \
+	BASE_RTT(P)            \
+	SLOW_START(P, 0)
 
 TAKES(PARAMETERS);
 
@@ -28,9 +32,12 @@ TAKES(PARAMETERS);
 #define MOST_DELAY_WINDOW ((1U << 24) - 1)
 
 struct state {
+	struct slow_start slow_start;
 	struct round round;
+	struct spread growth; /* of dwnd */
 	u32 delay_window_256; /* dwnd */
 	u32 before_256; /* the same before the last loss */
+	u32 window; /* the sum, as the last callback left it */
 };
 
 /*
@@ -58,15 +65,15 @@ static __always_inline u64 to_the_three_quarters_256(u64 window)
 	return square_root(window * root_65536);
 }
 
-/* Replaces the old dwnd in the window by the new one. */
-static __always_inline void set_delay_window(struct tcp_sock *tp, struct state *compound, u64 delay_window_256)
+/*
+ * The kernel may have reduced the window, after a time that the application limited or idle time: both parts have become smaller, in
+ * proportion.
+ */
+static __always_inline void follow_window(struct tcp_sock *tp, struct state *compound)
 {
-	u32 before = compound->delay_window_256 >> 8;
-	u64 reno = tp->snd_cwnd > before ? tp->snd_cwnd - before : 1;
-
-	compound->delay_window_256 = MIN(delay_window_256, (u64)MOST_DELAY_WINDOW << 8);
-	set_window(tp, reno + (compound->delay_window_256 >> 8));
-	stay_out_of_slow_start(tp);
+	if (tp->snd_cwnd < compound->window)
+		compound->delay_window_256 = (u64)compound->delay_window_256 * tp->snd_cwnd / compound->window;
+	compound->window = tp->snd_cwnd;
 }
 
 static __always_inline void adjust(struct tcp_sock *tp, struct state *compound)
@@ -78,14 +85,24 @@ static __always_inline void adjust(struct tcp_sock *tp, struct state *compound)
 	if (queue < parameters.gamma) {
 		u64 more_256 = to_the_three_quarters_256(window) * parameters.alpha_256 >> 8;
 
-		if (more_256 > 256 && window >= parameters.low_window && window_limits(tp))
-			delay_256 += more_256 - 256;
+		if (more_256 <= 256 || window < parameters.low_window || !window_limits(tp))
+			return;
+		delay_256 = MIN(delay_256 + more_256 - 256, (u64)MOST_DELAY_WINDOW << 8);
+		/* Whole packets come with the ACKs of the next round trip. */
+		if (delay_256 > compound->delay_window_256)
+			spread_growth(&compound->growth, (delay_256 >> 8) - (compound->delay_window_256 >> 8), window);
+		compound->delay_window_256 = (compound->delay_window_256 & ~255U) | (delay_256 & 255);
 	} else {
 		u64 less_256 = queue * parameters.zeta << 8;
+		u64 less;
 
-		delay_256 = delay_256 > less_256 ? delay_256 - less_256 : 0;
+		less_256 = MIN(less_256, delay_256);
+		less = (delay_256 >> 8) - ((delay_256 - less_256) >> 8);
+		compound->growth.left = 0;
+		compound->delay_window_256 = delay_256 - less_256;
+		set_window(tp, window > less ? window - less : 1);
 	}
-	set_delay_window(tp, compound, delay_256);
+	stay_out_of_slow_start(tp);
 }
 
 CALLBACK(void, init, struct sock *sk)
@@ -100,36 +117,62 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	struct tcp_sock *tp = tcp_of(sk);
 	struct state *compound = STATE(sk);
 	bool slow = in_slow_start(tp);
+	u32 before = tp->snd_cwnd, left, more;
 
+	follow_window(tp, compound);
 	/* One packet a round trip, as 1/(cwnd + dwnd) for each. */
-	reno_cong_avoid(tp, acked);
+	RENO_CONG_AVOID(tp, &compound->slow_start, ack, acked);
+	if (slow) {
+		compound->growth.left = 0;
+	} else if (window_limits(tp)) {
+		left = acked - MIN(tp->snd_cwnd - MIN(before, tp->snd_cwnd), acked);
+		more = part_of(&compound->growth, acked, left);
+		compound->delay_window_256 = MIN((u64)compound->delay_window_256 + ((u64)more << 8), (u64)MOST_DELAY_WINDOW << 8);
+		grow_window(tp, more, acked);
+	}
 	if (after(ack, compound->round.end)) {
 		if (!slow && compound->round.samples >= ENOUGH_SAMPLES)
 			adjust(tp, compound);
 		begin_round(tp, &compound->round);
 	}
+	compound->window = tp->snd_cwnd;
 }
 
 CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
+	struct tcp_sock *tp = tcp_of(sk);
 	struct state *compound = STATE(sk);
 
-	take_rtt(&compound->round, sample->rtt_us);
+	SAMPLE_SLOW_START(tp, &compound->slow_start, sample->rtt_us);
+	TAKE_RTT(tp, &compound->round, sample->rtt_us);
 }
 
 CALLBACK(u32, ssthresh, struct sock *sk)
 {
+	struct tcp_sock *tp = tcp_of(sk);
 	struct state *compound = STATE(sk);
-	u64 window = tcp_of(sk)->snd_cwnd;
-	u64 delay = compound->delay_window_256 >> 8;
-	u64 reno = window > delay ? window - delay : 1;
-	u64 kept = window * (256 - MIN(parameters.beta_256, 256)) >> 8;
-	u64 delay_kept = kept > reno / 2 ? kept - reno / 2 : 0;
+	u64 window = tp->snd_cwnd;
+	u64 delay, reno, kept, delay_kept;
 
+	follow_window(tp, compound);
+	delay = compound->delay_window_256 >> 8;
+	reno = window > delay ? window - delay : 1;
+	kept = window * (256 - MIN(parameters.beta_256, 256)) >> 8;
+	delay_kept = kept > reno / 2 ? kept - reno / 2 : 0;
 	compound->before_256 = compound->delay_window_256;
+	compound->growth.left = 0;
 	/* While dwnd is zero, Reno. */
 	compound->delay_window_256 = delay ? MIN(delay_kept, MOST_DELAY_WINDOW) << 8 : 0;
-	return at_least_two(delay ? MAX(kept, reno / 2) : reno / 2);
+	compound->window = at_least_two(delay ? MAX(kept, reno / 2) : reno / 2);
+	return compound->window;
+}
+
+/* After a timeout and after idle time the path may be another one, as the draft says of timeouts. */
+static __always_inline void restart(struct tcp_sock *tp, struct state *compound)
+{
+	forget_round(tp, &compound->round);
+	compound->delay_window_256 = 0;
+	compound->growth.left = 0;
 }
 
 CALLBACK(void, set_state, struct sock *sk, u8 new_state)
@@ -137,28 +180,25 @@ CALLBACK(void, set_state, struct sock *sk, u8 new_state)
 	struct state *compound = STATE(sk);
 
 	if (new_state == TCP_CA_Loss)
-		compound->delay_window_256 = 0;
+		restart(tcp_of(sk), compound);
 	else if (new_state == TCP_CA_Open)
 		begin_round(tcp_of(sk), &compound->round);
 }
 
 CALLBACK(void, cwnd_event, struct sock *sk, u32 event)
 {
-	struct state *compound = STATE(sk);
-
-	/* After idle time the path may have changed. */
-	if (event == CA_EVENT_CWND_RESTART) {
-		forget_round(tcp_of(sk), &compound->round);
-		compound->delay_window_256 = 0;
-	}
+	if (event == CA_EVENT_CWND_RESTART)
+		restart(tcp_of(sk), STATE(sk));
 }
 
 CALLBACK(u32, undo_cwnd, struct sock *sk)
 {
+	struct tcp_sock *tp = tcp_of(sk);
 	struct state *compound = STATE(sk);
 
 	compound->delay_window_256 = compound->before_256;
-	return window_before_loss(tcp_of(sk));
+	compound->window = window_before_loss(tp);
+	return compound->window;
 }
 
 CONGESTION_CONTROL(compound,

@@ -13,7 +13,7 @@
  * row), adds a(w)/w for an ACK of any size, and takes b from the window of its last growth beyond slow start.
  * --variant linux does all that.
  */
-#include "congestion/controls/tcp.h"
+#include "congestion/common/slow_start.h"
 
 #define PARAMETERS(P)                   \
 	P(low_window, 38)               \
@@ -22,7 +22,8 @@
 	P(high_decrease_1000, 100)      \
 	P(next_row, 0)                  \
 	P(count_acks, 0)                \
-	P(decrease_of_last_growth, 0)
+	P(decrease_of_last_growth, 0)   \
+	SLOW_START(P, 0)
 
 TAKES(PARAMETERS);
 
@@ -52,6 +53,8 @@ const volatile struct row table[ROWS] = {
 };
 
 struct state {
+	struct slow_start slow_start;
+	u64 credit;
 	u32 row; /* at the last growth */
 };
 
@@ -88,18 +91,14 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	if (!window_limits(tp))
 		return;
 	if (in_slow_start(tp)) {
-		acked = slow_start(tp, acked);
+		acked = SLOWLY_START(tp, &highspeed->slow_start, ack, acked);
 		if (!acked || parameters.count_acks)
 			return;
 	}
 	cwnd = MAX(tp->snd_cwnd, 1U);
 	highspeed->row = row_of(cwnd);
 
-	u64 credit = tp->snd_cwnd_cnt + (highspeed->row + 1) * (u64)(parameters.count_acks ? 1 : acked);
-	u64 more = credit / cwnd;
-
-	tp->snd_cwnd_cnt = credit - more * cwnd;
-	set_window(tp, cwnd + more);
+	grow_at(tp, &highspeed->credit, (u64)(highspeed->row + 1) << 16, parameters.count_acks ? MIN(acked, 1U) : acked);
 }
 
 CALLBACK(u32, ssthresh, struct sock *sk)
@@ -109,13 +108,17 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	u32 row = parameters.decrease_of_last_growth ? highspeed->row : row_of(cwnd);
 	u32 decrease_256 = table[row & (ROWS - 1)].decrease_256;
 
+	highspeed->credit = 0;
 	return at_least_two(cwnd - (cwnd * MIN(decrease_256, 256) >> 8));
 }
+
+ONLY_SLOW_START_SAMPLES
 
 UNDO_TO_WINDOW_BEFORE_LOSS
 
 CONGESTION_CONTROL(highspeed,
 	.ssthresh = FN(ssthresh),
 	.cong_avoid = FN(cong_avoid),
+	.pkts_acked = FN(pkts_acked),
 	.undo_cwnd = FN(undo_cwnd),
 );

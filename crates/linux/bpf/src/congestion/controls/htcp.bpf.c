@@ -8,12 +8,15 @@
  * Source: draft-leith-tcp-htcp-06; D. Leith, R. Shorten, "H-TCP: TCP for high-speed and long-distance networks", PFLDnet 2004.
  *
  * Differences from the draft: at each loss the maximum RTT falls by 5 % of its distance to the minimum. It rises by at most 20 ms at
- * once, as in Linux: a single outlier would distort it forever.
- * Differences from Linux (tcp_htcp.c): Linux rounds the increase to whole packets before it scales it with β, adapts β only from an RTT
- * of 10 ms on, and adds one packet for cwnd/α acknowledged ones without carrying the rest. --variant linux does that. Linux
- * counts time in jiffies, this in microseconds (RTT) and milliseconds (since the loss).
+ * once, as in Linux: a single outlier would distort it forever. The minimum RTT is that of ten minutes. δ counts only while the window
+ * limits the flow, in every variant (tcp.h, rule 3).
+ * Differences from Linux (tcp_htcp.c): Linux rounds the increase to whole packets before it scales it with β, takes RTTs for its scaling in
+ * eighths of 100 ms, adapts β only from an RTT of 10 ms on, adds one packet for cwnd/α acknowledged ones without carrying the rest,
+ * and remembers for an undo what the loss has already changed. --variant linux does that. Linux counts time in jiffies, this in
+ * microseconds (RTT) and milliseconds (since the loss).
  */
-#include "congestion/controls/tcp.h"
+#include "congestion/common/base_rtt.h"
+#include "congestion/common/slow_start.h"
 
 #define PARAMETERS(P)                    \
 	P(low_us, 1000000)               \
@@ -22,22 +25,29 @@
 	P(adapt_from_us, 0)              \
 	P(bandwidth_switch, 1)           \
 	P(rtt_scaling, 1)                \
-	P(whole_packets, 0)
+	P(whole_packets, 0)              \
+	P(undo_memory, 1)                \
+	BASE_RTT(P)                      \
+	SLOW_START(P, 0)
 
 TAKES(PARAMETERS);
 
 struct state {
-	u64 credit_128; /* packets acknowledged, weighted with alpha */
-	u32 alpha_128;
-	u32 keep_128; /* β */
-	u32 adapts; /* β follows the RTTs: there was a loss before */
+	struct slow_start slow_start;
+	struct clock clock; /* δ */
+	struct base_rtt base;
+	u64 credit;
+	u32 alpha_65536;
+	u8 keep_128; /* β */
+	u8 adapts; /* β follows the RTTs: there was a loss before */
+	u8 may_undo; /* what `before` says is of the present event */
 	u32 acked; /* by the last ACK */
-	u32 least_rtt_us;
 	u32 most_rtt_us;
-	u32 loss_ms; /* when the last congestion event was */
-	u32 before_loss_ms; /* the same of the event before; 0: nothing to undo */
-	u32 before_most_rtt_us;
-	u32 before_old_rate;
+	struct {
+		u32 clock_ms;
+		u32 most_rtt_us;
+		u32 old_rate;
+	} before; /* the same before the last event */
 	u32 packets; /* acknowledged since rate_us */
 	u32 rate_us;
 	u32 rate; /* smoothed, packets a second */
@@ -45,40 +55,52 @@ struct state {
 	u32 old_most_rate; /* before it */
 };
 
-static __always_inline u32 since_loss_ms(struct tcp_sock *tp, struct state *htcp)
+static __always_inline u32 least_rtt_us(struct state *htcp)
 {
-	return now_ms(tp) - htcp->loss_ms;
+	return htcp->base.us < RTT_NONE ? htcp->base.us : 0;
 }
 
-/* The draft's α, at most a million packets a round trip. */
-static __always_inline void update_alpha(struct tcp_sock *tp, struct state *htcp)
+/* At most 65,535 packets a round trip. */
+static __always_inline void set_alpha(struct state *htcp, u64 alpha_65536)
 {
-	u64 factor_128 = 128;
+	htcp->alpha_65536 = alpha_65536 ? MIN(alpha_65536, U32_MAX) : 65536;
+}
+
+/* The draft's α: 2(1 - β)·f(δ)·RTT/100 ms. */
+static __always_inline void update_alpha(struct state *htcp)
+{
 	u64 low_ms = parameters.low_us / 1000;
-	u64 passed_ms = since_loss_ms(tp, htcp);
-	u32 keep_128 = MIN(htcp->keep_128, 128U);
+	u64 passed_ms = htcp->clock.ms;
+	u64 less_128 = 128 - MIN(htcp->keep_128, 128);
+	u64 rtt_us = least_rtt_us(htcp);
+	u64 thousandths = 0; /* f(δ) - 1 */
+	u64 factor;
 
 	if (passed_ms > low_ms) {
 		u64 beyond_ms = MIN(passed_ms - low_ms, 10000000);
 		u64 half_ms = beyond_ms / 2;
-		u64 scaled = 10 * beyond_ms + half_ms * half_ms / 1000;
 
-		factor_128 += parameters.whole_packets ? scaled / 1000 * 128 : scaled * 128 / 1000;
+		thousandths = 10 * beyond_ms + half_ms * half_ms / 1000;
 	}
-	if (parameters.rtt_scaling && htcp->least_rtt_us) {
-		/* 100 ms over the RTT, in eighths, between 0.5 and 10. */
-		u64 scale_8 = 800000 / htcp->least_rtt_us;
+	if (parameters.whole_packets) {
+		factor = 1 + thousandths / 1000;
+		if (parameters.rtt_scaling && rtt_us) {
+			/* 100 ms over the RTT, in eighths. */
+			u64 scale_8 = 800000 / rtt_us;
 
-		scale_8 = scale_8 < 4 ? 4 : scale_8 > 80 ? 80 : scale_8;
-		if (parameters.whole_packets)
-			factor_128 = ((factor_128 >> 7) << 3) / scale_8 << 7;
-		else
-			factor_128 = (factor_128 << 3) / scale_8;
-		if (parameters.whole_packets && !factor_128)
-			factor_128 = 128;
+			scale_8 = scale_8 < 4 ? 4 : scale_8 > 80 ? 80 : scale_8;
+			factor = MAX((factor << 3) / scale_8, 1ULL);
+		}
+		set_alpha(htcp, (2 * factor * less_128) << 9);
+		return;
 	}
-	factor_128 = 2 * factor_128 * (128 - keep_128) >> 7;
-	htcp->alpha_128 = factor_128 ? MIN(factor_128, 128000000) : 128;
+	factor = MIN(1000 + thousandths, 100000000);
+	if (parameters.rtt_scaling && rtt_us)
+		factor *= rtt_us < 10000 ? 10000 : MIN(rtt_us, 200000);
+	else
+		factor *= 100000;
+	/* Thousandths, and 100,000 µs: 2^27 · 2^18 · 2^8 · 2^10, over 10^8, in 65536ths. */
+	set_alpha(htcp, (factor * less_128 / 100000 << 10) / 1000);
 }
 
 static __always_inline void update_keep(struct state *htcp)
@@ -97,8 +119,8 @@ static __always_inline void update_keep(struct state *htcp)
 			return;
 		}
 	}
-	if (htcp->adapts && htcp->least_rtt_us > parameters.adapt_from_us && htcp->most_rtt_us) {
-		u64 keep = ((u64)htcp->least_rtt_us << 7) / htcp->most_rtt_us;
+	if (htcp->adapts && least_rtt_us(htcp) > parameters.adapt_from_us && htcp->most_rtt_us) {
+		u64 keep = ((u64)least_rtt_us(htcp) << 7) / htcp->most_rtt_us;
 
 		htcp->keep_128 = keep < least ? least : keep > most ? most : keep;
 	} else {
@@ -107,14 +129,13 @@ static __always_inline void update_keep(struct state *htcp)
 	}
 }
 
-static __always_inline void measure_rtt(struct state *htcp, u32 rtt_us, bool calm)
+static __always_inline void measure_rtt(struct tcp_sock *tp, struct state *htcp, u32 rtt_us, bool calm)
 {
-	if (!htcp->least_rtt_us || rtt_us < htcp->least_rtt_us)
-		htcp->least_rtt_us = rtt_us;
+	TAKE_BASE_RTT(tp, &htcp->base, rtt_us);
 	if (!calm)
 		return;
-	if (htcp->most_rtt_us < htcp->least_rtt_us)
-		htcp->most_rtt_us = htcp->least_rtt_us;
+	if (htcp->most_rtt_us < htcp->base.us)
+		htcp->most_rtt_us = htcp->base.us;
 	if (rtt_us > htcp->most_rtt_us && rtt_us - htcp->most_rtt_us <= 20000)
 		htcp->most_rtt_us = rtt_us;
 }
@@ -124,41 +145,34 @@ CALLBACK(void, init, struct sock *sk)
 	struct tcp_sock *tp = tcp_of(sk);
 	struct state *htcp = STATE(sk);
 
-	htcp->alpha_128 = 128;
+	htcp->alpha_65536 = 65536;
 	htcp->keep_128 = parameters.least_keep_128;
 	htcp->acked = 1;
-	htcp->loss_ms = now_ms(tp);
+	start_clock(tp, &htcp->clock);
+	forget_base(tp, &htcp->base);
 	htcp->rate_us = now_us(tp);
 }
 
-CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
+static __always_inline void measure_rate(struct tcp_sock *tp, struct state *htcp, u32 state, u32 acked)
 {
-	struct tcp_sock *tp = tcp_of(sk);
-	struct state *htcp = STATE(sk);
-	u32 state = ca_state(sk);
 	u32 now = now_us(tp);
 	u32 passed_us = now - htcp->rate_us;
-	u32 reserve = MAX(htcp->alpha_128 >> 7, 1U);
+	u32 reserve = MAX(htcp->alpha_65536 >> 16, 1U);
+	u64 least_us = least_rtt_us(htcp);
+	u64 rate;
 
-	if (state == TCP_CA_Open)
-		htcp->acked = sample->pkts_acked;
-	if (sample->rtt_us > 0)
-		measure_rtt(htcp, sample->rtt_us, state == TCP_CA_Open);
-	if (!parameters.bandwidth_switch)
-		return;
 	if (state != TCP_CA_Open && state != TCP_CA_Disorder) {
 		htcp->packets = 0;
 		htcp->rate_us = now;
 		return;
 	}
-	htcp->packets += sample->pkts_acked;
-	if (htcp->packets + (u64)reserve < tp->snd_cwnd || passed_us < htcp->least_rtt_us || !htcp->least_rtt_us)
+	htcp->packets += acked;
+	if (htcp->packets + (u64)reserve < tp->snd_cwnd || passed_us < least_us || !least_us)
 		return;
 	/* A round trip has passed. */
-	u64 rate = (u64)htcp->packets * 1000000 / MAX(passed_us, 1U);
-
+	rate = (u64)htcp->packets * 1000000 / MAX(passed_us, 1U);
 	rate = MIN(rate, U32_MAX / 8);
-	if ((u64)since_loss_ms(tp, htcp) * 1000 < 4 * (u64)htcp->least_rtt_us) {
+	if ((u64)htcp->clock.ms * 1000 < 4 * least_us) {
 		htcp->rate = rate;
 		htcp->most_rate = rate;
 	} else {
@@ -169,39 +183,57 @@ CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
 	htcp->rate_us = now;
 }
 
+CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+	struct state *htcp = STATE(sk);
+	u32 state = ca_state(sk);
+
+	SAMPLE_SLOW_START(tp, &htcp->slow_start, sample->rtt_us);
+	if (state == TCP_CA_Open)
+		htcp->acked = sample->pkts_acked;
+	if (sample->rtt_us > 0)
+		measure_rtt(tp, htcp, sample->rtt_us, state == TCP_CA_Open);
+	if (parameters.bandwidth_switch)
+		measure_rate(tp, htcp, state, sample->pkts_acked);
+}
+
 CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
 	struct tcp_sock *tp = tcp_of(sk);
 	struct state *htcp = STATE(sk);
 	u64 cwnd;
 
+	run_clock(tp, &htcp->clock);
 	if (!window_limits(tp))
 		return;
 	if (in_slow_start(tp)) {
-		acked = slow_start(tp, acked);
+		acked = SLOWLY_START(tp, &htcp->slow_start, ack, acked);
 		if (!acked || parameters.whole_packets)
 			return;
 	}
 	cwnd = MAX(tp->snd_cwnd, 1U);
 	if (parameters.whole_packets) {
-		if ((u64)tp->snd_cwnd_cnt * htcp->alpha_128 >> 7 >= cwnd) {
-			set_window(tp, cwnd + 1);
+		if ((u64)tp->snd_cwnd_cnt * htcp->alpha_65536 >> 16 >= cwnd) {
+			grow_window(tp, 1, acked);
 			tp->snd_cwnd_cnt = 0;
-			update_alpha(tp, htcp);
+			update_alpha(htcp);
 		} else {
 			tp->snd_cwnd_cnt += htcp->acked;
 		}
 		htcp->acked = 1;
 		return;
 	}
-	update_alpha(tp, htcp);
-	htcp->credit_128 += (u64)acked * htcp->alpha_128;
-	if (htcp->credit_128 >= cwnd << 7) {
-		u64 more = htcp->credit_128 / (cwnd << 7);
+	update_alpha(htcp);
+	grow_at(tp, &htcp->credit, htcp->alpha_65536, acked);
+}
 
-		htcp->credit_128 -= more * (cwnd << 7);
-		set_window(tp, cwnd + more);
-	}
+/* What an undo brings back. */
+static __always_inline void remember(struct state *htcp)
+{
+	htcp->before.clock_ms = htcp->clock.ms;
+	htcp->before.most_rtt_us = htcp->most_rtt_us;
+	htcp->before.old_rate = htcp->old_most_rate;
 }
 
 CALLBACK(u32, ssthresh, struct sock *sk)
@@ -209,12 +241,16 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	struct tcp_sock *tp = tcp_of(sk);
 	struct state *htcp = STATE(sk);
 	u64 cwnd = tp->snd_cwnd;
+	u32 least_us = least_rtt_us(htcp);
 
+	run_clock(tp, &htcp->clock);
+	if (parameters.undo_memory)
+		remember(htcp);
 	update_keep(htcp);
-	update_alpha(tp, htcp);
-	htcp->credit_128 = 0;
-	if (htcp->most_rtt_us > htcp->least_rtt_us)
-		htcp->most_rtt_us = htcp->least_rtt_us + (u64)(htcp->most_rtt_us - htcp->least_rtt_us) * 95 / 100;
+	update_alpha(htcp);
+	htcp->credit = 0;
+	if (htcp->most_rtt_us > least_us)
+		htcp->most_rtt_us = least_us + (u64)(htcp->most_rtt_us - least_us) * 95 / 100;
 	return at_least_two(cwnd * htcp->keep_128 >> 7);
 }
 
@@ -225,28 +261,42 @@ CALLBACK(void, set_state, struct sock *sk, u8 new_state)
 
 	if (new_state == TCP_CA_Open) {
 		/* The event ends here, and δ counts from its end. */
-		if (htcp->before_loss_ms) {
-			htcp->loss_ms = now_ms(tp);
-			htcp->before_loss_ms = 0;
+		if (htcp->may_undo) {
+			start_clock(tp, &htcp->clock);
+			htcp->may_undo = 0;
 		}
 	} else if (new_state != TCP_CA_Disorder) {
-		htcp->before_loss_ms = MAX(htcp->loss_ms, 1U);
-		htcp->before_most_rtt_us = htcp->most_rtt_us;
-		htcp->before_old_rate = htcp->old_most_rate;
-		htcp->loss_ms = now_ms(tp);
+		/* Linux does not know what ssthresh, which the kernel called before, has changed. */
+		if (!parameters.undo_memory)
+			remember(htcp);
+		htcp->may_undo = 1;
+		start_clock(tp, &htcp->clock);
 	}
 }
+
+static __always_inline void tx_start(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+	struct state *htcp = STATE(sk);
+
+	skip_idle_time(tp, &htcp->clock);
+	/* Nor does a sample of the rate span it. */
+	htcp->packets = 0;
+	htcp->rate_us = now_us(tp);
+}
+
+ONLY_TX_START_EVENTS
 
 CALLBACK(u32, undo_cwnd, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_of(sk);
 	struct state *htcp = STATE(sk);
 
-	if (htcp->before_loss_ms) {
-		htcp->loss_ms = htcp->before_loss_ms;
-		htcp->most_rtt_us = htcp->before_most_rtt_us;
-		htcp->old_most_rate = htcp->before_old_rate;
-		htcp->before_loss_ms = 0;
+	if (htcp->may_undo) {
+		htcp->clock.ms = htcp->before.clock_ms;
+		htcp->most_rtt_us = htcp->before.most_rtt_us;
+		htcp->old_most_rate = htcp->before.old_rate;
+		htcp->may_undo = 0;
 	}
 	return window_before_loss(tp);
 }
@@ -256,6 +306,7 @@ CONGESTION_CONTROL(htcp,
 	.ssthresh = FN(ssthresh),
 	.cong_avoid = FN(cong_avoid),
 	.set_state = FN(set_state),
+	EVENTS,
 	.pkts_acked = FN(pkts_acked),
 	.undo_cwnd = FN(undo_cwnd),
 );

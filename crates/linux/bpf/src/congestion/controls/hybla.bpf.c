@@ -7,36 +7,44 @@
  * Networking 22(5), 2004.
  *
  * Differences from the paper: the initial window and ssthresh are the kernel's, the host paces (fq), and there is no bandwidth
- * estimate for the first ssthresh. ρ is at most 1000, and 16 in slow start. An ACK for n packets adds n times.
- * Differences from Linux (tcp_hybla.c): Linux begins with a window of ρ packets, limits the window to 65,535, and adds once for an ACK of
- * any size. --variant linux does all that. In any state but Open both are Reno.
+ * estimate for the first ssthresh. ρ is at most 1000. In slow start it is at most 16, in eighths. An ACK for n packets adds n times.
+ * The RTT is the least smoothed one of the last ten minutes.
+ * Differences from Linux (tcp_hybla.c): Linux begins with a window of ρ packets, limits the window to 65,535, adds once for an ACK of
+ * any size, and takes ρ in eighths, of the least RTT of the flow. --variant linux does all that. In any state but Open both are Reno.
  */
-#include "congestion/controls/tcp.h"
+#include "congestion/common/base_rtt.h"
+#include "congestion/common/slow_start.h"
 
 #define PARAMETERS(P)               \
 	P(rtt0_us, 25000)           \
 	P(most_window, 0)           \
 	P(window_of_rho, 0)         \
-	P(count_acks, 0)
+	P(count_acks, 0)            \
+	BASE_RTT(P)                 \
+	SLOW_START(P, 0)
 
 TAKES(PARAMETERS);
 
 struct state {
-	u64 credit_128; /* of packets to add */
-	u32 rho_8; /* ρ; 0: unknown */
-	u32 least_srtt_8us; /* the RTT that it is of */
+	struct slow_start slow_start;
+	u64 credit; /* of packets to add; Linux: in 128ths */
+	u32 rho_1024; /* ρ; 0: unknown */
+	u32 srtt_8us; /* the RTT that it is of, in eighths of microseconds */
+	struct base_rtt base; /* of the smoothed RTT */
 };
 
-/* 1000 eighths of 25 ms are 25 s: longer round trips do not occur. */
-#define MOST_RHO_8 8000
+/* 1000 times 25 ms are 25 s: longer round trips do not occur. */
+#define MOST_RHO_1024 (1000 << 10)
 
-static __always_inline void measure(struct tcp_sock *tp, struct state *hybla)
+static __always_inline void measure(struct tcp_sock *tp, struct state *hybla, u32 srtt_8us)
 {
-	/* srtt_us has eighths of microseconds. */
-	u32 rho_8 = tp->srtt_us / MAX(parameters.rtt0_us, 1);
+	u64 rho_1024 = ((u64)srtt_8us << 7) / MAX(parameters.rtt0_us, 1);
 
-	hybla->rho_8 = rho_8 < 8 ? 8 : rho_8 > MOST_RHO_8 ? MOST_RHO_8 : rho_8;
-	hybla->least_srtt_8us = tp->srtt_us;
+	/* Linux has eighths. */
+	if (parameters.count_acks)
+		rho_1024 -= rho_1024 % 128;
+	hybla->rho_1024 = rho_1024 < 1024 ? 1024 : MIN(rho_1024, MOST_RHO_1024);
+	hybla->srtt_8us = srtt_8us;
 }
 
 /* 2^(eighths/8), in 128ths. */
@@ -65,9 +73,10 @@ CALLBACK(void, init, struct sock *sk)
 	struct tcp_sock *tp = tcp_of(sk);
 	struct state *hybla = STATE(sk);
 
-	measure(tp, hybla);
+	forget_base(tp, &hybla->base);
+	measure(tp, hybla, tp->srtt_us);
 	if (parameters.window_of_rho)
-		set_window(tp, hybla->rho_8 >> 3);
+		set_window(tp, hybla->rho_1024 >> 10);
 }
 
 /* For an ACK of any size, without the rest of ρ²/cwnd below 1/128, but at least one packet in cwnd ACKs. */
@@ -75,7 +84,7 @@ static __always_inline void grow_as_linux(struct tcp_sock *tp, struct state *hyb
 {
 	u32 cwnd = tp->snd_cwnd;
 	bool small = increase_128 < 128 && !in_slow_start(tp);
-	u64 credit_128 = hybla->credit_128 + increase_128 % 128;
+	u64 credit_128 = hybla->credit + increase_128 % 128;
 	u32 acks = tp->snd_cwnd_cnt + small;
 	u64 window = cwnd + (increase_128 >> 7);
 
@@ -88,9 +97,19 @@ static __always_inline void grow_as_linux(struct tcp_sock *tp, struct state *hyb
 		window++;
 		acks = 0;
 	}
-	hybla->credit_128 = credit_128;
+	hybla->credit = credit_128;
 	tp->snd_cwnd_cnt = acks;
 	set_window(tp, in_slow_start(tp) ? MIN(window, tp->snd_ssthresh) : window);
+}
+
+CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+	struct state *hybla = STATE(sk);
+
+	SAMPLE_SLOW_START(tp, &hybla->slow_start, sample->rtt_us);
+	if (sample->rtt_us >= 0)
+		TAKE_BASE_RTT(tp, &hybla->base, tp->srtt_us);
 }
 
 CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
@@ -98,41 +117,37 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	struct tcp_sock *tp = tcp_of(sk);
 	struct state *hybla = STATE(sk);
 	u32 cwnd = MAX(tp->snd_cwnd, 1U);
-	u32 rho_8, rho;
-	u64 increase_128, window;
+	u32 rho;
+	u64 increase_128, one, divisor;
 
-	if (!hybla->rho_8 || tp->srtt_us < hybla->least_srtt_8us)
-		measure(tp, hybla);
+	/* A longer RTT is a queue until the shorter one is forgotten. */
+	if (tp->srtt_us < hybla->srtt_8us || !hybla->srtt_8us)
+		measure(tp, hybla, tp->srtt_us);
+	else if (hybla->base.us < RTT_NONE && hybla->base.us > hybla->srtt_8us)
+		measure(tp, hybla, hybla->base.us);
 	if (!window_limits(tp))
 		return;
 	if (ca_state(sk) != TCP_CA_Open) {
-		reno_cong_avoid(tp, acked);
+		RENO_CONG_AVOID(tp, &hybla->slow_start, ack, acked);
 		limit_window(tp);
 		return;
 	}
-	rho_8 = hybla->rho_8;
-	rho = MIN(rho_8 >> 3, 16U);
+	divisor = in_slow_start(tp) ? SLOW_START_DIVISOR(tp, &hybla->slow_start, ack) : 1;
+	rho = MIN(hybla->rho_1024 >> 10, 16U);
 	if (in_slow_start(tp))
-		increase_128 = ((u64)fraction_of_two(rho_8 & 7) << rho) - 128;
+		increase_128 = (((u64)fraction_of_two(hybla->rho_1024 >> 7 & 7) << rho) - 128) / divisor;
 	else
-		increase_128 = (u64)rho_8 * rho_8 << 1;
+		increase_128 = (u64)hybla->rho_1024 * hybla->rho_1024 >> 13;
 	if (parameters.count_acks) {
 		grow_as_linux(tp, hybla, in_slow_start(tp) ? increase_128 : increase_128 / cwnd);
 		limit_window(tp);
 		return;
 	}
-	if (in_slow_start(tp)) {
-		window = cwnd + (increase_128 * acked >> 7);
-		window = MIN(window, tp->snd_ssthresh);
-	} else {
-		u64 one = (u64)cwnd << 7;
-		u64 credit = hybla->credit_128 + increase_128 * acked;
-		u64 more = credit / one;
-
-		hybla->credit_128 = credit - more * one;
-		window = cwnd + more;
-	}
-	set_window(tp, window);
+	one = in_slow_start(tp) ? 128 : (u64)cwnd << 7;
+	hybla->credit = hybla->credit % one + increase_128 * MIN(acked, 1U << 24);
+	increase_128 = hybla->credit / one;
+	hybla->credit -= increase_128 * one;
+	set_window(tp, in_slow_start(tp) ? MIN(cwnd + increase_128, tp->snd_ssthresh) : cwnd + increase_128);
 	limit_window(tp);
 }
 
@@ -140,7 +155,7 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 {
 	struct state *hybla = STATE(sk);
 
-	hybla->credit_128 = 0;
+	hybla->credit = 0;
 	return half(tcp_of(sk)->snd_cwnd);
 }
 
@@ -150,5 +165,6 @@ CONGESTION_CONTROL(hybla,
 	.init = FN(init),
 	.ssthresh = FN(ssthresh),
 	.cong_avoid = FN(cong_avoid),
+	.pkts_acked = FN(pkts_acked),
 	.undo_cwnd = FN(undo_cwnd),
 );

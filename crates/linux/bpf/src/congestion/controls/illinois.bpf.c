@@ -8,12 +8,14 @@
  * Source: S. Liu, T. Başar, R. Srikant, "TCP-Illinois: A loss- and delay-based congestion control algorithm for high-speed
  * networks", Performance Evaluation 65(6-7), 2008 (VALUETOOLS 2006).
  *
- * Differences from the paper: a timeout sets α and β to those of standard TCP.
+ * Differences from the paper: a timeout sets α and β to those of standard TCP. Least and largest RTT are those of ten minutes.
  * Differences from Linux (tcp_illinois.c): Linux has α at least 0.3, is adaptive from 15 packets on (not 10), waits 5 round trips of
- * low delay (not 10) before α is 10 again, and ignores the rest of an ACK beyond ssthresh. --variant linux does that. Linux limits an
+ * low delay (not 10) before α is 10 again, ignores the rest of an ACK beyond ssthresh, drops the acknowledged
+ * packets beyond those for a whole packet of growth, and never forgets RTTs. --variant linux does that. Linux limits an
  * RTT to 3.3 s.
  */
-#include "congestion/controls/tcp.h"
+#include "congestion/common/base_rtt.h"
+#include "congestion/common/slow_start.h"
 
 #define PARAMETERS(P)                  \
 	P(least_alpha_128, 13)         \
@@ -22,15 +24,21 @@
 	P(most_beta_64, 32)            \
 	P(window_threshold, 10)        \
 	P(good_rtts, 10)               \
-	P(slow_start_ends_ack, 0)
+	P(slow_start_ends_ack, 0)      \
+	P(drop_rest, 0)                \
+	BASE_RTT(P)                    \
+	SLOW_START(P, 0)
 
 TAKES(PARAMETERS);
 
 struct state {
+	struct slow_start slow_start;
+	u64 credit;
 	u64 sum_rtt_us; /* of this round trip */
 	u32 samples;
-	u32 least_rtt_us;
+	struct base_rtt base;
 	u32 most_rtt_us;
+	u32 fresh_most_rtt_us; /* of the present half of base_rtt_ms */
 	u32 round_end; /* sequence number */
 	u32 alpha_128;
 	u32 beta_64;
@@ -90,8 +98,12 @@ static __always_inline void adapt(struct tcp_sock *tp, struct state *illinois)
 		illinois->alpha_128 = STANDARD_ALPHA_128;
 		illinois->beta_64 = parameters.most_beta_64;
 	} else if (illinois->samples > 0) {
-		u64 mean_us = illinois->sum_rtt_us / illinois->samples - illinois->least_rtt_us;
-		u64 most_us = illinois->most_rtt_us - illinois->least_rtt_us;
+		u64 mean_us = illinois->sum_rtt_us / illinois->samples;
+		u64 most_us = MAX(illinois->most_rtt_us, illinois->base.us) - illinois->base.us;
+
+		/* The base may have been forgotten in mid-round. */
+		mean_us = MAX(mean_us, illinois->base.us) - illinois->base.us;
+		mean_us = MIN(mean_us, most_us);
 
 		illinois->alpha_128 = alpha_128(illinois, mean_us, most_us);
 		illinois->beta_64 = beta_64(mean_us, most_us);
@@ -105,19 +117,25 @@ CALLBACK(void, init, struct sock *sk)
 
 	illinois->alpha_128 = parameters.most_alpha_128;
 	illinois->beta_64 = parameters.most_beta_64;
-	illinois->least_rtt_us = RTT_NONE;
+	forget_base(tcp_of(sk), &illinois->base);
 	begin_round(tcp_of(sk), illinois);
 }
 
 CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
+	struct tcp_sock *tp = tcp_of(sk);
 	struct state *illinois = STATE(sk);
 	u32 rtt_us = sample->rtt_us;
 
+	SAMPLE_SLOW_START(tp, &illinois->slow_start, sample->rtt_us);
 	if (sample->rtt_us < 0)
 		return;
-	illinois->least_rtt_us = MIN(illinois->least_rtt_us, rtt_us);
+	if (TAKE_BASE_RTT(tp, &illinois->base, rtt_us)) {
+		illinois->most_rtt_us = illinois->fresh_most_rtt_us;
+		illinois->fresh_most_rtt_us = 0;
+	}
 	illinois->most_rtt_us = MAX(illinois->most_rtt_us, rtt_us);
+	illinois->fresh_most_rtt_us = MAX(illinois->fresh_most_rtt_us, rtt_us);
 	illinois->samples++;
 	illinois->sum_rtt_us += rtt_us;
 }
@@ -133,16 +151,20 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	if (!window_limits(tp))
 		return;
 	if (in_slow_start(tp)) {
-		acked = slow_start(tp, acked);
+		acked = SLOWLY_START(tp, &illinois->slow_start, ack, acked);
 		if (!acked || parameters.slow_start_ends_ack)
 			return;
+	}
+	if (!parameters.drop_rest) {
+		grow_at(tp, &illinois->credit, (u64)illinois->alpha_128 << 9, acked);
+		return;
 	}
 	/* snd_cwnd_cnt: packets acknowledged since the last growth. */
 	cwnd = MAX(tp->snd_cwnd, 1U);
 	tp->snd_cwnd_cnt += acked;
 	gain = (u64)tp->snd_cwnd_cnt * illinois->alpha_128 >> 7;
 	if (gain >= cwnd) {
-		set_window(tp, cwnd + gain / cwnd);
+		grow_window(tp, gain / cwnd, acked);
 		tp->snd_cwnd_cnt = 0;
 	}
 }
@@ -152,6 +174,7 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	struct state *illinois = STATE(sk);
 	u64 cwnd = tcp_of(sk)->snd_cwnd;
 
+	illinois->credit = 0;
 	return at_least_two(cwnd - (cwnd * MIN(illinois->beta_64, 64U) >> 6));
 }
 

@@ -9,15 +9,20 @@
  * Differences from Linux (tcp_scalable.c): Linux is standard TCP up to 100 packets, as 1/cwnd is more than 0.01 there, and removes
  * 1/8 of any window. --variant linux does that.
  */
-#include "congestion/controls/tcp.h"
+#include "congestion/common/slow_start.h"
 
 #define PARAMETERS(P)                  \
 	P(packets_for_one_more, 100)   \
 	P(decrease_1024, 128)          \
 	P(low_window, 16)              \
-	P(low_window_halves, 1)
+	P(low_window_halves, 1)        \
+	SLOW_START(P, 0)
 
 TAKES(PARAMETERS);
+
+struct state {
+	struct slow_start slow_start;
+};
 
 CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
@@ -27,7 +32,7 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	if (!window_limits(tp))
 		return;
 	if (in_slow_start(tp)) {
-		acked = slow_start(tp, acked);
+		acked = SLOWLY_START(tp, &STATE(sk)->slow_start, ack, acked);
 		if (!acked)
 			return;
 	}
@@ -44,10 +49,13 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	return at_least_two(window - (window * MIN(parameters.decrease_1024, 1024) >> 10));
 }
 
+ONLY_SLOW_START_SAMPLES
+
 UNDO_TO_WINDOW_BEFORE_LOSS
 
 CONGESTION_CONTROL(scalable,
 	.ssthresh = FN(ssthresh),
 	.cong_avoid = FN(cong_avoid),
+	.pkts_acked = FN(pkts_acked),
 	.undo_cwnd = FN(undo_cwnd),
 );

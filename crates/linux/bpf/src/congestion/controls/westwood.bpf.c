@@ -12,24 +12,28 @@
  * at least, halves during a recovery and sets the window at its end, and forgets the least RTT after a timeout.
  * --variant linux does that. Linux counts bytes a jiffy, by its own guess from ACK numbers.
  */
-#include "congestion/controls/tcp.h"
+#include "congestion/common/base_rtt.h"
+#include "congestion/common/slow_start.h"
 
 #define PARAMETERS(P)              \
 	P(keep_1024, 922)          \
 	P(smooth_twice, 0)         \
 	P(least_sample_us, 0)      \
 	P(halve_in_recovery, 0)    \
-	P(forget_rtt, 0)
+	P(forget_rtt, 0)           \
+	BASE_RTT(P)                \
+	SLOW_START(P, 0)
 
 TAKES(PARAMETERS);
 
 struct state {
+	struct slow_start slow_start;
 	u64 rate; /* packets a second, 256fold, smoothed */
 	u64 rate_once; /* the same, smoothed once */
 	u32 delivered; /* packets, when the present sample began */
 	u32 sample_us; /* when it did */
 	u32 rtt_us; /* the last; 0: none */
-	u32 least_rtt_us; /* 0: none */
+	struct base_rtt base;
 	u32 begun;
 };
 
@@ -72,8 +76,13 @@ static __always_inline void take_sample(struct tcp_sock *tp, struct state *westw
 /* BWE × RTTmin, in packets; 0: not known yet. */
 static __always_inline u64 carried(struct state *westwood)
 {
-	/* 2^38 × 2^31 would be too much: microseconds become 1024ths of milliseconds first. */
-	return (westwood->rate >> 8) * westwood->least_rtt_us / 1000000;
+	/* 2^38 × 2^31 would be too much: the rate is taken in whole packets a second. */
+	return westwood->base.us < RTT_NONE ? (westwood->rate >> 8) * westwood->base.us / 1000000 : 0;
+}
+
+CALLBACK(void, init, struct sock *sk)
+{
+	forget_base(tcp_of(sk), &STATE(sk)->base);
 }
 
 CALLBACK(void, in_ack_event, struct sock *sk, u32 flags)
@@ -83,18 +92,19 @@ CALLBACK(void, in_ack_event, struct sock *sk, u32 flags)
 
 CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
+	struct tcp_sock *tp = tcp_of(sk);
 	struct state *westwood = STATE(sk);
 
+	SAMPLE_SLOW_START(tp, &westwood->slow_start, sample->rtt_us);
 	if (sample->rtt_us <= 0)
 		return;
 	westwood->rtt_us = sample->rtt_us;
-	if (!westwood->least_rtt_us || westwood->rtt_us < westwood->least_rtt_us)
-		westwood->least_rtt_us = westwood->rtt_us;
+	TAKE_BASE_RTT(tp, &westwood->base, westwood->rtt_us);
 }
 
 CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
-	reno_cong_avoid(tcp_of(sk), acked);
+	RENO_CONG_AVOID(tcp_of(sk), &STATE(sk)->slow_start, ack, acked);
 }
 
 CALLBACK(u32, ssthresh, struct sock *sk)
@@ -106,6 +116,12 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	if (parameters.halve_in_recovery || !westwood->rate)
 		return half(cwnd);
 	return at_least_two(MIN(packets, cwnd));
+}
+
+/* A sample does not span an idle time. */
+static __always_inline void tx_start(struct sock *sk)
+{
+	STATE(sk)->begun = 0;
 }
 
 CALLBACK(void, cwnd_event, struct sock *sk, u32 event)
@@ -120,16 +136,21 @@ CALLBACK(void, cwnd_event, struct sock *sk, u32 event)
 		if (parameters.halve_in_recovery)
 			tp->snd_ssthresh = at_least_two(carried(westwood));
 		if (parameters.forget_rtt)
-			westwood->least_rtt_us = 0;
+			forget_base(tp, &westwood->base);
+	} else if (event == CA_EVENT_TX_START) {
+		tx_start(sk);
 	}
 }
+
+TX_START_CALLBACK
 
 UNDO_TO_WINDOW_BEFORE_LOSS
 
 CONGESTION_CONTROL(westwood,
+	.init = FN(init),
 	.ssthresh = FN(ssthresh),
 	.cong_avoid = FN(cong_avoid),
-	.cwnd_event = FN(cwnd_event),
+	EVENTS,
 	.in_ack_event = FN(in_ack_event),
 	.pkts_acked = FN(pkts_acked),
 	.undo_cwnd = FN(undo_cwnd),

@@ -8,9 +8,11 @@
  * Source: A. Baiocchi, A. Castellani, F. Vacirca, "YeAH-TCP: Yet Another Highspeed TCP", PFLDnet 2007.
  *
  * Differences from the paper: an ACK for n packets counts n times.
- * Differences from Linux (tcp_yeah.c), which its authors wrote: none in rules and parameters. Linux limits the window to 2^25 packets.
+ * Differences from Linux (tcp_yeah.c), which its authors wrote: Linux never forgets the base RTT of a flow that is not idle, and an undo
+ * leaves what the loss did to the control's memory. --variant linux does that. Linux limits the window to 2^25 packets.
  */
-#include "congestion/controls/round.h"
+#include "congestion/common/round.h"
+#include "congestion/common/slow_start.h"
 
 #define PARAMETERS(P)                  \
 	P(alpha, 80)                   \
@@ -20,26 +22,32 @@
 	P(phi, 8)                      \
 	P(rho, 16)                     \
 	P(zeta, 50)                    \
-	P(packets_for_one_more, 100)
+	P(packets_for_one_more, 100)   \
+	P(undo_memory, 1)              \
+	BASE_RTT(P)                    \
+	SLOW_START(P, 0)
 
 TAKES(PARAMETERS);
 
 struct state {
+	struct slow_start slow_start;
 	struct round round;
 	u32 queue; /* packets, at the end of the last round trip */
 	u32 slow_rounds; /* in a row; 0: it is fast */
 	u32 reno_window; /* the least that a Reno flow would have */
 	u32 fast_rounds;
+	u32 before_reno_window; /* the same before the last loss */
+	u32 before_fast_rounds;
 };
 
 static __always_inline void judge(struct tcp_sock *tp, struct state *yeah)
 {
 	u32 rtt = yeah->round.least_rtt_us;
-	u32 delay = rtt - yeah->round.base_rtt_us;
+	u32 delay = rtt - yeah->round.base.us;
 	u64 cwnd = tp->snd_cwnd;
 	u64 queue = queued(&yeah->round, cwnd, rtt);
 
-	if (queue > parameters.alpha || delay > yeah->round.base_rtt_us / MAX(parameters.phi, 1)) {
+	if (queue > parameters.alpha || delay > yeah->round.base.us / MAX(parameters.phi, 1)) {
 		if (queue > parameters.alpha && cwnd > yeah->reno_window) {
 			u64 share = queue / MAX(parameters.gamma, 1);
 			u64 reduction = MIN(share, cwnd >> (parameters.epsilon & 31));
@@ -80,7 +88,7 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	if (!window_limits(tp))
 		return;
 	if (in_slow_start(tp))
-		acked = slow_start(tp, acked);
+		acked = SLOWLY_START(tp, &yeah->slow_start, ack, acked);
 	if (acked) {
 		u32 each = tp->snd_cwnd;
 
@@ -97,9 +105,11 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 
 CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
+	struct tcp_sock *tp = tcp_of(sk);
 	struct state *yeah = STATE(sk);
 
-	take_rtt(&yeah->round, sample->rtt_us);
+	SAMPLE_SLOW_START(tp, &yeah->slow_start, sample->rtt_us);
+	TAKE_RTT(tp, &yeah->round, sample->rtt_us);
 }
 
 CALLBACK(void, set_state, struct sock *sk, u8 new_state)
@@ -110,14 +120,21 @@ CALLBACK(void, set_state, struct sock *sk, u8 new_state)
 		begin_round(tcp_of(sk), &yeah->round);
 }
 
-CALLBACK(void, cwnd_event, struct sock *sk, u32 event)
+/* After idle time the path may have changed. */
+static __always_inline void tx_start(struct sock *sk)
 {
 	struct state *yeah = STATE(sk);
 
-	/* After idle time the path may have changed. */
-	if (event == CA_EVENT_CWND_RESTART || event == CA_EVENT_TX_START)
-		forget_round(tcp_of(sk), &yeah->round);
+	forget_round(tcp_of(sk), &yeah->round);
 }
+
+CALLBACK(void, cwnd_event, struct sock *sk, u32 event)
+{
+	if (event == CA_EVENT_CWND_RESTART || event == CA_EVENT_TX_START)
+		tx_start(sk);
+}
+
+TX_START_CALLBACK
 
 CALLBACK(u32, ssthresh, struct sock *sk)
 {
@@ -131,19 +148,31 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 		reduction = MIN(reduction, yeah->queue);
 		reduction = MAX(reduction, least);
 	}
+	yeah->before_fast_rounds = yeah->fast_rounds;
+	yeah->before_reno_window = yeah->reno_window;
 	yeah->fast_rounds = 0;
 	yeah->reno_window = half(yeah->reno_window);
 	return cwnd > reduction ? at_least_two(cwnd - reduction) : 2;
 }
 
-UNDO_TO_WINDOW_BEFORE_LOSS
+CALLBACK(u32, undo_cwnd, struct sock *sk)
+{
+	struct state *yeah = STATE(sk);
+
+	if (parameters.undo_memory && yeah->before_reno_window) {
+		yeah->fast_rounds = yeah->before_fast_rounds;
+		yeah->reno_window = yeah->before_reno_window;
+		yeah->before_reno_window = 0;
+	}
+	return window_before_loss(tcp_of(sk));
+}
 
 CONGESTION_CONTROL(yeah,
 	.init = FN(init),
 	.ssthresh = FN(ssthresh),
 	.cong_avoid = FN(cong_avoid),
 	.set_state = FN(set_state),
-	.cwnd_event = FN(cwnd_event),
+	EVENTS,
 	.pkts_acked = FN(pkts_acked),
 	.undo_cwnd = FN(undo_cwnd),
 );

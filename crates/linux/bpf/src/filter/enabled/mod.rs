@@ -15,7 +15,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Program};
 use longhaul_units::Nanos;
@@ -34,6 +33,7 @@ use super::{
     MOST_NETWORKS, Mode, PROGRAM_NAME, RoutingGenerations,
 };
 use crate::BpfError;
+use crate::program::LoadedProgram;
 use crate::skeleton::filter::FilterSkelBuilder;
 use crate::support::{KernelTypes, has_bpf_fs, io_error, load_error, require_capabilities, with_log};
 
@@ -142,9 +142,9 @@ impl Filter {
         let Some(attached) = attached else { return Err(FilterError::NotThere { ifindex }) };
         require_capabilities()?;
         let id = attached.program_id;
-        let query = ProgInfoQueryOptions::default().include_map_ids(true);
-        let info = ProgInfoIter::with_query_opts(query).find(|info| info.id == id);
-        let name = info.as_ref().map(|info| info.name.to_string_lossy().into_owned()).unwrap_or_default();
+        // One that has gone meanwhile was another's, too.
+        let info = LoadedProgram::find(id).ok();
+        let name = info.as_ref().map(|info| info.name.clone()).unwrap_or_default();
         let Some(info) = info.filter(|_| name == PROGRAM_NAME) else {
             return Err(FilterError::OtherProgram { ifindex, id, name });
         };

@@ -44,12 +44,14 @@ enum {
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1
 
-/* icsk_ca_priv: a control's memory of a flow. 104 bytes, 88 before Linux 5.17. */
-#define STATE_BYTES 88
+/* icsk_ca_priv: a control's memory of a flow. 104 bytes in every Linux that has struct_ops links (6.4). */
+#define STATE_BYTES 104
 
 #define U32_MAX 0xffffffffU
 /* No RTT was measured. */
 #define RTT_NONE 0x7fffffffU
+/* TCP_INFINITE_SSTHRESH of <net/tcp.h>: there was no loss yet. */
+#define NO_SSTHRESH 0x7fffffffU
 
 #ifdef __bpf__
 
@@ -91,7 +93,10 @@ struct ack_sample {
 
 #pragma clang attribute pop
 
-/* libbpf finds the running kernel's members by name; their order here means nothing but to the loader, which writes the name. */
+/*
+ * libbpf finds the running kernel's members by name; their order here means nothing but to the loader, which writes the first, the name,
+ * and clears the last where the running kernel does not have it.
+ */
 struct tcp_congestion_ops {
 	char name[16];
 	u32 flags;
@@ -103,6 +108,7 @@ struct tcp_congestion_ops {
 	void (*in_ack_event)(struct sock *sk, u32 flags);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	u32 (*undo_cwnd)(struct sock *sk);
+	void (*cwnd_event_tx_start)(struct sock *sk);
 };
 
 #define BITFIELD(pointer, field) BPF_CORE_READ_BITFIELD(pointer, field)
@@ -131,7 +137,7 @@ struct tcp_congestion_ops {
 	char LICENSE[] SEC("license") = "Dual BSD/GPL"
 
 #else
-#include "congestion/controls/native.h"
+#include "congestion/common/native.h"
 #endif
 
 #define FN(callback) (void *)callback
@@ -144,7 +150,7 @@ static __always_inline struct tcp_sock *tcp_of(struct sock *sk)
 /* A control's memory of the flow: zero when init is called. */
 #define STATE(sk)                                                                                \
 	({                                                                                       \
-		_Static_assert(sizeof(struct state) <= STATE_BYTES, "it must fit old kernels");  \
+		_Static_assert(sizeof(struct state) <= STATE_BYTES, "it must fit the kernel");  \
 		(struct state *)((struct inet_connection_sock *)(sk))->icsk_ca_priv;             \
 	})
 
@@ -180,17 +186,6 @@ static __always_inline bool in_slow_start(struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh;
 }
 
-/*
- * Whether the window limits the flow: an idle or application-limited flow must not grow it (RFC 7661). In slow start a window below twice
- * the packets in flight may grow.
- */
-static __always_inline bool window_limits(struct tcp_sock *tp)
-{
-	if (BITFIELD(tp, is_cwnd_limited))
-		return true;
-	return in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
-}
-
 static __always_inline void set_window(struct tcp_sock *tp, u64 packets)
 {
 	u32 most = MAX(tp->snd_cwnd_clamp, 1U);
@@ -198,21 +193,67 @@ static __always_inline void set_window(struct tcp_sock *tp, u64 packets)
 	tp->snd_cwnd = packets < 1 ? 1 : packets > most ? most : packets;
 }
 
+/*
+ * Rules for all controls, in every variant, wherever paper or module say otherwise:
+ *
+ *   1. The window grows only while it limits the flow (window_limits).
+ *   2. An ACK adds at most the packets that it acknowledged, as in slow start (grow_window). Hybla alone adds more: it is made for that.
+ *   3. A clock of the time since a loss runs only while the window limits the flow (struct clock).
+ *
+ * Without them a flow that was idle for ten minutes would send a burst that no ACK has ever asked the path to carry.
+ */
+
+/*
+ * Rule 1 (RFC 7661). In slow start a window below twice the packets in flight may grow.
+ */
+static __always_inline bool window_limits(struct tcp_sock *tp)
+{
+	if (BITFIELD(tp, is_cwnd_limited))
+		return true;
+	return in_slow_start(tp) && tp->snd_cwnd < 2 * (u64)tp->max_packets_out;
+}
+
+/* Rule 2. */
+static __always_inline void grow_window(struct tcp_sock *tp, u64 packets, u32 acked)
+{
+	set_window(tp, tp->snd_cwnd + MIN(packets, (u64)acked));
+}
+
+/* Rule 3. */
+struct clock {
+	u32 ms; /* that passed while the window was the limit */
+	u32 seen_ms; /* when the last ACK came, or the first packet after an idle time was sent */
+};
+
+static __always_inline void start_clock(struct tcp_sock *tp, struct clock *clock)
+{
+	clock->ms = 0;
+	clock->seen_ms = now_ms(tp);
+}
+
+/* At each ACK. */
+static __always_inline void run_clock(struct tcp_sock *tp, struct clock *clock)
+{
+	u32 now = now_ms(tp);
+
+	if (window_limits(tp)) {
+		u32 sum = clock->ms + (now - clock->seen_ms);
+
+		clock->ms = sum < clock->ms ? U32_MAX : sum;
+	}
+	clock->seen_ms = now;
+}
+
+/* When nothing was in flight and a packet is sent. */
+static __always_inline void skip_idle_time(struct tcp_sock *tp, struct clock *clock)
+{
+	clock->seen_ms = now_ms(tp);
+}
+
 /* A window that delay has shrunk must not grow back by slow start. */
 static __always_inline void stay_out_of_slow_start(struct tcp_sock *tp)
 {
 	tp->snd_ssthresh = MIN(tp->snd_ssthresh, tp->snd_cwnd);
-}
-
-/* RFC 5681 §3.1. Returns the part of `acked` beyond ssthresh, for congestion avoidance. */
-static __always_inline u32 slow_start(struct tcp_sock *tp, u32 acked)
-{
-	u32 before = tp->snd_cwnd;
-	u64 wanted = (u64)before + acked;
-	u64 window = MIN(wanted, tp->snd_ssthresh);
-
-	set_window(tp, window);
-	return wanted - window;
 }
 
 /*
@@ -222,35 +263,69 @@ static __always_inline u32 slow_start(struct tcp_sock *tp, u32 acked)
 static __always_inline void grow_by_one_for(struct tcp_sock *tp, u32 each, u32 acked)
 {
 	u64 credit = tp->snd_cwnd_cnt;
-	u64 window = tp->snd_cwnd;
+	u64 more = 0;
 
 	each = MAX(each, 1U);
 	if (credit >= each) {
 		credit = 0;
-		window++;
+		more++;
 	}
 	credit += acked;
 	if (credit >= each) {
-		u64 more = credit / each;
+		u64 times = credit / each;
 
-		credit -= more * each;
-		window += more;
+		credit -= times * each;
+		more += times;
 	}
 	tp->snd_cwnd_cnt = MIN(credit, U32_MAX);
-	set_window(tp, window);
+	grow_window(tp, more, acked);
 }
 
-/* RFC 5681. */
-static __always_inline void reno_cong_avoid(struct tcp_sock *tp, u32 acked)
+/*
+ * Grows the window by increase_65536 / 65536 packets for each window that is acknowledged, whatever the size of ACKs. `credit` carries the
+ * rest: packets acknowledged times increase. A product of 2^23 packets and 2^24 packets in 65536ths fits.
+ */
+static __always_inline void grow_at(struct tcp_sock *tp, u64 *credit, u64 increase_65536, u32 acked)
 {
-	if (!window_limits(tp))
-		return;
-	if (in_slow_start(tp)) {
-		acked = slow_start(tp, acked);
-		if (!acked)
-			return;
-	}
-	grow_by_one_for(tp, tp->snd_cwnd, acked);
+	u64 one = (u64)(tp->snd_cwnd < 1 ? 1 : MIN(tp->snd_cwnd, 1U << 24)) << 16;
+	u64 more;
+
+	*credit = MIN(*credit, one) + MIN(increase_65536, one) * MIN(acked, 1U << 23);
+	more = *credit / one;
+	*credit -= more * one;
+	grow_window(tp, more, acked);
+}
+
+/* A growth that is decided once a round trip, spread over the ACKs of the next one. */
+struct spread {
+	u64 credit; /* packets acknowledged times `packets` */
+	u32 packets;
+	u32 window; /* when it was decided */
+	u32 left;
+};
+
+static __always_inline void spread_growth(struct spread *spread, u32 packets, u32 window)
+{
+	spread->credit = 0;
+	spread->packets = packets;
+	spread->left = packets;
+	spread->window = MAX(window, 1U);
+}
+
+/* What an ACK adds: at most `most`. */
+static __always_inline u32 part_of(struct spread *spread, u32 acked, u32 most)
+{
+	u64 part, window = MAX(spread->window, 1U);
+
+	if (!spread->left)
+		return 0;
+	spread->credit += (u64)MIN(spread->packets, 1U << 24) * MIN(acked, 1U << 23);
+	part = spread->credit / window;
+	spread->credit -= part * window;
+	part = MIN(part, spread->left);
+	part = MIN(part, most);
+	spread->left -= part;
+	return part;
 }
 
 /* A loss leaves at least two packets (RFC 5681 Eq. 4). */
@@ -276,5 +351,27 @@ static __always_inline u32 window_before_loss(struct tcp_sock *tp)
 	{ \
 		return window_before_loss(tcp_of(sk)); \
 	}
+
+/*
+ * CA_EVENT_TX_START: nothing was in flight, and a packet is sent. Linux tells it by cwnd_event, and from 7.1 on by a callback of its own
+ * instead. A control defines tx_start(sk), and calls it from its cwnd_event; one without other events takes ONLY_TX_START_EVENTS.
+ */
+#define TX_START_CALLBACK \
+	CALLBACK(void, cwnd_event_tx_start, struct sock *sk) \
+	{ \
+		tx_start(sk); \
+	}
+
+#define ONLY_TX_START_EVENTS \
+	CALLBACK(void, cwnd_event, struct sock *sk, u32 event) \
+	{ \
+		if (event == CA_EVENT_TX_START) \
+			tx_start(sk); \
+	} \
+	TX_START_CALLBACK
+
+#define EVENTS \
+	.cwnd_event = FN(cwnd_event), \
+	.cwnd_event_tx_start = FN(cwnd_event_tx_start)
 
 #endif

@@ -34,7 +34,7 @@ struct tcp_sock {
 	u32 srtt_us;
 };
 
-_Static_assert(__builtin_offsetof(struct tcp_sock, snd_cwnd) == 124 && sizeof(struct tcp_sock) == 168, "native.rs has the same");
+_Static_assert(__builtin_offsetof(struct tcp_sock, snd_cwnd) == 140 && sizeof(struct tcp_sock) == 184, "native.rs has the same");
 
 struct ack_sample {
 	u32 pkts_acked;
@@ -50,6 +50,7 @@ struct tcp_congestion_ops {
 	void (*in_ack_event)(struct sock *sk, u32 flags);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	u32 (*undo_cwnd)(struct sock *sk);
+	void (*cwnd_event_tx_start)(struct sock *sk);
 	/* Of the calling thread. */
 	u32 *(*parameters)(void);
 	u32 parameter_count;
