@@ -5,8 +5,20 @@
 //! load a program fail and say why (`BPF_PROGRAMS_MISSING`). Native code needs the C compiler that links Rust anyway.
 
 /// The congestion controls: names of their sources.
-const CONTROLS: [&str; 11] =
-    ["highspeed", "scalable", "bic", "htcp", "hybla", "illinois", "westwood", "yeah", "vegas", "fast", "compound"];
+const CONTROLS: [&str; 12] = [
+    "cubic",
+    "highspeed",
+    "scalable",
+    "bic",
+    "htcp",
+    "hybla",
+    "illinois",
+    "westwood",
+    "yeah",
+    "vegas",
+    "fast",
+    "compound",
+];
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(bpf_programs)");
@@ -57,7 +69,8 @@ mod programs {
     use libbpf_cargo::SkeletonBuilder;
 
     /// Folder of the source, name of the skeleton.
-    const PROGRAMS: [(&str, &str); 7] = [
+    const PROGRAMS: [(&str, &str); 8] = [
+        ("src/congestion/selection", "selection"),
         ("src/drops", "drops"),
         ("src/filter", "filter"),
         ("src/filter/generation", "filter_generation"),

@@ -21,8 +21,6 @@ use crate::settings::Settings;
 pub enum Model {
     /// RFC 5681: one packet a round trip, half.
     Reno,
-    /// RFC 9438: C = 0.4, β = 0.7.
-    Cubic,
     /// One of longhaul's.
     Ours(Settings),
 }
@@ -49,7 +47,7 @@ pub struct Row {
 /// The names of all controls with a model.
 pub fn model_names() -> Vec<&'static str> {
     let ours = Algorithm::ALL.into_iter().filter(|algorithm| *algorithm != Algorithm::Westwood).map(Algorithm::name);
-    ["reno", "cubic"].into_iter().chain(ours).collect()
+    ["reno"].into_iter().chain(ours).collect()
 }
 
 /// The window that carries `rate` (bits of packets of `mtu_bytes`) over a round trip of `rtt`, in packets.
@@ -63,7 +61,7 @@ const STEPS: usize = 4000;
 const MOST_WINDOW: f64 = 1e12;
 
 impl Model {
-    /// `reno`, `cubic`, or one of longhaul's controls with the parameters of its paper.
+    /// `reno`, or one of longhaul's controls with the parameters of its paper.
     ///
     /// # Errors
     /// [`NoModel`].
@@ -71,7 +69,6 @@ impl Model {
         let none = || NoModel { name: name.into() };
         match name {
             "reno" => Ok(Self::Reno),
-            "cubic" => Ok(Self::Cubic),
             other => match other.parse() {
                 Ok(Algorithm::Westwood) | Err(_) => Err(none()),
                 Ok(algorithm) => Settings::new(algorithm, Variant::Paper).map(Self::Ours).map_err(|_| none()),
@@ -83,7 +80,6 @@ impl Model {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Reno => "reno",
-            Self::Cubic => "cubic",
             Self::Ours(settings) => settings.algorithm().name(),
         }
     }
@@ -108,8 +104,10 @@ impl Model {
 
     /// The cycle from a loss at `peak` to the next peak.
     fn cycle(&self, peak: f64, rtt_s: f64) -> Cycle {
-        if *self == Self::Cubic {
-            return cubic_cycle(peak, rtt_s);
+        if let Self::Ours(settings) = self
+            && settings.algorithm() == Algorithm::Cubic
+        {
+            return cubic_cycle(peak, rtt_s, parameter(settings, "c_1024"), parameter(settings, "keep_1024"));
         }
         let low = peak * (1.0 - self.decrease(peak));
         // Narrower towards the peak, where BIC's last packets take most of the time.
@@ -185,15 +183,11 @@ impl Cycle {
     }
 }
 
-/// RFC 9438 §4.6, §5.
-const CUBIC_KEEP: f64 = 0.7;
-const CUBIC_C: f64 = 0.4;
-
 /// That of the cubic curve or of the Reno-friendly line, whichever is back sooner (RFC 9438 §4.2, §4.3, §5).
-fn cubic_cycle(peak: f64, rtt_s: f64) -> Cycle {
-    let fall = peak * (1.0 - CUBIC_KEEP);
-    let plateau_s = (fall / CUBIC_C).cbrt();
-    let line_s = fall / (3.0 * (1.0 - CUBIC_KEEP) / (1.0 + CUBIC_KEEP)) * rtt_s;
+fn cubic_cycle(peak: f64, rtt_s: f64, c: f64, keep: f64) -> Cycle {
+    let fall = peak * (1.0 - keep);
+    let plateau_s = (fall / c).cbrt();
+    let line_s = fall / (3.0 * (1.0 - keep) / (1.0 + keep)) * rtt_s;
     // The mean of C(t - K)³ + peak from 0 to K is a quarter of the fall below the peak.
     let (seconds, mean) = if line_s < plateau_s { (line_s, peak - fall / 2.0) } else { (plateau_s, peak - fall / 4.0) };
     Cycle { seconds, packets: mean * seconds / rtt_s, rtt_s }
@@ -271,10 +265,12 @@ mod tests {
     /// RFC 9438 §5, Eq. 6: `(C(3+β)/4(1-β))^¼·(RTT/p)^¾`, 1.054·(RTT/p)^¾; Table 1 has 5,926 packets at 10⁻⁶ and 100 ms.
     #[test]
     fn cubic() {
-        let window = Model::Cubic.window_at(1e-6, Nanos::from_millis(100));
-        near(window, 1.054 * (0.1_f64 / 1e-6).powf(0.75), 1e-3);
-        near(window, 5926.0, 1e-3);
-        let short = Model::Cubic.window_at(1e-3, Nanos::from_millis(1));
+        let cubic = Model::named("cubic").unwrap();
+        let window = cubic.window_at(1e-6, Nanos::from_millis(100));
+        // C and β are 1024ths.
+        near(window, 1.054 * (0.1_f64 / 1e-6).powf(0.75), 3e-3);
+        near(window, 5926.0, 3e-3);
+        let short = cubic.window_at(1e-3, Nanos::from_millis(1));
         assert!(short > 30.0, "Reno-friendly: {short}");
     }
 

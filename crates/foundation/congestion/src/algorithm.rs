@@ -9,6 +9,7 @@ use crate::parameter::{self, Parameter};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "each is its own name")]
 pub enum Algorithm {
+    Cubic,
     Highspeed,
     Scalable,
     Bic,
@@ -38,7 +39,8 @@ struct Description {
     title: &'static str,
     source: &'static str,
     summary: &'static str,
-    linux_differs: &'static str,
+    /// `None` where Linux has no such module.
+    linux_differs: Option<&'static str>,
 }
 
 /// There is no such control.
@@ -54,8 +56,9 @@ fn all_names() -> String {
 }
 
 impl Algorithm {
-    /// All, in the order of DataTAG and the NLR paper.
-    pub const ALL: [Self; 11] = [
+    /// All: CUBIC, then the others in the order of DataTAG and the NLR paper.
+    pub const ALL: [Self; 12] = [
+        Self::Cubic,
         Self::Highspeed,
         Self::Scalable,
         Self::Bic,
@@ -91,17 +94,18 @@ impl Algorithm {
 
     /// How the Linux module differs from the paper; `None` where there is no such module.
     pub fn linux_differs(self) -> Option<&'static str> {
-        self.has_linux_module().then_some(self.description().linux_differs)
+        self.description().linux_differs
     }
 
-    /// Whether Linux has (or had) a module of that name.
-    pub fn has_linux_module(self) -> bool {
-        !matches!(self, Self::Fast | Self::Compound)
+    /// Whether it has the parameters and rules of a Linux module, too. Linux has no FAST and no Compound, and its CUBIC is in every kernel.
+    pub fn has_linux_variant(self) -> bool {
+        !matches!(self, Self::Cubic | Self::Fast | Self::Compound)
     }
 
     /// Its parameters, in the order of the C source.
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
+            Self::Cubic => parameter::CUBIC,
             Self::Highspeed => parameter::HIGHSPEED,
             Self::Scalable => parameter::SCALABLE,
             Self::Bic => parameter::BIC,
@@ -133,82 +137,105 @@ impl Algorithm {
 
     fn description(self) -> Description {
         match self {
+            Self::Cubic => Description {
+                name: "cubic",
+                title: "CUBIC",
+                source: "RFC 9438 (L. Xu et al., 2023)",
+                summary: "a cubic function of the time since the last loss; slow start ends by HyStart++",
+                linux_differs: Some(
+                    "the kernel's own cubic has an older HyStart, and its time does not stand still while the application limits the flow",
+                ),
+            },
             Self::Highspeed => Description {
                 name: "highspeed",
                 title: "HighSpeed TCP",
                 source: "RFC 3649 (S. Floyd, 2003)",
                 summary: "standard TCP up to 38 packets, then an increase and a decrease that depend on the window",
-                linux_differs: "takes the next row of the table, adds per ACK, decreases by the window of its last growth",
+                linux_differs: Some(
+                    "takes the next row of the table, adds per ACK, decreases by the window of its last growth",
+                ),
             },
             Self::Scalable => Description {
                 name: "scalable",
                 title: "Scalable TCP",
                 source: "T. Kelly, ACM CCR 33(2), 2003",
                 summary: "each acknowledged packet adds 0.01, a loss removes 1/8 of the window",
-                linux_differs: "uses the increase of standard TCP up to 100 packets, removes 1/8 of any window",
+                linux_differs: Some("uses the increase of standard TCP up to 100 packets, removes 1/8 of any window"),
             },
             Self::Bic => Description {
                 name: "bic",
                 title: "BIC TCP",
                 source: "L. Xu, K. Harfoush, I. Rhee, INFOCOM 2004",
                 summary: "binary search between the windows before and after the last loss",
-                linux_differs: "searches by quarters, keeps 0.8 at a loss, Smax 16, probes slowly beyond the maximum, divides by the ACK ratio",
+                linux_differs: Some(
+                    "searches by quarters, keeps 0.8 at a loss, Smax 16, probes slowly beyond the maximum, divides by the ACK ratio",
+                ),
             },
             Self::Htcp => Description {
                 name: "htcp",
                 title: "H-TCP",
                 source: "draft-leith-tcp-htcp-06 (D. Leith, R. Shorten, 2008)",
                 summary: "the increase grows with the time since the last loss, the decrease follows the queue's share of the RTT",
-                linux_differs: "increases by whole packets, adapts the decrease only from an RTT of 10 ms on, drops fractions, counts jiffies",
+                linux_differs: Some(
+                    "increases by whole packets, adapts the decrease only from an RTT of 10 ms on, drops fractions, counts jiffies",
+                ),
             },
             Self::Hybla => Description {
                 name: "hybla",
                 title: "TCP Hybla",
                 source: "C. Caini, R. Firrincieli, IJSCN 22(5), 2004",
                 summary: "grows as fast as a flow with an RTT of 25 ms",
-                linux_differs: "begins with a window of RTT/25 ms packets, at most 65,535, adds per ACK",
+                linux_differs: Some("begins with a window of RTT/25 ms packets, at most 65,535, adds per ACK"),
             },
             Self::Illinois => Description {
                 name: "illinois",
                 title: "TCP-Illinois",
                 source: "S. Liu, T. Başar, R. Srikant, Performance Evaluation 65, 2008",
                 summary: "backs off at a loss; queueing delay decides by how much, and how fast the window grows",
-                linux_differs: "increases by at least 0.3, adapts from 15 packets on, increases fully after 5 round trips of low delay",
+                linux_differs: Some(
+                    "increases by at least 0.3, adapts from 15 packets on, increases fully after 5 round trips of low delay",
+                ),
             },
             Self::Westwood => Description {
                 name: "westwood",
                 title: "TCP Westwood+",
                 source: "L. Grieco, S. Mascolo, ACM CCR 34(2), 2004",
                 summary: "a loss sets the window to the measured bandwidth times the least RTT",
-                linux_differs: "keeps 7/8 of the estimate and smooths twice, samples of 50 ms at least, forgets the RTT after a timeout",
+                linux_differs: Some(
+                    "keeps 7/8 of the estimate and smooths twice, samples of 50 ms at least, forgets the RTT after a timeout",
+                ),
             },
             Self::Yeah => Description {
                 name: "yeah",
                 title: "YeAH-TCP",
                 source: "A. Baiocchi, A. Castellani, F. Vacirca, PFLDnet 2007",
                 summary: "Scalable TCP while queues are short, otherwise Reno that drains its own queue",
-                linux_differs: "never forgets the least RTT of a flow that is not idle, nor restores its memory after a loss that was none",
+                linux_differs: Some(
+                    "never forgets the least RTT of a flow that is not idle, nor restores its memory after a loss that was none",
+                ),
             },
             Self::Vegas => Description {
                 name: "vegas",
                 title: "TCP Vegas",
                 source: "L. Brakmo, L. Peterson, IEEE JSAC 13(8), 1995",
                 summary: "keeps two to four packets of its own in queues",
-                linux_differs: "slow start doubles each round trip, a loss halves the window, packets in queues are counted a base RTT",
+                linux_differs: Some(
+                    "slow start doubles each round trip, a loss halves the window, packets in queues are counted a base RTT",
+                ),
             },
             Self::Fast => Description {
                 name: "fast",
                 title: "FAST TCP",
                 source: "D. Wei, C. Jin, S. Low, S. Hegde, IEEE/ACM ToN 14(6), 2006",
                 summary: "keeps 200 packets of its own in queues; its steps are as large as the distance from that",
-                linux_differs: "",
+                linux_differs: None,
             },
             Self::Compound => Description {
                 name: "compound",
                 title: "Compound TCP",
                 source: "draft-sridharan-tcpm-ctcp-02 (2008)",
                 summary: "the window of Reno plus one that grows while delay is low",
-                linux_differs: "",
+                linux_differs: None,
             },
         }
     }

@@ -77,7 +77,7 @@ pub struct DescribedResponse {
 impl Description {
     /// `algorithm`, with response functions at a round trip of `rtt`.
     pub fn of(algorithm: Algorithm, rtt: Nanos) -> Self {
-        let has_linux = algorithm.has_linux_module();
+        let has_linux = algorithm.has_linux_variant();
         let parameters = algorithm.parameters().iter().map(|parameter| DescribedParameter {
             name: parameter.name,
             paper: parameter.paper,

@@ -63,6 +63,14 @@ const BASE_RTT_MS: Parameter =
 const UNDO_MEMORY: Parameter =
     rule("undo_memory", 1, 0, "a loss that was none leaves the memory of the control as it was before");
 
+pub(crate) const CUBIC: &[Parameter] = &[
+    share("c_1024", 1024, 410, 410, "C: growth, packets for the cube of a second"),
+    share("keep_1024", 1024, 717, 717, "β: share of the window that a loss leaves"),
+    rule("fast_convergence", 1, 1, "a flow that did not reach its last maximum uses a lower one"),
+    Parameter { paper: 1, linux: 1, ..HYSTART },
+    MAX_SSTHRESH,
+];
+
 pub(crate) const HIGHSPEED: &[Parameter] = &[
     count("low_window", 38, 38, WINDOW, "window up to which it is standard TCP, packets"),
     count("high_window", 83_000, 83_000, WINDOW, "mean window at high_loss, packets"),

@@ -9,8 +9,8 @@ pub const MOST_NAME_CHARACTERS: usize = 15;
 /// Why settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// Linux has no module of that name.
-    #[error("{algorithm} has no Linux variant: Linux never had such a module")]
+    /// There is no variant with the rules of a Linux module.
+    #[error("{algorithm} has no Linux variant: {}", if *algorithm == Algorithm::Cubic { "select the kernel's own cubic" } else { "Linux never had such a module" })]
     NoLinuxVariant {
         /// Which control.
         algorithm: Algorithm,
@@ -74,7 +74,7 @@ impl Settings {
     /// # Errors
     /// [`SettingsError::NoLinuxVariant`].
     pub fn new(algorithm: Algorithm, variant: Variant) -> Result<Self, SettingsError> {
-        if variant == Variant::Linux && !algorithm.has_linux_module() {
+        if variant == Variant::Linux && !algorithm.has_linux_variant() {
             return Err(SettingsError::NoLinuxVariant { algorithm });
         }
         let values = algorithm.parameters().iter().map(|parameter| match variant {

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | see which packets of a test the kernel drops, why and where | [`drops`] |
 //! | name the place of a drop in the words of a result | [`drops::place`] |
-//! | load a congestion control that the kernel lacks | [`congestion`] |
+//! | load a congestion control that the kernel lacks; give it to connections | [`congestion`] |
 //! | generate frames in the kernel and send them as a driver does | [`mix`] |
 //! | see where TCP connections lose bytes, and what they retransmit | [`tcp_loss`] |
 //! | see which process opens and closes TCP connections | [`tcp_owner`] |
@@ -42,6 +42,9 @@ pub use error::BpfError;
 mod skeleton {
     pub(crate) mod drops {
         include!(concat!(env!("OUT_DIR"), "/drops.skel.rs"));
+    }
+    pub(crate) mod selection {
+        include!(concat!(env!("OUT_DIR"), "/selection.skel.rs"));
     }
     pub(crate) mod mix {
         include!(concat!(env!("OUT_DIR"), "/mix.skel.rs"));

@@ -27,6 +27,7 @@
 //! | read and set kernel parameters | [`sysctl`] |
 //! | steer received packets to CPUs, and back whatever happens | [`rps`] |
 //! | find and end processes, read what they use | [`process`], [`procfs`] |
+//! | run a program in a cgroup of its own | [`cgroup`] |
 //! | know which process has which socket | [`process_sockets`] |
 //! | talk to a process by name, leaving no file | [`unix`] |
 //! | know beforehand whether it will be allowed | [`capability`] |
@@ -46,5 +47,5 @@ pub mod wait;
 pub use frames::{capture_ring, packet, packet_ring, socket_filter};
 pub(crate) use interfaces::link_ioctl;
 pub use interfaces::{counters, driver_settings, driver_statistics, ethtool, link, rps, sysfs};
-pub use processes::{capability, guard, mounts, namespace, process, procfs, schedule, signals, user_namespace};
+pub use processes::{capability, cgroup, guard, mounts, namespace, process, procfs, schedule, signals, user_namespace};
 pub use sockets::{congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};

@@ -203,6 +203,130 @@ fn with_a_program_it_goes_when_that_ends() {
     assert_eq!(output.status.code(), Some(7), "the program's own");
 }
 
+/// A new connection to `address` in `namespace`, with the control that it got.
+fn control_of_new(namespace: &NetNamespace, address: &str) -> String {
+    let control = namespace.enter(|| {
+        let listener = TcpListener::bind((address, 0)).unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        getsockopt(&near, sockopt::TcpCongestion).unwrap()
+    });
+    control.unwrap().to_str().unwrap().trim_end_matches('\0').to_owned()
+}
+
+/// A namespace of this test alone that has two addresses beside those of its loopback.
+fn with_addresses() -> NetNamespace {
+    let namespace = NetNamespace::create().unwrap();
+    namespace
+        .enter(|| {
+            for arguments in [
+                "link set lo up",
+                "route add local 203.0.113.0/24 dev lo",
+                // That of the test which selects for every program of this machine.
+                "route add local 198.51.100.0/24 dev lo",
+                "address add 2001:db8::1/128 dev lo nodad",
+                "address add fd00::1/128 dev lo nodad",
+            ] {
+                assert!(Command::new("ip").args(arguments.split(' ')).status().unwrap().success(), "ip {arguments}");
+            }
+        })
+        .unwrap();
+    namespace
+}
+
+/// `ip route … congctl`: what the page on congestion controls tells.
+#[test]
+fn a_route_selects_it() {
+    if unsupported() {
+        return;
+    }
+    let name = own_name("r");
+    let control = Loaded::new("htcp", name.clone());
+    let namespace = with_addresses();
+    let before = control_of_new(&namespace, "203.0.113.1");
+    let route = ["route", "replace", "local", "203.0.113.0/24", "dev", "lo", "congctl", &name];
+    let set = namespace.enter(|| Command::new("ip").args(route).status().unwrap().success()).unwrap();
+    assert!(set);
+    assert_eq!(control_of_new(&namespace, "203.0.113.1"), name);
+    assert_eq!(control_of_new(&namespace, "127.0.0.1"), before);
+    drop(namespace);
+    drop(control);
+}
+
+/// For destinations, of every program, in every namespace, and until the command ends, even if it is killed.
+#[test]
+fn destinations_select_it_while_the_command_runs() {
+    if unsupported() {
+        return;
+    }
+    let name = own_name("d");
+    let _control = Loaded::new("scalable", name.clone());
+    let namespace = with_addresses();
+    let default = control_of_new(&namespace, "198.51.100.1");
+    for end in ["-INT", "-KILL"] {
+        let mut holder = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .args(["cc", "use", &name, "--to", "198.51.100.0/25", "--to", "2001:db8::/32"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+        let said = lines.next().unwrap().unwrap();
+        assert!(said.contains(&name) && said.contains("198.51.100.0/25, 2001:db8::/32"), "{said}");
+        for (address, control) in [
+            ("198.51.100.1", &name),
+            ("198.51.100.128", &default),
+            ("127.0.0.1", &default),
+            ("2001:db8::1", &name),
+            ("fd00::1", &default),
+        ] {
+            assert_eq!(&control_of_new(&namespace, address), control, "{address}");
+        }
+        assert!(Command::new("kill").args([end, &holder.id().to_string()]).status().unwrap().success());
+        let status = holder.wait().unwrap();
+        if end == "-INT" {
+            // Each connection has two ends, and both have the address.
+            assert_eq!(lines.next().unwrap().unwrap(), format!("4 connections used {name}"));
+            assert!(status.success());
+        }
+        until("the selection to go", || control_of_new(&namespace, "198.51.100.1") == default);
+    }
+}
+
+/// For one program: `ss` sees the control at its connection, and at no other; the program ends with its own exit code, and no cgroup stays.
+#[test]
+fn one_program_uses_it() {
+    if unsupported() {
+        return;
+    }
+    let name = own_name("o");
+    let _control = Loaded::new("illinois", name.clone());
+    let namespace = with_addresses();
+    let default = control_of_new(&namespace, "203.0.113.1");
+    let (seen, code, group) = namespace
+        .enter(|| {
+            let listener = TcpListener::bind("203.0.113.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let script = format!(
+                "exec 3<>/dev/tcp/203.0.113.1/{port}; ss -tinH state established dport = :{port}; grep ^0:: /proc/self/cgroup; exit 7"
+            );
+            let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+                .args(["cc", "use", &name, "--", "bash", "-c", &script])
+                .output()
+                .unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let group = text.lines().last().unwrap_or_default().trim_start_matches("0::").to_owned();
+            (text, output.status.code(), group)
+        })
+        .unwrap();
+    assert!(seen.split_whitespace().any(|word| word == name), "{seen}");
+    assert_eq!(code, Some(7), "{seen}");
+    assert!(group.contains("longhaul-cc-"), "{group}");
+    let root = longhaul_kernel::cgroup::root().unwrap();
+    assert!(!root.join(group.trim_start_matches('/')).exists(), "{group}");
+    assert_eq!(control_of_new(&namespace, "203.0.113.1"), default);
+    let nothing = longhaul(&["cc", "use", &name]);
+    assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
+}
+
 #[test]
 fn what_is_wrong_is_said_in_a_line() {
     if unsupported() {

@@ -138,6 +138,7 @@ fn object_of(algorithm: Algorithm) -> &'static [u8] {
         };
     }
     match algorithm {
+        Algorithm::Cubic => object!("cubic"),
         Algorithm::Highspeed => object!("highspeed"),
         Algorithm::Scalable => object!("scalable"),
         Algorithm::Bic => object!("bic"),

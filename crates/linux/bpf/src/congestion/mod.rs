@@ -22,3 +22,4 @@ pub use error::CongestionError;
 pub use kept::{KEPT, kept, unload};
 
 mod kept;
+pub mod selection;

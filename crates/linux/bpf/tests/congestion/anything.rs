@@ -95,7 +95,7 @@ proptest! {
         clamp in prop_oneof![Just(u32::MAX), 1..1000_u32],
         calls in proptest::collection::vec(call(), 0..200),
     ) {
-        let variant = if linux && algorithm.has_linux_module() { Variant::Linux } else { Variant::Paper };
+        let variant = if linux && algorithm.has_linux_variant() { Variant::Linux } else { Variant::Paper };
         let mut settings = Settings::new(algorithm, variant).unwrap();
         if let Some((index, greatest)) = changed {
             let parameter = index.get(algorithm.parameters());

@@ -282,6 +282,7 @@ fn westwood_of_linux_sets_the_window_when_the_loss_is_repaired() {
 fn slow_start_and_limits() {
     // Those that grow as standard TCP there; Vegas, FAST and Hybla have their own.
     let alike = [
+        Algorithm::Cubic,
         Algorithm::Scalable,
         Algorithm::Highspeed,
         Algorithm::Bic,

@@ -2,6 +2,7 @@
 //! load, carry data for anybody, and go.
 
 mod anything;
+mod cubic;
 mod delay_based;
 mod flow;
 mod loss_based;
@@ -10,6 +11,8 @@ mod native;
 mod papers;
 mod paths;
 mod rules;
+mod slow_start;
+mod traces;
 // Without clang at build time there is nothing to load.
 #[cfg(bpf_programs)]
 mod loading;

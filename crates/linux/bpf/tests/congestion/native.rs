@@ -111,6 +111,7 @@ unsafe impl Sync for Ops {}
 mod c {
     use super::Ops;
     unsafe extern "C" {
+        pub(super) static longhaul_cubic: Ops;
         pub(super) static longhaul_highspeed: Ops;
         pub(super) static longhaul_scalable: Ops;
         pub(super) static longhaul_bic: Ops;
@@ -129,6 +130,7 @@ fn ops(algorithm: Algorithm) -> &'static Ops {
     // SAFETY: each is a constant of its C source with the structure of `native.h`.
     unsafe {
         match algorithm {
+            Algorithm::Cubic => &c::longhaul_cubic,
             Algorithm::Highspeed => &c::longhaul_highspeed,
             Algorithm::Scalable => &c::longhaul_scalable,
             Algorithm::Bic => &c::longhaul_bic,

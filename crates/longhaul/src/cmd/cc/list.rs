@@ -183,7 +183,7 @@ fn loadable(algorithm: Algorithm) -> Loadable {
         title: algorithm.title(),
         source: algorithm.source(),
         name: algorithm.kernel_name(Variant::Paper),
-        linux_variant: algorithm.has_linux_module().then(|| algorithm.kernel_name(Variant::Linux)),
+        linux_variant: algorithm.has_linux_variant().then(|| algorithm.kernel_name(Variant::Linux)),
     }
 }
 

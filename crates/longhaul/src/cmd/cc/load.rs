@@ -11,7 +11,7 @@ use longhaul_result::Caveat;
 use serde::Serialize;
 
 use crate::cmd::cc::list::Use;
-use crate::cmd::cc::{Choice, failure};
+use crate::cmd::cc::{Choice, exit_code, failure};
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// Load congestion controls, so that any program can select them by name, such as lh_scalable
@@ -191,14 +191,9 @@ fn while_running(wanted: &[Settings], all: bool, command: &[String]) -> Outcome 
             Err(error) => return Err(failure(&error)),
         }
     }
-    let status = Command::new(&command[0])
-        .args(&command[1..])
-        .status()
-        .map_err(|error| Failure::new("no_command", format!("cannot run {}: {error}", command[0])).exit(127))?;
+    let status = Command::new(&command[0]).args(&command[1..]).status();
     drop(held);
-    // The exit code that shells give for a signal.
-    let signal = std::os::unix::process::ExitStatusExt::signal(&status).map(|signal| 128 + signal);
-    Ok(ExitCode::from(status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+    exit_code(command, status)
 }
 
 /// What the arguments ask for.
@@ -209,7 +204,7 @@ fn settings(args: &LoadArgs) -> Result<Vec<Settings>, Failure> {
         let these = match name {
             // All that have the variant.
             Choice::All => {
-                Algorithm::ALL.into_iter().filter(|one| variant == Variant::Paper || one.has_linux_module()).collect()
+                Algorithm::ALL.into_iter().filter(|one| variant == Variant::Paper || one.has_linux_variant()).collect()
             }
             Choice::One(algorithm) => vec![*algorithm],
         };

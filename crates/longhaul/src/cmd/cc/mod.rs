@@ -3,9 +3,13 @@
 pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod measured;
+pub(crate) mod select;
 pub(crate) mod show;
 pub(crate) mod table;
 
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
 use std::str::FromStr;
 
 use clap::Subcommand;
@@ -33,6 +37,7 @@ enum Action {
     List(list::Args),
     Load(load::LoadArgs),
     Unload(load::UnloadArgs),
+    Use(select::Args),
     Show(show::Args),
     Table(table::Args),
 }
@@ -42,6 +47,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         Action::List(args) => list::run(args),
         Action::Load(args) => load::load(args),
         Action::Unload(args) => load::unload(args),
+        Action::Use(args) => select::run(args),
         Action::Show(args) => show::run(args),
         Action::Table(args) => table::run(args),
     }
@@ -77,6 +83,14 @@ pub(crate) fn failure(error: &CongestionError) -> Failure {
         CongestionError::Keep { .. } => "not_kept",
     };
     Failure::new(code, error)
+}
+
+/// What the program of a command line ended with: its own exit code, or that which shells give for a signal.
+pub(crate) fn exit_code(command: &[String], status: io::Result<ExitStatus>) -> Outcome {
+    let failed = |error| Failure::new("no_command", format!("cannot run {}: {error}", command[0])).exit(127);
+    let status = status.map_err(failed)?;
+    let signal = status.signal().map(|signal| 128 + signal);
+    Ok(ExitCode::from(status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
 /// Whole packets, with commas; one decimal below ten.

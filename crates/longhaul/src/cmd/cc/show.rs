@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn text(algorithm: Algorithm, rtt: Nanos) -> String {
-    let has_linux = algorithm.has_linux_module();
+    let has_linux = algorithm.has_linux_variant();
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{}: {}", algorithm.title(), algorithm.summary());

@@ -135,15 +135,15 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	divisor = in_slow_start(tp) ? SLOW_START_DIVISOR(tp, &hybla->slow_start, ack) : 1;
 	rho = MIN(hybla->rho_1024 >> 10, 16U);
 	if (in_slow_start(tp))
-		increase_128 = (((u64)fraction_of_two(hybla->rho_1024 >> 7 & 7) << rho) - 128) / divisor;
+		increase_128 = ((u64)fraction_of_two(hybla->rho_1024 >> 7 & 7) << rho) - 128;
 	else
 		increase_128 = (u64)hybla->rho_1024 * hybla->rho_1024 >> 13;
 	if (parameters.count_acks) {
-		grow_as_linux(tp, hybla, in_slow_start(tp) ? increase_128 : increase_128 / cwnd);
+		grow_as_linux(tp, hybla, increase_128 / (in_slow_start(tp) ? divisor : cwnd));
 		limit_window(tp);
 		return;
 	}
-	one = in_slow_start(tp) ? 128 : (u64)cwnd << 7;
+	one = (in_slow_start(tp) ? divisor : cwnd) << 7;
 	hybla->credit = hybla->credit % one + increase_128 * MIN(acked, 1U << 24);
 	increase_128 = hybla->credit / one;
 	hybla->credit -= increase_128 * one;
@@ -155,7 +155,9 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 {
 	struct state *hybla = STATE(sk);
 
-	hybla->credit = 0;
+	/* Linux keeps its fraction. */
+	if (!parameters.count_acks)
+		hybla->credit = 0;
 	return half(tcp_of(sk)->snd_cwnd);
 }
 

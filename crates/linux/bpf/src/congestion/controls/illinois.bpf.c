@@ -11,7 +11,7 @@
  * Differences from the paper: a timeout sets α and β to those of standard TCP. Least and largest RTT are those of ten minutes.
  * Differences from Linux (tcp_illinois.c): Linux has α at least 0.3, is adaptive from 15 packets on (not 10), waits 5 round trips of
  * low delay (not 10) before α is 10 again, ignores the rest of an ACK beyond ssthresh, drops the acknowledged
- * packets beyond those for a whole packet of growth, and never forgets RTTs. --variant linux does that. Linux limits an
+ * packets beyond those for a whole packet of growth, counts those that were SACKed before again, and never forgets RTTs. --variant linux does that. Linux limits an
  * RTT to 3.3 s.
  */
 #include "congestion/common/base_rtt.h"
@@ -44,6 +44,7 @@ struct state {
 	u32 beta_64;
 	u32 left_low; /* there was delay since α was 10 */
 	u32 low_rtts; /* round trips of low delay in a row */
+	u32 acked; /* by the last ACK, those that were SACKed before among them */
 };
 
 #define STANDARD_ALPHA_128 128
@@ -115,6 +116,7 @@ CALLBACK(void, init, struct sock *sk)
 {
 	struct state *illinois = STATE(sk);
 
+	illinois->acked = 1;
 	illinois->alpha_128 = parameters.most_alpha_128;
 	illinois->beta_64 = parameters.most_beta_64;
 	forget_base(tcp_of(sk), &illinois->base);
@@ -128,6 +130,7 @@ CALLBACK(void, pkts_acked, struct sock *sk, const struct ack_sample *sample)
 	u32 rtt_us = sample->rtt_us;
 
 	SAMPLE_SLOW_START(tp, &illinois->slow_start, sample->rtt_us);
+	illinois->acked = sample->pkts_acked;
 	if (sample->rtt_us < 0)
 		return;
 	if (TAKE_BASE_RTT(tp, &illinois->base, rtt_us)) {
@@ -161,7 +164,8 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	}
 	/* snd_cwnd_cnt: packets acknowledged since the last growth. */
 	cwnd = MAX(tp->snd_cwnd, 1U);
-	tp->snd_cwnd_cnt += acked;
+	tp->snd_cwnd_cnt += illinois->acked;
+	illinois->acked = 1;
 	gain = (u64)tp->snd_cwnd_cnt * illinois->alpha_128 >> 7;
 	if (gain >= cwnd) {
 		grow_window(tp, gain / cwnd, acked);

@@ -1,0 +1,101 @@
+//! The hierarchy of control groups, version 2: where it is, and a group for one program.
+//!
+//! Source: cgroups(7), `Documentation/admin-guide/cgroup-v2.rst`.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The folder of the hierarchy's root.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`] where it is mounted nowhere.
+pub fn root() -> io::Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    mount_point(&mounts).map(PathBuf::from).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, "no cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup")
+    })
+}
+
+/// Out of `/proc/PID/mountinfo`: field 5 is the mount point, and the type follows a lone `-` (proc_pid_mountinfo(5)).
+fn mount_point(mounts: &str) -> Option<&str> {
+    mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        after.starts_with("cgroup2 ").then(|| before.split(' ').nth(4))?
+    })
+}
+
+/// The path in `/proc/PID/cgroup`, below the root.
+fn own_path(groups: &str) -> Option<&str> {
+    groups.lines().find_map(|line| line.strip_prefix("0::/"))
+}
+
+/// A group below that of this process, which lives in it until the value is dropped. So do its children: those that are left then go where this
+/// process was before.
+#[derive(Debug)]
+pub struct OwnGroup {
+    folder: PathBuf,
+    before: PathBuf,
+}
+
+impl OwnGroup {
+    /// Makes the group `PREFIXPID` and moves this process, with all of its threads, into it. Groups of that prefix that are empty, which a killed
+    /// process left, are removed.
+    ///
+    /// # Errors
+    /// Without cgroup2, or where the caller may not make a group.
+    pub fn enter(prefix: &str) -> io::Result<Self> {
+        let groups = fs::read_to_string("/proc/self/cgroup")?;
+        let before = root()?.join(own_path(&groups).unwrap_or_default());
+        for left in fs::read_dir(&before)?.flatten() {
+            if left.file_name().to_string_lossy().starts_with(prefix) {
+                // One that is in use refuses.
+                let _ = fs::remove_dir(left.path());
+            }
+        }
+        let folder = before.join(format!("{prefix}{}", std::process::id()));
+        fs::create_dir(&folder)?;
+        let group = Self { folder, before };
+        move_to(&group.folder, "0")?;
+        Ok(group)
+    }
+
+    /// Its folder, opened.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    pub fn open(&self) -> io::Result<File> {
+        File::open(&self.folder)
+    }
+}
+
+fn move_to(group: &Path, process: &str) -> io::Result<()> {
+    fs::write(group.join("cgroup.procs"), process)
+}
+
+impl Drop for OwnGroup {
+    fn drop(&mut self) {
+        let inside = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
+        for process in inside.lines() {
+            // One may have ended since.
+            let _ = move_to(&self.before, process);
+        }
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hierarchy_is_found() {
+        let both = "25 22 0:21 / /sys/fs/cgroup rw - tmpfs cgroup rw\n\
+                    26 25 0:22 / /sys/fs/cgroup/cpu rw shared:9 - cgroup cgroup rw,cpu\n\
+                    27 25 0:23 / /sys/fs/cgroup/unified rw shared:10 - cgroup2 cgroup rw\n";
+        assert_eq!(mount_point(both), Some("/sys/fs/cgroup/unified"));
+        assert_eq!(mount_point("25 22 0:21 / /sys rw - sysfs sysfs rw\n"), None);
+        assert_eq!(own_path("9:name=systemd:/x\n0::/user.slice/a b\n"), Some("user.slice/a b"));
+        assert_eq!(own_path("0::/\n"), Some(""));
+    }
+}
