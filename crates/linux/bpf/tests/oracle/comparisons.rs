@@ -117,7 +117,7 @@ equal! {
     scalable Scalable
     highspeed Highspeed
     bic Bic
-    htcp Htcp
+    hybla Hybla
     vegas Vegas
     yeah Yeah
 }
@@ -137,11 +137,11 @@ fn within(share: f64, window_segments: u32) -> Tolerance {
     Tolerance { share, window_segments, delivered_segments: 0 }
 }
 
-/// A loss takes what had been acknowledged towards the next packet; Linux keeps it: a packet comes some acknowledgements later.
+/// Time since a loss: milliseconds, in Linux jiffies of 4 ms: its increase may change an acknowledgement sooner.
 #[test]
 #[ignore = "the guest runs it"]
-fn hybla() {
-    compare_module(Algorithm::Hybla, &[(LOSSES, within(0.0, 1)), (QUEUE, within(0.0, 1))]);
+fn htcp() {
+    compare_module(Algorithm::Htcp, &[(LOSSES, Tolerance::EQUAL), (QUEUE, within(0.0, 1))]);
 }
 
 /// The acknowledgement that ends a recovery counts for what it newly tells; Linux counts all that it acknowledges, once more what SACK had
@@ -155,13 +155,14 @@ fn illinois() {
 /// Linux takes the least round trip in whole jiffies, rounded up, which this one nearly is. A sample of the rate lasts longer than 12 jiffies,
 /// which is 52 ms; ours longer than 50 ms. So one may have a sample more than the other of a recovery, in which the rate is half at least: with
 /// a weight of 1/8 it moves the estimate by at most 1/16. In slow start, which doubles the rate, it would be more: that ends early here. How
-/// long a recovery took follows from the window before.
+/// long a recovery took follows from the window before. The first sample begins with the first acknowledgement, in Linux with the handshake: the
+/// first estimate differs by some packets, and growth of one a round trip keeps that.
 #[test]
 #[ignore = "the guest runs it"]
 fn westwood() {
     let round_trip = Nanos::from_micros(39_900);
     let losses = Script { round_trip, lost: &[20, 3_000, 3_001, 3_003, 6_000], ..LOSSES };
     let queue = Script { round_trip, lost: &[20, 4_100, 9_600], ..QUEUE };
-    let tolerance = Tolerance { delivered_segments: 2, ..within(1.0 / 16.0, 1) };
+    let tolerance = Tolerance { delivered_segments: 2, ..within(1.0 / 16.0, 10) };
     compare_module(Algorithm::Westwood, &[(losses, tolerance), (queue, tolerance)]);
 }
