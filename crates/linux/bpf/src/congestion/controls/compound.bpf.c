@@ -88,9 +88,12 @@ static __always_inline void adjust(struct tcp_sock *tp, struct state *compound)
 		if (more_256 <= 256 || window < parameters.low_window || !window_limits(tp))
 			return;
 		delay_256 = MIN(delay_256 + more_256 - 256, (u64)MOST_DELAY_WINDOW << 8);
-		/* Whole packets come with the ACKs of the next round trip. */
-		if (delay_256 > compound->delay_window_256)
-			spread_growth(&compound->growth, (delay_256 >> 8) - (compound->delay_window_256 >> 8), window);
+		/* Whole packets come with the ACKs of the next round trip, and those that came with none of this one's, as ACKs are few. */
+		if (delay_256 > compound->delay_window_256) {
+			u32 more = (delay_256 >> 8) - (compound->delay_window_256 >> 8);
+
+			spread_growth(&compound->growth, MIN(more + compound->growth.left, window), window);
+		}
 		compound->delay_window_256 = (compound->delay_window_256 & ~255U) | (delay_256 & 255);
 	} else {
 		u64 less_256 = queue * parameters.zeta << 8;
