@@ -235,20 +235,23 @@ fn compound_is_the_draft_s() {
             let start = (path.base_s * path.rate / 2.0) as u32;
             let mut flow = Flow::new(Algorithm::Compound, start);
             let mut model = Compound { reno: f64::from(start), delay: 0.0, base_s: f64::MAX, round: Round::default() };
-            let mut last = [model.window(); 2];
+            let mut last = [model.window(); 3];
             // Without a queue: what a queue takes away depends on the very round trip in which it is seen.
             let path = Path { rate: 1e9, ..path };
             for round_trips in [20, 15, 10] {
                 for _ in 0..round_trips {
                     flow.round_trip(path, packets, |ack| model.ack(ack));
-                    last = [last[1], model.window()];
-                    // A loss takes the rest of a step with it.
-                    let step = last[1].powf(0.75) / 8.0;
-                    follows(flow.window(), last, 3.0 + 0.01 * last[1] + step);
+                    // A step is known with the first acknowledgement of a round trip, and comes with those of the next.
+                    last = [last[1], last[2], model.window()];
+                    follows(flow.window(), [last[0], last[2]], 3.0 + 0.01 * last[2]);
                 }
+                // A loss takes the rest of a step with it; each cycle is judged by itself.
+                let step = model.window().powf(0.75) / 8.0;
                 flow.native.lose_packet();
                 model.lose_packet(flow.sent);
-                last = [model.window(); 2];
+                follows(flow.window(), [model.window(); 2], 3.0 + step);
+                model.delay += flow.window() - model.window();
+                last = [model.window(); 3];
             }
         }
     }
