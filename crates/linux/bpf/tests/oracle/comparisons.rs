@@ -144,12 +144,11 @@ fn htcp() {
     compare_module(Algorithm::Htcp, &[(LOSSES, Tolerance::EQUAL), (QUEUE, within(0.0, 1))]);
 }
 
-/// The acknowledgement that ends a recovery counts for what it newly tells; Linux counts all that it acknowledges, once more what SACK had
-/// told: that is up to a window towards the next packets, at most α of them, and each loss takes a share of the difference with it.
+/// Without a queue there is only noise for α to depend on, microseconds that one control takes more than the other.
 #[test]
 #[ignore = "the guest runs it"]
 fn illinois() {
-    compare_module(Algorithm::Illinois, &[(LOSSES, within(0.03, 2)), (QUEUE, within(0.03, 2))]);
+    compare_module(Algorithm::Illinois, &[(LOSSES, within(0.0, 2)), (QUEUE, Tolerance::EQUAL)]);
 }
 
 /// Linux takes the least round trip in whole jiffies, rounded up, which this one nearly is. A sample of the rate lasts longer than 12 jiffies,
