@@ -155,10 +155,13 @@ fn settings_of_the_servers_host_are_for_those_it_knows() {
     Server::start(&open).refuses(&bind, "not_granted", &refusal);
     Server::start(&open).refuses(&["-A", "0,0,0"], "not_granted", &["-A (softirq on CPU 0)", refusal[1]]);
     Server::start(&[&open[..], &["--host-settings", "allow"]].concat()).refuses(&bind, "no_such_cpu", &["8000"]);
-    Server::start(&[]).refuses(&bind, "no_such_cpu", &["8000"]);
-    Server::start(&["--host-settings", "refuse"]).refuses(&bind, "not_granted", &refusal);
+    // Any user of this machine reaches loopback.
+    Server::start(&[]).refuses(&bind, "not_granted", &refusal);
+    Server::start(&["--host-settings", "allow"]).refuses(&bind, "no_such_cpu", &["8000"]);
     let keyed = Server::start(&["--bind", "0.0.0.0", "--key", key.name()]);
     keyed.refuses(&[&bind[..], &["--key", key.name()]].concat(), "no_such_cpu", &["8000"]);
+    let refusing = Server::start(&["--bind", "0.0.0.0", "--key", key.name(), "--host-settings", "refuse"]);
+    refusing.refuses(&[&bind[..], &["--key", key.name()]].concat(), "not_granted", &refusal);
 }
 
 #[test]

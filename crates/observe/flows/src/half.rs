@@ -69,7 +69,11 @@ pub(crate) struct Half {
     /// There was one since the last packet of this direction that has numbers.
     after_gap: bool,
     pub(crate) trips: RoundTrips,
-    pub(crate) counted: Counted,
+    /// The least and the largest window.
+    windows: Option<(u64, u64)>,
+    max_in_flight: u64,
+    /// What most directions never have: a capture may hold a million open connections.
+    counted: Option<Box<Counted>>,
     pub(crate) ample: Option<Box<Ample>>,
 }
 
@@ -104,8 +108,6 @@ pub(crate) struct Counted {
     zero_window_acks: u64,
     zero_window_ns: i64,
     window_full: u64,
-    windows: Option<(u64, u64)>,
-    max_in_flight: u64,
 }
 
 /// A packet of the direction, beside its TCP header.
@@ -166,7 +168,7 @@ impl Half {
         }
         let start = self.seen.unwrap(tcp.seq);
         if tcp.payload_len <= 1 && sent.numbers == 0 && start + 1 == self.seen.next && self.acked == self.seen.next {
-            self.counted.keep_alives += 1;
+            self.counted().keep_alives += 1;
             return None;
         }
         let numbers = u64::from(tcp.payload_len) + u64::from(sent.numbers);
@@ -201,7 +203,7 @@ impl Half {
         if covered.beyond == numbers {
             self.trips.sent(end, ts_val, sent.at_ns);
             if self.ample.is_some() && end == self.acked + self.window && self.window_known() {
-                self.counted.window_full += 1;
+                self.counted().window_full += 1;
             }
         } else {
             retransmitted = self.late(tcp, start, end, &covered, sent, identified);
@@ -224,7 +226,7 @@ impl Half {
         // Behind a gap of the capture the first acknowledgment tells what is in flight.
         let known = self.acked > 0 && self.acked_since_gap;
         let in_flight = if known { self.seen.next - self.acked.min(self.seen.next) } else { 0 };
-        self.counted.max_in_flight = self.counted.max_in_flight.max(in_flight);
+        self.max_in_flight = self.max_in_flight.max(in_flight);
         self.in_flight_sum += in_flight as f64;
         let mss = self.segment_bytes().unwrap_or(1_448);
         let window = self.window_known().then_some(self.window);
@@ -291,7 +293,7 @@ impl Half {
             self.sack(tcp, acked);
         }
         if options.clipped {
-            self.counted.clipped_acks += 1;
+            self.counted().clipped_acks += 1;
             self.clipped_until = self.seen.next;
         }
         let mut sample = None;
@@ -306,7 +308,7 @@ impl Half {
             if let Some((end, val)) = self.eifel.filter(|(end, _)| *end <= acked) {
                 // RFC 3522 §3.2 (5): the echo is of a packet sent before.
                 let before = options.timestamps.is_some_and(|(_, ecr)| (ecr.wrapping_sub(val) as i32) < 0);
-                self.counted.spurious_by_timestamp += u64::from(before && end > self.acked);
+                self.counted().spurious_by_timestamp += u64::from(before && end > self.acked);
                 self.eifel = None;
             }
             self.acked = acked;
@@ -317,7 +319,7 @@ impl Half {
             && (tcp.window == self.raw_window || options.sack_blocks > 0)
         {
             self.duplicate_acks += 1;
-            self.counted.duplicate_acks += 1;
+            self.counted().duplicate_acks += 1;
         }
         let interval_ns = (pure && self.last_ack_is_pure).then(|| (at_ns - self.last_ack_ns).max(0));
         (self.last_ack_ns, self.last_ack_is_pure, self.acked_since_gap) = (at_ns, pure, true);
@@ -350,27 +352,27 @@ impl Half {
         self.window = window;
         self.raw_window = raw;
         if raw == 0 {
-            self.counted.zero_window_acks += 1;
+            self.counted().zero_window_acks += 1;
             self.zero_since.get_or_insert(at_ns);
         } else if let Some(since) = self.zero_since.take() {
-            self.counted.zero_window_ns += at_ns - since;
+            self.counted().zero_window_ns += at_ns - since;
         }
         if self.scale_known {
-            let (least, most) = self.counted.windows.unwrap_or((u64::MAX, 0));
-            self.counted.windows = Some((least.min(window), most.max(window)));
+            let (least, most) = self.windows.unwrap_or((u64::MAX, 0));
+            self.windows = Some((least.min(window), most.max(window)));
         }
     }
 
     #[cold]
     fn sack(&mut self, tcp: &Tcp, acked: u64) {
-        self.counted.sack_acks += 1;
+        self.counted().sack_acks += 1;
         let blocks = &tcp.options.sack[..usize::from(tcp.options.sack_blocks).min(4)];
         let edges = |block: &(u32, u32)| (self.seen.unwrap(block.0), self.seen.unwrap(block.1));
         let Some((left, right)) = blocks.first().map(edges) else { return };
         let inside_second = blocks.get(1).map(edges).is_some_and(|(low, high)| low <= left && right <= high);
         let dsack = right <= acked || inside_second;
         let highest = blocks.iter().map(|block| edges(block).1).filter(|edge| *edge > acked).max();
-        self.counted.dsack += u64::from(dsack);
+        self.counted().dsack += u64::from(dsack);
         self.sacked = self.sacked.max(highest.unwrap_or(0));
     }
 
@@ -382,13 +384,17 @@ impl Half {
         ample.losses.take().map(|losses| *losses).unwrap_or_default().finish(first, next, segment_bytes)
     }
 
+    fn counted(&mut self) -> &mut Counted {
+        self.counted.get_or_insert_default()
+    }
+
     /// The millisecond that went on and what the summary has of TCP.
     pub(crate) fn finish(&mut self, end_ns: i64) -> Box<TcpSummary> {
         if let Some(since) = self.zero_since.take() {
-            self.counted.zero_window_ns += end_ns - since;
+            self.counted().zero_window_ns += end_ns - since;
         }
         let mss = self.segment_bytes().unwrap_or(1_448);
-        let counted = &self.counted;
+        let counted = self.counted.take().unwrap_or_default();
         let known = self.acked > 0 && self.data_packets > 0;
         Box::new(TcpSummary {
             mss_bytes: self.mss,
@@ -415,9 +421,9 @@ impl Half {
             zero_window_acks: counted.zero_window_acks,
             zero_window_ns: counted.zero_window_ns,
             window_full: counted.window_full,
-            min_window_bytes: counted.windows.map(|(least, _)| least),
-            max_window_bytes: counted.windows.map(|(_, most)| most),
-            max_in_flight_bytes: known.then_some(counted.max_in_flight),
+            min_window_bytes: self.windows.map(|(least, _)| least),
+            max_window_bytes: self.windows.map(|(_, most)| most),
+            max_in_flight_bytes: known.then_some(self.max_in_flight),
             mean_in_flight_bytes: known.then(|| self.in_flight_sum / self.data_packets as f64),
             rtt: rtt(&self.trips.by_sequence),
             timestamp_rtt: rtt(&self.trips.by_timestamp),

@@ -55,6 +55,10 @@ const STRANGE: [&str; 10] = [
     "Ip6InTruncatedPkts",
     "Udp6NoPorts",
 ];
+const UDP_ERRORS: [&str; 2] = ["Udp.InErrors", "Udp6InErrors"];
+/// What of them is counted by its cause, too.
+const UDP_ERRORS_KNOWN: [&str; 6] =
+    ["Udp.RcvbufErrors", "Udp.MemErrors", "Udp.InCsumErrors", "Udp6RcvbufErrors", "Udp6MemErrors", "Udp6InCsumErrors"];
 /// Packets that IP took in, and below everything that can happen to them but a filter: netfilter at prerouting and input counts nothing
 /// (`ip_rcv_core`, `ip_rcv_finish_core`, `ip_local_deliver`). Fragments that are joined come in once more, as one.
 const IP_IN: [&str; 4] = ["Ip.InReceives", "Ip6InReceives", "Ip.ReasmOKs", "Ip6ReasmOKs"];
@@ -115,7 +119,9 @@ impl Before {
         }
         changed.buffer_full_packets = changed.sum(&BUFFER_FULL);
         changed.damaged_packets = changed.sum(&DAMAGED);
-        changed.strange_packets = changed.sum(&STRANGE);
+        // Errors of UDP that have no counter of their own: a length that is not the packet's.
+        let other = changed.sum(&UDP_ERRORS).saturating_sub(changed.sum(&UDP_ERRORS_KNOWN));
+        changed.strange_packets = changed.sum(&STRANGE) + other;
         let filtered = changed.sum(&IP_IN).saturating_sub(changed.sum(&IP_OUT));
         if receives && filtered > 0 {
             let reason = "taken in by IP and delivered to nobody: netfilter".into();

@@ -54,13 +54,17 @@ pub(crate) struct Departure {
 
 impl Departure {
     /// Whether the receiver cannot see the damage: nothing checks these fields of IPv6 (RFC 8200 §3: traffic class, flow label, hop
-    /// limit).
+    /// limit; §4.5: what is reserved in the fragment header).
     pub(crate) fn is_harmless(&self, packet: &Packet) -> bool {
         let Some((at, bit)) = self.damage else { return true };
         let ipv6 = packet.addresses.is_some_and(|(source, _)| source.is_ipv6());
         ipv6 && match at.checked_sub(packet.begins[0]) {
             Some(0) => bit < 0x10,
             Some(1..=3 | 7) => true,
+            // Of later fragments not even the next header.
+            Some(40) => packet.fragment.is_some_and(|fragment| fragment.offset > 0),
+            Some(41) if packet.fragment.is_some() => true,
+            Some(43) if packet.fragment.is_some() => bit & 0x06 != 0,
             _ => false,
         }
     }

@@ -13,7 +13,7 @@
 mod log;
 mod packet;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::process::{Child, Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -233,6 +233,11 @@ fn set_up(host: Host, gro: bool) {
     for ip in [other.ipv4(), other.ipv6()] {
         netlink.add_permanent_neighbour(index, ip, other.mac()).unwrap();
     }
+    // The kernel adds the route to an IPv6 address of its own a moment after the address.
+    let socket = UdpSocket::bind((host.ipv6(), 0)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    let own = socket.local_addr().unwrap();
+    while socket.send_to(&[0], own).is_err() || socket.recv(&mut [0]).is_err() {}
 }
 
 /// A frame that goes later.

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use crate::common::alone;
 use crate::common::forwarder::*;
-use crate::common::side_by_side;
 
 const COOKIE: u32 = 0x1234_5678;
 
@@ -14,7 +14,7 @@ fn exchange(forwarder: &Forwarder, to: IpAddr, from: IpAddr, count: u64, bytes: 
         |host, ip| forwarder.namespace(host).enter(move || UdpSocket::bind(SocketAddr::new(ip, 0)).unwrap()).unwrap();
     let (sender, receiver) = (bind(Host::Client, from), bind(Host::Server, to));
     let to = receiver.local_addr().unwrap();
-    receiver.set_read_timeout(Some(Duration::from_millis(150))).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let reading = std::thread::spawn(move || {
         let (mut buffer, mut numbers) = (vec![0; 1 << 16], Vec::new());
         while let Ok(read) = receiver.recv(&mut buffer) {
@@ -37,7 +37,7 @@ fn exchange(forwarder: &Forwarder, to: IpAddr, from: IpAddr, count: u64, bytes: 
 
 #[test]
 fn its_log_is_what_a_socket_receives() {
-    let _shared = side_by_side();
+    let _alone = alone();
     let chances = Chances {
         lose: 0.03,
         lose_run: 3,

@@ -68,9 +68,9 @@ impl Half {
             self.trips.disturbed(self.seen.next);
         }
         match late {
-            Late::Reordered => self.counted.out_of_order += 1,
-            Late::Duplicate => self.counted.duplicates += 1,
-            Late::BehindAck => self.counted.behind_ack += 1,
+            Late::Reordered => self.counted().out_of_order += 1,
+            Late::Duplicate => self.counted().duplicates += 1,
+            Late::BehindAck => self.counted().behind_ack += 1,
             Late::Retransmitted => self.count_retransmission(tcp, start, end, covered, &sent),
         }
         self.trips.sent_late(start, end, ts_val, sent.at_ns);
@@ -155,11 +155,11 @@ impl Half {
 
     fn count_retransmission(&mut self, tcp: &Tcp, start: u64, end: u64, covered: &Covered, sent: &Sent) {
         let payload = u64::from(tcp.payload_len);
-        self.counted.retransmitted_packets += 1;
-        self.counted.retransmitted_bytes += covered.repeated.min(payload);
-        self.counted.retransmitted_wire_packets += u64::from(sent.segments);
+        self.counted().retransmitted_packets += 1;
+        self.counted().retransmitted_bytes += covered.repeated.min(payload);
+        self.counted().retransmitted_wire_packets += u64::from(sent.segments);
         let was_captured = !covered.hole.is_some_and(|hole| hole.in_gap);
-        self.counted.unseen += u64::from(covered.repeated == 0 && was_captured);
+        self.counted().unseen += u64::from(covered.repeated == 0 && was_captured);
         if was_captured && payload > 0 {
             let (from, to) =
                 covered.hole.filter(|_| covered.repeated == 0).map_or((start, end), |hole| (hole.start, hole.end));
@@ -167,9 +167,9 @@ impl Half {
             self.ample.get_or_insert_default().losses.get_or_insert_default().lost(from, to, first, segment_bytes);
         }
         *match self.cause(start, end, sent) {
-            Cause::Signal => &mut self.counted.fast,
-            Cause::Timer => &mut self.counted.timeout,
-            Cause::Unknown => &mut self.counted.unknown_cause,
+            Cause::Signal => &mut self.counted().fast,
+            Cause::Timer => &mut self.counted().timeout,
+            Cause::Unknown => &mut self.counted().unknown_cause,
         } += 1;
         if self.eifel.is_none_or(|(pending, _)| pending <= self.acked) {
             self.eifel = tcp.options.timestamps.map(|(val, _)| (start + 1, val));

@@ -15,7 +15,7 @@ use longhaul_udp::locate::{Evidence, Total, TotalScope};
 use longhaul_udp::{UdpReceiverReport, UdpSenderReport};
 use longhaul_units::Nanos;
 
-use super::drops::Seen;
+use super::drops::{Seen, may_be_fragmented};
 use super::sending::StreamOut;
 use crate::counters::{Changed, without_event};
 
@@ -136,7 +136,9 @@ pub(super) fn receiver_report(
         evidence: unread,
         ..UdpReceiverReport::default()
     };
-    let copies = report.streams.iter().any(|stream| stream.counts.duplicate_packets > 0);
+    // The kernel keeps a fragment once, so that no duplicates tell of copies.
+    let copies = may_be_fragmented(parameters.payload_bytes)
+        || report.streams.iter().any(|stream| stream.counts.duplicate_packets > 0);
     match seen {
         Some(seen) => {
             let unread = std::mem::replace(&mut report.evidence, seen.received.evidence.clone());
