@@ -22,7 +22,7 @@ pub(crate) struct Identifications {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Identified {
     pub(crate) id: u16,
-    /// Whether a packet with this one came before; `None` of those that are too far behind.
+    /// Whether a packet with this one came before; `None` where it is too far behind to know.
     pub(crate) came_before: Option<bool>,
 }
 

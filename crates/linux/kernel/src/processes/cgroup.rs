@@ -30,8 +30,8 @@ fn own_path(groups: &str) -> Option<&str> {
     groups.lines().find_map(|line| line.strip_prefix("0::/"))
 }
 
-/// A group below that of this process, which lives in it until the value is dropped. So do its children: those that are left then go where this
-/// process was before.
+/// A control group of this process and its children, below the group that they came from. When the value is dropped they return to that
+/// group.
 #[derive(Debug)]
 pub struct OwnGroup {
     folder: PathBuf,

@@ -55,7 +55,7 @@ pub struct Identity {
 pub struct Recognition {
     /// Payload bytes of a full segment of TCP: what super-packets are cut by where the capture does not say.
     pub(super) segment_bytes: HashMap<Path, u32>,
-    /// How datagrams are known; those that are not here by IP's identification alone.
+    /// How the datagrams of a path are recognised. A path that is missing here has IP's identification alone.
     pub(super) datagrams: HashMap<Path, Datagrams>,
 }
 

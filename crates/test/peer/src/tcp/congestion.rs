@@ -92,8 +92,8 @@ impl Congestion {
     }
 }
 
-/// `name` or `lh_NAME`, if the kernel has one. To ask for one makes the kernel load its module, so where the host may not change only
-/// those that are there are asked for.
+/// `name` or `lh_NAME`, if the kernel has one. A question for a control makes the kernel load its module. Where a test may not change the
+/// host, only controls that the kernel lists are tried.
 fn find(name: &str, place: Place) -> Result<Option<String>, SessionError> {
     let own = format!("{OWN_PREFIX}{name}");
     let there = available_congestion_controls();

@@ -71,7 +71,7 @@ fn of_drops_of_fragments_the_nearest_counts() {
     // 12 came whole, by a copy.
     sender.add_fragment(12, Location::SenderQdisc, "QDISC_DROP");
     receiver.add(12, 1, Location::ReceiverSocketBuffer, "SOCKET_RCVBUFF", 1);
-    // 50 was refused once, sent again, and lost a fragment.
+    // The kernel refused 50 once; the second attempt lost a fragment.
     sender.add(50, 1, Location::SenderStack, "EPERM", 1);
     receiver.add_fragment(50, Location::ReceiverStack, "NOT_SPECIFIED @ ip_defrag");
     let attribution = attribute(one(&losses, &[&sender, &receiver]), &[], COMPLETE);
