@@ -5,7 +5,7 @@
 //! load a program fail and say why (`BPF_PROGRAMS_MISSING`). Native code needs the C compiler that links Rust anyway.
 
 /// The congestion controls: names of their sources.
-const CONTROLS: [&str; 12] = [
+const CONTROLS: [&str; 13] = [
     "cubic",
     "highspeed",
     "scalable",
@@ -18,6 +18,7 @@ const CONTROLS: [&str; 12] = [
     "vegas",
     "fast",
     "compound",
+    "bbr3",
 ];
 
 fn main() {

@@ -6,7 +6,8 @@
 //!
 //! The round trip is constant, as if the path had no queue: rules that depend on delay (Illinois, YeAH, FAST, Compound, H-TCP's
 //! decrease) take their most aggressive value. Vegas then grows as Reno and has no peak of its own. Westwood+ is not here: its decrease
-//! depends on the queue alone.
+//! depends on the queue alone. BBRv3 is not: it has no such cycle, and its rate is the path's, less what
+//! was lost since it probed last.
 //!
 //! Source: DataTAG (RIPE-47, 2004), "TCP (Reno) - Performance": `wnd/2` round trips, `1.5/wnd²`.
 
@@ -46,8 +47,12 @@ pub struct Row {
 
 /// The names of all controls with a model.
 pub fn model_names() -> Vec<&'static str> {
-    let ours = Algorithm::ALL.into_iter().filter(|algorithm| *algorithm != Algorithm::Westwood).map(Algorithm::name);
+    let ours = Algorithm::ALL.into_iter().filter(|algorithm| has_cycle(*algorithm)).map(Algorithm::name);
     ["reno"].into_iter().chain(ours).collect()
+}
+
+fn has_cycle(algorithm: Algorithm) -> bool {
+    !matches!(algorithm, Algorithm::Westwood | Algorithm::Bbr3)
 }
 
 /// The window that carries `rate` (bits of packets of `mtu_bytes`) over a round trip of `rtt`, in packets.
@@ -70,7 +75,8 @@ impl Model {
         match name {
             "reno" => Ok(Self::Reno),
             other => match other.parse() {
-                Ok(Algorithm::Westwood) | Err(_) => Err(none()),
+                Err(_) => Err(none()),
+                Ok(algorithm) if !has_cycle(algorithm) => Err(none()),
                 Ok(algorithm) => Settings::new(algorithm, Variant::Paper).map(Self::Ours).map_err(|_| none()),
             },
         }
@@ -298,7 +304,9 @@ mod tests {
             }
         }
         assert!(recovery("scalable") < recovery("highspeed"));
-        assert_eq!(Model::named("westwood").unwrap_err().name, "westwood");
+        for name in ["westwood", "bbr3"] {
+            assert_eq!(Model::named(name).unwrap_err().name, name);
+        }
         assert!(Model::named("x").unwrap_err().to_string().contains("reno, cubic, highspeed"));
     }
 }

@@ -21,6 +21,7 @@ pub enum Algorithm {
     Vegas,
     Fast,
     Compound,
+    Bbr3,
 }
 
 /// The source of parameters and rules.
@@ -56,8 +57,8 @@ fn all_names() -> String {
 }
 
 impl Algorithm {
-    /// All: CUBIC, then the others in the order of DataTAG and the NLR paper.
-    pub const ALL: [Self; 12] = [
+    /// All: CUBIC, then the others in the order of DataTAG and the NLR paper, then BBRv3.
+    pub const ALL: [Self; 13] = [
         Self::Cubic,
         Self::Highspeed,
         Self::Scalable,
@@ -70,6 +71,7 @@ impl Algorithm {
         Self::Vegas,
         Self::Fast,
         Self::Compound,
+        Self::Bbr3,
     ];
 
     /// Such as `scalable`: the name of its Linux module, of its C source, and after `lh_` in the kernel.
@@ -97,9 +99,15 @@ impl Algorithm {
         self.description().linux_differs
     }
 
-    /// Whether it has the parameters and rules of a Linux module, too. Linux has no FAST and no Compound, and its CUBIC is in every kernel.
+    /// Whether it has the parameters and rules of a Linux module, too. Linux has no FAST and no Compound, its CUBIC is in every kernel, and
+    /// its `bbr` is BBRv1, another control.
     pub fn has_linux_variant(self) -> bool {
-        !matches!(self, Self::Cubic | Self::Fast | Self::Compound)
+        !matches!(self, Self::Cubic | Self::Fast | Self::Compound | Self::Bbr3)
+    }
+
+    /// Whether it paces at a rate that it measures, and so needs the kernel's samples of it, with each ACK (`cong_control`).
+    pub fn measures_rate(self) -> bool {
+        self == Self::Bbr3
     }
 
     /// Its parameters, in the order of the C source.
@@ -117,6 +125,7 @@ impl Algorithm {
             Self::Vegas => parameter::VEGAS,
             Self::Fast => parameter::FAST,
             Self::Compound => parameter::COMPOUND,
+            Self::Bbr3 => parameter::BBR3,
         }
     }
 
@@ -236,6 +245,15 @@ impl Algorithm {
                 source: "draft-sridharan-tcpm-ctcp-02 (2008)",
                 summary: "the window of Reno plus one that grows while delay is low",
                 linux_differs: None,
+            },
+            Self::Bbr3 => Description {
+                name: "bbr3",
+                title: "BBRv3",
+                source: "draft-ietf-ccwg-bbr-06 (N. Cardwell, I. Swett, J. Beshay, 2026)",
+                summary: "paces at the rate that the path delivers; more than 2 % of loss while it probes bounds what is in flight",
+                linux_differs: Some(
+                    "the kernel's own bbr is BBRv1: it does not respond to loss, and ProbeRTT leaves four packets in flight",
+                ),
             },
         }
     }

@@ -234,6 +234,67 @@ pub(crate) const FAST: &[Parameter] = &[
     MAX_SSTHRESH,
 ];
 
+/// A gain or a growth, in hundredths.
+const fn gain(name: &'static str, value: u32, meaning: &'static str) -> Parameter {
+    Parameter { name, paper: value, linux: value, unit: 100, most: 1000, meaning }
+}
+
+/// Names of the draft where it has one: `BBR.StartupPacingGain` is the first. BBR has no slow start, and forgets RTTs by itself.
+pub(crate) const BBR3: &[Parameter] = &[
+    gain("startup_pacing_100", 277, "Startup: pace at this times the measured rate"),
+    gain("drain_pacing_100", 50, "the same in Drain"),
+    gain("down_pacing_100", 90, "the same in ProbeBW_DOWN"),
+    gain("up_pacing_100", 125, "the same in ProbeBW_UP"),
+    share("pacing_margin_100", 100, 1, 1, "share by which it paces below that"),
+    gain("cwnd_gain_100", 200, "most in flight, times rate and least RTT"),
+    gain("up_cwnd_gain_100", 225, "the same in ProbeBW_UP"),
+    gain("probe_rtt_cwnd_gain_100", 50, "the same in ProbeRTT"),
+    gain("full_growth_100", 125, "the path is full where the rate grows by less than this in a round trip"),
+    count("full_rounds", 3, 3, 1000, "round trips of less growth that show a full path"),
+    count(
+        "startup_losses",
+        6,
+        6,
+        255,
+        "ACKs in a round trip that found losses, which end Startup if the rate of loss does",
+    ),
+    share(
+        "loss_threshold_1000",
+        1000,
+        20,
+        20,
+        "share of packets lost in a round trip that is too much while it probes",
+    ),
+    share("keep_1000", 1000, 700, 700, "Beta: least share of rate and volume that a round trip with losses leaves"),
+    share(
+        "headroom_1000",
+        1000,
+        150,
+        150,
+        "share of inflight_longterm that it leaves to others while it does not probe",
+    ),
+    count("probe_wait_ms", 2000, 2000, 3_600_000, "least time between probes for bandwidth, milliseconds"),
+    count("probe_wait_spread_ms", 1000, 1000, 3_600_000, "random time that is added to that, milliseconds"),
+    count("reno_rounds", 63, 63, WINDOW, "round trips after which it probes at the latest, as Reno has a loss by then"),
+    rule("precautionary", 1, 1, "after a probe that lost too much, end the next where the last one was too high"),
+    count("min_rtt_ms", 10_000, 10_000, 86_400_000, "time after which a least RTT is forgotten, milliseconds"),
+    count(
+        "probe_rtt_every_ms",
+        5000,
+        5000,
+        86_400_000,
+        "time without a lower RTT after which it enters ProbeRTT, milliseconds",
+    ),
+    count("probe_rtt_ms", 200, 200, 60_000, "least duration of ProbeRTT, milliseconds"),
+    count(
+        "extra_acked_rounds",
+        10,
+        10,
+        16,
+        "round trips for which it remembers how many packets are acknowledged at once",
+    ),
+];
+
 pub(crate) const COMPOUND: &[Parameter] = &[
     Parameter {
         name: "alpha_256",

@@ -10,7 +10,11 @@ pub const MOST_NAME_CHARACTERS: usize = 15;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// There is no variant with the rules of a Linux module.
-    #[error("{algorithm} has no Linux variant: {}", if *algorithm == Algorithm::Cubic { "select the kernel's own cubic" } else { "Linux never had such a module" })]
+    #[error("{algorithm} has no Linux variant: {}", match algorithm {
+        Algorithm::Cubic => "select the kernel's own cubic",
+        Algorithm::Bbr3 => "the kernel's own bbr is BBRv1",
+        _ => "Linux never had such a module",
+    })]
     NoLinuxVariant {
         /// Which control.
         algorithm: Algorithm,

@@ -1,5 +1,8 @@
 //! What all loaders of BPF programs need: what the kernel and this build lack, errors, kernel types.
 
+use std::os::unix::fs::MetadataExt;
+use std::{fs, io};
+
 /// Where programs are kept beyond the end of who loaded them.
 pub const BPF_FS: &str = "/sys/fs/bpf";
 /// `BPF_FS_MAGIC` of <linux/magic.h>.
@@ -8,6 +11,41 @@ const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 /// Whether the BPF file system is at [`BPF_FS`], where distributions mount it.
 pub fn has_bpf_fs() -> bool {
     rustix::fs::statfs(BPF_FS).is_ok_and(|found| found.f_type as u64 == BPF_FS_MAGIC)
+}
+
+/// The folder of all that longhaul keeps.
+pub(crate) const OWN_FOLDER: &str = "/sys/fs/bpf/longhaul";
+
+/// Whether the folder `kept`, which is in [`OWN_FOLDER`], is there.
+///
+/// # Errors
+/// One of the two is a link or belongs to another user: where the file system was mounted for all to write, anybody can have put it there, and
+/// what is done below it would be done elsewhere.
+pub(crate) fn has_folder(kept: &str) -> io::Result<bool> {
+    for folder in [OWN_FOLDER, kept] {
+        match fs::symlink_metadata(folder) {
+            Ok(found) if found.is_dir() && [0, rustix::process::geteuid().as_raw()].contains(&found.uid()) => {}
+            Ok(_) => return Err(io::Error::other(format!("{folder} was put there by another user; remove it"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Makes the folder `kept` in [`OWN_FOLDER`], and that one, where they are missing.
+///
+/// # Errors
+/// As [`has_folder`], or the kernel's.
+pub(crate) fn make_folder(kept: &str) -> io::Result<()> {
+    for folder in [OWN_FOLDER, kept] {
+        has_folder(folder)?;
+        match fs::create_dir(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    has_folder(kept).map(drop)
 }
 
 /// Why this build has no BPF programs; `None` where it has them.
@@ -76,6 +114,16 @@ mod enabled {
         /// by `cwnd_event`.
         pub(crate) fn tells_start_apart(&self) -> bool {
             self.has_member("tcp_congestion_ops", "cwnd_event_tx_start")
+        }
+
+        /// Whether `cong_control` takes a socket, an ACK, a flag and a rate sample, as since Linux 6.10; before, a socket and a sample. The same
+        /// version lets BPF write `app_limited`.
+        pub(crate) fn tells_rates(&self) -> bool {
+            let Some(all) = self.btf.type_by_name::<Struct<'_>>("tcp_congestion_ops") else { return false };
+            let member = all.iter().find(|one| one.name.is_some_and(|name| name == "cong_control"));
+            let pointer = member.and_then(|member| self.btf.type_by_id::<Ptr<'_>>(member.ty));
+            let function = pointer.and_then(|pointer| FuncProto::try_from(pointer.referenced_type()).ok());
+            function.is_some_and(|function| function.len() == 4)
         }
 
         fn has_member(&self, structure: &str, member: &str) -> bool {
@@ -178,6 +226,7 @@ mod enabled {
             assert!(all.iter().any(|name| name == "SOCKET_RCVBUFF"), "{all:?}");
             assert!(types.drop_tells_receiving_socket().is_ok());
             assert!(types.has_member("tcp_congestion_ops", "cwnd_event"));
+            assert!(types.tells_rates(), "the kernels that this is developed on are newer than 6.10");
             assert!(!types.has_member("tcp_congestion_ops", "cwnd_event_tx_stop"));
         }
     }

@@ -47,6 +47,12 @@ const COMMANDS: &[(&str, Wanted, Wanted)] = &[
         Works("nothing, by drop events of the kernel"),
         Works("nothing, by drop events of the kernel"),
     ),
+    // Its samples of rates came with 6.10.
+    (
+        "longhaul lab exec --name one client -- longhaul tcp server -n 1M -C bbr3",
+        Says("it takes Linux 6.4 or newer"),
+        Works("lh_bbr3"),
+    ),
     ("longhaul lab down --name one", Works("lab one is down"), Works("lab one is down")),
 ];
 

@@ -1,7 +1,6 @@
 //! [`Control`]: writes parameters and name into the object, loads it, registers it, keeps it.
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
 use libbpf_rs::{ErrorKind, Link, MapCore, MapType, Object, ObjectBuilder};
@@ -12,7 +11,7 @@ use longhaul_congestion::{Algorithm, Settings};
 use super::CongestionError;
 use super::kept::{KEPT, failed, path_of};
 use crate::BpfError;
-use crate::support::{KernelTypes, has_bpf_fs, io_error, load_error, require_capabilities, with_log};
+use crate::support::{KernelTypes, has_bpf_fs, io_error, load_error, make_folder, require_capabilities, with_log};
 
 /// A congestion control that is loaded, until this value is dropped or its process ends.
 pub struct Control {
@@ -47,6 +46,9 @@ impl Control {
     pub fn load(settings: &Settings) -> Result<Self, CongestionError> {
         require_support()?;
         let algorithm = settings.algorithm();
+        if algorithm.measures_rate() && !KernelTypes::read()?.tells_rates() {
+            return Err(CongestionError::NoRates { name: algorithm.name() });
+        }
         let table = settings.table()?;
         let tells_start_apart = KernelTypes::read()?.tells_start_apart();
         let (loaded, log) = with_log(|| {
@@ -88,7 +90,7 @@ impl Control {
         if !has_bpf_fs() {
             return Err(CongestionError::NoBpfFs);
         }
-        fs::create_dir_all(KEPT).map_err(|source| failed("make", Path::new(KEPT), source))?;
+        make_folder(KEPT).map_err(|source| failed("make", Path::new(KEPT), source))?;
         let path = path_of(&self.name).ok_or_else(|| CongestionError::NotKept { name: self.name.clone() })?;
         self.link.pin(&path).map_err(|error| failed("pin", &path, io_error(&error)))
     }
@@ -150,5 +152,6 @@ fn object_of(algorithm: Algorithm) -> &'static [u8] {
         Algorithm::Vegas => object!("vegas"),
         Algorithm::Fast => object!("fast"),
         Algorithm::Compound => object!("compound"),
+        Algorithm::Bbr3 => object!("bbr3"),
     }
 }

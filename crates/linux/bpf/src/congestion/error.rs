@@ -21,6 +21,12 @@ pub enum CongestionError {
          CONFIG_BPF_JIT=y and IPv4"
     )]
     NoStructOps,
+    /// This kernel does not tell a control in BPF what a rate-based one needs.
+    #[error("{name} takes Linux 6.10 or newer: before, the kernel's rate samples (cong_control) have another form")]
+    NoRates {
+        /// Which control.
+        name: &'static str,
+    },
     /// The name is taken.
     #[error("{name} is already loaded: unload it with `longhaul cc unload {name}`, or give another name with --as")]
     AlreadyThere {
@@ -28,7 +34,7 @@ pub enum CongestionError {
         name: String,
     },
     /// The BPF file system is not mounted.
-    #[error("no BPF file system at /sys/fs/bpf to keep the control in: mount -t bpf bpf /sys/fs/bpf")]
+    #[error("no BPF file system at /sys/fs/bpf to keep the control in: mount -t bpf -o mode=700 bpf /sys/fs/bpf")]
     NoBpfFs,
     /// longhaul has kept no control with this name.
     #[error("{name} was not loaded by longhaul, or ends with the process that holds it")]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::CongestionError;
+use crate::support::{OWN_FOLDER, has_folder};
 
 /// The folder in which links are pinned.
 pub const KEPT: &str = "/sys/fs/bpf/longhaul/cc";
@@ -35,6 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// [`CongestionError::NotKept`], [`CongestionError::Keep`].
 pub fn unload(name: &str) -> Result<(), CongestionError> {
     let path = path_of(name).ok_or_else(|| CongestionError::NotKept { name: name.into() })?;
+    has_folder(KEPT).map_err(|source| failed("remove", &path, source))?;
     match fs::remove_file(&path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -47,7 +49,7 @@ pub fn unload(name: &str) -> Result<(), CongestionError> {
         std::thread::sleep(Duration::from_millis(1));
     }
     // Leaves nothing behind. It is no error that other controls are kept there.
-    for folder in [KEPT, "/sys/fs/bpf/longhaul"] {
+    for folder in [KEPT, OWN_FOLDER] {
         let _ = fs::remove_dir(folder);
     }
     Ok(())

@@ -45,7 +45,9 @@ pub enum FilterError {
         generic: String,
     },
     /// The filter cannot be kept: the BPF file system is not mounted.
-    #[error("/sys/fs/bpf is no BPF file system, so the filter cannot be kept: mount -t bpf bpf /sys/fs/bpf")]
+    #[error(
+        "/sys/fs/bpf is no BPF file system, so the filter cannot be kept: mount -t bpf -o mode=700 bpf /sys/fs/bpf"
+    )]
     NoBpfFs,
     /// The file that keeps the filter could not be made or removed.
     #[error("cannot {step} {path}: {source}")]

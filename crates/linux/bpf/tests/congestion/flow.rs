@@ -5,6 +5,11 @@ use longhaul_congestion::{Algorithm, Settings, Variant};
 
 pub(crate) const MS: u32 = 1000;
 
+/// The controls that set a window; others pace at a rate, and have tests of their own.
+pub(crate) fn window_based() -> impl Iterator<Item = Algorithm> + Clone {
+    Algorithm::ALL.into_iter().filter(|algorithm| !algorithm.measures_rate())
+}
+
 /// A flow in congestion avoidance at a window of `cwnd`, with the paper's parameters.
 pub(crate) fn paper(algorithm: Algorithm, cwnd: u32) -> Native {
     flow(algorithm, Variant::Paper, cwnd)

@@ -2,6 +2,7 @@
 //! load, carry data for anybody, and go.
 
 mod anything;
+mod bbr3;
 mod cubic;
 mod delay_based;
 mod flow;

@@ -10,6 +10,8 @@ use longhaul_congestion::{Algorithm, Settings};
 
 /// Of `icsk_ca_priv`: `STATE_BYTES` in `tcp.h`.
 const STATE_WORDS: usize = 13;
+/// Of the socket's memory for a control: `LARGE_STATE_WORDS` in `native.h`.
+const LARGE_STATE_WORDS: usize = 384;
 
 /// `enum tcp_ca_state`: the kernel's view of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub(crate) struct Socket {
     pub(crate) pacing_rate: u64,
     /// 0: none, 1: wanted.
     pub(crate) pacing_status: u64,
+    /// Bytes a second.
+    pub(crate) most_pacing_rate: u64,
     /// Of [`State`]; set by [`Native::set_state`].
     ca_state: u64,
     state: [u64; STATE_WORDS],
@@ -76,10 +80,26 @@ pub(crate) struct Socket {
     pub(crate) snd_nxt: u32,
     /// Smoothed RTT, in eighths of a microsecond.
     pub(crate) srtt_8us: u32,
+    /// Packets lost in all.
+    pub(crate) lost: u32,
+    /// Packets sent and not acknowledged cumulatively; those of them that were selectively, that are lost, that were retransmitted.
+    pub(crate) packets_out: u32,
+    pub(crate) sacked_out: u32,
+    pub(crate) lost_out: u32,
+    pub(crate) retrans_out: u32,
+    /// 0, or what was delivered when the application no longer limits the flow.
+    pub(crate) app_limited: u32,
+    /// Payload of a segment, bytes.
+    pub(crate) mss: u32,
+    /// 1 where the other end sends selective acknowledgements.
+    pub(crate) sack: u32,
+    /// The last random number.
+    pub(crate) random: u32,
+    large_state: [u64; LARGE_STATE_WORDS],
 }
 
 // As `native.h` asserts.
-const _: () = assert!(std::mem::offset_of!(Socket, cwnd) == 140 && size_of::<Socket>() == 184);
+const _: () = assert!(std::mem::offset_of!(Socket, cwnd) == 148 && std::mem::offset_of!(Socket, large_state) == 224);
 
 #[repr(C)]
 struct AckSample {
@@ -87,17 +107,39 @@ struct AckSample {
     rtt_us: i32,
 }
 
+/// `struct rate_sample` of `native.h`: what an ACK says of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub(crate) struct RateSample {
+    /// Packets delivered when the packet was sent that is acknowledged.
+    pub(crate) prior_delivered: u32,
+    /// Since then; negative: none.
+    pub(crate) delivered: i32,
+    /// Time for that; negative: none.
+    pub(crate) interval_us: i64,
+    /// Negative: none.
+    pub(crate) rtt_us: i64,
+    /// By this ACK.
+    pub(crate) acked: u32,
+    /// Before this ACK.
+    pub(crate) prior_in_flight: u32,
+    /// 1 where the application limited the rate.
+    pub(crate) is_app_limited: u32,
+}
+
 /// `struct tcp_congestion_ops` of `native.h`.
 #[repr(C)]
 struct Ops {
     init: Option<unsafe extern "C" fn(*mut Socket)>,
     ssthresh: unsafe extern "C" fn(*mut Socket) -> u32,
-    cong_avoid: unsafe extern "C" fn(*mut Socket, u32, u32),
+    cong_avoid: Option<unsafe extern "C" fn(*mut Socket, u32, u32)>,
     set_state: Option<unsafe extern "C" fn(*mut Socket, u8)>,
     cwnd_event: Option<unsafe extern "C" fn(*mut Socket, u32)>,
     in_ack_event: Option<unsafe extern "C" fn(*mut Socket, u32)>,
     pkts_acked: Option<unsafe extern "C" fn(*mut Socket, *const AckSample)>,
     undo_cwnd: unsafe extern "C" fn(*mut Socket) -> u32,
+    cong_control: Option<unsafe extern "C" fn(*mut Socket, u32, i32, *const RateSample)>,
+    sndbuf_expand: Option<unsafe extern "C" fn(*mut Socket) -> u32>,
     cwnd_event_tx_start: Option<unsafe extern "C" fn(*mut Socket)>,
     parameters: unsafe extern "C" fn() -> *mut u32,
     parameter_count: u32,
@@ -123,6 +165,7 @@ mod c {
         pub(super) static longhaul_vegas: Ops;
         pub(super) static longhaul_fast: Ops;
         pub(super) static longhaul_compound: Ops;
+        pub(super) static longhaul_bbr3: Ops;
     }
 }
 
@@ -142,6 +185,7 @@ fn ops(algorithm: Algorithm) -> &'static Ops {
             Algorithm::Vegas => &c::longhaul_vegas,
             Algorithm::Fast => &c::longhaul_fast,
             Algorithm::Compound => &c::longhaul_compound,
+            Algorithm::Bbr3 => &c::longhaul_bbr3,
         }
     }
 }
@@ -182,6 +226,7 @@ impl Native {
         let socket = Socket {
             pacing_rate: 0,
             pacing_status: 0,
+            most_pacing_rate: u64::MAX,
             ca_state: 0,
             state: [0; STATE_WORDS],
             time_us: 1_000_000,
@@ -196,6 +241,16 @@ impl Native {
             snd_una: 0,
             snd_nxt: 0,
             srtt_8us: 0,
+            lost: 0,
+            packets_out: 0,
+            sacked_out: 0,
+            lost_out: 0,
+            retrans_out: 0,
+            app_limited: 0,
+            mss: 1448,
+            sack: 1,
+            random: 1,
+            large_state: [0; LARGE_STATE_WORDS],
         };
         Self { ops: ops(settings.algorithm()), values: settings.values().to_vec(), socket }
     }
@@ -231,7 +286,32 @@ impl Native {
     pub(crate) fn grow(&mut self, ack: u32, packets: u32) {
         let cong_avoid = self.ops.cong_avoid;
         // SAFETY: see `call`.
-        self.call(|socket| unsafe { cong_avoid(socket, ack, packets) });
+        self.call(|socket| cong_avoid.into_iter().for_each(|avoid| unsafe { avoid(socket, ack, packets) }));
+    }
+
+    /// An ACK of which a control that measures rates is told.
+    pub(crate) fn control(&mut self, sample: &RateSample) {
+        let cong_control = self.ops.cong_control;
+        let ack = self.socket.snd_una;
+        // SAFETY: see `call`; the sample lives on.
+        self.call(|socket| cong_control.into_iter().for_each(|control| unsafe { control(socket, ack, 0, sample) }));
+    }
+
+    /// How many times its window the socket buffer holds; `None` where the kernel decides.
+    pub(crate) fn buffered_windows(&mut self) -> Option<u32> {
+        let expand = self.ops.sndbuf_expand;
+        // SAFETY: see `call`.
+        self.call(|socket| expand.map(|expand| unsafe { expand(socket) }))
+    }
+
+    /// What `rate.h` found of the packet whose ACK came last: what was in flight when it was sent, and what was lost since. `prior_delivered`
+    /// of that ACK shows that these are the words.
+    pub(crate) fn at_sending(&self, prior_delivered: u32) -> [u32; 2] {
+        /// After 128 flights of four words, and two indices.
+        const SAMPLE: usize = 128 * 4 + 2;
+        let word = |at: usize| (self.socket.large_state[at / 2] >> (32 * (at % 2))) as u32;
+        assert_eq!(word(SAMPLE + 2), prior_delivered, "struct sample of rate.h");
+        [word(SAMPLE + 7), word(SAMPLE + 8)]
     }
 
     /// The ssthresh that a loss sets.

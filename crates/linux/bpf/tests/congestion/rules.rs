@@ -4,14 +4,13 @@
 use crate::native::{Event, Native};
 use longhaul_congestion::{Algorithm, Settings, Variant};
 
-use crate::flow::{MS, ack, round_trip, set_window};
+use crate::flow::{MS, ack, round_trip, set_window, window_based};
 
 const RTT_US: u32 = 100 * MS;
 
-/// Each control in each variant.
+/// Each control that sets a window, in each variant.
 fn all() -> impl Iterator<Item = Settings> {
-    let variants =
-        Algorithm::ALL.into_iter().flat_map(|one| [Variant::Paper, Variant::Linux].map(|variant| (one, variant)));
+    let variants = window_based().flat_map(|one| [Variant::Paper, Variant::Linux].map(|variant| (one, variant)));
     variants.filter_map(|(algorithm, variant)| Settings::new(algorithm, variant).ok())
 }
 

@@ -33,7 +33,16 @@ fn program_and_link(entries: u32) -> (u32, u32) {
     let ring = *rings(entries).first().expect("a ring of that size");
     let options = libbpf_rs::query::ProgInfoQueryOptions::default().include_map_ids(true);
     let program = ProgInfoIter::with_query_opts(options).find(|program| program.map_ids.contains(&ring)).unwrap().id;
-    (program, LinkInfoIter::default().find(|link| link.prog_id == program).unwrap().id)
+    // A link that another program makes at this moment ends the search.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let link = loop {
+        if let Some(link) = LinkInfoIter::default().find(|link| link.prog_id == program) {
+            break link.id;
+        }
+        assert!(Instant::now() < deadline, "program {program} has no link");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    (program, link)
 }
 
 #[test]

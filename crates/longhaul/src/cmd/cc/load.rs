@@ -150,6 +150,7 @@ pub(crate) fn load(args: LoadArgs) -> Outcome {
             Ok(()) => loaded.push(settings),
             // `all` loads the missing ones only.
             Err(CongestionError::AlreadyThere { name }) if all => already.push(name),
+            Err(CongestionError::NoRates { .. }) if all => {}
             Err(error) => {
                 let before = loaded.iter().map(|settings: &&Settings| settings.name()).collect::<Vec<_>>().join(", ");
                 let failed = failure(&error);
@@ -187,7 +188,7 @@ fn while_running(wanted: &[Settings], all: bool, command: &[String]) -> Outcome 
     for settings in wanted {
         match Control::load(settings) {
             Ok(control) => held.push(control),
-            Err(CongestionError::AlreadyThere { .. }) if all => {}
+            Err(CongestionError::AlreadyThere { .. } | CongestionError::NoRates { .. }) if all => {}
             Err(error) => return Err(failure(&error)),
         }
     }

@@ -77,6 +77,7 @@ pub(crate) fn failure(error: &CongestionError) -> Failure {
         CongestionError::Bpf(_) => "bpf",
         CongestionError::Settings(error) => return Failure::usage(error),
         CongestionError::NoStructOps => "no_struct_ops",
+        CongestionError::NoRates { .. } => "no_rates",
         CongestionError::AlreadyThere { .. } => "already_there",
         CongestionError::NoBpfFs => "no_bpf_fs",
         CongestionError::NotKept { .. } => "not_loaded",

@@ -73,10 +73,12 @@ fn text(algorithm: Algorithm, rtt: Nanos) -> String {
     }
     let models = variants(algorithm);
     if models.is_empty() {
-        let _ = writeln!(
-            text,
-            "\nThis control has no response function: the window after a loss depends only on the queue of the path."
-        );
+        let why = if algorithm.measures_rate() {
+            "its rate is the path's, less what each round trip since the last probe has lost"
+        } else {
+            "the window after a loss depends only on the queue of the path"
+        };
+        let _ = writeln!(text, "\nThis control has no response function: {why}.");
         return text;
     }
     let _ = writeln!(text, "\nmean window, packets, at a round trip of {rtt} without queues");

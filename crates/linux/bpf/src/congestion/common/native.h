@@ -10,6 +10,7 @@
 struct sock {
 	u64 sk_pacing_rate;
 	u64 sk_pacing_status;
+	u64 sk_max_pacing_rate;
 };
 
 struct inet_connection_sock {
@@ -17,6 +18,13 @@ struct inet_connection_sock {
 	u64 icsk_ca_state;
 	u64 icsk_ca_priv[STATE_BYTES / 8];
 };
+
+struct tcp_options_received {
+	u32 sack_ok;
+};
+
+/* Words of the memory of a control whose memory is larger than the kernel's. */
+#define LARGE_STATE_WORDS 384
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
@@ -32,13 +40,34 @@ struct tcp_sock {
 	u32 snd_una;
 	u32 snd_nxt;
 	u32 srtt_us;
+	u32 lost;
+	u32 packets_out;
+	u32 sacked_out;
+	u32 lost_out;
+	u32 retrans_out;
+	u32 app_limited;
+	u32 mss_cache;
+	struct tcp_options_received rx_opt;
+	u32 random; /* the last number of a generator */
+	u64 large_state[LARGE_STATE_WORDS];
 };
 
-_Static_assert(__builtin_offsetof(struct tcp_sock, snd_cwnd) == 140 && sizeof(struct tcp_sock) == 184, "native.rs has the same");
+_Static_assert(__builtin_offsetof(struct tcp_sock, snd_cwnd) == 148 && __builtin_offsetof(struct tcp_sock, large_state) == 224,
+	       "native.rs has the same");
 
 struct ack_sample {
 	u32 pkts_acked;
 	s32 rtt_us;
+};
+
+struct rate_sample {
+	u32 prior_delivered;
+	s32 delivered;
+	s64 interval_us;
+	s64 rtt_us;
+	u32 acked_sacked;
+	u32 prior_in_flight;
+	u32 is_app_limited;
 };
 
 struct tcp_congestion_ops {
@@ -50,6 +79,8 @@ struct tcp_congestion_ops {
 	void (*in_ack_event)(struct sock *sk, u32 flags);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	u32 (*undo_cwnd)(struct sock *sk);
+	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *sample);
+	u32 (*sndbuf_expand)(struct sock *sk);
 	void (*cwnd_event_tx_start)(struct sock *sk);
 	/* Of the calling thread. */
 	u32 *(*parameters)(void);
@@ -60,6 +91,16 @@ struct tcp_congestion_ops {
 #define BITFIELD(pointer, field) ((pointer)->field)
 #define CALLBACK(type, name, args...) static type name(args)
 #define SEC(name)
+
+/* Numerical Recipes' generator of 32 bits. */
+#define RANDOM(tp) ((tp)->random = (tp)->random * 1664525U + 1013904223U)
+
+#define LARGE_STATE                                                                                                  \
+	static __always_inline struct state *large_state(struct sock *sk)                                            \
+	{                                                                                                            \
+		_Static_assert(sizeof(struct state) <= LARGE_STATE_WORDS * 8, "it must fit the stand-in");           \
+		return (struct state *)((struct tcp_sock *)sk)->large_state;                                         \
+	}
 
 #define FIELD(name, value) u32 name;
 #define VALUE(name, value) .name = value,

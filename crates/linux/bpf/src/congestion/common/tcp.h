@@ -23,6 +23,7 @@ typedef __u16 u16;
 typedef __u32 u32;
 typedef __s32 s32;
 typedef __u64 u64;
+typedef __s64 s64;
 
 /* <net/tcp.h>: enum tcp_ca_state, enum tcp_ca_event and a flag. All have had these values since Linux 2.6. */
 enum {
@@ -55,6 +56,13 @@ enum {
 
 #ifdef __bpf__
 
+/* <linux/bpf.h>, user-space ABI. */
+enum {
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_F_NO_PREALLOC = 1,
+	BPF_SK_STORAGE_GET_F_CREATE = 1,
+};
+
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
@@ -63,7 +71,8 @@ enum {
 
 struct sock {
 	u32 sk_pacing_status;
-	unsigned long sk_pacing_rate;
+	unsigned long sk_pacing_rate; /* bytes a second */
+	unsigned long sk_max_pacing_rate;
 };
 
 struct inet_connection_sock {
@@ -71,7 +80,12 @@ struct inet_connection_sock {
 	u64 icsk_ca_priv[13];
 };
 
+struct tcp_options_received {
+	u16 sack_ok : 3;
+};
+
 struct tcp_sock {
+	struct tcp_options_received rx_opt;
 	u8 is_cwnd_limited : 1;
 	u32 snd_cwnd;
 	u32 snd_cwnd_cnt;
@@ -80,6 +94,13 @@ struct tcp_sock {
 	u32 prior_cwnd;
 	u32 max_packets_out;
 	u32 delivered;
+	u32 lost; /* in all */
+	u32 packets_out;
+	u32 sacked_out;
+	u32 lost_out;
+	u32 retrans_out;
+	u32 app_limited; /* 0, or the `delivered` up to which the application limits the flow */
+	u32 mss_cache;
 	u32 snd_una;
 	u32 snd_nxt;
 	u32 srtt_us; /* eightfold */
@@ -89,6 +110,16 @@ struct tcp_sock {
 struct ack_sample {
 	u32 pkts_acked;
 	s32 rtt_us; /* negative: none */
+};
+
+struct rate_sample {
+	u32 prior_delivered; /* `delivered` when the packet was sent that this ACK acknowledges, the latest of them */
+	s32 delivered; /* since then; negative: none */
+	long interval_us; /* for that; negative: less than the least RTT */
+	long rtt_us; /* of that packet; negative: none */
+	u32 acked_sacked; /* by this ACK */
+	u32 prior_in_flight; /* before this ACK */
+	bool is_app_limited;
 };
 
 #pragma clang attribute pop
@@ -108,12 +139,32 @@ struct tcp_congestion_ops {
 	void (*in_ack_event)(struct sock *sk, u32 flags);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	u32 (*undo_cwnd)(struct sock *sk);
+	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *sample);
+	u32 (*sndbuf_expand)(struct sock *sk);
 	void (*cwnd_event_tx_start)(struct sock *sk);
 };
 
 #define BITFIELD(pointer, field) BPF_CORE_READ_BITFIELD(pointer, field)
 
 #define CALLBACK(type, name, args...) SEC("struct_ops") type BPF_PROG(name, ##args)
+
+#define RANDOM(tp) bpf_get_prandom_u32()
+
+/*
+ * A memory of the flow that is larger than the kernel's: it goes with the socket. The kernel may have none to give, and then gives it, all
+ * zero, at a later call.
+ */
+#define LARGE_STATE                                                                    \
+	struct {                                                                       \
+		__uint(type, BPF_MAP_TYPE_SK_STORAGE);                                 \
+		__uint(map_flags, BPF_F_NO_PREALLOC);                                  \
+		__type(key, int);                                                      \
+		__type(value, struct state);                                           \
+	} memory SEC(".maps");                                                         \
+	static __always_inline struct state *large_state(struct sock *sk)              \
+	{                                                                              \
+		return bpf_sk_storage_get(&memory, sk, 0, BPF_SK_STORAGE_GET_F_CREATE); \
+	}
 
 /*
  * The parameters of a control: numbers that the loader may change before the program is loaded. All are u32 and alone in
@@ -161,6 +212,12 @@ static __always_inline u32 ca_state(struct sock *sk)
 	return BITFIELD(icsk, icsk_ca_state);
 }
 
+/* What TCP takes to be in the network. */
+static __always_inline u32 packets_in_flight(struct tcp_sock *tp)
+{
+	return tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+}
+
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
@@ -200,7 +257,7 @@ static __always_inline void set_window(struct tcp_sock *tp, u64 packets)
  *   2. An ACK adds at most the packets that it acknowledged, as in slow start (grow_window). Hybla alone adds more: it is made for that.
  *   3. A clock of the time since a loss runs only while the window limits the flow (struct clock).
  *
- * Without them a flow that was idle for ten minutes would send a burst that no ACK has ever asked the path to carry.
+ * BBRv3 paces, and says in its file what of them it keeps. Without them a flow that was idle for ten minutes would send a burst that no ACK has ever asked the path to carry.
  */
 
 /*

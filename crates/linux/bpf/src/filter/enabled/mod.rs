@@ -35,7 +35,9 @@ use super::{
 use crate::BpfError;
 use crate::program::LoadedProgram;
 use crate::skeleton::filter::FilterSkelBuilder;
-use crate::support::{KernelTypes, has_bpf_fs, io_error, load_error, require_capabilities, with_log};
+use crate::support::{
+    KernelTypes, OWN_FOLDER, has_bpf_fs, has_folder, io_error, load_error, make_folder, require_capabilities, with_log,
+};
 
 const PROGRAM: &str = "filter";
 /// The kernel detaches a program within some milliseconds; after this time something holds it.
@@ -347,7 +349,7 @@ impl Filter {
         if !has_bpf_fs() {
             return Err(FilterError::NoBpfFs);
         }
-        fs::create_dir_all(KEPT).map_err(|source| not_kept("make", Path::new(KEPT), source))?;
+        make_folder(KEPT).map_err(|source| not_kept("make", Path::new(KEPT), source))?;
         let path = path_of(self.ifindex)?;
         match self.link.pin(&path) {
             // It replaced a kept filter: the link is the same.
@@ -367,6 +369,7 @@ impl Filter {
     /// [`FilterError::Keep`], [`FilterError::Bpf`].
     pub fn detach(self) -> Result<(), FilterError> {
         let path = path_of(self.ifindex)?;
+        has_folder(KEPT).map_err(|source| not_kept("remove", &path, source))?;
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(not_kept("remove", &path, error)),
             _ => remove_empty_folders(),
@@ -425,6 +428,9 @@ fn path_of(ifindex: u32) -> Result<PathBuf, FilterError> {
 
 /// Removes the files of filters whose interface no longer exists: the kernel detached the program, and the file keeps the rest.
 fn remove_stale() {
+    if !has_folder(KEPT).unwrap_or(false) {
+        return;
+    }
     for entry in fs::read_dir(KEPT).into_iter().flatten().flatten() {
         let orphaned = libbpf_rs::Link::open(entry.path())
             .and_then(|link| link.info())
@@ -438,7 +444,7 @@ fn remove_stale() {
 
 /// Leaves nothing behind. It is no error that other filters are kept there.
 fn remove_empty_folders() {
-    for folder in [KEPT, "/sys/fs/bpf/longhaul"] {
+    for folder in [KEPT, OWN_FOLDER] {
         let _ = fs::remove_dir(folder);
     }
 }
