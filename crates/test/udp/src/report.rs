@@ -5,11 +5,12 @@ use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, StreamSent, bou
 use serde::{Deserialize, Serialize};
 
 use crate::account::{Spacing, StreamReceived};
-use crate::locate::evidence::of_message;
 use crate::locate::{Evidence, Total};
 
 /// Longest list of streams in a report.
 const MAX_LIST: usize = MAX_STREAMS as usize;
+/// Most counters that tell of drops: some 10 of each queue of a large NIC.
+const MAX_TOTALS: usize = 4096;
 
 /// Where a receiver ran: its CPUs and those of its softirq.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -32,9 +33,10 @@ pub struct UdpSenderReport {
     /// Inter-departure times of all streams.
     pub spacing: Spacing,
     /// Drop events at this end, for each stream.
-    #[serde(deserialize_with = "of_message")]
+    #[serde(deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
     pub evidence: Vec<Evidence>,
     /// Drops at this end that only counters show.
+    #[serde(deserialize_with = "bounded_list::<_, _, MAX_TOTALS>")]
     pub totals: Vec<Total>,
     /// Whether this end saw all its drops.
     pub complete: bool,
@@ -57,9 +59,10 @@ pub struct UdpReceiverReport {
     #[serde(deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
     pub streams: Vec<StreamReceived>,
     /// Drop events at this end, for each stream.
-    #[serde(deserialize_with = "of_message")]
+    #[serde(deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
     pub evidence: Vec<Evidence>,
     /// Drops at this end that only counters show.
+    #[serde(deserialize_with = "bounded_list::<_, _, MAX_TOTALS>")]
     pub totals: Vec<Total>,
     /// Whether this end saw all its drops.
     pub complete: bool,

@@ -69,11 +69,12 @@ fn a_hundred_million_packets_with_one_in_ten_lost() {
         assert!((bytes as u64 - 1_000_000) * (100_000_000 / count) < 20_000_000, "{bytes} bytes");
     }
     let (_, bytes, received) = measure("its loss map", count, || tracker.finish(count));
-    assert!(bytes < 3_000_000, "{bytes} bytes more");
     let lost = received.losses.lost_packets();
     assert!(lost.abs_diff(count / 10) < count / 100);
     assert_eq!(received.counts.received_packets + lost, count);
     let runs = received.losses.runs().count();
+    // Its bytes and what the growing list held before.
+    assert!(bytes < 6 * runs, "{bytes} bytes more");
     let (_, _, text) = measure("its report as text", count, || serde_json::to_string(&received).unwrap());
     println!("{runs} runs, {:.1} MB of text", text.len() as f64 / 1e6);
     assert!(text.len() < 4 * runs, "{} bytes", text.len());

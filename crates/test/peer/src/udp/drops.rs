@@ -14,8 +14,9 @@ use longhaul_bpf::drops::{DropEvent, DropOptions, Drops, Flow, HostRole, ReasonN
 use longhaul_bpf::symbols::Symbols;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_result::Location;
-use longhaul_udp::locate::{Evidence, Total, TotalScope};
-use longhaul_wire::probe::Cookie;
+use longhaul_udp::account::MAX_SEQUENCES;
+use longhaul_udp::locate::{EvidenceRecorder, Total, TotalScope};
+use longhaul_wire::probe::{Cookie, FIRST_RESERVED};
 
 /// How often events are read.
 const READ_INTERVAL: Duration = Duration::from_millis(20);
@@ -49,7 +50,7 @@ pub(super) struct Seen {
 #[derive(Debug, Default)]
 pub(super) struct SeenOfDirection {
     /// Packet by packet, each stream.
-    pub(super) evidence: Vec<Evidence>,
+    pub(super) evidence: Vec<EvidenceRecorder>,
     /// Counts alone, where there was no room for the events.
     pub(super) totals: Vec<Total>,
     /// Packets and super-packets for which a socket had no room, in either of the above.
@@ -125,7 +126,7 @@ struct Watching {
 impl Watching {
     fn run(mut self, streams: u8, stop: &AtomicBool) -> Seen {
         let none = || SeenOfDirection {
-            evidence: (0..streams).map(|_| Evidence::default()).collect(),
+            evidence: (0..streams).map(|_| EvidenceRecorder::default()).collect(),
             ..SeenOfDirection::default()
         };
         let mut seen = Seen { sent: none(), received: none(), complete: false, unseen_packets: 0 };
@@ -147,6 +148,9 @@ impl Watching {
                     }
                     let direction = placing.direction(&mut seen, cookie);
                     direction.unidentified_packets += u64::from(event.unidentified);
+                    if is_damage(&why) {
+                        direction.unidentified_packets += nobodys(&event, direction.evidence.len());
+                    }
                     let unit = u64::from(location == Location::ReceiverSocketBuffer && !event.continued);
                     direction.buffer_full_units += unit;
                     if let Some(evidence) = direction.evidence.get_mut(usize::from(cookie.stream())) {
@@ -263,7 +267,19 @@ impl Refused {
     }
 }
 
-fn add(evidence: &mut Evidence, event: &DropEvent<'_>, location: Location, why: &str) {
+/// Whether packets are dropped for damage with this reason.
+pub(super) fn is_damage(reason: &str) -> bool {
+    ["UDP_CSUM", "IP_CSUM", "IP_INHDR"].iter().any(|known| reason.starts_with(known))
+}
+
+/// Packets of an event with a stream or a sequence number that no packet of a test can have: they were damaged.
+fn nobodys(event: &DropEvent<'_>, streams: usize) -> u64 {
+    let stranger = usize::from(Cookie(event.cookie).stream()) >= streams;
+    let beyond = |sequence: &u64| (MAX_SEQUENCES..FIRST_RESERVED).contains(sequence);
+    event.sequences().filter(|sequence| stranger || beyond(sequence)).count() as u64
+}
+
+fn add(evidence: &mut EvidenceRecorder, event: &DropEvent<'_>, location: Location, why: &str) {
     if event.fragment.is_some() {
         event.sequences().for_each(|sequence| evidence.add_fragment(sequence, location, why));
         return;

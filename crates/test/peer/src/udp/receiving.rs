@@ -9,7 +9,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, SuperPacket, UdpReceiver};
 use longhaul_result::Location;
 use longhaul_udp::account::SequenceTracker;
-use longhaul_udp::locate::Evidence;
+use longhaul_udp::locate::{Evidence, EvidenceRecorder};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
@@ -82,7 +82,7 @@ pub(super) fn receive_stream(
 
 /// Reads what still lies in the socket when its reader has ended: packets that arrived and were not read.
 pub(super) fn unread(socket: &UdpReceiver, cookie: Cookie) -> Evidence {
-    let mut evidence = Evidence::default();
+    let mut evidence = EvidenceRecorder::default();
     let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
     // A sender that continues does not keep this end waiting.
     let deadline = monotonic() + UNREAD_MOST;
@@ -94,7 +94,7 @@ pub(super) fn unread(socket: &UdpReceiver, cookie: Cookie) -> Evidence {
             }
         }
     }
-    evidence
+    evidence.recorded()
 }
 
 /// Hands the datagrams of the proof to the driver.

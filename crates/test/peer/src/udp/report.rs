@@ -11,11 +11,11 @@ use longhaul_udp::Binding;
 use longhaul_udp::UdpParameters;
 use longhaul_udp::account::SpacingRecorder;
 use longhaul_udp::account::StreamReceived;
-use longhaul_udp::locate::{Evidence, Total, TotalScope};
+use longhaul_udp::locate::{Evidence, EvidenceRecorder, Total, TotalScope};
 use longhaul_udp::{UdpReceiverReport, UdpSenderReport};
 use longhaul_units::Nanos;
 
-use super::drops::{Seen, may_be_fragmented};
+use super::drops::{Seen, SeenOfDirection, is_damage, may_be_fragmented};
 use super::sending::StreamOut;
 use crate::counters::{Changed, without_event};
 
@@ -41,8 +41,8 @@ pub(super) fn sender_report(
     for out in outs {
         spacing.merge(&out.spacing);
         report.streams.push(out.sent);
-        report.evidence.push(out.evidence);
-        refused.push(out.refused);
+        report.evidence.push(out.evidence.recorded());
+        refused.push(out.refused.recorded());
         if out.given_up > Nanos::ZERO {
             caveats.push(Caveat::new(
                 caveats::PACING_NOT_ACHIEVED,
@@ -59,7 +59,7 @@ pub(super) fn sender_report(
         Some(seen) => {
             // First the events, as they have the kernel's own reasons. What was refused before it became a packet has none.
             // ENOBUFS has one, and does not tell whether the queue or a far veth's ring was full.
-            let answers = std::mem::replace(&mut report.evidence, seen.sent.evidence.clone());
+            let answers = std::mem::replace(&mut report.evidence, recorded(&seen.sent));
             for ((events, answers), refused) in report.evidence.iter_mut().zip(&answers).zip(&refused) {
                 events.merge(answers, |at, why| (at != Location::SenderQdisc).then_some((at, why)));
                 events.merge(refused, |at, why| Some((at, why)));
@@ -80,6 +80,10 @@ pub(super) fn sender_report(
         }
     }
     report
+}
+
+fn recorded(seen: &SeenOfDirection) -> Vec<Evidence> {
+    seen.evidence.iter().map(EvidenceRecorder::recorded).collect()
 }
 
 /// `ENOBUFS` is a full queue's, or a full ring's at the far end of a veth. It is the queue's where that counted as many drops.
@@ -141,7 +145,7 @@ pub(super) fn receiver_report(
         || report.streams.iter().any(|stream| stream.counts.duplicate_packets > 0);
     match seen {
         Some(seen) => {
-            let unread = std::mem::replace(&mut report.evidence, seen.received.evidence.clone());
+            let unread = std::mem::replace(&mut report.evidence, recorded(&seen.received));
             for (events, unread) in report.evidence.iter_mut().zip(&unread) {
                 events.merge(unread, |at, why| Some((at, why)));
             }
@@ -211,10 +215,9 @@ fn subtract_events(totals: &mut Vec<Total>, evidence: &[Evidence]) {
 /// Packets of the test that were dropped for their damage, and are not known: nothing names them (`unidentified`), or what does is a packet
 /// that arrived.
 fn damaged(unidentified: u64, report: &UdpReceiverReport) -> u64 {
-    let checksum = |reason: &str| ["UDP_CSUM", "IP_CSUM", "IP_INHDR"].iter().any(|known| reason.starts_with(known));
     let streams = report.evidence.iter().zip(&report.streams);
     let arrived = streams.map(|(evidence, stream)| {
-        evidence.packets(checksum).saturating_sub(evidence.packets_lost(&stream.losses, checksum))
+        evidence.packets(is_damage).saturating_sub(evidence.packets_lost(&stream.losses, is_damage))
     });
     unidentified + arrived.sum::<u64>()
 }
@@ -269,7 +272,7 @@ mod tests {
     #[test]
     fn what_the_queue_did_not_count_is_not_the_queues() {
         let told = |dropped: u64| {
-            let mut evidence = Evidence::default();
+            let mut evidence = EvidenceRecorder::default();
             evidence.add(0, 30, Location::SenderQdisc, "ENOBUFS", 10);
             evidence.add(50, 1, Location::SenderStack, "EPERM", 1);
             let total = Total {
@@ -278,8 +281,11 @@ mod tests {
                 packets: dropped,
                 scope: TotalScope::Host,
             };
-            let mut report =
-                UdpSenderReport { evidence: vec![evidence], totals: vec![total], ..UdpSenderReport::default() };
+            let mut report = UdpSenderReport {
+                evidence: vec![evidence.recorded()],
+                totals: vec![total],
+                ..UdpSenderReport::default()
+            };
             queue_or_ring(&mut report);
             let at = |location| report.evidence[0].packets_at(location);
             assert_eq!(at(Location::SenderStack), 1);
@@ -292,12 +298,12 @@ mod tests {
 
     #[test]
     fn what_events_placed_is_no_longer_in_the_totals() {
-        let mut evidence = Evidence::default();
+        let mut evidence = EvidenceRecorder::default();
         evidence.add(0, 30, Location::SenderQdisc, "ENOBUFS", 1);
         let total = |location, packets| Total { location, reason: "x".into(), packets, scope: TotalScope::Host };
         let mut totals =
             vec![total(Location::SenderQdisc, 20), total(Location::SenderQdisc, 15), total(Location::SenderDevice, 4)];
-        subtract_events(&mut totals, &[evidence]);
+        subtract_events(&mut totals, &[evidence.recorded()]);
         assert_eq!(totals, [total(Location::SenderQdisc, 5), total(Location::SenderDevice, 4)]);
     }
 }

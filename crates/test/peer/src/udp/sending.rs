@@ -9,7 +9,7 @@ use longhaul_kernel::wait::sleep_until;
 use longhaul_result::Location;
 use longhaul_terms::{Amount, StreamSent};
 use longhaul_udp::account::SpacingRecorder;
-use longhaul_udp::locate::Evidence;
+use longhaul_udp::locate::EvidenceRecorder;
 use longhaul_udp::{Pace as AskedPace, UdpParameters};
 use longhaul_units::Nanos;
 use longhaul_units::pacer::{Pace, Pacer};
@@ -28,9 +28,9 @@ pub(super) struct StreamOut {
     pub(super) sent: StreamSent,
     pub(super) spacing: SpacingRecorder,
     /// Packets that the kernel refused, and why.
-    pub(super) evidence: Evidence,
+    pub(super) evidence: EvidenceRecorder,
     /// Packets of a batch that it refused without a reason.
-    pub(super) refused: Evidence,
+    pub(super) refused: EvidenceRecorder,
     /// Time by which the schedule was delayed, as the sender could not keep up.
     pub(super) given_up: Nanos,
     /// Why it ended early.

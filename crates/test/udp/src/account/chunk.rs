@@ -185,35 +185,6 @@ impl Chunk {
         }
     }
 
-    /// Turns it into the set of the numbers that it did not hold.
-    pub(super) fn complement(&mut self) {
-        *self = match std::mem::take(self) {
-            Self::Empty => Self::Full,
-            Self::Full => Self::Empty,
-            Self::Only(list) => Self::AllBut(list),
-            Self::AllBut(list) => Self::Only(list),
-            Self::Bits(mut bits) => {
-                bits.words.iter_mut().for_each(|word| *word = !*word);
-                bits.count = CHUNK - bits.count;
-                Self::Bits(bits)
-            }
-        };
-    }
-
-    /// Removes everything from `from` on.
-    pub(super) fn truncate(&mut self, from: u32) {
-        if from == 0 {
-            *self = Self::Empty;
-        } else if from < CHUNK {
-            let bits = self.open();
-            let index = from as usize >> 6;
-            bits.words[index] &= !(u64::MAX << (from & 63));
-            bits.words[index + 1..].fill(0);
-            bits.count = bits.words.iter().map(|word| word.count_ones()).sum();
-            self.settle();
-        }
-    }
-
     pub(super) fn len(&self) -> u32 {
         match self {
             Self::Empty => 0,

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::set::Run;
+use super::run_list::Run;
 
 /// The distribution of counts. Quantiles are exact below 256 and within 1 % above.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]

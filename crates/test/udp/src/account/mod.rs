@@ -12,14 +12,16 @@ pub mod jitter;
 pub mod loss_map;
 pub mod loss_pattern;
 pub mod reordering;
+mod run_list;
 mod set;
 mod spacing;
 mod tracker;
 
 pub use jitter::Jitter;
-pub use loss_map::{LossMap, RunsError};
+pub use loss_map::LossMap;
 pub use loss_pattern::{Distribution, LossPattern, noticeable_rate};
 pub use reordering::{REMEMBERED_GAPS, Reordered, ReorderingSummary};
-pub use set::{MAX_SEQUENCES, Run, Runs, SequenceSet};
+pub use run_list::{MAX_SEQUENCES, Run, RunList, Runs, RunsError};
+pub use set::SequenceSet;
 pub use spacing::{Spacing, SpacingRecorder};
 pub use tracker::{Counts, Receipt, SequenceTracker, StreamReceived};

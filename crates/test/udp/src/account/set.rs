@@ -3,10 +3,7 @@
 use std::ops::Range;
 
 use super::chunk::{CHUNK, Chunk};
-
-/// Every set refuses sequences from this one on: 1.7 × 10¹⁰ packets, or half an hour at 9 million per second. One forged number can
-/// then make us allocate at most 8 MiB (32 bytes for each 65,536 sequences below it).
-pub const MAX_SEQUENCES: u64 = 1 << 34;
+use super::run_list::{MAX_SEQUENCES, Run, RunList};
 
 /// A set of sequence numbers below a limit.
 ///
@@ -107,21 +104,6 @@ impl SequenceSet {
         }
     }
 
-    /// The set of all sequences below `end` that this set does not hold.
-    #[must_use]
-    pub fn complement(mut self, end: u64) -> Self {
-        let end = end.min(MAX_SEQUENCES);
-        let count = end.div_ceil(u64::from(CHUNK)) as usize;
-        self.chunks.resize_with(count, Chunk::default);
-        self.chunks.iter_mut().for_each(Chunk::complement);
-        if let Some(last) = self.chunks.last_mut() {
-            last.truncate((end - (count as u64 - 1) * u64::from(CHUNK)) as u32);
-        }
-        self.settle(0..count);
-        self.limit = end;
-        self
-    }
-
     /// Whether it holds `sequence`, and up to which sequence (exclusive) the answer is the same; `u64::MAX` for no end.
     pub fn run(&self, sequence: u64) -> (bool, u64) {
         let (mut index, number) = place(sequence);
@@ -138,9 +120,18 @@ impl SequenceSet {
         (member, ((index as u64) << 16) + u64::from(end))
     }
 
-    /// The runs of members, ascending: the first sequence and the number of packets.
-    pub fn runs(&self) -> Runs<'_> {
-        Runs { set: self, at: 0 }
+    /// The runs of members.
+    pub fn runs(&self) -> RunList {
+        let mut runs = RunList::default();
+        let mut at = 0;
+        while at != u64::MAX {
+            let (is_member, end) = self.run(at);
+            if is_member {
+                runs.push(Run { first_sequence: at, packets: end - at });
+            }
+            at = end;
+        }
+        runs
     }
 
     /// Bytes on the heap.
@@ -149,50 +140,12 @@ impl SequenceSet {
     }
 }
 
-/// The runs of a [`SequenceSet`].
-#[derive(Debug, Clone)]
-pub struct Runs<'a> {
-    set: &'a SequenceSet,
-    at: u64,
-}
-
-/// Consecutive sequences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Run {
-    /// The first of them.
-    pub first_sequence: u64,
-    /// Number of sequences, at least one.
-    pub packets: u64,
-}
-
-impl Run {
-    /// The sequence after the last.
-    pub fn end(self) -> u64 {
-        self.first_sequence + self.packets
-    }
-}
-
-impl Iterator for Runs<'_> {
-    type Item = Run;
-
-    fn next(&mut self) -> Option<Run> {
-        while self.at != u64::MAX {
-            let first_sequence = self.at;
-            let (member, end) = self.set.run(first_sequence);
-            self.at = end;
-            if member {
-                return Some(Run { first_sequence, packets: end - first_sequence });
-            }
-        }
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::account::LossMap;
     use proptest::prelude::*;
 
     fn naive_runs(set: &BTreeSet<u64>) -> Vec<Run> {
@@ -241,12 +194,13 @@ mod tests {
                 }
             }
             prop_assert_eq!(set.len(), tree.len() as u64);
-            prop_assert_eq!(set.runs().collect::<Vec<_>>(), naive_runs(&tree));
+            prop_assert_eq!(set.runs().runs().collect::<Vec<_>>(), naive_runs(&tree));
             for sequence in (0..300_000).step_by(97) {
                 prop_assert_eq!(set.contains(sequence), tree.contains(&sequence));
             }
             let absent: BTreeSet<u64> = (0..end).filter(|sequence| !tree.contains(sequence)).collect();
-            prop_assert_eq!(set.complement(end).runs().collect::<Vec<_>>(), naive_runs(&absent));
+            let lost = LossMap::of_received(&set, end);
+            prop_assert_eq!(lost.runs().collect::<Vec<_>>(), naive_runs(&absent));
         }
     }
 }

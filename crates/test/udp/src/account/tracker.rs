@@ -225,7 +225,7 @@ impl SequenceTracker {
                 .map(|j| j.0),
             first_arrival_ns: self.first_arrival.0,
             last_arrival_ns: self.last_arrival.0,
-            losses: LossMap::of_received(self.received, sent_packets.max(self.next_expected)),
+            losses: LossMap::of_received(&self.received, sent_packets.max(self.next_expected)),
         }
     }
 }

@@ -17,7 +17,8 @@
 //! has the totals. If there are events for every loss, the list and the totals agree.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use serde::{Deserialize, Serialize};
 
@@ -98,7 +99,7 @@ pub fn attribute<'a>(streams: Vec<StreamLosses<'a>>, totals: &[Total], sight: Si
     }
 
     let mut totals: Vec<&Total> = totals.iter().filter(|total| total.packets > 0).collect();
-    totals.sort_by_key(|total| (total.scope, std::cmp::Reverse(total.location)));
+    totals.sort_by_key(|total| (total.scope, Reverse(total.location)));
     let mut shares: Vec<(Location, u64, &str)> = Vec::new();
     let mut surplus_packets = 0u64;
     for total in totals {
@@ -149,7 +150,14 @@ fn rest(shares: &[(Location, u64, &str)]) -> (Location, Cow<'static, str>) {
     if shares.iter().all(|share| share.0 == *location) {
         return (*location, Cow::Owned((*reason).to_owned()));
     }
-    let shares: Vec<String> = shares.iter().map(|(location, packets, _)| format!("{location} {packets}")).collect();
+    let mut by_location: Vec<(Location, u64)> = Vec::new();
+    for (location, packets, _) in shares {
+        match by_location.iter_mut().find(|known| known.0 == *location) {
+            Some(known) => known.1 += packets,
+            None => by_location.push((*location, *packets)),
+        }
+    }
+    let shares: Vec<String> = by_location.iter().map(|(location, packets)| format!("{location} {packets}")).collect();
     (Location::Unexplained, Cow::Owned(format!("counters have only totals: {}", shares.join(", "))))
 }
 
@@ -236,16 +244,61 @@ impl Iterator for Losses<'_> {
 }
 
 fn pieces<'a>(stream: &StreamLosses<'a>, classes: &'a [&'a Class]) -> Pieces<'a> {
-    Pieces { runs: stream.losses.runs(), run: None, classes }
+    let mut pieces = Pieces {
+        runs: stream.losses.runs(),
+        run: None,
+        classes,
+        events: classes.iter().map(|class| (class.sequences.runs(), None)).collect(),
+        changes: BinaryHeap::new(),
+        present: BTreeSet::new(),
+    };
+    (0..classes.len()).for_each(|class| pieces.change(0, class));
+    pieces
 }
 
 /// The lost runs of a stream, cut where their evidence changes.
+///
+/// A sweep over the losses and the runs of all kinds of events, each looked at once: the time follows the number of runs.
 #[derive(Debug, Clone)]
 struct Pieces<'a> {
     runs: Runs<'a>,
     run: Option<Run>,
     /// In the order of [`precedence`].
     classes: &'a [&'a Class],
+    /// Of each class: further runs, and the one that is next or present.
+    events: Vec<(Runs<'a>, Option<Run>)>,
+    /// Where a run of a class begins or ends, and of which.
+    changes: BinaryHeap<Reverse<(u64, usize)>>,
+    /// The classes with events at the sequence up to which the sweep has come.
+    present: BTreeSet<usize>,
+}
+
+impl Pieces<'_> {
+    /// A run of `class` begins or ends `at` a sequence.
+    fn change(&mut self, at: u64, class: usize) {
+        let (runs, run) = &mut self.events[class];
+        match run {
+            Some(run) if run.first_sequence == at => {
+                self.present.insert(class);
+                self.changes.push(Reverse((run.end(), class)));
+            }
+            _ => {
+                self.present.remove(&class);
+                *run = runs.next();
+                if let Some(run) = run {
+                    self.changes.push(Reverse((run.first_sequence, class)));
+                }
+            }
+        }
+    }
+
+    /// Goes on to `sequence`.
+    fn sweep(&mut self, sequence: u64) {
+        while let Some(Reverse((at, class))) = self.changes.peek().copied().filter(|Reverse((at, _))| *at <= sequence) {
+            self.changes.pop();
+            self.change(at, class);
+        }
+    }
 }
 
 impl<'a> Iterator for Pieces<'a> {
@@ -253,20 +306,18 @@ impl<'a> Iterator for Pieces<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let run = self.run.take().or_else(|| self.runs.next())?;
+        self.sweep(run.first_sequence);
+        let found = self.present.first().copied();
         let mut end = run.end();
-        let mut found = None;
-        for class in self.classes {
-            let (member, until) = class.sequences.run(run.first_sequence);
-            end = end.min(until);
-            if member {
-                found = Some(*class);
-                // The others come behind it and change nothing.
+        while let Some(Reverse((at, _))) = self.changes.peek().copied().filter(|Reverse((at, _))| *at < run.end()) {
+            self.sweep(at);
+            if self.present.first().copied() != found {
+                end = at;
+                self.run = Some(Run { first_sequence: end, packets: run.end() - end });
                 break;
             }
         }
-        if end < run.end() {
-            self.run = Some(Run { first_sequence: end, packets: run.end() - end });
-        }
-        Some((Run { first_sequence: run.first_sequence, packets: end - run.first_sequence }, found))
+        let piece = Run { first_sequence: run.first_sequence, packets: end - run.first_sequence };
+        Some((piece, found.map(|class| self.classes[class])))
     }
 }

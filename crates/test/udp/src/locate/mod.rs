@@ -5,7 +5,7 @@
 //! [`Location::Unexplained`](longhaul_result::Location).
 
 mod attribute;
-pub(crate) mod evidence;
+mod evidence;
 
 pub use attribute::{Attribution, Loss, Losses, StreamLosses, attribute};
-pub use evidence::{Evidence, MAX_CLASSES, Sight, Total, TotalScope};
+pub use evidence::{Evidence, EvidenceRecorder, MAX_CLASSES, Sight, Total, TotalScope};

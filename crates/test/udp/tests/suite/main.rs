@@ -1,4 +1,5 @@
 //! The account of a UDP test and where its losses were.
 
 mod account;
+mod hostile;
 mod locate;
