@@ -26,6 +26,16 @@ pub struct Counters {
     pub cpu_ns: AtomicU64,
     /// Messages for the user.
     notices: Mutex<Vec<String>>,
+    gone: Mutex<Vec<Gone>>,
+}
+
+/// An interface that was removed during the capture, or moved to another network namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gone {
+    /// Its name.
+    pub interface: String,
+    /// When that was seen, nanoseconds since 1970.
+    pub at_ns: i64,
 }
 
 impl Counters {
@@ -45,6 +55,16 @@ impl Counters {
     /// Takes the messages that the user should see at once.
     pub fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn gone(&self, gone: Gone) {
+        self.notice(format!("interface {} went away", gone.interface));
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner).push(gone);
+    }
+
+    /// The interfaces that are gone.
+    pub(crate) fn take_gone(&self) -> Vec<Gone> {
+        std::mem::take(&mut self.gone.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Packets dropped so far, at all places.

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_captures::spool::{EXTENSION, HEADER_BYTES, Kind, Meta, control_block, pad_block};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::direct_file::{ALIGNMENT, open_direct};
+use longhaul_kernel::new_file::without_name;
 use longhaul_units::Nanos;
 
 use crate::spec::{CaptureError, SpoolSpec};
@@ -17,8 +18,6 @@ use crate::spec::{CaptureError, SpoolSpec};
 const RESERVE_BYTES: usize = 256 << 10;
 /// Below this length a write past the page cache is slower than one into it.
 const DIRECT_LEAST: usize = 128 << 10;
-/// The file that reserves the space.
-const RESERVE: &str = ".reserve";
 
 /// The files of one capture. One thread writes them.
 #[derive(Debug)]
@@ -36,7 +35,8 @@ pub(crate) struct SpoolFiles {
     /// Bytes of all earlier files.
     bytes_before: u64,
     removed: u64,
-    reserve: Option<PathBuf>,
+    /// A file without a name: its space is free when it is closed, also by the end of the process.
+    reserve: Option<File>,
 }
 
 impl SpoolFiles {
@@ -48,9 +48,8 @@ impl SpoolFiles {
         if entries.any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == EXTENSION))) {
             return Err(CaptureError::Occupied(spec.folder.clone()));
         }
-        let reserve = spec.folder.join(RESERVE);
         // Without the reserve, the last ledger may be missing from a full disk. The result has it anyway.
-        let reserve = fs::write(&reserve, vec![1; RESERVE_BYTES]).is_ok().then_some(reserve);
+        let reserve = reserve(&spec.folder).ok();
         let (path, file) = open(&spec.folder, meta.file).map_err(failed)?;
         let direct = open_direct(&path).ok();
         let mut files = Self {
@@ -122,7 +121,7 @@ impl SpoolFiles {
 
     /// Frees the reserved space; `false` if there was none.
     pub(crate) fn free_reserve(&mut self) -> bool {
-        self.reserve.take().is_some_and(|path| fs::remove_file(path).is_ok())
+        self.reserve.take().is_some()
     }
 
     /// Whether to begin the next file before appending `coming_bytes`.
@@ -185,6 +184,11 @@ impl SpoolFiles {
         let closed = self.closed.iter().map(|(path, _)| path.clone());
         (closed.chain([self.path.clone()]).collect(), self.removed)
     }
+}
+
+fn reserve(folder: &Path) -> io::Result<File> {
+    let mut file = without_name(folder)?;
+    file.write_all(&vec![1; RESERVE_BYTES]).map(|()| file)
 }
 
 fn open(folder: &Path, number: u32) -> io::Result<(PathBuf, File)> {

@@ -26,7 +26,7 @@ mod running;
 mod spec;
 mod writing;
 
-pub use counters::Counters;
+pub use counters::{Counters, Gone};
 pub use link::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LinkEnd, LogTarget, LogTargets, room_for_snippets};
 pub use logging::{LogHost, LogOptions, Logged, LoggedEnd};
 pub use result::{Account, CaptureResult, LogResult, LoggedResult, LoggerError, LoggerResult};

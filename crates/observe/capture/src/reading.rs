@@ -16,7 +16,7 @@ use longhaul_units::Nanos;
 use longhaul_wire::{Shape, VnetHeader};
 
 use crate::blocks::{Pool, ToWriter};
-use crate::counters::Counters;
+use crate::counters::{Counters, Gone};
 
 /// The kernel passes on a block that is not full after this time.
 pub(crate) const KERNEL_BLOCK_TIMEOUT_MS: u32 = 20;
@@ -47,6 +47,7 @@ const DRAIN_MOST: Nanos = Nanos::from_secs(2);
 pub(crate) struct OpenRing {
     ring: CaptureRing,
     interface: u16,
+    name: String,
     link: LinkType,
     ifindex: u32,
     block: Option<PacketBlock>,
@@ -61,11 +62,12 @@ pub(crate) struct OpenRing {
 }
 
 impl OpenRing {
-    pub(crate) fn new(ring: CaptureRing, interface: u16, link: LinkType, ifindex: u32) -> Self {
+    pub(crate) fn new(ring: CaptureRing, interface: u16, name: String, link: LinkType, ifindex: u32) -> Self {
         let now_ns = realtime().0 as i64;
         Self {
             ring,
             interface,
+            name,
             link,
             ifindex,
             block: None,
@@ -288,14 +290,18 @@ impl Reader {
         *stalled = false;
     }
 
-    /// Reads what the NICs dropped. It includes packets that the filter would leave out.
+    /// Reads what the NICs dropped, which includes packets that the filter would leave out, and which interfaces are gone.
     fn look_at_nics(&mut self, netlink: &mut Netlink, part: &mut Ledger) {
         let mut last = None;
         for open in &mut self.rings {
-            open.removed = open.ring.socket().link_is_gone();
+            let goes = !open.removed && open.ring.socket().link_is_gone();
+            open.removed |= goes;
             // The rings of an interface are adjacent. Ask its NIC once.
             if last.replace(open.interface) == Some(open.interface) {
                 continue;
+            }
+            if goes {
+                self.counters.gone(Gone { interface: open.name.clone(), at_ns: realtime().0 as i64 });
             }
             let stats = netlink.link_by_index(open.ifindex).ok().and_then(|link| link.stats);
             let Some(stats) = stats else { continue };

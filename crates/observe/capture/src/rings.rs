@@ -62,7 +62,8 @@ pub(crate) fn open_rings(spec: &CaptureSpec) -> Result<Opened, CaptureError> {
         opened.stamps.extend(nic);
         let number = opened.interfaces.len() as u16;
         opened.interfaces.push(Interface { name: name.clone(), link: link_type, mtu_bytes: link.mtu_bytes, clock });
-        opened.rings.extend(rings.into_iter().map(|ring| OpenRing::new(ring, number, link_type, link.index)));
+        let open = |ring| OpenRing::new(ring, number, name.clone(), link_type, link.index);
+        opened.rings.extend(rings.into_iter().map(open));
     }
     Ok(opened)
 }

@@ -14,7 +14,7 @@ use longhaul_kernel::udp::NicStamps;
 use longhaul_units::Nanos;
 
 use crate::blocks::{BLOCK_BYTES, Pool};
-use crate::counters::Counters;
+use crate::counters::{Counters, Gone};
 use crate::files::SpoolFiles;
 use crate::forwarding::{Forwarded, Forwarder};
 use crate::link::{LinkEnd, LogLink, LogTargets};
@@ -56,6 +56,8 @@ pub struct Captured {
     pub loggers: Vec<LinkEnd>,
     /// Why interfaces use time stamps of the kernel although those of the NIC were requested.
     pub nic_refusals: Vec<String>,
+    /// The interfaces that went away meanwhile.
+    pub gone: Vec<Gone>,
 }
 
 /// A running capture.
@@ -227,6 +229,7 @@ impl Running {
             disk_error: written.disk_error,
             loggers: forwarded.links,
             nic_refusals: self.nic_refusals,
+            gone: self.counters.take_gone(),
         }
     }
 }

@@ -18,7 +18,7 @@ use longhaul_wire::tcp::flag;
 use longhaul_wire::{ipv4, ipv6, tcp};
 
 use crate::bytes::{be16, be32};
-use crate::packet::{Ip, Options, Packet, Tcp, Transport};
+use crate::packet::{Ip, Options, Packet, Tcp, Transport, within_times};
 use crate::record::Record;
 
 /// Extension headers that are walked at most. RFC 8200 §4.1 names seven in its recommended order.
@@ -40,7 +40,7 @@ pub fn dissect(record: &Record<'_>) -> Packet {
 pub fn dissect_into(record: &Record<'_>, packet: &mut Packet) {
     let frame_len = record.frame_len.max(u32::try_from(record.snippet.len()).unwrap_or(u32::MAX));
     *packet = Packet {
-        at_ns: record.at_ns,
+        at_ns: within_times(record.at_ns),
         interface: record.interface,
         direction: record.direction,
         frame_len,

@@ -1,15 +1,26 @@
 //! One packet, its headers decoded: what a header log keeps and what analysis reads.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use longhaul_wire::probe::Probe;
 
 use crate::record::InterfaceDirection;
 
+/// The times that a packet can have: from 1897 to 2116, nanoseconds since 1970. The difference of two fits a number, and so does what is
+/// computed of that; times beyond, which only broken or hostile files have, become the nearest.
+pub const TIMES: RangeInclusive<i64> = -(1 << 61)..=1 << 62;
+
+/// `at_ns` within [`TIMES`].
+#[inline]
+pub fn within_times(at_ns: i64) -> i64 {
+    at_ns.clamp(*TIMES.start(), *TIMES.end())
+}
+
 /// One packet, its headers decoded as far as they were captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Packet {
-    /// Nanoseconds since 1970-01-01 UTC by the clock that the file names.
+    /// Nanoseconds since 1970-01-01 UTC by the clock that the file names, within [`TIMES`].
     pub at_ns: i64,
     /// The interface, an index into the file's own list.
     pub interface: u16,

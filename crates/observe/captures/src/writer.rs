@@ -1,6 +1,6 @@
 //! A capture written to a file: a header log, pcap or pcapng. The name of the file says which.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -94,8 +94,8 @@ impl Stream {
             Self::Gzip(stream) => stream.finish()?,
             Self::Zstd(stream) => stream.finish()?,
         }
-        .into_inner()?
-        .sync_all()
+        .into_inner()?;
+        Ok(())
     }
 }
 
@@ -133,27 +133,28 @@ enum Writer {
     Pcapng { writer: pcapng::Writer<Stream>, interfaces: usize },
 }
 
-/// A capture that is being written. Its file is `NAME.part` until it is complete.
+/// A capture that is being written.
 pub struct CaptureWriter {
     path: PathBuf,
-    unfinished: PathBuf,
-    writer: Option<Writer>,
+    writer: Writer,
     /// The fields of the last packet.
     packet: Packet,
 }
 
 impl CaptureWriter {
-    /// Begins the file `path` for packets of `interfaces`. `options` are those of a header log.
+    /// Begins `file`, which is or shall be called `path`, for packets of `interfaces`. `options` are those of a header log.
     ///
     /// # Errors
-    /// Where the name does not say the form, or the file cannot be created.
-    pub fn create(path: &Path, interfaces: &[Interface], options: WriterOptions) -> Result<Self, WriteError> {
+    /// Where the name does not say the form, or the file cannot be written.
+    pub fn begin(
+        path: &Path,
+        file: File,
+        interfaces: &[Interface],
+        options: WriterOptions,
+    ) -> Result<Self, WriteError> {
         let (form, packing) = by_name(path)?;
-        let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(".part");
-        let unfinished = PathBuf::from(unfinished);
         let failed = |error| WriteError::Io(path.to_owned(), error);
-        let file = BufWriter::with_capacity(1 << 20, File::create(&unfinished).map_err(failed)?);
+        let file = BufWriter::with_capacity(1 << 20, file);
         let stream = |file| {
             Ok(match packing {
                 Packing::Plain => Stream::Plain(file),
@@ -188,7 +189,7 @@ impl CaptureWriter {
                 Writer::Pcapng { writer, interfaces: interfaces.len() }
             }
         };
-        Ok(Self { path: path.to_owned(), unfinished, writer: Some(writer), packet: Packet::default() })
+        Ok(Self { path: path.to_owned(), writer, packet: Packet::default() })
     }
 
     /// Appends a packet.
@@ -197,8 +198,7 @@ impl CaptureWriter {
     /// Where the form cannot hold the packet, or the file cannot be written.
     pub fn write(&mut self, item: Item<'_>) -> Result<(), WriteError> {
         let path = &self.path;
-        let Some(writer) = &mut self.writer else { return Ok(()) };
-        let written = match (writer, item) {
+        let written = match (&mut self.writer, item) {
             (Writer::HeaderLog(writer), Item::Record(record)) => {
                 dissect_into(&record, &mut self.packet);
                 return writer
@@ -233,14 +233,14 @@ impl CaptureWriter {
         written.map_err(|error| WriteError::Io(path.clone(), error))
     }
 
-    /// Completes the file, gives it its name, and returns its size in bytes. A header log also takes the `account`.
+    /// Completes the file. A header log also takes the `account`.
     ///
     /// # Errors
-    /// Where the file cannot be written or renamed.
-    pub fn finish(mut self, account: &CaptureAccount) -> Result<u64, WriteError> {
+    /// Where the file cannot be written.
+    pub fn finish(self, account: &CaptureAccount) -> Result<(), WriteError> {
         let failed = |error| WriteError::Io(self.path.clone(), error);
-        match self.writer.take() {
-            Some(Writer::HeaderLog(writer)) => {
+        match self.writer {
+            Writer::HeaderLog(writer) => {
                 let about = About {
                     meta: account.meta.clone(),
                     ledger: account.ledger.clone(),
@@ -249,20 +249,10 @@ impl CaptureWriter {
                     ..About::default()
                 };
                 let file = writer.finish(&about).map_err(|error| WriteError::HeaderLog(self.path.clone(), error))?;
-                file.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
+                file.into_inner().map(drop).map_err(|error| failed(error.into_error()))
             }
-            Some(Writer::Pcap { writer, .. }) => writer.into_inner().finish().map_err(failed)?,
-            Some(Writer::Pcapng { writer, .. }) => writer.into_inner().finish().map_err(failed)?,
-            None => {}
+            Writer::Pcap { writer, .. } => writer.into_inner().finish().map_err(failed),
+            Writer::Pcapng { writer, .. } => writer.into_inner().finish().map_err(failed),
         }
-        fs::rename(&self.unfinished, &self.path).map_err(failed)?;
-        Ok(fs::metadata(&self.path).map_err(failed)?.len())
-    }
-}
-
-impl Drop for CaptureWriter {
-    fn drop(&mut self) {
-        // An unfinished file is of no use; a finished one has been renamed.
-        let _ = fs::remove_file(&self.unfinished);
     }
 }

@@ -3,6 +3,7 @@
 //! A gap counts for every flow, whichever interface it passed: a merged capture has one time.
 
 use longhaul_captures::ledger::Gap;
+use longhaul_captures::packet::within_times;
 
 /// Times in which packets may be missing, in order and apart from each other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,7 +37,8 @@ impl Gaps {
             .iter()
             .filter(|gap| gap.packets > 0)
             // A moment is a gap as well.
-            .map(|gap| (gap.from_ns, gap.to_ns.max(gap.from_ns.saturating_add(1))))
+            .map(|gap| (within_times(gap.from_ns), within_times(gap.to_ns)))
+            .map(|(from_ns, to_ns)| (from_ns, to_ns.max(from_ns + 1)))
             .collect();
         sorted.sort_unstable();
         for (from_ns, to_ns) in sorted {

@@ -56,6 +56,9 @@ pub enum HeaderLogError {
     /// A page says that it is longer than any of a header log is.
     #[error("the header log is damaged: it has a page of {0} bytes, where none is longer than 64 MiB")]
     LongPage(u64),
+    /// A page has an encoding in which a few bytes may stand for any number of values.
+    #[error("the header log uses an encoding that longhaul does not read: write it with PLAIN or a dictionary")]
+    Encoding,
     /// What Parquet says of itself cannot be: the library that reads it gave up in the middle.
     #[error("the header log is damaged: it cannot be read on")]
     Damaged,

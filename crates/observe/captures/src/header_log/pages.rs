@@ -1,12 +1,16 @@
-//! How long the pages of a Parquet file say that they are, before anything is made of them.
+//! What a Parquet file says of its own lengths, before anything is made of them.
 //!
-//! The library takes as much memory for a page as its header asks for, up to 2 GiB, and a page of some kilobytes may unpack to that. So
-//! each header is looked into before: two of its fields, all others are passed over.
+//! The library takes as much memory as a file asks for: for a list as many elements as it says to have, for a page up to 2 GiB, for a
+//! dictionary as many values as it says; and a page of some kilobytes may unpack to that. So footer and page headers are looked into
+//! before: some fields, all others are passed over.
 //!
 //! ```text
-//! PageHeader, Thrift's compact protocol:
-//!   1: i32 type   2: i32 uncompressed_page_size   3: i32 compressed_page_size   4…: what is in the page
-//!   a field: | distance from the last id << 4 | type | value |, or with a distance of 0 the id as a varint before the value
+//! footer:      | FileMetaData | its length, 4 bytes LE | "PAR1" |   FileMetaData: 4: list of row groups
+//! PageHeader:  1: i32 type   2: i32 uncompressed_page_size   3: i32 compressed_page_size
+//!              5: data page {1: values, 2: encoding}   7: dictionary {1: values, 2: encoding}   8: data page 2 {1: values, 4: encoding}
+//!
+//! Thrift's compact protocol, a field: | distance from the last id << 4 | type | value |, or with a distance of 0 the id as a varint
+//! before the value. A list: | count << 4 | type |, or with a count of 15 the count as a varint; then the elements.
 //! ```
 //!
 //! Source: `parquet.thrift` of apache/parquet-format, `doc/specs/thrift-compact-protocol.md` of apache/thrift.
@@ -18,61 +22,275 @@ use super::HeaderLogError;
 
 /// A page of ours has 1 MiB; other writers make larger ones, none this large.
 pub(super) const PAGE_BYTES_MOST: u64 = 64 << 20;
+/// Memory for a page and a dictionary of each column, which are held together. Pages of 1 MiB, as most writers make them, take 100 MiB.
+const GROUP_BYTES_MOST: u64 = 256 << 20;
+/// Memory for a value of a dictionary, beside its bytes.
+const VALUE_BYTES: u64 = 40;
 /// Bytes of a page to read at first, and at most: its header has least and greatest values, which may be long.
 const HEADER_BYTES: [u64; 2] = [256, 1 << 20];
-/// Structures within structures of a header; the deepest that there is has two.
-const DEPTH_MOST: u32 = 8;
+/// Structures within structures; the deepest that there is, in a footer, has six.
+const DEPTH_MOST: u32 = 12;
+/// What a row group takes in a footer at least, which names the place of each of our columns.
+const GROUP_TEXT_BYTES: u64 = 256;
+/// What any other structure takes at least.
+const STRUCT_TEXT_BYTES: u64 = 2;
+/// Encodings of a page in which a few bytes may stand for values of any length or number (`DELTA_LENGTH_BYTE_ARRAY`, `DELTA_BYTE_ARRAY`).
+const LONG_ENCODINGS: [i64; 2] = [6, 7];
+/// Rows for a byte of a file at most: the description of a group of a million takes 7 KB.
+const ROWS_OF_A_BYTE: u64 = 1024;
 
-/// Whether no page of the columns that `wanted` says is longer than [`PAGE_BYTES_MOST`].
+/// What a footer's structures consist of: of each its fields, by number, with their types. The library reads a field that it knows as the
+/// type that it knows, whatever the file says; so a known field of another type is refused, lest the two read different things.
+type Fields = &'static [(i64, Type)];
+
+#[derive(Clone, Copy)]
+enum Type {
+    Bool,
+    Byte,
+    Short,
+    Int,
+    Long,
+    Binary,
+    /// Of elements that take so many bytes at least.
+    List(u64, &'static Type),
+    Struct(Fields),
+}
+
+use Type::{Binary, Bool, Byte, Int, List, Long, Short, Struct};
+
+const FILE: Fields = &[
+    (1, Int),
+    (2, List(STRUCT_TEXT_BYTES, &Struct(SCHEMA_ELEMENT))),
+    (3, Long),
+    (4, List(GROUP_TEXT_BYTES, &Struct(ROW_GROUP))),
+    (5, List(STRUCT_TEXT_BYTES, &Struct(KEY_VALUE))),
+    (6, Binary),
+    (7, List(STRUCT_TEXT_BYTES, &Struct(&[(1, Struct(&[]))]))),
+    (9, Binary),
+];
+const SCHEMA_ELEMENT: Fields = &[
+    (1, Int),
+    (2, Int),
+    (3, Int),
+    (4, Binary),
+    (5, Int),
+    (6, Int),
+    (7, Int),
+    (8, Int),
+    (9, Int),
+    (10, Struct(LOGICAL_TYPE)),
+];
+const LOGICAL_TYPE: Fields = &[
+    (5, Struct(&[(1, Int), (2, Int)])),
+    (7, Struct(TIME)),
+    (8, Struct(TIME)),
+    (10, Struct(&[(1, Byte), (2, Bool)])),
+    (16, Struct(&[(1, Byte)])),
+    (17, Struct(&[(1, Binary)])),
+    (18, Struct(&[(1, Binary), (2, Int)])),
+];
+const TIME: Fields = &[(1, Bool), (2, Struct(&[(1, Struct(&[])), (2, Struct(&[])), (3, Struct(&[]))]))];
+const KEY_VALUE: Fields = &[(1, Binary), (2, Binary)];
+const ROW_GROUP: Fields = &[
+    (1, List(STRUCT_TEXT_BYTES, &Struct(COLUMN))),
+    (2, Long),
+    (3, Long),
+    (4, List(STRUCT_TEXT_BYTES, &Struct(&[(1, Int), (2, Bool), (3, Bool)]))),
+    (5, Long),
+    (6, Long),
+    (7, Short),
+];
+const COLUMN: Fields =
+    &[(1, Binary), (2, Long), (3, Struct(COLUMN_DATA)), (4, Long), (5, Int), (6, Long), (7, Int), (9, Binary)];
+const COLUMN_DATA: Fields = &[
+    (1, Int),
+    (2, List(1, &Int)),
+    (3, List(1, &Binary)),
+    (4, Int),
+    (5, Long),
+    (6, Long),
+    (7, Long),
+    (8, List(STRUCT_TEXT_BYTES, &Struct(KEY_VALUE))),
+    (9, Long),
+    (10, Long),
+    (11, Long),
+    (12, Struct(STATISTICS)),
+    (13, List(STRUCT_TEXT_BYTES, &Struct(&[(1, Int), (2, Int), (3, Int)]))),
+    (14, Long),
+    (15, Int),
+    (16, Struct(&[(1, Long), (2, List(1, &Long)), (3, List(1, &Long))])),
+];
+const STATISTICS: Fields =
+    &[(1, Binary), (2, Binary), (3, Long), (4, Long), (5, Binary), (6, Binary), (7, Bool), (8, Bool)];
+
+impl Type {
+    fn is(self, kind: u8) -> bool {
+        match self {
+            Bool => matches!(kind, 1 | 2),
+            Byte => kind == 3,
+            Short => kind == 4,
+            Int => kind == 5,
+            Long => kind == 6,
+            Binary => kind == 8,
+            List(..) => kind == 9,
+            Struct(_) => kind == 12,
+        }
+    }
+}
+
+/// Whether the footer's lists can be as long as they say, so that the library may read it.
+pub(super) fn check_footer(file: &impl ChunkReader) -> Result<(), HeaderLogError> {
+    let Some(tail) = file.len().checked_sub(8) else { return Err(HeaderLogError::Damaged) };
+    let last = file.get_bytes(tail, 8)?;
+    let length = u64::from(u32::from_le_bytes([last[0], last[1], last[2], last[3]]));
+    let Some(start) = tail.checked_sub(length) else { return Err(HeaderLogError::Damaged) };
+    let footer = file.get_bytes(start, length as usize)?;
+    Thrift(&footer).footer().ok_or(HeaderLogError::Damaged)
+}
+
+/// Whether a file of this length can have so many rows: what costs time for each.
+pub(super) fn check_rows(file: &impl ChunkReader, rows: impl Iterator<Item = i64>) -> Result<(), HeaderLogError> {
+    let rows = rows.map(|rows| u64::try_from(rows).unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
+    if rows > file.len().saturating_mul(ROWS_OF_A_BYTE) { Err(HeaderLogError::Damaged) } else { Ok(()) }
+}
+
+/// Whether the columns of a row group that `wanted` says can be read in bounded memory.
 pub(super) fn check(
     file: &impl ChunkReader,
     group: &RowGroupMetaData,
     wanted: impl Fn(usize) -> bool,
 ) -> Result<(), HeaderLogError> {
+    let mut group_bytes = 0;
     for (_, column) in group.columns().iter().enumerate().filter(|(place, _)| wanted(*place)) {
         let (mut at, bytes) = column.byte_range();
         let end = at.checked_add(bytes).filter(|end| *end <= file.len()).ok_or(HeaderLogError::Damaged)?;
+        let (mut longest_page, mut dictionary) = (0, 0);
         while at < end {
-            let (header_bytes, unpacked, packed) = header_at(file, at, end)?;
-            let longest = unpacked.max(packed);
+            let (header_bytes, page) = header_at(file, at, end)?;
+            let longest = page.unpacked.max(page.packed);
             if longest > PAGE_BYTES_MOST {
                 return Err(HeaderLogError::LongPage(longest));
             }
-            at += header_bytes + packed;
+            if LONG_ENCODINGS.contains(&page.encoding) {
+                return Err(HeaderLogError::Encoding);
+            }
+            longest_page = longest_page.max(longest);
+            if page.is_dictionary {
+                if page.values > page.unpacked {
+                    return Err(HeaderLogError::Damaged);
+                }
+                dictionary = page.unpacked + page.values * VALUE_BYTES;
+            }
+            at += header_bytes + page.packed;
         }
+        group_bytes += longest_page + dictionary;
     }
-    Ok(())
+    if group_bytes > GROUP_BYTES_MOST { Err(HeaderLogError::LongPage(group_bytes)) } else { Ok(()) }
 }
 
-/// The length of the page header at `at`, and of what follows, unpacked and packed.
-pub(super) fn header_at(file: &impl ChunkReader, at: u64, end: u64) -> Result<(u64, u64, u64), HeaderLogError> {
+/// What a page header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) unpacked: u64,
+    pub(super) packed: u64,
+    is_dictionary: bool,
+    values: u64,
+    encoding: i64,
+}
+
+/// The length of the page header at `at`, and what it says.
+pub(super) fn header_at(file: &impl ChunkReader, at: u64, end: u64) -> Result<(u64, Page), HeaderLogError> {
     for most in HEADER_BYTES {
         let bytes = file.get_bytes(at, most.min(end - at) as usize)?;
         let mut left = Thrift(&bytes);
-        if let Some([unpacked, packed]) = left.page_header() {
+        if let Some(fields) = left.page_header() {
             let size =
                 |size: Option<i64>| size.and_then(|size| u64::try_from(size).ok()).ok_or(HeaderLogError::Damaged);
-            return Ok(((bytes.len() - left.0.len()) as u64, size(unpacked)?, size(packed)?));
+            let page = Page {
+                unpacked: size(fields.unpacked)?,
+                packed: size(fields.packed)?,
+                is_dictionary: fields.is_dictionary,
+                values: size(Some(fields.values))?,
+                encoding: fields.encoding,
+            };
+            return Ok(((bytes.len() - left.0.len()) as u64, page));
         }
     }
     Err(HeaderLogError::Damaged)
+}
+
+/// Fields of a page header as they stand there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct PageFields {
+    unpacked: Option<i64>,
+    packed: Option<i64>,
+    is_dictionary: bool,
+    values: i64,
+    encoding: i64,
 }
 
 /// What was not read of a text in the compact protocol.
 struct Thrift<'a>(&'a [u8]);
 
 impl Thrift<'_> {
-    /// Fields 2 and 3 of the structure that begins here; `None` where it is not whole.
-    fn page_header(&mut self) -> Option<[Option<i64>; 2]> {
-        let mut sizes = [None; 2];
+    /// A `FileMetaData` whose lists are as long as they say; `None` where it is not whole.
+    fn footer(&mut self) -> Option<()> {
+        self.structure(FILE)
+    }
+
+    /// Passes over a structure whose fields are those that `known` says, and unknown ones.
+    fn structure(&mut self, known: Fields) -> Option<()> {
+        let mut id = 0;
+        while let Some(kind) = self.field(&mut id)? {
+            match known.iter().find(|(known, _)| *known == id) {
+                None => self.skip(kind, DEPTH_MOST)?,
+                Some((_, wanted)) if !wanted.is(kind) => return None,
+                Some((_, Struct(fields))) => self.structure(fields)?,
+                Some((_, List(least_bytes, element))) => {
+                    let (count, kind) = self.list_head(*least_bytes)?;
+                    if !element.is(kind) {
+                        return None;
+                    }
+                    (0..count).try_for_each(|_| match element {
+                        Struct(fields) => self.structure(fields),
+                        _ => self.skip(kind, DEPTH_MOST),
+                    })?;
+                }
+                Some(_) => self.skip(kind, DEPTH_MOST)?,
+            }
+        }
+        Some(())
+    }
+
+    /// The page header that begins here; `None` where it is not whole.
+    fn page_header(&mut self) -> Option<PageFields> {
+        let mut fields = PageFields::default();
         let mut id = 0;
         while let Some(kind) = self.field(&mut id)? {
             match (id, kind) {
-                (2 | 3, 5) => sizes[id as usize - 2] = Some(self.integer()?),
+                (2, 5) => fields.unpacked = Some(self.integer()?),
+                (3, 5) => fields.packed = Some(self.integer()?),
+                (5 | 7 | 8, 12) => {
+                    fields.is_dictionary |= id == 7;
+                    self.page(&mut fields, if id == 8 { 4 } else { 2 })?;
+                }
                 _ => self.skip(kind, DEPTH_MOST)?,
             }
         }
-        Some(sizes)
+        Some(fields)
+    }
+
+    /// The header of one kind of page, whose field `encoding` has the encoding.
+    fn page(&mut self, fields: &mut PageFields, encoding: i64) -> Option<()> {
+        let mut id = 0;
+        while let Some(kind) = self.field(&mut id)? {
+            match (id, kind) {
+                (1, 5) => fields.values = self.integer()?,
+                (id, 5) if id == encoding => fields.encoding = self.integer()?,
+                _ => self.skip(kind, DEPTH_MOST)?,
+            }
+        }
+        Some(())
     }
 
     /// The next field's type, its number in `id`; an inner `None` at the structure's end.
@@ -129,11 +347,10 @@ impl Thrift<'_> {
                 self.pass(length)
             }
             9 | 10 => {
-                let head = self.byte()?;
-                let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
                 let depth = depth.checked_sub(1)?;
+                let (count, kind) = self.list_head(1)?;
                 // In a list a truth value takes a byte.
-                let kind = if matches!(head & 15, 1 | 2) { 3 } else { head & 15 };
+                let kind = if matches!(kind, 1 | 2) { 3 } else { kind };
                 (0..count).try_for_each(|_| self.skip(kind, depth))
             }
             12 => {
@@ -146,6 +363,13 @@ impl Thrift<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Length and type of a list that can be as long as it says, where an element takes `least_bytes`.
+    fn list_head(&mut self, least_bytes: u64) -> Option<(u64, u8)> {
+        let head = self.byte()?;
+        let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
+        (count.saturating_mul(least_bytes) <= self.0.len() as u64).then_some((count, head & 15))
     }
 }
 
@@ -162,7 +386,8 @@ mod tests {
     #[test]
     fn sizes_stand_among_other_fields() {
         let mut all = Thrift(&HEADER);
-        assert_eq!(all.page_header(), Some([Some(21), Some(19)]));
+        let read = PageFields { unpacked: Some(21), packed: Some(19), is_dictionary: false, values: 4, encoding: 0 };
+        assert_eq!(all.page_header(), Some(read));
         assert!(all.0.is_empty());
         for length in 0..HEADER.len() {
             assert_eq!(Thrift(&HEADER[..length]).page_header(), None, "{length}");
@@ -174,10 +399,24 @@ mod tests {
         // A list of three truth values, one of sixteen bytes, field 300 by its own number.
         let text = [&[0x19, 0x31, 1, 2, 1, 0x19, 0xf3, 16][..], &[7; 16], &[0x05, 0xd8, 0x04, 2, 0]].concat();
         let mut all = Thrift(&text);
-        assert_eq!(all.page_header(), Some([None, None]));
+        assert_eq!(all.page_header(), Some(PageFields::default()));
         assert!(all.0.is_empty());
         assert_eq!(Thrift(&[0x1c; 1000]).page_header(), None);
         assert_eq!(Thrift(&[0x19; 1000]).page_header(), None);
+    }
+
+    #[test]
+    fn lists_are_as_long_as_they_say() {
+        // Version 2, no schema, no rows, and two thousand million row groups.
+        let footer = [0x15, 4, 0x19, 0x0c, 0x16, 0, 0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 7, 0];
+        assert_eq!(Thrift(&footer).footer(), None);
+        let none = [0x15, 4, 0x19, 0x0c, 0x16, 0, 0x19, 0x0c, 0];
+        assert_eq!(Thrift(&none).footer(), Some(()));
+        // A truth value where the number of rows belongs, which the library reads as a number.
+        let other = [0x15, 4, 0x19, 0x0c, 0x12, 0, 0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 7, 0];
+        assert_eq!(Thrift(&other).footer(), None);
+        let strings = [0x19, 0xf8, 0xff, 0xff, 0xff, 0xff, 7, 0];
+        assert_eq!(Thrift(&strings).footer(), None);
     }
 
     proptest! {

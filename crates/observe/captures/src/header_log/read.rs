@@ -13,7 +13,7 @@ use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReade
 
 use super::columns::{At, CLASSES, COLUMNS, Class, Kind};
 use super::{ABOUT_KEY, About, HeaderLogError, pages};
-use crate::packet::{Ip, Options, Packet, Tcp, Transport};
+use crate::packet::{Ip, Options, Packet, Tcp, Transport, within_times};
 use crate::record::InterfaceDirection;
 
 /// Rows that are decoded together: columns of so many fit a second-level cache.
@@ -90,6 +90,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
     pub fn new(input: R) -> Result<Self, HeaderLogError> {
         let length = input.len();
         let input = Shared(Arc::new(input));
+        pages::check_footer(&input)?;
         let file = guarded(|| Ok(SerializedFileReader::new(input.clone())?))?;
         for group in file.metadata().row_groups() {
             let inside = group.columns().iter().all(|chunk| {
@@ -102,6 +103,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
                 return Err(HeaderLogError::Damaged);
             }
         }
+        pages::check_rows(&input, file.metadata().row_groups().iter().map(|group| group.num_rows()))?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let mut places = Vec::new();
         for column in COLUMNS {
@@ -287,7 +289,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
         let (lens, cap_lens, segs) = (int(At::FrameLen), int(At::FrameCapLen), int(At::GsoSegs));
         let (sizes, types) = (int(At::GsoSize), int(At::EthType));
         packets.extend((0..rows).map(|row| Packet {
-            at_ns: times[row],
+            at_ns: within_times(times[row]),
             interface: interfaces[row] as u16,
             direction: match directions[row] {
                 1 => InterfaceDirection::Inbound,

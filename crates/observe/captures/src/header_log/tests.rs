@@ -90,7 +90,7 @@ prop_compose! {
         transport in any_transport(),
     ) -> Packet {
         Packet {
-            at_ns: frame.0,
+            at_ns: crate::packet::within_times(frame.0),
             interface: frame.1,
             direction: [InterfaceDirection::Unknown, InterfaceDirection::Inbound, InterfaceDirection::Outbound][usize::from(frame.2 % 3)],
             frame_len: frame.3,
@@ -221,7 +221,7 @@ fn a_page_that_claims_too_much_is_refused() {
     let good = bytes::Bytes::from(bytes.clone());
     let file = SerializedFileReader::new(good.clone()).unwrap();
     let (start, length) = file.metadata().row_group(0).column(0).byte_range();
-    let (header_bytes, unpacked, packed) = pages::header_at(&good, start, start + length).unwrap();
+    let (header_bytes, pages::Page { unpacked, packed, .. }) = pages::header_at(&good, start, start + length).unwrap();
     let varint = |mut value: u64| {
         let mut bytes = Vec::new();
         while value >= 0x80 {

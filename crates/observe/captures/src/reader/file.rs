@@ -88,9 +88,23 @@ pub(super) struct Capture {
 }
 
 enum Source {
-    Spool { files: std::vec::IntoIter<Counted>, file: Option<BlockReader<BufReader<Counted>>>, buffer: RecordBuffer },
-    Capture { reader: Box<CaptureReader<Box<dyn Read>>>, snippet: Vec<u8>, current: Option<Record<'static>>, read: u64 },
-    HeaderLog { reader: Box<HeaderLogReader<File>>, rows: Rows, at: usize, file: Counted },
+    Spool {
+        files: std::vec::IntoIter<Counted>,
+        file: Option<BlockReader<BufReader<Counted>>>,
+        buffer: Box<RecordBuffer>,
+    },
+    Capture {
+        reader: Box<CaptureReader<Box<dyn Read>>>,
+        snippet: Vec<u8>,
+        current: Option<Record<'static>>,
+        read: u64,
+    },
+    HeaderLog {
+        reader: Box<HeaderLogReader<File>>,
+        rows: Rows,
+        at: usize,
+        file: Counted,
+    },
 }
 
 impl Capture {
@@ -111,7 +125,7 @@ impl Capture {
                 let found = File::open(path).map_err(SpoolError::from).and_then(gaps_in);
                 gaps.extend(found.map_err(|error| OpenError::new(path, error))?);
             }
-            Source::Spool { files: files.into_iter(), file: None, buffer: RecordBuffer::default() }
+            Source::Spool { files: files.into_iter(), file: None, buffer: Box::default() }
         } else if first == b"PAR1" {
             if is_pipe(path) {
                 return Err(OpenError::new(path, Reason::HeaderLogFromPipe));

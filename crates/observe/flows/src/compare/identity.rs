@@ -68,6 +68,14 @@ pub(super) enum Datagrams {
     ByPayload,
 }
 
+/// Payload bytes of a full segment at least: Linux sends none of less than 48 bytes (`TCP_MIN_SND_MSS`), of which 12 may be time stamps.
+/// A super-packet for which a file says less is not cut.
+const SEGMENT_BYTES_LEAST: u32 = 36;
+/// Payload bytes of a super-packet at most: `GSO_MAX_SIZE` of Linux, 8 × 65,535.
+const SUPER_PACKET_BYTES_MOST: u32 = 8 * 65_535;
+/// Datagrams that a super-packet stands for at most (`UDP_MAX_SEGMENTS` of Linux).
+const DATAGRAMS_MOST: u32 = 128;
+
 const HASHER: foldhash::quality::FixedState = foldhash::quality::FixedState::with_seed(0x6c6f_6e67);
 
 /// The direction that a packet goes; `None` of what is neither TCP nor UDP.
@@ -105,7 +113,8 @@ pub fn identities(packet: &Packet, path: &Path, known: &Recognition, mut each: i
                 size => size.into(),
             };
             let stamps = tcp.options.timestamps.map_or(u64::MAX, |(val, ecr)| u64::from(val) << 32 | u64::from(ecr));
-            let size = if size == 0 { tcp.payload_len.max(1) } else { size };
+            let can_be = size >= SEGMENT_BYTES_LEAST && tcp.payload_len <= SUPER_PACKET_BYTES_MOST;
+            let size = if can_be { size } else { tcp.payload_len };
             let mut from = 0;
             let mut number = 0;
             loop {
@@ -128,13 +137,14 @@ pub fn identities(packet: &Packet, path: &Path, known: &Recognition, mut each: i
         Transport::Udp { payload_len, probe, .. } => {
             let size = if packet.gso_size > 0 { u32::from(packet.gso_size) } else { *payload_len };
             let count = if size > 0 { payload_len.div_ceil(size).max(1) } else { 1 };
+            let (size, count) = if count <= DATAGRAMS_MOST { (size, count) } else { (*payload_len, 1) };
             let by = known.datagrams.get(path);
             for number in 0..count {
-                let len = payload_len.saturating_sub(number * size).min(size);
+                let len = (payload_len - number * size).min(size);
                 let own = id.map(|id| id.wrapping_add(number) & 0xffff);
                 match (by, probe) {
                     (Some(Datagrams::Probes), Some(probe)) => {
-                        let sequence = probe.sequence + u64::from(number);
+                        let sequence = probe.sequence.wrapping_add(number.into());
                         each(made([u64::from(probe.cookie.0), sequence, len.into()], None, sequence, len, false));
                     }
                     (Some(Datagrams::ByPayload), Some(Probe { cookie, sequence, sent_ns })) => {
