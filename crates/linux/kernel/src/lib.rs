@@ -16,6 +16,7 @@
 //! | know the TCP connections of others | [`sock_diag`] |
 //! | hold packets in memory that is there when needed | [`memory`] |
 //! | write to a disk without a copy | [`direct_file`] |
+//! | write files that are there when they are complete | [`new_file`] |
 //! | run on time | [`schedule`], [`wait`] |
 //! | be stopped and nudged | [`signals`] |
 //! | separate hosts on one machine | [`namespace`], [`user_namespace`], [`mounts`] |
@@ -39,6 +40,7 @@ pub mod direct_file;
 mod frames;
 mod interfaces;
 pub mod memory;
+pub mod new_file;
 mod processes;
 mod sockets;
 pub mod sysctl;

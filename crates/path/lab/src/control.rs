@@ -95,13 +95,21 @@ pub enum ControlError {
     #[error("no lab `{0}` is up; `longhaul lab list` shows those that are")]
     NoLab(String),
     /// Somebody else's process answers to the name.
-    #[error("the process that answers for lab `{name}` belongs to user {uid}, not to you")]
+    #[error("the name of lab `{name}` is taken by a process of {}, not by yours; give another --name", in_words(*.uid))]
     Stranger {
         /// The lab.
         name: String,
-        /// Whose it is.
-        uid: u32,
+        /// Whose it is; `None` where that user has no number here.
+        uid: Option<u32>,
     },
+    /// The caller cannot be told from others.
+    #[error(
+        "your user has no number in this user namespace, so that a lab could not tell your commands from others': map it (unshare --map-root-user)"
+    )]
+    Nobody,
+    /// The kernel does not say which there are.
+    #[error("cannot look for labs: {0}")]
+    Unlisted(#[source] io::Error),
     /// It refused.
     #[error("{0}")]
     Refused(String),
@@ -128,52 +136,66 @@ fn prefix(uid: u32) -> String {
     format!("longhaul/lab/{uid}/")
 }
 
-/// Who the caller is to others. In a user namespace of one's own this is not what `geteuid` says, so it is asked before.
-pub fn own_uid() -> u32 {
-    // A socket pair with oneself cannot fail to know its peer.
-    UnixStream::pair().and_then(|(one, _other)| peer_credentials(&one)).map_or(0, |peer| peer.uid)
+fn in_words(uid: Option<u32>) -> String {
+    uid.map_or_else(|| "another user".into(), |uid| format!("user {uid}"))
 }
 
-/// The names of the caller's labs.
+/// Who the caller is to others, in the user namespace that it is in now.
+fn own_uid() -> Result<u32, ControlError> {
+    let own = UnixStream::pair().and_then(|(one, _other)| peer_credentials(&one));
+    own.ok().and_then(|peer| peer.uid).ok_or(ControlError::Nobody)
+}
+
+/// The names of the caller's labs. Anybody can take a name that looks like one: those are left out.
 ///
 /// # Errors
-/// Where `/proc` cannot be read.
-pub fn list() -> io::Result<Vec<String>> {
-    let prefix = prefix(own_uid());
-    let mut names: Vec<String> =
-        list_abstract(&prefix)?.into_iter().filter_map(|name| Some(name.strip_prefix(&prefix)?.to_owned())).collect();
-    names.sort();
-    names.dedup();
-    Ok(names)
+/// [`ControlError::Nobody`]; [`ControlError::Unlisted`] where `/proc` cannot be read.
+pub fn list() -> Result<Vec<String>, ControlError> {
+    let uid = own_uid()?;
+    let prefix = prefix(uid);
+    let is_own = |name: &String| holder(name).is_ok_and(|holder| holder == Some(uid));
+    let names = list_abstract(&prefix).map_err(ControlError::Unlisted)?.into_iter().filter(is_own);
+    Ok(names.filter_map(|name| Some(name.strip_prefix(&prefix)?.to_owned())).collect())
+}
+
+/// The user who listens at `socket`.
+fn holder(socket: &str) -> io::Result<Option<u32>> {
+    Ok(peer_credentials(&connect_abstract(socket)?)?.uid)
 }
 
 /// A lab's own end: whoever holds it has the name.
 #[derive(Debug)]
 pub struct Listener {
     socket: UnixListener,
-    uid: u32,
 }
 
 impl Listener {
     /// Takes `name`.
     ///
     /// # Errors
-    /// [`ControlError::Name`], [`ControlError::InUse`].
+    /// [`ControlError::Name`], [`ControlError::InUse`], [`ControlError::Stranger`], [`ControlError::Nobody`].
     pub fn claim(name: &str) -> Result<Self, ControlError> {
-        let uid = own_uid();
-        match listen_abstract(&socket_name(uid, name)?) {
-            Ok(socket) => Ok(Self { socket, uid }),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(ControlError::InUse(name.to_owned())),
+        let uid = own_uid()?;
+        let socket = socket_name(uid, name)?;
+        match listen_abstract(&socket) {
+            Ok(socket) => Ok(Self { socket }),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(match holder(&socket) {
+                Ok(holder) if holder != Some(uid) => ControlError::Stranger { name: name.to_owned(), uid: holder },
+                _ => ControlError::InUse(name.to_owned()),
+            }),
             Err(source) => Err(ControlError::Silent { name: name.to_owned(), source }),
         }
     }
 
-    /// Answers for `lab` until somebody asks it to end or a signal does, and takes it down.
+    /// Answers for `lab` until somebody asks it to end or a signal does, and takes it down. Obeys this process's user and root, as far as its
+    /// user namespace tells them from others.
     ///
     /// # Errors
     /// Where the kernel refuses to wait.
     pub fn serve(&self, mut lab: Lab, user_namespace: bool, stop: Stop) -> io::Result<()> {
         let started_at = jiff::Timestamp::now().to_string();
+        // Of a process in a user namespace of its own: root there, and nobody else has a number.
+        let own = own_uid().map_err(io::Error::other)?;
         let poller = Poller::new()?;
         poller.add(&self.socket, 0)?;
         poller.add(stop, 1)?;
@@ -185,7 +207,7 @@ impl Listener {
                 return Ok(());
             }
             let Ok((mut stream, _)) = self.socket.accept() else { continue };
-            let known = peer_credentials(&stream).is_ok_and(|peer| peer.uid == self.uid || peer.uid == 0);
+            let known = peer_credentials(&stream).is_ok_and(|peer| peer.uid == Some(own) || peer.uid == Some(0));
             if !known {
                 continue;
             }
@@ -253,9 +275,9 @@ impl Client {
     /// The lab called `name`, whether or not it is up.
     ///
     /// # Errors
-    /// [`ControlError::Name`].
+    /// [`ControlError::Name`], [`ControlError::Nobody`].
     pub fn new(name: &str) -> Result<Self, ControlError> {
-        let uid = own_uid();
+        let uid = own_uid()?;
         Ok(Self { name: name.to_owned(), socket: socket_name(uid, name)?, uid })
     }
 
@@ -319,7 +341,7 @@ impl Client {
             Err(error) => return Err(silent(error)),
         };
         let peer = peer_credentials(&stream).map_err(silent)?;
-        if peer.uid != self.uid {
+        if peer.uid != Some(self.uid) {
             return Err(ControlError::Stranger { name: self.name.clone(), uid: peer.uid });
         }
         write_line(&mut stream, request).map_err(silent)?;

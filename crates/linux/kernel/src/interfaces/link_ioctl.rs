@@ -4,7 +4,7 @@
 //! `<linux/net_tstamp.h>`, netdevice(7).
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
@@ -13,19 +13,57 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 /// `words` must have room for all that the kernel writes for this request: its structures of fixed size, or as many items as a
 /// count in the structure says.
 pub(crate) fn ask(link: &str, request: libc::Ioctl, words: &mut [u32]) -> io::Result<()> {
-    if link.is_empty() || link.len() >= libc::IFNAMSIZ || link.contains('\0') {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    let mut question = Question::new(link, request, words.to_vec())?;
+    question.ask()?;
+    words.copy_from_slice(&question.words);
+    Ok(())
+}
+
+/// A question with all that it needs, so that it can be asked later and without memory.
+#[derive(Debug)]
+pub(crate) struct Question {
+    socket: OwnedFd,
+    request: libc::Ioctl,
+    /// Boxed: a copy of the process finds it at the same place.
+    message: Box<Message>,
+    words: Vec<u32>,
+}
+
+/// `struct ifreq`.
+struct Message(libc::ifreq);
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ifreq")
     }
-    // Any socket will do; one that needs no IP. (Stamping is asked of the link by name as well.)
-    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-        .or_else(|_| socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None))?;
-    // SAFETY: ifreq is plain integers and a pointer, for which zero is a value.
-    let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in message.ifr_name.iter_mut().zip(link.as_bytes()) {
-        *to = *from as libc::c_char;
+}
+
+impl Question {
+    pub(crate) fn new(link: &str, request: libc::Ioctl, mut words: Vec<u32>) -> io::Result<Self> {
+        if link.is_empty() || link.len() >= libc::IFNAMSIZ || link.contains('\0') {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
+        // Any socket will do; one that needs no IP. (Stamping is asked of the link by name as well.)
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+            .or_else(|_| socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None))?;
+        // SAFETY: ifreq is plain integers and a pointer, for which zero is a value.
+        let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in message.ifr_name.iter_mut().zip(link.as_bytes()) {
+            *to = *from as libc::c_char;
+        }
+        message.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+        Ok(Self { socket, request, message: Box::new(Message(message)), words })
     }
-    message.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-    // SAFETY: the structure behind the pointer has the room that the request needs, as the callers in this crate see to.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut message) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+
+    fn ask(&mut self) -> io::Result<()> {
+        let (socket, request, message) = self.parts();
+        // SAFETY: the structure behind the pointer has the room that the request needs, as the callers in this crate see to.
+        let result = unsafe { libc::ioctl(socket, request, message) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// The arguments of ioctl(2).
+    pub(crate) fn parts(&mut self) -> (RawFd, libc::Ioctl, *mut libc::ifreq) {
+        (self.socket.as_raw_fd(), self.request, &raw mut self.message.0)
+    }
 }

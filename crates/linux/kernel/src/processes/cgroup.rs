@@ -4,7 +4,9 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use crate::guard::{Changed, Setting};
 
 /// The folder of the hierarchy's root.
 ///
@@ -30,34 +32,26 @@ fn own_path(groups: &str) -> Option<&str> {
     groups.lines().find_map(|line| line.strip_prefix("0::/"))
 }
 
-/// A control group of this process and its children, below the group that they came from. When the value is dropped they return to that
-/// group.
+/// A control group of this process and its children, below the group that they came from. When the value is dropped, or its process is killed,
+/// they return to that group ([`crate::guard`]).
 #[derive(Debug)]
 pub struct OwnGroup {
     folder: PathBuf,
-    before: PathBuf,
+    _changed: Changed,
 }
 
 impl OwnGroup {
-    /// Makes the group `PREFIXPID` and moves this process, with all of its threads, into it. Groups of that prefix that are empty, which a killed
-    /// process left, are removed.
+    /// Makes the group `PREFIXPID` and moves this process, with all of its threads, into it.
     ///
     /// # Errors
     /// Without cgroup2, or where the caller may not make a group.
     pub fn enter(prefix: &str) -> io::Result<Self> {
         let groups = fs::read_to_string("/proc/self/cgroup")?;
         let before = root()?.join(own_path(&groups).unwrap_or_default());
-        for left in fs::read_dir(&before)?.flatten() {
-            if left.file_name().to_string_lossy().starts_with(prefix) {
-                // One that is in use refuses.
-                let _ = fs::remove_dir(left.path());
-            }
-        }
         let folder = before.join(format!("{prefix}{}", std::process::id()));
-        fs::create_dir(&folder)?;
-        let group = Self { folder, before };
-        move_to(&group.folder, "0")?;
-        Ok(group)
+        let setting = Setting::group(&folder, &before)?;
+        let changed = Changed::apply(vec![setting], Vec::new()).map_err(|(_, error)| error)?;
+        Ok(Self { folder, _changed: changed })
     }
 
     /// Its folder, opened.
@@ -66,21 +60,6 @@ impl OwnGroup {
     /// Those of open(2).
     pub fn open(&self) -> io::Result<File> {
         File::open(&self.folder)
-    }
-}
-
-fn move_to(group: &Path, process: &str) -> io::Result<()> {
-    fs::write(group.join("cgroup.procs"), process)
-}
-
-impl Drop for OwnGroup {
-    fn drop(&mut self) {
-        let inside = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
-        for process in inside.lines() {
-            // One may have ended since.
-            let _ = move_to(&self.before, process);
-        }
-        let _ = fs::remove_dir(&self.folder);
     }
 }
 

@@ -1,29 +1,34 @@
-//! Settings of this host, such as files of `/proc/sys` and `/sys`, that are changed for a while.
+//! What is changed on this host for a while: settings in files of `/proc/sys` and `/sys`, settings of a NIC's driver, a control group.
 //!
-//! Whatever happens to the process that changes them, the settings of before come back: a process of its own waits for its end, by
-//! `SIGKILL` too, and puts them back. Only who kills that one as well (a whole control group) leaves them changed.
+//! Whatever happens to the process that changes them, all is as before in the end: a process of its own knows beforehand what is to be undone,
+//! waits for the first one's end, by `SIGKILL` too, and undoes it. Only who kills that one as well (a whole control group) leaves the
+//! change.
 //!
 //! Source: fork(2), signal-safety(7).
 
-use std::ffi::c_int;
-use std::fs::File;
+use std::ffi::{CStr, CString, c_int};
+use std::fs::{self, File};
 use std::io::{self, PipeWriter, Write};
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
+use crate::link_ioctl::{Question, ask};
 use crate::unix::listen_abstract;
 
-/// A setting that shall change.
+/// Something that shall change.
 #[derive(Debug)]
-pub struct Setting {
-    file: File,
-    path: PathBuf,
-    before: Vec<u8>,
-    wanted: String,
+pub struct Setting(What);
+
+#[derive(Debug)]
+enum What {
+    File { file: File, path: PathBuf, before: Vec<u8>, wanted: String },
+    Driver { link: String, request: libc::Ioctl, before: Question, wanted: Vec<u32> },
+    Group { folder: PathBuf, folder_c: CString, processes_c: CString, leave_to: File },
 }
 
 impl Setting {
@@ -33,7 +38,28 @@ impl Setting {
     /// As open(2) has them: it cannot be written.
     pub fn open(path: PathBuf, before: impl Into<Vec<u8>>, wanted: impl Into<String>) -> io::Result<Self> {
         let file = File::options().write(true).open(&path)?;
-        Ok(Self { file, path, before: before.into(), wanted: wanted.into() })
+        Ok(Self(What::File { file, path, before: before.into(), wanted: wanted.into() }))
+    }
+
+    /// What the driver of `link` is told by `request`: `before` as it is now, and `wanted` for a while.
+    ///
+    /// # Errors
+    /// There is no socket to ask by.
+    pub(crate) fn of_driver(link: &str, request: libc::Ioctl, before: &[u32], wanted: &[u32]) -> io::Result<Self> {
+        let before = Question::new(link, request, before.to_vec())?;
+        Ok(Self(What::Driver { link: link.into(), request, before, wanted: wanted.to_vec() }))
+    }
+
+    /// The control group `folder`, which there shall be for a while with this process in it. Its processes go to the group `leave_to` in the
+    /// end.
+    ///
+    /// # Errors
+    /// As open(2) has them: processes cannot be moved to `leave_to`.
+    pub(crate) fn group(folder: &Path, leave_to: &Path) -> io::Result<Self> {
+        let leave_to = File::options().write(true).open(leave_to.join(PROCESSES))?;
+        let c = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
+        let (folder_c, processes_c) = (c(folder)?, c(&folder.join(PROCESSES))?);
+        Ok(Self(What::Group { folder: folder.to_owned(), folder_c, processes_c, leave_to }))
     }
 
     /// Changes it for good.
@@ -41,8 +67,51 @@ impl Setting {
     /// # Errors
     /// The file that could not be written, and what the kernel said.
     pub fn keep(mut self) -> Result<(), (PathBuf, io::Error)> {
-        self.file.write_all(self.wanted.as_bytes()).map_err(|error| (self.path, error))
+        self.change()
     }
+
+    fn change(&mut self) -> Result<(), (PathBuf, io::Error)> {
+        match &mut self.0 {
+            What::File { file, path, wanted, .. } => {
+                file.write_all(wanted.as_bytes()).map_err(|error| (path.clone(), error))
+            }
+            What::Driver { link, request, wanted, .. } => {
+                ask(link, *request, wanted).map_err(|error| (PathBuf::from(link.as_str()), error))
+            }
+            What::Group { folder, .. } => {
+                let entered = fs::create_dir(&folder).and_then(|()| fs::write(folder.join(PROCESSES), "0"));
+                entered.map_err(|error| (folder.clone(), error))
+            }
+        }
+    }
+
+    /// How it is undone, and the descriptor that this takes.
+    fn undo(&mut self) -> (RawFd, Undo<'_>) {
+        match &mut self.0 {
+            What::File { file, before, .. } => (file.as_raw_fd(), Undo::Write(before)),
+            What::Driver { before, .. } => {
+                let (socket, request, message) = before.parts();
+                (socket, Undo::Tell(request, message))
+            }
+            What::Group { folder_c, processes_c, leave_to, .. } => {
+                (leave_to.as_raw_fd(), Undo::Leave { folder: folder_c, processes: processes_c })
+            }
+        }
+    }
+}
+
+/// The file of a control group that names its processes, one a line (cgroups(7)).
+const PROCESSES: &str = "cgroup.procs";
+
+/// What the guard does in the end, with a descriptor.
+#[derive(Debug)]
+enum Undo<'a> {
+    /// Writes this to the file.
+    Write(&'a [u8]),
+    /// Tells the driver by the socket.
+    Tell(libc::Ioctl, *mut libc::ifreq),
+    /// Moves the processes to the group whose list the descriptor is, and removes the folder.
+    Leave { folder: &'a CStr, processes: &'a CStr },
 }
 
 /// The right to change what goes by a name: one process of a network namespace has it at a time.
@@ -74,10 +143,10 @@ impl Changed {
     /// The file that could not be written, or none where there is no process to guard them, and what the kernel said; then nothing is
     /// changed.
     pub fn apply(mut settings: Vec<Setting>, claims: Vec<Claim>) -> Result<Self, (Option<PathBuf>, io::Error)> {
-        let guard = Guard::start(&settings, &claims).map_err(|error| (None, error))?;
+        let guard = Guard::start(&mut settings, &claims).map_err(|error| (None, error))?;
         let changed = Self { guard: Some(guard), _claims: claims };
-        for Setting { file, path, wanted, .. } in &mut settings {
-            file.write_all(wanted.as_bytes()).map_err(|error| (Some(path.clone()), error))?;
+        for setting in &mut settings {
+            setting.change().map_err(|(path, error)| (Some(path), error))?;
         }
         Ok(changed)
     }
@@ -99,15 +168,14 @@ struct Guard {
 }
 
 impl Guard {
-    fn start(settings: &[Setting], claims: &[Claim]) -> io::Result<Self> {
+    fn start(settings: &mut [Setting], claims: &[Claim]) -> io::Result<Self> {
         let (end, line) = io::pipe()?;
         // All memory that the new process needs is had before: behind fork(2) in a process with threads nothing may be.
-        let files = settings.iter().map(|setting| setting.file.as_raw_fd());
+        let restore: Vec<(RawFd, Undo<'_>)> = settings.iter_mut().map(Setting::undo).collect();
+        let files = restore.iter().map(|(fd, _)| *fd);
         let mut keep: Vec<RawFd> = files.chain(claims.iter().map(|claim| claim.0.as_raw_fd())).collect();
         keep.push(end.as_raw_fd());
         keep.sort_unstable();
-        let restore: Vec<(RawFd, &[u8])> =
-            settings.iter().map(|setting| (setting.file.as_raw_fd(), &setting.before[..])).collect();
         // SAFETY: the child calls only what signal-safety(7) allows, takes no memory and no lock, and ends by `_exit`.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
@@ -128,7 +196,7 @@ impl Drop for Guard {
 }
 
 /// The guard's life. It is in a session of its own, as the terminal's signals are not for it.
-fn guard(end: RawFd, keep: &[RawFd], restore: &[(RawFd, &[u8])]) -> ! {
+fn guard(end: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)]) -> ! {
     // SAFETY: system calls on integers and on memory that lives through them; nothing else of the process is touched.
     unsafe {
         libc::setsid();
@@ -151,9 +219,78 @@ fn guard(end: RawFd, keep: &[RawFd], restore: &[(RawFd, &[u8])]) -> ! {
                 break;
             }
         }
-        for (fd, before) in restore {
-            libc::pwrite(*fd, before.as_ptr().cast(), before.len(), 0);
+        for (fd, undo) in restore {
+            match undo {
+                Undo::Write(before) => _ = libc::pwrite(*fd, before.as_ptr().cast(), before.len(), 0),
+                Undo::Tell(request, message) => _ = libc::ioctl(*fd, *request, *message),
+                Undo::Leave { folder, processes } => leave(*fd, folder, processes),
+            }
         }
         libc::_exit(0)
+    }
+}
+
+/// Rounds in which processes are moved out of a group: others may begin meanwhile.
+const LEAVE_ROUNDS: usize = 100;
+
+/// Moves the processes that the file `processes` lists, by writing their numbers to `to`, and removes the group `folder`.
+fn leave(to: RawFd, folder: &CStr, processes: &CStr) {
+    let mut text = [0_u8; 4096];
+    for _ in 0..LEAVE_ROUNDS {
+        // SAFETY: system calls on integers, on strings that end with zero, and on an array of ours with its length.
+        let count = unsafe {
+            let list = libc::open(processes.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            let count = libc::read(list, text.as_mut_ptr().cast(), text.len());
+            libc::close(list);
+            count
+        };
+        // What follows the last line break is a part of a number, and comes in the next round.
+        for line in text[..count.max(0) as usize].split_inclusive(|byte| *byte == b'\n') {
+            if line.ends_with(b"\n") {
+                // SAFETY: a system call on an integer and on a part of the array. A process may have ended since.
+                unsafe { libc::write(to, line.as_ptr().cast(), line.len()) };
+            }
+        }
+        // SAFETY: a system call on a string that ends with zero; errno belongs to this thread.
+        let removed = unsafe { libc::rmdir(folder.as_ptr()) == 0 || *libc::__errno_location() != libc::EBUSY };
+        if removed {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::namespace::NetNamespace;
+
+    /// Legacy requests that a veth answers, in place of a NIC's stamping, which virtual devices lack: `ETHTOOL_GTSO`, `ETHTOOL_STSO`.
+    const GET: u32 = 0x1e;
+    const SET: u32 = 0x1f;
+
+    #[test]
+    fn a_driver_is_told_what_it_was_told_before() {
+        let Ok(namespace) = NetNamespace::create() else {
+            println!("skipped: run as root");
+            return;
+        };
+        let tso = || {
+            let mut words = [GET, 7];
+            ask("v0", libc::SIOCETHTOOL, &mut words).unwrap();
+            words[1]
+        };
+        let check = || {
+            let add = ["link", "add", "name", "v0", "type", "veth", "peer", "name", "v1"];
+            assert!(Command::new("ip").args(add).status().unwrap().success());
+            assert_eq!(tso(), 1);
+            let setting = Setting::of_driver("v0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap();
+            let changed = Changed::apply(vec![setting], Vec::new()).unwrap();
+            assert_eq!(tso(), 0);
+            drop(changed);
+            assert_eq!(tso(), 1);
+        };
+        namespace.enter(check).unwrap();
     }
 }

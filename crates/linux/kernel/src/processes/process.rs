@@ -5,10 +5,12 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use longhaul_units::Nanos;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, pidfd_send_signal, wait};
 
 pub use rustix::process::Signal;
 
@@ -98,6 +100,21 @@ pub fn in_namespace(namespace: NamespaceId) -> io::Result<Vec<Process>> {
         }
     }
     Ok(found)
+}
+
+/// A child of this process that has ended, and how; `None` where none has. Each is told of once. Adopted ones are children, too
+/// ([`adopt_orphans`](crate::process_sockets::adopt_orphans)).
+///
+/// # Errors
+/// Does not fail in practice.
+pub fn ended_child() -> io::Result<Option<(u32, ExitStatus)>> {
+    match wait(WaitOptions::NOHANG) {
+        Ok(ended) => {
+            Ok(ended.map(|(pid, how)| (pid.as_raw_nonzero().get() as u32, ExitStatus::from_raw(how.as_raw()))))
+        }
+        Err(Errno::CHILD) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Ends `processes`: asks with `SIGTERM` and waits up to `asked` in all, then kills with `SIGKILL` and waits up to `killed`.

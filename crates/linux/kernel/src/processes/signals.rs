@@ -5,12 +5,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use longhaul_units::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::low_level::register;
+use signal_hook::low_level::{emulate_default_handler, register};
+
+use crate::clock::monotonic;
 
 /// The signals that stop.
 const STOP_SIGNALS: [(i32, StopSignal); 3] =
@@ -27,6 +30,9 @@ pub enum StopSignal {
     HangUp,
 }
 
+/// Who does not end this long after the first signal, and after a second one, is ended by a third.
+const DEAF: Nanos = Nanos::from_secs(1);
+
 /// One kind of wish: a descriptor that becomes readable with it, and how often it came.
 struct Bell {
     fd: OnceLock<OwnedFd>,
@@ -35,11 +41,22 @@ struct Bell {
     count: AtomicU32,
     /// The signal that came first; 0: none.
     first: AtomicI32,
+    /// When, by `CLOCK_MONOTONIC`.
+    first_ns: AtomicU64,
+    /// Whether signals do again what they do without handlers.
+    is_released: AtomicBool,
 }
 
 impl Bell {
     const fn new() -> Self {
-        Self { fd: OnceLock::new(), installed: Mutex::new(false), count: AtomicU32::new(0), first: AtomicI32::new(0) }
+        Self {
+            fd: OnceLock::new(),
+            installed: Mutex::new(false),
+            count: AtomicU32::new(0),
+            first: AtomicI32::new(0),
+            first_ns: AtomicU64::new(0),
+            is_released: AtomicBool::new(false),
+        }
     }
 
     fn install(&'static self, signals: &[i32]) -> io::Result<BorrowedFd<'static>> {
@@ -53,7 +70,8 @@ impl Bell {
         };
         if !*installed {
             for &signal in signals {
-                // SAFETY: `ring` is async-signal-safe: atomics and a write(2) that leaves errno alone.
+                // SAFETY: `ring` is async-signal-safe: atomics, clock_gettime(2), a write(2) that leaves errno alone, and what
+                // signal-hook says is.
                 unsafe { register(signal, move || self.ring(signal)) }?;
             }
             *installed = true;
@@ -63,8 +81,16 @@ impl Bell {
 
     /// Only what signal-safety(7) allows.
     fn ring(&self, signal: i32) {
-        let _ = self.first.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
-        self.count.fetch_add(1, Ordering::Release);
+        let now_ns = monotonic().0;
+        if self.first.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.first_ns.store(now_ns, Ordering::Relaxed);
+        }
+        let before = self.count.fetch_add(1, Ordering::Release);
+        let is_deaf = before >= 2 && now_ns.saturating_sub(self.first_ns.load(Ordering::Relaxed)) > DEAF.0;
+        if self.is_released.load(Ordering::Relaxed) || is_deaf {
+            // Ends the process as the signal does that nobody handles.
+            let _ = emulate_default_handler(signal);
+        }
         if let Some(fd) = self.fd.get() {
             let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
         }
@@ -79,13 +105,19 @@ static NUDGE: Bell = Bell::new();
 pub struct Stop(BorrowedFd<'static>);
 
 impl Stop {
-    /// From now on the three signals no longer end the process. Calling it again gives the same.
+    /// From now on the three signals no longer end the process; but a third one does a second after the first, as then the program
+    /// waits where it does not look for them. Calling it again gives the same.
     ///
     /// # Errors
     /// Where the process has no descriptor left.
     pub fn install() -> io::Result<Self> {
         let signals = STOP_SIGNALS.map(|(number, _)| number);
         Ok(Self(STOP.install(&signals)?))
+    }
+
+    /// From now on the three signals end the process again: what is left to do may wait for others, such as a pipe that nobody reads.
+    pub fn release() {
+        STOP.is_released.store(true, Ordering::Relaxed);
     }
 
     /// The first signal that came, `None` so far. Costs one atomic read.

@@ -9,17 +9,17 @@ use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
+
+use crate::sysctl;
 
 /// The other end of a connection, as it was when it connected (or listened).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerCredentials {
     /// Its process, in our PID namespace.
     pub pid: u32,
-    /// Its effective user.
-    pub uid: u32,
-    /// Its effective group.
-    pub gid: u32,
+    /// Its effective user; `None` where that user has no number in our user namespace. All who have none look alike.
+    pub uid: Option<u32>,
 }
 
 /// Listens on the abstract name `name` (up to 107 bytes, without the leading NUL).
@@ -30,12 +30,17 @@ pub fn listen_abstract(name: &str) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Connects to the abstract name `name`.
+/// Connects to the abstract name `name`, at once or not at all: whoever listens there may never accept.
 ///
 /// # Errors
-/// `ConnectionRefused` where nobody listens.
+/// `ConnectionRefused` where nobody listens, `WouldBlock` where too many others wait.
 pub fn connect_abstract(name: &str) -> io::Result<UnixStream> {
-    UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 /// Who is at the other end of a connected stream.
@@ -44,11 +49,23 @@ pub fn connect_abstract(name: &str) -> io::Result<UnixStream> {
 /// Where it is no Unix socket.
 pub fn peer_credentials(socket: impl AsFd) -> io::Result<PeerCredentials> {
     let credentials = sockopt::socket_peercred(socket)?;
+    let uid = credentials.uid.as_raw();
     Ok(PeerCredentials {
         pid: credentials.pid.as_raw_nonzero().get() as u32,
-        uid: credentials.uid.as_raw(),
-        gid: credentials.gid.as_raw(),
+        uid: (uid != overflow_uid() || all_users_have_numbers()).then_some(uid),
     })
+}
+
+/// The user that the kernel names in place of one without a number (user_namespaces(7), "Unmapped user and group IDs").
+fn overflow_uid() -> u32 {
+    const USUAL: u32 = 65_534;
+    sysctl::read("kernel.overflowuid").ok().and_then(|uid| uid.parse().ok()).unwrap_or(USUAL)
+}
+
+/// Whether our user namespace has a number for each user there can be, as the first one has.
+fn all_users_have_numbers() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// Abstract names that start with `prefix` and that somebody listens on, in the calling thread's network namespace, sorted.

@@ -4,6 +4,7 @@
 
 use std::io;
 
+use crate::guard::{Changed, Claim, Setting};
 use crate::link_ioctl::ask;
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
@@ -34,6 +35,12 @@ pub enum NicStampsError {
     /// The caller may not.
     #[error("may not have the NIC of {link} stamp packets: it takes CAP_NET_ADMIN; run as root")]
     Denied {
+        /// The link.
+        link: String,
+    },
+    /// Another test or capture has set it.
+    #[error("another test or capture has the NIC of {link} stamp packets; wait for its end")]
+    Busy {
         /// The link.
         link: String,
     },
@@ -74,17 +81,12 @@ pub fn nic_stamps_support(link: &str) -> Result<NicStampsSupport, NicStampsError
     })
 }
 
-/// A NIC that stamps every packet it receives, for as long as this lives; then it is set back as it was.
+/// A NIC that stamps every packet it receives, for as long as this lives; then it is set back as it was ([`crate::guard`]).
 #[derive(Debug)]
-pub struct NicStamps {
-    link: String,
-    /// struct hwtstamp_config: flags, tx_type, rx_filter.
-    before: [u32; 3],
-}
+pub struct NicStamps(#[expect(dead_code, reason = "it is held")] Changed);
 
 impl NicStamps {
-    /// Has the NIC of `link` stamp every packet it receives. It stays so for all programs; where it was so already nothing
-    /// changes.
+    /// Has the NIC of `link` stamp every packet it receives. It is so for all programs; where it was so already nothing changes.
     ///
     /// # Errors
     /// Any [`NicStampsError`].
@@ -93,20 +95,20 @@ impl NicStamps {
         if !nic_stamps_support(link)?.every_received_packet {
             return Err(NicStampsError::Unsupported { link: link.into() });
         }
+        let claim = Claim::take(&format!("nic-stamps/{link}")).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => NicStampsError::Busy { link: link.into() },
+            _ => error(source),
+        })?;
+        // struct hwtstamp_config: flags, tx_type, rx_filter.
         let mut before = [0; 3];
         ask(link, SIOCGHWTSTAMP, &mut before).map_err(error)?;
-        let mut wanted = [before[0], before[1], FILTER_ALL];
-        ask(link, SIOCSHWTSTAMP, &mut wanted).map_err(error)?;
+        let wanted = [before[0], before[1], FILTER_ALL];
+        let setting = Setting::of_driver(link, SIOCSHWTSTAMP, &before, &wanted).map_err(error)?;
+        let changed = Changed::apply(vec![setting], vec![claim]).map_err(|(_, source)| error(source))?;
         // The driver says what it really does.
-        let stamps = Self { link: link.into(), before };
-        if wanted[2] == FILTER_ALL { Ok(stamps) } else { Err(NicStampsError::Unsupported { link: link.into() }) }
-    }
-}
-
-impl Drop for NicStamps {
-    fn drop(&mut self) {
-        // A link that has gone needs nothing.
-        let _ = ask(&self.link, SIOCSHWTSTAMP, &mut self.before);
+        let mut now = [0; 3];
+        ask(link, SIOCGHWTSTAMP, &mut now).map_err(error)?;
+        if now[2] == FILTER_ALL { Ok(Self(changed)) } else { Err(NicStampsError::Unsupported { link: link.into() }) }
     }
 }
 

@@ -1,0 +1,269 @@
+//! Files that get their name when they are complete: a program that is killed and a disk that is full leave nothing of them.
+//!
+//! Until then the file has no name at all (`O_TMPFILE`), so that it ends with its process. A file system without such files (NFS) has it
+//! beside its place, as `.NAME.PID.part`; there a killed process leaves that one.
+//!
+//! Source: open(2), linkat(2), rename(2).
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
+use rustix::io::Errno;
+
+/// The mode of a file that everyone may read, less the process's umask.
+pub const PUBLIC: u32 = 0o666;
+/// The mode of a file for its owner alone.
+pub const PRIVATE: u32 = 0o600;
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct NewFile {
+    file: File,
+    path: PathBuf,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Nowhere,
+    Beside(PathBuf),
+    /// What is there is no file but a device or a pipe, and is written to.
+    Itself,
+}
+
+impl NewFile {
+    /// Begins the file that shall be at `path`, with `mode`. A symbolic link there is not followed but replaced; use [`followed`] for a path
+    /// that the user named.
+    ///
+    /// # Errors
+    /// As open(2) has them.
+    pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
+        let path = path.to_owned();
+        if fs::symlink_metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_symlink()) {
+            return Ok(Self { file: File::options().write(true).open(&path)?, path, place: Place::Itself });
+        }
+        match unnamed(folder_of(&path), mode) {
+            Ok(file) => Ok(Self { file, path, place: Place::Nowhere }),
+            Err(error) if lacks_unnamed(&error) => {
+                let beside = beside(&path)?;
+                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                let file = open(&beside, flags, Mode::from_bits_truncate(mode))?.into();
+                Ok(Self { file, path, place: Place::Beside(beside) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What to write to.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Flushes it to the disk and gives it its name, in place of a file that has it.
+    ///
+    /// # Errors
+    /// The disk is full, or the folder is gone; nothing is left then, and a file that had the name is as it was.
+    pub fn finish(mut self) -> io::Result<()> {
+        if let Place::Nowhere = self.place {
+            self.file.sync_all()?;
+            match self.link(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let beside = beside(&self.path)?;
+                    self.link(&beside)?;
+                    self.place = Place::Beside(beside);
+                }
+                done => return done,
+            }
+        }
+        let Place::Beside(beside) = &self.place else { return Ok(()) };
+        self.file.sync_all()?;
+        fs::rename(beside, &self.path)
+    }
+
+    /// As [`Self::finish`], where no file has the name.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where one has; otherwise as [`Self::finish`].
+    pub fn finish_new(self) -> io::Result<()> {
+        match &self.place {
+            Place::Itself => Err(io::ErrorKind::AlreadyExists.into()),
+            Place::Nowhere => self.file.sync_all().and_then(|()| self.link(&self.path)),
+            Place::Beside(beside) => self.file.sync_all().and_then(|()| fs::hard_link(beside, &self.path)),
+        }
+    }
+
+    fn link(&self, path: &Path) -> io::Result<()> {
+        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        Ok(linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Place::Beside(beside) = &self.place {
+            // It is gone where it was renamed.
+            let _ = fs::remove_file(beside);
+        }
+    }
+}
+
+/// Writes the file at `path` as a whole, in place of one that is there.
+///
+/// # Errors
+/// As [`NewFile::create`] and [`NewFile::finish`].
+pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
+    let new = NewFile::create(path, PUBLIC)?;
+    new.file().write_all(contents.as_ref())?;
+    new.finish()
+}
+
+/// The file that `path` leads to through symbolic links: what a user means who names one.
+///
+/// # Errors
+/// As [`refuse_link_of_another`].
+pub fn followed(path: &Path) -> io::Result<PathBuf> {
+    refuse_link_of_another(path)?;
+    Ok(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))
+}
+
+/// Where others may write, one of them may have put a link, for root to write to what it points to. Linux refuses to follow it in folders
+/// such as `/tmp` (`fs.protected_symlinks`, proc(5)); here that holds for all folders.
+///
+/// # Errors
+/// `path` is a link, neither of this user nor of root.
+pub fn refuse_link_of_another(path: &Path) -> io::Result<()> {
+    let own = rustix::process::geteuid().as_raw();
+    match fs::symlink_metadata(path) {
+        Ok(link) if link.is_symlink() && ![0, own].contains(&link.uid()) => {
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is a symbolic link of another user"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A file in `folder` that has no name and ends with its last descriptor. A file system without such files gives one whose name is removed
+/// at once.
+///
+/// # Errors
+/// As open(2) has them.
+pub fn without_name(folder: &Path) -> io::Result<File> {
+    match unnamed(folder, PRIVATE) {
+        Err(error) if lacks_unnamed(&error) => {
+            let path = beside(&folder.join("space"))?;
+            let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+            fs::remove_file(path).map(|()| file)
+        }
+        done => done,
+    }
+}
+
+fn unnamed(folder: &Path, mode: u32) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    Ok(open(folder, flags, Mode::from_bits_truncate(mode))?.into())
+}
+
+fn lacks_unnamed(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::OPNOTSUPP | Errno::ISDIR))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// `.NAME.PID.part` in the same folder.
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}.part", std::process::id()));
+    Ok(path.with_file_name(hidden))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("longhaul-new-file-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir(&folder).unwrap();
+            Self(folder)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let mut names: Vec<String> =
+                fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_file_is_there_when_it_is_complete() {
+        let folder = Folder::new("complete");
+        let path = folder.0.join("a");
+        let new = NewFile::create(&path, PRIVATE).unwrap();
+        new.file().write_all(b"one").unwrap();
+        assert_eq!(folder.names(), [""; 0]);
+        new.finish_new().unwrap();
+        assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"one".to_vec(), vec!["a".to_owned()]));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+
+        let again = NewFile::create(&path, PRIVATE).unwrap().finish_new().unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        write(&path, "two").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"two".to_vec(), vec!["a".to_owned()]));
+        drop(NewFile::create(&path, PUBLIC).unwrap());
+        assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"two".to_vec(), vec!["a".to_owned()]));
+        drop(without_name(&folder.0).unwrap());
+        assert_eq!(folder.names(), ["a"]);
+    }
+
+    /// What a file system does that has no files without a name.
+    #[test]
+    fn beside_its_place_it_does_the_same() {
+        let folder = Folder::new("beside");
+        let path = folder.0.join("a");
+        let begin = |text: &str| {
+            let part = beside(&path).unwrap();
+            fs::write(&part, text).unwrap();
+            NewFile { file: File::open(&part).unwrap(), path: path.clone(), place: Place::Beside(part) }
+        };
+        begin("one").finish_new().unwrap();
+        assert_eq!(begin("two").finish_new().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        drop(begin("three"));
+        assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"one".to_vec(), vec!["a".to_owned()]));
+        begin("four").finish().unwrap();
+        assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"four".to_vec(), vec!["a".to_owned()]));
+    }
+
+    #[test]
+    fn links_are_replaced_and_devices_are_written_to() {
+        let folder = Folder::new("links");
+        let (target, link) = (folder.0.join("target"), folder.0.join("link"));
+        fs::write(&target, "kept").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert_eq!(followed(&link).unwrap(), fs::canonicalize(&target).unwrap());
+        write(&link, "new").unwrap();
+        assert_eq!((fs::read(&target).unwrap(), fs::read(&link).unwrap()), (b"kept".to_vec(), b"new".to_vec()));
+        write(Path::new("/dev/null"), "nothing").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        assert!(write(&folder.0, "a folder is no file").is_err());
+    }
+}
