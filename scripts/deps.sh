@@ -17,7 +17,7 @@ packages=(
 )
 # Programs are kept in it. Distributions mount it; a bare machine may not have done so.
 if ((EUID == 0)) && [[ -d /sys/fs/bpf ]] && ! mountpoint -q /sys/fs/bpf; then
-    mount -t bpf bpf /sys/fs/bpf || echo "deps: without /sys/fs/bpf nothing can be kept there: some tests are skipped" >&2
+    mount -t bpf -o mode=700 bpf /sys/fs/bpf || echo "deps: without /sys/fs/bpf nothing can be kept there: some tests are skipped" >&2
 fi
 
 # What says that a package is there where there is no dpkg.

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Runs fuzz targets guided by coverage: SECONDS each, two at a time. Usage: scripts/fuzz-guided.sh SECONDS [TARGET…]
+#
+# libFuzzer with nightly's coverage, without cargo-fuzz. A target without inputs of its own begins with those of all. Inputs that it keeps and
+# findings are in target/fuzz/TARGET.
+set -eu
+cd "$(dirname "$0")/.."
+seconds=$1
+shift
+[ $# -gt 0 ] || set -- $(sed -n '/^\[\[bin\]\]/{n;s/name = "\(.*\)"/\1/p}' fuzz/Cargo.toml)
+export CARGO_TARGET_DIR="$PWD/target/fuzz-build"
+sancov="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
+sancov="$sancov -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
+RUSTFLAGS="$sancov --cfg fuzzing -Cdebug-assertions -Ccodegen-units=1" \
+    cargo +nightly build --release --manifest-path fuzz/Cargo.toml --target "$(rustc -vV | sed -n 's/host: //p')"
+for target in "$@"; do
+    mkdir -p "target/fuzz/$target"
+    echo "$target"
+done | xargs -P 2 -I '{}' sh -c '
+    seeds=fuzz/corpus/{}
+    [ -d $seeds ] || seeds=$(echo fuzz/corpus/*)
+    "$1"/*/release/{} -max_total_time="$2" -timeout=5 -rss_limit_mb=512 -malloc_limit_mb=512 -close_fd_mask=3 -max_len=65536 \
+        -artifact_prefix=target/fuzz/{}/finding- -print_final_stats=1 target/fuzz/{} $seeds >target/fuzz/{}.log 2>&1
+    echo "{}: exit $?, $(grep -a "cov:" target/fuzz/{}.log | tail -1)"
+' sh "$CARGO_TARGET_DIR" "$seconds"
