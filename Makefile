@@ -68,11 +68,11 @@ check:
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	@DOCS_OPTIONAL=1 scripts/docs.sh
-	cargo test -q --workspace --bin longhaul schemas
+	cargo test -q --workspace --lib schemas::
 
 # `schemas/` from the types that `--json` prints. What is built for it here and in `check` is what `make test` needs, too.
 schemas:
-	LONGHAUL_WRITE_SCHEMAS=1 cargo test -q --workspace --bin longhaul schemas
+	LONGHAUL_WRITE_SCHEMAS=1 cargo test -q --workspace --lib schemas::
 
 # The site in target/docs; a broken link or anchor fails it.
 docs:
@@ -85,6 +85,6 @@ bench: deps
 	cargo bench -p longhaul-flows --bench analyze
 	cargo bench -p longhaul --bench capture
 
-# A minute of mutated input for each parser; CONTRIBUTING.md has the way with cargo-fuzz.
+# A minute of mutated input for each target; CONTRIBUTING.md has the way that coverage guides.
 fuzz:
 	LONGHAUL_FUZZ_SECONDS=60 cargo test -p longhaul --test pure -- --nocapture fuzz_corpus::

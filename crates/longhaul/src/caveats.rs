@@ -31,6 +31,8 @@ caveat_codes! {
     DISK = "disk";
     /// The account of packets does not add up.
     UNACCOUNTED = "unaccounted";
+    /// An interface was removed while it was captured on.
+    INTERFACE_GONE = "interface_gone";
     /// The NIC gave no time stamps; packets have those of the kernel.
     NO_NIC_CLOCK = "no_nic_clock";
     /// Sockets of some network namespaces could not be counted.

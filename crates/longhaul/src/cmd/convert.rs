@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use longhaul_captures::header_log::WriterOptions;
 use longhaul_captures::reader::{CaptureAccount, Captures};
 use longhaul_captures::spool::Mark;
-use longhaul_captures::writer::{CaptureWriter, Form};
+use longhaul_captures::writer::{CaptureWriter, Form, WriteError};
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::new_file::{NewFile, PUBLIC, followed};
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::Bytes;
 use serde::Serialize;
@@ -88,14 +89,20 @@ pub(crate) fn run(args: Args) -> Outcome {
     let began = monotonic();
     let mut captures = Captures::open(from, true)?;
     let options = WriterOptions { snippets: args.keep_snippets, zstd_level: args.level };
-    let mut output = CaptureWriter::create(to, &captures.interfaces(), options)?;
+    Form::of(to)?;
+    let failed = |error: std::io::Error| Failure::from(WriteError::Io(to.clone(), error));
+    let new = followed(to).and_then(|to| NewFile::create(&to, PUBLIC)).map_err(failed)?;
+    let mut output =
+        CaptureWriter::begin(to, new.file().try_clone().map_err(failed)?, &captures.interfaces(), options)?;
     let mut packets = 0_u64;
     captures.for_each(|item| {
         packets += 1;
         output.write(item).map_err(Failure::from)
     })?;
     let account = captures.account();
-    let bytes = output.finish(&account)?;
+    output.finish(&account)?;
+    let bytes = new.file().metadata().map_err(failed)?.len();
+    new.finish().map_err(failed)?;
     let duration = monotonic().saturating_sub(began);
 
     let rate = packets as f64 / duration.as_secs_f64().max(1e-9);

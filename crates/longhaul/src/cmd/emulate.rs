@@ -1,11 +1,11 @@
 //! `longhaul emulate`.
 
-use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use longhaul_emulator::{Attachment, Running, Status};
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::new_file::{self, followed};
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
 use longhaul_path::preset;
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::args::engine::EngineArgs;
 use crate::output::status;
-use crate::output::{Envelope, Failure, Outcome, ended_by, print_result};
+use crate::output::{Envelope, Failure, Outcome, ended_by, print_result, say};
 
 /// How often the status file and the progress line are updated.
 const INTERVAL: Nanos = Nanos::from_secs(1);
@@ -75,13 +75,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let running = Running::start(path.clone(), attachments, spec.engine_options(), spec.schedule(), None)
         .map_err(|error| Failure::new("emulator", error))?;
-    eprintln!(
-        "longhaul: {} between {} and {}, {} round trip; Ctrl-C ends",
+    say(format_args!(
+        "{} between {} and {}, {} round trip; Ctrl-C ends",
         path.name,
         args.left.join(","),
         args.right.join(","),
         path.round_trip()
-    );
+    ));
 
     let envelope = |status: Status| {
         let caveats = status.caveats(spec.lateness_bound);
@@ -157,14 +157,12 @@ fn progress(status: &Status) {
     }
 }
 
-/// Writes the file beside and moves it into place, so that readers always find a complete one.
+/// Readers always find a complete file.
 fn write_status(file: &Path, envelope: &impl serde::Serialize) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::new("not_written", format!("--stats {}: {error}", file.display()))
             .remedy("give a file in a writable folder")
     };
     let text = serde_json::to_string(envelope).map_err(|error| failed(error.into()))?;
-    let beside = file.with_extension("part");
-    fs::write(&beside, text + "\n").map_err(failed)?;
-    fs::rename(&beside, file).map_err(failed)
+    followed(file).and_then(|file| new_file::write(&file, text + "\n")).map_err(failed)
 }

@@ -1,13 +1,12 @@
 //! `longhaul key`.
 
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use longhaul_channel::{KEY_BYTES, Key};
+use longhaul_kernel::new_file::{NewFile, PRIVATE};
 
 use crate::output::{Failure, Outcome};
 
@@ -40,7 +39,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         .map_err(|error| Failure::new("random", format!("the system gave no random numbers: {error}")))?;
     let key = Key::from_random(bytes).map_err(|error| Failure::new("random", error))?;
     // Created with its final mode, so nobody else can ever read it.
-    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file).map_err(failed)?;
-    out.write_all(key.to_text().as_bytes()).map_err(failed)?;
+    let out = NewFile::create(&file, PRIVATE).map_err(failed)?;
+    out.file().write_all(key.to_text().as_bytes()).map_err(failed)?;
+    out.finish_new().map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -11,7 +11,7 @@ use longhaul_udp::MAX_PAYLOAD_BYTES;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::args::listen::{Listen, Listening, not_bound};
-use crate::output::{Failure, Outcome, with_flags};
+use crate::output::{Failure, Outcome, say, with_flags};
 
 /// The port of the control connection.
 pub(crate) const PORT: u16 = 5210;
@@ -90,14 +90,14 @@ pub(crate) fn run(args: Args) -> Outcome {
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let address = SocketAddr::new(address, args.port);
     let server = Server::bind(address, options).map_err(|error| not_bound(address, &error, "server"))?;
-    eprintln!("longhaul: listening at {}; Ctrl-C ends", server.address().unwrap_or(address));
+    say(format_args!("listening at {}; Ctrl-C ends", server.address().unwrap_or(address)));
     server.run(Some(stop), args.once, log).map_err(|error| Failure::new("serve", error))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn log(ended: &Ended) {
     match &ended.result {
-        Ok(_) => eprintln!("longhaul: {}: test done", ended.peer),
-        Err(error) => eprintln!("longhaul: {}: {} ({})", ended.peer, with_flags(&error.message), error.code),
+        Ok(_) => say(format_args!("{}: test done", ended.peer)),
+        Err(error) => say(format_args!("{}: {} ({})", ended.peer, with_flags(&error.message), error.code)),
     }
 }

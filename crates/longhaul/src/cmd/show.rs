@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use longhaul_report::saved::{Saved, on_one_line};
 
 use crate::output::saved::{no_result, read_result};
-use crate::output::{Outcome, print_caveats, print_text};
+use crate::output::{Outcome, print_caveats, print_json_text, print_text};
 
 /// Show a saved result as the test printed it
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Outcome {
     let (file, text) = read_result(&args.path)?;
     let saved = Saved::parse(&text).map_err(|error| no_result(&file, error))?;
-    print_text(&if args.json { on_one_line(&text) + "\n" } else { saved.text() });
+    if args.json {
+        print_json_text(&on_one_line(&text));
+    } else {
+        print_text(&saved.text());
+    }
     print_caveats(&saved.caveats);
     Ok(ExitCode::SUCCESS)
 }

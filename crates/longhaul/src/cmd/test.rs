@@ -129,6 +129,8 @@ impl TestArgs {
         let mut lines = Lines::new(self.show());
         let end = client::run(&target, parameters, Some(stop), |progress| live(progress, &mut lines));
         lines.end();
+        // What was changed on this host is put back; from here on there are only results.
+        Stop::release();
         let end = end.map_err(|error| {
             let failure = Failure::from(error);
             if let Some(signal) = stop.requested() { failure.exit(exit_code(signal)) } else { failure }

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
-use crate::output::{print_json, print_text};
+use crate::output::{plain, print_json, print_text};
 
 /// How to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,10 +52,10 @@ impl Lines {
         match self.show {
             Show::Nothing => {}
             Show::Lines => print_text(&format!("{line}\n")),
-            Show::LinesBeside => eprintln!("{line}"),
+            Show::LinesBeside => eprintln!("{}", plain(line)),
             Show::Objects => print_json(object),
             Show::Terminal => {
-                eprint!("\r{line:<80}");
+                eprint!("\r{:<80}", plain(line));
                 self.written_over = true;
             }
         }

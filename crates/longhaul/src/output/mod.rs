@@ -5,6 +5,7 @@ pub(crate) mod live;
 pub(crate) mod saved;
 pub(crate) mod status;
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +13,8 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use longhaul_kernel::signals::StopSignal;
+use longhaul_kernel::new_file;
+use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_result::Caveat;
 pub(crate) use longhaul_result::Envelope;
 use longhaul_session::SessionError;
@@ -21,6 +23,12 @@ use serde::Serialize;
 
 use crate::Cli;
 pub(crate) use crate::output::flags::with_flags;
+
+/// Writes a file that the user named, or nothing.
+pub(crate) fn write_named(file: &Path, text: &str) -> Result<(), Failure> {
+    let written = new_file::followed(file).and_then(|file| new_file::write(&file, text));
+    written.map_err(|error| Failure::unwritable(file, error))
+}
 
 /// How a command ends.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
@@ -77,7 +85,7 @@ impl Failure {
 
     /// An error of a library crate, which names fields.
     fn of(code: &str, message: &str, remedy: &str) -> Self {
-        Self { code: code.into(), remedy: with_flags(remedy), ..Self::new("", with_flags(message)) }
+        Self { code: code.into(), ..Self::new("", with_flags(message)).remedy(with_flags(remedy)) }
     }
 
     /// A file cannot be written.
@@ -92,7 +100,7 @@ impl Failure {
 
     /// Adds what to do.
     pub(crate) fn remedy(mut self, remedy: impl Display) -> Self {
-        self.remedy = remedy.to_string();
+        self.remedy = one_line(&remedy.to_string());
         self
     }
 
@@ -103,13 +111,13 @@ impl Failure {
 
     /// Prints it as a line on stderr; stdout has the result.
     pub(crate) fn report_beside(&self) -> ExitCode {
-        eprintln!("longhaul: {}", with_remedy(&self.message, &self.remedy));
+        say(with_remedy(&self.message, &self.remedy));
         ExitCode::from(self.exit)
     }
 
-    /// Prints it: a line on stderr and, with `--json`, an object on stdout.
-    pub(crate) fn report(self) -> ExitCode {
-        if json_asked() {
+    /// Prints it: a line on stderr and, with `json`, an object on stdout.
+    pub(crate) fn report(self, json: bool) -> ExitCode {
+        if json {
             print_json(&PrintedFailure { schema: "longhaul.error/1", error: &self });
         }
         self.report_beside()
@@ -134,8 +142,8 @@ impl From<ParameterError> for Failure {
     }
 }
 
-/// Prints clap's message: help unchanged, an error in one line.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+/// Prints clap's message: help unchanged, an error in one line, with `json` as an object too.
+pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     if !error.use_stderr() {
         // A closed pipe (`longhaul --help | head`) is no error.
         let _ = error.print();
@@ -144,13 +152,13 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if let (ErrorKind::MissingSubcommand, Some(ContextValue::String(asked))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))
     {
-        return missing_command(asked).report();
+        return missing_command(asked).report(json);
     }
     let text = error.to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let message = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect::<Vec<_>>().join(" ");
     let message = message.strip_prefix("error: ").unwrap_or(&message);
-    Failure::usage(message).remedy("see longhaul --help").report()
+    Failure::usage(message).remedy("see longhaul --help").report(json)
 }
 
 /// The command `asked`, such as `longhaul lab`, lacks a subcommand.
@@ -167,10 +175,9 @@ fn missing_command(asked: &str) -> Failure {
 }
 
 /// Whether the caller wants JSON: read from the raw arguments, since they may be what is wrong.
-fn json_asked() -> bool {
-    std::env::args_os()
-        .take_while(|arg| arg != "--")
-        .any(|arg| arg == "--json" || arg == "--json-stream" || arg == "-J")
+pub(crate) fn json_asked(arguments: &[OsString]) -> bool {
+    let mut own = arguments.iter().take_while(|argument| *argument != "--");
+    own.any(|argument| argument == "--json" || argument == "--json-stream" || argument == "-J")
 }
 
 /// Prints a result as JSON or as text on stdout, and its caveats on stderr.
@@ -179,6 +186,8 @@ pub(crate) fn print_result<P: Serialize, R: Serialize, H: Serialize>(
     json: bool,
     text: impl FnOnce(&R) -> String,
 ) {
+    // The work is done, and whoever reads this may be slow.
+    Stop::release();
     if json {
         print_json(envelope)
     } else {
@@ -196,18 +205,47 @@ pub(crate) fn ended_by(signal: Option<StopSignal>) -> ExitCode {
 pub(crate) fn print_json(value: &impl Serialize) {
     // The types of results always serialize.
     if let Ok(text) = serde_json::to_string(value) {
-        print_text(&format!("{text}\n"));
+        print_json_text(&text);
     }
 }
 
-/// Prints `text` on stdout; a closed pipe is no error.
+/// Prints `text`, JSON on one line, on stdout. In strings JSON may have control characters as they are that a terminal obeys.
+pub(crate) fn print_json_text(text: &str) {
+    let mut line = String::with_capacity(text.len() + 1);
+    for letter in text.chars() {
+        match letter {
+            '\t' => line.push(' '),
+            control if control.is_control() => line.push_str(&format!("\\u{:04x}", u32::from(control))),
+            letter => line.push(letter),
+        }
+    }
+    print(&(line + "\n"));
+}
+
+/// Prints `text` on stdout, without what a terminal would obey: names and messages in it may come from anybody.
 pub(crate) fn print_text(text: &str) {
+    print(&plain(text));
+}
+
+/// Prints a line on stderr, beside the result, without what a terminal would obey.
+pub(crate) fn say(line: impl Display) {
+    eprintln!("longhaul: {}", plain(&line.to_string()));
+}
+
+/// A closed pipe is no error.
+fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// `text` without line breaks.
+/// `text` without control characters except for line breaks.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(|letter: char| letter.is_control() && letter != '\n', " ")
+}
+
+/// `text` without line breaks and other control characters.
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let words = text.split(|letter: char| letter.is_control() || letter.is_whitespace());
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 fn with_remedy(message: &str, remedy: &str) -> String {
@@ -217,10 +255,6 @@ fn with_remedy(message: &str, remedy: &str) -> String {
 /// Prints caveats as text on stderr.
 pub(crate) fn print_caveats(caveats: &[Caveat]) {
     for caveat in caveats {
-        // A saved result may hold anything, also control characters.
-        eprintln!(
-            "longhaul: caveat: {}",
-            with_flags(&with_remedy(&caveat.message, &caveat.remedy)).replace(char::is_control, " ")
-        );
+        say(format_args!("caveat: {}", one_line(&with_flags(&with_remedy(&caveat.message, &caveat.remedy)))));
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use longhaul_kernel::new_file::{self, NewFile, PUBLIC, refuse_link_of_another, without_name};
 use parquet::errors::ParquetError;
 use serde::Serialize;
 
@@ -22,7 +23,7 @@ pub(crate) struct Folder(PathBuf);
 impl Folder {
     /// Makes the folder if it is missing. Later writes replace files of the same name.
     pub(crate) fn open(path: PathBuf) -> Result<Self, Failure> {
-        match fs::create_dir_all(&path) {
+        match folder_at(&path) {
             Ok(()) => Ok(Self(path)),
             Err(error) => Err(Failure::new("not_written", format!("-o {}: {error}", path.display()))
                 .remedy("give a folder that you can write to")),
@@ -32,37 +33,41 @@ impl Folder {
     /// Makes the folder if it is missing, before the test: no result is lost because it cannot be saved.
     pub(crate) fn prepare(path: PathBuf) -> Result<Self, Failure> {
         let failed = |why: String| Failure::new("not_written", format!("-o {}: {why}", path.display()));
-        fs::create_dir_all(&path)
-            .map_err(|error| failed(error.to_string()).remedy("give a folder that you can write to"))?;
+        folder_at(&path).map_err(|error| failed(error.to_string()).remedy("give a folder that you can write to"))?;
         if path.join(RESULT).exists() {
             return Err(failed("the folder has a result already".into()).remedy("give another folder"));
         }
-        let probe = path.join(".writable");
-        let written = File::create(&probe).and_then(|_| fs::remove_file(&probe));
-        written.map_err(|error| failed(error.to_string()).remedy("give a folder that you can write to"))?;
+        without_name(&path).map_err(|error| failed(error.to_string()).remedy("give a folder that you can write to"))?;
         Ok(Self(path))
     }
 
-    /// Saves `envelope` as it is printed. A reader never sees a partial file: it is written next to it and renamed.
+    /// Saves `envelope` as it is printed. A reader never sees a partial file.
     pub(crate) fn save(&self, envelope: &impl Serialize) -> Result<(), Failure> {
-        let beside = self.0.join("result.part");
-        let write = || {
-            let mut file = File::create(&beside)?;
-            serde_json::to_writer(&mut file, envelope)?;
-            file.write_all(b"\n")?;
-            fs::rename(&beside, self.0.join(RESULT))
-        };
-        write().map_err(|error| {
+        let write = |text: String| new_file::write(&self.0.join(RESULT), text + "\n");
+        serde_json::to_string(envelope).map_err(io::Error::from).and_then(write).map_err(|error| {
             Failure::new("not_written", format!("-o {}: {error}; the result is not saved", self.0.display()))
         })
     }
 
-    /// Writes the file `name` by `write`.
+    /// Writes the file `name` by `write`, or nothing.
     pub(crate) fn write(&self, name: &str, write: impl FnOnce(File) -> Result<(), ParquetError>) -> Result<(), String> {
         let path = self.0.join(name);
-        let written = File::create(&path).map_err(ParquetError::from).and_then(write);
-        written.map_err(|error| format!("{}: {error}", path.display()))
+        let complete = || {
+            let new = NewFile::create(&path, PUBLIC)?;
+            write(new.file().try_clone()?)?;
+            Ok::<_, ParquetError>(new.finish()?)
+        };
+        complete().map_err(|error| format!("{}: {error}", path.display()))
     }
+}
+
+/// The folder that the user names, made if it is missing.
+///
+/// # Errors
+/// It cannot be made, or is a link of another user.
+pub(crate) fn folder_at(path: &Path) -> io::Result<()> {
+    refuse_link_of_another(path)?;
+    fs::create_dir_all(path)
 }
 
 const NO_RESULT_REMEDY: &str = "give a folder that -o wrote, or a file that --json printed";

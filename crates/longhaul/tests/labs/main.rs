@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod deaf;
 mod documents;
 mod hosts;
 mod killed;

@@ -9,13 +9,13 @@ use std::process::{Child, Command, Output, Stdio};
 use crate::common::{longhaul, object};
 
 /// A server on loopback at a port of its own; ended when dropped.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    port: String,
+    pub(crate) port: String,
 }
 
 impl Server {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
             .args(["serve", "--port", "0"])
             .args(arguments)

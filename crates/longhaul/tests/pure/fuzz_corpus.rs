@@ -8,16 +8,27 @@
 mod targets;
 
 use std::fs;
+use std::io::{Seek, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Resource, setrlimit};
+use nix::unistd::alarm;
+use targets::commands;
 
 use crate::common::root;
 
 /// Mutations are cut to this many bytes, unless what they began with is longer.
 const BYTES_MOST: usize = 4096;
-/// One input that takes longer does not end. Ten million packet numbers take some 0.1 s.
-const INPUT_TIME_MOST: Duration = Duration::from_secs(10);
+/// One input that takes longer does not end. Half a second is the most that is seen, on a machine that is shared.
+const INPUT_TIME_MOST: Duration = Duration::from_secs(5);
+/// Address space of the process that tries a target, bytes.
+const MEMORY_MOST: u64 = 512 << 20;
+/// Tells the worker its target, and where it writes what it tries.
+const TARGET: &str = "LONGHAUL_FUZZ_TARGET";
+const TRIED: &str = "LONGHAUL_FUZZ_TRIED";
 /// What takes longer is tried as it is: its mutations would leave no time for others.
 const SEED_TIME_MOST: Duration = Duration::from_millis(20);
 
@@ -141,32 +152,66 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     }
 }
 
-fn try_input(name: &str, what: &str, target: fn(&[u8]), input: &[u8]) -> Duration {
+/// Why `target` broke; how long it took.
+fn try_input(target: fn(&[u8]), input: &[u8]) -> Result<Duration, String> {
     let began = Instant::now();
     let outcome = catch_unwind(AssertUnwindSafe(|| target(input)));
     let took = began.elapsed();
-    assert!(outcome.is_ok(), "{name}, {what}: b\"{}\"", input.escape_ascii());
-    assert!(took < INPUT_TIME_MOST, "{name}, {what}: took {took:?}: b\"{}\"", input.escape_ascii());
-    took
+    match outcome {
+        Err(_) => Err("panicked".into()),
+        Ok(()) if took > INPUT_TIME_MOST => Err(format!("took {took:?}")),
+        Ok(()) => Ok(took),
+    }
 }
 
-/// Tries `target` over `fuzz/corpus/NAME` and the files in `also`, then over mutations of those.
-fn run(name: &str, also: Option<&str>, target: fn(&[u8])) {
-    let corpus = root().join("fuzz/corpus").join(name);
-    let folders = [Some(corpus), also.map(|folder| root().join(folder))];
+/// Tries a target in a process of its own, whose memory is bounded: over `fuzz/corpus/NAME`, where it has inputs of its own, and the files in
+/// `also`, then over mutations of those.
+fn run(name: &str) {
+    let tried = std::env::temp_dir().join(format!("longhaul-fuzz-{name}-{}", std::process::id()));
+    let mut worker = Command::new(std::env::current_exe().unwrap());
+    worker.args(["--exact", "fuzz_corpus::worker", "--ignored", "--nocapture"]);
+    // Each thread of the C library's allocator reserves 128 MB.
+    worker.env("MALLOC_ARENA_MAX", "1").env(TARGET, name).env(TRIED, &tried);
+    let output = worker.output().unwrap();
+    let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let input = fs::read(&tried).unwrap_or_default();
+    let _ = fs::remove_file(&tried);
+    let _ = fs::remove_dir_all(format!("/dev/shm/longhaul-fuzz-{name}"));
+    assert!(output.status.success(), "{name}, {}: b\"{}\"\n{said}\n{wrong}", output.status, input.escape_ascii());
+    said.lines().filter(|line| line.starts_with(name)).for_each(|line| println!("{line}"));
+}
+
+#[test]
+#[ignore = "what the tests of targets run in a process of its own"]
+fn worker() {
+    let (Ok(name), Some(tried)) = (std::env::var(TARGET), std::env::var_os(TRIED)) else { return };
+    let (_, also, target) = TARGETS.iter().find(|(known, ..)| *known == name).unwrap();
+    setrlimit(Resource::RLIMIT_AS, MEMORY_MOST, MEMORY_MOST).unwrap();
+    let corpus = root().join("fuzz/corpus").join(&name);
+    let own = corpus.exists().then_some(corpus);
+    let folders = [own, also.map(|folder| root().join(folder))];
     let mut files: Vec<_> = folders.iter().flatten().flat_map(|folder| files_in(folder)).collect();
     files.sort();
     let inputs: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
     assert!(inputs.len() >= 3, "{name}: where is the corpus?");
-    let tried = files.iter().zip(&inputs).map(|(file, input)| {
-        (try_input(name, &file.display().to_string(), target, input) < SEED_TIME_MOST).then_some(input)
-    });
-    let seeds: Vec<&Vec<u8>> = tried.collect::<Vec<_>>().into_iter().flatten().collect();
-
+    // What is tried stands in a file, in case that the process does not survive it.
+    let mut record = fs::File::create(tried).unwrap();
+    let mut try_one = |input: &[u8], what: &dyn std::fmt::Display| {
+        record.set_len(0).and_then(|()| record.rewind()).and_then(|()| record.write_all(input)).unwrap();
+        // Ends the process, should the target not end.
+        alarm::set(2 * INPUT_TIME_MOST.as_secs() as u32);
+        try_input(*target, input).unwrap_or_else(|why| panic!("{name}, {what}: {why}"))
+    };
+    let mut seeds = Vec::new();
+    for (file, input) in files.iter().zip(&inputs) {
+        if try_one(input, &file.display()) < SEED_TIME_MOST {
+            seeds.push(input);
+        }
+    }
     let seconds = std::env::var("LONGHAUL_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut random = Random(0x6c6f_6e67_6861_756c);
-    let mut tried = 0_u64;
+    let mut mutations = 0_u64;
     while Instant::now() < end {
         let mut input = (*random.pick(&seeds)).clone();
         let most = BYTES_MOST.max(input.len());
@@ -174,10 +219,10 @@ fn run(name: &str, also: Option<&str>, target: fn(&[u8])) {
             mutate(&mut input, seeds[random.below(seeds.len())], &mut random);
         }
         input.truncate(most);
-        tried += 1;
-        try_input(name, &format!("mutation {tried}"), target, &input);
+        mutations += 1;
+        try_one(&input, &format_args!("mutation {mutations}"));
     }
-    println!("{name}: {} kept inputs and {tried} mutations in {seconds} s", inputs.len());
+    println!("{name}: {} kept inputs and {mutations} mutations in {seconds} s", inputs.len());
 }
 
 fn files_in(folder: &Path) -> Vec<std::path::PathBuf> {
@@ -185,82 +230,43 @@ fn files_in(folder: &Path) -> Vec<std::path::PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-#[test]
-fn path_file() {
-    run("path_file", Some("paths"), targets::path_file);
+type Tried = (&'static str, Option<&'static str>, fn(&[u8]));
+
+/// A test of each target, and all of them by name; of some another folder has examples as well.
+macro_rules! targets {
+    ($($name:ident $(+ $also:literal)?: $target:path;)*) => {
+        const TARGETS: &[Tried] = &[$((stringify!($name), targets!(@ $($also)?), $target)),*];
+
+        $(#[test]
+        fn $name() {
+            run(stringify!($name));
+        })*
+    };
+    (@) => { None };
+    (@ $also:literal) => { Some($also) };
 }
 
-#[test]
-fn change() {
-    run("change", None, targets::change);
-}
-
-#[test]
-fn dist_table() {
-    run("dist_table", None, targets::dist_table);
-}
-
-#[test]
-fn frame() {
-    run("frame", None, targets::frame);
-}
-
-#[test]
-fn experiment() {
-    run("experiment", Some("experiments"), targets::experiment);
-}
-
-#[test]
-fn control_line() {
-    run("control_line", None, targets::control_line);
-}
-
-#[test]
-fn control_messages() {
-    run("control_messages", None, targets::control_messages);
-}
-
-#[test]
-fn end_report() {
-    run("end_report", None, targets::end_report);
-}
-
-#[test]
-fn key_file() {
-    run("key_file", None, targets::key_file);
-}
-
-#[test]
-fn saved_result() {
-    run("saved_result", None, targets::saved_result);
-}
-
-#[test]
-fn mix_file() {
-    run("mix_file", Some("mixes"), targets::mix_file);
-}
-
-#[test]
-fn capture() {
-    run("capture", None, targets::capture);
-}
-
-#[test]
-fn dissected() {
-    run("dissected", None, targets::dissected);
-}
-
-#[test]
-fn spool() {
-    run("spool", None, targets::spool);
-}
-
-#[test]
-fn log_link() {
-    run("log_link", None, targets::log_link);
-}
-
-#[test]
-fn header_log() {
-    run("header_log", None, targets::header_log);
+targets! {
+    path_file + "paths": targets::path_file;
+    change: targets::change;
+    dist_table: targets::dist_table;
+    frame: targets::frame;
+    experiment + "experiments": targets::experiment;
+    control_line: targets::control_line;
+    control_messages: targets::control_messages;
+    end_report: targets::end_report;
+    key_file: targets::key_file;
+    saved_result: targets::saved_result;
+    mix_file + "mixes": targets::mix_file;
+    capture: targets::capture;
+    dissected: targets::dissected;
+    spool: targets::spool;
+    log_link: targets::log_link;
+    header_log: targets::header_log;
+    analyze + "fuzz/corpus/capture": commands::analyze;
+    compare + "fuzz/corpus/capture": commands::compare;
+    convert + "fuzz/corpus/header_log": commands::convert;
+    show + "fuzz/corpus/saved_result": commands::show;
+    paths_show + "fuzz/corpus/path_file": commands::paths_show;
+    peer_report + "fuzz/corpus/end_report": commands::peer_report;
 }

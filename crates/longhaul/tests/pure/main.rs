@@ -8,3 +8,5 @@ mod bad_input;
 mod fuzz_corpus;
 mod help;
 mod layout;
+mod planted;
+mod ticks;

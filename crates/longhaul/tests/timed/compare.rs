@@ -72,18 +72,18 @@ fn clocks_apart_are_laid_over_each_other() {
     }
 }
 
-/// Probes at the server of a path with `stddev` of jitter.
-fn run_over(stddev: &str, number: usize, folder: &Folder) -> Option<String> {
-    let path = folder.file(&format!("{number}.toml"));
+/// Probes at the server of a path with `stddev` of jitter. The folder keeps the capture.
+fn run_over(stddev: &str, number: usize) -> Option<(Folder, String)> {
+    let name = format!("run{number}");
+    let folder = Folder::new(&name);
+    let path = folder.file("run.toml");
     let jitter = format!("jitter = {{ law = 'normal', stddev = '{stddev}', order = 'free' }}");
     let text = format!("name = 'run'\n[[forward]]\ndelay = '20ms'\n{jitter}\n[[backward]]\ndelay = '20ms'\n");
     fs::write(&path, text).unwrap();
-    let lab = TestLab::up(&format!("run{number}"), &path)?;
-    let capture = Capture::start(&lab, "server", folder);
+    let lab = TestLab::up(&name, &path)?;
+    let capture = Capture::start(&lab, "server", &folder);
     assert!(probes(&lab, 900, 1, 2.0).status().unwrap().success());
-    let (file, kept) = (capture.finish(), folder.file(&format!("{number}.pcap")));
-    fs::rename(file, &kept).unwrap();
-    Some(kept)
+    Some((folder, capture.finish()))
 }
 
 #[test]
@@ -92,11 +92,14 @@ fn one_path_twice_is_alike_and_another_jitter_is_not() {
     if missing("tcpdump") || missing("python3") {
         return;
     }
-    let folder = Folder::new("alike");
-    let runs = ["3ms", "3ms", "300us"].iter().enumerate().map(|(number, stddev)| run_over(stddev, number, &folder));
-    let Some(runs) = runs.collect::<Option<Vec<String>>>() else { return };
+    let runs = std::thread::scope(|scope| {
+        let runs = ["3ms", "3ms", "300us"].into_iter().enumerate();
+        let runs: Vec<_> = runs.map(|(number, stddev)| scope.spawn(move || run_over(stddev, number))).collect();
+        runs.into_iter().map(|run| run.join().unwrap()).collect::<Option<Vec<_>>>()
+    });
+    let Some(runs) = runs else { return };
     let verdict = |a: &str, b: &str| json(&["compare", "--behaviour", "--json", a, b])["result"]["behaviour"].clone();
-    let (same, other) = (verdict(&runs[0], &runs[1]), verdict(&runs[0], &runs[2]));
+    let (same, other) = (verdict(&runs[0].1, &runs[1].1), verdict(&runs[0].1, &runs[2].1));
     println!("{same}\n{other}");
     assert_eq!(same["alike"], true, "{same:#}");
     assert_eq!(other["alike"], false, "{other:#}");

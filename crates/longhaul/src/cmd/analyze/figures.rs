@@ -69,15 +69,17 @@ impl Figures {
             let forward = payload(&flow.forward) >= payload(&flow.backward);
             let (from, to) = if forward { (flow.client, flow.server) } else { (flow.server, flow.client) };
             // Whole milliseconds, so that each column has as many.
-            let column_ns =
-                ((flow.last_ns - flow.first_ns) / COLUMNS as i64 / SHORTEST_COLUMN_NS + 1) * SHORTEST_COLUMN_NS;
+            let first_ns = flow.first_ns.saturating_sub(flow.first_ns.rem_euclid(SHORTEST_COLUMN_NS));
+            // Hostile stamps lie as far apart as numbers reach.
+            let last_ns = flow.last_ns.clamp(first_ns, first_ns.saturating_add(i64::MAX / 2));
+            let column_ns = ((last_ns - first_ns) / COLUMNS as i64 / SHORTEST_COLUMN_NS + 1) * SHORTEST_COLUMN_NS;
             let surface = || Surface(vec![Vec::new(); (COLUMNS + 1) * FINER as usize]);
             Drawn {
                 flow: flow.flow,
                 forward,
                 name: format!("{} {from} to {to}", flow.protocol),
-                first_ns: flow.first_ns.div_euclid(SHORTEST_COLUMN_NS) * SHORTEST_COLUMN_NS,
-                last_ns: flow.last_ns,
+                first_ns,
+                last_ns,
                 column_ns,
                 columns: vec![Column::default(); COLUMNS + 1],
                 data: surface(),
@@ -134,7 +136,7 @@ impl Sink for Figures {
 
 impl Drawn {
     fn column(&self, at_ns: i64, column_ns: i64) -> usize {
-        ((at_ns - self.first_ns).max(0) / column_ns) as usize
+        (at_ns.saturating_sub(self.first_ns).max(0) / column_ns) as usize
     }
 
     fn fine_ns(&self) -> i64 {
@@ -145,8 +147,8 @@ impl Drawn {
         let column_s = self.column_ns as f64 / 1e9;
         let used = self.columns.iter().rposition(|column| column.rows > 0).map_or(0, |last| last + 1);
         let in_gap = |at: usize| {
-            let from_ns = self.first_ns + at as i64 * self.column_ns;
-            gaps.lie_between(from_ns, from_ns + self.column_ns)
+            let from_ns = self.first_ns.saturating_add(at as i64 * self.column_ns);
+            gaps.lie_between(from_ns, from_ns.saturating_add(self.column_ns))
         };
         // Columns of a second; of one that is longer, one.
         let second = ((1.0 / column_s) as usize).max(1);
@@ -181,8 +183,8 @@ impl Drawn {
         let columns = ((self.last_ns - self.first_ns) / self.fine_ns() + 1) as usize;
         let mut not_captured: Vec<(usize, usize)> = Vec::new();
         for at in 0..columns {
-            let from_ns = self.first_ns + at as i64 * self.fine_ns();
-            if gaps.lie_between(from_ns, from_ns + self.fine_ns()) {
+            let from_ns = self.first_ns.saturating_add(at as i64 * self.fine_ns());
+            if gaps.lie_between(from_ns, from_ns.saturating_add(self.fine_ns())) {
                 match not_captured.last_mut() {
                     Some(last) if last.1 == at => last.1 += 1,
                     _ => not_captured.push((at, at + 1)),

@@ -5,23 +5,26 @@ pub(crate) mod figures;
 use crate::caveats;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt::Display;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use longhaul_flows::{AnalyzeResult, Millisecond};
 use longhaul_flows::{FlowOptions, FlowSummary, Flows, Sink};
+use longhaul_kernel::new_file::{NewFile, PUBLIC};
 use longhaul_report::html::capture::Report;
 use longhaul_report::parquet::SeriesFile;
 use longhaul_report::saved::ANALYZE_SCHEMA;
 use longhaul_result::{Caveat, CaveatCode};
+use parquet::errors::ParquetError;
 use serde::Serialize;
 
 use crate::captures::progress::pass;
 use crate::captures::source::{End, Filter, Trace};
 use crate::cmd::analyze::figures::Figures;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, print_result};
+use crate::output::{Envelope, Failure, Outcome, print_result, write_named};
 
 const EXAMPLES: &str = "\
 Example:
@@ -138,14 +141,18 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let mut trace = Trace::open(&args.paths, filter)?;
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
-    let series = args.output.as_deref().map(series_in).transpose()?;
+    let file = args.output.as_deref().map(series_in).transpose()?;
+    let series = file.as_ref().map(series).transpose().map_err(unwritable_series)?;
     let kept = Kept { top: args.top, flows_total: 0, largest: BinaryHeap::new(), series };
     let mut flows = Flows::with_gaps(FlowOptions::default(), kept, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     trace.was_readable()?;
     let (kept, totals) = flows.finish();
     if let Some(series) = kept.series {
-        series.finish().map_err(|error| Failure::unwritable(Path::new("series.parquet"), error))?;
+        series.finish().map_err(unwritable_series)?;
+    }
+    if let Some(file) = file {
+        file.finish().map_err(unwritable_series)?;
     }
     let ranked = kept.largest.into_sorted_vec();
     let flows = ranked.into_iter().map(|Reverse(Ranked(flow))| flow).collect();
@@ -183,13 +190,22 @@ fn draw(args: &Args, file: &Path, at: &str, result: &AnalyzeResult, text: String
         flows_total: result.flows_total,
         text,
     };
-    std::fs::write(file, report.html()).map_err(|error| Failure::unwritable(file, error))
+    write_named(file, &report.html())
 }
 
-fn series_in(folder: &Path) -> Result<SeriesFile<File>, Failure> {
-    let path = folder.join("series.parquet");
-    let file = File::create(&path).map_err(|error| Failure::unwritable(&path, error))?;
-    SeriesFile::new(file).map_err(|error| Failure::unwritable(&path, error))
+/// The file of all flows' series.
+const SERIES: &str = "series.parquet";
+
+fn series_in(folder: &Path) -> Result<NewFile, Failure> {
+    NewFile::create(&folder.join(SERIES), PUBLIC).map_err(unwritable_series)
+}
+
+fn series(new: &NewFile) -> Result<SeriesFile<File>, ParquetError> {
+    SeriesFile::new(new.file().try_clone()?)
+}
+
+fn unwritable_series(error: impl Display) -> Failure {
+    Failure::unwritable(Path::new(SERIES), error)
 }
 
 fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {

@@ -5,10 +5,12 @@ pub(crate) mod text;
 pub(crate) mod to;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use longhaul_capture::{CaptureError, CaptureSpec, Counters, LogTargets, Running, SpoolSpec};
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::new_file::refuse_link_of_another;
 use longhaul_kernel::signals::{Nudge, Stop};
 use longhaul_kernel::wait::readable_until;
 use longhaul_session::SessionError;
@@ -20,7 +22,7 @@ use crate::args::roll::Roll;
 use crate::cmd::capture::filter::FilterArgs;
 use crate::cmd::capture::text::{caveats, text};
 use crate::cmd::capture::to::ToArgs;
-use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, ended_by, print_result};
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, ended_by, print_result, say};
 
 /// How often the loop looks for a signal and for the end.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
@@ -110,6 +112,9 @@ pub(crate) struct Parameters<'a> {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let mut spec = args.spec()?;
+    if let Some(folder) = &args.output {
+        refuse_link_of_another(folder).map_err(|error| Failure::unwritable(folder, error))?;
+    }
     let signals = |error| Failure::new("signals", error);
     // Resolve names before signals are caught: a signal then ends the program at once.
     spec.logging = args.to.targets(spec.snap_bytes)?;
@@ -119,7 +124,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let began = monotonic();
     let running = Running::start(&spec).map_err(not_started)?;
     let end = args.time.map_or(Nanos::MAX, |time| began.saturating_add(time));
-    eprintln!("longhaul: capturing on {} into {}; Ctrl-C ends", args.interfaces.join(", "), args.destination());
+    say(format_args!("capturing on {} into {}; Ctrl-C ends", args.interfaces.join(", "), args.destination()));
 
     let rings = running.rings();
     let mut live = Live::new(began, args.interval);
@@ -127,7 +132,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         let until = monotonic().saturating_add(LOOK_EVERY).min(end);
         readable_until(stop, Some(until)).map_err(|error| Failure::new("wait", error))?;
         if nudge.take() {
-            eprintln!("longhaul: mark {}", running.mark().number);
+            say(format_args!("mark {}", running.mark().number));
         }
         live.print_if_due(running.counters());
         say_notices(running.counters());
@@ -147,7 +152,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     let (result, caveats) = (captured.result(duration), caveats(&captured));
     let envelope = Envelope::new("longhaul.capture/1", started_at, parameters, result, caveats);
     print_result(&envelope, args.json, |_| text(&captured, duration));
-    Ok(ended_by(stop.requested()))
+    Ok(match stop.requested() {
+        None if captured.gone.len() == args.interfaces.len() => ExitCode::FAILURE,
+        signal => ended_by(signal),
+    })
 }
 
 impl Args {
@@ -203,7 +211,7 @@ impl Args {
 /// Prints what the user should know at once.
 fn say_notices(counters: &Counters) {
     for notice in counters.take_notices() {
-        eprintln!("longhaul: {}", notice.replace(char::is_control, " "));
+        say(format_args!("{}", notice.replace(char::is_control, " ")));
     }
 }
 

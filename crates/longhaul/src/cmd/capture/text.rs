@@ -64,6 +64,14 @@ pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
     for refusal in &captured.nic_refusals {
         warn(caveats::NO_NIC_CLOCK, format!("{refusal}; its packets have time stamps of the kernel"), "");
     }
+    for gone in &captured.gone {
+        let after = gone.at_ns.saturating_sub(captured.meta.started_ns) as f64 / 1e9;
+        let message = format!(
+            "interface {} went away {after:.1} s after the start: nothing later was captured on it",
+            gone.interface
+        );
+        warn(caveats::INTERFACE_GONE, message, "capture again when it is back");
+    }
     if captured.super_packets > 0 {
         let message = format!("{} of the packets are super-packets, which no wire carried", captured.super_packets);
         warn(caveats::SUPER_PACKETS, message, "turn offloads off (ethtool -K IF gro off tso off) to see wire packets");

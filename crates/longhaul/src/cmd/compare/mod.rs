@@ -4,13 +4,13 @@ pub(crate) mod figures;
 pub(crate) mod runs;
 
 use crate::caveats;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use longhaul_flows::compare::{
     CompareError, CompareResult, Compared, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, recognition,
 };
+use longhaul_kernel::new_file::{NewFile, PUBLIC};
 use longhaul_report::html::compared::Report;
 use longhaul_report::parquet::DelayFile;
 use longhaul_report::saved::COMPARE_SCHEMA;
@@ -23,7 +23,7 @@ use crate::captures::source::{End, Filter, Trace};
 use crate::cmd::compare::figures::Delays;
 use crate::cmd::compare::runs::{of_points, of_runs};
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, print_result};
+use crate::output::{Envelope, Failure, Outcome, print_result, write_named};
 
 const EXAMPLES: &str = "\
 Example:
@@ -178,7 +178,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             directions: delays.drawn(compared, &gaps, points),
             text: text.clone(),
         };
-        std::fs::write(file, report.html()).map_err(|error| Failure::unwritable(file, error))?;
+        write_named(file, &report.html())?;
     }
     print_result(&envelope, args.json, |_| text);
     Ok(ExitCode::SUCCESS)
@@ -214,8 +214,10 @@ fn lay_over(
     let delays_file = delays_in.map(|folder| folder.join("delays.parquet"));
     let unwritable =
         |error: &dyn std::fmt::Display| Failure::unwritable(delays_file.as_deref().unwrap_or(Path::new("")), error);
-    let created = delays_file.as_ref().map(File::create).transpose().map_err(|error| unwritable(&error))?;
-    let mut delays = created.map(DelayFile::new).transpose().map_err(|error| unwritable(&error))?;
+    let create = |path: &PathBuf| NewFile::create(path, PUBLIC);
+    let new = delays_file.as_ref().map(create).transpose().map_err(|error| unwritable(&error))?;
+    let file = new.as_ref().map(|new| new.file().try_clone()).transpose().map_err(|error| unwritable(&error))?;
+    let mut delays = file.map(DelayFile::new).transpose().map_err(|error| unwritable(&error))?;
     let mut matching = Matching::new(plan, &known, gaps, |reached: &Reached| {
         drawn.add(reached);
         if let Some(delays) = &mut delays {
@@ -226,6 +228,9 @@ fn lay_over(
     let compared = matching.finish();
     if let Some(delays) = delays {
         delays.finish().map_err(|error| unwritable(&error))?;
+    }
+    if let Some(new) = new {
+        new.finish().map_err(|error| unwritable(&error))?;
     }
     Ok(compared)
 }

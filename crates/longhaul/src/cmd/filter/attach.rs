@@ -15,7 +15,7 @@ use longhaul_units::Nanos;
 use crate::cmd::filter::sample::SampleFile;
 use crate::cmd::filter::status::{mode_in_words, report};
 use crate::cmd::filter::{failure, interface, no_link, not_followed};
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, say};
 
 /// Attach the filter to an interface, in place of one that is there; it counts, and drops only with --enforce or --for
 #[derive(Debug, clap::Args)]
@@ -147,11 +147,11 @@ pub(crate) fn attach(args: AttachArgs) -> Outcome {
         (true, None) => "drops what it rejects".into(),
         (true, Some(time)) => format!("drops what it rejects for {time}, then only counts unless confirmed"),
     };
-    eprintln!("longhaul: {name}: {}; {does}", mode_in_words(&filter));
+    say(format_args!("{name}: {}; {does}", mode_in_words(&filter)));
     if args.pin {
         return Ok(ExitCode::SUCCESS);
     }
-    stay(name, filter, following, stop, &args.staying, sample)
+    stay((name, link.index), filter, following, stop, &args.staying, sample)
 }
 
 pub(crate) fn follow(args: FollowArgs) -> Outcome {
@@ -163,12 +163,12 @@ pub(crate) fn follow(args: FollowArgs) -> Outcome {
     let every = sample.is_some().then_some(args.staying.sample_every);
     filter.sample_every(every).map_err(|error| failure(name, &error))?;
     let following = Following::begin(name).map_err(|error| not_followed(name, &error))?;
-    stay(name, filter, following, stop, &args.staying, sample)
+    stay((name, link.index), filter, following, stop, &args.staying, sample)
 }
 
 /// Follows the host until the end, then prints the counters.
 fn stay(
-    name: &str,
+    (name, ifindex): (&str, u32),
     filter: Filter,
     mut following: Following,
     stop: Stop,
@@ -180,7 +180,11 @@ fn stay(
     let end = staying.time.map_or(Nanos::MAX, |time| monotonic().saturating_add(time));
     while stop.requested().is_none() && monotonic() < end {
         if !filter.is_attached() {
-            eprintln!("longhaul: {name}: another process detached or replaced the filter");
+            if !interface(name).is_ok_and(|(_, link)| link.index == ifindex) {
+                return Err(Failure::new("interface_gone", format!("{name} went away, and its filter with it"))
+                    .remedy("attach it again when the interface is back"));
+            }
+            say(format_args!("{name}: another process detached or replaced the filter"));
             break;
         }
         following.tell(&filter).map_err(|error| not_followed(name, &error))?;

@@ -8,6 +8,7 @@ use longhaul_bpf::filter::{SAMPLE_SNIPPET_BYTES, Samples};
 use longhaul_captures::pcapng::{Interface, Writer};
 use longhaul_captures::record::{InterfaceDirection, LinkType, Record};
 use longhaul_kernel::clock::{RealtimeOffset, realtime_offset};
+use longhaul_kernel::new_file::followed;
 use longhaul_units::Nanos;
 
 use crate::output::Failure;
@@ -22,7 +23,7 @@ pub(crate) struct SampleFile {
 impl SampleFile {
     pub(crate) fn create(path: &Path, interface: &str) -> Result<Self, Failure> {
         let failed = |error| not_written(path, &error);
-        let file = File::create(path).map_err(failed)?;
+        let file = followed(path).and_then(File::create).map_err(failed)?;
         let mut described = Interface::default();
         described.name = Some(interface.into());
         described.snap_len = SAMPLE_SNIPPET_BYTES as u32;

@@ -72,9 +72,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         if args.json {
             next.print_json();
         } else {
-            let clear = if std::io::IsTerminal::is_terminal(&std::io::stdout()) { "\x1b[H\x1b[J" } else { "" };
+            if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+                print!("\x1b[H\x1b[J");
+            }
             let before = before.as_ref().map(|(counters, then)| (counters, now.saturating_sub(*then)));
-            print_text(&format!("{clear}{}\n", text::text(&next.status, before)));
+            print_text(&format!("{}\n", text::text(&next.status, before)));
             print_caveats(&next.caveats);
         }
         before = Some((counters, now));

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use self::printed::{DownParameters, EndedLab, EndedLabs, ListedLab, ListedLabs, MadeLab};
 use crate::args::engine::EngineArgs;
 use crate::output::status;
-use crate::output::{Envelope, Failure, NothingAsked, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, NothingAsked, Outcome, print_caveats, print_json, print_text, say};
 
 /// Run programs on hosts of this machine with an emulated path between them
 #[derive(Debug, clap::Args)]
@@ -144,7 +144,7 @@ impl Which {
         if let Some(name) = &self.name {
             return Ok(name.clone());
         }
-        let mut names = list().map_err(|error| Failure::new("lab", error))?;
+        let mut names = list().map_err(control_failure)?;
         match names.len() {
             0 => Err(Failure::new("no_lab", "no lab is up").remedy("longhaul lab up nlr-small")),
             1 => Ok(names.remove(0)),
@@ -160,7 +160,7 @@ impl Which {
 fn control_failure(error: ControlError) -> Failure {
     match error {
         ControlError::Name(_) => Failure::usage(error),
-        ControlError::InUse(_) => Failure::new("name_in_use", error),
+        ControlError::InUse(_) | ControlError::Stranger { .. } => Failure::new("name_in_use", error),
         ControlError::NoLab(_) => Failure::new("no_lab", error),
         ControlError::Refused(_) => Failure::new("refused", error),
         _ => Failure::new("lab", error),
@@ -210,12 +210,12 @@ fn up(args: UpArgs) -> Outcome {
 
     let info = Client::new(&lab).and_then(|client| client.info()).map_err(control_failure)?;
     let hosts: Vec<_> = info.hosts.iter().map(|host| format!("{} {}", host.plan.name, host.plan.ipv4)).collect();
-    eprintln!(
-        "longhaul: lab {lab} is up: {}; {} round trip; longhaul lab exec {} -- COMMAND",
+    say(format_args!(
+        "lab {lab} is up: {}; {} round trip; longhaul lab exec {} -- COMMAND",
         hosts.join(", "),
         path.round_trip(),
-        info.hosts[0].plan.name,
-    );
+        info.hosts[0].plan.name
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -296,8 +296,10 @@ fn hold() -> Outcome {
 fn make(order: Order) -> Result<(Listener, Lab, bool, Stop), Refusal> {
     let refuse = |message: String| Refusal { in_use: false, message };
     let path = PathSpec::parse(&order.path, &no_files).map_err(|error| refuse(error.to_string()))?;
-    let listener = Listener::claim(&order.spec.name)
-        .map_err(|error| Refusal { in_use: matches!(error, ControlError::InUse(_)), message: error.to_string() })?;
+    let listener = Listener::claim(&order.spec.name).map_err(|error| Refusal {
+        in_use: matches!(error, ControlError::InUse(_) | ControlError::Stranger { .. }),
+        message: error.to_string(),
+    })?;
     // Before there is a second thread.
     let user_namespace = !capability::is_root_in_namespace();
     if user_namespace {
@@ -348,7 +350,7 @@ fn print_status(info: &Info, status: longhaul_emulator::Status, as_json: bool) {
 }
 
 fn show_list(as_json: bool) -> Outcome {
-    let names = list().map_err(|error| Failure::new("lab", error))?;
+    let names = list().map_err(control_failure)?;
     // A lab may go down while we ask.
     let infos: Vec<Info> =
         names.iter().filter_map(|name| Client::new(name).and_then(|client| client.info()).ok()).collect();
@@ -382,7 +384,7 @@ fn show_list(as_json: bool) -> Outcome {
 }
 
 fn down(lab: &Which, all: bool, as_json: bool) -> Outcome {
-    let mut names = list().map_err(|error| Failure::new("lab", error))?;
+    let mut names = list().map_err(control_failure)?;
     if !all {
         let orphaned = orphaned_labs()?;
         names = match &lab.name {
@@ -401,7 +403,7 @@ fn down(lab: &Which, all: bool, as_json: bool) -> Outcome {
         let of_lab = status.caveats(info.spec.lateness_bound);
         caveats.extend(of_lab.iter().map(|caveat| caveat.about(name)));
         labs.push((info, status));
-        eprintln!("longhaul: lab {name} is down");
+        say(format_args!("lab {name} is down"));
     }
     let killed = if all || lab.name.is_none() { orphaned_labs()? } else { lab.name.clone().into_iter().collect() };
     let cleared = clear_orphans(&killed)?;
@@ -439,7 +441,7 @@ fn clear_orphans(labs: &[String]) -> Result<BTreeSet<String>, Failure> {
             Failure::new("lab", format!("programs of the killed lab {} do not end: {error}", orphan.lab))
         })?;
         if ended > 0 {
-            eprintln!("longhaul: ended {ended} programs that the killed lab {} left", orphan.lab);
+            say(format_args!("ended {ended} programs that the killed lab {} left", orphan.lab));
             cleared.insert(orphan.lab.clone());
         }
     }

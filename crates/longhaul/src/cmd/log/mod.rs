@@ -14,7 +14,8 @@ use serde::Serialize;
 use crate::args::listen::{Listen, Listening, not_bound};
 use crate::args::roll::Roll;
 use crate::cmd::log::text::Account;
-use crate::output::{Envelope, Failure, Outcome, ended_by, print_result};
+use crate::output::saved::folder_at;
+use crate::output::{Envelope, Failure, Outcome, ended_by, print_result, say};
 
 /// The port of the control connections and of the first capture's datagrams. `longhaul serve` has 5210.
 pub(crate) const PORT: u16 = 5211;
@@ -69,16 +70,16 @@ pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let encrypted = options.key.is_some();
     let host = LogHost::bind(address, options).map_err(|error| not_bound(address, &error, "logging host"))?;
-    eprintln!("longhaul: logging into {} at {}; Ctrl-C ends", args.output.display(), host.address().unwrap_or(address));
+    say(format_args!("logging into {} at {}; Ctrl-C ends", args.output.display(), host.address().unwrap_or(address)));
     let account = Arc::new(Mutex::new(Account::default()));
     let entering = Arc::clone(&account);
     host.run(
         stop,
         args.once,
-        |peer, folder| eprintln!("longhaul: {peer}: a capture begins in {}", folder.display()),
+        |peer, folder| say(format_args!("{peer}: a capture begins in {}", folder.display())),
         move |peer, ended| {
             let mut account = entering.lock().unwrap_or_else(PoisonError::into_inner);
-            eprintln!("longhaul: {}", account.enter(peer, ended));
+            say(account.enter(peer, ended));
         },
     )
     .map_err(|error| Failure::new("log", error))?;
@@ -108,7 +109,7 @@ impl Args {
             stamp: || jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string(),
         };
         // Fail now rather than at the first capture.
-        std::fs::create_dir_all(&self.output).map_err(|error| {
+        folder_at(&self.output).map_err(|error| {
             Failure::new("not_written", format!("{}: {error}", self.output.display()))
                 .remedy("name a writable folder with --output")
         })?;

@@ -15,7 +15,7 @@ use longhaul_wire::ethernet;
 use longhaul_wire::probe::Cookie;
 use serde::Serialize;
 
-use crate::output::{Envelope, Failure, Outcome, exit_code, print_result};
+use crate::output::{Envelope, Failure, Outcome, exit_code, plain, print_result};
 
 /// Frames a second without --pps or --rate: visible, and harmless to a network.
 const DEFAULT_RATE: u64 = 1_000;
@@ -235,7 +235,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let started_at = jiff::Timestamp::now().to_string();
     let mixer = Mixer::open(link.index, plan, asked, &args.cpu).map_err(not_sent)?;
-    eprintln!("{}", text::heading(&spec.name, &link.name, mixer.engine(), &amount, seed));
+    eprintln!("{}", plain(&text::heading(&spec.name, &link.name, mixer.engine(), &amount, seed)));
     let mut live = text::Live::default();
     let sent = mixer
         .run(&amount, Some(stop), interval, |progress| eprintln!("{}", live.line(progress)))

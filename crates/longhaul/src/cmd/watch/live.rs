@@ -4,7 +4,7 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use longhaul_watch::ConnectionNow;
 
 use crate::output::live::Show;
-use crate::output::print_text;
+use crate::output::{plain, print_text};
 use longhaul_report::text::{rate, short};
 
 /// Rows of the table: the connections with the highest rates.
@@ -37,10 +37,10 @@ impl Live {
         match self.show {
             Show::Nothing | Show::Objects => {}
             Show::Lines => print_text(&(lines.join("\n") + "\n")),
-            Show::LinesBeside => eprintln!("{}", lines.join("\n")),
+            Show::LinesBeside => eprintln!("{}", plain(&lines.join("\n"))),
             Show::Terminal => {
                 self.end();
-                eprintln!("{}", lines.join("\n"));
+                eprintln!("{}", plain(&lines.join("\n")));
                 self.written = lines.len();
             }
         }

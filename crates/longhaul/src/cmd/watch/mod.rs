@@ -7,11 +7,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::namespace::NetNamespace;
-use longhaul_kernel::process::{Process, Signal};
+use longhaul_kernel::process::{Process, Signal, ended_child};
 use longhaul_kernel::process_sockets::adopt_orphans;
 use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_kernel::wait::{readable_until, sleep_until};
@@ -28,7 +28,7 @@ use crate::cmd::watch::live::Live;
 use crate::output::exit_code;
 use crate::output::live::Show;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, plain, print_caveats, print_json, print_text};
 
 /// The shortest time between samples: one takes some 0.1 ms.
 const LEAST_SAMPLE: Nanos = Nanos::from_millis(1);
@@ -187,7 +187,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     } else if args.command.is_empty() {
         print_text(&text::watch::report(&envelope.result));
     } else {
-        eprint!("{}", text::watch::report(&envelope.result));
+        eprint!("{}", plain(&text::watch::report(&envelope.result)));
     }
     print_caveats(&envelope.caveats);
     if let Err(failure) = saved {
@@ -204,7 +204,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn follow(
     args: &Args,
     watch: &mut Watch,
-    mut child: Option<Child>,
+    mut child: Option<u32>,
     stop: Stop,
     live: &mut Live,
 ) -> io::Result<Option<ExitStatus>> {
@@ -229,11 +229,15 @@ fn follow(
                 table += interval;
             }
         }
-        if let Some(running) = &mut child {
-            if let Some(status) = running.try_wait()? {
+        // Others are those that the command left behind.
+        while let Some((pid, status)) = ended_child()? {
+            if child == Some(pid) {
                 (ended, child) = (Some(status), None);
                 leave = now.saturating_add(GRACE);
-            } else if let Some(signal) = stop.requested() {
+            }
+        }
+        if let Some(running) = child {
+            if let Some(signal) = stop.requested() {
                 pass_on(running, signal, *asked.get_or_insert(now), now)?;
             }
         } else if stop.requested().is_some() {
@@ -259,21 +263,22 @@ fn follow(
 }
 
 /// Passes a signal on to the command. Ctrl-C on a terminal has reached it already.
-fn pass_on(child: &Child, signal: StopSignal, asked: Nanos, now: Nanos) -> io::Result<()> {
+fn pass_on(child: u32, signal: StopSignal, asked: Nanos, now: Nanos) -> io::Result<()> {
     let (signal, due) = match signal {
         StopSignal::Interrupt => (Signal::INT, asked.saturating_add(PASS_ON)),
         StopSignal::Terminate => (Signal::TERM, asked),
         StopSignal::HangUp => (Signal::HUP, asked),
     };
     if now >= due
-        && let Some(process) = Process::open(child.id())?
+        && let Some(process) = Process::open(child)?
     {
         process.signal(signal)?;
     }
     Ok(())
 }
 
-fn start(command: &[String], json: bool) -> Result<Child, Failure> {
+/// Starts the command; the number of its process.
+fn start(command: &[String], json: bool) -> Result<u32, Failure> {
     let (program, arguments) = command.split_first().ok_or_else(|| Failure::usage("COMMAND is empty"))?;
     adopt_orphans().map_err(|error| Failure::new("watch", error))?;
     let mut command = Command::new(program);
@@ -282,7 +287,7 @@ fn start(command: &[String], json: bool) -> Result<Child, Failure> {
         let stderr = io::stderr().as_fd().try_clone_to_owned().map_err(|error| Failure::new("watch", error))?;
         command.stdout(Stdio::from(stderr));
     }
-    command.spawn().map_err(|error| {
+    command.spawn().map(|child| child.id()).map_err(|error| {
         let exit = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
         Failure::new("not_run", format!("{program}: {error}")).remedy("name an executable program").exit(exit)
     })

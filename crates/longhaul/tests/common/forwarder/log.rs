@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::packet::Packet;
+use super::packet::{Fragment, Packet};
 
 /// `Forward`: from client to server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,18 +54,52 @@ pub(crate) struct Departure {
 
 impl Departure {
     /// Whether the receiver cannot see the damage: nothing checks these fields of IPv6 (RFC 8200 §3: traffic class, flow label, hop
-    /// limit; §4.5: what is reserved in the fragment header).
+    /// limit; §4.5: what is reserved in the fragment header), but for ECN, which all fragments of a datagram share (RFC 3168 §5.3).
     pub(crate) fn is_harmless(&self, packet: &Packet) -> bool {
         let Some((at, bit)) = self.damage else { return true };
         let ipv6 = packet.addresses.is_some_and(|(source, _)| source.is_ipv6());
         ipv6 && match at.checked_sub(packet.begins[0]) {
             Some(0) => bit < 0x10,
-            Some(1..=3 | 7) => true,
+            Some(1) => packet.fragment.is_none() || bit & 0x30 == 0,
+            Some(2..=3 | 7) => true,
             // Of later fragments not even the next header.
             Some(40) => packet.fragment.is_some_and(|fragment| fragment.offset > 0),
             Some(41) if packet.fragment.is_some() => true,
             Some(43) if packet.fragment.is_some() => bit & 0x06 != 0,
             _ => false,
+        }
+    }
+}
+
+impl Departure {
+    /// The place of a fragment as the receiver reads it; `None` where damage makes it another datagram's, or nobody's.
+    fn fragment(&self, packet: &Packet) -> Option<Fragment> {
+        let mut fragment = packet.fragment?;
+        let Some((at, bit)) = self.damage.filter(|(at, _)| *at < packet.begins[1]) else { return Some(fragment) };
+        if self.is_harmless(packet) {
+            return Some(fragment);
+        }
+        // A checksum guards the header of IPv4.
+        packet.addresses.filter(|(source, _)| source.is_ipv6())?;
+        match at.checked_sub(packet.begins[0])? {
+            // The payload's length: what is longer than the frame is discarded, and a length that is no multiple of 8 before the last
+            // fragment (RFC 8200 §4.5).
+            place @ 4..=5 => {
+                let bytes = (fragment.bytes + 8) ^ (usize::from(bit) << if place == 4 { 8 } else { 0 });
+                let shorter = bytes >= 8 && bytes < fragment.bytes + 8;
+                fragment.bytes = (shorter && !(fragment.more && bytes % 8 > 0)).then(|| bytes - 8)?;
+                Some(fragment)
+            }
+            // ECN, and what the datagram holds, by its first fragment: joined, and then nobody's.
+            1 | 40 => Some(fragment),
+            place @ 42..=43 => {
+                let word = (fragment.offset | usize::from(fragment.more))
+                    ^ (usize::from(bit) << if place == 42 { 8 } else { 0 });
+                (fragment.offset, fragment.more) = (word & !7, word & 1 != 0);
+                // The last one of a datagram may have any length, others not.
+                (!fragment.more || fragment.bytes % 8 == 0).then_some(fragment)
+            }
+            _ => None,
         }
     }
 }
@@ -98,29 +132,24 @@ impl Log {
         counts
     }
 
-    /// The sequence numbers of `cookie` in the order in which a receiver gets them, whole datagrams without (visible) damage alone:
-    /// fragments are joined as RFC 791 and RFC 8200 §4.5 have it, where the first of two equal ones counts.
+    /// The sequence numbers of `cookie` in the order in which a receiver gets them, whole datagrams without (visible) damage alone.
+    /// Fragments are joined as RFC 791 and RFC 8200 §4.5 have it: of equal ones the first counts, and others that overlap end the datagram.
     pub(crate) fn received(&self, direction: Direction, cookie: u32) -> Vec<u64> {
         let mut partial: BTreeMap<(IpAddr, IpAddr, u8, u32), Partial> = BTreeMap::new();
         let mut received = Vec::new();
         for (departure, packet) in self.departed(direction).filter(|(_, packet)| packet.is_udp()) {
             let damaged = !departure.is_harmless(packet);
             let ours = packet.probe.filter(|probe| probe.0 == cookie).map(|probe| probe.1);
-            let (Some(fragment), Some(key)) = (packet.fragment, packet.datagram()) else {
+            if packet.fragment.is_none() {
                 received.extend(ours.filter(|_| !damaged));
                 continue;
-            };
-            // A damaged header makes it another datagram's, or nobody's.
-            if departure.damage.is_some_and(|(at, _)| damaged && at < packet.begins[1]) {
-                continue;
             }
+            let (Some(fragment), Some(key)) = (departure.fragment(packet), packet.datagram()) else { continue };
             let datagram = partial.entry(key).or_default();
-            if datagram.bytes.insert(fragment.offset, fragment.bytes).is_none() {
-                datagram.damaged |= damaged;
-                datagram.sequence = datagram.sequence.or(ours);
-                datagram.end = if fragment.more { datagram.end } else { Some(fragment.offset + fragment.bytes) };
-            }
-            if datagram.end == Some(datagram.bytes.values().sum()) {
+            if datagram.add(fragment, damaged, ours) == Added::Overlaps {
+                // What comes of it later begins it anew.
+                partial.remove(&key);
+            } else if datagram.end == Some(datagram.bytes.values().sum()) {
                 let whole = partial.remove(&key);
                 received.extend(whole.filter(|whole| !whole.damaged).and_then(|whole| whole.sequence));
             }
@@ -136,4 +165,38 @@ struct Partial {
     end: Option<usize>,
     sequence: Option<u64>,
     damaged: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Added {
+    Joined,
+    /// All of it was there before.
+    Duplicate,
+    Overlaps,
+}
+
+impl Partial {
+    fn add(&mut self, fragment: Fragment, damaged: bool, sequence: Option<u64>) -> Added {
+        let (first, end) = (fragment.offset, fragment.offset + fragment.bytes);
+        let last = self.bytes.iter().next_back().map_or(0, |(offset, bytes)| offset + bytes);
+        let ends_elsewhere = if fragment.more {
+            self.end.is_some_and(|known| end > known)
+        } else {
+            end < last || self.end.is_some_and(|known| end != known)
+        };
+        if ends_elsewhere {
+            return Added::Overlaps;
+        }
+        if self.bytes.iter().any(|(offset, bytes)| *offset <= first && end <= offset + bytes) {
+            return Added::Duplicate;
+        }
+        if self.bytes.iter().any(|(offset, bytes)| first < offset + bytes && *offset < end) {
+            return Added::Overlaps;
+        }
+        self.bytes.insert(first, fragment.bytes);
+        self.damaged |= damaged;
+        self.sequence = self.sequence.or(sequence);
+        self.end = self.end.or((!fragment.more).then_some(end));
+        Added::Joined
+    }
 }

@@ -97,7 +97,7 @@ fn commands_and_flags_in_prose_exist() {
 #[test]
 fn links_of_the_pages_outside_of_the_site_lead_somewhere() {
     let mut dead = Vec::new();
-    for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md"] {
+    for name in ["README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md"] {
         let text = fs::read_to_string(root().join(name)).unwrap();
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = target.split('#').next().unwrap_or_default();

@@ -15,21 +15,29 @@ use crate::common::captures::Folder;
 /// How long one block may take.
 const BLOCK_TIME: Duration = Duration::from_secs(90);
 /// How many pages run at a time.
-const SIDE_BY_SIDE: usize = 3;
+const SIDE_BY_SIDE: usize = 4;
 /// The line that the script prints before a block.
 const MARK: &str = "::: block at line ";
 
 /// Runs the marked blocks of all pages, as root: those of one page in one shell, in a folder and a network of their own. Pages run side by
-/// side, as most of their time is waiting. What failed, with what it printed.
+/// side, as most of their time is waiting; those with much to run begin, so that none of them is left alone at the end. What failed, with
+/// what it printed.
 pub(crate) fn run_marked(pages: &[Page]) -> Vec<String> {
-    let marked = pages.iter().filter(|page| page.blocks.iter().any(|block| block.fate == Fate::Run));
-    let (left, failed) = (Mutex::new(marked), Mutex::new(Vec::new()));
+    let marked = |page: &&Page| {
+        page.blocks.iter().filter(|block| block.fate == Fate::Run).map(|block| block.script().len()).sum::<usize>()
+    };
+    let mut pages: Vec<&Page> = pages.iter().filter(|page| marked(page) > 0).collect();
+    pages.sort_by_key(|page| std::cmp::Reverse(marked(page)));
+    let (left, failed) = (Mutex::new(pages.into_iter()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
                 loop {
                     let Some(page) = left.lock().expect("no thread panics").next() else { return };
-                    if let Err(said) = run(page) {
+                    let began = Instant::now();
+                    let outcome = run(page);
+                    println!("{}: {:.1} s", page.name, began.elapsed().as_secs_f64());
+                    if let Err(said) = outcome {
                         failed.lock().expect("no thread panics").push(format!("{}: {said}", page.name));
                     }
                 }

@@ -3,13 +3,13 @@
 mod command;
 
 use crate::caveats;
-use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use longhaul_experiment::{Event, Experiment, InLab, MixExperiment, Runner};
 use longhaul_kernel::capability;
+use longhaul_kernel::new_file;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::LabSpec;
@@ -24,7 +24,9 @@ use serde::Serialize;
 use crate::args::engine::EngineArgs;
 use crate::cmd::lab::run::command::command;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, print_caveats, print_json, print_text, with_flags};
+use crate::output::{
+    Envelope, Failure, INTERRUPTED, Outcome, plain, print_caveats, print_json, print_text, with_flags,
+};
 
 /// Run an experiment: its labs and tests, with a table and a report
 ///
@@ -119,7 +121,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         user_namespace::unshare_user_as_root().map_err(|error| Failure::new("lab", error))?;
     }
 
-    let say = |line: &str| if args.json { eprintln!("{line}") } else { print_text(&format!("{line}\n")) };
+    let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
     let lost = if experiment.tcp.is_empty() { "losses" } else { "windows" };
     say(&format!("{}; rates in Mb/s of payload, {lost} in packets", experiment.title));
     let spec = LabSpec { name: format!("run-{}", std::process::id()), ..args.engine.spec() };
@@ -180,7 +182,7 @@ fn run_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     args.output.clone().map(Folder::open).transpose()?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
-    let say = |line: &str| if args.json { eprintln!("{line}") } else { print_text(&format!("{line}\n")) };
+    let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
     say(&experiment.title);
     let report = Runner::run_mix(experiment, stop, &|event| tell(event, &say));
     let interrupted = stop.requested().is_some();
@@ -256,7 +258,7 @@ fn save_both(folder: &Path, envelope: &impl Serialize, page: String) -> Result<(
     let object = serde_json::to_string(envelope).map_err(|error| Failure::new("json", error))?;
     for (name, contents) in [("result.json", object + "\n"), ("report.html", with_flags(&page))] {
         let file = folder.join(name);
-        fs::write(&file, contents).map_err(|error| not_written(&file, error))?;
+        new_file::write(&file, contents).map_err(|error| not_written(&file, error))?;
     }
     Ok(())
 }

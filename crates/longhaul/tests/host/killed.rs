@@ -1,0 +1,236 @@
+//! `kill -9` of each command that changes or creates something, at random moments: what there is then is what there was before.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::common::alone;
+use crate::state::{Bpf, Counted, all_bpf, changes, state};
+use crate::world::{PATIENCE, Random, World, says_by};
+use longhaul_bpf::support::has_bpf_fs;
+use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_kernel::process::ended_child;
+use longhaul_kernel::process_sockets::adopt_orphans;
+
+/// Moments at which each command is killed; `LONGHAUL_KILLS` asks for more.
+const KILLS: usize = 1;
+/// A command is killed within this time of its start. With debug assertions a test begins after some 200 ms.
+const LATEST: Duration = Duration::from_millis(700);
+
+/// Kills until the end; 50 of each take ten minutes.
+fn kills() -> usize {
+    std::env::var("LONGHAUL_KILLS").ok().map_or(KILLS, |kills| kills.parse().expect("LONGHAUL_KILLS is a number"))
+}
+
+/// A command, and what belongs to it; its words are those of [`World::words`].
+struct Case {
+    /// Where it runs: on `near`, which tests, or on `far`.
+    host: &'static str,
+    words: &'static str,
+    /// A command on the other host that is started when this one says that it listens.
+    beside: Option<&'static str>,
+    /// What removes that which it shall leave.
+    undo: Option<&'static str>,
+    /// What it may leave in its folder: what it was asked for, whole.
+    products: &'static [&'static str],
+}
+
+impl Case {
+    const fn near(words: &'static str) -> Self {
+        Self { host: "near", words, beside: None, undo: None, products: &[] }
+    }
+
+    const fn far(words: &'static str, beside: &'static str) -> Self {
+        Self { host: "far", words, beside: Some(beside), undo: None, products: &[] }
+    }
+
+    const fn undo(self, undo: &'static str) -> Self {
+        Self { undo: Some(undo), ..self }
+    }
+
+    const fn leaves(self, products: &'static [&'static str]) -> Self {
+        Self { products, ..self }
+    }
+}
+
+const CASES: &[Case] = &[
+    Case::far(
+        "serve --bind 10.96.0.1 -p 7002 --key KEY",
+        "tcp 10.96.0.1 -p 7002 --key KEY -t 300ms --no-sack -C scalable",
+    ),
+    Case::far(
+        "serve --bind 10.96.0.1 -p 7002 --key KEY",
+        "udp 10.96.0.1 -p 7002 --key KEY -b 10M -t 300ms --softirq same",
+    ),
+    Case::near("udp 10.96.0.1 -p 7001 --key KEY -b 10M -t 300ms -R --softirq split -o OUT/udp")
+        .leaves(&["udp", "udp/result.json"]),
+    Case::near("tcp 10.96.0.1 -p 7001 --key KEY -t 300ms --no-sack --no-timestamps -C scalable -o OUT/tcp").leaves(&[
+        "tcp",
+        "tcp/result.json",
+        "tcp/samples.parquet",
+    ]),
+    Case::far("log --bind 10.96.0.1 -p 7003 --key KEY -o OUT", "capture lf0 --to 10.96.0.1:7003 --key KEY -t 300ms")
+        .leaves(&["*", "*/00000001.spool"]),
+    Case::near("capture lf0 -o OUT/spool").leaves(&["spool", "spool/00000001.spool"]),
+    Case::near("filter attach lf0 --sample OUT/rejected.pcapng").leaves(&["rejected.pcapng"]),
+    Case::near("filter attach lf0 --pin --for 60s").undo("filter detach lf0"),
+    Case::near("mix lf0 --pps 1000 --target 10.96.0.1 --target-mac 02:00:00:00:00:02"),
+    Case::near("emulate --left va --right vb --path lan --stats OUT/status.json").leaves(&["status.json"]),
+    Case::near("lab up lan --name killedN").undo("lab down --name killedN"),
+    Case::near("lab run demo-tcp -o OUT/run").undo("lab down").leaves(&["run"]),
+    Case::near("cc load scalable --as lh_killN").undo("cc unload lh_killN"),
+    Case::near("cc load scalable --as lh_killedN -- sleep 0.5"),
+    Case::near("cc use htcp -- sleep 0.5"),
+    Case::near("cc use htcp --to 192.0.2.0/24"),
+    Case::near("watch -o OUT/watch -- sleep 0.5").leaves(&["watch", "watch/result.json", "watch/samples.parquet"]),
+    Case::near("convert SPOOL OUT/all.parquet").leaves(&["all.parquet"]),
+    Case::near("convert SPOOL OUT/all.pcapng.zst").leaves(&["all.pcapng.zst"]),
+    Case::near("analyze SPOOL -o OUT/analyze --html OUT/page.html").leaves(&[
+        "analyze",
+        "analyze/result.json",
+        "analyze/series.parquet",
+        "page.html",
+    ]),
+    Case::near("compare --same-clock SPOOL SPOOL -o OUT/compare --html OUT/page.html").leaves(&[
+        "compare",
+        "compare/result.json",
+        "compare/delays.parquet",
+        "page.html",
+    ]),
+    Case::near("key new OUT/key").leaves(&["key"]),
+];
+
+impl World {
+    /// A capture, to be read.
+    fn record(&self) {
+        let mut capture = self.spawn("near", &self.words("capture lf0 -o SPOOL -k 4000", 0));
+        assert!(says_by(Instant::now() + PATIENCE, capture.stderr.take().unwrap(), "Ctrl-C ends"));
+        let mix = self.words("mix lf0 --pps 0 -k 5000 --target 10.96.0.1 --target-mac 02:00:00:00:00:02", 0);
+        assert!(self.spawn("near", &mix).wait().unwrap().success());
+        assert!(capture.wait().unwrap().success());
+    }
+
+    fn state(&self, older: &Bpf) -> Counted {
+        state(&[("near", &self.near), ("far", &self.far)], &self.folder, older)
+    }
+
+    /// Runs a case, kills it after `moment`, and asserts that nothing is left.
+    fn kill(&self, case: &Case, number: usize, moment: Duration, older: &Bpf) {
+        let before = self.state(older);
+        let words = self.words(case.words, number);
+        let mut child = self.spawn(case.host, &words);
+        let due = Instant::now() + moment;
+        let mut other = None;
+        if let Some(beside) = case.beside {
+            let said = child.stderr.take().unwrap();
+            if says_by(due, said, "Ctrl-C ends") {
+                other = Some(self.spawn("near", &self.words(beside, number)));
+            }
+        }
+        sleep(due.saturating_duration_since(Instant::now()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if let Some(mut other) = other {
+            // It ends by itself, well or with an error.
+            let _ = other.stderr.take().unwrap().read_to_string(&mut String::new());
+            other.wait().unwrap();
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let mut seen_always: Option<BTreeSet<String>> = None;
+        loop {
+            if let Some(undo) = case.undo {
+                let mut undone = self.spawn(case.host, &self.words(undo, number));
+                let _ = undone.stderr.take().unwrap().read_to_string(&mut String::new());
+                undone.wait().unwrap();
+            }
+            self.take_products(case);
+            // Adopted: what a killed command started and did not wait for.
+            while ended_child().unwrap().is_some() {}
+            let mut left = changes(&before, &self.state(older));
+            // Others load programs meanwhile: what is left is there each time.
+            left.retain(|line| {
+                !line.starts_with("bpf ") || seen_always.as_ref().is_none_or(|seen| seen.contains(line))
+            });
+            seen_always = Some(left.iter().cloned().collect());
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "killed after {moment:?}, longhaul {} left: {left:#?}", words.join(" "));
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Removes what the case may leave. A file among it that only appears when it is complete must be complete.
+    fn take_products(&self, case: &Case) {
+        let out = self.folder.join("out");
+        let mut found: Vec<PathBuf> = Vec::new();
+        for product in case.products {
+            let mut matching = vec![out.clone()];
+            for part in product.split('/') {
+                let of = |folder: &PathBuf| -> Vec<PathBuf> {
+                    if part != "*" {
+                        return vec![folder.join(part)];
+                    }
+                    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+                };
+                matching = matching.iter().flat_map(of).collect();
+            }
+            found.extend(matching.into_iter().filter(|path| path.exists()));
+        }
+        // Files before their folders.
+        found.sort_by_key(|path| std::cmp::Reverse(path.as_os_str().len()));
+        for path in found {
+            if path.is_dir() {
+                // What else is in it is not removed, and found then.
+                let _ = fs::remove_dir(&path);
+            } else {
+                is_whole(&path);
+                fs::remove_file(&path).unwrap();
+            }
+        }
+    }
+}
+
+/// JSON is parsed, Parquet ends with its mark, and a key has its line.
+fn is_whole(path: &Path) {
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).unwrap();
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("json") => drop(serde_json::from_slice::<serde_json::Value>(&bytes).expect("it is whole")),
+        Some("parquet") => assert!(bytes.ends_with(b"PAR1"), "{path:?}"),
+        Some("html") => assert!(bytes.trim_ascii_end().ends_with(b"</html>"), "{path:?}"),
+        Some(_) => {}
+        None => assert!(!bytes.is_empty(), "{path:?}"),
+    }
+}
+
+#[test]
+fn a_killed_command_leaves_nothing() {
+    let _alone = alone();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW (run as root)");
+        return;
+    }
+    if !has_bpf_fs() {
+        longhaul_testing::no_judge!("no BPF file system is mounted at /sys/fs/bpf");
+        return;
+    }
+    adopt_orphans().unwrap();
+    let seed = std::env::var("LONGHAUL_KILL_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or(u64::from(std::process::id()) << 20 | 1);
+    println!("LONGHAUL_KILL_SEED={seed}");
+    let mut random = Random(seed);
+    let world = World::new("killed");
+    world.record();
+    let older = all_bpf();
+    for round in 0..kills() {
+        for (number, case) in CASES.iter().enumerate() {
+            let moment = Duration::from_micros(random.next() % LATEST.as_micros() as u64);
+            world.kill(case, round * CASES.len() + number, moment, &older);
+        }
+        println!("killed each of {} commands {} times", CASES.len(), round + 1);
+    }
+}

@@ -1,0 +1,170 @@
+//! Other users of the host: what they hold and what they ask for.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use crate::common::{TestLab, longhaul, side_by_side};
+use longhaul_kernel::capability::is_root_in_namespace;
+
+fn cannot_be_others() -> bool {
+    let skip = !is_root_in_namespace();
+    if skip {
+        longhaul_testing::no_judge!("needs root, to be other users");
+    }
+    skip
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A program in Perl that runs as `uid` and has said `ready`; gone with the value.
+struct Stranger {
+    process: Child,
+    /// What it says.
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Stranger {
+    fn starts(uid: u32, program: &str) -> Self {
+        let uid = uid.to_string();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", &uid, "--regid", &uid, "--clear-groups", "perl", "-e", program]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut stranger = Self { process: child, lines };
+        assert_eq!(stranger.line(), "ready");
+        stranger
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().map_or_else(String::new, Result::unwrap)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Anybody can listen at a name that looks like root's lab, and never answer.
+#[test]
+fn a_name_that_another_user_holds_stops_nothing() {
+    let _side = side_by_side();
+    if cannot_be_others() {
+        return;
+    }
+    let name = format!("held-{}", std::process::id());
+    for backlog in [8, 0] {
+        // With a backlog of 0 the first who connects fills it.
+        let hold = format!(
+            r#"use Socket; $| = 1; socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die; listen($s, {backlog}) or die
+             if bind($s, pack_sockaddr_un("\0longhaul/lab/0/{name}")) or die; print "ready\n"; <STDIN>"#
+        );
+        let _stranger = Stranger::starts(1234, &hold);
+        let lab = TestLab { name: format!("beside-{}", std::process::id()) };
+        assert!(longhaul(&["lab", "up", "lan", "--name", &lab.name]).status.success());
+        for _ in 0..3 {
+            let list = longhaul(&["lab", "list"]);
+            let text = String::from_utf8_lossy(&list.stdout).into_owned();
+            assert!(list.status.success() && text.contains(&lab.name) && !text.contains(&name), "{list:?}");
+        }
+        let up = longhaul(&["lab", "up", "lan", "--name", &name]);
+        assert_eq!(up.status.code(), Some(1), "{up:?}");
+        assert!(said(&up).contains("--name"), "{up:?}");
+        assert!(backlog == 0 || said(&up).contains("user 1234"), "{up:?}");
+        // Not `--all`: others test with labs of root's, too. It takes the same list.
+        let status = longhaul(&["lab", "status", "--name", &name]);
+        assert_eq!(status.status.code(), Some(1), "{status:?}");
+        let down = longhaul(&["lab", "down", "--name", &lab.name]);
+        assert!(down.status.success(), "{down:?}");
+    }
+}
+
+/// In the user namespace of a lab made without root every other user has the number of `nobody`, and so has the user `nobody` outside.
+#[test]
+fn a_lab_of_nobody_obeys_nobody_else() {
+    let _side = side_by_side();
+    if cannot_be_others() {
+        return;
+    }
+    let name = format!("nobodys-{}", std::process::id());
+    let folder = std::env::temp_dir().join(format!("longhaul-nobody-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let binary = folder.join("longhaul");
+    std::fs::copy(env!("CARGO_BIN_EXE_longhaul"), &binary).unwrap();
+    let nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&binary).args(arguments);
+        command.output().unwrap()
+    };
+    let up = nobody(&["lab", "up", "lan", "--name", &name]);
+    let ask = format!(
+        r#"use Socket; $| = 1; $SIG{{PIPE}} = 'IGNORE'; socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die;
+         connect($s, pack_sockaddr_un("\0longhaul/lab/65534/{name}")) or die; syswrite($s, "\"Info\"\n"); print "ready\n";
+         print length(<$s> // ""), "\n""#
+    );
+    let mut answered = String::new();
+    if up.status.success() {
+        answered = Stranger::starts(1234, &ask).line();
+    }
+    let own = nobody(&["lab", "list"]);
+    let down = nobody(&["lab", "down", "--name", &name]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    if !up.status.success() {
+        assert!(said(&up).contains("user namespace"), "{up:?}");
+        longhaul_testing::skipped!("{}", said(&up).trim());
+        return;
+    }
+    assert_eq!(answered, "0", "the lab answered a stranger");
+    assert!(String::from_utf8_lossy(&own.stdout).contains(&name), "{own:?}");
+    assert!(down.status.success(), "{down:?}");
+}
+
+/// Who has no number cannot be told from others who have none.
+#[test]
+fn a_user_without_a_number_makes_no_lab() {
+    let _side = side_by_side();
+    if cannot_be_others() {
+        return;
+    }
+    let name = format!("unmapped-{}", std::process::id());
+    let unmapped = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--keep-caps", env!("CARGO_BIN_EXE_longhaul")]).args(arguments);
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    let up = unmapped(&["lab", "up", "lan", "--name", &name]);
+    unmapped(&["lab", "down", "--name", &name]);
+    assert!(!up.status.success() && said(&up).contains("has no number"), "{up:?}");
+}
+
+/// A BPF file system that is mounted as mount(8) does it lets everybody write: root makes, pins and removes nothing where a link leads.
+#[test]
+fn a_link_in_the_bpf_file_system_leads_nowhere() {
+    let _side = side_by_side();
+    if cannot_be_others() {
+        return;
+    }
+    let planted = std::env::temp_dir().join(format!("longhaul-planted-{}", std::process::id()));
+    std::fs::create_dir_all(&planted).unwrap();
+    let (longhaul, planted_path) = (env!("CARGO_BIN_EXE_longhaul"), planted.display());
+    let name = format!("lh_plant{}", std::process::id() % 10_000);
+    let script = format!(
+        "mount -t bpf none /sys/fs/bpf && ip link set lo up || exit 9
+         setpriv --reuid 1234 --regid 1234 --clear-groups ln -s {planted_path} /sys/fs/bpf/longhaul
+         {longhaul} cc load vegas --as {name}; echo $?; {longhaul} filter attach lo --pin --force; echo $?; ls -A {planted_path}
+         rm /sys/fs/bpf/longhaul; {longhaul} cc load vegas --as {name} > /dev/null && {longhaul} cc unload {name}"
+    );
+    let unshared = ["-n", "-m", "--propagation", "private", "sh", "-c", &script];
+    let output = Command::new("unshare").args(unshared).output().unwrap();
+    std::fs::remove_dir_all(&planted).unwrap();
+    if said(&output).contains("it takes") || said(&output).contains("without BPF") {
+        longhaul_testing::skipped!("{}", said(&output).trim());
+        return;
+    }
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("1\n1\n{name} unloaded\n"), "{output:?}");
+    assert_eq!(said(&output).matches("/sys/fs/bpf/longhaul was put there by another user").count(), 2, "{output:?}");
+}

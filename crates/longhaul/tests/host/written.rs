@@ -1,0 +1,124 @@
+//! Key files, and files that are whole or not there.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::common::{longhaul, side_by_side};
+use longhaul_kernel::capability::is_root_in_namespace;
+
+/// A folder; gone with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("longhaul-host-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs `script` where `disk` is a file system of its own of 4 KiB, all used.
+fn on_a_full_disk(folder: &Folder, script: &str) -> Output {
+    let disk = folder.path("disk");
+    fs::create_dir_all(&disk).unwrap();
+    let script = format!("mount -t tmpfs -o size=4k none {disk} && head -c 4096 /dev/zero > {disk}/used && {script}");
+    Command::new("unshare").args(["-m", "--propagation", "private", "sh", "-c", &script]).output().unwrap()
+}
+
+#[test]
+fn a_key_that_others_may_read_is_refused() {
+    let _side = side_by_side();
+    let folder = Folder::new("mode");
+    let key = folder.path("key");
+    assert!(longhaul(&["key", "new", &key]).status.success());
+    let try_it = || longhaul(&["udp", "127.0.0.1", "-p", "1", "--key", &key]);
+    for mode in [0o666, 0o604, 0o602, 0o640] {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        let output = try_it();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{mode:o}: {output:?}");
+        assert!(said.contains(&key) && said.contains(&format!("{mode:04o}")) && said.contains("chmod 600"), "{said}");
+    }
+    // Nobody listens there: the key was taken.
+    for mode in [0o600, 0o400] {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(try_it().status.code(), Some(1), "{mode:o}");
+    }
+    if is_root_in_namespace() {
+        // As systemd(1) hands credentials to a service's user.
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o440)).unwrap();
+        std::os::unix::fs::chown(&key, Some(12_345), None).unwrap();
+        assert_eq!(try_it().status.code(), Some(1), "the group of another owner may read it");
+    }
+}
+
+#[test]
+fn a_key_is_whole_or_not_there() {
+    let _side = side_by_side();
+    let folder = Folder::new("key");
+    let key = folder.path("key");
+    assert!(longhaul(&["key", "new", &key]).status.success());
+    assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o7777, 0o600);
+    let before = fs::read(&key).unwrap();
+    let again = longhaul(&["key", "new", &key]);
+    assert_eq!((again.status.code(), fs::read(&key).unwrap()), (Some(1), before), "{again:?}");
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root, to mount a small disk");
+        return;
+    }
+    let disk = folder.path("disk");
+    let output =
+        on_a_full_disk(&folder, &format!("{} key new {disk}/key; ls -A {disk}", env!("CARGO_BIN_EXE_longhaul")));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "used\n", "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("No space left"), "{output:?}");
+}
+
+#[test]
+fn a_result_is_whole_or_not_there() {
+    let _side = side_by_side();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root, to mount a small disk");
+        return;
+    }
+    let folder = Folder::new("result");
+    let disk = folder.path("disk");
+    let run = format!("{} watch -t 10ms -o {disk}; echo $?; ls -A {disk}", env!("CARGO_BIN_EXE_longhaul"));
+    let output = on_a_full_disk(&folder, &run);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.ends_with("1\nused\n"), "{said} {output:?}");
+}
+
+/// As root a file beside and a rename would put a plain file in the place of the device.
+#[test]
+fn a_device_is_written_to_and_not_replaced() {
+    let _side = side_by_side();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root, to make a device");
+        return;
+    }
+    let folder = Folder::new("device");
+    let null = folder.path("null");
+    let made = Command::new("mknod").args([&null, "c", "1", "3"]).status().unwrap();
+    assert!(made.success());
+    let run = format!(
+        "ip link set lo up; ip link add name v0 type veth peer name v1; ip link set v0 up; ip link set v1 up; \
+         {} emulate --left v0 --right v1 --path lan --stats {null} -t 10ms",
+        env!("CARGO_BIN_EXE_longhaul")
+    );
+    let output = Command::new("unshare").args(["-n", "sh", "-c", &run]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(fs::metadata(&null).unwrap().file_type().is_char_device());
+}

@@ -1,0 +1,68 @@
+//! Signals end a command also where it waits for somebody who does not read what it prints.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, pipe, write};
+
+use crate::common::captures::until;
+use crate::udp_refusals::Server;
+
+/// A pipe that has no room: the end to keep, and the end to write to.
+fn full_pipe() -> (OwnedFd, OwnedFd) {
+    let (out, into) = pipe().unwrap();
+    fcntl(&into, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    while write(into.as_fd(), &[b' '; 4096]).is_ok() {}
+    fcntl(&into, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    (out, into)
+}
+
+/// Whether a thread of the process waits for room in a pipe (proc(5), `wchan`).
+fn waits_for_a_reader(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|what| what.contains("pipe_write"))
+}
+
+/// Starts `arguments` with a full pipe as stdout, and once it waits sends `signals`. Says how long it took to end behind the last.
+fn deaf_for(arguments: &[&str], signals: &[Signal]) -> Duration {
+    let (_kept, into) = full_pipe();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(arguments)
+        .stdout(Stdio::from(into))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the pipe to be written to", || waits_for_a_reader(child.id()));
+    for (nth, signal) in signals.iter().enumerate() {
+        if nth == 2 {
+            std::thread::sleep(Duration::from_millis(1_100));
+        }
+        kill(Pid::from_raw(child.id() as i32), *signal).unwrap();
+    }
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > Duration::from_secs(5) {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("{arguments:?} is deaf");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    began.elapsed()
+}
+
+#[test]
+fn a_result_that_nobody_reads_holds_no_test() {
+    let server = Server::start(&["--no-auth"]);
+    let test = ["udp", "127.0.0.1", "-p", &server.port, "--no-auth", "-t", "10ms", "--collect", "off"];
+    deaf_for(&test, &[Signal::SIGTERM]);
+    deaf_for(&test, &[Signal::SIGINT]);
+}
+
+#[test]
+fn lines_that_nobody_reads_hold_no_command_for_ever() {
+    // While it works it looks for signals by itself, so that it can put things back: the third one ends it here.
+    deaf_for(&["watch", "-i", "100ms"], &[Signal::SIGTERM, Signal::SIGINT, Signal::SIGTERM]);
+}

@@ -1,0 +1,103 @@
+//! What longhaul writes into a folder of another user, it writes there: links that wait for it lead nowhere.
+
+use std::fs;
+use std::os::unix::fs::{lchown, symlink};
+use std::path::Path;
+
+use longhaul_kernel::capability::is_root_in_namespace;
+
+use crate::common::captures::Folder;
+use crate::common::{longhaul, printed, root};
+
+/// Links with these names in `folder`, all to one file, which must stay as it is.
+struct Planted {
+    folder: String,
+    victim: String,
+}
+
+impl Planted {
+    fn new(folder: &Folder, name: &str, links: &[&str]) -> Self {
+        let planted = Self { folder: folder.file(name), victim: folder.file("victim") };
+        fs::create_dir_all(&planted.folder).unwrap();
+        fs::write(&planted.victim, "mine").unwrap();
+        for link in links {
+            symlink(&planted.victim, planted.file(link)).unwrap();
+        }
+        planted
+    }
+
+    fn file(&self, name: &str) -> String {
+        Path::new(&self.folder).join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(fs::read_to_string(&self.victim).unwrap(), "mine", "{}", self.folder);
+        }
+    }
+}
+
+fn capture() -> String {
+    root().join("fuzz/corpus/header_log/tcp_and_udp").to_str().unwrap().to_owned()
+}
+
+#[test]
+fn links_in_the_folder_of_a_result_are_replaced() {
+    let folder = Folder::new("planted");
+    let capture = capture();
+    let links = [".writable", "result.part", "series.parquet", "delays.parquet"];
+    let planted = Planted::new(&folder, "analyze", &links);
+    printed(&["analyze", "-o", &planted.folder, &capture]);
+    assert!(fs::symlink_metadata(planted.file("series.parquet")).unwrap().is_file());
+    printed(&["show", &planted.folder]);
+    let planted = Planted::new(&folder, "compare", &links);
+    printed(&["compare", "-o", &planted.folder, &capture, &capture]);
+    let planted = Planted::new(&folder, "convert", &["trace.pcapng.part"]);
+    printed(&["convert", &capture, &planted.file("log.parquet"), "--keep-snippets"]);
+    printed(&["convert", &planted.file("log.parquet"), &planted.file("trace.pcapng")]);
+}
+
+#[test]
+fn links_in_the_folder_of_a_spool_are_replaced() {
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs CAP_NET_RAW (run as root)");
+        return;
+    }
+    let folder = Folder::new("planted-spool");
+    let planted = Planted::new(&folder, "spool", &[".reserve"]);
+    printed(&["capture", "lo", "-t", "50ms", "-o", &planted.folder]);
+}
+
+#[test]
+fn a_link_of_another_user_is_not_followed() {
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs CAP_CHOWN (run as root)");
+        return;
+    }
+    let folder = Folder::new("planted-links");
+    let capture = capture();
+    let planted = Planted::new(&folder, "html", &["page.html", "own.html"]);
+    let (theirs, own) = (planted.file("page.html"), planted.file("own.html"));
+    lchown(&theirs, Some(65_534), Some(65_534)).unwrap();
+    let at_folder = folder.file("to-a-folder");
+    symlink(&planted.folder, &at_folder).unwrap();
+    lchown(&at_folder, Some(65_534), Some(65_534)).unwrap();
+    let commands: [&[&str]; 4] = [
+        &["analyze", "--html", &theirs, &capture],
+        &["compare", "--html", &theirs, &capture, &capture],
+        &["analyze", "-o", &at_folder, &capture],
+        &["capture", "lo", "-t", "1ms", "-o", &at_folder],
+    ];
+    for command in commands {
+        let output = longhaul(command);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("symbolic link of another user"), "{command:?}: {said}");
+    }
+    drop(planted);
+    // Who names a link of his own means what it points to.
+    printed(&["analyze", "--html", &own, &capture]);
+    assert!(fs::symlink_metadata(&own).unwrap().is_symlink());
+    assert!(fs::read_to_string(folder.file("victim")).unwrap().contains("<html"));
+}
