@@ -116,14 +116,15 @@ fn gaps_of_the_captures_are_left_out() {
         assert!(lost.is_subset(&truth), "none that fell into a gap: {:?}", lost.difference(&truth).collect::<Vec<_>>());
         assert!(runs.iter().all(|run| run["packets"] == 1) && of("lost_packets") == runs.len() as u64);
 
-        // Those losses that neither capture's gaps hide are all named: what A has of the truth, and B's neighbours as well.
+        // Those losses that neither capture's gaps hide are all named: what A has of the truth, and B's neighbours as well. The last
+        // ones may be left open: a pause of this machine may make a delay as long as what is left of the capture.
         let [at_a, at_b] = [&a, &b].map(|spool| numbers(&folder, spool));
         assert!(at_b.is_disjoint(&truth) && at_a.len() < PROBES as usize && at_b.len() + 40 < PROBES as usize);
         let near = |n: u64| (n.saturating_sub(600)..n + 600).filter(|n| !truth.contains(n));
         let plain: BTreeSet<u64> = truth
             .iter()
             .copied()
-            .filter(|n| at_a.contains(n) && near(*n).all(|other| other >= PROBES || at_b.contains(&other)))
+            .filter(|n| at_a.contains(n) && near(*n).all(|other| at_b.contains(&other)))
             .collect();
         assert!(plain.is_subset(&lost) && plain.len() > 5, "{:?}", plain.difference(&lost).collect::<Vec<_>>());
         let hidden = truth.difference(&lost).count();

@@ -275,7 +275,8 @@ fn compared(log: &Log, may_equal: [bool; 2], [client, server]: [&str; 2], case: 
         assert!(outside <= 40, "{name}: {outside} outside, {case}");
         assert_eq!(number("alike_packets"), 0, "{name}: {case}");
         let least = told["delay"]["min_ns"].as_f64().unwrap();
-        assert!(least >= 0.99 * ONE_WAY.as_nanos() as f64, "{name}: {least}, {case}");
+        // A lost packet and a copy of its equal are told as one packet, which then seems quicker than the path.
+        assert!(may_equal[direction as usize] || least >= 0.99 * ONE_WAY.as_nanos() as f64, "{name}: {least}, {case}");
     }
 }
 
