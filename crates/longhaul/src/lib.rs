@@ -38,6 +38,7 @@ pub(crate) struct Cli {
 /// The help of a command is the text of its `Args`: a text here would replace all of it.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Diagnose(cmd::diagnose::Args),
     Udp(cmd::udp::Args),
     Tcp(cmd::tcp::Args),
     Cc(cmd::cc::Args),
@@ -70,6 +71,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Err(error) => return output::usage(&error, json),
     };
     let done = match cli.command {
+        Command::Diagnose(args) => cmd::diagnose::run(args),
         Command::Udp(args) => cmd::udp::run(args),
         Command::Tcp(args) => cmd::tcp::run(args),
         Command::Cc(args) => cmd::cc::run(args),

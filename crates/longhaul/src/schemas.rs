@@ -7,12 +7,13 @@ use std::path::PathBuf;
 
 use longhaul_capture::{CaptureResult, LogResult};
 use longhaul_congestion::description::Description;
+use longhaul_diagnosis::Diagnosed;
 use longhaul_emulator::Status;
 use longhaul_filter::FilterStatus;
 use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_host::HostSnapshot;
-use longhaul_report::saved::{TcpAsked, UdpAsked};
+use longhaul_report::saved::{DiagnoseAsked, TcpAsked, UdpAsked};
 use longhaul_result::{Envelope, Hosts};
 use longhaul_tcp::{TcpResult, WatchResult};
 use longhaul_terms::Directions;
@@ -43,6 +44,7 @@ fn schemas() -> BTreeMap<String, String> {
         schema::<udp::live::Interval>("longhaul.udp.interval/1", stream("udp")),
         result::<WithHosts<TcpAsked, Directions<TcpResult>, crate::cmd::test::Hosts<'_>>>("tcp"),
         result::<WithHosts<UdpAsked, Directions<UdpResult>, crate::cmd::test::Hosts<'_>>>("udp"),
+        result::<Envelope<DiagnoseAsked, Directions<Diagnosed>>>("diagnose"),
         result::<WithHosts<lab::run::Parameters<'_>, lab::run::Ended<'_>, &Option<longhaul_experiment::Hosts>>>(
             "lab.run",
         ),

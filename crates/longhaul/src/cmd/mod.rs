@@ -6,6 +6,7 @@ pub(crate) mod cc;
 pub(crate) mod compare;
 pub(crate) mod completion;
 pub(crate) mod convert;
+pub(crate) mod diagnose;
 pub(crate) mod emulate;
 pub(crate) mod filter;
 pub(crate) mod host;

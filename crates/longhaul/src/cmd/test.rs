@@ -23,14 +23,33 @@ use crate::output::live::{Lines, Show};
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result};
 
-/// What all kinds of tests take.
+/// Whom to test with, and how to reach it.
 #[derive(Debug, clap::Args)]
-pub(crate) struct TestArgs {
+pub(crate) struct Reach {
     /// Test against this host, where `longhaul serve` runs
     pub(crate) host: String,
     /// Connect to this port of the server
     #[arg(short, long, default_value_t = PORT)]
     port: u16,
+    /// Use only IPv4
+    #[arg(short = '4', long = "ipv4", conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Use only IPv6
+    #[arg(short = '6', long = "ipv6")]
+    ipv6: bool,
+    /// Authenticate and encrypt with this key; the server needs the same one
+    #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
+    key: Option<PathBuf>,
+    /// Test without encryption, with a server that does the same
+    #[arg(long)]
+    no_auth: bool,
+}
+
+/// What all kinds of tests take.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TestArgs {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
     /// Send from the server to the client
     #[arg(short = 'R', long)]
     reverse: bool,
@@ -48,18 +67,6 @@ pub(crate) struct TestArgs {
         value_parser = word::<Collect>(&["auto", "bpf", "counters", "off"])
     )]
     pub(crate) collect: Collect,
-    /// Use only IPv4
-    #[arg(short = '4', long = "ipv4", conflicts_with = "ipv6")]
-    ipv4: bool,
-    /// Use only IPv6
-    #[arg(short = '6', long = "ipv6")]
-    ipv6: bool,
-    /// Authenticate and encrypt with this key; the server needs the same one
-    #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
-    key: Option<PathBuf>,
-    /// Test without encryption, with a server that does the same
-    #[arg(long)]
-    no_auth: bool,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -74,6 +81,25 @@ where
     T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
 {
     PossibleValuesParser::new(words).try_map(|word| serde_json::from_value(Value::String(word)))
+}
+
+impl Reach {
+    /// The server's address, and the key for it.
+    pub(crate) fn target(&self) -> Result<Target, Failure> {
+        let family = match (self.ipv4, self.ipv6) {
+            (true, _) => Some(Family::V4),
+            (_, true) => Some(Family::V6),
+            _ => None,
+        };
+        let address = resolve(&self.host, self.port, family)?;
+        let key = self.key.as_deref().map(key::load).transpose()?;
+        if key.is_none() && !self.no_auth && !address.ip().is_loopback() && !in_lab() {
+            return Err(Failure::usage(format!("{} is another machine: a test needs --key FILE", self.host)).remedy(
+                "make a key with `longhaul key new FILE` and copy it to both hosts, or use --no-auth at both",
+            ));
+        }
+        Ok(Target { address, key })
+    }
 }
 
 impl TestArgs {
@@ -98,23 +124,6 @@ impl TestArgs {
         }
     }
 
-    /// The server's address, and the key for it.
-    fn target(&self) -> Result<Target, Failure> {
-        let family = match (self.ipv4, self.ipv6) {
-            (true, _) => Some(Family::V4),
-            (_, true) => Some(Family::V6),
-            _ => None,
-        };
-        let address = resolve(&self.host, self.port, family)?;
-        let key = self.key.as_deref().map(key::load).transpose()?;
-        if key.is_none() && !self.no_auth && !address.ip().is_loopback() && !in_lab() {
-            return Err(Failure::usage(format!("{} is another machine: a test needs --key FILE", self.host)).remedy(
-                "make a key with `longhaul key new FILE` and copy it to both hosts, or use --no-auth at both",
-            ));
-        }
-        Ok(Target { address, key })
-    }
-
     /// Runs the test. Calls `live` with what arrived in each interval.
     pub(crate) fn run(
         &self,
@@ -122,7 +131,7 @@ impl TestArgs {
         output: Option<PathBuf>,
         mut live: impl FnMut(&Live, &mut Lines),
     ) -> Result<Tested, Failure> {
-        let target = self.target()?;
+        let target = self.reach.target()?;
         let folder = output.map(Folder::prepare).transpose()?;
         let started_at = jiff::Timestamp::now().to_string();
         let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;

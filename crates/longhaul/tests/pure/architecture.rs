@@ -9,7 +9,7 @@ use crate::common::{printed, root};
 use serde_json::Value;
 
 /// Crates that know no operating system: their time is an argument.
-const PURE: [&str; 13] = [
+const PURE: [&str; 14] = [
     "longhaul-units",
     "longhaul-result",
     "longhaul-wire",
@@ -22,6 +22,7 @@ const PURE: [&str; 13] = [
     "longhaul-congestion",
     "longhaul-captures",
     "longhaul-flows",
+    "longhaul-diagnosis",
     "longhaul-report",
 ];
 /// Crates that know one.

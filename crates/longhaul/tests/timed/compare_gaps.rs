@@ -121,11 +121,8 @@ fn gaps_of_the_captures_are_left_out() {
         let [at_a, at_b] = [&a, &b].map(|spool| numbers(&folder, spool));
         assert!(at_b.is_disjoint(&truth) && at_a.len() < PROBES as usize && at_b.len() + 40 < PROBES as usize);
         let near = |n: u64| (n.saturating_sub(600)..n + 600).filter(|n| !truth.contains(n));
-        let plain: BTreeSet<u64> = truth
-            .iter()
-            .copied()
-            .filter(|n| at_a.contains(n) && near(*n).all(|other| at_b.contains(&other)))
-            .collect();
+        let plain: BTreeSet<u64> =
+            truth.iter().copied().filter(|n| at_a.contains(n) && near(*n).all(|other| at_b.contains(&other))).collect();
         assert!(plain.is_subset(&lost) && plain.len() > 5, "{:?}", plain.difference(&lost).collect::<Vec<_>>());
         let hidden = truth.difference(&lost).count();
         println!("{} of {} losses named, {hidden} in gaps", lost.len(), truth.len());

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 
+use longhaul_diagnosis::Diagnosed;
 use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_result::Caveat;
@@ -28,6 +29,31 @@ pub const WATCH_SCHEMA: &str = "longhaul.watch/1";
 pub const ANALYZE_SCHEMA: &str = "longhaul.analyze/1";
 /// The form of a comparison.
 pub const COMPARE_SCHEMA: &str = "longhaul.compare/1";
+
+/// The form of a diagnosis.
+pub const DIAGNOSE_SCHEMA: &str = "longhaul.diagnose/1";
+
+/// What was asked of a diagnosis, and of whom.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DiagnoseAsked {
+    /// The server's address and port.
+    pub address: SocketAddr,
+    /// The server as given on the command line.
+    pub host: String,
+    /// Whether the direction from the server to the client was diagnosed, and only that.
+    pub reverse: bool,
+    /// The rate that the path should carry, bits per second on the wire; `null` if none was named.
+    pub rate_bps: Option<u64>,
+    /// About how long the tests of a direction may take.
+    pub time_ns: u64,
+    /// The size of the transfers that matter; `null` for none.
+    pub size_bytes: Option<u64>,
+    /// The congestion control of the flows; `null` for the sender's default.
+    pub congestion_control: Option<String>,
+    /// Whether the path was loaded with at most a tenth of the target.
+    pub gentle: bool,
+}
 
 /// What was asked of a UDP test, and of whom.
 #[derive(Debug, Serialize, Deserialize)]
@@ -75,6 +101,8 @@ pub enum Content {
     Analyze(Box<AnalyzeResult>),
     /// Of `longhaul compare`.
     Compare(Box<CompareResult>),
+    /// Of `longhaul diagnose`.
+    Diagnose(Box<DiagnoseAsked>, Directions<Diagnosed>),
 }
 
 /// Why a text is no result.
@@ -84,7 +112,7 @@ pub enum SavedError {
     #[error("no result of longhaul: {0}")]
     NoResult(serde_json::Error),
     /// Another form of JSON, or none.
-    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA} or {COMPARE_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
+    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA} or {DIAGNOSE_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
     Schema(Option<String>),
     /// A part of it is not as its form has it.
     #[error("broken: {0}")]
@@ -150,6 +178,10 @@ impl Saved {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, CompareResult>(text)?;
                 Ok(Self { content: Content::Compare(Box::new(result)), caveats })
             }
+            Some(DIAGNOSE_SCHEMA) => {
+                let (asked, results, caveats) = of_test(text, both)?;
+                Ok(Self { content: Content::Diagnose(Box::new(asked), results), caveats })
+            }
             _ => Err(SavedError::Schema(form.schema)),
         }
     }
@@ -162,6 +194,7 @@ impl Saved {
             Content::Watch(result) => text::watch::report(result),
             Content::Analyze(result) => text::analyze::report(result),
             Content::Compare(result) => text::compare::report(result),
+            Content::Diagnose(asked, results) => text::diagnose::report(asked.reverse, results),
         }
     }
 }

@@ -217,7 +217,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
     }
     let tcp = tested.end.parameters.tcp().cloned().unwrap_or_default();
-    let asked = TcpAsked { host: args.test.host, address: tested.address, tcp };
+    let asked = TcpAsked { host: args.test.reach.host, address: tested.address, tcp };
     tested.report(TCP_SCHEMA, asked, results, caveats, |asked, results| text::tcp::report(&asked.tcp, results))
 }
 

@@ -139,6 +139,6 @@ pub(crate) fn run(args: Args) -> Outcome {
     let save = save.as_mut().map(|save| save as &mut SaveLosses<'_>);
     let (results, caveats) = kind::udp::results(&tested.end, save).ok_or_else(no_report)?;
     let udp = tested.end.parameters.udp().cloned().unwrap_or_default();
-    let asked = UdpAsked { host: args.test.host, address: tested.address, udp };
+    let asked = UdpAsked { host: args.test.reach.host, address: tested.address, udp };
     tested.report(UDP_SCHEMA, asked, results, caveats, |asked, results| text::udp::report(&asked.udp, results))
 }

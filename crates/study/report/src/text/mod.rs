@@ -2,6 +2,7 @@
 
 pub mod analyze;
 pub mod compare;
+pub mod diagnose;
 pub mod experiment;
 pub mod tcp;
 pub mod udp;

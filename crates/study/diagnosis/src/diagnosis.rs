@@ -1,0 +1,287 @@
+//! The answer: causes, findings, and what is not known.
+
+use longhaul_result::Location;
+use serde::{Deserialize, Serialize};
+
+/// The kind of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// The slowest link that the hosts know of.
+    Link,
+    /// A queue that sends at a lower rate than the links.
+    Shaper,
+    /// Something that drops what is above a rate, without a queue.
+    Policer,
+    /// The receive window.
+    ReceiveWindow,
+    /// The send buffer.
+    SendBuffer,
+    /// Loss that does not depend on the rate, with the congestion control's answer to it.
+    Loss,
+    /// The congestion control, without loss that explains its window.
+    CongestionControl,
+    /// A transfer ends before TCP has reached its rate.
+    SlowStart,
+    /// The receiving program reads slowly.
+    ReceiverApplication,
+    /// The sending program writes slowly.
+    SenderApplication,
+    /// The program has a window of its own.
+    ApplicationWindow,
+    /// A CPU is busy, or a thread waits for one.
+    Cpu,
+    /// Large packets vanish without a message.
+    MtuBlackHole,
+    /// Packets are smaller than the path would carry.
+    Mtu,
+    /// Something on the way took options out of TCP's handshake.
+    MiddleboxOptions,
+    /// Packets overtake each other.
+    Reordering,
+    /// A queue that is too short for TCP's bursts.
+    Queue,
+    /// Other traffic takes its share.
+    CompetingTraffic,
+    /// One of several parallel links is bad.
+    EcmpMember,
+    /// The disk reads or writes slowly.
+    Disk,
+    /// The kernel, or a control group, lacks memory for sockets.
+    MemoryLimit,
+    /// Nothing: the goodput is what was expected.
+    None,
+}
+
+impl Code {
+    /// Its name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Link => "link",
+            Self::Shaper => "shaper",
+            Self::Policer => "policer",
+            Self::ReceiveWindow => "receive_window",
+            Self::SendBuffer => "send_buffer",
+            Self::Loss => "loss",
+            Self::CongestionControl => "congestion_control",
+            Self::SlowStart => "slow_start",
+            Self::ReceiverApplication => "receiver_application",
+            Self::SenderApplication => "sender_application",
+            Self::ApplicationWindow => "application_window",
+            Self::Cpu => "cpu",
+            Self::MtuBlackHole => "mtu_black_hole",
+            Self::Mtu => "mtu",
+            Self::MiddleboxOptions => "middlebox_options",
+            Self::Reordering => "reordering",
+            Self::Queue => "queue",
+            Self::CompetingTraffic => "competing_traffic",
+            Self::EcmpMember => "ecmp_member",
+            Self::Disk => "disk",
+            Self::MemoryLimit => "memory_limit",
+            Self::None => "none",
+        }
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One of the two hosts, by what it does with the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The host that sends the data.
+    Sender,
+    /// The host that receives it.
+    Receiver,
+}
+
+impl Role {
+    /// `sender` or `receiver`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+        }
+    }
+}
+
+/// How a bound is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// A test ran into it.
+    Measured,
+    /// A formula gives it from measured values.
+    Derived,
+    /// A test reached `least` without meeting it; `most` is not known.
+    AtLeast,
+}
+
+/// A rate, as an interval of payload bits per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Interval {
+    /// At least this.
+    pub least: u64,
+    /// At most this; `null` if no test or formula says.
+    pub most: Option<u64>,
+    /// How it is known.
+    pub basis: Basis,
+}
+
+impl Interval {
+    /// What a test ran into, within the spread of what it measured.
+    pub fn measured(least: u64, most: u64) -> Self {
+        Self { least: least.min(most), most: Some(most.max(least)), basis: Basis::Measured }
+    }
+
+    /// What a formula gives.
+    pub fn derived(least: u64, most: u64) -> Self {
+        Self { basis: Basis::Derived, ..Self::measured(least, most) }
+    }
+
+    /// What a test reached without meeting the limit.
+    pub fn at_least(least: u64) -> Self {
+        Self { least, most: None, basis: Basis::AtLeast }
+    }
+
+    /// Its middle; `least` where there is no upper end.
+    pub fn middle(&self) -> u64 {
+        self.most.map_or(self.least, |most| self.least / 2 + most / 2 + (self.least & most & 1))
+    }
+}
+
+/// A line of evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Line {
+    /// What was seen.
+    pub text: String,
+    /// A command that shows it without longhaul; empty if there is none.
+    pub command: String,
+}
+
+impl Line {
+    /// What was seen, and the command that shows it.
+    pub fn new(text: impl Into<String>, command: impl Into<String>) -> Self {
+        Self { text: text.into(), command: command.into() }
+    }
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Remedy {
+    /// Where: `null` for the network.
+    pub host: Option<Role>,
+    /// What to do, in a line.
+    pub text: String,
+    /// The command that does it; empty if there is none.
+    pub command: String,
+}
+
+impl Remedy {
+    /// What to do at a host, or in the network.
+    pub fn new(host: Option<Role>, text: impl Into<String>, command: impl Into<String>) -> Self {
+        Self { host, text: text.into(), command: command.into() }
+    }
+}
+
+/// A possible limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Bound {
+    /// What limits.
+    pub code: Code,
+    /// Where packets are lost, or wait; `null` where the limit is no place on the way of a packet.
+    pub place: Option<Location>,
+    /// At which host; `null` for the network, or if it is not known.
+    pub host: Option<Role>,
+    /// The rate that it allows.
+    pub bound_bps: Interval,
+    /// Why.
+    pub evidence: Vec<Line>,
+    /// What to do.
+    pub remedies: Vec<Remedy>,
+}
+
+/// A bound below the target: what it costs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Cause {
+    /// The limit.
+    #[serde(flatten)]
+    pub bound: Bound,
+    /// What mending this cause and all before it adds, up to the next limit.
+    pub worth_bps: Interval,
+    /// Whether `worth_bps` is an upper end only: too few losses were seen to know the rate at which they come.
+    pub worth_is_upper_end: bool,
+}
+
+/// Something that deserves attention and has no price.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Finding {
+    /// The kind: a code of a cause that costs nothing now, or of a caveat of the host.
+    pub code: String,
+    /// At which host; `null` for the network.
+    pub host: Option<Role>,
+    /// What was seen.
+    pub text: String,
+    /// What to do; empty if nothing has to be done.
+    pub remedy: String,
+}
+
+/// Something that could not be known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Unknown {
+    /// What is not known.
+    pub what: String,
+    /// The test that would tell.
+    pub test: String,
+}
+
+/// Where the target comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum TargetBasis {
+    /// The user named it.
+    Named,
+    /// The slowest link that the hosts know of.
+    Link,
+    /// What UDP carried: nothing else is known.
+    Udp,
+}
+
+/// The answer for one direction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Diagnosis {
+    /// The rate of the link that the flow should fill, bits per second on the wire (L1); `null` if nothing says one.
+    pub target_bps: Option<u64>,
+    /// Where the target comes from.
+    pub target_basis: Option<TargetBasis>,
+    /// The payload that TCP carries at the target, bits per second: without headers, preamble and gap.
+    pub target_payload_bps: Option<u64>,
+    /// What TCP carried as an application gets it, payload bits per second; `null` if no such test came to its end.
+    pub goodput_bps: Option<u64>,
+    /// The least round-trip time that was seen.
+    pub base_rtt_ns: Option<u64>,
+    /// Limits below the target, the lowest first.
+    pub causes: Vec<Cause>,
+    /// Limits that were looked at and lie above, the lowest first.
+    pub bounds: Vec<Bound>,
+    /// What deserves attention and has no price.
+    pub findings: Vec<Finding>,
+    /// What could not be known.
+    pub unknown: Vec<Unknown>,
+}

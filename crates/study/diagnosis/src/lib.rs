@@ -1,0 +1,24 @@
+//! What limits a flow, what each limit costs, and what to do.
+//!
+//! [`Evidence`] in, [`Diagnosis`] out: [`diagnose`]. Each possible limit is a *bound*, an interval in payload bits per second with its
+//! evidence. Bounds below the target are causes, the lowest first; the next bound says what mending one is worth. [`plan::next`] says
+//! which test would tell more.
+//!
+//! Sources: DataTAG's method for end systems; NLR Rings, figure 6 (loss by place); RFC 6349 (TCP throughput testing); RFC 8337
+//! (run length); Zhang et al., "On the characteristics and origins of Internet flow rates" (T-RAT), SIGCOMM 2002.
+
+mod diagnosis;
+mod evidence;
+pub mod plan;
+mod rules;
+mod tests_seen;
+
+pub use diagnosis::{
+    Basis, Bound, Cause, Code, Diagnosis, Finding, Interval, Line, Remedy, Role, TargetBasis, Unknown,
+};
+pub use evidence::{
+    CpuFacts, Diagnosed, Evidence, FlowFacts, Handshake, HostFacts, LinkFacts, Purpose, Run, SynFacts, Target,
+    TcpFacts, UdpFacts,
+};
+pub use rules::diagnose;
+pub use tests_seen::{host_facts, tcp_facts, udp_facts};

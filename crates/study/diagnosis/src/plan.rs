@@ -1,0 +1,361 @@
+//! Which test to run next, and when the answer is plain.
+//!
+//! The order: the path without load, TCP as an application gets it, and only if that is slow what tells why: UDP at a low rate, at the
+//! target and in bursts, packets of the full size, larger buffers, another congestion control.
+
+use crate::evidence::{Evidence, Purpose, Run, TcpFacts};
+use crate::rules::{FILLS, Kind, Known};
+
+/// Streams of the test at low rate: enough to meet each of four parallel links with 90 %.
+const STREAMS: u8 = 8;
+/// Least time of a flow, in round trips: CUBIC's window has its shape after some tens of them.
+const ROUND_TRIPS: u64 = 100;
+/// Packets of a burst: what a sender with segmentation offload hands over in one piece and some of its like.
+const BURST_PACKETS: u32 = 64;
+/// Packets of each size.
+const SIZE_PACKETS: u64 = 20;
+/// The payload that every IPv6 link carries: 1280 less 40 and 8 (RFC 8200 §5); IPv4 takes 8 more.
+const SMALL_PAYLOAD: u64 = 1232;
+/// Headers of UDP over IPv6: with them both families fit.
+const HEADERS: u64 = 48;
+/// Payload of UDP packets: what TCP has.
+const PAYLOAD: u64 = 1448;
+/// The first rate where no target is known.
+const FIRST_RATE_BPS: u64 = 10_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What the user asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// About how long all tests may take.
+    pub time_ns: u64,
+    /// Bytes of a transfer, if transfers matter.
+    pub size_bytes: Option<u64>,
+    /// Load the path with no more than a tenth of the target.
+    pub gentle: bool,
+    /// The congestion control of the flow; `None` for the sender's default.
+    pub control: Option<String>,
+}
+
+/// The next test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// TCP.
+    Tcp {
+        /// What it is for.
+        purpose: Purpose,
+        /// How long it sends; with `bytes`, how long at most.
+        duration_ns: u64,
+        /// Payload bytes, if it ends with them.
+        bytes: Option<u64>,
+        /// Socket buffers; `None` for the kernel's autotuning.
+        window_bytes: Option<u64>,
+        /// The congestion control; `None` for the default.
+        control: Option<String>,
+        /// The rate at which the program writes.
+        write_rate_bps: Option<u64>,
+    },
+    /// UDP.
+    Udp {
+        /// What it is for.
+        purpose: Purpose,
+        /// Payload bits per second of all streams.
+        rate_bps: u64,
+        /// How long it sends; with `packets`, it ends with them.
+        duration_ns: u64,
+        /// Packets, if it ends with them.
+        packets: Option<u64>,
+        /// Payload of a packet.
+        payload_bytes: u64,
+        /// Streams, each with a port of its own.
+        streams: u8,
+        /// Packets of a burst; 1 for none.
+        burst_packets: u32,
+    },
+}
+
+impl Step {
+    /// What it is for.
+    pub fn purpose(&self) -> Purpose {
+        match self {
+            Self::Tcp { purpose, .. } | Self::Udp { purpose, .. } => *purpose,
+        }
+    }
+
+    /// In a line, for who waits.
+    pub fn title(&self) -> &'static str {
+        match self.purpose() {
+            Purpose::Idle => "the path without load",
+            Purpose::Default => "TCP as an application gets it",
+            Purpose::LargeBuffers => "TCP with large buffers",
+            Purpose::OtherControl => "TCP with another congestion control",
+            Purpose::SeveralFlows => "several TCP flows",
+            Purpose::Transfer => "a transfer",
+            Purpose::Rate => "UDP at a rate",
+            Purpose::Burst => "UDP in bursts",
+            Purpose::Mtu => "packets of the full size",
+        }
+    }
+}
+
+/// The next test; `None` if nothing more would tell.
+pub fn next(evidence: &Evidence, asked: &Asked) -> Option<Step> {
+    let known = Known::of(evidence);
+    let plan = Plan { known: &known, asked, evidence };
+    plan.idle()
+        .or_else(|| plan.default_flow())
+        .or_else(|| plan.transfer())
+        .or_else(|| plan.low_rate())
+        .or_else(|| plan.unknown_rate())
+        .or_else(|| plan.if_slow(Plan::at_target))
+        .or_else(|| plan.if_slow(Plan::beyond))
+        .or_else(|| plan.if_slow(Plan::sizes))
+        .or_else(|| plan.if_slow(Plan::bursts))
+        .or_else(|| plan.if_slow(Plan::large_buffers))
+        .or_else(|| plan.if_slow(Plan::other_control))
+}
+
+struct Plan<'a> {
+    known: &'a Known<'a>,
+    asked: &'a Asked,
+    evidence: &'a Evidence,
+}
+
+impl Plan<'_> {
+    fn count(&self, purpose: Purpose) -> usize {
+        let is = |run: &&Run| match run {
+            Run::Tcp(facts) => facts.purpose == purpose,
+            Run::Udp(facts) => facts.purpose == purpose,
+            Run::Failed { purpose: failed, .. } => *failed == purpose,
+        };
+        self.evidence.runs.iter().filter(is).count()
+    }
+
+    /// A part of the time, at least so many round trips.
+    fn time(&self, part: u64, round_trips: u64) -> u64 {
+        let rtt = self.known.base_rtt_ns.unwrap_or(0);
+        let least = rtt.saturating_mul(round_trips).min(self.asked.time_ns);
+        (self.asked.time_ns / part.max(1)).max(least).max(SECOND_NS)
+    }
+
+    /// The target as payload of UDP.
+    fn target_udp(&self) -> Option<u64> {
+        let rate = self.known.target?.rate_bps;
+        Some(crate::rules::share(rate, PAYLOAD, PAYLOAD + crate::rules::UDP_OVERHEAD))
+    }
+
+    fn rate(&self, purpose: Purpose, rate_bps: u64, part: u64) -> Step {
+        Step::Udp {
+            purpose,
+            rate_bps: rate_bps.max(10_000),
+            duration_ns: self.time(part, 10),
+            packets: None,
+            payload_bytes: PAYLOAD,
+            streams: 1,
+            burst_packets: 1,
+        }
+    }
+
+    fn idle(&self) -> Option<Step> {
+        let rate = self.known.target.map_or(1_000_000, |target| (target.rate_bps / 100).clamp(100_000, 1_000_000));
+        (self.count(Purpose::Idle) == 0).then(|| Step::Tcp {
+            purpose: Purpose::Idle,
+            duration_ns: 2 * SECOND_NS,
+            bytes: None,
+            window_bytes: None,
+            control: self.asked.control.clone(),
+            write_rate_bps: Some(rate),
+        })
+    }
+
+    fn default_flow(&self) -> Option<Step> {
+        if self.asked.gentle {
+            return None;
+        }
+        let step = |duration_ns| Step::Tcp {
+            purpose: Purpose::Default,
+            duration_ns,
+            bytes: None,
+            window_bytes: None,
+            control: self.asked.control.clone(),
+            write_rate_bps: None,
+        };
+        match (self.count(Purpose::Default), self.known.tcp(Purpose::Default)) {
+            (0, _) => Some(step(self.time(6, ROUND_TRIPS))),
+            // A window that still grows says nothing of what limits it.
+            (1, Some(run)) if self.still_grows(run) => Some(step(self.time(2, 2 * ROUND_TRIPS))),
+            _ => None,
+        }
+    }
+
+    fn still_grows(&self, run: &TcpFacts) -> bool {
+        let grows = run.steady_bps as f64 > 1.1 * run.goodput_bps as f64;
+        run.retransmits == 0 && grows && !self.fills(run)
+    }
+
+    fn fills(&self, run: &TcpFacts) -> bool {
+        self.known.target_payload_bps.is_some_and(|target| run.steady_bps as f64 >= FILLS * target as f64)
+    }
+
+    /// The flow as an application gets it is slow, or did not come to its end.
+    fn if_slow(&self, step: fn(&Self) -> Option<Step>) -> Option<Step> {
+        let slow = match self.known.tcp(Purpose::Default) {
+            Some(run) => !self.fills(run),
+            None => self.count(Purpose::Default) > 0,
+        };
+        (slow && !self.asked.gentle).then(|| step(self)).flatten()
+    }
+
+    fn transfer(&self) -> Option<Step> {
+        let bytes = self.asked.size_bytes.filter(|_| self.count(Purpose::Transfer) < 3)?;
+        Some(Step::Tcp {
+            purpose: Purpose::Transfer,
+            duration_ns: self.time(4, ROUND_TRIPS),
+            bytes: Some(bytes),
+            window_bytes: None,
+            control: self.asked.control.clone(),
+            write_rate_bps: None,
+        })
+    }
+
+    fn low_rate(&self) -> Option<Step> {
+        let rate = self.target_udp()? / 10;
+        (self.count(Purpose::Rate) == 0).then(|| match self.rate(Purpose::Rate, rate, 15) {
+            Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, burst_packets, .. } => {
+                Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, streams: STREAMS, burst_packets }
+            }
+            tcp => tcp,
+        })
+    }
+
+    /// Nobody knows the links: four times as much until it does not pass.
+    fn unknown_rate(&self) -> Option<Step> {
+        if self.evidence.named_target_bps.is_some() || self.asked.gentle {
+            return None;
+        }
+        let has_link = [&self.evidence.sender, &self.evidence.receiver]
+            .iter()
+            .any(|host| host.link.as_ref().is_some_and(|link| link.speed_bps.is_some()));
+        if has_link {
+            return None;
+        }
+        let last = self.known.udp_runs().filter(|run| run.purpose == Purpose::Rate).last();
+        let Some(last) = last else { return Some(self.rate(Purpose::Rate, FIRST_RATE_BPS, 30)) };
+        let limited = self.known.capacity.as_ref().is_some_and(|capacity| capacity.limited);
+        let asked = last.asked_bps?;
+        // The sender itself may have no more.
+        let sent = last.sent_bps as f64 >= 0.9 * asked as f64;
+        (!limited && sent).then(|| self.rate(Purpose::Rate, asked.saturating_mul(4), 30))
+    }
+
+    fn at_target(&self) -> Option<Step> {
+        let rate = self.target_udp()?;
+        let tried = self.known.udp_runs().any(|run| run.purpose == Purpose::Rate && run.asked_bps >= Some(rate));
+        (!tried && self.count(Purpose::Rate) < 8).then(|| self.rate(Purpose::Rate, rate, 15))
+    }
+
+    /// A second rate above a queue's tells a shaper from a queue that others use.
+    fn beyond(&self) -> Option<Step> {
+        let capacity = self.known.capacity.as_ref().filter(|capacity| capacity.limited)?;
+        let target = self.target_udp()?;
+        let over = self.known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_bps > capacity.udp_bps);
+        let rate = capacity.udp_bps / 2 + target / 2;
+        (over.count() == 1 && rate as f64 > 1.15 * capacity.udp_bps as f64).then(|| self.rate(Purpose::Rate, rate, 15))
+    }
+
+    fn sizes(&self) -> Option<Step> {
+        let mtu = [&self.evidence.sender, &self.evidence.receiver]
+            .into_iter()
+            .filter_map(|host| host.link.as_ref()?.mtu_bytes);
+        let full = mtu.min().unwrap_or(1500).saturating_sub(HEADERS - 20);
+        let tried = |payload: u64| {
+            self.known.udp_runs().find(|run| run.purpose == Purpose::Mtu && run.payload_bytes == payload)
+        };
+        let size = |payload_bytes| Step::Udp {
+            purpose: Purpose::Mtu,
+            rate_bps: 1_000_000,
+            duration_ns: SECOND_NS,
+            packets: Some(SIZE_PACKETS),
+            payload_bytes,
+            streams: 1,
+            burst_packets: 1,
+        };
+        if self.count(Purpose::Mtu) >= 4 {
+            return None;
+        }
+        let Some(largest) = tried(full) else {
+            return (self.count(Purpose::Mtu) == 0).then(|| size(full));
+        };
+        if largest.lost_packets < largest.sent_packets {
+            return None;
+        }
+        if tried(SMALL_PAYLOAD).is_none() {
+            return Some(size(SMALL_PAYLOAD));
+        }
+        // Once more between, so that the remedy can name a size.
+        let between = (SMALL_PAYLOAD + full) / 2;
+        (tried(between).is_none()).then(|| size(between))
+    }
+
+    fn bursts(&self) -> Option<Step> {
+        let lost = self.known.tcp(Purpose::Default).is_some_and(|run| run.retransmits > run.spurious_retransmits);
+        let policed = self.known.capacity.as_ref().is_some_and(|capacity| capacity.kind == Kind::Policer);
+        if self.count(Purpose::Burst) > 0 || !lost || policed {
+            return None;
+        }
+        let rate =
+            self.target_udp()?.min(self.known.capacity.as_ref().map_or(u64::MAX, |capacity| capacity.udp_bps)) / 4;
+        match self.rate(Purpose::Burst, rate, 20) {
+            Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, streams, .. } => {
+                let burst_packets = BURST_PACKETS;
+                Some(Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, streams, burst_packets })
+            }
+            Step::Tcp { .. } => None,
+        }
+    }
+
+    fn large_buffers(&self) -> Option<Step> {
+        let run = self.known.tcp(Purpose::Default)?;
+        let by = run.limited_by;
+        let window = by.receive_window + by.send_buffer > by.congestion_window.max(by.application);
+        if !window || self.count(Purpose::LargeBuffers) > 0 {
+            return None;
+        }
+        let (rate, rtt) = (self.known.target?.rate_bps, self.known.base_rtt_ns?);
+        let window = crate::rules::share(rate, rtt, 8 * SECOND_NS).saturating_mul(2).clamp(1 << 20, 1 << 30);
+        Some(Step::Tcp {
+            purpose: Purpose::LargeBuffers,
+            duration_ns: self.time(6, ROUND_TRIPS),
+            bytes: None,
+            window_bytes: Some(window),
+            control: self.asked.control.clone(),
+            write_rate_bps: None,
+        })
+    }
+
+    fn other_control(&self) -> Option<Step> {
+        let run = [Purpose::LargeBuffers, Purpose::Default].into_iter().find_map(|purpose| self.known.tcp(purpose))?;
+        let by = run.limited_by;
+        let held = by.congestion_window > by.receive_window.max(by.send_buffer).max(by.application);
+        let available = self.evidence.sender.sysctls.get("net.ipv4.tcp_available_congestion_control");
+        let has_bbr = available.is_some_and(|names| names.split_ascii_whitespace().any(|name| name == "bbr"));
+        let limited = self.known.capacity.as_ref().is_some_and(|capacity| capacity.limited);
+        if !held
+            || !has_bbr
+            || limited
+            || run.congestion_control == "bbr"
+            || self.fills(run)
+            || self.count(Purpose::OtherControl) > 0
+        {
+            return None;
+        }
+        Some(Step::Tcp {
+            purpose: Purpose::OtherControl,
+            duration_ns: self.time(8, ROUND_TRIPS / 2),
+            bytes: None,
+            window_bytes: run.window_bytes,
+            control: Some("bbr".into()),
+            write_rate_bps: None,
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! What deserves attention and has no price.
+
+use longhaul_units::{Bytes, Nanos};
+
+use super::{Known, loss, path};
+use crate::diagnosis::{Cause, Code, Finding, Role};
+use crate::evidence::{HostFacts, Purpose};
+
+/// A queue that holds more than the path does: loaded round trips of twice the base.
+const BLOATED: u64 = 2;
+/// Delay below this disturbs nobody (ITU-T G.114 gives 150 ms to voice, one way).
+const NOTICED: Nanos = Nanos::from_millis(50);
+
+pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let named = |code: Code| causes.iter().any(|cause| cause.bound.code == code);
+    let mut push = |code: &str, host: Option<Role>, text: String, remedy: &str| {
+        findings.push(Finding { code: code.into(), host, text, remedy: remedy.into() });
+    };
+    options(known, &mut push);
+    if let Some(run) = known.tcp(Purpose::Default) {
+        if let (Some(mean), Some(base)) = (run.mean_rtt_ns, known.base_rtt_ns)
+            && mean > base.saturating_mul(BLOATED)
+            && mean - base > NOTICED.0
+        {
+            let text =
+                format!("the round trip grows from {} to {} under load: a queue is long", Nanos(base), Nanos(mean));
+            push(
+                Code::Queue.name(),
+                None,
+                text,
+                "limit the queue, or let it drop early (fq_codel, CAKE) at the bottleneck",
+            );
+        }
+        if run.checksum_errors > 0 && !named(Code::Loss) {
+            let text = format!("{} packets came with a wrong checksum: bits change on the way", run.checksum_errors);
+            push("checksum", Some(Role::Receiver), text, "find the device that changes bits");
+        }
+        let mtu = [&known.evidence.sender, &known.evidence.receiver]
+            .into_iter()
+            .filter_map(|host| host.link.as_ref()?.mtu_bytes);
+        if let Some(mtu) = mtu.min().filter(|mtu| run.mss_bytes > 0 && run.mss_bytes + 100 < *mtu) {
+            let text = format!(
+                "segments have {} of payload, and the links carry packets of {}",
+                Bytes(run.mss_bytes),
+                Bytes(mtu)
+            );
+            push(Code::Mtu.name(), None, text, "find who clamps the MSS, or the link with the smaller MTU");
+        }
+    }
+    if let Some((lost, passed)) = path::hole(known).filter(|_| !named(Code::MtuBlackHole)) {
+        let text = format!(
+            "UDP payloads of {} arrive, of {} none does",
+            Bytes(passed.payload_bytes),
+            Bytes(lost.payload_bytes)
+        );
+        push(Code::Mtu.name(), None, text, "send smaller datagrams, or mend the path's MTU");
+    }
+    let late = loss::reordered(known);
+    if late > 0.0 && !named(Code::Reordering) {
+        push(Code::Reordering.name(), None, format!("{:.3} % of UDP's packets came late", late * 100.0), "");
+    }
+    if let Some((bad, all, worst)) = loss::uneven_streams(known).filter(|_| !named(Code::EcmpMember)) {
+        let text = format!("{bad} of {all} UDP streams lost up to {:.2} %, and others lost nothing", worst * 100.0);
+        push(Code::EcmpMember.name(), None, text, "find the bad link of a group (ECMP, LAG)");
+    }
+    let (sent, twice) = known.udp_runs().fold((0u64, 0u64), |(sent, twice), run| {
+        (sent.saturating_add(run.sent_packets), twice.saturating_add(run.duplicate_packets))
+    });
+    if twice > 0 {
+        push("duplicates", None, format!("{twice} of {sent} UDP packets came twice"), "");
+    }
+    let quiet = known.capacity.as_ref().filter(|capacity| capacity.base_loss > 0.0);
+    if let Some(capacity) = quiet.filter(|_| !named(Code::Loss) && !named(Code::EcmpMember)) {
+        let text = format!("UDP loses {:.1e} of its packets at a low rate", capacity.base_loss);
+        push(Code::Loss.name(), None, text, "find where: longhaul udp HOST names the place");
+    }
+    for (role, host) in [(Role::Sender, &known.evidence.sender), (Role::Receiver, &known.evidence.receiver)] {
+        for [code, message, remedy] in &host.caveats {
+            push(code, Some(role), message.clone(), remedy);
+        }
+    }
+    findings
+}
+
+/// Options of TCP that are off at a host, or that something on the way took out.
+fn options(known: &Known<'_>, push: &mut impl FnMut(&str, Option<Role>, String, &str)) {
+    let Some(handshake) = known.tcp_runs().map(|run| run.handshake).next() else { return };
+    let is_off = |host: &HostFacts, key: &str| host.number(key) == Some(0);
+    let (sender, receiver) = (&known.evidence.sender, &known.evidence.receiver);
+    for (name, key, used, cost) in [
+        (
+            "selective acknowledgements",
+            "net.ipv4.tcp_sack",
+            handshake.sack,
+            "each round trip repairs one loss alone (RFC 2018)",
+        ),
+        (
+            "time stamps",
+            "net.ipv4.tcp_timestamps",
+            handshake.timestamps,
+            "round trips are measured less often, and old packets can be taken as new ones beyond 4 GiB (RFC 7323 §5)",
+        ),
+        (
+            "window scaling",
+            "net.ipv4.tcp_window_scaling",
+            handshake.window_scaling,
+            "at most 64 KiB are in flight (RFC 7323 §2)",
+        ),
+    ] {
+        if used != Some(false) {
+            continue;
+        }
+        let off: Vec<Role> = [(Role::Sender, sender), (Role::Receiver, receiver)]
+            .into_iter()
+            .filter_map(|(role, host)| is_off(host, key).then_some(role))
+            .collect();
+        for role in &off {
+            push(
+                "tcp_option_off",
+                Some(*role),
+                format!("{name}: off ({key}=0); {cost}"),
+                &format!("sysctl -w {key}=1"),
+            );
+        }
+        let known_on = [sender, receiver].into_iter().all(|host| host.number(key).is_some());
+        if off.is_empty() && known_on {
+            let text =
+                format!("{name}: both hosts have it, and the connection does not: something took it out; {cost}");
+            push(
+                Code::MiddleboxOptions.name(),
+                None,
+                text,
+                "find the firewall or load balancer that rewrites TCP options",
+            );
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What limited each TCP run, by its own clocks: windows, programs, CPUs; what is left is the congestion control's ([`loss`]).
+//!
+//! Each further run goes without the limit of the one before (larger buffers, another control), so it shows the next one.
+
+use longhaul_units::{BitRate, Bytes, Nanos};
+
+use super::{FILLS, Known, loss, measured};
+use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
+use crate::evidence::{CpuFacts, Purpose, TcpFacts};
+
+/// A limit is the run's if it held for most of the time.
+const MOST_OF_THE_TIME: f64 = 0.5;
+/// A thread is a limit of its own if it has a CPU for all but 5 % of the time; a core has nothing left for a burst then.
+const BUSY: f64 = 0.95;
+/// Above this share of the time a thread that is ready waits for a CPU that others have.
+const WAITING: f64 = 0.4;
+
+pub(super) fn bounds(known: &Known<'_>) -> Vec<Bound> {
+    let purposes = [Purpose::Default, Purpose::LargeBuffers, Purpose::OtherControl];
+    let mut bounds: Vec<Bound> = Vec::new();
+    let mut add = |found: Vec<Bound>| {
+        // A later run that does no better than the first shows the same limit.
+        let new: Vec<Bound> =
+            found.into_iter().filter(|bound| bounds.iter().all(|known| known.code != bound.code)).collect();
+        bounds.extend(new);
+    };
+    for run in purposes.into_iter().filter_map(|purpose| known.tcp(purpose)) {
+        add(limit(known, run).into_iter().collect());
+    }
+    add(buffers(known));
+    bounds
+}
+
+/// Whether the run carries what the path can carry.
+fn fills(known: &Known<'_>, run: &TcpFacts) -> bool {
+    known.reachable_bps().is_some_and(|reachable| run.steady_bps as f64 >= FILLS * reachable as f64)
+}
+
+/// What limited the run; nothing if it fills the path.
+fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
+    if fills(known, run) {
+        return None;
+    }
+    if let Some(bound) = processor(run) {
+        return Some(bound);
+    }
+    let by = run.limited_by;
+    let shares = [by.receive_window, by.send_buffer, by.application, by.congestion_window];
+    let most = shares.into_iter().fold(0.0, f64::max);
+    if by.receive_window >= MOST_OF_THE_TIME || by.receive_window == most && most > 0.0 {
+        return Some(receive_window(known, run));
+    }
+    if by.send_buffer >= MOST_OF_THE_TIME || by.send_buffer == most && most > 0.0 {
+        return Some(send_buffer(known, run));
+    }
+    if by.application >= MOST_OF_THE_TIME || by.application == most && most > 0.0 {
+        let share = by.application;
+        return Some(Bound {
+            code: Code::SenderApplication,
+            place: None,
+            host: Some(Role::Sender),
+            bound_bps: measured(run),
+            evidence: vec![Line::new(
+                format!("the sending program wrote too little for {:.0} % of the time", share * 100.0),
+                "ss -tni: the Send-Q is empty, and app_limited is shown",
+            )],
+            remedies: vec![Remedy::new(
+                Some(Role::Sender),
+                "find why the program writes slowly: disk, CPU, its own window",
+                "strace -f -c -p PID; pidstat -dru -p PID 1",
+            )],
+        });
+    }
+    loss::limit(known, run)
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.0} %", part * 100.0)
+}
+
+fn processor(run: &TcpFacts) -> Option<Bound> {
+    let share = |cpu: &CpuFacts, part: u64| part as f64 / cpu.elapsed_ns.max(1) as f64;
+    let ends = [(Role::Sender, run.sender_cpu), (Role::Receiver, run.receiver_cpu)];
+    let (role, cpu, waits) = ends.into_iter().find_map(|(role, cpu)| {
+        let cpu = cpu?;
+        let (used, delayed) = (share(&cpu, cpu.cpu_time_ns), share(&cpu, cpu.run_delay_ns));
+        // A thread that waits and uses what it gets wants more than it has.
+        let waits = delayed >= WAITING;
+        (used >= BUSY || waits && used + delayed >= BUSY).then_some((role, cpu, waits))
+    })?;
+    let (used, delayed) = (share(&cpu, cpu.cpu_time_ns), share(&cpu, cpu.run_delay_ns));
+    let text = format!(
+        "the {}'s thread ran for {} of the time and waited for a CPU for {}",
+        role.name(),
+        percent(used),
+        percent(delayed)
+    );
+    let remedy = if waits {
+        "stop what competes for the CPU, or give the program a CPU of its own"
+    } else {
+        "use several flows, larger packets and offloads, or a faster core"
+    };
+    Some(Bound {
+        code: Code::Cpu,
+        place: None,
+        host: Some(role),
+        bound_bps: measured(run),
+        evidence: vec![Line::new(text, "cat /proc/PID/task/TID/schedstat: ns on a CPU, ns waiting; pidstat -u -w 1")],
+        remedies: vec![Remedy::new(
+            Some(role),
+            remedy,
+            "taskset -c CPU COMMAND; systemctl set-property SLICE CPUWeight=",
+        )],
+    })
+}
+
+fn receive_window(known: &Known<'_>, run: &TcpFacts) -> Bound {
+    let mut evidence = vec![Line::new(
+        format!("the receive window was full for {} of the time", percent(run.limited_by.receive_window)),
+        "ss -tni at the sender: rwnd_limited",
+    )];
+    evidence.extend(in_flight(known, run));
+    let reader = run.receiver_limited_by.is_some_and(|by| by.application > by.receive_window && by.application > 0.25);
+    if reader {
+        let share = run.receiver_limited_by.map_or(0.0, |by| by.application);
+        evidence.push(Line::new(
+            format!("unread data filled the window for {} of the time: the program reads too slowly", percent(share)),
+            "ss -tn at the receiver: a large Recv-Q",
+        ));
+        return Bound {
+            code: Code::ReceiverApplication,
+            place: None,
+            host: Some(Role::Receiver),
+            bound_bps: measured(run),
+            evidence,
+            remedies: vec![Remedy::new(
+                Some(Role::Receiver),
+                "find why the program reads slowly: disk, CPU, one thread for all",
+                "strace -f -c -p PID; pidstat -dru -p PID 1",
+            )],
+        };
+    }
+    if run.handshake.window_scaling == Some(false) {
+        return unscaled(known, run, evidence);
+    }
+    let key = "net.ipv4.tcp_rmem";
+    if let Some(bytes) = known.evidence.receiver.number(key) {
+        evidence.push(Line::new(format!("the receiver's {key} allows {}", Bytes(bytes)), format!("sysctl {key}")));
+    }
+    Bound {
+        code: Code::ReceiveWindow,
+        place: None,
+        host: Some(Role::Receiver),
+        bound_bps: measured(run),
+        evidence,
+        remedies: vec![larger(known, Role::Receiver, "rmem")],
+    }
+}
+
+/// Without window scaling 64 KB are in flight: switched off at a host, or taken out on the way.
+fn unscaled(known: &Known<'_>, run: &TcpFacts, mut evidence: Vec<Line>) -> Bound {
+    let key = "net.ipv4.tcp_window_scaling";
+    let hosts = [(Role::Sender, &known.evidence.sender), (Role::Receiver, &known.evidence.receiver)];
+    let off = hosts.into_iter().find(|(_, host)| host.number(key) == Some(0)).map(|(role, _)| role);
+    let (code, text, remedy) = match off {
+        Some(role) => (
+            Code::ReceiveWindow,
+            format!("the {} has {key}=0: at most 64 KiB are in flight", role.name()),
+            Remedy::new(Some(role), "turn window scaling on (RFC 7323)", format!("sysctl -w {key}=1")),
+        ),
+        None => (
+            Code::MiddleboxOptions,
+            "both hosts scale windows, and the connection does not: something took the option out (RFC 7323 §2)".into(),
+            Remedy::new(
+                None,
+                "find the firewall or load balancer that rewrites TCP options",
+                "tcpdump -v 'tcp[13] & 2 != 0' at both hosts",
+            ),
+        ),
+    };
+    evidence.push(Line::new(text, format!("sysctl {key}; ss -tni shows wscale where it is in use")));
+    Bound { code, place: None, host: off, bound_bps: measured(run), evidence, remedies: vec![remedy] }
+}
+
+fn send_buffer(known: &Known<'_>, run: &TcpFacts) -> Bound {
+    let mut evidence = vec![Line::new(
+        format!("the send buffer was full for {} of the time", percent(run.limited_by.send_buffer)),
+        "ss -tni at the sender: sndbuf_limited",
+    )];
+    evidence.extend(in_flight(known, run));
+    let key = "net.ipv4.tcp_wmem";
+    if let Some(bytes) = known.evidence.sender.number(key) {
+        evidence.push(Line::new(format!("the sender's {key} allows {}", Bytes(bytes)), format!("sysctl {key}")));
+    }
+    Bound {
+        code: Code::SendBuffer,
+        place: None,
+        host: Some(Role::Sender),
+        bound_bps: measured(run),
+        evidence,
+        remedies: vec![larger(known, Role::Sender, "wmem")],
+    }
+}
+
+fn in_flight(known: &Known<'_>, run: &TcpFacts) -> Option<Line> {
+    let (bytes, rtt) = (run.max_in_flight_bytes?, known.base_rtt_ns?);
+    let rate = BitRate(super::share(bytes.saturating_mul(8), 1_000_000_000, rtt));
+    let text = format!("at most {} were in flight: over a round trip of {} that is {rate}", Bytes(bytes), Nanos(rtt));
+    Some(Line::new(text, ""))
+}
+
+/// Twice what the path holds: the kernel counts its own overhead (`tcp_adv_win_scale`, ip-sysctl.rst), and a loss needs a
+/// second window while it is repaired (RFC 6349 §3.3.1 asks for the bandwidth-delay product).
+fn larger(known: &Known<'_>, role: Role, which: &str) -> Remedy {
+    let target = known.target.map_or(0, |target| target.rate_bps);
+    let rtt = known.base_rtt_ns.unwrap_or(0);
+    let needed = super::share(target, rtt, 8_000_000_000).saturating_mul(2).min(i32::MAX as u64);
+    let core = if which == "rmem" { "net.core.rmem_max" } else { "net.core.wmem_max" };
+    Remedy::new(
+        Some(role),
+        format!("let the kernel use {} for each connection: twice rate × round trip", Bytes(needed)),
+        format!(
+            "sysctl -w net.ipv4.tcp_{which}=\"4096 131072 {needed}\"; sysctl -w {core}={needed} for programs that set it"
+        ),
+    )
+}
+
+/// What the hosts' buffers allow by formula: an upper end of what was not measured.
+///
+/// The kernel gives about half of a receive buffer to the window (`tcp_adv_win_scale=1`), and a send buffer holds the data in flight with
+/// its overhead: measured is 0.6 to 0.83 of the formula.
+fn buffers(known: &Known<'_>) -> Vec<Bound> {
+    let Some(rtt) = known.base_rtt_ns else { return Vec::new() };
+    let rate = |bytes: u64, part: f64| (bytes as f64 * 8.0 * part / (rtt as f64 / 1e9)) as u64;
+    let mut bounds = Vec::new();
+    let limits = [
+        (Code::ReceiveWindow, Role::Receiver, "rmem", (0.5, 1.0)),
+        (Code::SendBuffer, Role::Sender, "wmem", (0.6, 0.83)),
+    ];
+    for (code, role, which, (least, most)) in limits {
+        let host = if role == Role::Sender { &known.evidence.sender } else { &known.evidence.receiver };
+        let key = format!("net.ipv4.tcp_{which}");
+        let Some(bytes) = host.number(&key) else { continue };
+        // A run with the kernel's own buffers that carried more shows that the formula is too low here.
+        let carried =
+            known.tcp_runs().filter(|run| run.window_bytes.is_none()).map(|run| run.steady_bps).max().unwrap_or(0);
+        let (least, most) = (rate(bytes, least).max(carried), rate(bytes, most));
+        if most <= carried {
+            continue;
+        }
+        bounds.push(Bound {
+            code,
+            place: None,
+            host: Some(role),
+            bound_bps: Interval::derived(least, most),
+            evidence: vec![Line::new(
+                format!("{key} allows {} over a round trip of {}", Bytes(bytes), Nanos(rtt)),
+                format!("sysctl {key}"),
+            )],
+            remedies: vec![larger(known, role, which)],
+        });
+    }
+    bounds
+}

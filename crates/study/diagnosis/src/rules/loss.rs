@@ -1,0 +1,237 @@
+//! What held back a run that neither a window of a host nor a program limited: loss with the congestion control's answer, reordering, a short
+//! queue, one bad link of several, or the congestion control alone.
+//!
+//! UDP tells them apart: random loss comes at any rate, a short queue loses bursts alone, a bad link loses on some ports.
+
+use longhaul_result::Location;
+use longhaul_units::{BitRate, Nanos};
+
+use super::capacity::place_host;
+use super::{Kind, Known, measured};
+use crate::diagnosis::{Bound, Code, Line, Remedy, Role};
+use crate::evidence::{Purpose, TcpFacts, UdpFacts};
+
+/// Losses that a price needs: Reno's window is a mean over ten cycles, CUBIC's over twenty (its cycles differ more in length).
+const RENO_EVENTS: u64 = 10;
+const OTHER_EVENTS: u64 = 20;
+/// So many losses or none are not told apart by chance: three expected and none seen happens in 5 % of all cases.
+const NOT_BY_CHANCE: f64 = 3.0;
+/// A network keeps the order: a share of late packets beyond this makes TCP wait or send twice (RFC 4737, appendix).
+const LATE: f64 = 1e-3;
+
+/// The limit of a run that its congestion window held back; nothing where the path's rate explains it.
+pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
+    if known.capacity.as_ref().is_some_and(|capacity| matches!(capacity.kind, Kind::Policer | Kind::Competing)) {
+        return None;
+    }
+    let lost = run.retransmits.saturating_sub(run.spurious_retransmits);
+    let spurious = run.spurious_retransmits.saturating_mul(2) > run.retransmits;
+    if spurious && reordered(known) > LATE {
+        return Some(reordering(known, run));
+    }
+    if lost == 0 {
+        return Some(control_alone(known, run));
+    }
+    if let Some(bound) = bad_member(known, run) {
+        return Some(bound);
+    }
+    if let Some(burst) = burst_loss(known) {
+        return Some(short_queue(run, burst));
+    }
+    Some(random(known, run, lost))
+}
+
+fn rates<'a>(known: &Known<'a>) -> impl Iterator<Item = &'a UdpFacts> + use<'a> {
+    known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_packets > 0)
+}
+
+/// The greatest share of late packets.
+pub(super) fn reordered(known: &Known<'_>) -> f64 {
+    rates(known).map(|run| run.reordered_packets as f64 / run.sent_packets as f64).fold(0.0, f64::max)
+}
+
+fn reordering(known: &Known<'_>, run: &TcpFacts) -> Bound {
+    let text = format!(
+        "{} of {} retransmissions were not needed, and {:.2} % of UDP's packets came late",
+        run.spurious_retransmits,
+        run.retransmits,
+        reordered(known) * 100.0
+    );
+    Bound {
+        code: Code::Reordering,
+        place: Some(Location::Network),
+        host: None,
+        bound_bps: measured(run),
+        evidence: vec![Line::new(text, "nstat -az TcpExtTCPDSACKRecv TcpExtTCPSACKReorder")],
+        remedies: vec![Remedy::new(
+            None,
+            "find the parallel links or queues that one flow is spread over, and keep a flow on one of them",
+            "",
+        )],
+    }
+}
+
+fn control_alone(known: &Known<'_>, run: &TcpFacts) -> Bound {
+    let control = &run.congestion_control;
+    let mut evidence = vec![Line::new(
+        format!(
+            "{control} held back the flow for {:.0} % of the time, and nothing was lost",
+            run.limited_by.congestion_window * 100.0
+        ),
+        "ss -tni: cwnd, ssthresh",
+    )];
+    if let (Some(mean), Some(base)) = (run.mean_rtt_ns, known.base_rtt_ns) {
+        evidence.push(Line::new(
+            format!("the round trip was {} in the mean and {} at least", Nanos(mean), Nanos(base)),
+            "",
+        ));
+    }
+    Bound {
+        code: Code::CongestionControl,
+        place: None,
+        host: Some(Role::Sender),
+        bound_bps: measured(run),
+        evidence,
+        remedies: vec![other_control(known, run)],
+    }
+}
+
+/// What another congestion control reached, if one was tried.
+fn other_control(known: &Known<'_>, run: &TcpFacts) -> Remedy {
+    let other = known.tcp(Purpose::OtherControl).filter(|other| other.steady_bps > run.steady_bps);
+    match other {
+        Some(other) => {
+            let name = &other.congestion_control;
+            let text = format!("use {name}: it carried {} over this path", BitRate(other.steady_bps));
+            Remedy::new(Some(Role::Sender), text, format!("sysctl -w net.ipv4.tcp_congestion_control={name}"))
+        }
+        None => {
+            let text = "use a congestion control that bears this loss, such as bbr";
+            Remedy::new(Some(Role::Sender), text, "longhaul cc table; longhaul cc use NAME -- COMMAND")
+        }
+    }
+}
+
+/// Streams that lose much beside others that lose nothing, by port.
+pub(super) fn uneven_streams(known: &Known<'_>) -> Option<(usize, usize, f64)> {
+    rates(known).filter(|run| run.streams.len() > 1).find_map(|run| {
+        let (sent, lost) = run.streams.iter().fold((0, 0), |(sent, lost), each| (sent + each.0, lost + each.1));
+        let mean = lost as f64 / (sent as f64).max(1.0);
+        // A stream without any loss where the mean share would have cost some is on another way.
+        let clean = run.streams.iter().filter(|(sent, lost)| *lost == 0 && mean * *sent as f64 > NOT_BY_CHANCE).count();
+        let bad = run
+            .streams
+            .iter()
+            .filter(|(sent, lost)| *lost as f64 > 2.0 * mean * *sent as f64 * 0.5 && *lost > 0)
+            .count();
+        let worst = run.streams.iter().map(|(sent, lost)| *lost as f64 / (*sent as f64).max(1.0)).fold(0.0, f64::max);
+        (clean > 0 && bad > 0).then_some((bad, run.streams.len(), worst))
+    })
+}
+
+fn bad_member(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
+    let (bad, all, worst) = uneven_streams(known)?;
+    let text = format!(
+        "{bad} of {all} UDP streams lost up to {:.2} %, and others lost nothing: it depends on the port",
+        worst * 100.0
+    );
+    Some(Bound {
+        code: Code::EcmpMember,
+        place: Some(Location::Network),
+        host: None,
+        bound_bps: measured(run),
+        evidence: vec![Line::new(text, "longhaul udp HOST -P 8; paris-traceroute by port")],
+        remedies: vec![Remedy::new(None, "find the bad link of a group (ECMP, LAG) by its error counters", "")],
+    })
+}
+
+/// Bursts that lose what the same rate without bursts does not.
+fn burst_loss<'a>(known: &Known<'a>) -> Option<&'a UdpFacts> {
+    let burst = known.udp_runs().filter(|run| run.purpose == Purpose::Burst && run.sent_packets > 0).last()?;
+    let smooth = rates(known).filter(|run| run.sent_bps <= burst.sent_bps.saturating_mul(2)).map(UdpFacts::loss_share);
+    let smooth = smooth.fold(0.0, f64::max);
+    let expected = smooth * burst.sent_packets as f64;
+    // As many again as smooth packets would have lost, and not by chance.
+    (burst.lost_packets as f64 > 2.0 * expected + NOT_BY_CHANCE).then_some(burst)
+}
+
+fn short_queue(run: &TcpFacts, burst: &UdpFacts) -> Bound {
+    let place = burst.main_place().unwrap_or(Location::Network);
+    let text = format!(
+        "bursts of UDP at {} lost {:.2} % at {place}; the same rate without bursts passes: a queue is too short",
+        BitRate(burst.sent_bps),
+        burst.loss_share() * 100.0
+    );
+    Bound {
+        code: Code::Queue,
+        place: Some(place),
+        host: place_host(place),
+        bound_bps: measured(run),
+        evidence: vec![Line::new(text, reasons(&burst.loss_reasons))],
+        remedies: vec![
+            Remedy::new(
+                Some(Role::Sender),
+                "pace the flow, so that it comes without bursts",
+                "longhaul pace RATE -- COMMAND; tc qdisc replace dev IF root fq",
+            ),
+            Remedy::new(place_host(place), "make the queue longer: at least a burst of the fastest sender", ""),
+        ],
+    }
+}
+
+fn reasons(reasons: &[(String, u64)]) -> String {
+    reasons.first().map(|(reason, _)| format!("the kernel's reason: {reason}")).unwrap_or_default()
+}
+
+fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
+    let place = run.loss_bytes.iter().max_by_key(|(_, bytes)| **bytes).map_or(Location::Network, |(place, _)| *place);
+    let share = lost as f64 / run.sent_packets.max(1) as f64;
+    let control = &run.congestion_control;
+    let mut evidence = vec![Line::new(
+        format!(
+            "{lost} of {} packets were lost ({share:.1e}) at {place}; {control} cut its window for them",
+            run.sent_packets
+        ),
+        "ss -tni: retrans, lost; nstat -az TcpRetransSegs",
+    )];
+    if let Some(step) = rates(known).filter(|run| run.lost_packets > 0).min_by_key(|run| run.sent_bps) {
+        evidence.push(Line::new(
+            format!(
+                "UDP at {} lost {:.1e}: the loss does not need a full queue",
+                BitRate(step.sent_bps),
+                step.loss_share()
+            ),
+            "",
+        ));
+    }
+    if run.checksum_errors > 0 {
+        let text = format!("{} packets came with a wrong checksum: bits change on the way", run.checksum_errors);
+        evidence.push(Line::new(text, "nstat -az TcpInCsumErrors UdpInCsumErrors"));
+    }
+    let mend = match place {
+        Location::Network => "find the lossy link: error counters of each device, light levels, cables",
+        Location::ReceiverStack => "find the device that changes bits: memory, cables, checksum offload",
+        _ => "mend the loss at this host",
+    };
+    Bound {
+        code: Code::Loss,
+        place: Some(place),
+        host: place_host(place),
+        bound_bps: measured(run),
+        evidence,
+        remedies: vec![
+            Remedy::new(place_host(place), mend, "ethtool -S IF; ip -s -s link; nft list ruleset"),
+            other_control(known, run),
+        ],
+    }
+}
+
+/// Whether too few losses were seen for a price.
+pub(super) fn has_too_few_events(known: &Known<'_>, bound: &Bound) -> bool {
+    let events = |run: &TcpFacts| run.loss_events.unwrap_or(run.retransmits);
+    matches!(bound.code, Code::Loss | Code::EcmpMember | Code::Queue)
+        && known.tcp(Purpose::Default).is_some_and(|run| {
+            let needed = if run.congestion_control == "reno" { RENO_EVENTS } else { OTHER_EVENTS };
+            events(run) < needed
+        })
+}

@@ -1,0 +1,66 @@
+//! What the path does to packets by their size.
+
+use longhaul_result::Location;
+use longhaul_units::Bytes;
+
+use super::Known;
+use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
+use crate::evidence::{Purpose, Run, UdpFacts};
+
+/// Headers of UDP over IPv4.
+const UDP_HEADERS: u64 = 28;
+
+pub(super) fn bounds(known: &Known<'_>) -> Vec<Bound> {
+    black_hole(known).into_iter().collect()
+}
+
+/// The smallest size of which nothing arrived, and the largest that arrived; packets of both left the sender.
+pub(super) fn hole<'a>(known: &Known<'a>) -> Option<(&'a UdpFacts, &'a UdpFacts)> {
+    let sizes = || known.udp_runs().filter(|run| run.purpose == Purpose::Mtu && run.sent_packets > 0);
+    let passed = sizes().filter(|run| run.lost_packets < run.sent_packets).max_by_key(|run| run.payload_bytes)?;
+    let lost = sizes().filter(|run| run.lost_packets == run.sent_packets).min_by_key(|run| run.payload_bytes)?;
+    (lost.payload_bytes > passed.payload_bytes).then_some((lost, passed))
+}
+
+/// Packets of the hosts' MTU vanish, and smaller ones pass: without a message TCP retransmits them until it gives up (RFC 2923 §2.1).
+fn black_hole(known: &Known<'_>) -> Option<Bound> {
+    let (lost, passed) = hole(known)?;
+    let run = known.tcp(Purpose::Default);
+    let failed = known.evidence.runs.iter().any(|run| matches!(run, Run::Failed { purpose: Purpose::Default, .. }));
+    // TCP that was told of the MTU sends smaller packets, and loses none of them.
+    let fits = run.is_some_and(|run| run.mss_bytes > 0 && run.mss_bytes + 52 <= passed.payload_bytes + UDP_HEADERS);
+    let carried = run.map_or(0, |run| run.goodput_bps);
+    if fits && !failed || !known.is_below_target(carried) {
+        return None;
+    }
+    let text = format!(
+        "of packets of {} nothing arrived, and packets of {} arrived: the path's MTU lies between, and nobody says so",
+        Bytes(lost.payload_bytes + UDP_HEADERS),
+        Bytes(passed.payload_bytes + UDP_HEADERS)
+    );
+    let mtu = passed.payload_bytes + UDP_HEADERS;
+    Some(Bound {
+        code: Code::MtuBlackHole,
+        place: Some(Location::Network),
+        host: None,
+        bound_bps: Interval::measured(0, carried),
+        evidence: vec![Line::new(text, format!("ping -M do -s {} HOST", lost.payload_bytes))],
+        remedies: vec![
+            Remedy::new(
+                None,
+                "let ICMP \"fragmentation needed\" and \"packet too big\" pass at every router (RFC 4890)",
+                "",
+            ),
+            Remedy::new(
+                Some(Role::Sender),
+                "let TCP find the MTU by itself (RFC 4821)",
+                "sysctl -w net.ipv4.tcp_mtu_probing=1",
+            ),
+            Remedy::new(
+                Some(Role::Sender),
+                "lower the MTU of the route",
+                format!("ip route change DESTINATION mtu {mtu}"),
+            ),
+        ],
+    })
+}

@@ -1,0 +1,149 @@
+//! Evidence from the results of tests, and from snapshots of hosts.
+
+use std::collections::BTreeMap;
+
+use longhaul_result::Location;
+use longhaul_tcp::{LossBytes, TcpResult};
+use longhaul_udp::{UdpParameters, UdpResult};
+use serde_json::Value;
+
+use crate::evidence::{FlowFacts, Handshake, HostFacts, LinkFacts, Purpose, TcpFacts, UdpFacts};
+
+/// What a TCP test saw in one direction. `client_sends`: the client sent the data.
+pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>, client_sends: bool) -> TcpFacts {
+    let streams = &result.streams;
+    let mss_bytes = streams.iter().map(|stream| stream.mss_bytes).max().unwrap_or(0);
+    let sent_bytes = result.bytes.saturating_add(result.retransmitted_bytes.unwrap_or(0));
+    let rtts = |of: fn(&longhaul_tcp::TcpStreamResult) -> Option<u64>| streams.iter().filter_map(of);
+    let mean = rtts(|stream| stream.mean_rtt_ns).map(u128::from).sum::<u128>()
+        / rtts(|stream| stream.mean_rtt_ns).count().max(1) as u128;
+    let memory = &result.receiver_memory;
+    let checksums = result.counters.receiver.iter().filter(|(key, _)| key.ends_with("Tcp.InCsumErrors"));
+    TcpFacts {
+        purpose,
+        congestion_control: streams.first().map(|stream| stream.congestion_control.clone()).unwrap_or_default(),
+        window_bytes,
+        goodput_bps: result.goodput_bps,
+        steady_bps: result.goodput_bps,
+        duration_ns: result.duration_ns,
+        min_rtt_ns: rtts(|stream| stream.min_rtt_ns).min(),
+        mean_rtt_ns: (mean > 0).then(|| u64::try_from(mean).unwrap_or(u64::MAX)),
+        limited_by: result.limited_by,
+        receiver_limited_by: None,
+        max_in_flight_bytes: None,
+        sent_packets: sent_bytes / mss_bytes.max(1),
+        retransmits: result.retransmits,
+        spurious_retransmits: streams.iter().map(|stream| stream.spurious_retransmits).fold(0, u64::saturating_add),
+        timeouts: streams.iter().filter_map(|stream| stream.timeouts).fold(0, u64::saturating_add),
+        loss_events: None,
+        loss_bytes: places(&result.loss_bytes_by_location, result),
+        loss_reasons: result.loss_reasons.iter().map(|reason| (reason.reason.clone(), reason.packets)).collect(),
+        mss_bytes,
+        handshake: Handshake { client_sends, ..Handshake::default() },
+        sender_cpu: None,
+        receiver_cpu: None,
+        flows: (streams.iter())
+            .map(|stream| FlowFacts {
+                goodput_bps: stream.goodput_bps,
+                retransmits: stream.retransmits,
+                sender_port: stream.sender_port,
+            })
+            .collect(),
+        receiver_memory_drops: [
+            memory.out_of_order_queues_pruned,
+            memory.pruned_packets,
+            memory.queue_full_packets,
+            memory.zero_window_packets,
+            memory.backlog_packets,
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add),
+        checksum_errors: checksums.map(|(_, by)| u64::try_from(*by).unwrap_or(0)).fold(0, u64::saturating_add),
+    }
+}
+
+/// The places of TCP's losses in the one vocabulary: the kernel's reason tells what the NLR paper's names leave open.
+fn places(bytes: &LossBytes, result: &TcpResult) -> BTreeMap<Location, u64> {
+    let main = |name: &str| {
+        let reasons = result.loss_reasons.iter().filter(|reason| reason.location == name);
+        reasons.max_by_key(|reason| reason.packets).map(|reason| reason.reason.as_str()).unwrap_or_default()
+    };
+    let transmit = match main("snd_txloss") {
+        reason if reason.contains("NETFILTER") => Location::SenderStack,
+        reason if reason.contains("QDISC") || reason.contains("FQ_") => Location::SenderQdisc,
+        _ => Location::SenderDevice,
+    };
+    let receive = match main("rcv_rxloss") {
+        reason if reason.contains("NETFILTER") || reason.contains("XDP") || reason.contains("TC_") => {
+            Location::ReceiverFilter
+        }
+        reason if reason.contains("CPU_BACKLOG") => Location::ReceiverBacklog,
+        reason if reason.contains("CSUM") => Location::ReceiverStack,
+        _ => Location::ReceiverRing,
+    };
+    let mut places = BTreeMap::new();
+    for (place, bytes) in [
+        (transmit, bytes.snd_txloss),
+        (Location::Network, bytes.network),
+        (receive, bytes.rcv_rxloss),
+        (Location::ReceiverSocketBuffer, bytes.tcp_pruning),
+    ] {
+        if bytes > 0 {
+            let sum: &mut u64 = places.entry(place).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+    }
+    places
+}
+
+/// What a UDP test saw in one direction.
+pub fn udp_facts(purpose: Purpose, result: &UdpResult, parameters: &UdpParameters) -> UdpFacts {
+    let asked = match parameters.pace {
+        longhaul_udp::Pace::RateBps(bps) => Some(bps.saturating_mul(u64::from(parameters.streams))),
+        _ => None,
+    };
+    UdpFacts {
+        purpose,
+        payload_bytes: parameters.payload_bytes.into(),
+        asked_bps: asked,
+        sent_bps: result.sent_rate_bps,
+        received_bps: result.received_rate_bps,
+        sent_packets: result.sent_packets,
+        lost_packets: result.lost_packets,
+        loss_packets: result.loss_by_location.iter().filter(|(_, n)| **n > 0).map(|(place, n)| (*place, *n)).collect(),
+        loss_reasons: result.loss_reasons.iter().map(|reason| (reason.reason.clone(), reason.packets)).collect(),
+        loss_runs: result.loss_periods.count,
+        duplicate_packets: result.duplicate_packets,
+        reordered_packets: result.reordered_packets,
+        delay_p50_ns: None,
+        delay_p99_ns: None,
+        streams: Vec::new(),
+        sender_cpu: None,
+        receiver_cpu: None,
+    }
+}
+
+/// What a snapshot of a host says, as `longhaul host --json` has it. `address` is the one that the test used; with it the interface is
+/// known if the host has several. Reads what it finds: the other end may have another version.
+pub fn host_facts(snapshot: &Value) -> HostFacts {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Array(numbers) => numbers.iter().map(Value::to_string).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    };
+    let sysctls = snapshot["sysctls"].as_object().into_iter().flatten();
+    let links = snapshot["interfaces"].as_array().into_iter().flatten();
+    let mut links =
+        links.filter(|link| link["name"] != "lo" && link["up"].as_bool().unwrap_or(true)).map(|link| LinkFacts {
+            name: link["name"].as_str().unwrap_or_default().into(),
+            speed_bps: if link["hardware"].as_bool().unwrap_or(false) { link["link_speed_bps"].as_u64() } else { None },
+            mtu_bytes: link["mtu_bytes"].as_u64(),
+        });
+    let link = links.next().filter(|_| links.next().is_none());
+    HostFacts {
+        name: snapshot["hostname"].as_str().unwrap_or_default().into(),
+        sysctls: sysctls.map(|(key, value)| (key.clone(), text(value))).collect(),
+        link,
+        caveats: Vec::new(),
+    }
+}

@@ -1,0 +1,211 @@
+//! A diagnosis as text: three lines for who asks, the table of bounds, then the evidence.
+
+use std::fmt::Write;
+
+use longhaul_diagnosis::{Basis, Bound, Cause, Code, Diagnosed, Diagnosis, Interval, Role, TargetBasis};
+use longhaul_terms::Directions;
+use longhaul_units::BitRate;
+
+use super::{each_direction, rate, short};
+
+/// Characters of a line of text; commands stand on a line of their own and are not cut.
+const WIDTH: usize = 80;
+
+/// The diagnosis of each direction. `reverse`: the only one is from the server to the client.
+pub fn report(reverse: bool, results: &Directions<Diagnosed>) -> String {
+    each_direction(results, !reverse, |name, result| one(name, &result.diagnosis))
+}
+
+fn bps(bps: u64) -> String {
+    format!("{}/s", rate(BitRate(bps)))
+}
+
+/// What limits, in words.
+pub fn words(code: Code) -> &'static str {
+    match code {
+        Code::Link => "the speed of a link",
+        Code::Shaper => "a queue that sends at a lower rate than the links",
+        Code::Policer => "a policer, which drops what is above its rate",
+        Code::ReceiveWindow => "the receive window",
+        Code::SendBuffer => "the send buffer",
+        Code::Loss => "loss, and the congestion control's answer to it",
+        Code::CongestionControl => "the congestion control",
+        Code::SlowStart => "the beginning of each transfer",
+        Code::ReceiverApplication => "the receiving program, which reads too slowly",
+        Code::SenderApplication => "the sending program, which writes too slowly",
+        Code::ApplicationWindow => "the program's own window",
+        Code::Cpu => "the CPU",
+        Code::MtuBlackHole => "an MTU black hole: large packets vanish",
+        Code::Mtu => "the size of packets",
+        Code::MiddleboxOptions => "something that takes out TCP's options",
+        Code::Reordering => "packets that overtake each other",
+        Code::Queue => "a queue that is too short for bursts",
+        Code::CompetingTraffic => "other traffic on the path",
+        Code::EcmpMember => "a bad link among parallel ones",
+        Code::Disk => "the disk",
+        Code::MemoryLimit => "memory for sockets",
+        Code::None => "nothing",
+    }
+}
+
+/// The place of a bound, or its host.
+pub fn place(bound: &Bound) -> String {
+    match (bound.place, bound.host) {
+        (Some(place), _) => place.to_string(),
+        (None, Some(host)) => host.name().into(),
+        (None, None) => "?".into(),
+    }
+}
+
+/// An interval in as few characters as it takes.
+pub fn interval(interval: &Interval) -> String {
+    match interval.most {
+        None => format!("at least {}", bps(interval.least)),
+        Some(most) if most <= interval.least => bps(most),
+        Some(most) => format!("{} - {}", rate(BitRate(interval.least)), bps(most)),
+    }
+}
+
+fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Measured => "measured",
+        Basis::Derived => "derived",
+        Basis::AtLeast => "at least",
+    }
+}
+
+fn one(name: &str, diagnosis: &Diagnosis) -> String {
+    let mut text = String::new();
+    let carried =
+        diagnosis.goodput_bps.map_or_else(|| "was not measured".into(), |goodput| format!("carries {}", bps(goodput)));
+    let of = match (diagnosis.target_payload_bps, diagnosis.goodput_bps) {
+        (Some(target), Some(goodput)) => {
+            format!(" of {} ({:.0} %)", bps(target), goodput as f64 * 100.0 / target.max(1) as f64)
+        }
+        (Some(target), None) => format!("; the target is {}", bps(target)),
+        (None, _) => String::new(),
+    };
+    let target = match diagnosis.target_basis {
+        Some(TargetBasis::Named) => "",
+        Some(TargetBasis::Link) => ", by the slowest link of both hosts",
+        Some(TargetBasis::Udp) => ", by what UDP carries",
+        None => "",
+    };
+    _ = writeln!(text, "{name:<10}TCP {carried}{of}{target}");
+    match diagnosis.causes.first() {
+        Some(cause) => {
+            _ = writeln!(text, "{:<10}{}, at {}", "cause", words(cause.bound.code), place(&cause.bound));
+            _ = writeln!(
+                text,
+                "{:<10}worth {}{}",
+                "",
+                worth(cause),
+                if diagnosis.causes.len() > 1 { "; then the next cause limits" } else { "" }
+            );
+            if let Some(remedy) = cause.bound.remedies.first() {
+                _ = writeln!(text, "{:<10}{}{}", "do", at(remedy.host), remedy.text);
+            }
+        }
+        None if diagnosis.goodput_bps.is_some()
+            && diagnosis.unknown.iter().all(|unknown| !unknown.what.starts_with("why")) =>
+        {
+            _ = writeln!(text, "{:<10}none: nothing costs a quarter of the target or more", "cause");
+        }
+        None => _ = writeln!(text, "{:<10}not found", "cause"),
+    }
+    if let Some(rtt) = diagnosis.base_rtt_ns {
+        _ = writeln!(text, "{:<10}{} round trip at least", "path", short(rtt));
+    }
+    table(&mut text, diagnosis);
+    for (number, cause) in diagnosis.causes.iter().enumerate() {
+        evidence(&mut text, number + 1, cause);
+    }
+    if !diagnosis.findings.is_empty() {
+        _ = writeln!(text, "\nfindings without a price");
+        for finding in &diagnosis.findings {
+            let place = finding.host.map_or(String::new(), |host| format!("{}: ", host.name()));
+            wrapped(&mut text, "  - ", &format!("{place}{} [{}]", finding.text, finding.code));
+            wrapped(&mut text, "    ", &finding.remedy);
+        }
+    }
+    if !diagnosis.unknown.is_empty() {
+        _ = writeln!(text, "\nnot known");
+        for unknown in &diagnosis.unknown {
+            wrapped(&mut text, "  - ", &unknown.what);
+            wrapped(&mut text, "    ", &unknown.test);
+        }
+    }
+    text
+}
+
+fn at(host: Option<Role>) -> String {
+    host.map_or("in the network: ".into(), |host| format!("at the {}: ", host.name()))
+}
+
+fn worth(cause: &Cause) -> String {
+    let worth = interval(&cause.worth_bps);
+    if cause.worth_is_upper_end { format!("up to {worth}: too few losses were seen for a price") } else { worth }
+}
+
+fn table(text: &mut String, diagnosis: &Diagnosis) {
+    let rows = diagnosis
+        .causes
+        .iter()
+        .map(|cause| (&cause.bound, "cause"))
+        .chain(diagnosis.bounds.iter().map(|bound| (bound, "")));
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return;
+    }
+    _ = writeln!(text, "\n{:<22}{:<22}{:<28}basis", "limit", "where", "allows");
+    for (bound, mark) in rows {
+        let line = format!(
+            "{:<22}{:<22}{:<28}{}{}",
+            bound.code.name(),
+            place(bound),
+            interval(&bound.bound_bps),
+            basis(bound.bound_bps.basis),
+            if mark.is_empty() { String::new() } else { format!(", {mark}") }
+        );
+        _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+fn evidence(text: &mut String, number: usize, cause: &Cause) {
+    let bound = &cause.bound;
+    _ = writeln!(text, "\n{number} {} at {}: worth {}", bound.code, place(bound), worth(cause));
+    for line in &bound.evidence {
+        wrapped(text, "  - ", &line.text);
+        if !line.command.is_empty() {
+            _ = writeln!(text, "      {}", line.command);
+        }
+    }
+    for remedy in &bound.remedies {
+        wrapped(text, "  > ", &format!("{}{}", at(remedy.host), remedy.text));
+        if !remedy.command.is_empty() {
+            _ = writeln!(text, "      {}", remedy.command);
+        }
+    }
+}
+
+/// Words in lines of at most [`WIDTH`]; the first begins with `lead`, the others below it.
+fn wrapped(text: &mut String, lead: &str, words: &str) {
+    if words.is_empty() {
+        return;
+    }
+    let mut line = lead.to_owned();
+    let mut empty = true;
+    for word in words.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            _ = writeln!(text, "{line}");
+            line = " ".repeat(lead.len());
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line += word;
+        empty = false;
+    }
+    _ = writeln!(text, "{line}");
+}
