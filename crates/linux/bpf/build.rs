@@ -70,12 +70,13 @@ mod programs {
     use libbpf_cargo::SkeletonBuilder;
 
     /// Folder of the source, name of the skeleton.
-    const PROGRAMS: [(&str, &str); 8] = [
+    const PROGRAMS: [(&str, &str); 9] = [
         ("src/congestion/selection", "selection"),
         ("src/drops", "drops"),
         ("src/filter", "filter"),
         ("src/filter/generation", "filter_generation"),
         ("src/mix", "mix"),
+        ("src/pacing", "pacing"),
         ("src/tcp_loss", "tcp_loss"),
         ("src/tcp_owner", "tcp_owner"),
         ("tests/hooks", "hooks"),

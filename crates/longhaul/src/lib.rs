@@ -56,6 +56,8 @@ enum Command {
     Show(cmd::show::Args),
     Serve(cmd::serve::Args),
     Host(cmd::host::Args),
+    Tune(cmd::tune::Args),
+    Pace(cmd::pace::Args),
     Key(cmd::key::Args),
     #[command(hide = true)]
     Completion(cmd::completion::Args),
@@ -85,6 +87,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Show(args) => cmd::show::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Host(args) => cmd::host::run(args),
+        Command::Tune(args) => cmd::tune::run(args),
+        Command::Pace(args) => cmd::pace::run(args),
         Command::Key(args) => cmd::key::run(args),
         Command::Emulate(args) => cmd::emulate::run(args),
         Command::Mix(args) => cmd::mix::run(args),

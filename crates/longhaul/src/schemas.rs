@@ -24,7 +24,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 use crate::cmd::{
-    analyze, capture, cc, compare, convert, emulate, filter, host, lab, log, mix, paths, tcp, udp, watch,
+    analyze, capture, cc, compare, convert, emulate, filter, host, lab, log, mix, paths, tcp, tune, udp, watch,
 };
 use crate::output::{NothingAsked, PrintedFailure};
 
@@ -56,6 +56,10 @@ fn schemas() -> BTreeMap<String, String> {
         result::<Envelope<NothingAsked, paths::KnownPaths<'_>>>("paths"),
         result::<Envelope<host::Parameters, HostSnapshot>>("host"),
         result::<Envelope<mix::Parameters, mix::Reported>>("mix"),
+        result::<Envelope<tune::planned::Parameters, tune::planned::Tuned>>("tune"),
+        result::<Envelope<NothingAsked, tune::keeping::Shown>>("tune.status"),
+        result::<Envelope<NothingAsked, tune::keeping::Confirmed>>("tune.confirm"),
+        result::<Envelope<NothingAsked, tune::keeping::Undone>>("tune.undo"),
         result::<Envelope<filter::status::Parameters<'_>, FilterStatus>>("filter.status"),
         result::<Envelope<NothingAsked, cc::list::Listed>>("cc.list"),
         result::<Envelope<cc::load::LoadParameters<'_>, cc::load::LoadResult<'_>>>("cc.load"),

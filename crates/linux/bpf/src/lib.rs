@@ -12,6 +12,7 @@
 //! | see which packets of a test the kernel drops, why and where | [`drops`] |
 //! | name the place of a drop in the words of a result | [`drops::place`] |
 //! | load a congestion control that the kernel lacks; give it to connections | [`congestion`] |
+//! | give each connection of a program a highest rate | [`pacing`] |
 //! | generate frames in the kernel and send them as a driver does | [`mix`] |
 //! | see where TCP connections lose bytes, and what they retransmit | [`tcp_loss`] |
 //! | see which process opens and closes TCP connections | [`tcp_owner`] |
@@ -25,6 +26,7 @@ pub mod drops;
 mod error;
 pub mod filter;
 pub mod mix;
+pub mod pacing;
 #[cfg(bpf_programs)]
 mod program;
 #[cfg_attr(not(bpf_programs), allow(dead_code))]
@@ -45,6 +47,9 @@ mod skeleton {
     }
     pub(crate) mod selection {
         include!(concat!(env!("OUT_DIR"), "/selection.skel.rs"));
+    }
+    pub(crate) mod pacing {
+        include!(concat!(env!("OUT_DIR"), "/pacing.skel.rs"));
     }
     pub(crate) mod mix {
         include!(concat!(env!("OUT_DIR"), "/mix.skel.rs"));

@@ -20,10 +20,10 @@
 //! | run on time | [`schedule`], [`wait`] |
 //! | be stopped and nudged | [`signals`] |
 //! | separate hosts on one machine | [`namespace`], [`user_namespace`], [`mounts`] |
-//! | make and read links, addresses, neighbours, routes | [`link`] |
+//! | make and read links, addresses, neighbours, routes, queueing disciplines | [`link`] |
 //! | read and set a driver's features and counters | [`ethtool`] |
 //! | know what changed in all counters, and what a driver's mean | [`counters`], [`driver_statistics`] |
-//! | read a driver's rings, queues and interrupt coalescing | [`driver_settings`] |
+//! | read a driver's rings, queues and interrupt coalescing, set rings | [`driver_settings`] |
 //! | read what sysfs has of an interface | [`sysfs`] |
 //! | read and set kernel parameters | [`sysctl`] |
 //! | steer received packets to CPUs, and back whatever happens | [`rps`] |

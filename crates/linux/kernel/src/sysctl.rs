@@ -73,6 +73,12 @@ pub fn write(key: &str, value: &str) -> Result<(), SysctlError> {
     })
 }
 
+/// Whether nobody may set `key` here, as with `net.core.rmem_max` in a network namespace that is not the first (its mode says so). `None` where
+/// there is no such parameter.
+pub fn is_read_only(key: &str) -> Option<bool> {
+    Some(fs::metadata(path(key)).ok()?.permissions().readonly())
+}
+
 /// Sets each of `wanted` (key and value) for as long as the result lives ([`crate::guard`]).
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What a host does with packets: `longhaul cc` and `filter`.
+//! What a host does with packets: `longhaul cc`, `filter`, `tune` and `pace`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -6,3 +6,5 @@ mod common;
 mod cc;
 mod filter;
 mod kernels;
+mod pace;
+mod tune;

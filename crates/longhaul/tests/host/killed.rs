@@ -85,6 +85,8 @@ const CASES: &[Case] = &[
     Case::near("cc load scalable --as lh_killedN -- sleep 0.5"),
     Case::near("cc use htcp -- sleep 0.5"),
     Case::near("cc use htcp --to 192.0.2.0/24"),
+    Case::near("tune --rate 10G --rtt 150ms --apply --for 60s --state OUT/tune").leaves(&["tune"]),
+    Case::near("pace 100M -- sleep 0.5"),
     Case::near("watch -o OUT/watch -- sleep 0.5").leaves(&["watch", "watch/result.json", "watch/samples.parquet"]),
     Case::near("convert SPOOL OUT/all.parquet").leaves(&["all.parquet"]),
     Case::near("convert SPOOL OUT/all.pcapng.zst").leaves(&["all.pcapng.zst"]),

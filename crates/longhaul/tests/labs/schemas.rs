@@ -470,3 +470,24 @@ fn capture_to_a_logging_host() {
     assert!(!problems(&bad).is_empty(), "{bad:#}");
     fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn tune() {
+    let state = std::env::temp_dir().join(format!("longhaul-schemas-tune-{}", std::process::id()));
+    let state = state.to_str().unwrap();
+    let target = ["tune", "--rate", "10G", "--rtt", "150ms", "--json", "--state", state];
+    assert_valid(&object(&longhaul(&target).stdout), "longhaul.tune/1");
+    assert_valid(&object(&longhaul(&["tune", "status", "--json", "--state", state]).stdout), "longhaul.tune.status/1");
+    if !capability::is_root_in_namespace() {
+        longhaul_testing::skipped!("run as root");
+        return;
+    }
+    let namespace = NetNamespace::create().unwrap();
+    let run = |words: &[&str]| object(&namespace.enter(|| longhaul(words)).unwrap().stdout);
+    assert_valid(&run(&[&target[..], &["--apply"]].concat()), "longhaul.tune/1");
+    for action in ["status", "confirm", "undo"] {
+        let printed = run(&["tune", action, "--json", "--state", state]);
+        assert_valid(&printed, &format!("longhaul.tune.{action}/1"));
+    }
+    fs::remove_dir(state).unwrap();
+}

@@ -38,11 +38,14 @@ const IMPURE: &[&str] = &[
     "longhaul-mix",
     "longhaul-filter",
     "longhaul-host",
+    "longhaul-tune",
     "longhaul-testing",
     "longhaul",
 ];
 /// Modules of `longhaul-mix` that only describe frames. They are as pure as the crates above.
 const PURE_OF_MIX: [&str; 6] = ["spec.rs", "kind.rs", "target.rs", "frames", "plan.rs", "draw.rs"];
+/// The same of `longhaul-tune`: what a plan is made of.
+const PURE_OF_TUNE: [&str; 5] = ["plan", "target.rs", "host.rs", "place.rs", "diagnosis.rs"];
 /// Ways to the operating system that lead around those.
 const OS_CRATES: [&str; 8] = ["libc", "nix", "rustix", "mio", "tokio", "socket2", "signal-hook", "jiff"];
 /// What a pure crate would read a clock or sleep with.
@@ -192,6 +195,20 @@ fn a_mix_is_described_without_an_operating_system() {
     };
     let hits = lines(files.collect(), impure);
     assert!(hits.is_empty(), "frames of a mix follow from its text, a seed and a number:\n{}", hits.join("\n"));
+}
+
+#[test]
+fn a_plan_is_made_without_an_operating_system() {
+    let folder = packages()["longhaul-tune"].join("src");
+    let files = PURE_OF_TUNE.map(|name| folder.join(name));
+    let files = files.into_iter().flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    let impure = |line: &str| {
+        let system =
+            ["longhaul_kernel", "std::fs", "crate::reading", "crate::setting", "crate::state", "crate::changing"];
+        CLOCKS.iter().chain(&system).chain(&OS_CRATES).any(|name| line.contains(name))
+    };
+    let hits = lines(files.collect(), impure);
+    assert!(hits.is_empty(), "a plan follows from settings and target:\n{}", hits.join("\n"));
 }
 
 #[test]

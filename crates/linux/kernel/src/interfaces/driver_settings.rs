@@ -1,4 +1,4 @@
-//! A driver's settings: rings, interrupt coalescing, channels, pause frames, by `SIOCETHTOOL`. Reading them needs no rights.
+//! A driver's settings: rings, interrupt coalescing, channels, pause frames, by `SIOCETHTOOL`. Reading them needs no rights; rings can be set.
 //!
 //! Each function takes the name of an interface in the calling thread's network namespace. It returns `None` where the driver has no
 //! such setting, and fails as ioctl(2) does: `ENODEV` where there is no such interface.
@@ -14,6 +14,7 @@ use crate::link_ioctl::ask;
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GCOALESCE: u32 = 0x0e;
 const ETHTOOL_GRINGPARAM: u32 = 0x10;
+const ETHTOOL_SRINGPARAM: u32 = 0x11;
 const ETHTOOL_GPAUSEPARAM: u32 = 0x12;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
@@ -102,6 +103,19 @@ pub fn rings(link: &str) -> io::Result<Option<Rings>> {
         receive_packets: words[5],
         transmit_packets: words[8],
     }))
+}
+
+/// Sets the rings of `link`, each where it is given. The driver may round the numbers, and may stop the link for a moment.
+///
+/// # Errors
+/// As ioctl(2) does: `EPERM` without rights, `EINVAL` for more than the most, `EOPNOTSUPP` where the driver cannot.
+pub fn set_rings(link: &str, receive_packets: Option<u32>, transmit_packets: Option<u32>) -> io::Result<()> {
+    let mut words: [u32; 9] =
+        words(link, ETHTOOL_GRINGPARAM)?.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+    words[0] = ETHTOOL_SRINGPARAM;
+    words[5] = receive_packets.unwrap_or(words[5]);
+    words[8] = transmit_packets.unwrap_or(words[8]);
+    ask(link, SIOCETHTOOL, &mut words)
 }
 
 /// When `link` interrupts.

@@ -1,9 +1,7 @@
 //! Links: what they are, and changing them.
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State, Stats64};
-use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
 use longhaul_units::Nanos;
 
@@ -53,6 +51,8 @@ pub struct Link {
     pub transmit_queues: Option<u32>,
     /// The queueing discipline at its root.
     pub qdisc: Option<String>,
+    /// Packets that a queueing discipline without a limit of its own holds (`txqueuelen`).
+    pub queue_packets: Option<u32>,
     /// Its counters; `None` where the kernel gives none.
     pub stats: Option<LinkStats>,
 }
@@ -114,17 +114,12 @@ impl Netlink {
         self.link(message_for(index), &format!("look at link {index}"))
     }
 
-    /// Gives the link a queue of its own, first in, first out (pfifo, of as many packets as its `txqueuelen` says), in the place of what is
-    /// at its root. A link of memory alone, such as a veth, has none by itself and drops what its far end has no room for.
+    /// Sets how many packets a queueing discipline without a limit of its own holds (`txqueuelen`).
     ///
     /// # Errors
-    /// [`LinkError::Denied`], [`LinkError::NoSuchLink`].
-    pub fn set_root_queue(&mut self, index: u32) -> Result<(), LinkError> {
-        let mut message = TcMessage::with_index(index as i32);
-        message.header.parent = TcHandle::ROOT;
-        message.attributes.push(TcAttribute::Kind("pfifo".into()));
-        let action = format!("give link {index} a queue");
-        self.request(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_REPLACE, &action)
+    /// [`LinkError::NoSuchLink`], [`LinkError::Denied`], [`LinkError::Refused`].
+    pub fn set_queue_packets(&mut self, index: u32, packets: u32) -> Result<(), LinkError> {
+        self.set(index, LinkAttribute::TxQueueLen(packets), &format!("set the queue length of link {index}"))
     }
 
     /// The index of the link named `name`.
@@ -217,6 +212,7 @@ fn describe(answer: RouteNetlinkMessage) -> Option<Link> {
             LinkAttribute::GroIpv4MaxSize(bytes) => link.gro_ipv4_max_bytes = Some(bytes),
             LinkAttribute::NumTxQueues(queues) => link.transmit_queues = Some(queues),
             LinkAttribute::Qdisc(name) => link.qdisc = Some(name),
+            LinkAttribute::TxQueueLen(packets) => link.queue_packets = Some(packets),
             // The kernel counts promiscuity apart from the flag, which only shows what was set by hand.
             LinkAttribute::Promiscuity(count) => link.promiscuous |= count > 0,
             LinkAttribute::Stats64(stats) => link.stats = Some(stats.into()),

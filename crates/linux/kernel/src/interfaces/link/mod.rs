@@ -1,4 +1,4 @@
-//! Links, addresses, neighbours and routes through rtnetlink, one request after the other.
+//! Links, addresses, neighbours, routes and queueing disciplines through rtnetlink, one request after the other.
 //!
 //! A [`Netlink`] belongs to the network namespace that the thread was in when it opened it, wherever it is used later.
 //! Link indices are positive and unique in one namespace only.
@@ -9,12 +9,14 @@ mod addressing;
 mod default_route;
 mod links;
 mod local;
+mod qdiscs;
 mod veth;
 
 pub use addressing::{Address, Neighbour, NeighbourState};
 pub use default_route::holds_default_route;
 pub use links::{Link, LinkStats};
 pub use local::Changes;
+pub use qdiscs::RootQdisc;
 pub use veth::VethEnd;
 
 use std::io;

@@ -1,0 +1,272 @@
+//! Changing settings, keeping them, putting them back, and saying how they are.
+//!
+//! Settings are put back in the order in which they were changed: the default queueing discipline comes before those that follow it.
+
+use longhaul_kernel::clock::realtime;
+
+use crate::drop_ins;
+use crate::error::TuneError;
+use crate::outcome::{Now, Outcome, Owner, PutBack, Refused, Status};
+use crate::place::Place;
+use crate::plan::Change;
+use crate::setting;
+use crate::state::{Saved, State, Store, boot_id};
+
+/// How changed settings shall stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// They are put back unless somebody confirms them: the caller sees to that.
+    pub unless_confirmed: bool,
+    /// They outlive a start of the machine once they are kept.
+    pub persist: bool,
+}
+
+/// Changes settings, in their order, and returns those that the kernel refused. `step` is called before the first change and after each.
+///
+/// # Errors
+/// [`TuneError::Pending`], [`TuneError::Earlier`], [`TuneError::NotFirst`], [`TuneError::Store`], [`TuneError::DropIn`]; [`TuneError::Refused`] where the kernel refused all.
+pub fn apply<'a>(
+    store: &Store,
+    changes: impl Iterator<Item = &'a Change>,
+    terms: Terms,
+    step: &mut dyn FnMut(),
+) -> Result<Vec<Refused>, TuneError> {
+    if terms.persist && !store.is_first {
+        return Err(TuneError::NotFirst);
+    }
+    let _lock = store.lock()?;
+    let earlier = store.load()?;
+    let boot_id = boot_id()?;
+    if earlier.as_ref().is_some_and(|state| state.boot_id == boot_id && !(state.confirmed && state.is_complete())) {
+        return Err(TuneError::Pending);
+    }
+    if terms.unless_confirmed && earlier.is_some() {
+        return Err(TuneError::Earlier);
+    }
+    let mut state = State::new(boot_id);
+    state.persist = terms.persist;
+    // What is changed already comes first, as done.
+    if let Some(earlier) = earlier {
+        state.persist |= earlier.persist;
+        state.drop_ins = earlier.drop_ins;
+        let still = |saved: &Saved| setting::read(&saved.place).is_ok_and(|now| saved.ours.contains(&now));
+        state.settings.extend(earlier.settings.into_iter().filter(still));
+    }
+    let kept = state.settings.clone();
+    for change in changes {
+        let old = state.settings.iter().position(|saved| saved.place == change.place);
+        let mut saved = match old {
+            Some(at) => state.settings.remove(at),
+            None => Saved {
+                place: change.place.clone(),
+                before: change.now.clone(),
+                given: String::new(),
+                ours: Vec::new(),
+            },
+        };
+        saved.given.clone_from(&change.then);
+        saved.ours.push(change.then.clone());
+        saved.ours.extend(setting::read_later(&change.place, &change.then));
+        state.settings.push(saved);
+    }
+    if state.settings.is_empty() {
+        return Ok(Vec::new());
+    }
+    let first = state.settings.iter().position(|saved| !kept.contains(saved)).unwrap_or(state.settings.len());
+    state.done = first;
+    store.save(&state)?;
+    step();
+    let wanted = state.settings.len() - first;
+    let mut refused: Vec<Refused> = Vec::new();
+    while state.done < state.settings.len() {
+        let at = state.done;
+        let saved = &state.settings[at];
+        let then = saved.given.clone();
+        match setting::write(&saved.place, &then) {
+            Ok(()) => {
+                // A driver may round.
+                if let Ok(now) = setting::read(&saved.place)
+                    && now != then
+                {
+                    state.settings[at].ours.push(now);
+                }
+                state.done = at + 1;
+            }
+            Err(why) => {
+                refused.push(Refused { place: saved.place.clone(), value: then.clone(), why });
+                let saved = state.settings.remove(at);
+                match kept.iter().find(|one| one.place == saved.place) {
+                    Some(earlier) => {
+                        state.settings.insert(at, earlier.clone());
+                        state.done = at + 1;
+                    }
+                    // It may have come halfway.
+                    None => _ = put_one_back(&saved, true),
+                }
+            }
+        }
+        step();
+        store.save(&state)?;
+    }
+    if refused.len() == wanted
+        && let Some(Refused { place, value, why }) = refused.first()
+    {
+        let error = TuneError::Refused { place: place.clone(), value: value.clone(), why: why.clone() };
+        if state.settings.is_empty() {
+            store.remove()?;
+        } else {
+            keep(store, state)?;
+        }
+        return Err(error);
+    }
+    if !terms.unless_confirmed {
+        keep(store, state)?;
+    }
+    Ok(refused)
+}
+
+/// Keeps the settings, and writes the drop-ins that were asked for.
+fn keep(store: &Store, mut state: State) -> Result<State, TuneError> {
+    if state.persist {
+        for (path, text) in drop_ins::texts(&store.etc, &state.settings) {
+            let old = state.drop_ins.iter().position(|one| one.path == path);
+            let at = old.unwrap_or_else(|| {
+                state.drop_ins.push(crate::state::DropIn { path: path.clone(), ours: Vec::new() });
+                state.drop_ins.len() - 1
+            });
+            state.drop_ins[at].ours.push(text.clone());
+            store.save(&state)?;
+            drop_ins::write(&path, &text).map_err(|source| TuneError::DropIn { path, source })?;
+        }
+    }
+    state.confirmed = true;
+    store.save(&state)?;
+    Ok(state)
+}
+
+/// Keeps settings that wait to be confirmed. Gives the drop-ins that make them last.
+///
+/// # Errors
+/// [`TuneError::Nothing`]; [`TuneError::Pending`] where the command was killed while it changed them; [`TuneError::Store`], [`TuneError::DropIn`].
+pub fn confirm(store: &Store) -> Result<Vec<String>, TuneError> {
+    let _lock = store.lock()?;
+    let state = store.load()?.ok_or(TuneError::Nothing)?;
+    if state.boot_id != boot_id()? || !state.is_complete() {
+        return Err(TuneError::Pending);
+    }
+    let state = keep(store, state)?;
+    Ok(state.drop_ins.iter().map(|one| one.path.display().to_string()).collect())
+}
+
+/// Puts settings back, and removes the drop-ins. `step` is called after each.
+///
+/// # Errors
+/// [`TuneError::Nothing`], [`TuneError::Store`]. What could not be put back is in the result.
+pub fn undo(store: &Store, step: &mut dyn FnMut()) -> Result<Vec<PutBack>, TuneError> {
+    let _lock = store.lock()?;
+    let state = store.load()?.ok_or(TuneError::Nothing)?;
+    put_back(store, state, step)
+}
+
+/// Puts settings back that the process `pid` changed and nobody confirmed; `None` where there are none.
+///
+/// # Errors
+/// [`TuneError::Store`].
+pub fn undo_unconfirmed(store: &Store, pid: u32) -> Result<Option<Vec<PutBack>>, TuneError> {
+    let _lock = store.lock()?;
+    match store.load()? {
+        Some(state) if state.pid == pid && !state.confirmed => put_back(store, state, &mut || {}).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn put_back(store: &Store, mut state: State, step: &mut dyn FnMut()) -> Result<Vec<PutBack>, TuneError> {
+    let mut all = Vec::new();
+    // First: after a start of the machine in between they would set it again.
+    for drop_in in &state.drop_ins {
+        let (outcome, why) = drop_ins::remove(drop_in);
+        let file = Some(drop_in.path.display().to_string());
+        all.push(PutBack { place: None, file, outcome, before: None, now: None, why });
+        step();
+    }
+    state.drop_ins.retain(|one| failed(&all, None, Some(&one.path.display().to_string())));
+    for (at, saved) in state.settings.iter().enumerate() {
+        // The one that was being changed may have any value that the kernel made of it.
+        let may_be_partial = at == state.done;
+        all.push(put_one_back(saved, may_be_partial));
+        step();
+    }
+    state.settings.retain(|one| failed(&all, Some(&one.place), None));
+    if state.settings.is_empty() && state.drop_ins.is_empty() {
+        store.remove()?;
+    } else {
+        // What is left can be tried again.
+        state.done = state.settings.len();
+        state.confirmed = true;
+        store.save(&state)?;
+    }
+    Ok(all)
+}
+
+fn failed(all: &[PutBack], place: Option<&Place>, file: Option<&str>) -> bool {
+    all.iter().any(|one| one.outcome == Outcome::Failed && one.place.as_ref() == place && one.file.as_deref() == file)
+}
+
+fn put_one_back(saved: &Saved, may_be_partial: bool) -> PutBack {
+    let result = |outcome, now: Option<String>, why: Option<String>| PutBack {
+        place: Some(saved.place.clone()),
+        file: None,
+        outcome,
+        before: Some(saved.before.clone()),
+        now,
+        why,
+    };
+    let now = match setting::read(&saved.place) {
+        Ok(now) => now,
+        Err(why) => return result(Outcome::Failed, None, Some(why)),
+    };
+    if now == saved.before {
+        return result(Outcome::WasBefore, Some(now), None);
+    }
+    if !saved.ours.contains(&now) && !may_be_partial {
+        return result(Outcome::Left, Some(now), None);
+    }
+    if let Err(why) = setting::write(&saved.place, &saved.before) {
+        return result(Outcome::Failed, Some(now), Some(why));
+    }
+    match setting::read(&saved.place) {
+        Ok(now) if now == saved.before => result(Outcome::PutBack, Some(now), None),
+        Ok(now) => {
+            let why = format!("the kernel made {now} of {}", saved.before);
+            result(Outcome::Failed, Some(now), Some(why))
+        }
+        Err(why) => result(Outcome::Failed, None, Some(why)),
+    }
+}
+
+/// How the settings are that were changed; `None` where none are.
+///
+/// # Errors
+/// [`TuneError::Store`], [`TuneError::Broken`], [`TuneError::Boot`].
+pub fn status(store: &Store) -> Result<Option<Status>, TuneError> {
+    let Some(state) = store.load()? else { return Ok(None) };
+    let settings = state.settings.iter().map(|saved| {
+        let now = setting::read(&saved.place).ok();
+        let owner = match &now {
+            Some(now) if *now == saved.before => Owner::Before,
+            Some(now) if saved.ours.contains(now) => Owner::Longhaul,
+            _ => Owner::Other,
+        };
+        let given = saved.given.clone();
+        Now { place: saved.place.clone(), before: saved.before.clone(), given, now, owner }
+    });
+    Ok(Some(Status {
+        changed_at_realtime_ns: state.changed_at_realtime_ns.min(realtime().0),
+        rebooted: state.boot_id != boot_id()?,
+        is_partial: !state.is_complete(),
+        confirmed: state.confirmed,
+        pid: state.pid,
+        settings: settings.collect(),
+        drop_ins: state.drop_ins.iter().map(drop_ins::now).collect(),
+    }))
+}

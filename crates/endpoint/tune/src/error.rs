@@ -1,0 +1,65 @@
+//! Why settings were not changed or put back.
+
+use std::io;
+use std::path::PathBuf;
+
+use longhaul_kernel::namespace::NamespaceError;
+
+use crate::place::Place;
+
+/// Why settings were not changed or put back.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// The network namespace cannot be told.
+    #[error("this network namespace cannot be told: {0}")]
+    Namespace(NamespaceError),
+    /// The boot cannot be told.
+    #[error("this boot cannot be told: {0}")]
+    Boot(String),
+    /// The state cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Store {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The state is not what longhaul wrote.
+    #[error("{}: {why}", path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Settings of an earlier command wait to be confirmed, or it was killed while it changed them.
+    #[error("settings that were changed before are not confirmed")]
+    Pending,
+    /// Settings of an earlier command are kept: what goes back without a confirmation would take them along.
+    #[error("settings that were changed before are kept, and would be put back with these")]
+    Earlier,
+    /// Nothing is changed.
+    #[error("no settings are changed here")]
+    Nothing,
+    /// No setting could be changed: this is the first.
+    #[error("no setting could be changed: {place} = {value}: {why}")]
+    Refused {
+        /// The setting.
+        place: Place,
+        /// What it should have become.
+        value: String,
+        /// What the kernel said.
+        why: String,
+    },
+    /// Drop-ins are for the whole machine.
+    #[error("settings of a network namespace that is not the machine's first cannot be made to last")]
+    NotFirst,
+    /// A drop-in could not be written.
+    #[error("{}: {source}", path.display())]
+    DropIn {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,46 @@
+//! What to change in a host's settings for a rate over a round trip, changing it, and changing it back.
+//!
+//! [`HostState::take`] reads, [`Plan::make`] decides, [`apply`] changes, and [`undo`] puts back: at any time, also after the process was killed
+//! between two settings or the machine was started again, as a [`Store`] on disk remembers what was before. A value that somebody else
+//! gave meanwhile is left.
+//!
+//! Target, host and plan are pure: no system, no clock. Source: each rule in `plan/` names its own.
+
+mod caveats;
+mod changing;
+mod diagnosis;
+mod drop_ins;
+mod error;
+mod host;
+mod outcome;
+mod place;
+mod plan;
+mod reading;
+mod setting;
+mod state;
+mod target;
+
+pub use changing::{Terms, apply, confirm, status, undo, undo_unconfirmed};
+pub use diagnosis::{Diagnosis, DiagnosisError, Direction};
+pub use error::TuneError;
+pub use host::{HostState, LinkState, Unread};
+pub use outcome::{DropInNow, Now, Outcome, Owner, PutBack, Refused, Status};
+pub use place::Place;
+pub use plan::{ByHand, Change, Kept, Plan};
+pub use state::{STATE_FOLDER, Store};
+pub use target::{Cause, End, Role, Target};
+
+use longhaul_result::Caveat;
+
+/// Doubts about settings on this host: running services that change them too.
+pub fn doubts_about_others() -> Vec<Caveat> {
+    let doubt = |(name, does): (&str, &str)| {
+        let message = format!("{name} is running: {does}");
+        Caveat::new(
+            caveats::OTHER_TUNER,
+            message,
+            format!("put the settings into {name}'s own configuration, or stop it"),
+        )
+    };
+    reading::running_tuners().into_iter().map(doubt).collect()
+}

@@ -1,0 +1,110 @@
+//! Reading and writing one setting.
+
+use std::io;
+
+use longhaul_kernel::driver_settings;
+use longhaul_kernel::ethtool::Ethtool;
+use longhaul_kernel::link::{Netlink, RootQdisc};
+use longhaul_kernel::sysctl;
+
+use crate::place::Place;
+use crate::reading::one_space;
+
+/// The number of the queueing disciplines that longhaul attaches: `LH`. By it they are known again.
+const MAJOR: u16 = 0x4c48;
+
+/// The value of `place`.
+///
+/// # Errors
+/// What the kernel said, in words.
+pub(crate) fn read(place: &Place) -> Result<String, String> {
+    let words = |error: &dyn std::fmt::Display| error.to_string();
+    match place {
+        Place::Sysctl { key } => sysctl::read(key).map(|text| one_space(&text)).map_err(|error| words(&error)),
+        Place::Feature { link, feature } => {
+            let features = Ethtool::open(link).and_then(|ethtool| ethtool.features()).map_err(|error| words(&error))?;
+            let found = features.iter().find(|one| one.name == *feature);
+            let found = found.ok_or_else(|| format!("{link} has no feature {feature}"))?;
+            Ok(if found.active { "on" } else { "off" }.into())
+        }
+        Place::Ring { link, receive } => {
+            let rings = driver_settings::rings(link).map_err(|error| words(&error))?;
+            let rings = rings.ok_or_else(|| format!("the driver of {link} has no rings to set"))?;
+            Ok(if *receive { rings.receive_packets } else { rings.transmit_packets }.to_string())
+        }
+        Place::QueueLength { link } => {
+            let found = netlink()?.link_by_name(link).map_err(|error| words(&error))?;
+            found.queue_packets.map(|packets| packets.to_string()).ok_or_else(|| format!("{link} has no queue length"))
+        }
+        Place::RootQdisc { link } => {
+            let mut netlink = netlink()?;
+            let index = netlink.index_of(link).map_err(|error| words(&error))?;
+            let root = netlink.root_qdisc(index).map_err(|error| words(&error))?;
+            Ok(root.map_or_else(|| "none".into(), |root| qdisc_text(&root)))
+        }
+    }
+}
+
+/// `fq` and `mq of fq` for longhaul's own, `pfifo_fast` for the kernel's, `htb 1:` for those of others.
+fn qdisc_text(root: &RootQdisc) -> String {
+    match (root.kind.as_str(), root.major) {
+        ("mq", MAJOR) => "mq of fq".into(),
+        (kind, MAJOR) => kind.into(),
+        // Not longhaul's: the kernel attaches it by default.
+        ("fq", 0) => "fq 0:".into(),
+        (kind, 0) => kind.into(),
+        (kind, major) => format!("{kind} {major:x}:"),
+    }
+}
+
+fn netlink() -> Result<Netlink, String> {
+    Netlink::open().map_err(|error| error.to_string())
+}
+
+/// What `place` also reads as, where `value` was given to it, once the machine was started again: the kernel attaches the default kind.
+pub(crate) fn read_later(place: &Place, value: &str) -> Option<String> {
+    matches!(place, Place::RootQdisc { .. }).then(|| format!("{value} 0:"))
+}
+
+/// Sets `place` to `value`. Of queueing disciplines it can set `fq` and `mq of fq`; any other value means the kernel's default one.
+///
+/// # Errors
+/// What the kernel said, in words.
+pub(crate) fn write(place: &Place, value: &str) -> Result<(), String> {
+    let number = || value.parse::<u32>().map_err(|_| format!("{place}: `{value}` is no number"));
+    match place {
+        Place::Sysctl { key } => sysctl::write(key, value).map_err(|error| error.to_string()),
+        Place::Feature { link, feature } => {
+            let ethtool = Ethtool::open(link).map_err(|error| error.to_string())?;
+            ethtool.set_features(&[(feature, value == "on")]).map_err(|error| error.to_string())
+        }
+        Place::Ring { link, receive } => {
+            let packets = number()?;
+            let (rx, tx) = if *receive { (Some(packets), None) } else { (None, Some(packets)) };
+            let said = |error: io::Error| format!("{place} = {packets}: {error}");
+            driver_settings::set_rings(link, rx, tx).map_err(said)
+        }
+        Place::QueueLength { link } => {
+            let (mut netlink, packets) = (netlink()?, number()?);
+            let index = netlink.index_of(link).map_err(|error| error.to_string())?;
+            netlink.set_queue_packets(index, packets).map_err(|error| error.to_string())
+        }
+        Place::RootQdisc { link } => {
+            let mut netlink = netlink()?;
+            let index = netlink.index_of(link).map_err(|error| error.to_string())?;
+            match value {
+                "fq" => netlink.set_root_qdisc(index, "fq", MAJOR),
+                // Its queues get the default kind.
+                "mq of fq" => netlink.set_root_qdisc(index, "mq", MAJOR),
+                _ => {
+                    // What the kernel attached cannot be removed, only replaced.
+                    if netlink.root_qdisc(index).is_ok_and(|root| root.is_some_and(|root| root.major == 0)) {
+                        netlink.set_root_qdisc(index, "pfifo", MAJOR).map_err(|error| error.to_string())?;
+                    }
+                    netlink.remove_root_qdisc(index)
+                }
+            }
+            .map_err(|error| error.to_string())
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What is remembered on disk of the settings that were changed, so that they can be put back at any time: after the command ended, was killed,
+//! or the machine was started again.
+//!
+//! There is one file for each network namespace, named by the namespace's cookie, which the first one has as 1 on each boot. It is written as a whole
+//! and flushed to the disk before the first setting changes, and before each further one.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::new_file::{NewFile, PRIVATE, refuse_link_of_another};
+use longhaul_kernel::sysctl;
+use longhaul_units::read_text;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TuneError;
+use crate::place::Place;
+
+/// Where states are kept.
+pub const STATE_FOLDER: &str = "/var/lib/longhaul/tune";
+/// Where drop-ins go.
+const ETC: &str = "/etc";
+/// Name and version of the state's form.
+const SCHEMA: &str = "longhaul.tune.state/1";
+/// Longest state that is read.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What was changed in one network namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct State {
+    schema: String,
+    /// The boot in which settings were last changed.
+    pub(crate) boot_id: String,
+    /// When: `CLOCK_REALTIME`, since 1970.
+    pub(crate) changed_at_realtime_ns: u64,
+    /// The command that changed them: the number of its process.
+    pub(crate) pid: u32,
+    /// How many of the settings are changed: the next one may be, too. All of them when it is as long as the list.
+    pub(crate) done: usize,
+    /// Nobody waits any more for a word to keep them.
+    pub(crate) confirmed: bool,
+    /// They go into drop-ins when they are kept.
+    pub(crate) persist: bool,
+    /// The settings, in the order in which they are changed, and put back.
+    pub(crate) settings: Vec<Saved>,
+    /// The files that longhaul wrote, or was about to.
+    pub(crate) drop_ins: Vec<DropIn>,
+}
+
+/// A setting that was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Saved {
+    pub(crate) place: Place,
+    /// Its value before longhaul changed it first.
+    pub(crate) before: String,
+    /// The value that longhaul gave it last.
+    pub(crate) given: String,
+    /// All that it gave it, and what the kernel made of them. Any other is somebody else's.
+    pub(crate) ours: Vec<String>,
+}
+
+/// A file that makes settings last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DropIn {
+    pub(crate) path: PathBuf,
+    /// What longhaul wrote, the last one last. Anything else is somebody else's.
+    pub(crate) ours: Vec<String>,
+}
+
+impl State {
+    pub(crate) fn new(boot_id: String) -> Self {
+        Self {
+            schema: SCHEMA.into(),
+            boot_id,
+            changed_at_realtime_ns: longhaul_kernel::clock::realtime().0,
+            pid: std::process::id(),
+            done: 0,
+            confirmed: false,
+            persist: false,
+            settings: Vec::new(),
+            drop_ins: Vec::new(),
+        }
+    }
+
+    /// All settings were changed.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.done >= self.settings.len()
+    }
+}
+
+/// Where the state of the calling thread's network namespace is kept.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pub(crate) folder: PathBuf,
+    pub(crate) etc: PathBuf,
+    /// The namespace is the machine's first one.
+    pub(crate) is_first: bool,
+    name: String,
+}
+
+/// The right to change settings and state: one process has it at a time.
+#[derive(Debug)]
+pub(crate) struct Lock(#[allow(dead_code, reason = "it is held")] File);
+
+impl Store {
+    /// The store in `folder`, mostly [`STATE_FOLDER`].
+    ///
+    /// # Errors
+    /// [`TuneError::Namespace`].
+    pub fn open(folder: &Path) -> Result<Self, TuneError> {
+        let namespace = || {
+            let own = NetNamespace::current()?;
+            Ok((own.cookie()?, own.inode()?))
+        };
+        let (cookie, inode) = namespace().map_err(TuneError::Namespace)?;
+        // Before Linux 5.14 there is no cookie.
+        let name = if cookie == 0 { format!("net-inode-{inode}") } else { format!("net-{cookie}") };
+        Ok(Self { folder: folder.to_owned(), etc: ETC.into(), is_first: cookie <= 1, name })
+    }
+
+    /// With drop-ins below `folder` in place of `/etc`.
+    #[must_use]
+    pub fn with_etc(self, folder: &Path) -> Self {
+        Self { etc: folder.to_owned(), ..self }
+    }
+
+    /// The folder of all states.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The file of the state.
+    pub fn file(&self) -> PathBuf {
+        self.folder.join(format!("{}.json", self.name))
+    }
+
+    fn failed(&self, source: io::Error) -> TuneError {
+        TuneError::Store { path: self.file(), source }
+    }
+
+    /// Waits for others that change settings at this moment, and keeps them away.
+    pub(crate) fn lock(&self) -> Result<Lock, TuneError> {
+        let lock = || {
+            refuse_link_of_another(&self.folder)?;
+            fs::DirBuilder::new().recursive(true).mode(0o755).create(&self.folder)?;
+            let folder = fs::metadata(&self.folder)?;
+            // Who may write there could have settings put back to what he likes.
+            let own = fs::metadata("/proc/self")?.uid();
+            if folder.permissions().mode() & 0o022 != 0 || ![0, own].contains(&folder.uid()) {
+                let why = format!("others may write to {}", self.folder.display());
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+            }
+            // The folder itself: there is no file to leave behind.
+            let folder = File::open(&self.folder)?;
+            folder.lock()?;
+            Ok(Lock(folder))
+        };
+        lock().map_err(|source| self.failed(source))
+    }
+
+    /// The state; `None` where nothing is changed.
+    pub(crate) fn load(&self) -> Result<Option<State>, TuneError> {
+        let file = self.file();
+        let text = match read_text(&file, MOST_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.failed(error)),
+        };
+        let broken = |why: String| TuneError::Broken { path: file.clone(), why };
+        let state: State = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+        if state.schema != SCHEMA {
+            return Err(broken(format!("its form is not {SCHEMA}")));
+        }
+        match state.settings.iter().find(|saved| !saved.place.is_known()) {
+            Some(saved) => Err(broken(format!("{} is nothing that longhaul sets", saved.place))),
+            None => Ok(Some(state)),
+        }
+    }
+
+    /// Writes the state, through to the disk.
+    pub(crate) fn save(&self, state: &State) -> Result<(), TuneError> {
+        let save = || {
+            let text = serde_json::to_string_pretty(state)? + "\n";
+            write_through(&self.file(), text.as_bytes(), PRIVATE)
+        };
+        save().map_err(|source| self.failed(source))
+    }
+
+    /// Removes the state: all is as it was.
+    pub(crate) fn remove(&self) -> Result<(), TuneError> {
+        let gone = fs::remove_file(self.file()).and_then(|()| File::open(&self.folder)?.sync_all());
+        gone.map_err(|source| self.failed(source))
+    }
+}
+
+/// Writes a whole file, and has it and its name on the disk.
+pub(crate) fn write_through(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    let new = NewFile::create(path, mode)?;
+    io::Write::write_all(&mut new.file(), contents)?;
+    new.finish()?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+/// The name of this boot: random, and another one after each start of the machine.
+pub(crate) fn boot_id() -> Result<String, TuneError> {
+    sysctl::read("kernel.random.boot_id").map_err(|error| TuneError::Boot(error.to_string()))
+}

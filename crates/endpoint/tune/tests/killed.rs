@@ -1,0 +1,234 @@
+//! `kill -9` between any two settings: what is left can be undone, and all is as before then.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_kernel::link::{Netlink, VethEnd};
+use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::sysctl;
+use longhaul_tune::{
+    HostState, Outcome, Plan, Role, Store, Target, Terms, TuneError, apply, confirm, status, undo, undo_unconfirmed,
+};
+use rustix::process::{Signal, getpid, kill_process};
+
+/// The child's orders.
+const WORK: &str = "LONGHAUL_TUNE_TEST";
+const FOLDER: &str = "LONGHAUL_TUNE_TEST_FOLDER";
+
+/// A folder that ends with this.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("longhaul-tune-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn store(folder: &Path) -> Store {
+    Store::open(&folder.join("state")).unwrap().with_etc(&folder.join("etc"))
+}
+
+/// Everything of the namespace that a plan here changes, and more.
+fn settings() -> BTreeMap<String, String> {
+    let mut all: BTreeMap<String, String> = HostState::take(Some("v0")).sysctls;
+    let link = HostState::take(Some("v0")).links.remove(0);
+    all.insert("v0".into(), format!("{link:?}"));
+    all
+}
+
+fn plan() -> Plan {
+    let target = Target { rate_bps: 10_000_000_000, rtt_ns: 150_000_000, role: Role::Both, causes: None };
+    let mut host = HostState::take(Some("v0"));
+    // As where the host itself is tuned.
+    host.sysctls.remove("net.core.default_qdisc");
+    Plan::make(&host, &target)
+}
+
+/// A namespace with a setting of each kind to change.
+fn namespace() -> Option<NetNamespace> {
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("run as root");
+        return None;
+    }
+    let namespace = NetNamespace::create().unwrap();
+    let make = || {
+        let mut netlink = Netlink::open().unwrap();
+        let end = |name| VethEnd { name, namespace: None, mtu_bytes: None, mac: None };
+        netlink.create_veth(&end("v0"), &end("v1")).unwrap();
+        for name in ["v0", "v1"] {
+            let index = netlink.index_of(name).unwrap();
+            netlink.set_up(index, true).unwrap();
+        }
+        longhaul_kernel::ethtool::set_features("v0", &[("tx-tcp-segmentation", false), ("rx-gro", false)]).unwrap();
+        for (key, value) in [("tcp_window_scaling", "0"), ("tcp_sack", "0"), ("tcp_moderate_rcvbuf", "0")] {
+            sysctl::write(&format!("net.ipv4.{key}"), value).unwrap();
+        }
+        sysctl::write("net.ipv4.tcp_rmem", "4096 131072 6291456").unwrap();
+    };
+    namespace.enter(make).unwrap();
+    Some(namespace)
+}
+
+/// Has another process do `work` in the namespace and kill itself at its step `step`.
+fn child(namespace: &NetNamespace, work: &str, step: usize, folder: &Path) -> ExitStatus {
+    let run = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "works_and_dies", "--ignored"])
+            .env(WORK, format!("{work} {step}"))
+            .env(FOLDER, folder);
+        command.output().unwrap().status
+    };
+    namespace.enter(run).unwrap()
+}
+
+#[test]
+#[ignore = "it is the process that the other tests kill"]
+fn works_and_dies() {
+    let orders = std::env::var(WORK).unwrap();
+    let (work, last) = orders.split_once(' ').unwrap();
+    let (mut at, last) = (0, last.parse::<usize>().unwrap());
+    let mut step = || {
+        if at == last {
+            kill_process(getpid(), Signal::KILL).unwrap();
+        }
+        at += 1;
+    };
+    let store = store(Path::new(&std::env::var(FOLDER).unwrap()));
+    if work == "undo" {
+        undo(&store, &mut step).unwrap();
+    } else {
+        let terms = Terms { unless_confirmed: work == "try", persist: false };
+        apply(&store, plan().possible(), terms, &mut step).unwrap();
+    }
+}
+
+#[test]
+fn killed_at_each_step_it_can_be_undone() {
+    let Some(namespace) = namespace() else { return };
+    let folder = Folder::new("steps");
+    let before = namespace.enter(settings).unwrap();
+    let mut steps = 0;
+    loop {
+        let ended = child(&namespace, "apply", steps, &folder.0);
+        let is_over = ended.success();
+        assert!(is_over || ended.signal() == Some(9), "{ended}");
+        let (partial, undone, after) = namespace
+            .enter(|| {
+                let store = store(&folder.0);
+                let partial = status(&store).unwrap().unwrap().is_partial;
+                (partial, undo(&store, &mut || {}).unwrap(), settings())
+            })
+            .unwrap();
+        assert_eq!(partial, !is_over, "at step {steps}");
+        assert_eq!(after, before, "killed at step {steps}");
+        let changed = undone.iter().filter(|one| one.outcome == Outcome::PutBack).count();
+        // The first step is before the first change.
+        assert_eq!(changed, if is_over { steps - 1 } else { steps }, "{undone:#?}");
+        assert!(fs::read_dir(folder.0.join("state")).unwrap().next().is_none());
+        if is_over {
+            break;
+        }
+        steps += 1;
+    }
+    // Buffers, three options of the SYN, idle restart, metrics, two offloads.
+    assert!(steps >= 8, "{steps}");
+    // The same for what puts back.
+    for step in 0..steps - 1 {
+        assert!(child(&namespace, "apply", usize::MAX, &folder.0).success());
+        assert_eq!(child(&namespace, "undo", step, &folder.0).signal(), Some(9), "at step {step}");
+        namespace
+            .enter(|| {
+                undo(&store(&folder.0), &mut || {}).unwrap();
+                assert_eq!(settings(), before, "killed at step {step} of undo");
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn what_others_changed_meanwhile_is_left() {
+    let Some(namespace) = namespace() else { return };
+    let folder = Folder::new("others");
+    let test = || {
+        let (store, plan) = (store(&folder.0), plan());
+        let terms = Terms { unless_confirmed: false, persist: false };
+        apply(&store, plan.possible(), terms, &mut || {}).unwrap();
+        sysctl::write("net.ipv4.tcp_wmem", "4096 16384 7000000").unwrap();
+        // Somebody put it back by hand.
+        sysctl::write("net.ipv4.tcp_sack", "0").unwrap();
+        let undone = undo(&store, &mut || {}).unwrap();
+        let of = |key: &str| {
+            undone.iter().find(|one| one.place.as_ref().is_some_and(|place| place.to_string() == key)).unwrap().clone()
+        };
+        let wmem = of("net.ipv4.tcp_wmem");
+        assert_eq!((wmem.outcome, wmem.now.as_deref()), (Outcome::Left, Some("4096 16384 7000000")));
+        assert_eq!(of("net.ipv4.tcp_sack").outcome, Outcome::WasBefore);
+        assert_eq!(of("net.ipv4.tcp_rmem").outcome, Outcome::PutBack);
+        assert_eq!(sysctl::read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t7000000");
+        assert!(matches!(undo(&store, &mut || {}), Err(TuneError::Nothing)));
+    };
+    namespace.enter(test).unwrap();
+}
+
+#[test]
+fn what_nobody_confirms_goes_back_and_what_is_confirmed_stays() {
+    let Some(namespace) = namespace() else { return };
+    let folder = Folder::new("confirmed");
+    let before = namespace.enter(settings).unwrap();
+    let own = std::process::id();
+    let test = || {
+        let (store, plan) = (store(&folder.0), plan());
+        let terms = Terms { unless_confirmed: true, persist: false };
+        apply(&store, plan.possible(), terms, &mut || {}).unwrap();
+        assert!(!status(&store).unwrap().unwrap().confirmed);
+        assert!(matches!(apply(&store, plan.possible(), terms, &mut || {}), Err(TuneError::Pending)));
+        assert!(undo_unconfirmed(&store, own + 1).unwrap().is_none(), "another process's");
+        assert!(undo_unconfirmed(&store, own).unwrap().is_some());
+        assert_eq!(settings(), before);
+        apply(&store, plan.possible(), terms, &mut || {}).unwrap();
+        confirm(&store).unwrap();
+        assert!(undo_unconfirmed(&store, own).unwrap().is_none(), "it is confirmed");
+        assert!(status(&store).unwrap().unwrap().settings.len() >= 8);
+        // A second plan on top: what was before both comes back.
+        let target = Target { rate_bps: 40_000_000_000, rtt_ns: 150_000_000, role: Role::Receiver, causes: None };
+        let more = Plan::make(&HostState::take(Some("v0")), &target);
+        assert_eq!(more.possible().count(), 1, "{more:#?}");
+        apply(&store, more.possible(), Terms { unless_confirmed: false, persist: false }, &mut || {}).unwrap();
+        undo(&store, &mut || {}).unwrap();
+        assert_eq!(settings(), before);
+    };
+    namespace.enter(test).unwrap();
+}
+
+#[test]
+fn a_state_that_others_wrote_is_not_obeyed() {
+    let Some(namespace) = namespace() else { return };
+    let folder = Folder::new("written");
+    let test = || {
+        let store = store(&folder.0);
+        apply(&store, plan().possible(), Terms { unless_confirmed: false, persist: false }, &mut || {}).unwrap();
+        let text = fs::read_to_string(store.file()).unwrap();
+        fs::write(store.file(), text.replace("net.ipv4.tcp_sack", "kernel.core_pattern")).unwrap();
+        let refused = undo(&store, &mut || {}).unwrap_err();
+        assert!(refused.to_string().contains("kernel.core_pattern is nothing that longhaul sets"), "{refused}");
+        fs::write(store.file(), text).unwrap();
+        fs::set_permissions(store.folder(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let refused = undo(&store, &mut || {}).unwrap_err();
+        assert!(refused.to_string().contains("others may write"), "{refused}");
+    };
+    namespace.enter(test).unwrap();
+}

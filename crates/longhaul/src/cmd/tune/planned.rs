@@ -1,0 +1,176 @@
+//! `longhaul tune --rate … --rtt …`: the plan, and with `--apply` what comes of it.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use longhaul_result::Caveat;
+use longhaul_tune::{
+    Cause, Diagnosis, DiagnosisError, Direction, HostState, Plan, Role, Target, Unread, doubts_about_others,
+};
+use longhaul_units::{BitRate, Nanos};
+use serde::Serialize;
+
+use crate::cmd::tune::changing::{self, Applied};
+use crate::cmd::tune::{StateArgs, text};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text, saved};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlanArgs {
+    /// Take rate, round trip and causes from this result of `longhaul diagnose`, a file or a folder
+    #[arg(value_name = "DIAGNOSIS")]
+    diagnosis: Option<PathBuf>,
+    /// Take this direction of a result with two: from client to server, or from server to client
+    #[arg(long, value_enum, requires = "diagnosis")]
+    direction: Option<DirectionArg>,
+    /// Tune for this rate of one connection
+    #[arg(long, value_name = "RATE")]
+    rate: Option<BitRate>,
+    /// Tune for this round trip
+    #[arg(long, value_name = "TIME")]
+    rtt: Option<Nanos>,
+    /// Say what this host does with most of the data
+    #[arg(long, value_enum, default_value_t = RoleArg::Both)]
+    role: RoleArg,
+    /// Tune this interface; without it all hardware that is up
+    #[arg(long, value_name = "INTERFACE")]
+    interface: Option<String>,
+    /// Change the settings
+    #[arg(long)]
+    apply: bool,
+    /// Put the settings back after this time unless somebody confirms them
+    #[arg(long = "for", value_name = "TIME", requires = "apply")]
+    time: Option<Nanos>,
+    /// Give the settings again when the machine starts
+    #[arg(long, requires = "apply")]
+    persist: bool,
+    #[command(flatten)]
+    state: StateArgs,
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RoleArg {
+    Sender,
+    Receiver,
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DirectionArg {
+    Forward,
+    Backward,
+}
+
+impl From<DirectionArg> for Direction {
+    fn from(direction: DirectionArg) -> Self {
+        match direction {
+            DirectionArg::Forward => Self::Forward,
+            DirectionArg::Backward => Self::Backward,
+        }
+    }
+}
+
+impl From<RoleArg> for Role {
+    fn from(role: RoleArg) -> Self {
+        match role {
+            RoleArg::Sender => Self::Sender,
+            RoleArg::Receiver => Self::Receiver,
+            RoleArg::Both => Self::Both,
+        }
+    }
+}
+
+/// What was asked, as the result has it.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters {
+    /// The target.
+    #[serde(flatten)]
+    target: Target,
+    /// The one interface that was asked for; `None` for all.
+    interface: Option<String>,
+    /// Settings were to be changed.
+    apply: bool,
+    /// They were to be put back after this time; `None`: never.
+    for_ns: Option<u64>,
+    /// They were to outlive a start of the machine.
+    persist: bool,
+}
+
+/// What `tune` prints.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Tuned {
+    /// What to change.
+    #[serde(flatten)]
+    plan: Plan,
+    /// What could not be read, so that the plan says nothing of it.
+    unread: Vec<Unread>,
+    /// What came of it; `None` where nothing was to be changed.
+    applied: Option<Applied>,
+}
+
+pub(crate) fn run(args: PlanArgs) -> Outcome {
+    let started_at = jiff::Timestamp::now().to_string();
+    let target = target(&args)?;
+    let host = HostState::take(args.interface.as_deref());
+    if let Some(name) = args.interface.as_ref().filter(|_| host.links.is_empty()) {
+        return Err(Failure::new("no_interface", format!("there is no interface {name}")));
+    }
+    let plan = Plan::make(&host, &target);
+    let mut caveats: Vec<Caveat> = plan.caveats.clone();
+    caveats.extend(doubts_about_others());
+    if !args.json {
+        print_text(&text::plan(&target, &plan, &host.unread, args.apply));
+        print_caveats(&caveats);
+    }
+    let applied = match args.apply {
+        true => Some(changing::apply(&plan, &args.state.store()?, args.time, args.persist)?),
+        false => None,
+    };
+    let exit = applied.as_ref().map_or(0, |applied| applied.exit);
+    if args.json {
+        let parameters = Parameters {
+            target,
+            interface: args.interface,
+            apply: args.apply,
+            for_ns: args.time.map(|time| time.0),
+            persist: args.persist,
+        };
+        let result = Tuned { plan, unread: host.unread, applied };
+        print_json(&Envelope::new("longhaul.tune/1", started_at, parameters, result, caveats));
+    }
+    Ok(exit.into())
+}
+
+/// What to tune for: the diagnosis, and what the command line says instead.
+fn target(args: &PlanArgs) -> Result<Target, Failure> {
+    let diagnosis = match &args.diagnosis {
+        None => None,
+        Some(path) => {
+            let (file, text) = saved::read_result(path)?;
+            let parsed = Diagnosis::parse(&text, args.direction.map(Direction::from));
+            Some(parsed.map_err(|error| match error {
+                DiagnosisError::Directions => {
+                    Failure::usage(error).remedy("--direction forward, or --direction backward")
+                }
+                error => saved::no_result(&file, error),
+            })?)
+        }
+    };
+    let rate_bps = args.rate.map(|rate| rate.0).or(diagnosis.as_ref().and_then(|found| found.target_bps));
+    let rtt_ns = args.rtt.map(|rtt| rtt.0).or(diagnosis.as_ref().and_then(|found| found.base_rtt_ns));
+    let missing = |flag: &str, what: &str| {
+        let of = if diagnosis.is_some() { "the diagnosis does not say" } else { "say" };
+        Failure::usage(format!("{of} {what}: {flag}"))
+    };
+    let rate_bps = rate_bps.ok_or_else(|| missing("--rate 10G", "the rate that one connection shall reach"))?;
+    let rtt_ns = rtt_ns.ok_or_else(|| missing("--rtt 150ms", "the round trip of the path"))?;
+    if rate_bps == 0 || rtt_ns == 0 {
+        return Err(Failure::usage("--rate and --rtt are more than 0"));
+    }
+    let causes: Option<Vec<Cause>> = diagnosis.map(|found| found.causes);
+    Ok(Target { rate_bps, rtt_ns, role: args.role.into(), causes })
+}

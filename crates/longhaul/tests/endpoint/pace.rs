@@ -1,0 +1,46 @@
+//! `longhaul pace`: connections of any program send at a rate at most, as `ss` and the receiver see.
+
+use std::process::Command;
+
+use crate::common::{TestLab, longhaul};
+use longhaul_kernel::capability::is_root_in_namespace;
+use serde_json::Value;
+
+#[test]
+fn a_program_that_sets_no_rate_is_paced() {
+    if !is_root_in_namespace() {
+        longhaul_testing::skipped!("run as root");
+        return;
+    }
+    let Some(lab) = TestLab::up("pace", "lan") else { return };
+    let exec = |host: &str, words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.args(["lab", "exec", host, "--name", &lab.name, "--"]).args(words).output().unwrap()
+    };
+    assert!(exec("server", &["iperf3", "-s", "-D"]).status.success());
+    let longhaul_binary = env!("CARGO_BIN_EXE_longhaul");
+    // It shows its connections while they send.
+    let script = "iperf3 -c server -t 2 -P 2 -J >/tmp/pace.$$ & sleep 1; ss -tinH dport = 5201; wait; cat /tmp/pace.$$; rm /tmp/pace.$$";
+    let output = exec("client", &[longhaul_binary, "pace", "40Mbit", "--", "sh", "-c", script]);
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // Two streams and the connection that controls them.
+    assert_eq!(text.matches("/40000000bps").count() + text.matches("/40Mbps").count(), 3, "{text}");
+    let json: Value = serde_json::from_str(&text[text.find("\n{").unwrap()..]).unwrap();
+    let received = json["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+    assert!((60e6..84e6).contains(&received), "{received}: two of 40 Mbit/s");
+    // Beside it nothing is paced.
+    let free =
+        exec("client", &["sh", "-c", "iperf3 -c server -t 1 >/dev/null & sleep 0.5; ss -tinH dport = 5201; wait"]);
+    let free = String::from_utf8(free.stdout).unwrap();
+    assert!(free.contains("pacing_rate") && !free.contains("/40"), "{free}");
+}
+
+#[test]
+fn rates_beyond_what_the_kernel_takes_are_refused() {
+    for rate in ["40G", "7bit"] {
+        let output = longhaul(&["pace", rate, "--", "true"]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("cannot be paced"), "{output:?}");
+    }
+}

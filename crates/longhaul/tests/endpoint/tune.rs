@@ -1,0 +1,246 @@
+//! `longhaul tune`: a plan for anybody; settings that go back unless they are confirmed; and a machine of its own, which is started again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::common::{longhaul, object};
+use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_kernel::namespace::NetNamespace;
+use longhaul_testing::guest::{Guest, Kernel};
+use longhaul_testing::no_judge;
+use serde_json::json;
+
+/// A folder that ends with this.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("longhaul-tuned-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A child that ends with the test.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const TARGET: [&str; 5] = ["tune", "--rate", "10G", "--rtt", "150ms"];
+
+#[test]
+fn a_plan_needs_no_root() {
+    let mut command = Command::new("setpriv");
+    if is_root_in_namespace() {
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_longhaul")]);
+    } else {
+        command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    }
+    let output = command.args(TARGET).args(["--role", "receiver"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.starts_with("target    10Gbit over 150ms, this host as receiver: 179MiB in flight"), "{text}");
+    assert!(text.contains("net.ipv4.tcp_rmem: ") && text.contains("375390208\n  why "), "{text}");
+    assert!(text.contains("nothing is changed"), "{text}");
+}
+
+#[test]
+fn a_diagnosis_says_what_to_mend_and_other_files_are_refused() {
+    let folder = Folder::new("diagnosis");
+    let file = folder.path("found.json");
+    let plan = |result: serde_json::Value, more: &[&str]| {
+        fs::write(&file, json!({ "schema": "longhaul.diagnose/1", "result": result }).to_string()).unwrap();
+        longhaul(&[&["tune", &file, "--json"][..], more].concat())
+    };
+    let cause = |code: &str, host: Option<&str>| json!({ "code": code, "place": null, "host": host, "bound_bps": { "least": 200_000_000, "most": null } });
+    let window = json!({ "target_bps": 1_000_000_000, "base_rtt_ns": 80_000_000, "causes": [cause("receive_window", Some("receiver"))] });
+    let result = object(&plan(window.clone(), &["--role", "receiver"]).stdout)["result"].clone();
+    assert_eq!((&result["in_flight_bytes"], &result["network_is_the_bound"]), (&json!(10_000_000), &json!(null)));
+    let result = object(&plan(window, &["--role", "sender"]).stdout)["result"].clone();
+    assert!(result["elsewhere"][0].as_str().unwrap().contains("at the receiver, not here"), "{result}");
+    let shaper = json!({ "target_bps": 1_000_000_000, "base_rtt_ns": 80_000_000, "causes": [cause("shaper", None)] });
+    let result = object(&plan(shaper, &[]).stdout)["result"].clone();
+    assert!(result["network_is_the_bound"].as_str().unwrap().contains("shaper (at least 200"), "{result}");
+    let says = |output: Output, code: i32, text: &str| {
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(text), "{output:?}");
+    };
+    says(
+        plan(json!({ "target_bps": null, "base_rtt_ns": 1, "causes": [] }), &[]),
+        2,
+        "the diagnosis does not say the rate",
+    );
+    says(plan(json!({ "target_bps": 1, "base_rtt_ns": 1 }), &[]), 1, "no usable causes");
+    says(longhaul(&["tune", "Cargo.toml"]), 1, "no JSON");
+    says(longhaul(&["tune", "--rate", "1G"]), 2, "--rtt 150ms");
+    let udp = crate::common::root().join("crates/longhaul/tests/udp-result.json");
+    says(longhaul(&["tune", udp.to_str().unwrap()]), 1, "`longhaul.udp/1`");
+}
+
+/// Runs in `namespace`.
+fn run(namespace: &NetNamespace, words: &[&str]) -> Output {
+    namespace.enter(|| longhaul(words)).unwrap()
+}
+
+fn start(namespace: &NetNamespace, words: &[&str]) -> Program {
+    let spawn = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+    };
+    Program(namespace.enter(spawn).unwrap().unwrap())
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited for {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+fn wmem(namespace: &NetNamespace) -> String {
+    namespace.enter(|| fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap()).unwrap()
+}
+
+#[test]
+fn settings_go_back_unless_they_are_confirmed() {
+    if !is_root_in_namespace() {
+        longhaul_testing::skipped!("run as root");
+        return;
+    }
+    let folder = Folder::new("confirmed");
+    let state = folder.path("state");
+    let namespace = NetNamespace::create().unwrap();
+    let before = wmem(&namespace);
+    let changes = || wmem(&namespace) != before;
+    let apply = [&TARGET[..], &["--state", &state, "--apply", "--for"]].concat();
+    let with = |time: &'static str| [&apply[..], &[time]].concat();
+    let status = || run(&namespace, &["tune", "status", "--state", &state, "--json"]);
+    let waits = || object(&status().stdout)["result"]["changed"]["confirmed"] == false;
+
+    let late = run(&namespace, &with("300ms"));
+    assert_eq!(late.status.code(), Some(1), "{late:?}");
+    assert!(String::from_utf8_lossy(&late.stderr).contains("not confirmed: put back"), "{late:?}");
+    assert!(!changes());
+
+    let mut killed = start(&namespace, &with("60s"));
+    until("the change", || waits() && changes());
+    killed.0.kill().unwrap();
+    killed.0.wait().unwrap();
+    until("the way back after kill -9", || !changes());
+    until("the end of the state", || object(&status().stdout)["result"]["changed"].is_null());
+
+    let mut kept = start(&namespace, &with("60s"));
+    until("the change", || waits() && changes());
+    assert!(run(&namespace, &["tune", "confirm", "--state", &state]).status.success());
+    assert!(kept.0.wait().unwrap().success());
+    assert!(changes());
+    let persist = [&TARGET[..], &["--state", &state, "--apply", "--persist"]].concat();
+    let refused = run(&namespace, &persist);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("cannot be made to last"), "{refused:?}");
+    let undone = run(&namespace, &["tune", "undo", "--state", &state]);
+    assert!(String::from_utf8_lossy(&undone.stdout).contains("net.ipv4.tcp_wmem: put back to"), "{undone:?}");
+    assert!(!changes());
+    assert_eq!(run(&namespace, &["tune", "undo", "--state", &state]).status.code(), Some(1));
+}
+
+/// What only a whole machine has: its own parameters, default queueing discipline, drop-ins, and a start.
+const LOOK: &str = "sysctl net.core.rmem_max net.core.wmem_max net.core.default_qdisc net.ipv4.tcp_mem net.ipv4.tcp_rmem; \
+                    ip link show d0 | sed 's/.*\\(qdisc [a-z_]*\\).*/\\1/;q'";
+const APPLY: &str = "longhaul tune --rate 1G --rtt 100ms --interface d0 --apply";
+
+fn guest() -> Option<Guest> {
+    let guest = match Guest::new(Kernel::Linux6_12) {
+        Ok(guest) => guest.with_program(env!("CARGO_BIN_EXE_longhaul")).with_program("/usr/sbin/ip"),
+        Err(why) => {
+            no_judge!("{why}");
+            return None;
+        }
+    };
+    Some(["ifb", "sch_fq"].iter().fold(guest, |guest, module| guest.with_module(module)))
+}
+
+#[test]
+fn a_machine_is_tuned_undone_and_started_again() {
+    let (Some(first), Some(second)) = (guest(), guest()) else { return };
+    let killed = format!(
+        "{APPLY} --for 60s >/dev/null 2>&1 & p=$!
+         until longhaul tune status | grep -q 'not confirmed'; do sleep 0.1; done
+         sysctl -n net.core.default_qdisc
+         kill -9 $p
+         until longhaul tune status | grep -q 'no settings'; do sleep 0.1; done"
+    );
+    let persist = format!("{APPLY} --persist");
+    let exits = first.run(&[
+        "ip link add d0 type ifb && ip link set d0 up",
+        LOOK,
+        &persist,
+        LOOK,
+        "longhaul tune undo && ls /etc/sysctl.d",
+        LOOK,
+        &killed,
+        LOOK,
+        &persist,
+        "cat /etc/sysctl.d/99-zz-longhaul.conf",
+        "cat /var/lib/longhaul/tune/net-1.json",
+    ]);
+    for exit in &exits {
+        assert_eq!(exit.status, 0, "{exits:#?}");
+    }
+    let [_, before, applied, tuned, undone, after, killed, after_kill, _, drop_in, state] = &exits[..] else {
+        panic!("{exits:#?}")
+    };
+    // 2 × 12.5 MB, rounded up to MiB.
+    for expected in ["rmem_max = 25165824", "wmem_max = 25165824", "default_qdisc = fq\n", "\nqdisc fq\n"] {
+        assert!(tuned.output.contains(expected) && !before.output.contains(expected), "{expected}: {exits:#?}");
+    }
+    assert!(applied.output.contains("net.ipv4.tcp_mem: "), "{}", applied.output);
+    assert_eq!((&after.output, &after_kill.output), (&before.output, &before.output), "{exits:#?}");
+    assert!(undone.output.contains("99-zz-longhaul.conf: removed") && killed.output == "fq\n", "{exits:#?}");
+    assert!(drop_in.output.contains("\nnet.core.default_qdisc = fq\n"), "{}", drop_in.output);
+
+    // The machine starts with what was on its disk. Its random numbers are those of the first start.
+    let folder = Folder::new("disk");
+    let stored = |name: &str, text: &str| {
+        fs::write(folder.0.join(name), text).unwrap();
+        folder.0.join(name)
+    };
+    let mut state: serde_json::Value = serde_json::from_str(&state.output).unwrap();
+    state["boot_id"] = json!("11111111-2222-3333-4444-555555555555");
+    let etc = Path::new("/etc/sysctl.d/99-zz-longhaul.conf");
+    let second = second
+        .with_file(stored("state", &state.to_string()), "/var/lib/longhaul/tune/net-1.json")
+        .with_file(stored("drop-in", &drop_in.output), etc);
+    let exits = second.run(&[
+        // As systemd-sysctl does, before interfaces are there.
+        "sysctl -p /etc/sysctl.d/99-zz-longhaul.conf && ip link add d0 type ifb && ip link set d0 up",
+        LOOK,
+        "longhaul tune status",
+        "longhaul tune undo && ls /etc/sysctl.d",
+        LOOK,
+    ]);
+    let [started, lasting, status, undone, after] = &exits[..] else { panic!("{exits:#?}") };
+    assert_eq!((started.status, undone.status), (0, 0), "{exits:#?}");
+    assert_eq!(lasting.output, tuned.output);
+    assert!(status.output.contains("the machine was started again since"), "{}", status.output);
+    assert_eq!(after.output, before.output, "{exits:#?}");
+}
