@@ -285,7 +285,7 @@ impl Connection {
         let mut summary = self.summary;
         summary.limited = self.summary.limited.since(&before.limited);
         summary.retransmits = retransmits - before.retransmits;
-        let mut receiving = self.receiving;
+        let mut receiving = self.receiving.clone();
         receiving.times = receiver_since(&self.receiving.times, &before.receiver);
         self.interval = Interval {
             at_ns: self.last_ns,

@@ -35,6 +35,19 @@ pub struct Asked {
     pub gentle: bool,
     /// The congestion control of the flow; `None` for the sender's default.
     pub control: Option<String>,
+    /// What the user's program does; the test of a flow as an application gets it does the same.
+    pub program: Program,
+}
+
+/// How a program uses its connection.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Program {
+    /// Socket buffers that it sets, bytes.
+    pub window_bytes: Option<u64>,
+    /// The rate at which it writes, payload bits per second.
+    pub write_rate_bps: Option<u64>,
+    /// The rate at which it reads, payload bits per second.
+    pub read_rate_bps: Option<u64>,
 }
 
 /// The next test.
@@ -54,6 +67,8 @@ pub enum Step {
         control: Option<String>,
         /// The rate at which the program writes.
         write_rate_bps: Option<u64>,
+        /// The rate at which the program reads.
+        read_rate_bps: Option<u64>,
     },
     /// UDP.
     Udp {
@@ -165,6 +180,7 @@ impl Plan<'_> {
             window_bytes: None,
             control: self.asked.control.clone(),
             write_rate_bps: Some(rate),
+            read_rate_bps: None,
         })
     }
 
@@ -176,12 +192,13 @@ impl Plan<'_> {
             purpose: Purpose::Default,
             duration_ns,
             bytes: None,
-            window_bytes: None,
+            window_bytes: self.asked.program.window_bytes,
             control: self.asked.control.clone(),
-            write_rate_bps: None,
+            write_rate_bps: self.asked.program.write_rate_bps,
+            read_rate_bps: self.asked.program.read_rate_bps,
         };
         match (self.count(Purpose::Default), self.known.tcp(Purpose::Default)) {
-            (0, _) => Some(step(self.time(6, ROUND_TRIPS))),
+            (0, _) => Some(step(self.time(3, ROUND_TRIPS))),
             // A window that still grows says nothing of what limits it.
             (1, Some(run)) if self.still_grows(run) => Some(step(self.time(2, 2 * ROUND_TRIPS))),
             _ => None,
@@ -215,12 +232,13 @@ impl Plan<'_> {
             window_bytes: None,
             control: self.asked.control.clone(),
             write_rate_bps: None,
+            read_rate_bps: None,
         })
     }
 
     fn low_rate(&self) -> Option<Step> {
         let rate = self.target_udp()? / 10;
-        (self.count(Purpose::Rate) == 0).then(|| match self.rate(Purpose::Rate, rate, 15) {
+        (self.count(Purpose::Rate) == 0).then(|| match self.rate(Purpose::Rate, rate, 10) {
             Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, burst_packets, .. } => {
                 Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, streams: STREAMS, burst_packets }
             }
@@ -300,7 +318,7 @@ impl Plan<'_> {
     fn bursts(&self) -> Option<Step> {
         let lost = self.known.tcp(Purpose::Default).is_some_and(|run| run.retransmits > run.spurious_retransmits);
         let policed = self.known.capacity.as_ref().is_some_and(|capacity| capacity.kind == Kind::Policer);
-        if self.count(Purpose::Burst) > 0 || !lost || policed {
+        if self.count(Purpose::Burst) > 0 || !lost || policed || crate::rules::has_hole(self.known) {
             return None;
         }
         let rate =
@@ -330,6 +348,7 @@ impl Plan<'_> {
             window_bytes: Some(window),
             control: self.asked.control.clone(),
             write_rate_bps: None,
+            read_rate_bps: None,
         })
     }
 
@@ -356,6 +375,7 @@ impl Plan<'_> {
             window_bytes: run.window_bytes,
             control: Some("bbr".into()),
             write_rate_bps: None,
+            read_rate_bps: None,
         })
     }
 }

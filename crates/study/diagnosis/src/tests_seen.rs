@@ -24,13 +24,13 @@ pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>
         congestion_control: streams.first().map(|stream| stream.congestion_control.clone()).unwrap_or_default(),
         window_bytes,
         goodput_bps: result.goodput_bps,
-        steady_bps: result.goodput_bps,
+        steady_bps: steady(result),
         duration_ns: result.duration_ns,
         min_rtt_ns: rtts(|stream| stream.min_rtt_ns).min(),
         mean_rtt_ns: (mean > 0).then(|| u64::try_from(mean).unwrap_or(u64::MAX)),
         limited_by: result.limited_by,
-        receiver_limited_by: None,
-        max_in_flight_bytes: None,
+        receiver_limited_by: streams.first().and_then(|stream| stream.receiver_limited_by),
+        max_in_flight_bytes: Some(streams.iter().map(|stream| stream.max_in_flight_bytes).fold(0, u64::saturating_add)),
         sent_packets: sent_bytes / mss_bytes.max(1),
         retransmits: result.retransmits,
         spurious_retransmits: streams.iter().map(|stream| stream.spurious_retransmits).fold(0, u64::saturating_add),
@@ -39,7 +39,7 @@ pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>
         loss_bytes: places(&result.loss_bytes_by_location, result),
         loss_reasons: result.loss_reasons.iter().map(|reason| (reason.reason.clone(), reason.packets)).collect(),
         mss_bytes,
-        handshake: Handshake { client_sends, ..Handshake::default() },
+        handshake: handshake(result, client_sends),
         sender_cpu: None,
         receiver_cpu: None,
         flows: (streams.iter())
@@ -59,6 +59,23 @@ pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>
         .into_iter()
         .fold(0, u64::saturating_add),
         checksum_errors: checksums.map(|(_, by)| u64::try_from(*by).unwrap_or(0)).fold(0, u64::saturating_add),
+    }
+}
+
+/// Of all flows; the whole time if a receiver did not report its second half.
+fn steady(result: &TcpResult) -> u64 {
+    let each = result.streams.iter().map(|stream| stream.steady_bps);
+    each.sum::<Option<u64>>().filter(|bps| *bps > 0).unwrap_or(result.goodput_bps)
+}
+
+fn handshake(result: &TcpResult, client_sends: bool) -> Handshake {
+    let options = result.streams.first().map(|stream| stream.options);
+    Handshake {
+        window_scaling: options.map(|options| options.window_scaling),
+        sack: options.map(|options| options.sack),
+        timestamps: options.map(|options| options.timestamps),
+        syn: None,
+        client_sends,
     }
 }
 
@@ -115,9 +132,9 @@ pub fn udp_facts(purpose: Purpose, result: &UdpResult, parameters: &UdpParameter
         loss_runs: result.loss_periods.count,
         duplicate_packets: result.duplicate_packets,
         reordered_packets: result.reordered_packets,
-        delay_p50_ns: None,
-        delay_p99_ns: None,
-        streams: Vec::new(),
+        delay_p50_ns: result.delay_over_least.map(|delay| delay.p50_ns),
+        delay_p99_ns: result.delay_over_least.map(|delay| delay.p99_ns),
+        streams: result.streams.iter().map(|stream| (stream.sent_packets, stream.lost_packets)).collect(),
         sender_cpu: None,
         receiver_cpu: None,
     }

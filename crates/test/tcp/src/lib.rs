@@ -29,9 +29,11 @@ pub use loss::{LossBytes, Segment, TcpDrop};
 pub use parameters::{
     CongestionStep, MAX_BLOCK_BYTES, MAX_CONGESTION_NAME, TcpParameters, WindowAuto, is_congestion_name,
 };
-pub use receiving::{ReceiverLimitedBy, ReceiverTimes, Receiving};
+pub use receiving::{ReceiverLimitedBy, ReceiverSummary, ReceiverTimes, Receiving};
 pub use report::{CongestionSince, Retransmitted, SamplingCost, TcpEndReport, TcpStreamReport};
-pub use result::{TcpAssembled, TcpBuffers, TcpLossReason, TcpMemory, TcpResult, TcpStreamResult};
+pub use result::{
+    TcpAssembled, TcpBuffers, TcpConnectionOptions, TcpLossReason, TcpMemory, TcpResult, TcpStreamResult,
+};
 pub use rfc6349::{Rfc6349, buffer_delay_percentage, tcp_efficiency_percentage, transfer_time_ratio};
 pub use series::{MAX_SAMPLES, Sample, Series, SeriesError};
 pub use summary::FlowSummary;

@@ -86,7 +86,7 @@ impl ReceiverLimitedBy {
 }
 
 /// What a receiving end observes over time.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Receiving {
     /// Times of each limit.
     pub times: ReceiverTimes,
@@ -94,9 +94,66 @@ pub struct Receiving {
     pub max_unread_bytes: u64,
     /// Largest window offered at a sample, bytes.
     pub max_window_bytes: u64,
+    progress: Progress,
     since: Option<Reading>,
     unread_sum: f64,
     samples: u64,
+}
+
+/// What a receiving end of a test reports of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ReceiverSummary {
+    /// Times of each limit.
+    pub times: ReceiverTimes,
+    /// Mean of the unread data at the samples, bytes.
+    pub mean_unread_bytes: u64,
+    /// Most unread data at a sample, bytes.
+    pub max_unread_bytes: u64,
+    /// Payload bits per second that arrived in the second half of the time in which data arrived; 0 if it was too short.
+    pub steady_bps: u64,
+}
+
+/// Readings that are kept at most; then every second one goes.
+const KEPT: usize = 128;
+
+/// Bytes received over time, in bounded memory.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Progress {
+    /// Time and bytes, evenly spread.
+    readings: Vec<(u64, u64)>,
+    last: (u64, u64),
+    stride: u64,
+    seen: u64,
+}
+
+impl Progress {
+    fn take(&mut self, at_ns: u64, bytes: u64) {
+        // Time after the last byte is no part of the flow.
+        if bytes == self.last.1 && self.seen > 0 {
+            return;
+        }
+        self.last = (at_ns, bytes);
+        if self.seen & self.stride == 0 {
+            if self.readings.len() == KEPT {
+                let mut number = 0;
+                self.readings.retain(|_| {
+                    number += 1;
+                    number % 2 == 1
+                });
+                self.stride = self.stride * 2 + 1;
+            }
+            self.readings.push((at_ns, bytes));
+        }
+        self.seen += 1;
+    }
+
+    fn second_half_bps(&self) -> u64 {
+        let Some((first, _)) = self.readings.first() else { return 0 };
+        let half = first + self.last.0.saturating_sub(*first) / 2;
+        let Some((at, bytes)) = self.readings.iter().find(|(at, _)| *at >= half) else { return 0 };
+        let (span, received) = (self.last.0.saturating_sub(*at), self.last.1.saturating_sub(*bytes));
+        if span == 0 { 0 } else { u64::try_from(u128::from(received) * 8_000_000_000 / u128::from(span)).unwrap_or(0) }
+    }
 }
 
 /// The part of a sample that matters here.
@@ -127,6 +184,7 @@ impl Receiving {
         self.unread_sum += unread_bytes as f64;
         self.max_unread_bytes = self.max_unread_bytes.max(unread_bytes);
         self.max_window_bytes = self.max_window_bytes.max(window_bytes);
+        self.progress.take(at_ns, now.received_bytes);
         let before = *self.since.get_or_insert(now);
         let rtt_us = [fields::RCV_RTT, fields::RTT].into_iter().map(|field| info.value(field)).find(|us| *us > 0);
         let rtt_ns = rtt_us.unwrap_or(0).saturating_mul(1_000);
@@ -152,6 +210,16 @@ impl Receiving {
         } else {
             &mut times.sender_or_path_us
         } += span_ns / 1_000;
+    }
+
+    /// What is reported to the other end.
+    pub fn summary(&self) -> ReceiverSummary {
+        ReceiverSummary {
+            times: self.times,
+            mean_unread_bytes: self.mean_unread_bytes(),
+            max_unread_bytes: self.max_unread_bytes,
+            steady_bps: self.progress.second_half_bps(),
+        }
     }
 
     /// Mean of the unread data at the samples, bytes.
@@ -214,6 +282,19 @@ mod tests {
         let shares = run(|_| (info(500, 65_535, 0), 0));
         assert_eq!((shares.idle, shares.foremost()), (1.0, None));
         assert_eq!(ReceiverTimes::default().shares(), ReceiverLimitedBy::default());
+    }
+
+    #[test]
+    fn the_second_half_is_steady() {
+        let mut receiving = Receiving::default();
+        // 1 s in which nothing comes, 1 s of 1 MB/s, 3 s of 10 MB/s; then nothing.
+        for ms in 0..10_000_u64 {
+            let received = ms.saturating_sub(1_000).min(1_000) * 1_000 + ms.saturating_sub(2_000).min(3_000) * 10_000;
+            receiving.take(ms * 1_000_000, &info(received, 100_000, 1_000), 0);
+        }
+        let steady = receiving.summary().steady_bps;
+        assert!(steady.abs_diff(80_000_000) < 2_000_000, "{steady}");
+        assert!(receiving.progress.readings.len() <= KEPT);
     }
 
     #[test]

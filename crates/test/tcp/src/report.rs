@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::loss::TcpDrop;
+use super::receiving::ReceiverSummary;
 use super::summary::FlowSummary;
 use crate::proof::TcpStreamId;
 use longhaul_result::LocationMethod;
@@ -58,6 +59,9 @@ pub struct TcpStreamReport {
     pub congestion: Vec<CongestionSince>,
     /// The summary of its samples.
     pub summary: FlowSummary,
+    /// What the receiving end saw; `null` at the sending end.
+    #[serde(default)]
+    pub receiving: Option<ReceiverSummary>,
     /// Retransmissions, from the kernel's events; `null` without events.
     pub retransmitted: Option<Retransmitted>,
     /// The send buffer.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limited::{LimitedBy, LimitedTimes};
 use super::loss::{LossBytes, RetransmittedBytes, TcpDrop, by_reason, location};
+use super::receiving::ReceiverLimitedBy;
 use super::report::{SamplingCost, TcpEndReport, TcpStreamReport};
 use super::rfc6349::{Rfc6349, buffer_delay_percentage, tcp_efficiency_percentage, transfer_time_ratio};
 use crate::parameters::TcpParameters;
@@ -94,6 +95,21 @@ pub struct TcpStreamResult {
     pub mean_cwnd_bytes: Option<u64>,
     /// Greatest congestion window, bytes.
     pub max_cwnd_bytes: Option<u64>,
+    /// Greatest data in flight at a sample, bytes.
+    #[serde(default)]
+    pub max_in_flight_bytes: u64,
+    /// TCP options in use.
+    #[serde(default)]
+    pub options: TcpConnectionOptions,
+    /// Payload bits per second in the second half of its time; `null` if the receiver did not report it.
+    #[serde(default)]
+    pub steady_bps: Option<u64>,
+    /// What limited the flow, as its receiver saw it; `null` if it did not report it.
+    #[serde(default)]
+    pub receiver_limited_by: Option<ReceiverLimitedBy>,
+    /// Mean of the data that lay unread at the receiver, bytes.
+    #[serde(default)]
+    pub mean_unread_bytes: Option<u64>,
     /// What limited the flow.
     pub limited_by: LimitedBy,
     /// RFC 6349's metrics.
@@ -104,6 +120,32 @@ pub struct TcpStreamResult {
     pub sender_port: u16,
     /// The receiver's port.
     pub receiver_port: u16,
+}
+
+/// The options that both ends of a connection use (`tcpi_options`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TcpConnectionOptions {
+    /// Time stamps (RFC 7323).
+    pub timestamps: bool,
+    /// Selective acknowledgements (RFC 2018).
+    pub sack: bool,
+    /// Window scaling (RFC 7323).
+    pub window_scaling: bool,
+    /// ECN was negotiated (RFC 3168).
+    pub ecn: bool,
+}
+
+impl TcpConnectionOptions {
+    /// From the bits of `tcpi_options` (`include/uapi/linux/tcp.h`).
+    fn of(bits: u8) -> Self {
+        Self {
+            timestamps: bits & OPTION_TIMESTAMPS != 0,
+            sack: bits & 2 != 0,
+            window_scaling: bits & 4 != 0,
+            ecn: bits & 8 != 0,
+        }
+    }
 }
 
 /// The buffers that limit a flow.
@@ -322,6 +364,11 @@ fn stream(parameters: &TcpParameters, from: &TcpStreamReport, to: &TcpStreamRepo
         max_rtt_ns: summary.max_rtt_ns,
         mean_cwnd_bytes: summary.mean_cwnd_bytes,
         max_cwnd_bytes: summary.max_cwnd_bytes,
+        max_in_flight_bytes: summary.max_in_flight_bytes,
+        options: TcpConnectionOptions::of(summary.options),
+        steady_bps: to.receiving.map(|receiving| receiving.steady_bps).filter(|bps| *bps > 0),
+        receiver_limited_by: to.receiving.map(|receiving| receiving.times.shares()),
+        mean_unread_bytes: to.receiving.map(|receiving| receiving.mean_unread_bytes),
         limited_by: summary.limited.shares(),
         rfc6349: Rfc6349 {
             tcp_efficiency_percentage: summary

@@ -32,6 +32,9 @@ pub struct FlowSummary {
     pub mean_cwnd_bytes: Option<u64>,
     /// Greatest congestion window, bytes.
     pub max_cwnd_bytes: Option<u64>,
+    /// Greatest data in flight at a sample, bytes (`tcpi_unacked` × `tcpi_snd_mss`).
+    #[serde(default)]
+    pub max_in_flight_bytes: u64,
     /// Segment size at the end, bytes (`tcpi_snd_mss`).
     pub mss_bytes: u64,
     /// TCP options in use: selective acknowledgements, time stamps, window scaling, ECN (`tcpi_options`).
@@ -97,6 +100,8 @@ impl FlowSummary {
             self.mean_rtt_ns = Some((running.rtt_us_sum * 1_000.0 / running.rtt_count as f64) as u64);
             self.max_rtt_ns = self.max_rtt_ns.max(Some(rtt_us * 1_000));
         }
+        let in_flight = info.value(fields::UNACKED).saturating_mul(self.mss_bytes);
+        self.max_in_flight_bytes = self.max_in_flight_bytes.max(in_flight);
         let cwnd_bytes = info.value(fields::SND_CWND).saturating_mul(self.mss_bytes);
         running.cwnd_bytes_sum += cwnd_bytes as f64;
         self.mean_cwnd_bytes = Some((running.cwnd_bytes_sum / self.samples as f64) as u64);

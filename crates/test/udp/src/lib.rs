@@ -17,4 +17,4 @@ mod result;
 
 pub use parameters::{MAX_PAYLOAD_BYTES, Pace, Timestamps, UdpParameters};
 pub use report::{Binding, UdpEndReport, UdpReceiverReport, UdpSenderReport};
-pub use result::{MAX_LISTED_LOSSES, UdpAssembled, UdpBuffers, UdpLossReason, UdpResult};
+pub use result::{MAX_LISTED_LOSSES, UdpAssembled, UdpBuffers, UdpLossReason, UdpResult, UdpStreamResult};

@@ -8,7 +8,7 @@ use longhaul_terms::{EndCounters, SocketBuffer};
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::account::{Distribution, LossPattern, ReorderingSummary, Spacing, StreamReceived};
+use crate::account::{DelayOverLeast, Distribution, LossPattern, ReorderingSummary, Spacing, StreamReceived};
 use crate::locate::{Attribution, Loss, Sight, StreamLosses, attribute};
 use crate::parameters::UdpParameters;
 use crate::report::{Binding, UdpReceiverReport, UdpSenderReport};
@@ -38,6 +38,16 @@ pub struct UdpBuffers {
     pub receiver: Option<SocketBuffer>,
 }
 
+/// One stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct UdpStreamResult {
+    /// Packets that the sender handed to its socket.
+    pub sent_packets: u64,
+    /// Packets that never arrived.
+    pub lost_packets: u64,
+}
+
 /// One direction of a UDP test, all its streams together. Packets are counted as on the wire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -64,6 +74,12 @@ pub struct UdpResult {
     pub received_rate_bps: u64,
     /// RFC 3550 jitter, the greatest of all streams; `null` if packets share time stamps.
     pub jitter_ns: Option<u64>,
+    /// One-way delay over its least, of all streams the greatest; `null` if nothing arrived.
+    #[serde(default)]
+    pub delay_over_least: Option<DelayOverLeast>,
+    /// Each stream.
+    #[serde(default)]
+    pub streams: Vec<UdpStreamResult>,
     /// Packets lost at each location; every location is listed.
     #[cfg_attr(feature = "schema", schemars(schema_with = "longhaul_units::every_key::<Location, u64>"))]
     pub loss_by_location: BTreeMap<Location, u64>,
@@ -205,6 +221,15 @@ impl UdpResult {
             sent_rate_bps: BitRate::of(bytes(sent_packets), sending).0,
             received_rate_bps: BitRate::of(bytes(received_packets), receiving).0,
             jitter_ns,
+            delay_over_least: (receiver.streams.iter())
+                .filter_map(|stream| stream.delay_over_least)
+                .reduce(DelayOverLeast::max),
+            streams: (receiver.streams.iter())
+                .map(|stream| UdpStreamResult {
+                    sent_packets: stream.losses.sent_packets(),
+                    lost_packets: stream.losses.lost_packets(),
+                })
+                .collect(),
             loss_by_location: attribution.by_location().clone(),
             loss_reasons: reasons(&attribution),
             location_method: sender.method.of_both(receiver.method),

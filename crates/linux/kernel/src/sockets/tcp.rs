@@ -198,6 +198,14 @@ pub fn receive_buffer(socket: impl AsFd, bytes: Option<usize>) -> io::Result<Buf
     BufferGrant::ask(socket.as_fd(), bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
 }
 
+/// Bytes that arrived and were not read (tcp(7), `SIOCINQ`).
+///
+/// # Errors
+/// The socket is none of TCP.
+pub fn unread_bytes(socket: impl AsFd) -> io::Result<u64> {
+    Ok(rustix::io::ioctl_fionread(socket)?)
+}
+
 /// Has writes to `socket` wait while so many bytes lie in it unsent (`TCP_NOTSENT_LOWAT`); `u32::MAX`: as many as its buffer takes.
 ///
 /// # Errors

@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use longhaul_diagnosis::plan::{self, Asked, Step};
+use longhaul_diagnosis::plan::{self, Asked, Program, Step};
 use longhaul_diagnosis::{Diagnosed, Evidence, Run, diagnose};
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::client;
+use longhaul_report::html::diagnosed::Report;
 use longhaul_report::saved::{DIAGNOSE_SCHEMA, DiagnoseAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
@@ -19,7 +20,7 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use crate::caveats;
 use crate::cmd::test::Reach;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, say};
+use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, say, write_named};
 
 /// More tests than any plan has.
 const MOST_STEPS: usize = 32;
@@ -29,6 +30,7 @@ Example:
   longhaul diagnose server --rate 10G                  # where is my throughput to server?
   longhaul diagnose server --rate 10G -R               # and from it?
   longhaul diagnose server --size 20M -o monday        # transfers of 20 MiB; keep the answer
+  longhaul diagnose server --html page.html            # limits as bars beside the target
   longhaul diagnose server --gentle                    # on a path that others use
 
 It changes nothing on either host. It loads the path with up to the target's rate, unless --gentle is given.
@@ -58,9 +60,21 @@ pub(crate) struct Args {
     /// Diagnose flows with this congestion control [default: the sender's]
     #[arg(short = 'C', long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Write at this rate, as my program does
+    #[arg(short = 'b', long, value_name = "RATE")]
+    write_rate: Option<BitRate>,
+    /// Read at this rate, as my program does
+    #[arg(long, value_name = "RATE")]
+    read_rate: Option<BitRate>,
+    /// Set the socket buffers to this size, as my program does
+    #[arg(short = 'w', long, value_name = "SIZE")]
+    window: Option<Bytes>,
     /// Send no more than a tenth of the target: fewer causes can be found
     #[arg(long)]
     gentle: bool,
+    /// Draw the answer in this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Save the answer with all its evidence in this folder
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -94,11 +108,26 @@ pub(crate) fn run(args: Args) -> Outcome {
     let asked = asked(&args, target.address);
     let envelope = Envelope::new(DIAGNOSE_SCHEMA, started_at, asked, results, Caveat::unique(caveats));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
+    let drawn = args.html.as_deref().map_or(Ok(()), |file| write_named(file, &page(&args, &envelope)));
     print_result(&envelope, args.json, |results| text::diagnose::report(envelope.parameters.reverse, results));
-    if let Err(failure) = saved {
+    if let Err(failure) = saved.and(drawn) {
         return Ok(failure.report_beside());
     }
     Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+}
+
+fn page(args: &Args, envelope: &Envelope<DiagnoseAsked, Directions<Diagnosed>>) -> String {
+    let directions = match &envelope.result {
+        Directions::One(result) => vec![(if args.reverse { "backward" } else { "forward" }, &**result)],
+        Directions::Both { forward, backward } => vec![("forward", &**forward), ("backward", &**backward)],
+    };
+    Report {
+        host: args.reach.host.clone(),
+        longhaul: envelope.longhaul.into(),
+        started_at: envelope.started_at.clone(),
+        directions,
+    }
+    .html()
 }
 
 fn asked(args: &Args, address: SocketAddr) -> DiagnoseAsked {
@@ -127,6 +156,11 @@ fn measure(
         size_bytes: args.size.map(|size| size.0),
         gentle: args.gentle,
         control: args.congestion.clone(),
+        program: Program {
+            window_bytes: args.window.map(|size| size.0),
+            write_rate_bps: args.write_rate.map(|rate| rate.0),
+            read_rate_bps: args.read_rate.map(|rate| rate.0),
+        },
     };
     let mut evidence = Evidence { named_target_bps: args.rate.map(|rate| rate.0), ..Evidence::default() };
     for number in 1..=MOST_STEPS {

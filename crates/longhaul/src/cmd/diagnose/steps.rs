@@ -32,7 +32,7 @@ pub(super) fn line(step: &Step) -> String {
 pub(super) fn parameters(step: &Step, backward: bool) -> TestParameters {
     let direction = if backward { TestDirection::Reverse } else { TestDirection::Forward };
     match step {
-        Step::Tcp { duration_ns, bytes, window_bytes, control, write_rate_bps, .. } => {
+        Step::Tcp { duration_ns, bytes, window_bytes, control, write_rate_bps, read_rate_bps, .. } => {
             let congestion = control.iter().map(|name| CongestionStep { name: name.clone(), duration_ns: None });
             let amount = bytes.map_or(Amount::DurationNs(*duration_ns), Amount::Bytes);
             TestParameters::from(TcpParameters {
@@ -41,6 +41,7 @@ pub(super) fn parameters(step: &Step, backward: bool) -> TestParameters {
                 window_bytes: *window_bytes,
                 congestion: congestion.collect(),
                 write_rate_bps: *write_rate_bps,
+                read_rate_bps: *read_rate_bps,
                 block_bytes: if write_rate_bps.is_some() { 1448 } else { TcpParameters::default().block_bytes },
                 interval_ns: None,
                 ..TcpParameters::default()

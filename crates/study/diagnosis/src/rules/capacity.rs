@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     Policer,
     /// A queue that others fill, too.
     Competing,
+    /// A queue at the sender, whose socket waits for it: nothing is lost.
+    Sender,
 }
 
 /// What the path carried.
@@ -59,7 +61,7 @@ fn steps<'a>(known: &Known<'a>) -> Vec<&'a UdpFacts> {
 }
 
 fn is_overloaded(step: &UdpFacts, base_loss: f64) -> bool {
-    (step.received_bps as f64) < OVERLOADED * (1.0 - base_loss) * step.sent_bps as f64
+    (step.arrived_bps() as f64) < OVERLOADED * (1.0 - base_loss) * step.sent_bps as f64
 }
 
 pub(crate) fn capacity(known: &Known<'_>) -> Option<Capacity> {
@@ -69,39 +71,55 @@ pub(crate) fn capacity(known: &Known<'_>) -> Option<Capacity> {
     let base_loss = if alone { 0.0 } else { lowest.loss_share() };
     let over: Vec<_> = steps.iter().filter(|step| is_overloaded(step, base_loss)).collect();
     let best = if over.is_empty() {
-        steps.iter().max_by_key(|step| step.received_bps)?
+        steps.iter().max_by_key(|step| step.arrived_bps())?
     } else {
-        over.iter().max_by_key(|step| step.received_bps)?
+        over.iter().max_by_key(|step| step.arrived_bps())?
     };
     let under = steps.iter().find(|step| !is_overloaded(step, base_loss));
-    let packet_ns = best.payload_bytes.saturating_mul(8_000_000_000) / best.received_bps.max(1);
+    let packet_ns = best.payload_bytes.saturating_mul(8_000_000_000) / best.arrived_bps().max(1);
     let quiet = under.and_then(|step| step.delay_p50_ns).unwrap_or(0);
+    // At a low rate nothing of ours waits: who fills the queue half of the time is another.
+    let busy =
+        under.and_then(|step| step.delay_p50_ns).is_some_and(|waits| waits > QUEUE_PACKETS.saturating_mul(packet_ns));
     let waits_ns = best.delay_p50_ns.map(|delay| delay.saturating_sub(quiet));
     let queued = waits_ns.is_none_or(|waits| waits > QUEUE_PACKETS.saturating_mul(packet_ns));
     let grows = match (over.first(), over.last()) {
         (Some(first), Some(last)) => {
-            first.sent_bps < last.sent_bps && last.received_bps as f64 > SAME * first.received_bps as f64
+            first.sent_bps < last.sent_bps && last.arrived_bps() as f64 > SAME * first.arrived_bps() as f64
         }
         _ => false,
     };
+    let held = held_back(known, &steps);
     let kind = match (over.is_empty(), queued, grows) {
+        (true, ..) if held => Kind::Sender,
         (true, ..) => Kind::NotMet,
+        (false, ..) if busy => Kind::Competing,
         (false, true, true) => Kind::Competing,
         (false, true, false) => Kind::Shaper,
         (false, false, _) => Kind::Policer,
     };
     // What is lost at any rate is not the shaper's.
-    let udp_bps = (best.received_bps as f64 / (1.0 - base_loss.min(0.9))) as u64;
+    let udp_bps = (best.arrived_bps() as f64 / (1.0 - base_loss.min(0.9))) as u64;
     let tcp_bps = known.tcp_of_udp(udp_bps, best.payload_bytes);
     Some(Capacity {
         kind,
         udp_bps,
         tcp_bps,
-        limited: !over.is_empty(),
+        limited: !over.is_empty() || held,
         payload_bytes: best.payload_bytes,
         base_loss,
         waits_ns: waits_ns.filter(|_| !over.is_empty()),
     })
+}
+
+/// Whether the sender's own queue held back UDP: its socket took much less than was asked, nothing was lost, and TCP came no further. A
+/// sender without CPU time does not stop both at the same rate.
+fn held_back(known: &Known<'_>, steps: &[&UdpFacts]) -> bool {
+    let Some(last) = steps.iter().max_by_key(|step| step.asked_bps) else { return false };
+    let short = last.asked_bps.is_some_and(|asked| last.sent_bps < asked / 2) && last.lost_on_the_way() == 0;
+    let sent = known.tcp_of_udp(last.sent_bps, last.payload_bytes) as f64;
+    let alike = |run: &crate::evidence::TcpFacts| (0.8 * sent..1.1 * sent).contains(&(run.steady_bps as f64));
+    short && known.tcp(Purpose::Default).is_some_and(alike)
 }
 
 pub(super) fn bounds(known: &Known<'_>) -> Vec<Bound> {
@@ -137,7 +155,7 @@ fn path(known: &Known<'_>) -> Option<Bound> {
         // Loss at every rate is told by what TCP makes of it.
         let (text, least) = (
             format!("UDP at {} passed", BitRate(steps.last()?.sent_bps)),
-            known.tcp_of_udp(steps.last()?.received_bps, capacity.payload_bytes),
+            known.tcp_of_udp(steps.last()?.arrived_bps(), capacity.payload_bytes),
         );
         return Some(Bound {
             code: Code::Shaper,
@@ -148,6 +166,9 @@ fn path(known: &Known<'_>) -> Option<Bound> {
             remedies: Vec::new(),
         });
     }
+    if capacity.kind == Kind::Sender {
+        return Some(held(capacity, steps.iter().max_by_key(|step| step.asked_bps)?));
+    }
     let over: Vec<_> = steps.iter().filter(|step| is_overloaded(step, capacity.base_loss)).copied().collect();
     let (first, last) = (*over.first()?, *over.last()?);
     let place = last.main_place().unwrap_or(Location::Network);
@@ -156,8 +177,8 @@ fn path(known: &Known<'_>) -> Option<Bound> {
         format!(
             "of UDP at {} arrived {}; {} packets were lost at {place}",
             BitRate(last.sent_bps),
-            BitRate(last.received_bps),
-            last.lost_packets
+            BitRate(last.arrived_bps()),
+            last.lost_on_the_way()
         ),
         format!("longhaul udp HOST -b {} -t 5s", BitRate(last.sent_bps)),
     )];
@@ -170,15 +191,20 @@ fn path(known: &Known<'_>) -> Option<Bound> {
             format!(
                 "of {} arrived {}, of {} arrived {}",
                 BitRate(first.sent_bps),
-                BitRate(first.received_bps),
+                BitRate(first.arrived_bps()),
                 BitRate(last.sent_bps),
-                BitRate(last.received_bps)
+                BitRate(last.arrived_bps())
             ),
             "",
         ));
     }
     let rate = BitRate(capacity.tcp_bps);
     let (code, remedies) = match capacity.kind {
+        _ if matches!(place, Location::ReceiverRing | Location::ReceiverBacklog) => {
+            let text = "let the receiver take packets sooner, or hold more of them";
+            let command = "ethtool -G IF rx N; ethtool -C IF; sysctl net.core.netdev_max_backlog";
+            (Code::Queue, vec![Remedy::new(host, text, command)])
+        }
         Kind::Competing => {
             let text = "find who sends: the queue gives more to whom sends more";
             let command = "longhaul capture on the way, or the router's counters";
@@ -190,7 +216,7 @@ fn path(known: &Known<'_>) -> Option<Bound> {
             let command = format!("longhaul pace {} -- COMMAND", slower(capacity.udp_bps));
             (Code::Policer, vec![Remedy::new(host, text, command)])
         }
-        Kind::Shaper | Kind::NotMet => {
+        Kind::Shaper | Kind::NotMet | Kind::Sender => {
             let text = format!("ask who shapes to {rate}, or send no faster");
             (Code::Shaper, vec![Remedy::new(host, text, qdisc(place))])
         }
@@ -201,6 +227,27 @@ fn path(known: &Known<'_>) -> Option<Bound> {
     let least = if code == Code::Shaper { (capacity.tcp_bps as f64 * (1.0 - SPREAD)) as u64 } else { carried };
     let most = if code == Code::Shaper || carried == capacity.tcp_bps { most } else { carried };
     Some(Bound { code, place: Some(place), host, bound_bps: Interval::measured(least, most), evidence, remedies })
+}
+
+fn held(capacity: &Capacity, step: &UdpFacts) -> Bound {
+    let asked = BitRate(step.asked_bps.unwrap_or(0));
+    let text = format!(
+        "of UDP at {asked} the sender's socket took {}, and nothing was lost: a queue there has a rate",
+        BitRate(step.sent_bps)
+    );
+    let bps = capacity.tcp_bps as f64;
+    Bound {
+        code: Code::Shaper,
+        place: Some(Location::SenderQdisc),
+        host: Some(Role::Sender),
+        bound_bps: Interval::measured((bps * (1.0 - SPREAD)) as u64, (bps * (1.0 + SPREAD)) as u64),
+        evidence: vec![Line::new(text, "tc -s qdisc")],
+        remedies: vec![Remedy::new(
+            Some(Role::Sender),
+            "raise the rate of the sender's queueing discipline",
+            "tc qdisc replace dev IF root fq",
+        )],
+    }
 }
 
 /// A twentieth below: what a policer's bucket needs to fill again.
@@ -224,13 +271,29 @@ pub(crate) fn place_host(place: Location) -> Option<Role> {
 }
 
 impl UdpFacts {
-    /// Share of the packets that were lost.
-    pub(crate) fn loss_share(&self) -> f64 {
-        self.lost_packets as f64 / self.sent_packets.max(1) as f64
+    /// Packets lost on the way: what the test's own socket did not take says nothing of TCP.
+    pub(crate) fn lost_on_the_way(&self) -> u64 {
+        let own = [Location::ReceiverSocketBuffer, Location::ReceiverApplication];
+        let own =
+            own.iter().filter_map(|place| self.loss_packets.get(place)).fold(0, |sum: u64, n| sum.saturating_add(*n));
+        self.lost_packets.saturating_sub(own)
     }
 
-    /// Where most were lost.
+    /// Share of the packets that were lost on the way.
+    pub(crate) fn loss_share(&self) -> f64 {
+        self.lost_on_the_way() as f64 / self.sent_packets.max(1) as f64
+    }
+
+    /// What reached the receiving host, payload bits per second.
+    pub(crate) fn arrived_bps(&self) -> u64 {
+        let arrived = self.sent_packets.saturating_sub(self.lost_on_the_way());
+        super::share(self.received_bps, arrived, self.sent_packets.saturating_sub(self.lost_packets))
+    }
+
+    /// Where most were lost on the way.
     pub(crate) fn main_place(&self) -> Option<Location> {
-        self.loss_packets.iter().max_by_key(|(_, packets)| **packets).map(|(place, _)| *place)
+        let own = [Location::ReceiverSocketBuffer, Location::ReceiverApplication];
+        let places = self.loss_packets.iter().filter(|(place, packets)| **packets > 0 && !own.contains(place));
+        places.max_by_key(|(_, packets)| **packets).map(|(place, _)| *place)
     }
 }

@@ -4,7 +4,7 @@
 
 use longhaul_units::{BitRate, Bytes, Nanos};
 
-use super::{FILLS, Known, loss, measured};
+use super::{FILLS, Known, loss, measured, path};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{CpuFacts, Purpose, TcpFacts};
 
@@ -16,6 +16,10 @@ const BUSY: f64 = 0.95;
 const WAITING: f64 = 0.4;
 
 pub(super) fn bounds(known: &Known<'_>) -> Vec<Bound> {
+    // What a flow does whose large packets vanish says nothing else.
+    if path::black_hole(known).is_some() {
+        return Vec::new();
+    }
     let purposes = [Purpose::Default, Purpose::LargeBuffers, Purpose::OtherControl];
     let mut bounds: Vec<Bound> = Vec::new();
     let mut add = |found: Vec<Bound>| {
@@ -27,6 +31,7 @@ pub(super) fn bounds(known: &Known<'_>) -> Vec<Bound> {
     for run in purposes.into_iter().filter_map(|purpose| known.tcp(purpose)) {
         add(limit(known, run).into_iter().collect());
     }
+    add(loss::bad_member(known).into_iter().collect());
     add(buffers(known));
     bounds
 }
@@ -41,7 +46,7 @@ fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     if fills(known, run) {
         return None;
     }
-    if let Some(bound) = processor(run) {
+    if let Some(bound) = processor(run).or_else(|| loss::without_sack(known, run)) {
         return Some(bound);
     }
     let by = run.limited_by;
@@ -143,6 +148,9 @@ fn receive_window(known: &Known<'_>, run: &TcpFacts) -> Bound {
     if run.handshake.window_scaling == Some(false) {
         return unscaled(known, run, evidence);
     }
+    if let Some(bytes) = run.window_bytes.filter(|_| run.purpose == Purpose::Default) {
+        return own_window(run, bytes, evidence);
+    }
     let key = "net.ipv4.tcp_rmem";
     if let Some(bytes) = known.evidence.receiver.number(key) {
         evidence.push(Line::new(format!("the receiver's {key} allows {}", Bytes(bytes)), format!("sysctl {key}")));
@@ -182,12 +190,35 @@ fn unscaled(known: &Known<'_>, run: &TcpFacts, mut evidence: Vec<Line>) -> Bound
     Bound { code, place: None, host: off, bound_bps: measured(run), evidence, remedies: vec![remedy] }
 }
 
+/// The program sets its buffers: the kernel no longer tunes them (tcp(7), `SO_RCVBUF`).
+fn own_window(run: &TcpFacts, bytes: u64, mut evidence: Vec<Line>) -> Bound {
+    evidence.push(Line::new(
+        format!("the program sets its socket buffers to {}", Bytes(bytes)),
+        "strace -f -e setsockopt COMMAND",
+    ));
+    Bound {
+        code: Code::ApplicationWindow,
+        place: None,
+        host: None,
+        bound_bps: measured(run),
+        evidence,
+        remedies: vec![Remedy::new(
+            None,
+            "let the program leave its buffers to the kernel, or raise its own window",
+            "",
+        )],
+    }
+}
+
 fn send_buffer(known: &Known<'_>, run: &TcpFacts) -> Bound {
     let mut evidence = vec![Line::new(
         format!("the send buffer was full for {} of the time", percent(run.limited_by.send_buffer)),
         "ss -tni at the sender: sndbuf_limited",
     )];
     evidence.extend(in_flight(known, run));
+    if let Some(bytes) = run.window_bytes.filter(|_| run.purpose == Purpose::Default) {
+        return own_window(run, bytes, evidence);
+    }
     let key = "net.ipv4.tcp_wmem";
     if let Some(bytes) = known.evidence.sender.number(key) {
         evidence.push(Line::new(format!("the sender's {key} allows {}", Bytes(bytes)), format!("sysctl {key}")));

@@ -8,7 +8,7 @@ use longhaul_units::{BitRate, Nanos};
 
 use super::capacity::place_host;
 use super::{Kind, Known, measured};
-use crate::diagnosis::{Bound, Code, Line, Remedy, Role};
+use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, TcpFacts, UdpFacts};
 
 /// Losses that a price needs: Reno's window is a mean over ten cycles, CUBIC's over twenty (its cycles differ more in length).
@@ -30,10 +30,11 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
         return Some(reordering(known, run));
     }
     if lost == 0 {
-        return Some(control_alone(known, run));
+        return Some(slow_acks(known, run).unwrap_or_else(|| control_alone(known, run)));
     }
-    if let Some(bound) = bad_member(known, run) {
-        return Some(bound);
+    if uneven_streams(known).is_some() {
+        // The bad member's bound is that of a flow that meets it.
+        return None;
     }
     if let Some(burst) = burst_loss(known) {
         return Some(short_queue(run, burst));
@@ -69,6 +70,35 @@ fn reordering(known: &Known<'_>, run: &TcpFacts) -> Bound {
             "",
         )],
     }
+}
+
+/// The round trip grows with TCP and not with UDP of as much: what waits is on the way back, where the acknowledgments go.
+fn slow_acks(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
+    let (mean, base) = (run.mean_rtt_ns?, known.base_rtt_ns?);
+    let grows = mean.saturating_sub(base);
+    let passes =
+        rates(known).filter(|step| step.arrived_bps() >= run.steady_bps).filter_map(|step| step.delay_p50_ns).max()?;
+    if mean < 2 * base.min(u64::MAX / 2) || passes > grows / 4 {
+        return None;
+    }
+    let text = format!(
+        "the round trip grew from {} to {} under TCP, and UDP of as much waited {}: acknowledgments wait on their way back",
+        Nanos(base),
+        Nanos(mean),
+        Nanos(passes)
+    );
+    Some(Bound {
+        code: Code::Shaper,
+        place: Some(Location::Network),
+        host: None,
+        bound_bps: measured(run),
+        evidence: vec![Line::new(text, "longhaul udp HOST -R shows what the way back carries")],
+        remedies: vec![Remedy::new(
+            None,
+            "find the slow queue in the other direction, and let acknowledgments pass before other packets",
+            "",
+        )],
+    })
 }
 
 fn control_alone(known: &Known<'_>, run: &TcpFacts) -> Bound {
@@ -112,25 +142,27 @@ fn other_control(known: &Known<'_>, run: &TcpFacts) -> Remedy {
     }
 }
 
-/// Streams that lose much beside others that lose nothing, by port.
+/// Streams that lose packets beside others that lose none, by port: how many of how many, and the greatest share of loss. Losses that fall
+/// on each stream alike hit so few of them in less than 1 % of all cases.
 pub(super) fn uneven_streams(known: &Known<'_>) -> Option<(usize, usize, f64)> {
     rates(known).filter(|run| run.streams.len() > 1).find_map(|run| {
-        let (sent, lost) = run.streams.iter().fold((0, 0), |(sent, lost), each| (sent + each.0, lost + each.1));
-        let mean = lost as f64 / (sent as f64).max(1.0);
-        // A stream without any loss where the mean share would have cost some is on another way.
-        let clean = run.streams.iter().filter(|(sent, lost)| *lost == 0 && mean * *sent as f64 > NOT_BY_CHANCE).count();
-        let bad = run
-            .streams
-            .iter()
-            .filter(|(sent, lost)| *lost as f64 > 2.0 * mean * *sent as f64 * 0.5 && *lost > 0)
-            .count();
+        let all = run.streams.len();
+        let bad = run.streams.iter().filter(|(_, lost)| *lost > 0).count();
+        let lost = run.streams.iter().map(|(_, lost)| *lost).fold(0, u64::saturating_add);
+        let choices = (1..=bad).map(|k| (all - bad + k) as f64 / k as f64).product::<f64>();
+        let chance = choices * (bad as f64 / all as f64).powf(lost as f64);
         let worst = run.streams.iter().map(|(sent, lost)| *lost as f64 / (*sent as f64).max(1.0)).fold(0.0, f64::max);
-        (clean > 0 && bad > 0).then_some((bad, run.streams.len(), worst))
+        (bad > 0 && bad < all && chance < 0.01).then_some((bad, all, worst))
     })
 }
 
-fn bad_member(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
+/// What a flow carries that meets a bad link of several, whether or not the tested one met it: Mathis' formula at that link's loss, within a
+/// factor of two for the congestion controls that differ from Reno.
+pub(super) fn bad_member(known: &Known<'_>) -> Option<Bound> {
     let (bad, all, worst) = uneven_streams(known)?;
+    let rtt = known.base_rtt_ns? as f64 / 1e9;
+    let window = (1.5 / worst.max(1e-9)).sqrt() * known.mss_bytes() as f64 * 8.0;
+    let rate = (window / rtt.max(1e-6)) as u64;
     let text = format!(
         "{bad} of {all} UDP streams lost up to {:.2} %, and others lost nothing: it depends on the port",
         worst * 100.0
@@ -139,7 +171,7 @@ fn bad_member(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
         code: Code::EcmpMember,
         place: Some(Location::Network),
         host: None,
-        bound_bps: measured(run),
+        bound_bps: Interval::derived(rate, rate.saturating_mul(2)),
         evidence: vec![Line::new(text, "longhaul udp HOST -P 8; paris-traceroute by port")],
         remedies: vec![Remedy::new(None, "find the bad link of a group (ECMP, LAG) by its error counters", "")],
     })
@@ -152,7 +184,7 @@ fn burst_loss<'a>(known: &Known<'a>) -> Option<&'a UdpFacts> {
     let smooth = smooth.fold(0.0, f64::max);
     let expected = smooth * burst.sent_packets as f64;
     // As many again as smooth packets would have lost, and not by chance.
-    (burst.lost_packets as f64 > 2.0 * expected + NOT_BY_CHANCE).then_some(burst)
+    (burst.lost_on_the_way() as f64 > 2.0 * expected + NOT_BY_CHANCE).then_some(burst)
 }
 
 fn short_queue(run: &TcpFacts, burst: &UdpFacts) -> Bound {
@@ -194,7 +226,7 @@ fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
         ),
         "ss -tni: retrans, lost; nstat -az TcpRetransSegs",
     )];
-    if let Some(step) = rates(known).filter(|run| run.lost_packets > 0).min_by_key(|run| run.sent_bps) {
+    if let Some(step) = rates(known).filter(|run| run.lost_on_the_way() > 0).min_by_key(|run| run.sent_bps) {
         evidence.push(Line::new(
             format!(
                 "UDP at {} lost {:.1e}: the loss does not need a full queue",
@@ -224,6 +256,47 @@ fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
             other_control(known, run),
         ],
     }
+}
+
+/// Losses without selective acknowledgements: each round trip repairs one of them (RFC 6582 §1), so the end of slow start takes minutes.
+/// Either a host has switched them off, or something took the option out.
+pub(super) fn without_sack(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
+    if run.handshake.sack != Some(false) || run.retransmits == 0 {
+        return None;
+    }
+    let key = "net.ipv4.tcp_sack";
+    let hosts = [(Role::Sender, &known.evidence.sender), (Role::Receiver, &known.evidence.receiver)];
+    let off = hosts.iter().find(|(_, host)| host.number(key) == Some(0)).map(|(role, _)| *role);
+    let both_on = hosts.iter().all(|(_, host)| host.number(key).is_some_and(|value| value > 0));
+    let (code, why, remedy) = match off {
+        Some(role) => (
+            Code::Loss,
+            format!("the {} has {key}=0", role.name()),
+            Remedy::new(Some(role), "turn selective acknowledgements on (RFC 2018)", format!("sysctl -w {key}=1")),
+        ),
+        None if both_on => (
+            Code::MiddleboxOptions,
+            "both hosts have them: something took the option out of the handshake".into(),
+            Remedy::new(
+                None,
+                "find the firewall or load balancer that rewrites TCP options",
+                "tcpdump -v 'tcp[13] & 2 != 0' at both hosts",
+            ),
+        ),
+        None => return None,
+    };
+    let text = format!(
+        "{} packets were retransmitted without selective acknowledgements, one in a round trip: {why}",
+        run.retransmits
+    );
+    Some(Bound {
+        code,
+        place: None,
+        host: off,
+        bound_bps: measured(run),
+        evidence: vec![Line::new(text, "ss -tni shows sack where it is in use; nstat -az TcpExtTCPRenoRecovery")],
+        remedies: vec![remedy],
+    })
 }
 
 /// Whether too few losses were seen for a price.

@@ -8,6 +8,8 @@ mod findings;
 mod flow;
 mod loss;
 mod path;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 use crate::diagnosis::{Bound, Cause, Code, Diagnosis, Interval, TargetBasis, Unknown};
@@ -110,6 +112,11 @@ fn scaled(bps: u64, overhead: u64, payload_bytes: u64) -> u64 {
     share(bps, payload.saturating_add(overhead), payload)
 }
 
+/// Whether large packets vanish on the path.
+pub(crate) fn has_hole(known: &Known<'_>) -> bool {
+    path::hole(known).is_some()
+}
+
 /// What limits the flow of `evidence`, and what each limit costs.
 pub fn diagnose(evidence: &Evidence) -> Diagnosis {
     let known = Known::of(evidence);
@@ -119,17 +126,18 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
     };
     let goodput = goodput.or_else(|| failed(Purpose::Default).then_some(0));
     let mut bounds = Vec::new();
-    bounds.extend(path::bounds(&known));
+    bounds.extend(path::black_hole(&known));
     bounds.extend(capacity::bounds(&known));
     bounds.extend(flow::bounds(&known));
     bounds.extend(transfer::bounds(&known));
     let mut unknown = unknowns(&known);
     let reached = goodput.is_some_and(|goodput| !known.is_below_target(goodput));
-    let transfer_is_slow = bounds.iter().any(|bound| bound.code == Code::SlowStart);
+    // These concern other flows than the one that was tested.
+    let of_others = |bound: &Bound| matches!(bound.code, Code::SlowStart | Code::EcmpMember);
     let (mut causes, mut others): (Vec<Bound>, Vec<Bound>) = bounds.into_iter().partition(|bound| {
         known.is_below_target(bound.bound_bps.middle())
             && bound.bound_bps.most.is_some()
-            && (!reached || transfer_is_slow && bound.code == Code::SlowStart)
+            && (!reached || of_others(bound))
     });
     causes.sort_by_key(|bound| bound.bound_bps.middle());
     others.sort_by_key(|bound| bound.bound_bps.middle());

@@ -10,10 +10,6 @@ use crate::evidence::{Purpose, Run, UdpFacts};
 /// Headers of UDP over IPv4.
 const UDP_HEADERS: u64 = 28;
 
-pub(super) fn bounds(known: &Known<'_>) -> Vec<Bound> {
-    black_hole(known).into_iter().collect()
-}
-
 /// The smallest size of which nothing arrived, and the largest that arrived; packets of both left the sender.
 pub(super) fn hole<'a>(known: &Known<'a>) -> Option<(&'a UdpFacts, &'a UdpFacts)> {
     let sizes = || known.udp_runs().filter(|run| run.purpose == Purpose::Mtu && run.sent_packets > 0);
@@ -23,7 +19,7 @@ pub(super) fn hole<'a>(known: &Known<'a>) -> Option<(&'a UdpFacts, &'a UdpFacts)
 }
 
 /// Packets of the hosts' MTU vanish, and smaller ones pass: without a message TCP retransmits them until it gives up (RFC 2923 §2.1).
-fn black_hole(known: &Known<'_>) -> Option<Bound> {
+pub(super) fn black_hole(known: &Known<'_>) -> Option<Bound> {
     let (lost, passed) = hole(known)?;
     let run = known.tcp(Purpose::Default);
     let failed = known.evidence.runs.iter().any(|run| matches!(run, Run::Failed { purpose: Purpose::Default, .. }));

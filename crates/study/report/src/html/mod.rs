@@ -7,6 +7,7 @@ mod bars;
 pub mod capture;
 mod colour;
 pub mod compared;
+pub mod diagnosed;
 mod lines;
 pub mod mix;
 mod page;

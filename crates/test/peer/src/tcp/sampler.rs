@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
-use longhaul_kernel::tcp::{congestion_control, set_unsent_limit};
+use longhaul_kernel::tcp::{congestion_control, set_unsent_limit, unread_bytes};
 use longhaul_kernel::wait::sleep_until;
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_tcp::{
-    CongestionSince, FlowSummary, MAX_SAMPLES, Sample, SamplingCost, Series, TcpInfo, TcpParameters, TcpStreamReport,
-    fields, unsent_limit_bytes,
+    CongestionSince, FlowSummary, MAX_SAMPLES, Receiving, Sample, SamplingCost, Series, TcpInfo, TcpParameters,
+    TcpStreamReport, fields, unsent_limit_bytes,
 };
 use longhaul_units::Nanos;
 
@@ -65,6 +65,7 @@ pub(super) struct Sampled {
     congestion: Congestion,
     report: TcpStreamReport,
     summary: FlowSummary,
+    receiving: Receiving,
     series: Option<Series>,
     /// Bytes that may lie unsent, as last set in the kernel.
     unsent_bytes: u32,
@@ -85,6 +86,7 @@ impl Sampled {
             congestion,
             report: TcpStreamReport::default(),
             summary: FlowSummary::default(),
+            receiving: Receiving::default(),
             series: None,
             unsent_bytes: if limited { FIRST_UNSENT_BYTES } else { u32::MAX },
             over: false,
@@ -115,9 +117,13 @@ impl Sampled {
             self.bound_unsent(&info);
         }
         self.summary.take(now.0, &info);
+        if !self.sends {
+            self.receiving.take(now.0, &info, unread_bytes(&*self.socket).unwrap_or(0));
+        }
         if self.omitting && now >= began.saturating_add(omit) {
             self.omitting = false;
             self.summary.restart();
+            self.receiving = Receiving::default();
         }
         if let Some(series) = &mut self.series {
             // A schedule has fewer steps than a byte has values.
@@ -232,7 +238,8 @@ fn run(mut flows: Vec<Sampled>, shared: &Shared, interval: Nanos, omit: Nanos) -
     cost.kept_one_of = flows.iter().filter_map(|flow| flow.series.as_ref()).map(Series::stride).max().unwrap_or(0);
     let report = |flow: Sampled| {
         let samples = flow.series.map(|series| series.to_text());
-        (flow.id, TcpStreamReport { summary: flow.summary, samples, ..flow.report })
+        let receiving = (!flow.sends).then(|| flow.receiving.summary());
+        (flow.id, TcpStreamReport { summary: flow.summary, receiving, samples, ..flow.report })
     };
     SampledFlows { flows: flows.into_iter().map(report).collect(), cost }
 }

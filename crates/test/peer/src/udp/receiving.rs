@@ -119,6 +119,7 @@ impl Probes<'_> {
 fn take(packet: &SuperPacket<'_>, cookie: Cookie, now: Nanos, tracker: &mut SequenceTracker, probes: &mut Probes<'_>) {
     let mut run: Option<(u64, u32)> = None;
     let single = packet.datagrams() == 1;
+    let mut first = true;
     for datagram in packet.segments() {
         let Some(probe) = Probe::parse(datagram) else { continue };
         if probe.cookie != cookie {
@@ -127,6 +128,9 @@ fn take(packet: &SuperPacket<'_>, cookie: Cookie, now: Nanos, tracker: &mut Sequ
         if probe.sequence >= FIRST_RESERVED {
             probes.hand_over(packet.source, datagram);
             continue;
+        }
+        if std::mem::take(&mut first) {
+            tracker.delayed(now, Nanos(probe.sent_ns));
         }
         if single {
             tracker.receive(probe.sequence, now, Nanos(probe.sent_ns));

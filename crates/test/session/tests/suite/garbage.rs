@@ -209,7 +209,14 @@ fn a_report_that_lies_gives_a_result_with_caveats() {
     let losses = LossMap::of_runs(u64::MAX, [Run { first_sequence: 5, packets: u64::MAX }]);
     let reordering = ReorderingSummary { extent_unknown_packets: u64::MAX, ..ReorderingSummary::default() };
     let counts = Counts { received_packets: u64::MAX, out_of_range_packets: u64::MAX, reordering, ..Counts::default() };
-    let stream = StreamReceived { counts, jitter_ns: None, first_arrival_ns: u64::MAX, last_arrival_ns: 0, losses };
+    let stream = StreamReceived {
+        counts,
+        jitter_ns: None,
+        delay_over_least: None,
+        first_arrival_ns: u64::MAX,
+        last_arrival_ns: 0,
+        losses,
+    };
     let total =
         Total { location: Location::ReceiverRing, reason: "x".into(), packets: u64::MAX, scope: TotalScope::Host };
     let receiver =

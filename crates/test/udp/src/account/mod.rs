@@ -8,6 +8,7 @@
 //! loss.
 
 mod chunk;
+mod delay;
 pub mod jitter;
 pub mod loss_map;
 pub mod loss_pattern;
@@ -17,6 +18,7 @@ mod set;
 mod spacing;
 mod tracker;
 
+pub use delay::DelayOverLeast;
 pub use jitter::Jitter;
 pub use loss_map::LossMap;
 pub use loss_pattern::{Distribution, LossPattern, noticeable_rate};

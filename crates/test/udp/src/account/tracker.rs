@@ -3,6 +3,7 @@
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
+use super::delay::{DelayOverLeast, Delays};
 use super::jitter::Jitter;
 use super::loss_map::LossMap;
 use super::reordering::{Reordered, Reordering, ReorderingSummary};
@@ -30,6 +31,7 @@ pub struct SequenceTracker {
     settled_chunks: usize,
     reordering: Reordering,
     jitter: Option<Jitter>,
+    delays: Delays,
 }
 
 /// What a packet was.
@@ -67,6 +69,9 @@ pub struct StreamReceived {
     pub counts: Counts,
     /// RFC 3550 jitter; `None` if packets shared time stamps, or fewer than two arrived.
     pub jitter_ns: Option<u64>,
+    /// One-way delay over its least; `None` if nothing arrived.
+    #[serde(default)]
+    pub delay_over_least: Option<DelayOverLeast>,
     /// Arrival of the first packet, by the receiver's clock; 0 if none arrived.
     pub first_arrival_ns: u64,
     /// Arrival of the last.
@@ -91,6 +96,7 @@ impl SequenceTracker {
             settled_chunks: 0,
             reordering: Reordering::default(),
             jitter: stamped_each.then(Jitter::default),
+            delays: Delays::default(),
         }
     }
 
@@ -104,6 +110,12 @@ impl SequenceTracker {
             jitter.receive(arrival, sent);
         }
         receipt
+    }
+
+    /// A packet or a super-packet arrived at `arrival` (receiver's clock), whose first one was sent at `sent` (sender's clock).
+    #[inline]
+    pub fn delayed(&mut self, arrival: Nanos, sent: Nanos) {
+        self.delays.take(arrival, sent);
     }
 
     #[inline]
@@ -226,6 +238,7 @@ impl SequenceTracker {
             first_arrival_ns: self.first_arrival.0,
             last_arrival_ns: self.last_arrival.0,
             losses: LossMap::of_received(&self.received, sent_packets.max(self.next_expected)),
+            delay_over_least: self.delays.over_least(),
         }
     }
 }

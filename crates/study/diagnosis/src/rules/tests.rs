@@ -1,0 +1,388 @@
+//! Each rule on evidence made by hand, alone and in conflict.
+
+use std::collections::BTreeMap;
+
+use longhaul_result::Location;
+use longhaul_tcp::{LimitedBy, ReceiverLimitedBy};
+
+use super::*;
+use crate::diagnosis::Role;
+use crate::evidence::{CpuFacts, Handshake, HostFacts};
+use crate::plan::{self, Asked, Program, Step};
+
+const MBIT: u64 = 1_000_000;
+const MS: u64 = 1_000_000;
+
+fn host(sysctls: &[(&str, &str)]) -> HostFacts {
+    let sysctls = sysctls.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    HostFacts { sysctls: sysctls.collect(), ..HostFacts::default() }
+}
+
+/// One flow at 80 ms that its congestion window held back.
+fn tcp(purpose: Purpose, bps: u64) -> TcpFacts {
+    TcpFacts {
+        purpose,
+        congestion_control: "cubic".into(),
+        window_bytes: None,
+        goodput_bps: bps,
+        steady_bps: bps,
+        duration_ns: 10_000 * MS,
+        min_rtt_ns: Some(80 * MS),
+        mean_rtt_ns: Some(85 * MS),
+        limited_by: LimitedBy { congestion_window: 1.0, ..LimitedBy::default() },
+        receiver_limited_by: None,
+        max_in_flight_bytes: Some(bps / 8 * 80 / 1_000),
+        sent_packets: bps / 1448 / 8 * 10,
+        retransmits: 0,
+        spurious_retransmits: 0,
+        timeouts: 0,
+        loss_events: None,
+        loss_bytes: BTreeMap::new(),
+        loss_reasons: Vec::new(),
+        mss_bytes: 1448,
+        handshake: Handshake {
+            window_scaling: Some(true),
+            sack: Some(true),
+            timestamps: Some(true),
+            syn: None,
+            client_sends: true,
+        },
+        sender_cpu: None,
+        receiver_cpu: None,
+        flows: Vec::new(),
+        receiver_memory_drops: 0,
+        checksum_errors: 0,
+    }
+}
+
+fn lossy(purpose: Purpose, bps: u64, place: Location) -> TcpFacts {
+    TcpFacts { retransmits: 50, loss_bytes: BTreeMap::from([(place, 75_000)]), ..tcp(purpose, bps) }
+}
+
+/// UDP of `sent` of which `received` arrived; waits in a queue of `queue_ms`.
+fn udp(purpose: Purpose, sent: u64, received: u64, queue_ms: u64) -> UdpFacts {
+    let packets = sent / 1448 / 8 * 4;
+    let lost = packets - u64::try_from(u128::from(packets) * u128::from(received) / u128::from(sent)).unwrap();
+    UdpFacts {
+        purpose,
+        payload_bytes: 1448,
+        asked_bps: Some(sent),
+        sent_bps: sent,
+        received_bps: received,
+        sent_packets: packets,
+        lost_packets: lost,
+        loss_packets: BTreeMap::from([(Location::Network, lost)]),
+        loss_reasons: Vec::new(),
+        loss_runs: lost,
+        duplicate_packets: 0,
+        reordered_packets: 0,
+        delay_p50_ns: Some(queue_ms * MS),
+        delay_p99_ns: Some(queue_ms * MS),
+        streams: Vec::new(),
+        sender_cpu: None,
+        receiver_cpu: None,
+    }
+}
+
+/// What passes without loss: a tenth of the target, the target, and bursts.
+fn clear_path() -> Vec<Run> {
+    let rate = |sent| Run::Udp(udp(Purpose::Rate, sent, sent, 0));
+    vec![rate(19 * MBIT), rate(191 * MBIT), Run::Udp(udp(Purpose::Burst, 48 * MBIT, 48 * MBIT, 0))]
+}
+
+fn evidence(runs: Vec<Run>) -> Evidence {
+    Evidence { named_target_bps: Some(200 * MBIT), runs, ..Evidence::default() }
+}
+
+fn with(first: TcpFacts, others: Vec<Run>) -> Evidence {
+    evidence(std::iter::once(Run::Tcp(first)).chain(others).collect())
+}
+
+/// Code, place and host of each cause, in order.
+fn named(evidence: &Evidence) -> Vec<(Code, Option<Location>, Option<Role>)> {
+    let causes = diagnose(evidence).causes;
+    causes.iter().map(|cause| (cause.bound.code, cause.bound.place, cause.bound.host)).collect()
+}
+
+#[test]
+fn a_flow_that_fills_its_path_has_no_cause() {
+    for bps in [150, 160, 175, 188] {
+        let mut run = tcp(Purpose::Default, bps * MBIT);
+        assert_eq!(named(&with(run.clone(), clear_path())), [], "{bps}");
+        // Not even where a window was full, or losses came: it costs nothing.
+        run.limited_by = LimitedBy { receive_window: 1.0, ..LimitedBy::default() };
+        run.retransmits = 100;
+        assert_eq!(named(&with(run, clear_path())), [], "{bps}");
+    }
+    assert_eq!(named(&Evidence::default()), []);
+}
+
+#[test]
+fn a_full_window_is_the_buffers_or_the_readers() {
+    let mut run = tcp(Purpose::Default, 40 * MBIT);
+    run.limited_by = LimitedBy { receive_window: 0.9, congestion_window: 0.1, ..LimitedBy::default() };
+    let large = Run::Tcp(tcp(Purpose::LargeBuffers, 180 * MBIT));
+    let runs = || clear_path().into_iter().chain([large.clone()]).collect::<Vec<_>>();
+    assert_eq!(named(&with(run.clone(), runs())), [(Code::ReceiveWindow, None, Some(Role::Receiver))]);
+    let worth = diagnose(&with(run.clone(), runs())).causes[0].worth_bps;
+    assert!((140 * MBIT..155 * MBIT).contains(&worth.middle()), "{worth:?}");
+    run.receiver_limited_by = Some(ReceiverLimitedBy { application: 0.8, receive_window: 0.1, ..Default::default() });
+    assert_eq!(named(&with(run, runs())), [(Code::ReceiverApplication, None, Some(Role::Receiver))]);
+}
+
+#[test]
+fn a_window_without_scaling_is_a_hosts_or_a_middleboxs() {
+    let mut run = tcp(Purpose::Default, 6 * MBIT);
+    run.limited_by = LimitedBy { receive_window: 1.0, ..LimitedBy::default() };
+    run.handshake.window_scaling = Some(false);
+    let scaling = |value| host(&[("net.ipv4.tcp_window_scaling", value)]);
+    let mut evidence = with(run, clear_path());
+    (evidence.sender, evidence.receiver) = (scaling("1"), scaling("1"));
+    assert_eq!(named(&evidence), [(Code::MiddleboxOptions, None, None)]);
+    evidence.sender = scaling("0");
+    assert_eq!(named(&evidence), [(Code::ReceiveWindow, None, Some(Role::Sender))]);
+}
+
+#[test]
+fn buffers_and_programs_of_the_sender() {
+    let mut run = tcp(Purpose::Default, 40 * MBIT);
+    run.limited_by = LimitedBy { send_buffer: 0.8, congestion_window: 0.2, ..LimitedBy::default() };
+    assert_eq!(named(&with(run.clone(), clear_path())), [(Code::SendBuffer, None, Some(Role::Sender))]);
+    run.limited_by = LimitedBy { application: 0.8, congestion_window: 0.2, ..LimitedBy::default() };
+    assert_eq!(named(&with(run.clone(), clear_path())), [(Code::SenderApplication, None, Some(Role::Sender))]);
+    // A writer that waits for a CPU looks like one that does not write.
+    run.sender_cpu = Some(CpuFacts { cpu_time_ns: 30, run_delay_ns: 70, elapsed_ns: 100 });
+    assert_eq!(named(&with(run, clear_path())), [(Code::Cpu, None, Some(Role::Sender))]);
+}
+
+#[test]
+fn random_loss_and_a_short_queue() {
+    let run = lossy(Purpose::Default, 30 * MBIT, Location::Network);
+    let at_any_rate = |lost: u64| {
+        let rate = |sent: u64| Run::Udp(udp(Purpose::Rate, sent, sent - sent / 10_000 * lost, 0));
+        vec![rate(19 * MBIT), rate(191 * MBIT)]
+    };
+    let burst = |received: u64| Run::Udp(udp(Purpose::Burst, 48 * MBIT, received, 1));
+    let mut runs = at_any_rate(10);
+    runs.push(burst(48 * MBIT - 48 * MBIT / 1_000));
+    assert_eq!(named(&with(run.clone(), runs)), [(Code::Loss, Some(Location::Network), None)]);
+    let mut runs = at_any_rate(0);
+    runs.push(burst(40 * MBIT));
+    assert_eq!(named(&with(run, runs)), [(Code::Queue, Some(Location::Network), None)]);
+    let firewall = lossy(Purpose::Default, 30 * MBIT, Location::ReceiverFilter);
+    let expected = [(Code::Loss, Some(Location::ReceiverFilter), Some(Role::Receiver))];
+    assert_eq!(named(&with(firewall, at_any_rate(10))), expected);
+}
+
+#[test]
+fn without_selective_acknowledgements_each_loss_costs_a_round_trip() {
+    let mut run = lossy(Purpose::Default, 2 * MBIT, Location::Network);
+    run.limited_by = LimitedBy { receive_window: 0.9, congestion_window: 0.1, ..LimitedBy::default() };
+    run.handshake.sack = Some(false);
+    let sack = |value| host(&[("net.ipv4.tcp_sack", value)]);
+    let mut evidence = with(run, clear_path());
+    (evidence.sender, evidence.receiver) = (sack("1"), sack("1"));
+    assert_eq!(named(&evidence), [(Code::MiddleboxOptions, None, None)]);
+    evidence.receiver = sack("0");
+    assert_eq!(named(&evidence), [(Code::Loss, None, Some(Role::Receiver))]);
+}
+
+#[test]
+fn what_the_tests_own_socket_drops_is_no_bound() {
+    let mut step = udp(Purpose::Rate, 191 * MBIT, 120 * MBIT, 0);
+    step.loss_packets = BTreeMap::from([(Location::ReceiverSocketBuffer, step.lost_packets)]);
+    let run = lossy(Purpose::Default, 30 * MBIT, Location::Network);
+    let low = Run::Udp(udp(Purpose::Rate, 19 * MBIT, 19 * MBIT - 19_000, 0));
+    let found = diagnose(&with(run.clone(), vec![low.clone(), Run::Udp(step.clone())]));
+    assert_eq!(found.causes.iter().map(|cause| cause.bound.code).collect::<Vec<_>>(), [Code::Loss]);
+    step.loss_packets = BTreeMap::from([(Location::ReceiverRing, step.lost_packets)]);
+    let expected = (Code::Queue, Some(Location::ReceiverRing), Some(Role::Receiver));
+    assert!(named(&with(run, vec![low, Run::Udp(step)])).contains(&expected));
+}
+
+#[test]
+fn few_losses_are_an_upper_end() {
+    let price = |losses| {
+        let run = TcpFacts { retransmits: losses, ..lossy(Purpose::Default, 60 * MBIT, Location::Network) };
+        diagnose(&with(run, clear_path())).causes[0].worth_is_upper_end
+    };
+    assert_eq!([19, 20].map(price), [true, false]);
+}
+
+#[test]
+fn a_shaper_waits_and_a_policer_drops() {
+    let steps = |queue_ms, received: [u64; 2]| {
+        vec![
+            Run::Udp(udp(Purpose::Rate, 19 * MBIT, 19 * MBIT, 0)),
+            Run::Udp(udp(Purpose::Rate, 120 * MBIT, received[0], queue_ms)),
+            Run::Udp(udp(Purpose::Rate, 191 * MBIT, received[1], queue_ms)),
+        ]
+    };
+    let network = Some(Location::Network);
+    let run = lossy(Purpose::Default, 46 * MBIT, Location::Network);
+    assert_eq!(named(&with(run.clone(), steps(100, [50 * MBIT; 2]))), [(Code::Shaper, network, None)]);
+    let policed = lossy(Purpose::Default, 10 * MBIT, Location::Network);
+    assert_eq!(named(&with(policed.clone(), steps(0, [50 * MBIT; 2]))), [(Code::Policer, network, None)]);
+    // TCP's rate is what a policer costs: it does not reach the policer's own.
+    let bound = diagnose(&with(policed, steps(0, [50 * MBIT; 2]))).causes[0].bound.bound_bps;
+    assert!(bound.middle() < 12 * MBIT, "{bound:?}");
+    assert_eq!(named(&with(run, steps(100, [80 * MBIT, 110 * MBIT]))), [(Code::CompetingTraffic, network, None)]);
+}
+
+#[test]
+fn a_queue_at_the_sender_holds_back_both() {
+    let held = UdpFacts { asked_bps: Some(191 * MBIT), ..udp(Purpose::Rate, 40 * MBIT, 40 * MBIT, 0) };
+    let low = Run::Udp(udp(Purpose::Rate, 19 * MBIT, 19 * MBIT, 0));
+    let expected = [(Code::Shaper, Some(Location::SenderQdisc), Some(Role::Sender))];
+    assert_eq!(named(&with(tcp(Purpose::Default, 38 * MBIT), vec![low.clone(), Run::Udp(held.clone())])), expected);
+    // TCP that comes further shows that it was the sender of UDP alone.
+    let faster = named(&with(tcp(Purpose::Default, 80 * MBIT), vec![low, Run::Udp(held)]));
+    assert_eq!(faster, [(Code::CongestionControl, None, Some(Role::Sender))]);
+}
+
+#[test]
+fn acknowledgments_that_wait() {
+    let run = TcpFacts { mean_rtt_ns: Some(300 * MS), ..tcp(Purpose::Default, 8 * MBIT) };
+    assert_eq!(named(&with(run, clear_path())), [(Code::Shaper, Some(Location::Network), None)]);
+}
+
+#[test]
+fn a_program_with_its_own_window_or_a_slow_reader() {
+    let mut run = TcpFacts { window_bytes: Some(128 << 10), ..tcp(Purpose::Default, 8 * MBIT) };
+    run.limited_by = LimitedBy { receive_window: 0.9, congestion_window: 0.1, ..LimitedBy::default() };
+    assert_eq!(named(&with(run, clear_path())), [(Code::ApplicationWindow, None, None)]);
+}
+
+#[test]
+fn two_causes_are_both_named_the_lower_first() {
+    let mut run = tcp(Purpose::Default, 20 * MBIT);
+    run.limited_by = LimitedBy { receive_window: 1.0, ..LimitedBy::default() };
+    let rate = |sent: u64| Run::Udp(udp(Purpose::Rate, sent, sent - sent / 1_000, 0));
+    let large = Run::Tcp(lossy(Purpose::LargeBuffers, 60 * MBIT, Location::Network));
+    let diagnosis = diagnose(&with(run, vec![rate(19 * MBIT), rate(191 * MBIT), large]));
+    let codes: Vec<Code> = diagnosis.causes.iter().map(|cause| cause.bound.code).collect();
+    assert_eq!(codes, [Code::ReceiveWindow, Code::Loss]);
+    let worth = diagnosis.causes.iter().map(|cause| cause.worth_bps.middle() / MBIT).collect::<Vec<_>>();
+    assert!((38..42).contains(&worth[0]) && (120..135).contains(&worth[1]), "{worth:?}");
+}
+
+#[test]
+fn reordering_needs_retransmissions_in_vain() {
+    let mut run = lossy(Purpose::Default, 40 * MBIT, Location::Network);
+    run.spurious_retransmits = 45;
+    let late = UdpFacts { reordered_packets: 500, ..udp(Purpose::Rate, 19 * MBIT, 19 * MBIT, 0) };
+    let evidence = with(run, vec![Run::Udp(late), Run::Udp(udp(Purpose::Rate, 191 * MBIT, 191 * MBIT, 0))]);
+    assert_eq!(named(&evidence), [(Code::Reordering, Some(Location::Network), None)]);
+}
+
+#[test]
+fn a_port_that_loses_beside_ports_that_do_not() {
+    let mut step = udp(Purpose::Rate, 19 * MBIT, 19 * MBIT - 19 * MBIT / 500, 0);
+    let each = step.sent_packets / 8;
+    let lost = step.lost_packets / 2;
+    step.streams = (0..8).map(|stream| (each, if stream < 2 { lost } else { 0 })).collect();
+    let run = lossy(Purpose::Default, 30 * MBIT, Location::Network);
+    let full = Run::Udp(udp(Purpose::Rate, 191 * MBIT, 190 * MBIT, 0));
+    let expected = [(Code::EcmpMember, Some(Location::Network), None)];
+    assert_eq!(named(&with(run.clone(), vec![Run::Udp(step.clone()), full.clone()])), expected);
+    // A flow that met a good link does not hide it.
+    let lucky = tcp(Purpose::Default, 185 * MBIT);
+    assert_eq!(named(&with(lucky, vec![Run::Udp(step.clone())])), expected);
+    // The same loss on all ports is loss.
+    step.streams = (0..8).map(|_| (each, lost / 4)).collect();
+    assert_eq!(named(&with(run, vec![Run::Udp(step), full]))[0].0, Code::Loss);
+}
+
+#[test]
+fn a_black_hole_takes_large_packets_alone() {
+    let size = |payload: u64, received: u64| UdpFacts {
+        payload_bytes: payload,
+        sent_packets: 20,
+        lost_packets: 20 - received,
+        ..udp(Purpose::Mtu, MBIT, MBIT, 0)
+    };
+    let failed = Run::Failed { purpose: Purpose::Default, why: "nothing arrived".into() };
+    let runs = |large| vec![failed.clone(), Run::Udp(size(1472, large)), Run::Udp(size(1232, 20))];
+    assert_eq!(named(&evidence(runs(0))), [(Code::MtuBlackHole, Some(Location::Network), None)]);
+    assert_eq!(named(&evidence(runs(20))), []);
+}
+
+#[test]
+fn whatever_the_evidence_nothing_panics() {
+    for value in [0, 1, u64::MAX / 2, u64::MAX] {
+        let mut run = lossy(Purpose::Default, 30 * MBIT, Location::Network);
+        (run.goodput_bps, run.steady_bps, run.sent_packets, run.retransmits) = (value, value, value, value);
+        (run.min_rtt_ns, run.mean_rtt_ns, run.max_in_flight_bytes) = (Some(value), Some(value), Some(value));
+        run.mss_bytes = value.min(1 << 40);
+        let mut step = udp(Purpose::Rate, MBIT, MBIT, 0);
+        (step.sent_bps, step.received_bps, step.sent_packets, step.lost_packets) = (value, value, value, value);
+        (step.delay_p50_ns, step.payload_bytes) = (Some(value), value.min(1 << 40));
+        step.streams = vec![(value / 4, value / 4); 3];
+        let sizes = UdpFacts { purpose: Purpose::Mtu, ..step.clone() };
+        let mut evidence = with(run, vec![Run::Udp(step), Run::Udp(sizes)]);
+        evidence.named_target_bps = Some(value);
+        evidence.sender = host(&[("net.ipv4.tcp_wmem", &value.to_string())]);
+        let _ = diagnose(&evidence);
+        let asked = Asked {
+            time_ns: value,
+            size_bytes: Some(value),
+            gentle: false,
+            control: None,
+            program: Program::default(),
+        };
+        let _ = plan::next(&evidence, &asked);
+    }
+}
+
+/// The tests that a plan asks for, where each gives what `answer` says.
+fn planned(asked: &Asked, answer: impl Fn(&Step) -> Run) -> Vec<Purpose> {
+    let mut evidence = evidence(Vec::new());
+    let mut purposes = Vec::new();
+    while let Some(step) = plan::next(&evidence, asked) {
+        purposes.push(step.purpose());
+        assert!(purposes.len() < 30, "{purposes:?}");
+        evidence.runs.push(answer(&step));
+    }
+    purposes
+}
+
+const ASKED: Asked = Asked {
+    time_ns: 60_000 * MS,
+    size_bytes: None,
+    gentle: false,
+    control: None,
+    program: Program { window_bytes: None, write_rate_bps: None, read_rate_bps: None },
+};
+
+#[test]
+fn a_plan_ends_early_where_the_answer_is_plain() {
+    let answer = |tcp_bps: u64| {
+        move |step: &Step| match step {
+            Step::Tcp { purpose: Purpose::Idle, .. } => Run::Tcp(tcp(Purpose::Idle, MBIT)),
+            Step::Tcp { purpose, .. } => Run::Tcp(lossy(*purpose, tcp_bps, Location::Network)),
+            Step::Udp { purpose, rate_bps, payload_bytes, .. } => {
+                Run::Udp(UdpFacts { payload_bytes: *payload_bytes, ..udp(*purpose, *rate_bps, *rate_bps, 0) })
+            }
+        }
+    };
+    use Purpose::{Burst, Default, Idle, Mtu, Rate};
+    assert_eq!(planned(&ASKED, answer(185 * MBIT)), [Idle, Default, Rate]);
+    assert_eq!(planned(&ASKED, answer(30 * MBIT)), [Idle, Default, Rate, Rate, Mtu, Burst]);
+    let gentle = Asked { gentle: true, ..ASKED };
+    assert_eq!(planned(&gentle, answer(30 * MBIT)), [Idle, Rate]);
+}
+
+#[test]
+fn a_gentle_plan_stays_below_a_tenth() {
+    let asked = Asked { gentle: true, ..ASKED };
+    planned(&asked, |step| match step {
+        Step::Tcp { purpose, write_rate_bps, .. } => {
+            assert!(write_rate_bps.is_some_and(|rate| rate <= 20 * MBIT), "{step:?}");
+            Run::Tcp(tcp(*purpose, MBIT))
+        }
+        Step::Udp { purpose, rate_bps, .. } => {
+            assert!(*rate_bps <= 20 * MBIT, "{step:?}");
+            Run::Udp(udp(*purpose, *rate_bps, *rate_bps, 0))
+        }
+    });
+}

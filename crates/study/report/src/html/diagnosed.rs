@@ -1,0 +1,187 @@
+//! A diagnosis as a page: what each limit allows as a bar, beside the target and the goodput; then causes with their evidence.
+
+use std::fmt::Write;
+
+use longhaul_diagnosis::{Basis, Bound, Cause, Diagnosed, Diagnosis, Remedy};
+use longhaul_units::BitRate;
+
+use crate::html::page::{escape, heading, page};
+use crate::html::table::Table;
+use crate::text::diagnose::{interval, place, words};
+use crate::text::{rate, short};
+
+const WIDTH: f64 = 520.0;
+/// Left and right of the bars' ground.
+const EDGES: [f64; 2] = [8.0, 512.0];
+/// Height of a row: its label above its bar.
+const ROW: f64 = 42.0;
+/// Where the first row begins: the labels of target and goodput are above.
+const TOP: f64 = 40.0;
+/// A bound far above the target is drawn up to here, times the target.
+const FARTHEST: f64 = 1.25;
+
+/// What the page needs beside the diagnosis of each direction.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// The server, as it was named.
+    pub host: String,
+    /// The version of longhaul.
+    pub longhaul: String,
+    /// When the tests began.
+    pub started_at: String,
+    /// Each direction with its name.
+    pub directions: Vec<(&'static str, &'a Diagnosed)>,
+}
+
+impl Report<'_> {
+    /// The page.
+    pub fn html(&self) -> String {
+        let title = format!("Where is my throughput to {}?", self.host);
+        let mut body = heading(&title, &self.longhaul, &self.started_at);
+        for (name, diagnosed) in &self.directions {
+            direction(&mut body, name, &diagnosed.diagnosis);
+        }
+        page(&title, &body)
+    }
+}
+
+fn bps(bps: u64) -> String {
+    format!("{}/s", rate(BitRate(bps)))
+}
+
+// Writing to a string cannot fail.
+fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis) {
+    let _ = writeln!(body, "<h2>{}</h2>", escape(name));
+    let carried = diagnosis
+        .goodput_bps
+        .map_or_else(|| "TCP was not measured".into(), |goodput| format!("TCP carries {}", bps(goodput)));
+    let of = diagnosis.target_payload_bps.map_or(String::new(), |target| format!(" of {}", bps(target)));
+    let class = if diagnosis.causes.is_empty() { "quiet" } else { "alert" };
+    let cause = diagnosis.causes.first().map_or_else(
+        || "no cause was found that costs a quarter of the target or more".into(),
+        |cause| {
+            format!(
+                "the first cause is {}, at {}; it is worth {}",
+                words(cause.bound.code),
+                place(&cause.bound),
+                interval(&cause.worth_bps)
+            )
+        },
+    );
+    let _ = writeln!(body, "<p class=\"{class}\"><strong>{carried}{of}</strong>: {}.</p>", escape(&cause));
+    if let Some(remedy) = diagnosis.causes.first().and_then(|cause| cause.bound.remedies.first()) {
+        let _ = writeln!(body, "<p>What to do: {}.</p>", escape(&told(remedy)));
+    }
+    if let Some(rtt) = diagnosis.base_rtt_ns {
+        let _ = writeln!(body, "<p class=\"quiet\">Round trip without load: {}.</p>", short(rtt));
+    }
+    if let Some(figure) = picture(diagnosis) {
+        let _ = writeln!(
+            body,
+            "<div class=\"panels wide\"><figure>{figure}<figcaption>What each limit allows, as payload of TCP. The paler part is what is not known exactly.</figcaption></figure></div>"
+        );
+    }
+    for (number, cause) in diagnosis.causes.iter().enumerate() {
+        evidence(body, number + 1, cause);
+    }
+    if !diagnosis.findings.is_empty() {
+        let mut table = Table::new("Findings without a price", "facts", &["finding", "where", "what to do"]);
+        for finding in &diagnosis.findings {
+            let place = finding.host.map_or("network", |host| host.name());
+            table.row(&finding.text, [place.to_owned(), finding.remedy.clone()]);
+        }
+        *body += &table.finish();
+    }
+    if !diagnosis.unknown.is_empty() {
+        let mut table = Table::new("Not known", "facts", &["what", "the test that would tell"]);
+        for unknown in &diagnosis.unknown {
+            table.row(&unknown.what, [unknown.test.clone()]);
+        }
+        *body += &table.finish();
+    }
+}
+
+fn told(remedy: &Remedy) -> String {
+    format!(
+        "{}{}",
+        remedy.host.map_or("in the network: ".into(), |host| format!("at the {}: ", host.name())),
+        remedy.text
+    )
+}
+
+fn evidence(body: &mut String, number: usize, cause: &Cause) {
+    let bound = &cause.bound;
+    let upper = if cause.worth_is_upper_end { "; too few losses were seen for more than an upper end" } else { "" };
+    let _ = writeln!(
+        body,
+        "<h2>{number}. {} <span class=\"quiet\">{}</span></h2>\n<p>It allows {} and is worth {}{upper}.</p>\n<ul>",
+        escape(words(bound.code)),
+        escape(&place(bound)),
+        escape(&interval(&bound.bound_bps)),
+        escape(&interval(&cause.worth_bps)),
+    );
+    let item = |body: &mut String, text: &str, command: &str| {
+        let code = if command.is_empty() { String::new() } else { format!("<br><code>{}</code>", escape(command)) };
+        let _ = writeln!(body, "<li>{}{code}</li>", escape(text));
+    };
+    bound.evidence.iter().for_each(|line| item(body, &line.text, &line.command));
+    let _ = writeln!(body, "</ul>\n<p>What to do:</p>\n<ul>");
+    bound.remedies.iter().for_each(|remedy| item(body, &told(remedy), &remedy.command));
+    let _ = writeln!(body, "</ul>");
+}
+
+/// Bars of all bounds; `None` without a scale.
+fn picture(diagnosis: &Diagnosis) -> Option<String> {
+    let rows: Vec<(&Bound, bool)> = (diagnosis.causes.iter().map(|cause| (&cause.bound, true)))
+        .chain(diagnosis.bounds.iter().map(|bound| (bound, false)))
+        .collect();
+    let target = diagnosis.target_payload_bps?;
+    let full = target.max(diagnosis.goodput_bps.unwrap_or(0)) as f64 * FARTHEST;
+    if rows.is_empty() || full <= 0.0 {
+        return None;
+    }
+    let [left, right] = EDGES;
+    let x = |bps: u64| left + (right - left) * (bps as f64 / full).min(1.0);
+    let bottom = TOP + ROW * rows.len() as f64;
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" class=\"plot\"><title>What each limit allows</title>\n",
+        bottom + 8.0
+    );
+    for (number, (bound, is_cause)) in rows.iter().enumerate() {
+        let y = TOP + ROW * number as f64;
+        let colour = if *is_cause { "var(--orange)" } else { "var(--blue)" };
+        let least = x(bound.bound_bps.least);
+        let most = bound.bound_bps.most.map_or(right, x);
+        let paler = if bound.bound_bps.basis == Basis::AtLeast { 0.15 } else { 0.4 };
+        let _ = writeln!(
+            svg,
+            "<g class=\"bound\" data-code=\"{}\"><text x=\"{left}\" y=\"{:.0}\">{}: {}</text>\
+             <rect x=\"{left}\" y=\"{:.0}\" width=\"{:.1}\" height=\"14\" fill=\"{colour}\"/>\
+             <rect x=\"{least:.1}\" y=\"{:.0}\" width=\"{:.1}\" height=\"14\" fill=\"{colour}\" fill-opacity=\"{paler}\"/></g>",
+            bound.code,
+            y + 14.0,
+            escape(&format!("{} at {}", bound.code, place(bound))),
+            escape(&interval(&bound.bound_bps)),
+            y + 20.0,
+            (least - left).max(1.0),
+            y + 20.0,
+            (most - least).max(0.0),
+        );
+    }
+    let mut mark = |bps: u64, name: &str, y: f64| {
+        let at = x(bps);
+        let anchor = if at > WIDTH / 2.0 { "end" } else { "start" };
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.0}\" y2=\"{bottom:.0}\" class=\"axis\" stroke-dasharray=\"4 3\"/>\
+             <text class=\"total\" x=\"{at:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>",
+            y + 4.0,
+            escape(&format!("{name} {}", self::bps(bps)))
+        );
+    };
+    mark(target, "target", 12.0);
+    if let Some(goodput) = diagnosis.goodput_bps {
+        mark(goodput, "goodput", 30.0);
+    }
+    Some(svg + "</svg>\n")
+}
