@@ -6,7 +6,7 @@
 use longhaul_result::Location;
 use longhaul_units::{BitRate, Nanos};
 
-use super::Known;
+use super::{Known, about};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, UdpFacts};
 
@@ -136,7 +136,7 @@ fn links(known: &Known<'_>) -> impl Iterator<Item = Bound> {
         let speed = link.speed_bps?;
         let mss = known.mss_bytes();
         let payload = super::share(speed, mss, mss + super::TCP_OVERHEAD);
-        let text = format!("{}'s link {} runs at {}", role.name(), link.name, BitRate(speed));
+        let text = format!("{}'s link {} runs at {}", role.name(), link.name, about(speed));
         Some(Bound {
             code: Code::Link,
             place: None,
@@ -154,7 +154,7 @@ fn path(known: &Known<'_>) -> Option<Bound> {
     if !capacity.limited {
         // Loss at every rate is told by what TCP makes of it.
         let (text, least) = (
-            format!("UDP at {} passed", BitRate(steps.last()?.sent_bps)),
+            format!("UDP at {} passed", about(steps.last()?.sent_bps)),
             known.tcp_of_udp(steps.last()?.arrived_bps(), capacity.payload_bytes),
         );
         return Some(Bound {
@@ -176,11 +176,11 @@ fn path(known: &Known<'_>) -> Option<Bound> {
     let mut evidence = vec![Line::new(
         format!(
             "of UDP at {} arrived {}; {} packets were lost at {place}",
-            BitRate(last.sent_bps),
-            BitRate(last.arrived_bps()),
+            about(last.sent_bps),
+            about(last.arrived_bps()),
             last.lost_on_the_way()
         ),
-        format!("longhaul udp HOST -b {} -t 5s", BitRate(last.sent_bps)),
+        format!("longhaul udp HOST -b {} -t 5s", about(last.sent_bps)),
     )];
     if let Some(waits) = capacity.waits_ns {
         let at = if capacity.kind == Kind::Policer { "no queue is there" } else { "a queue is there" };
@@ -190,15 +190,15 @@ fn path(known: &Known<'_>) -> Option<Bound> {
         evidence.push(Line::new(
             format!(
                 "of {} arrived {}, of {} arrived {}",
-                BitRate(first.sent_bps),
-                BitRate(first.arrived_bps()),
-                BitRate(last.sent_bps),
-                BitRate(last.arrived_bps())
+                about(first.sent_bps),
+                about(first.arrived_bps()),
+                about(last.sent_bps),
+                about(last.arrived_bps())
             ),
             "",
         ));
     }
-    let rate = BitRate(capacity.tcp_bps);
+    let rate = about(capacity.tcp_bps);
     let (code, remedies) = match capacity.kind {
         _ if matches!(place, Location::ReceiverRing | Location::ReceiverBacklog) => {
             let text = "let the receiver take packets sooner, or hold more of them";
@@ -214,7 +214,7 @@ fn path(known: &Known<'_>) -> Option<Bound> {
             let text =
                 format!("pace below the policer's rate: a burst beyond it is lost, or ask who polices to {rate}");
             let command = format!("longhaul pace {} -- COMMAND", slower(capacity.udp_bps));
-            (Code::Policer, vec![Remedy::new(host, text, command)])
+            (Code::Policer, vec![Remedy::new(Some(Role::Sender), text, command)])
         }
         Kind::Shaper | Kind::NotMet | Kind::Sender => {
             let text = format!("ask who shapes to {rate}, or send no faster");
@@ -230,10 +230,10 @@ fn path(known: &Known<'_>) -> Option<Bound> {
 }
 
 fn held(capacity: &Capacity, step: &UdpFacts) -> Bound {
-    let asked = BitRate(step.asked_bps.unwrap_or(0));
+    let asked = about(step.asked_bps.unwrap_or(0));
     let text = format!(
         "of UDP at {asked} the sender's socket took {}, and nothing was lost: a queue there has a rate",
-        BitRate(step.sent_bps)
+        about(step.sent_bps)
     );
     let bps = capacity.tcp_bps as f64;
     Bound {

@@ -2,9 +2,9 @@
 //!
 //! Each further run goes without the limit of the one before (larger buffers, another control), so it shows the next one.
 
-use longhaul_units::{BitRate, Bytes, Nanos};
+use longhaul_units::{Bytes, Nanos};
 
-use super::{FILLS, Known, loss, measured, path};
+use super::{FILLS, Known, about, loss, measured, path};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{CpuFacts, Purpose, TcpFacts};
 
@@ -235,7 +235,7 @@ fn send_buffer(known: &Known<'_>, run: &TcpFacts) -> Bound {
 
 fn in_flight(known: &Known<'_>, run: &TcpFacts) -> Option<Line> {
     let (bytes, rtt) = (run.max_in_flight_bytes?, known.base_rtt_ns?);
-    let rate = BitRate(super::share(bytes.saturating_mul(8), 1_000_000_000, rtt));
+    let rate = about(super::share(bytes.saturating_mul(8), 1_000_000_000, rtt));
     let text = format!("at most {} were in flight: over a round trip of {} that is {rate}", Bytes(bytes), Nanos(rtt));
     Some(Line::new(text, ""))
 }

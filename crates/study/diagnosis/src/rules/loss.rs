@@ -4,10 +4,10 @@
 //! UDP tells them apart: random loss comes at any rate, a short queue loses bursts alone, a bad link loses on some ports.
 
 use longhaul_result::Location;
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::Nanos;
 
 use super::capacity::place_host;
-use super::{Kind, Known, measured};
+use super::{Kind, Known, about, measured};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, TcpFacts, UdpFacts};
 
@@ -132,7 +132,7 @@ fn other_control(known: &Known<'_>, run: &TcpFacts) -> Remedy {
     match other {
         Some(other) => {
             let name = &other.congestion_control;
-            let text = format!("use {name}: it carried {} over this path", BitRate(other.steady_bps));
+            let text = format!("use {name}: it carried {} over this path", about(other.steady_bps));
             Remedy::new(Some(Role::Sender), text, format!("sysctl -w net.ipv4.tcp_congestion_control={name}"))
         }
         None => {
@@ -191,7 +191,7 @@ fn short_queue(run: &TcpFacts, burst: &UdpFacts) -> Bound {
     let place = burst.main_place().unwrap_or(Location::Network);
     let text = format!(
         "bursts of UDP at {} lost {:.2} % at {place}; the same rate without bursts passes: a queue is too short",
-        BitRate(burst.sent_bps),
+        about(burst.sent_bps),
         burst.loss_share() * 100.0
     );
     Bound {
@@ -230,7 +230,7 @@ fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
         evidence.push(Line::new(
             format!(
                 "UDP at {} lost {:.1e}: the loss does not need a full queue",
-                BitRate(step.sent_bps),
+                about(step.sent_bps),
                 step.loss_share()
             ),
             "",

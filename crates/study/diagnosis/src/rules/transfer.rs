@@ -1,8 +1,8 @@
 //! A transfer of a size that the user named, beside a long flow: what the beginning costs.
 
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::Nanos;
 
-use super::{Known, WORTH_NAMING};
+use super::{Known, WORTH_NAMING, about};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, TcpFacts};
 
@@ -19,7 +19,7 @@ pub(super) fn bounds(known: &Known<'_>) -> Option<Bound> {
         return None;
     }
     let rtt = known.base_rtt_ns?;
-    let text = format!("a transfer alone carries {}, a long flow {}", BitRate(median), BitRate(long.steady_bps));
+    let text = format!("a transfer alone carries {}, a long flow {}", about(median), about(long.steady_bps));
     let segments = transfers.first().map_or(0, |run| run.sent_packets);
     let rounds = segments.div_ceil(INITIAL_WINDOW).saturating_add(1).ilog2() + 1;
     let ideal = Nanos(rtt.saturating_mul(u64::from(rounds)));

@@ -16,7 +16,7 @@ const EDGES: [f64; 2] = [8.0, 512.0];
 /// Height of a row: its label above its bar.
 const ROW: f64 = 42.0;
 /// Where the first row begins: the labels of target and goodput are above.
-const TOP: f64 = 40.0;
+const TOP: f64 = 48.0;
 /// A bound far above the target is drawn up to here, times the target.
 const FARTHEST: f64 = 1.25;
 
@@ -179,9 +179,9 @@ fn picture(diagnosis: &Diagnosis) -> Option<String> {
             escape(&format!("{name} {}", self::bps(bps)))
         );
     };
-    mark(target, "target", 12.0);
+    mark(target, "target", 18.0);
     if let Some(goodput) = diagnosis.goodput_bps {
-        mark(goodput, "goodput", 30.0);
+        mark(goodput, "goodput", 38.0);
     }
     Some(svg + "</svg>\n")
 }
