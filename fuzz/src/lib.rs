@@ -17,6 +17,7 @@ use longhaul_captures::packet::within_times;
 use longhaul_captures::spool::{BlockReader, Kind, Packets};
 use longhaul_captures::{CaptureReader, LinkType, Record, dissect};
 use longhaul_channel::{Deframer, Key, to_frame};
+use longhaul_experiment::faults::spec::Fault;
 use longhaul_experiment::{Experiment, MixExperiment};
 use longhaul_flows::{FlowOptions, Flows};
 use longhaul_lab::control::Request;
@@ -138,6 +139,15 @@ pub fn control_line(input: &[u8]) {
     }
     if let Request::Set(changes) = request {
         changes.iter().for_each(|text| drop(Change::parse(text)));
+    }
+}
+
+/// A fault of the catalogue. One that is accepted has its commands and paths within bounds.
+pub fn fault(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    match Fault::parse("fuzz", text, &|_| Some("title = \"another\"")) {
+        Ok(fault) => assert!((1..=16).contains(&fault.round_trips.len())),
+        Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{error}"),
     }
 }
 

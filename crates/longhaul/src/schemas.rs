@@ -49,6 +49,7 @@ fn schemas() -> BTreeMap<String, String> {
             "lab.run",
         ),
         result::<Envelope<lab::run::MixParameters<'_>, lab::run::MixEnded<'_>>>("lab.run.mix"),
+        result::<Envelope<lab::run::faults::Parameters, lab::run::faults::Ran>>("lab.run.faults"),
         result::<Envelope<lab::printed::MadeLab<'_>, Status>>("lab.status"),
         result::<Envelope<NothingAsked, lab::printed::ListedLabs<'_>>>("lab.list"),
         result::<Envelope<lab::printed::DownParameters, lab::printed::EndedLabs<'_>>>("lab.down"),
@@ -79,6 +80,7 @@ fn schemas() -> BTreeMap<String, String> {
 fn result<T: JsonSchema>(command: &str) -> (String, String) {
     let title = match command {
         "lab.run.mix" => "What `longhaul lab run --json` prints of an experiment with a mix".into(),
+        "lab.run.faults" => "What `longhaul lab run faults --json` prints".into(),
         _ => format!("What `longhaul {} --json` prints", command.replace('.', " ")),
     };
     schema::<T>(&format!("longhaul.{command}/1"), title)

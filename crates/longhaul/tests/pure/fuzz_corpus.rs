@@ -227,7 +227,7 @@ fn worker() {
 
 fn files_in(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    entries.map(|entry| entry.unwrap().path()).collect()
+    entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect()
 }
 
 type Tried = (&'static str, Option<&'static str>, fn(&[u8]));
@@ -252,6 +252,7 @@ targets! {
     dist_table: targets::dist_table;
     frame: targets::frame;
     experiment + "experiments": targets::experiment;
+    fault + "experiments/faults": targets::fault;
     control_line: targets::control_line;
     control_messages: targets::control_messages;
     end_report: targets::end_report;

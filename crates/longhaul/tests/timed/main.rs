@@ -11,6 +11,7 @@ mod compare_gaps;
 mod compare_runs;
 mod congestion;
 mod experiments;
+mod faults;
 mod host;
 mod judges;
 mod mix;

@@ -5,6 +5,7 @@
 //! What is not here: printing, files, and the form of the results, which `longhaul-report` has beside the pages that show them.
 
 mod caveats;
+pub mod faults;
 mod run;
 mod spec;
 

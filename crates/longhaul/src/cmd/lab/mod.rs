@@ -2,6 +2,7 @@
 
 pub(crate) mod printed;
 pub(crate) mod run;
+mod within;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -101,6 +102,13 @@ enum Action {
     /// Hold a lab (the process that `up` starts)
     #[command(hide = true)]
     Hold,
+    /// Run a program on a host until standard input ends (what `lab run faults` starts)
+    #[command(hide = true)]
+    Within {
+        /// Program to run, and its arguments
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
 }
 
 /// Create the hosts of a path and the path between them
@@ -184,6 +192,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         Action::List { json } => show_list(json),
         Action::Down { lab, all, json } => down(&lab, all, json),
         Action::Hold => hold(),
+        Action::Within { command } => within::run(&command),
     }
 }
 

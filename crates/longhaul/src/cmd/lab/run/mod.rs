@@ -1,6 +1,7 @@
 //! `longhaul lab run`.
 
 mod command;
+pub(crate) mod faults;
 
 use crate::caveats;
 use std::io::IsTerminal;
@@ -35,10 +36,11 @@ use crate::output::{
 #[command(after_help = "Example:
   longhaul lab run nlr-udp-loss -o results && xdg-open results/report.html
   longhaul lab run datatag-loss --realtime 50       # Reno, HighSpeed, Scalable at one loss in 30,000
+  longhaul lab run faults --only receive-buffer     # does `longhaul diagnose` name what is wrong?
 
 docs/reference/experiments.md describes the file format.")]
 pub(crate) struct Args {
-    /// Experiment: a name (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness, nima), or a file
+    /// Experiment: a name (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness, nima), a file, or faults
     experiment: String,
     /// Write result.json, report.html and losses into this folder
     #[arg(short, long, value_name = "FOLDER")]
@@ -46,6 +48,8 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
+    #[command(flatten)]
+    faults: faults::FaultArgs,
     #[command(flatten)]
     engine: EngineArgs,
 }
@@ -109,6 +113,12 @@ pub(crate) struct MixEnded<'a> {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    if args.experiment == faults::NAME {
+        return faults::run(&args);
+    }
+    if args.faults.any() {
+        return Err(Failure::usage("--only, --seeds, --rtt, --time, --measure and --replay are for `lab run faults`"));
+    }
     if let Some(experiment) = MixExperiment::load(&args.experiment).map_err(Failure::usage)? {
         return run_mix(&args, &experiment);
     }

@@ -1,0 +1,121 @@
+//! The catalogue as text: a line for each diagnosis, then the confusion matrix.
+
+use std::fmt::Write;
+
+use longhaul_experiment::faults::run::Price;
+use longhaul_experiment::faults::score::{Cell, Named, Share, Summary};
+use longhaul_units::{BitRate, Nanos};
+
+pub(super) const HEADING: &str = "\
+fault                               RTT    seed  goodput  mending brings            promised  right  first causes
+                                                    Mb/s            Mb/s                Mb/s";
+
+pub(super) const PRICE_HEADING: &str = "\
+fault                               RTT     faulty    mended   ratio";
+
+/// Causes of a line.
+const CAUSES_SHOWN: usize = 3;
+
+/// One diagnosis. Rates are Mb/s of payload.
+pub(super) fn row(cell: &Cell) -> String {
+    let head = format!("{:<35} {:<6} {:>4}", cell.fault, Nanos(cell.rtt_ns).to_string(), cell.seed);
+    if !cell.error.is_empty() {
+        return format!("{head}  not diagnosed: {}", cell.error);
+    }
+    let brings = cell.measured_bps.map_or_else(|| "?".into(), |[faulty, mended]| mbit(mended.saturating_sub(faulty)));
+    let last = cell.named.get(cell.expected.len().max(1) - 1);
+    let promised = last.map_or_else(String::new, |cause| interval(cause.worth_bps));
+    let wrong: Vec<&str> = [
+        (Some(cell.right), "cause"),
+        (cell.place_right, "place"),
+        (cell.host_right, "host"),
+        (cell.price_right, "price"),
+    ]
+    .into_iter()
+    .filter_map(|(right, what)| (right == Some(false)).then_some(what))
+    .collect();
+    let right = if wrong.is_empty() { "yes".to_owned() } else { format!("no: {}", wrong.join(", ")) };
+    let causes: Vec<String> = cell.named.iter().take(CAUSES_SHOWN).map(cause).collect();
+    let causes = if causes.is_empty() { "none".into() } else { causes.join(", ") };
+    let goodput = cell.goodput_bps.map_or_else(|| "?".into(), mbit);
+    format!("{head} {goodput:>8} {brings:>15} {promised:>19}  {right}  {causes}")
+}
+
+/// What mending a fault brings.
+pub(super) fn price(price: &Price) -> String {
+    let head = format!("{:<35} {:<6}", price.fault, Nanos(price.rtt_ns).to_string());
+    let error = if price.error.is_empty() { String::new() } else { format!("  {}", price.error) };
+    match price.means() {
+        Some(row) => {
+            let (faulty, mended) = (mbit(row.faulty.0), mbit(row.mended.0));
+            format!("{head} {faulty:>8} {mended:>9} {:>7.2}{error}", row.ratio())
+        }
+        None => format!("{head}  not measured: {}", price.error),
+    }
+}
+
+/// The confusion matrix and the shares.
+pub(super) fn summary(summary: &Summary) -> String {
+    let mut text = String::from("\nexpected             first cause named\n");
+    for (expected, named) in &summary.confusion {
+        let named: Vec<String> = named.iter().map(|(code, count)| format!("{code} {count}")).collect();
+        let _ = writeln!(text, "{:<20} {}", expected.name(), named.join(", "));
+    }
+    let _ = writeln!(text);
+    for (what, share) in [
+        ("single faults: the first cause is right", summary.single),
+        ("pairs: both are among the first two", summary.pair),
+        ("healthy paths: no cause is named", summary.healthy),
+        ("too small to matter: no other cause is named", summary.finding),
+        ("of right causes: the place", summary.place),
+        ("of right causes: the host", summary.host),
+        ("of right causes: the price, within 1.5 times", summary.price),
+    ] {
+        if share.of > 0 {
+            let Share { right, of } = share;
+            let _ = writeln!(text, "{what:<48} {right:>4} of {of:<4} {:>5.1} %", right as f64 * 100.0 / of as f64);
+        }
+    }
+    if summary.failed > 0 {
+        let _ = writeln!(text, "{:<48} {:>4}", "not diagnosed", summary.failed);
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn cause(cause: &Named) -> String {
+    let host = cause.host.map_or("", |host| host.name());
+    let place = cause.place.map_or("", |place| place.name());
+    let words: Vec<&str> = [host, place].into_iter().filter(|word| !word.is_empty()).collect();
+    let place = if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
+    format!("{}{place} {}", cause.code, interval(cause.bound_bps))
+}
+
+fn interval((least, most): (u64, Option<u64>)) -> String {
+    match most {
+        Some(most) if most == least => mbit(least),
+        Some(most) => format!("{}-{}", mbit(least), mbit(most)),
+        None => format!("{}-?", mbit(least)),
+    }
+}
+
+fn mbit(bps: u64) -> String {
+    format!("{:.1}", BitRate(bps).0 as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_experiment::faults::score::Kind;
+
+    use super::*;
+
+    /// A line says what is wrong.
+    #[test]
+    fn kinds_have_lines() {
+        let fault = longhaul_experiment::faults::find("receive-buffer").unwrap();
+        let cell = Cell::new(&fault, Nanos::from_millis(80), 1, None);
+        assert_eq!(cell.kind, Kind::Single);
+        let line = row(&cell.failed("no lab"));
+        assert!(line.starts_with("receive-buffer") && line.ends_with("not diagnosed: no lab"), "{line}");
+    }
+}

@@ -1,0 +1,59 @@
+//! The catalogue of faults: a fault is made, diagnosed, kept and judged anew; nothing stays behind.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::{alone, longhaul, object};
+use longhaul_kernel::capability;
+use serde_json::Value;
+
+/// Runs `lab run faults` with `words` and gives its result.
+fn faults(words: &[&str]) -> Value {
+    let arguments: Vec<&str> =
+        ["lab", "run", "faults", "--json", "--realtime", "10"].iter().chain(words).copied().collect();
+    let output = longhaul(&arguments);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    object(&output.stdout)
+}
+
+/// A receiver with a small buffer is named, with its host and a price; the kept evidence says the same.
+#[test]
+fn a_small_receive_buffer_is_named() {
+    let _alone = alone();
+    if !capability::is_root_in_namespace() {
+        longhaul_testing::no_judge!("faults are made as root: firewalls, queues, settings of a host");
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("faults-{}", std::process::id()));
+    let words = ["--only", "receive-buffer", "--seeds", "1", "--time", "10s", "-o", folder.to_str().unwrap()];
+    let result = faults(&words);
+    let cell = &result["result"]["cells"][0];
+    assert_eq!(cell["error"], "", "{cell:#}");
+    let first = &cell["named"][0];
+    assert_eq!((&first["code"], &first["host"]), (&"receive_window".into(), &"receiver".into()), "{cell:#}");
+    assert_eq!((&cell["right"], &cell["host_right"]), (&true.into(), &true.into()), "{cell:#}");
+    // 256 KiB, of which the window has about half, over 80 ms.
+    let goodput = cell["goodput_bps"].as_u64().unwrap();
+    assert!((5_000_000..30_000_000).contains(&goodput), "{cell:#}");
+
+    let replayed = faults(&["--replay", folder.to_str().unwrap()]);
+    assert_eq!(replayed["result"]["cells"][0], *cell);
+    assert_eq!(replayed["result"]["summary"], result["result"]["summary"]);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// With a router behind the path: what its policer costs is seen, and mending it brings the path's rate back.
+#[test]
+fn mending_a_policer_brings_what_it_cost() {
+    let _alone = alone();
+    if !capability::is_root_in_namespace() {
+        longhaul_testing::no_judge!("faults are made as root: firewalls, queues, settings of a host");
+        return;
+    }
+    let result = faults(&["--measure", "--only", "policer-network", "--rtt", "10ms", "--seeds", "1", "--time", "3s"]);
+    let price = &result["result"]["prices"][0];
+    let bps = |key: &str| price[key][0].as_u64().unwrap_or_else(|| panic!("{price:#}"));
+    let (faulty, mended) = (bps("faulty_bps"), bps("mended_bps"));
+    // The policer passes 20 Mb/s and its burst.
+    assert!((4_000_000..26_000_000).contains(&faulty) && mended > 60_000_000, "{price:#}");
+}

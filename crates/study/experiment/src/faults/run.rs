@@ -1,0 +1,281 @@
+//! Running the catalogue: each fault in a lab of its own, and `longhaul diagnose` or `longhaul tcp` in it.
+
+use std::fmt;
+
+use longhaul_diagnosis::{Diagnosis, Evidence, diagnose};
+use longhaul_kernel::signals::Stop;
+use longhaul_lab::LabSpec;
+use longhaul_units::{BitRate, Nanos};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::making::{Doing, FaultLab};
+use super::program::Programs;
+use super::score::Cell;
+use super::spec::{Fault, Measured};
+
+/// What a command takes beside the time of its tests, at most: a path that loses much takes long to say hello.
+const PATIENCE: Nanos = Nanos::from_secs(90);
+/// A share of the round trip by which the emulator may be late (99 % of the packets): more, and the path was another one.
+const LATE_SHARE: u64 = 10;
+/// How often a test is made anew that the emulator spoiled: the machine may have other things to do.
+const TRIES: usize = 3;
+/// A diagnosis makes several tests of the time that it is given.
+const TESTS_MOST: u64 = 12;
+
+/// What happens while the catalogue runs.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A fault at a round trip begins.
+    Begins(&'a Fault, Nanos),
+    /// It was diagnosed once.
+    Diagnosed(&'a Cell),
+    /// It was measured with the fault and without.
+    Measured(&'a Price),
+}
+
+/// Keeps the JSON of a diagnosis under a name; says why it could not.
+pub type Keep<'a> = dyn Fn(&str, &str) -> Result<(), String> + 'a;
+
+/// What a fault costs, measured by mending it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Price {
+    /// The fault's name.
+    pub fault: String,
+    /// The path's round trip.
+    pub rtt_ns: u64,
+    /// Payload that TCP carried with it, bits per second, with each seed.
+    pub faulty_bps: Vec<u64>,
+    /// The same, mended.
+    pub mended_bps: Vec<u64>,
+    /// Why a test is missing; empty if none is.
+    pub error: String,
+}
+
+/// Runs the catalogue.
+pub struct Runner<'a> {
+    /// Starts programs in the labs.
+    pub programs: &'a Programs,
+    /// The labs; seeds and names are those of the runs.
+    pub spec: &'a LabSpec,
+    /// Ends the test that runs and begins no other.
+    pub stop: Stop,
+    /// The time of each test.
+    pub time: Nanos,
+    /// The seeds of the paths' random numbers: one lab each.
+    pub seeds: std::ops::RangeInclusive<u64>,
+    /// Keeps the evidence; `None`: nowhere.
+    pub keep: Option<&'a Keep<'a>>,
+    /// Is told what happens.
+    pub tell: &'a dyn Fn(Event<'_>),
+}
+
+impl fmt::Debug for Runner<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").field("time", &self.time).field("seeds", &self.seeds).finish_non_exhaustive()
+    }
+}
+
+impl Runner<'_> {
+    /// Diagnoses each of `faults` with each seed, or those before a stop.
+    pub fn diagnose(&self, faults: &[(Fault, Nanos)]) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for (fault, rtt) in faults {
+            (self.tell)(Event::Begins(fault, *rtt));
+            for seed in self.seeds.clone() {
+                if self.stop.requested().is_some() {
+                    return cells;
+                }
+                let doing = Doing { fault, rtt: *rtt, seed, faulty: true, spec: self.spec };
+                let cell = Cell::new(fault, *rtt, seed, fault.measured_at(*rtt).copied());
+                let cell = match self.diagnose_once(&doing) {
+                    Ok(diagnosis) => cell.judged(&diagnosis),
+                    // What was cut short says nothing.
+                    Err(_) if self.stop.requested().is_some() => return cells,
+                    Err(why) => cell.failed(why),
+                };
+                (self.tell)(Event::Diagnosed(&cell));
+                cells.push(cell);
+            }
+        }
+        cells
+    }
+
+    /// Measures what each of `faults` costs, by tests with it and without it, or those before a stop.
+    pub fn measure(&self, faults: &[(Fault, Nanos)]) -> Vec<Price> {
+        let mut prices = Vec::new();
+        // Faults of one path and one control are one path once they are mended.
+        let mut mended: Vec<(Healthy<'_>, u64)> = Vec::new();
+        for (fault, rtt) in faults {
+            (self.tell)(Event::Begins(fault, *rtt));
+            let mut price = Price {
+                fault: fault.name.clone(),
+                rtt_ns: rtt.0,
+                faulty_bps: Vec::new(),
+                mended_bps: Vec::new(),
+                error: String::new(),
+            };
+            for (seed, faulty) in self.seeds.clone().flat_map(|seed| [(seed, true), (seed, false)]) {
+                let doing = Doing { fault, rtt: *rtt, seed, faulty, spec: self.spec };
+                let healthy = Healthy::of(&doing);
+                let before = mended.iter().find(|(known, _)| !faulty && *known == healthy).map(|(_, bps)| *bps);
+                let tested = before.map_or_else(|| self.goodput(&doing), Ok);
+                if self.stop.requested().is_some() {
+                    return prices;
+                }
+                if let (false, None, Ok(bps)) = (faulty, before, &tested) {
+                    mended.push((healthy, *bps));
+                }
+                match tested {
+                    Ok(bps) if faulty => price.faulty_bps.push(bps),
+                    Ok(bps) => price.mended_bps.push(bps),
+                    Err(why) => price.error = why,
+                }
+            }
+            (self.tell)(Event::Measured(&price));
+            prices.push(price);
+        }
+        prices
+    }
+
+    fn diagnose_once(&self, doing: &Doing<'_>) -> Result<Diagnosis, String> {
+        let fault = doing.fault;
+        let mut words = self.words("diagnose", doing);
+        words.extend(["--rate".into(), fault.rate.0.to_string()]);
+        let time = Nanos(self.time.0.saturating_mul(TESTS_MOST)) + PATIENCE;
+        let said = self.ask(doing, &words, time)?;
+        if let Some(keep) = self.keep {
+            keep(&evidence_name(&fault.name, doing.rtt, doing.seed), &said)?;
+        }
+        diagnosis_of(&said)
+    }
+
+    /// What one flow carries. A test that does not come to its end carries nothing: that is what a black hole does.
+    fn goodput(&self, doing: &Doing<'_>) -> Result<u64, String> {
+        let said = self.ask(doing, &self.words("tcp", doing), self.time + PATIENCE);
+        let bps = |said: String| {
+            let said: Value = serde_json::from_str(&said).map_err(|error| error.to_string())?;
+            said["result"]["goodput_bps"].as_u64().ok_or_else(|| "the result has no goodput".to_owned())
+        };
+        said.and_then(bps)
+    }
+
+    fn words(&self, command: &str, doing: &Doing<'_>) -> Vec<String> {
+        let fault = doing.fault;
+        let control = &fault.making.control;
+        let control = if doing.faulty && !control.is_empty() { control } else { &fault.congestion };
+        let mut words: Vec<String> = [command, "--no-auth", "--json", "-C", control, "-t"].map(String::from).to_vec();
+        words.push(self.time.to_string());
+        words.extend(fault.reverse.then(|| "-R".to_owned()));
+        if doing.faulty {
+            words.extend(fault.making.test.iter().cloned());
+        }
+        words
+    }
+
+    /// Makes the lab, runs longhaul on its client, and takes it down. Anew where the emulator spoiled it.
+    fn ask(&self, doing: &Doing<'_>, words: &[String], time: Nanos) -> Result<String, String> {
+        let mut spoiled = String::new();
+        for _ in 0..TRIES {
+            match self.ask_once(doing, words, time)? {
+                Tried::Said(said) => return said,
+                Tried::Spoiled(why) => spoiled = why,
+            }
+        }
+        Err(spoiled)
+    }
+
+    fn ask_once(&self, doing: &Doing<'_>, words: &[String], time: Nanos) -> Result<Tried, String> {
+        let failed = |error: super::MakingError| error.to_string();
+        let mut lab = FaultLab::up(doing, self.programs).map_err(failed)?;
+        let words: Vec<String> = words.iter().cloned().chain([lab.server().to_string()]).collect();
+        let said = lab.longhaul(&words, time, self.stop).map_err(failed)?.success();
+        let lacking = lab.lacks_a_program();
+        let status = lab.down().map_err(failed)?;
+        if lacking {
+            return Err("a program beside the test ended before the test did".into());
+        }
+        let lost = status.own_fault.total();
+        if lost > 0 {
+            return Ok(Tried::Spoiled(format!("void: the emulator lost {lost} packets of its own")));
+        }
+        let late = Nanos(status.lateness.p99_ns);
+        if late > Nanos(doing.rtt.0 / LATE_SHARE) {
+            return Ok(Tried::Spoiled(format!("void: the emulator was late by {late}, the machine was busy")));
+        }
+        Ok(Tried::Said(said))
+    }
+}
+
+/// What came of a command in a lab.
+enum Tried {
+    /// It printed this, or failed.
+    Said(Result<String, String>),
+    /// The lab was not what it should have been: how.
+    Spoiled(String),
+}
+
+/// What sets mended paths apart.
+#[derive(Debug, PartialEq)]
+struct Healthy<'a> {
+    rate: BitRate,
+    rtt: Nanos,
+    seed: u64,
+    congestion: &'a str,
+    reverse: bool,
+    router: bool,
+}
+
+impl<'a> Healthy<'a> {
+    fn of(doing: &Doing<'a>) -> Self {
+        let fault = doing.fault;
+        Self {
+            rate: fault.rate,
+            rtt: doing.rtt,
+            seed: doing.seed,
+            congestion: &fault.congestion,
+            reverse: fault.reverse,
+            router: fault.making.has_router(),
+        }
+    }
+}
+
+/// The name under which evidence is kept.
+pub fn evidence_name(fault: &str, rtt: Nanos, seed: u64) -> String {
+    format!("{fault}-{rtt}-{seed}.json")
+}
+
+/// Fault, round trip and seed of such a name.
+pub fn of_evidence_name(name: &str) -> Option<(&str, Nanos, u64)> {
+    let (front, seed) = name.strip_suffix(".json")?.rsplit_once('-')?;
+    let (fault, rtt) = front.rsplit_once('-')?;
+    Some((fault, rtt.parse().ok()?, seed.parse().ok()?))
+}
+
+/// What the JSON of `longhaul diagnose` says.
+fn diagnosis_of(said: &str) -> Result<Diagnosis, String> {
+    let said: Value = serde_json::from_str(said).map_err(|error| format!("the diagnosis is no JSON: {error}"))?;
+    serde_json::from_value(said["result"].clone()).map_err(|error| format!("the diagnosis cannot be read: {error}"))
+}
+
+/// Judges the kept JSON `said` of a diagnosis by the rules as they are now.
+pub fn replay(fault: &Fault, rtt: Nanos, seed: u64, said: &str) -> Cell {
+    let cell = Cell::new(fault, rtt, seed, fault.measured_at(rtt).copied());
+    let evidence = |said: &str| -> Result<Evidence, serde_json::Error> {
+        let said: Value = serde_json::from_str(said)?;
+        serde_json::from_value(said["result"]["evidence"].clone())
+    };
+    match evidence(said) {
+        Ok(evidence) => cell.judged(&diagnose(&evidence)),
+        Err(error) => cell.failed(format!("the evidence cannot be read: {error}")),
+    }
+}
+
+impl Price {
+    /// The means, where both were measured.
+    pub fn means(&self) -> Option<Measured> {
+        let mean = |all: &[u64]| (!all.is_empty()).then(|| BitRate(all.iter().sum::<u64>() / all.len() as u64));
+        Some(Measured { rtt: Nanos(self.rtt_ns), faulty: mean(&self.faulty_bps)?, mended: mean(&self.mended_bps)? })
+    }
+}

@@ -1,0 +1,398 @@
+//! What a diagnosis named, beside what is known to be wrong.
+
+use std::collections::BTreeMap;
+
+use longhaul_diagnosis::{Cause, Code, Diagnosis, Role};
+use longhaul_result::Location;
+use longhaul_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::spec::{ExpectedCause, Fault, Measured, SCORED_RATIO};
+
+/// A price is right within this factor of what mending brought.
+pub const PRICE_FACTOR: f64 = 1.5;
+
+/// A fault at a round trip, diagnosed once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Cell {
+    /// The fault's name.
+    pub fault: String,
+    /// What is wrong, in a line.
+    pub title: String,
+    /// The path's round trip.
+    pub rtt_ns: u64,
+    /// Seed of the path's random numbers.
+    pub seed: u64,
+    /// What is asked of the diagnosis.
+    pub kind: Kind,
+    /// The causes that should be named: two of a pair, none of a healthy path. Of a fault that costs too little, its code if it has one.
+    pub expected: Vec<Expected>,
+    /// The causes that were named, in their order.
+    pub named: Vec<Named>,
+    /// The codes of findings.
+    pub findings: Vec<String>,
+    /// Payload that TCP carried in the diagnosis, bits per second.
+    pub goodput_bps: Option<u64>,
+    /// Payload that TCP carries with the fault, and mended, bits per second, as it was measured apart; `null` where it was not.
+    pub measured_bps: Option<[u64; 2]>,
+    /// Whether what had to be named was: the first cause is the fault, the first two are the pair, there is no cause on a healthy path. Of
+    /// a fault that costs too little: no other cause is named.
+    pub right: bool,
+    /// Whether the first cause has the right place; `null` where none is known or the code is wrong.
+    pub place_right: Option<bool>,
+    /// The same of the host.
+    pub host_right: Option<bool>,
+    /// Whether the price is within 1.5 times what mending brought; `null` where the code is wrong, or the price is no interval.
+    pub price_right: Option<bool>,
+    /// Why there is no diagnosis; empty if there is one.
+    pub error: String,
+    /// Whether some flows meet the fault and others do not.
+    #[serde(skip)]
+    some_flows: bool,
+}
+
+/// What is asked of a diagnosis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Its first cause is the fault: mending it raises goodput 1.3 times or more.
+    Single,
+    /// Its first two causes are the two faults.
+    Pair,
+    /// It names no other cause: mending the fault raises goodput less.
+    Finding,
+    /// It names no cause.
+    Healthy,
+}
+
+/// A cause that should be named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Expected {
+    /// The limit.
+    pub code: Code,
+    /// Where packets are lost, or wait; `null`: any place is right.
+    pub place: Option<Location>,
+    /// At which host; `null`: any is right.
+    pub host: Option<Role>,
+}
+
+/// A cause that was named.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Named {
+    /// The limit.
+    pub code: Code,
+    /// Where packets are lost, or wait.
+    pub place: Option<Location>,
+    /// At which host.
+    pub host: Option<Role>,
+    /// The rate that it allows: least and most, payload bits per second.
+    pub bound_bps: (u64, Option<u64>),
+    /// What mending this cause and all before it adds: least and most, payload bits per second.
+    pub worth_bps: (u64, Option<u64>),
+    /// Whether the worth is an upper end only.
+    pub worth_is_upper_end: bool,
+}
+
+impl Named {
+    fn of(cause: &Cause) -> Self {
+        let (bound, worth) = (cause.bound.bound_bps, cause.worth_bps);
+        Self {
+            code: cause.bound.code,
+            place: cause.bound.place,
+            host: cause.bound.host,
+            bound_bps: (bound.least, bound.most),
+            worth_bps: (worth.least, worth.most),
+            worth_is_upper_end: cause.worth_is_upper_end,
+        }
+    }
+
+    /// Whether the worth agrees with `brought`, what mending brought; `None` where it says too little to tell.
+    fn price_is_right(&self, brought: u64) -> Option<bool> {
+        let (least, most) = self.worth_bps;
+        let brought = brought as f64;
+        // An interval is right where any of it is near enough; an upper end is wrong where it is too low.
+        let not_too_low = most.is_none_or(|most| most as f64 * PRICE_FACTOR >= brought);
+        let not_too_high = self.worth_is_upper_end || least as f64 <= brought * PRICE_FACTOR;
+        (most.is_some() || !not_too_high).then_some(not_too_low && not_too_high)
+    }
+}
+
+impl From<ExpectedCause> for Expected {
+    fn from(cause: ExpectedCause) -> Self {
+        Self { code: cause.code, place: cause.place, host: cause.host }
+    }
+}
+
+impl Cell {
+    /// A cell without a diagnosis.
+    pub fn new(fault: &Fault, rtt: Nanos, seed: u64, measured: Option<Measured>) -> Self {
+        let kind = if fault.is_healthy() {
+            Kind::Healthy
+        } else if fault.is_pair() {
+            Kind::Pair
+        } else if fault.causes.is_empty() || measured.is_some_and(|row| !row.is_scored()) {
+            Kind::Finding
+        } else {
+            Kind::Single
+        };
+        Self {
+            fault: fault.name.clone(),
+            title: fault.title.clone(),
+            rtt_ns: rtt.0,
+            seed,
+            kind,
+            expected: fault.causes.iter().copied().map(Expected::from).collect(),
+            named: Vec::new(),
+            findings: Vec::new(),
+            goodput_bps: None,
+            measured_bps: measured.map(|row| [row.faulty.0, row.mended.0]),
+            right: false,
+            place_right: None,
+            host_right: None,
+            price_right: None,
+            error: String::new(),
+            some_flows: fault.some_flows,
+        }
+    }
+
+    /// The same without a diagnosis, and why.
+    pub fn failed(self, why: impl Into<String>) -> Self {
+        Self { error: why.into(), ..self }
+    }
+
+    /// The same with what `diagnosis` named.
+    pub fn judged(mut self, diagnosis: &Diagnosis) -> Self {
+        self.named = diagnosis.causes.iter().map(Named::of).collect();
+        self.findings = diagnosis.findings.iter().map(|finding| finding.code.clone()).collect();
+        self.goodput_bps = diagnosis.goodput_bps;
+        if self.some_flows
+            && let (Some(goodput), Some([_, mended])) = (self.goodput_bps, self.measured_bps)
+            && goodput as f64 * SCORED_RATIO > mended as f64
+        {
+            // This flow did not meet it.
+            self.kind = Kind::Finding;
+        }
+        let named = |code: Code, among: usize| self.named.iter().take(among).any(|cause| cause.code == code);
+        self.right = match self.kind {
+            Kind::Single => self.expected.iter().all(|cause| named(cause.code, 1)),
+            Kind::Pair => self.expected.iter().all(|cause| named(cause.code, 2)),
+            Kind::Finding => self.named.iter().all(|cause| self.expected.iter().any(|one| one.code == cause.code)),
+            Kind::Healthy => self.named.is_empty(),
+        };
+        if !self.right || matches!(self.kind, Kind::Finding | Kind::Healthy) {
+            return self;
+        }
+        let pairs: Vec<(&Expected, &Named)> = self
+            .expected
+            .iter()
+            .filter_map(|one| Some((one, self.named.iter().find(|cause| cause.code == one.code)?)))
+            .collect();
+        let all = |judged: Vec<bool>| (!judged.is_empty()).then(|| judged.into_iter().all(|right| right));
+        let place = |(one, cause): &(&Expected, &Named)| one.place.map(|place| cause.place == Some(place));
+        let host = |(one, cause): &(&Expected, &Named)| one.host.map(|host| cause.host == Some(host));
+        self.place_right = all(pairs.iter().filter_map(place).collect());
+        self.host_right = all(pairs.iter().filter_map(host).collect());
+        // Mending a pair is mending both, and the second cause's worth has the first one's in it.
+        let last = self.named.get(self.expected.len() - 1);
+        self.price_right = self.measured_bps.zip(last).and_then(|([faulty, mended], cause)| {
+            let brought = mended.saturating_sub(faulty);
+            cause.price_is_right(brought)
+        });
+        self
+    }
+
+    /// The code that stands for what is wrong: the first of a pair.
+    pub fn expected_code(&self) -> Code {
+        match self.kind {
+            Kind::Healthy | Kind::Finding => Code::None,
+            Kind::Single | Kind::Pair => self.expected.first().map_or(Code::None, |cause| cause.code),
+        }
+    }
+
+    /// The first cause's code.
+    pub fn named_code(&self) -> Code {
+        self.named.first().map_or(Code::None, |cause| cause.code)
+    }
+}
+
+/// All cells in numbers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Summary {
+    /// Faults by the code that should be named, with how many times each code was the first cause.
+    pub confusion: BTreeMap<Code, BTreeMap<Code, usize>>,
+    /// Of single faults: the first cause is right.
+    pub single: Share,
+    /// Of these: the place is right.
+    pub place: Share,
+    /// Of these: the host is right.
+    pub host: Share,
+    /// Of pairs: both are among the first two causes.
+    pub pair: Share,
+    /// Of healthy paths: no cause is named.
+    pub healthy: Share,
+    /// Of faults that cost too little: no other cause is named.
+    pub finding: Share,
+    /// Of right causes: the price is within 1.5 times what mending brought.
+    pub price: Share,
+    /// Cells without a diagnosis.
+    pub failed: usize,
+}
+
+/// How many of how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Share {
+    /// So many were right.
+    pub right: usize,
+    /// Of so many.
+    pub of: usize,
+}
+
+impl Share {
+    fn of(judged: impl Iterator<Item = bool>) -> Self {
+        judged.fold(Self::default(), |sum, right| Self { right: sum.right + usize::from(right), of: sum.of + 1 })
+    }
+}
+
+impl Summary {
+    /// The numbers of `cells`.
+    pub fn of(cells: &[Cell]) -> Self {
+        let diagnosed = || cells.iter().filter(|cell| cell.error.is_empty());
+        let kind = |kind: Kind| Share::of(diagnosed().filter(|cell| cell.kind == kind).map(|cell| cell.right));
+        let mut confusion: BTreeMap<Code, BTreeMap<Code, usize>> = BTreeMap::new();
+        for cell in diagnosed().filter(|cell| cell.kind != Kind::Pair) {
+            *confusion.entry(cell.expected_code()).or_default().entry(cell.named_code()).or_default() += 1;
+        }
+        let scored = || diagnosed().filter(|cell| matches!(cell.kind, Kind::Single | Kind::Pair));
+        Self {
+            confusion,
+            single: kind(Kind::Single),
+            place: Share::of(scored().filter_map(|cell| cell.place_right)),
+            host: Share::of(scored().filter_map(|cell| cell.host_right)),
+            pair: kind(Kind::Pair),
+            healthy: kind(Kind::Healthy),
+            finding: kind(Kind::Finding),
+            price: Share::of(scored().filter_map(|cell| cell.price_right)),
+            failed: cells.len() - diagnosed().count(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_diagnosis::{Basis, Bound, Interval};
+    use longhaul_units::BitRate;
+
+    use super::*;
+    use crate::faults::find;
+
+    const MBIT: u64 = 1_000_000;
+
+    fn cause(code: Code, host: Option<Role>, worth: (u64, u64)) -> Cause {
+        let interval = |(least, most): (u64, u64)| Interval::measured(least * MBIT, most * MBIT);
+        Cause {
+            bound: Bound {
+                code,
+                place: None,
+                host,
+                bound_bps: interval((15, 16)),
+                evidence: Vec::new(),
+                remedies: Vec::new(),
+            },
+            worth_bps: interval(worth),
+            worth_is_upper_end: false,
+        }
+    }
+
+    fn diagnosis(causes: Vec<Cause>) -> Diagnosis {
+        Diagnosis {
+            target_bps: Some(100 * MBIT),
+            target_basis: None,
+            target_payload_bps: None,
+            goodput_bps: Some(15 * MBIT),
+            base_rtt_ns: None,
+            causes,
+            bounds: Vec::new(),
+            findings: Vec::new(),
+            unknown: Vec::new(),
+        }
+    }
+
+    fn judged(fault: &str, mended: u64, causes: Vec<Cause>) -> Cell {
+        let rtt = Nanos::from_millis(80);
+        let measured = Measured { rtt, faulty: BitRate(15 * MBIT), mended: BitRate(mended * MBIT) };
+        Cell::new(&find(fault).unwrap(), rtt, 1, Some(measured)).judged(&diagnosis(causes))
+    }
+
+    /// A window of 15 of 90 Mb/s: mending it brings 75.
+    #[test]
+    fn a_single_fault_is_the_first_cause_with_host_and_price() {
+        let window = |host, worth| cause(Code::ReceiveWindow, Some(host), worth);
+        let cell = judged("receive-buffer", 90, vec![window(Role::Receiver, (60, 80))]);
+        assert_eq!((cell.kind, cell.right, cell.host_right), (Kind::Single, true, Some(true)));
+        assert_eq!((cell.place_right, cell.price_right), (None, Some(true)));
+        let cell = judged("receive-buffer", 90, vec![window(Role::Sender, (20, 30))]);
+        assert_eq!((cell.right, cell.host_right, cell.price_right), (true, Some(false), Some(false)));
+        let second = vec![cause(Code::Loss, None, (1, 2)), window(Role::Receiver, (60, 80))];
+        let cell = judged("receive-buffer", 90, second);
+        assert_eq!((cell.right, cell.host_right, cell.named_code()), (false, None, Code::Loss));
+    }
+
+    #[test]
+    fn a_fault_that_costs_little_must_hide_no_other() {
+        let named = |code| judged("receive-buffer", 18, vec![cause(code, None, (1, 2))]);
+        assert_eq!((named(Code::ReceiveWindow).kind, named(Code::ReceiveWindow).right), (Kind::Finding, true));
+        assert!(!named(Code::Loss).right && judged("receive-buffer", 18, Vec::new()).right);
+        assert!(!judged("healthy", 15, vec![cause(Code::Loss, None, (1, 2))]).right);
+        assert!(judged("healthy", 15, Vec::new()).right);
+    }
+
+    /// One flow in two is on the good member.
+    #[test]
+    fn a_flow_that_does_not_meet_its_fault_needs_no_cause() {
+        let carried = |mbit: u64| {
+            let rtt = Nanos::from_millis(80);
+            let measured = Measured { rtt, faulty: BitRate(MBIT), mended: BitRate(90 * MBIT) };
+            let cell = Cell::new(&find("ecmp-member").unwrap(), rtt, 1, Some(measured));
+            cell.judged(&Diagnosis { goodput_bps: Some(mbit * MBIT), ..diagnosis(Vec::new()) })
+        };
+        assert_eq!((carried(88).kind, carried(88).right), (Kind::Finding, true));
+        assert_eq!((carried(10).kind, carried(10).right), (Kind::Single, false));
+    }
+
+    /// The second cause's worth has the first one's in it.
+    #[test]
+    fn a_pair_is_named_in_either_order() {
+        let (window, buffer) = (cause(Code::ReceiveWindow, None, (5, 6)), cause(Code::SendBuffer, None, (70, 80)));
+        let cell = judged("pair-buffers", 90, vec![window.clone(), buffer.clone()]);
+        assert_eq!((cell.kind, cell.right, cell.price_right), (Kind::Pair, true, Some(true)));
+        assert!(judged("pair-buffers", 90, vec![buffer.clone(), window.clone()]).right);
+        assert!(!judged("pair-buffers", 90, vec![window, cause(Code::Loss, None, (5, 6)), buffer]).right);
+    }
+
+    #[test]
+    fn an_open_price_is_wrong_only_where_it_is_too_high() {
+        let open = |least: u64| {
+            let worth = Interval { least: least * MBIT, most: None, basis: Basis::AtLeast };
+            let cause = Cause { worth_bps: worth, ..cause(Code::ReceiveWindow, None, (0, 0)) };
+            judged("receive-buffer", 90, vec![cause]).price_right
+        };
+        assert_eq!((open(60), open(120)), (None, Some(false)));
+    }
+
+    #[test]
+    fn cells_without_a_diagnosis_are_counted_apart() {
+        let right = judged("receive-buffer", 90, vec![cause(Code::ReceiveWindow, None, (60, 80))]);
+        let healthy = judged("healthy", 90, Vec::new());
+        let failed = judged("loss", 90, Vec::new()).failed("no lab");
+        let summary = Summary::of(&[right, healthy, failed]);
+        assert_eq!((summary.single, summary.failed), (Share { right: 1, of: 1 }, 1));
+        assert_eq!(summary.confusion[&Code::None][&Code::None], 1);
+        assert_eq!(summary.confusion[&Code::ReceiveWindow][&Code::ReceiveWindow], 1);
+    }
+}
