@@ -1,6 +1,7 @@
 //! The answer: causes, findings, and what is not known.
 
 use longhaul_result::Location;
+use longhaul_units::BitRate;
 use serde::{Deserialize, Serialize};
 
 /// The kind of a limit.
@@ -82,6 +83,34 @@ impl Code {
             Self::None => "none",
         }
     }
+
+    /// What limits, in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Link => "the speed of a link",
+            Self::Shaper => "a queue that sends at a lower rate than the links",
+            Self::Policer => "a policer, which drops what is above its rate",
+            Self::ReceiveWindow => "the receive window",
+            Self::SendBuffer => "the send buffer",
+            Self::Loss => "loss, and the congestion control's answer to it",
+            Self::CongestionControl => "the congestion control",
+            Self::SlowStart => "the beginning of each transfer",
+            Self::ReceiverApplication => "the receiving program, which reads too slowly",
+            Self::SenderApplication => "the sending program, which writes too slowly",
+            Self::ApplicationWindow => "the program's own window",
+            Self::Cpu => "the CPU",
+            Self::MtuBlackHole => "an MTU black hole: large packets vanish",
+            Self::Mtu => "the size of packets",
+            Self::MiddleboxOptions => "something that takes out TCP's options",
+            Self::Reordering => "packets that overtake each other",
+            Self::Queue => "a queue that is too short for bursts",
+            Self::CompetingTraffic => "other traffic on the path",
+            Self::EcmpMember => "a bad link among parallel ones",
+            Self::Disk => "the disk",
+            Self::MemoryLimit => "memory for sockets",
+            Self::None => "nothing",
+        }
+    }
 }
 
 impl std::fmt::Display for Code {
@@ -158,6 +187,24 @@ impl Interval {
     }
 }
 
+impl Interval {
+    /// For people.
+    pub fn text(&self) -> String {
+        match self.most {
+            None => format!("at least {}/s", about(self.least)),
+            Some(most) if most <= self.least => format!("{}/s", about(most)),
+            Some(most) => format!("{} - {}/s", about(self.least), about(most)),
+        }
+    }
+}
+
+/// A rate for people: three digits.
+pub fn about(bps: u64) -> BitRate {
+    let digits = bps.checked_ilog10().unwrap_or(0);
+    let unit = 10u64.pow(digits.saturating_sub(2));
+    BitRate(bps / unit * unit)
+}
+
 /// A line of evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -210,6 +257,17 @@ pub struct Bound {
     pub evidence: Vec<Line>,
     /// What to do.
     pub remedies: Vec<Remedy>,
+}
+
+impl Bound {
+    /// The place, or the host; `?` if neither is known.
+    pub fn place_name(&self) -> String {
+        match (self.place, self.host) {
+            (Some(place), _) => place.to_string(),
+            (None, Some(host)) => host.name().into(),
+            (None, None) => "?".into(),
+        }
+    }
 }
 
 /// A bound below the target: what it costs.

@@ -14,7 +14,7 @@ mod rules;
 mod tests_seen;
 
 pub use diagnosis::{
-    Basis, Bound, Cause, Code, Diagnosis, Finding, Interval, Line, Remedy, Role, TargetBasis, Unknown,
+    Basis, Bound, Cause, Code, Diagnosis, Finding, Interval, Line, Remedy, Role, TargetBasis, Unknown, about,
 };
 pub use evidence::{
     CpuFacts, Diagnosed, Evidence, FlowFacts, Handshake, HostFacts, LinkFacts, Purpose, Run, SynFacts, Target,

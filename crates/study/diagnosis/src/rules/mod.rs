@@ -12,9 +12,7 @@ mod path;
 mod tests;
 mod transfer;
 
-use longhaul_units::BitRate;
-
-use crate::diagnosis::{Bound, Cause, Code, Diagnosis, Interval, TargetBasis, Unknown};
+use crate::diagnosis::{Bound, Cause, Code, Diagnosis, Interval, TargetBasis, Unknown, about};
 use crate::evidence::{Evidence, Purpose, Run, Target, TcpFacts, UdpFacts};
 pub(crate) use capacity::{Capacity, Kind};
 
@@ -101,13 +99,6 @@ const SPREAD: f64 = 0.05;
 fn measured(run: &TcpFacts) -> Interval {
     let bps = run.steady_bps as f64;
     Interval::measured((bps * (1.0 - SPREAD)) as u64, (bps * (1.0 + SPREAD)) as u64)
-}
-
-/// A rate for people: three digits.
-fn about(bps: u64) -> BitRate {
-    let digits = bps.checked_ilog10().unwrap_or(0);
-    let unit = 10u64.pow(digits.saturating_sub(2));
-    BitRate(bps / unit * unit)
 }
 
 /// `value × part / whole`.

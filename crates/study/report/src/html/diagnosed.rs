@@ -2,13 +2,11 @@
 
 use std::fmt::Write;
 
-use longhaul_diagnosis::{Basis, Bound, Cause, Diagnosed, Diagnosis, Remedy};
-use longhaul_units::BitRate;
+use longhaul_diagnosis::{Basis, Bound, Cause, Diagnosed, Diagnosis, Remedy, about};
+use longhaul_units::Nanos;
 
 use crate::html::page::{escape, heading, page};
 use crate::html::table::Table;
-use crate::text::diagnose::{interval, place, words};
-use crate::text::{rate, short};
 
 const WIDTH: f64 = 520.0;
 /// Left and right of the bars' ground.
@@ -46,7 +44,7 @@ impl Report<'_> {
 }
 
 fn bps(bps: u64) -> String {
-    format!("{}/s", rate(BitRate(bps)))
+    format!("{}/s", about(bps))
 }
 
 // Writing to a string cannot fail.
@@ -62,9 +60,9 @@ fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis) {
         |cause| {
             format!(
                 "the first cause is {}, at {}; it is worth {}",
-                words(cause.bound.code),
-                place(&cause.bound),
-                interval(&cause.worth_bps)
+                cause.bound.code.words(),
+                cause.bound.place_name(),
+                cause.worth_bps.text()
             )
         },
     );
@@ -73,7 +71,7 @@ fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis) {
         let _ = writeln!(body, "<p>What to do: {}.</p>", escape(&told(remedy)));
     }
     if let Some(rtt) = diagnosis.base_rtt_ns {
-        let _ = writeln!(body, "<p class=\"quiet\">Round trip without load: {}.</p>", short(rtt));
+        let _ = writeln!(body, "<p class=\"quiet\">Round trip without load: {}.</p>", Nanos(rtt / 100_000 * 100_000));
     }
     if let Some(figure) = picture(diagnosis) {
         let _ = writeln!(
@@ -115,10 +113,10 @@ fn evidence(body: &mut String, number: usize, cause: &Cause) {
     let _ = writeln!(
         body,
         "<h2>{number}. {} <span class=\"quiet\">{}</span></h2>\n<p>It allows {} and is worth {}{upper}.</p>\n<ul>",
-        escape(words(bound.code)),
-        escape(&place(bound)),
-        escape(&interval(&bound.bound_bps)),
-        escape(&interval(&cause.worth_bps)),
+        escape(bound.code.words()),
+        escape(&bound.place_name()),
+        escape(&bound.bound_bps.text()),
+        escape(&cause.worth_bps.text()),
     );
     let item = |body: &mut String, text: &str, command: &str| {
         let code = if command.is_empty() { String::new() } else { format!("<br><code>{}</code>", escape(command)) };
@@ -160,8 +158,8 @@ fn picture(diagnosis: &Diagnosis) -> Option<String> {
              <rect x=\"{least:.1}\" y=\"{:.0}\" width=\"{:.1}\" height=\"14\" fill=\"{colour}\" fill-opacity=\"{paler}\"/></g>",
             bound.code,
             y + 14.0,
-            escape(&format!("{} at {}", bound.code, place(bound))),
-            escape(&interval(&bound.bound_bps)),
+            escape(&format!("{} at {}", bound.code, bound.place_name())),
+            escape(&bound.bound_bps.text()),
             y + 20.0,
             (least - left).max(1.0),
             y + 20.0,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use longhaul_diagnosis::{Basis, Bound, Cause, Code, Diagnosed, Diagnosis, Interval, Role, TargetBasis};
+use longhaul_diagnosis::{Basis, Cause, Diagnosed, Diagnosis, Role, TargetBasis};
 use longhaul_terms::Directions;
 use longhaul_units::BitRate;
 
@@ -18,52 +18,6 @@ pub fn report(reverse: bool, results: &Directions<Diagnosed>) -> String {
 
 fn bps(bps: u64) -> String {
     format!("{}/s", rate(BitRate(bps)))
-}
-
-/// What limits, in words.
-pub fn words(code: Code) -> &'static str {
-    match code {
-        Code::Link => "the speed of a link",
-        Code::Shaper => "a queue that sends at a lower rate than the links",
-        Code::Policer => "a policer, which drops what is above its rate",
-        Code::ReceiveWindow => "the receive window",
-        Code::SendBuffer => "the send buffer",
-        Code::Loss => "loss, and the congestion control's answer to it",
-        Code::CongestionControl => "the congestion control",
-        Code::SlowStart => "the beginning of each transfer",
-        Code::ReceiverApplication => "the receiving program, which reads too slowly",
-        Code::SenderApplication => "the sending program, which writes too slowly",
-        Code::ApplicationWindow => "the program's own window",
-        Code::Cpu => "the CPU",
-        Code::MtuBlackHole => "an MTU black hole: large packets vanish",
-        Code::Mtu => "the size of packets",
-        Code::MiddleboxOptions => "something that takes out TCP's options",
-        Code::Reordering => "packets that overtake each other",
-        Code::Queue => "a queue that is too short for bursts",
-        Code::CompetingTraffic => "other traffic on the path",
-        Code::EcmpMember => "a bad link among parallel ones",
-        Code::Disk => "the disk",
-        Code::MemoryLimit => "memory for sockets",
-        Code::None => "nothing",
-    }
-}
-
-/// The place of a bound, or its host.
-pub fn place(bound: &Bound) -> String {
-    match (bound.place, bound.host) {
-        (Some(place), _) => place.to_string(),
-        (None, Some(host)) => host.name().into(),
-        (None, None) => "?".into(),
-    }
-}
-
-/// An interval in as few characters as it takes.
-pub fn interval(interval: &Interval) -> String {
-    match interval.most {
-        None => format!("at least {}", bps(interval.least)),
-        Some(most) if most <= interval.least => bps(most),
-        Some(most) => format!("{} - {}", rate(BitRate(interval.least)), bps(most)),
-    }
 }
 
 fn basis(basis: Basis) -> &'static str {
@@ -94,7 +48,7 @@ fn one(name: &str, diagnosis: &Diagnosis) -> String {
     _ = writeln!(text, "{name:<10}TCP {carried}{of}{target}");
     match diagnosis.causes.first() {
         Some(cause) => {
-            _ = writeln!(text, "{:<10}{}, at {}", "cause", words(cause.bound.code), place(&cause.bound));
+            _ = writeln!(text, "{:<10}{}, at {}", "cause", cause.bound.code.words(), cause.bound.place_name());
             _ = writeln!(
                 text,
                 "{:<10}worth {}{}",
@@ -143,7 +97,7 @@ fn at(host: Option<Role>) -> String {
 }
 
 fn worth(cause: &Cause) -> String {
-    let worth = interval(&cause.worth_bps);
+    let worth = cause.worth_bps.text();
     if cause.worth_is_upper_end { format!("up to {worth}: too few losses were seen for a price") } else { worth }
 }
 
@@ -162,8 +116,8 @@ fn table(text: &mut String, diagnosis: &Diagnosis) {
         let line = format!(
             "{:<22}{:<22}{:<28}{}{}",
             bound.code.name(),
-            place(bound),
-            interval(&bound.bound_bps),
+            bound.place_name(),
+            bound.bound_bps.text(),
             basis(bound.bound_bps.basis),
             if mark.is_empty() { String::new() } else { format!(", {mark}") }
         );
@@ -173,7 +127,7 @@ fn table(text: &mut String, diagnosis: &Diagnosis) {
 
 fn evidence(text: &mut String, number: usize, cause: &Cause) {
     let bound = &cause.bound;
-    _ = writeln!(text, "\n{number} {} at {}: worth {}", bound.code, place(bound), worth(cause));
+    _ = writeln!(text, "\n{number} {} at {}: worth {}", bound.code, bound.place_name(), worth(cause));
     for line in &bound.evidence {
         wrapped(text, "  - ", &line.text);
         if !line.command.is_empty() {
