@@ -231,7 +231,7 @@ fn vegas_gets_least() {
 /// segments, get less.
 #[test]
 fn reno_favours_short_round_trips_and_large_segments() {
-    let _machine = side_by_side();
+    let _machine = alone();
     let path = "[[client]]\nname = 'near'\n[[client]]\nname = 'far'\ndelay = '20ms'\n\
                 [[both]]\nrate = '100Mbit'\nqueue = '64KiB'\ndelay = '5ms'";
     let labs = ["rtts", "segments"].map(|name| Tested::up(name, path));
@@ -300,7 +300,7 @@ fn wide_path(queue: &str, loss: &str) -> String {
 /// kernel's own BBR (v1), where it has it, is shown for comparison.
 #[test]
 fn bbr3_bears_loss_and_leaves_queues_empty() {
-    let _machine = side_by_side();
+    let _machine = alone();
     let each = |name: &str, path: String, controls: &[&str], time: &str| -> Option<Vec<Flow>> {
         let lab = Tested::up(name, &path)?;
         let flows = controls.iter().map(|control| lab.tcp(&["-C", control, "-t", time, "--omit", "1s"]));
