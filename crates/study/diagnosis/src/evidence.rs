@@ -146,7 +146,7 @@ pub struct TcpFacts {
     pub max_in_flight_bytes: Option<u64>,
     /// Packets sent, retransmissions included.
     pub sent_packets: u64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub retransmits: u64,
     /// Of these, what the receiver had already.
     pub spurious_retransmits: u64,
@@ -224,7 +224,7 @@ pub struct CpuFacts {
 pub struct FlowFacts {
     /// Payload bits per second.
     pub goodput_bps: u64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub retransmits: u64,
     /// The sender's port.
     pub sender_port: u16,

@@ -224,7 +224,7 @@ impl Plan<'_> {
     }
 
     fn transfer(&self) -> Option<Step> {
-        let bytes = self.asked.size_bytes.filter(|_| self.count(Purpose::Transfer) < 3)?;
+        let bytes = self.asked.size_bytes.filter(|_| !self.asked.gentle && self.count(Purpose::Transfer) < 3)?;
         Some(Step::Tcp {
             purpose: Purpose::Transfer,
             duration_ns: self.time(4, ROUND_TRIPS),

@@ -374,7 +374,7 @@ fn a_plan_ends_early_where_the_answer_is_plain() {
 
 #[test]
 fn a_gentle_plan_stays_below_a_tenth() {
-    let asked = Asked { gentle: true, ..ASKED };
+    let asked = Asked { gentle: true, size_bytes: Some(20 << 20), ..ASKED };
     planned(&asked, |step| match step {
         Step::Tcp { purpose, write_rate_bps, .. } => {
             assert!(write_rate_bps.is_some_and(|rate| rate <= 20 * MBIT), "{step:?}");

@@ -56,7 +56,7 @@ fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis) {
     let of = diagnosis.target_payload_bps.map_or(String::new(), |target| format!(" of {}", bps(target)));
     let class = if diagnosis.causes.is_empty() { "quiet" } else { "alert" };
     let cause = diagnosis.causes.first().map_or_else(
-        || "no cause was found that costs a quarter of the target or more".into(),
+        || "mending no limit would raise the goodput by 1.3".into(),
         |cause| {
             format!(
                 "the first cause is {}, at {}; it is worth {}",
