@@ -230,8 +230,11 @@ fn guard(end: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)]) -> ! {
     }
 }
 
-/// Rounds in which processes are moved out of a group: others may begin meanwhile.
-const LEAVE_ROUNDS: usize = 100;
+/// Rounds in which processes are moved out of a group: others may begin meanwhile, and one that was killed holds the group after its files
+/// were closed, until it is gone.
+const LEAVE_ROUNDS: usize = 10_000;
+/// Between two rounds.
+const LEAVE_PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// Moves the processes that the file `processes` lists, by writing their numbers to `to`, and removes the group `folder`.
 fn leave(to: RawFd, folder: &CStr, processes: &CStr) {
@@ -256,6 +259,8 @@ fn leave(to: RawFd, folder: &CStr, processes: &CStr) {
         if removed {
             return;
         }
+        // SAFETY: a system call on a constant; where it is cut short, the next round only comes earlier.
+        unsafe { libc::nanosleep(&LEAVE_PAUSE, std::ptr::null_mut()) };
     }
 }
 

@@ -112,18 +112,23 @@ impl TcpTruth {
         let numbers = |packet: &Packet| packet.tcp.is_some_and(|tcp| end(packet) != tcp.sequence);
         let is_below = |packet: &Packet, highest: u32| (packet.tcp.unwrap().sequence.wrapping_sub(highest) as i32) < 0;
         let mut again = HashSet::new();
-        let mut highest: HashMap<(u16, u16), u32> = HashMap::new();
+        // Of each flow its first sequence number, and what was sent once: the start and end of each segment, from that number. The order
+        // does not tell: two CPUs of the sender's host may swap segments on their way to the forwarder.
+        let mut sent: HashMap<(u16, u16), (u32, BTreeMap<u32, u32>)> = HashMap::new();
         for (place, arrival) in (0..).zip(&log.arrivals) {
             let packet = &arrival.packet;
             if arrival.direction != Direction::Forward || !numbers(packet) {
                 continue;
             }
-            let highest = highest.entry(packet.ports.unwrap()).or_insert_with(|| packet.tcp.unwrap().sequence);
-            if is_below(packet, *highest) {
+            let (first, sent) =
+                sent.entry(packet.ports.unwrap()).or_insert_with(|| (packet.tcp.unwrap().sequence, BTreeMap::new()));
+            let [from, to] = [packet.tcp.unwrap().sequence, end(packet)].map(|number| number.wrapping_sub(*first));
+            if sent.range(..to).next_back().is_some_and(|(_, end)| *end > from) {
                 again.insert(place);
                 truth.sent_again += 1;
+            } else {
+                sent.insert(from, to);
             }
-            *highest = if is_below(packet, *highest) { *highest } else { end(packet) };
         }
         let mut left = HashSet::new();
         let mut highest: HashMap<(u16, u16), u32> = HashMap::new();
