@@ -35,8 +35,26 @@ pub mod flag {
     pub const PSH: u8 = 0x08;
     /// The acknowledgment number counts.
     pub const ACK: u8 = 0x10;
+    /// A packet was marked (RFC 3168): in a SYN, the sender can do ECN.
+    pub const ECE: u8 = 0x40;
     /// The congestion window was reduced.
     pub const CWR: u8 = 0x80;
+}
+
+/// Kinds of options (IANA's TCP parameters).
+pub mod option {
+    /// The end of the list.
+    pub const END: u8 = 0;
+    /// Padding.
+    pub const NO_OPERATION: u8 = 1;
+    /// The largest segment that the sender takes (RFC 9293), 2 bytes.
+    pub const MAXIMUM_SEGMENT_SIZE: u8 = 2;
+    /// By how much windows are scaled (RFC 7323), 1 byte.
+    pub const WINDOW_SCALE: u8 = 3;
+    /// The sender understands selective acknowledgements (RFC 2018), 0 bytes.
+    pub const SACK_PERMITTED: u8 = 4;
+    /// Time stamps (RFC 7323), 8 bytes.
+    pub const TIMESTAMPS: u8 = 8;
 }
 
 /// A view of a segment whose header is whole.
@@ -67,6 +85,25 @@ impl<T: AsRef<[u8]>> Segment<T> {
     /// Bytes of the header with its options: 20–60.
     pub fn header_len(&self) -> usize {
         usize::from(self.0.as_ref()[12] >> 4) * 4
+    }
+
+    /// The options in order as (kind, value), without padding, up to the end of the list or the first that is not whole (RFC 9293 §3.1).
+    pub fn options(&self) -> impl Iterator<Item = (u8, &[u8])> {
+        let mut rest = &self.0.as_ref()[MIN_HEADER_LEN..self.header_len()];
+        std::iter::from_fn(move || {
+            loop {
+                match *rest {
+                    [] | [option::END, ..] => return None,
+                    [option::NO_OPERATION, ..] => rest = &rest[1..],
+                    [kind, length, ..] if (2..=rest.len()).contains(&usize::from(length)) => {
+                        let (whole, behind) = rest.split_at(length.into());
+                        rest = behind;
+                        return Some((kind, &whole[2..]));
+                    }
+                    _ => return None,
+                }
+            }
+        })
     }
 
     /// The [`flag`]s.
@@ -102,6 +139,23 @@ mod tests {
         segment.set_sequence(u32::MAX);
         segment.set_flags(flag::SYN);
         assert_eq!((segment.sequence(), segment.flags()), (u32::MAX, flag::SYN));
+    }
+
+    #[test]
+    fn options_up_to_the_first_that_is_not_whole() {
+        let of = |options: [u8; 12]| {
+            let mut header = [0; 32];
+            header[12] = 0x80;
+            header[20..].copy_from_slice(&options);
+            let segment = Segment::new_checked(header).unwrap();
+            segment.options().map(|(kind, value)| (kind, value.to_vec())).collect::<Vec<_>>()
+        };
+        let all = [(2, vec![5, 0xb4]), (4, vec![]), (3, vec![7])];
+        assert_eq!(of([2, 4, 5, 0xb4, 4, 2, 1, 3, 3, 7, 0, 9]), all);
+        // Longer than the header, shorter than an option, cut off.
+        assert_eq!(of([2, 4, 5, 0xb4, 4, 2, 1, 3, 3, 7, 8, 10]), all);
+        assert_eq!(of([2, 4, 5, 0xb4, 4, 2, 1, 3, 3, 7, 1, 8]), all);
+        assert_eq!(of([4, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), []);
     }
 
     #[test]

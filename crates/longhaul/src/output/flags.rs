@@ -1,7 +1,7 @@
 //! The flags of what library crates name by field. They write a field between backticks, as JSON names it.
 
 /// Each field and its flag, in all commands.
-const FLAGS: [(&str, &str); 34] = [
+const FLAGS: [(&str, &str); 35] = [
     ("affinity", "-A"),
     ("block_bytes", "-l"),
     ("burst_packets", "--burst"),
@@ -11,6 +11,7 @@ const FLAGS: [(&str, &str); 34] = [
     ("collect", "--collect"),
     ("congestion", "-C"),
     ("cpus", "--cpu"),
+    ("dont_fragment", "--df"),
     ("duration_ns", "-t"),
     ("host_settings", "longhaul serve --host-settings allow"),
     ("interval_ns", "-i"),

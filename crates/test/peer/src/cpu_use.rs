@@ -1,4 +1,4 @@
-//! How busy this machine's CPUs were while a receiver received.
+//! How busy this machine's CPUs were while data moved, and what a thread used of its CPU.
 //!
 //! A thread looks every [`LOOK`] and keeps two readings, the first and the last between which packets kept arriving. So the quiet before
 //! and after a test does not dilute its load.
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
-use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::procfs::{CpuTime, cpu_times};
+use longhaul_kernel::clock::{monotonic, thread_cpu_time};
+use longhaul_kernel::procfs::{CpuTime, cpu_times, thread_times};
 use longhaul_result::Caveat;
-use longhaul_terms::ChangedCounters;
+use longhaul_terms::{ChangedCounters, ThreadCpu};
 use longhaul_udp::Binding;
 use longhaul_units::Nanos;
 
@@ -43,15 +43,15 @@ pub(crate) struct CpuWatch {
 }
 
 impl CpuWatch {
-    /// `received` returns how many packets arrived so far.
-    pub(crate) fn start(received: impl Fn() -> u64 + Send + 'static) -> Self {
+    /// `moved` returns how many packets or bytes arrived or left so far.
+    pub(crate) fn start(moved: impl Fn() -> u64 + Send + 'static) -> Self {
         let stop: Arc<AtomicBool> = Arc::default();
         let stopped = Arc::clone(&stop);
         let watch = move || {
             let (mut first, mut last, mut newest) = (None, None, None);
             let mut known = 0;
             while !stopped.load(Ordering::Relaxed) {
-                let count = received();
+                let count = moved();
                 if count > known {
                     // Packets arrived after the newest reading so far, so that one lies within the test.
                     last = newest.take();
@@ -80,6 +80,32 @@ impl Drop for CpuWatch {
     }
 }
 
+/// What the calling thread uses of its CPU from here on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ThreadWatch {
+    at: Nanos,
+    cpu: Nanos,
+    run_delay: Option<Nanos>,
+}
+
+impl ThreadWatch {
+    pub(crate) fn start() -> Self {
+        let run_delay = thread_times().ok().map(|times| times.run_delay);
+        Self { at: monotonic(), cpu: thread_cpu_time(), run_delay }
+    }
+
+    /// What it used since. The same thread calls this.
+    pub(crate) fn used(&self) -> ThreadCpu {
+        let now = Self::start();
+        let run_delay = now.run_delay.zip(self.run_delay).map(|(now, then)| now.saturating_sub(then).0);
+        ThreadCpu {
+            cpu_time_ns: now.cpu.saturating_sub(self.cpu).0,
+            run_delay_ns: run_delay,
+            elapsed_ns: now.at.saturating_sub(self.at).0,
+        }
+    }
+}
+
 /// What each CPU did in some time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct CpuUse {
@@ -91,9 +117,12 @@ impl CpuUse {
     fn between(before: &Reading, after: &Reading) -> Self {
         let cpus = after.cpus.iter().filter_map(|after| {
             let before = before.cpus.iter().find(|before| before.cpu == after.cpu)?;
-            let (busy, softirq) =
-                (after.busy.saturating_sub(before.busy), after.softirq.saturating_sub(before.softirq));
-            Some(CpuTime { cpu: after.cpu, busy, softirq })
+            Some(CpuTime {
+                cpu: after.cpu,
+                busy: after.busy.saturating_sub(before.busy),
+                softirq: after.softirq.saturating_sub(before.softirq),
+                steal: after.steal.saturating_sub(before.steal),
+            })
         });
         Self { span: after.at.saturating_sub(before.at), cpus: cpus.collect() }
     }
@@ -108,6 +137,7 @@ impl CpuUse {
         for cpu in &self.cpus {
             add(format!("machine, CPU {}: busy_ns", cpu.cpu), cpu.busy);
             add(format!("machine, CPU {}: softirq_ns", cpu.cpu), cpu.softirq);
+            add(format!("machine, CPU {}: steal_ns", cpu.cpu), cpu.steal);
         }
     }
 
@@ -149,6 +179,7 @@ mod tests {
             cpu: cpu as u32,
             busy: Nanos::from_millis(busy_ms[cpu]),
             softirq: Nanos::from_millis(softirq_ms[cpu]),
+            steal: Nanos::ZERO,
         };
         CpuUse { span: Nanos::from_secs(1), cpus: vec![cpu(0), cpu(1)] }
     }
@@ -165,6 +196,19 @@ mod tests {
         assert!(used([960, 960], [0, 0]).caveat(None).is_some());
         assert_eq!(used([940, 940], [600, 600]).caveat(None), None);
         assert_eq!(CpuUse { span: Nanos::from_millis(499), ..used([960, 960], [0, 0]) }.caveat(None), None);
+    }
+
+    #[test]
+    fn a_thread_that_spins_uses_its_cpu_and_one_that_sleeps_does_not() {
+        let watch = ThreadWatch::start();
+        sleep(Duration::from_millis(50));
+        let slept = watch.used();
+        assert!(slept.elapsed_ns >= 50_000_000 && slept.cpu_time_ns < 10_000_000, "{slept:?}");
+        while watch.used().cpu_time_ns < 60_000_000 {}
+        let spun = watch.used();
+        // All of the time it slept, ran or waited for a CPU.
+        let accounted = 50_000_000 + spun.cpu_time_ns + spun.run_delay_ns.unwrap();
+        assert!(accounted.abs_diff(spun.elapsed_ns) < spun.elapsed_ns / 4, "{spun:?}");
     }
 
     #[test]

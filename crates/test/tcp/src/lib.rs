@@ -9,6 +9,7 @@
 
 mod backlog;
 mod caveats;
+mod handshake;
 mod info;
 mod limited;
 mod loss;
@@ -17,12 +18,12 @@ pub mod proof;
 mod receiving;
 mod report;
 mod result;
-mod rfc6349;
 mod series;
 mod summary;
 mod watched;
 
 pub use backlog::unsent_limit_bytes;
+pub use handshake::{SynReceived, TcpEndOptions, TcpHandshake};
 pub use info::{FIELDS, Field, INFO_BYTES, TcpInfo, fields};
 pub use limited::{LimitedBy, LimitedTimes};
 pub use loss::{LossBytes, Segment, TcpDrop};
@@ -32,9 +33,9 @@ pub use parameters::{
 pub use receiving::{ReceiverLimitedBy, ReceiverSummary, ReceiverTimes, Receiving};
 pub use report::{CongestionSince, Retransmitted, SamplingCost, TcpEndReport, TcpStreamReport};
 pub use result::{
-    TcpAssembled, TcpBuffers, TcpConnectionOptions, TcpLossReason, TcpMemory, TcpResult, TcpStreamResult,
+    Rfc6349, TcpAssembled, TcpBuffers, TcpLossReason, TcpMemory, TcpResult, TcpStreamResult, buffer_delay_percentage,
+    tcp_efficiency_percentage, transfer_time_ratio,
 };
-pub use rfc6349::{Rfc6349, buffer_delay_percentage, tcp_efficiency_percentage, transfer_time_ratio};
 pub use series::{MAX_SAMPLES, Sample, Series, SeriesError};
 pub use summary::FlowSummary;
 pub use watched::{Flow, Limit, WatchResult, WatchedConnection};

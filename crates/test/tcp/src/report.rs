@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::handshake::SynReceived;
 use super::loss::TcpDrop;
 use super::receiving::ReceiverSummary;
 use super::summary::FlowSummary;
 use crate::proof::TcpStreamId;
 use longhaul_result::LocationMethod;
-use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, bounded_list};
+use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, ThreadCpu, bounded_list};
 
 /// Most connections of an end: every stream in both directions.
 const MOST_STREAMS: usize = 2 * MAX_STREAMS as usize;
@@ -62,6 +63,12 @@ pub struct TcpStreamReport {
     /// What the receiving end saw; `null` at the sending end.
     #[serde(default)]
     pub receiving: Option<ReceiverSummary>,
+    /// The SYN that opened it, as it arrived; `null` at the client, and without `TCP_SAVE_SYN`.
+    #[serde(default)]
+    pub syn_received: Option<SynReceived>,
+    /// What its thread used of its CPU; `null` if no data moved.
+    #[serde(default)]
+    pub cpu: Option<ThreadCpu>,
     /// Retransmissions, from the kernel's events; `null` without events.
     pub retransmitted: Option<Retransmitted>,
     /// The send buffer.

@@ -35,10 +35,26 @@ pub struct FlowSummary {
     /// Greatest data in flight at a sample, bytes (`tcpi_unacked` × `tcpi_snd_mss`).
     #[serde(default)]
     pub max_in_flight_bytes: u64,
+    /// Mean of the data in flight at the samples with any, bytes; `null` if there was none.
+    #[serde(default)]
+    pub mean_in_flight_bytes: Option<u64>,
+    /// Times that it went into recovery or a retransmission timeout between two samples (`tcpi_ca_state`). It may have done so more
+    /// often: what begins and ends between two samples is not seen.
+    #[serde(default)]
+    pub loss_events: u64,
     /// Segment size at the end, bytes (`tcpi_snd_mss`).
     pub mss_bytes: u64,
     /// TCP options in use: selective acknowledgements, time stamps, window scaling, ECN (`tcpi_options`).
     pub options: u8,
+    /// By how many bits the windows are shifted that it receives (`tcpi_snd_wscale`).
+    #[serde(default)]
+    pub send_window_scale: u8,
+    /// By how many bits the windows are shifted that it sends (`tcpi_rcv_wscale`).
+    #[serde(default)]
+    pub receive_window_scale: u8,
+    /// The largest segment that it announced, bytes (`tcpi_advmss`).
+    #[serde(default)]
+    pub announced_mss_bytes: u64,
     /// Times of each limit; all 0 before Linux 4.10.
     pub limited: LimitedTimes,
     #[serde(skip)]
@@ -53,12 +69,17 @@ struct Running {
     rtt_us_sum: f64,
     rtt_count: u64,
     cwnd_bytes_sum: f64,
+    in_flight_bytes_sum: f64,
+    in_flight_count: u64,
     /// The last sample at which the kernel's clock of a full send buffer had moved on.
     buffer_full_at: Option<u64>,
 }
 
 /// The longest tick of the kernel's clocks (`CONFIG_HZ` of 100): they may show that late what they count.
 const TICK_NS: u64 = 10_000_000;
+
+/// `TCP_CA_Recovery` of `include/uapi/linux/tcp.h`; only `TCP_CA_Loss` is greater.
+const CA_RECOVERY: u64 = 3;
 
 impl FlowSummary {
     /// Takes the next sample, at `at_ns` on any clock that does not step.
@@ -74,6 +95,9 @@ impl FlowSummary {
             // ACKs empty the buffer once a round trip.
             let turn_ns = info.value(fields::RTT) * 1_000 + TICK_NS;
             let buffer_was_full = running.buffer_full_at.is_some_and(|full| before_at.saturating_sub(full) <= turn_ns);
+            // A timeout in recovery reduces the window once more.
+            let states = [before, *info].map(|info| info.value(fields::CA_STATE));
+            self.loss_events += u64::from(states[1] >= CA_RECOVERY && states[1] > states[0]);
             // Without the clocks the limits are not known.
             let _ = self.limited.add(&before, info, elapsed_us, buffer_was_full);
         }
@@ -90,6 +114,9 @@ impl FlowSummary {
         self.timeouts = rise(fields::TOTAL_RTO);
         self.mss_bytes = info.value(fields::SND_MSS);
         self.options = info.value(fields::OPTIONS) as u8;
+        self.send_window_scale = info.value(fields::SND_WSCALE) as u8;
+        self.receive_window_scale = info.value(fields::RCV_WSCALE) as u8;
+        self.announced_mss_bytes = info.value(fields::ADVMSS);
         // The kernel reports ~0 until there is a value.
         let min_rtt_us = info.get(fields::MIN_RTT).filter(|us| (1..u64::from(u32::MAX)).contains(us));
         self.min_rtt_ns = min_rtt_us.map(|us| us * 1_000).into_iter().chain(self.min_rtt_ns).min();
@@ -102,6 +129,11 @@ impl FlowSummary {
         }
         let in_flight = info.value(fields::UNACKED).saturating_mul(self.mss_bytes);
         self.max_in_flight_bytes = self.max_in_flight_bytes.max(in_flight);
+        if in_flight > 0 {
+            running.in_flight_bytes_sum += in_flight as f64;
+            running.in_flight_count += 1;
+            self.mean_in_flight_bytes = Some((running.in_flight_bytes_sum / running.in_flight_count as f64) as u64);
+        }
         let cwnd_bytes = info.value(fields::SND_CWND).saturating_mul(self.mss_bytes);
         running.cwnd_bytes_sum += cwnd_bytes as f64;
         self.mean_cwnd_bytes = Some((running.cwnd_bytes_sum / self.samples as f64) as u64);
@@ -256,6 +288,20 @@ mod tests {
         // Without the clock it is an application that stops and goes, and pacing.
         let shares = small_buffer(4, |info| info.set(fields::SNDBUF_LIMITED, 0)).limited.shares();
         assert_eq!(shares.send_buffer, 0.0, "{shares:?}");
+    }
+
+    #[test]
+    fn each_way_into_recovery_is_a_loss_event() {
+        let mut summary = FlowSummary::default();
+        // Open, disorder, recovery (twice seen), open, CWR, recovery, loss, open; in flight where not open.
+        for (at, state) in (1..).zip([0, 1, 3, 3, 0, 2, 3, 4, 0]) {
+            let mut info = info(0, 0, 1_000, 10);
+            info.set(fields::CA_STATE, state);
+            info.set(fields::UNACKED, state);
+            summary.take(at, &info);
+        }
+        assert_eq!(summary.loss_events, 3);
+        assert_eq!((summary.max_in_flight_bytes, summary.mean_in_flight_bytes), (4_000, Some(16_000 / 6)));
     }
 
     #[test]

@@ -44,3 +44,17 @@ pub struct SocketBuffer {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_default: bool,
 }
+
+/// What the thread that writes or reads a stream used of its CPU.
+///
+/// A thread that needs its whole CPU has a `cpu_time_ns` near `elapsed_ns`. One that others keep from the CPU has a large `run_delay_ns`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ThreadCpu {
+    /// Time on a CPU. Softirq that interrupts the thread may count, too.
+    pub cpu_time_ns: u64,
+    /// Time in which it was ready to run and had no CPU; `null` if the kernel does not count it.
+    pub run_delay_ns: Option<u64>,
+    /// Time from the first byte or packet to the end of the thread's work.
+    pub elapsed_ns: u64,
+}

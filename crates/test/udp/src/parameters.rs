@@ -30,6 +30,9 @@ pub struct UdpParameters {
     pub sockbuf_bytes: Option<u64>,
     /// Sends without `UDP_SEGMENT` and receives without `UDP_GRO`: every packet travels alone.
     pub wire: bool,
+    /// Sends each packet whole or not at all: no fragments, so that packets longer than the path's MTU are lost.
+    #[serde(default)]
+    pub dont_fragment: bool,
     /// Packets that are sent back to back before a pause that keeps the pace; 1 spaces single packets.
     pub burst_packets: u32,
     /// Time between interim reports; `None` for none.
@@ -80,6 +83,7 @@ impl Default for UdpParameters {
             direction: TestDirection::Forward,
             sockbuf_bytes: None,
             wire: false,
+            dont_fragment: false,
             burst_packets: 1,
             interval_ns: Some(1_000_000_000),
             timestamps: Timestamps::App,

@@ -1,7 +1,7 @@
 //! What one end of a UDP test knows at its end. An end sends this to the other, which joins the two into a result.
 
 use longhaul_result::LocationMethod;
-use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, StreamSent, bounded_list};
+use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, StreamSent, ThreadCpu, bounded_list};
 use serde::{Deserialize, Serialize};
 
 use crate::account::{Spacing, StreamReceived};
@@ -30,6 +30,9 @@ pub struct UdpSenderReport {
     /// Each stream.
     #[serde(deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
     pub streams: Vec<StreamSent>,
+    /// What the thread of each stream used of its CPU.
+    #[serde(default, deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
+    pub cpus: Vec<Option<ThreadCpu>>,
     /// Inter-departure times of all streams.
     pub spacing: Spacing,
     /// Drop events at this end, for each stream.
@@ -58,6 +61,9 @@ pub struct UdpReceiverReport {
     /// Each stream.
     #[serde(deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
     pub streams: Vec<StreamReceived>,
+    /// What the thread of each stream used of its CPU.
+    #[serde(default, deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
+    pub cpus: Vec<Option<ThreadCpu>>,
     /// Drop events at this end, for each stream.
     #[serde(deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
     pub evidence: Vec<Evidence>,

@@ -4,7 +4,7 @@ use crate::caveats;
 use std::collections::BTreeMap;
 
 use longhaul_result::{Caveat, Granularity, Location, LocationMethod};
-use longhaul_terms::{EndCounters, SocketBuffer};
+use longhaul_terms::{EndCounters, SocketBuffer, ThreadCpu};
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,12 @@ pub struct UdpStreamResult {
     pub sent_packets: u64,
     /// Packets that never arrived.
     pub lost_packets: u64,
+    /// What the sending thread used of its CPU; `null` if that end did not report it.
+    #[serde(default)]
+    pub sender_cpu: Option<ThreadCpu>,
+    /// What the receiving thread used of its CPU; `null` if that end did not report it.
+    #[serde(default)]
+    pub receiver_cpu: Option<ThreadCpu>,
 }
 
 /// One direction of a UDP test, all its streams together. Packets are counted as on the wire.
@@ -224,10 +230,12 @@ impl UdpResult {
             delay_over_least: (receiver.streams.iter())
                 .filter_map(|stream| stream.delay_over_least)
                 .reduce(DelayOverLeast::max),
-            streams: (receiver.streams.iter())
-                .map(|stream| UdpStreamResult {
+            streams: (receiver.streams.iter().enumerate())
+                .map(|(number, stream)| UdpStreamResult {
                     sent_packets: stream.losses.sent_packets(),
                     lost_packets: stream.losses.lost_packets(),
+                    sender_cpu: sender.cpus.get(number).copied().flatten(),
+                    receiver_cpu: receiver.cpus.get(number).copied().flatten(),
                 })
                 .collect(),
             loss_by_location: attribution.by_location().clone(),

@@ -1,6 +1,6 @@
-//! Small readers of `/proc`: softirq counters, what CPUs do.
+//! Small readers of `/proc`: softirq counters, what CPUs do, how long a thread ran and waited for a CPU.
 //!
-//! Source: proc_stat(5); `Documentation/networking/scaling.rst` and `net/core/net-procfs.c` for softnet_stat.
+//! Source: proc_stat(5); `Documentation/scheduler/sched-stats.rst` for schedstat; `Documentation/networking/scaling.rst` and `net/core/net-procfs.c` for softnet_stat.
 
 use std::{fs, io};
 
@@ -36,6 +36,8 @@ pub struct CpuTime {
     pub busy: Nanos,
     /// In softirq, as a part of busy.
     pub softirq: Nanos,
+    /// Given to others by a hypervisor, as a part of busy.
+    pub steal: Nanos,
 }
 
 /// Every online CPU's row of `/proc/stat`.
@@ -57,9 +59,33 @@ fn parse_cpu_times(text: &str, tick: Nanos) -> Vec<CpuTime> {
         let steal = rest.first().copied().unwrap_or(0);
         let busy = [*user, *nice, *system, *irq, *softirq, steal].into_iter().fold(0, u64::saturating_add);
         let time = |ticks: u64| Nanos(ticks.saturating_mul(tick.0));
-        Some(CpuTime { cpu, busy: time(busy), softirq: time(*softirq) })
+        Some(CpuTime { cpu, busy: time(busy), softirq: time(*softirq), steal: time(steal) })
     };
     text.lines().filter_map(row).collect()
+}
+
+/// How long a thread ran, and how long it was ready to run and had no CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ThreadTimes {
+    /// On a CPU, in user and kernel mode; softirq that interrupts the thread counts, too, unless the kernel accounts interrupts apart
+    /// (`CONFIG_IRQ_TIME_ACCOUNTING`).
+    pub cpu: Nanos,
+    /// Ready to run without a CPU (`run_delay`).
+    pub run_delay: Nanos,
+}
+
+/// The times of the calling thread since it began.
+///
+/// # Errors
+/// Where `/proc` is not mounted, or the kernel counts no such times (`CONFIG_SCHED_INFO`).
+pub fn thread_times() -> io::Result<ThreadTimes> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat")?;
+    parse_schedstat(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
+}
+
+fn parse_schedstat(text: &str) -> Option<ThreadTimes> {
+    let mut words = text.split_ascii_whitespace().map_while(|word| word.parse().ok().map(Nanos));
+    Some(ThreadTimes { cpu: words.next()?, run_delay: words.next()? })
 }
 
 fn parse_softnet(text: &str) -> Vec<Softnet> {
@@ -83,9 +109,28 @@ mod tests {
     #[test]
     fn cpus_are_busy_when_not_idle() {
         let text = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu1 1 2 3 1000 500 4 5 6 0 0\ncpu2 1 2\nintr 7\n";
-        let expected = CpuTime { cpu: 1, busy: Nanos::from_millis(210), softirq: Nanos::from_millis(50) };
+        let expected = CpuTime {
+            cpu: 1,
+            busy: Nanos::from_millis(210),
+            softirq: Nanos::from_millis(50),
+            steal: Nanos::from_millis(60),
+        };
         assert_eq!(parse_cpu_times(text, Nanos::from_millis(10)), [expected]);
         assert!(!cpu_times().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_thread_knows_how_long_it_ran() {
+        assert_eq!(
+            parse_schedstat("478092 1175583 2\n"),
+            Some(ThreadTimes { cpu: Nanos(478_092), run_delay: Nanos(1_175_583) })
+        );
+        assert_eq!(parse_schedstat("478092"), None);
+        let before = thread_times().unwrap();
+        let from = crate::clock::thread_cpu_time();
+        while crate::clock::thread_cpu_time() < from + Nanos::from_millis(30) {}
+        // The kernel brings the sum up to date at its tick.
+        assert!(thread_times().unwrap().cpu > before.cpu + Nanos::from_millis(10));
     }
 
     #[test]

@@ -19,6 +19,8 @@ use crate::wait::writable_until;
 
 /// Longest name of a congestion control, with its zero (`TCP_CA_NAME_MAX`).
 const CONGESTION_NAME_BYTES: usize = 16;
+/// IP and TCP header with all options, and some extension headers.
+const SYN_MOST_BYTES: usize = 512;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 256;
 
@@ -206,6 +208,26 @@ pub fn unread_bytes(socket: impl AsFd) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(socket)?)
 }
 
+/// Has the connections of `listener` keep the SYN that opened them ([`saved_syn`]; `TCP_SAVE_SYN`).
+///
+/// # Errors
+/// What setsockopt(2) says: MPTCP may not have it.
+pub fn save_syn(listener: impl AsFd) -> io::Result<()> {
+    set_int(listener.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, 1)
+}
+
+/// IP and TCP header of the SYN that opened `connection`, as it arrived (`TCP_SAVED_SYN`). The kernel gives it once; empty if there is
+/// none.
+///
+/// # Errors
+/// What getsockopt(2) says.
+pub fn saved_syn(connection: impl AsFd) -> io::Result<Vec<u8>> {
+    let mut words = [0_u32; SYN_MOST_BYTES / 4];
+    // Both headers are whole words (RFC 791 §3.1, RFC 8200 §4, RFC 9293 §3.1).
+    let count = read_words(connection.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut words)?;
+    Ok(words.iter().take(count).flat_map(|word| word.to_ne_bytes()).collect())
+}
+
 /// Has writes to `socket` wait while so many bytes lie in it unsent (`TCP_NOTSENT_LOWAT`); `u32::MAX`: as many as its buffer takes.
 ///
 /// # Errors
@@ -336,6 +358,23 @@ mod tests {
         // Nobody reads: the window is full, and the rest lies here.
         let (all, limited) = (written(u32::MAX), written(20_000));
         assert!(limited + 20_000 < all, "{limited} of {all}");
+    }
+
+    #[test]
+    fn the_syn_is_kept_where_that_is_asked_for() {
+        let listener = listen_at("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
+        save_syn(&listener).unwrap();
+        let address = listener.local_addr().unwrap();
+        let near = connect_to(address, &TcpOptions::default(), monotonic() + Nanos::from_secs(5)).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let far = listener.accept().unwrap().0;
+        let syn = saved_syn(&far).unwrap();
+        // IPv4, TCP, the ports, SYN without ACK.
+        assert_eq!((syn[0] >> 4, syn[9], syn[33] & 0x12), (4, 6, 2));
+        assert_eq!(syn[20..22], near.local_addr().unwrap().port().to_be_bytes());
+        assert_eq!(syn[22..24], address.port().to_be_bytes());
+        // Once, and not of the end that sent it.
+        assert_eq!((saved_syn(&far).unwrap().len(), saved_syn(&near).unwrap().len()), (0, 0));
     }
 
     #[test]

@@ -63,6 +63,11 @@ pub(crate) struct Args {
     /// Send and receive each packet alone, without UDP_SEGMENT and UDP_GRO
     #[arg(long)]
     wire: bool,
+    /// Send each packet whole or not at all: a packet that is longer than the path's MTU is lost
+    ///
+    /// Without --df the kernel sends a packet in fragments if it knows of a smaller MTU.
+    #[arg(long)]
+    df: bool,
     /// Send this many packets back to back
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     burst: u32,
@@ -110,6 +115,7 @@ impl Args {
             direction: self.test.direction()?,
             sockbuf_bytes: self.sockbuf.map(|size| size.0),
             wire: self.wire,
+            dont_fragment: self.df,
             burst_packets: self.burst,
             interval_ns: self.test.interval_ns(),
             timestamps: self.timestamps,

@@ -11,7 +11,7 @@ use std::thread::{Builder, JoinHandle, scope};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::guard::Changed;
 use longhaul_kernel::sysctl;
-use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, listen_at};
+use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, listen_at, save_syn};
 use longhaul_kernel::wait::Poller;
 use longhaul_session::{DataPlan, SessionError};
 use longhaul_tcp::TcpParameters;
@@ -117,6 +117,8 @@ impl Accepting {
         events: &Sender<Event>,
     ) -> Result<Self, SessionError> {
         let listener = listen_at(at, options).map_err(not_connected)?;
+        // Where it cannot be kept, the result has none.
+        let _ = save_syn(&listener);
         let failed = |error: std::io::Error| SessionError::new("data_socket", error.to_string(), "");
         let port = listener.local_addr().map_err(failed)?.port();
         let stop: Arc<AtomicBool> = Arc::default();

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use longhaul_kernel::clock::monotonic;
+use longhaul_terms::ThreadCpu;
 use longhaul_units::Nanos;
 
 /// What the thread of a flow has done.
@@ -16,6 +17,7 @@ pub(super) struct Counts {
     last_ns: AtomicU64,
     over: AtomicBool,
     failure: Mutex<Option<String>>,
+    cpu: Mutex<Option<ThreadCpu>>,
 }
 
 impl Counts {
@@ -59,6 +61,16 @@ impl Counts {
     /// Why it ended early; `None` where it did not.
     pub(super) fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What its thread used of its CPU; `None` before its end.
+    pub(super) fn cpu(&self) -> Option<ThreadCpu> {
+        *self.cpu.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread used this much of its CPU.
+    pub(super) fn used(&self, cpu: ThreadCpu) {
+        *self.cpu.lock().unwrap_or_else(PoisonError::into_inner) = Some(cpu);
     }
 
     /// Adds `count` bytes now. `omit`: how long after the first byte they do not count.

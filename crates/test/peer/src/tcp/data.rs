@@ -10,13 +10,13 @@ use std::thread::JoinHandle;
 
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::tcp::{TcpOptions, receive_buffer, send_buffer, set_max_pacing_rate};
+use longhaul_kernel::tcp::{TcpOptions, receive_buffer, saved_syn, send_buffer, set_max_pacing_rate};
 use longhaul_result::Caveat;
 use longhaul_session::EndReport;
 use longhaul_session::{DataPlan, Progress, SessionError};
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_tcp::{TcpEndReport, TcpStreamReport};
+use longhaul_tcp::{SynReceived, TcpEndReport, TcpStreamReport};
 use longhaul_terms::Collect;
 use longhaul_terms::SocketBuffer;
 use longhaul_terms::StreamSent;
@@ -142,6 +142,10 @@ impl TcpData {
         report.first_ns = counts.first_ns();
         report.last_ns = counts.last_ns();
         report.failure = counts.failure();
+        report.cpu = counts.cpu();
+        if self.place.is_server() {
+            report.syn_received = saved_syn(flow.socket()).ok().and_then(|syn| SynReceived::parse(&syn));
+        }
         let asked_bytes = self.parameters.window_bytes;
         let grant = |grant: std::io::Result<_>| grant.ok().map(|grant| SocketBuffer { asked_bytes, ..buffer(grant) });
         report.send_buffer = grant(send_buffer(flow.socket(), None));
@@ -209,10 +213,8 @@ impl Data for TcpData {
         if self.flows.len() == usize::from(self.parameters.streams) * if both { 2 } else { 1 } {
             // No further connection is expected.
             self.accepting = None;
-            if self.plan.receives {
-                let counts: Vec<Arc<Counts>> = self.flows.values().filter(|f| !f.sends).map(Flow::counts).collect();
-                self.cpus = Some(CpuWatch::start(move || counts.iter().map(|counts| counts.bytes()).sum()));
-            }
+            let counts: Vec<Arc<Counts>> = self.flows.values().map(Flow::counts).collect();
+            self.cpus = Some(CpuWatch::start(move || counts.iter().map(|counts| counts.bytes()).sum()));
             self.sampler.start();
         }
     }
@@ -299,7 +301,8 @@ impl Data for TcpData {
         if let Some(used) = self.cpus.take().map(CpuWatch::finish) {
             used.add_to(&mut tcp.counters);
             let remedy = "give the reader a CPU of its own, or ask for a lower rate";
-            caveats.extend(used.caveat(None).map(|caveat| caveat.with_remedy(remedy)));
+            let caveat = used.caveat(None).filter(|_| self.plan.receives);
+            caveats.extend(caveat.map(|caveat| caveat.with_remedy(remedy)));
         }
         // A host that cannot be written as JSON is not looked at.
         let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();

@@ -13,6 +13,7 @@ use longhaul_units::Nanos;
 
 use super::counts::Counts;
 use super::pace::{LOOK, go_on, paced_bytes, wait_for_rate};
+use crate::cpu_use::ThreadWatch;
 
 /// What all flows of a test write, again and again: one block in memory, however many flows there are.
 #[derive(Debug)]
@@ -51,6 +52,7 @@ pub(super) fn write_all(
     set_patience(socket, LOOK)?;
     let Block { bytes: block, zerocopy } = block;
     let most = paced_bytes(parameters.write_rate_bps, block.len());
+    let cpu = ThreadWatch::start();
     let start = monotonic();
     let end = match parameters.amount {
         Amount::DurationNs(ns) => start.saturating_add(Nanos(ns)),
@@ -76,5 +78,6 @@ pub(super) fn write_all(
             Err(error) => return Err(error),
         }
     }
+    counts.used(cpu.used());
     Ok(())
 }

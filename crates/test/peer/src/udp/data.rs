@@ -15,7 +15,7 @@ use longhaul_session::EndReport;
 use longhaul_session::{DataPlan, Progress, SessionError};
 use longhaul_terms::Collect;
 use longhaul_terms::SocketBuffer;
-use longhaul_terms::StreamSent;
+use longhaul_terms::{StreamSent, ThreadCpu};
 use longhaul_udp::UdpEndReport;
 use longhaul_udp::account::{MAX_SEQUENCES, SequenceTracker};
 use longhaul_udp::locate::Evidence;
@@ -68,7 +68,9 @@ struct Stream {
     /// At the client, which knows its peer from the start.
     sender: Option<Arc<UdpSender>>,
     account: Account,
-    receiving: Option<JoinHandle<()>>,
+    receiving: Option<JoinHandle<Option<ThreadCpu>>>,
+    /// What the receiving thread used of its CPU, once it has ended.
+    receiver_cpu: Option<ThreadCpu>,
     sending: Option<JoinHandle<StreamOut>>,
     /// What the sending thread did, once it has ended.
     sent: Option<StreamOut>,
@@ -138,7 +140,11 @@ impl UdpData {
                 Place::Server { own, .. } => (UdpReceiver::bind(SocketAddr::new(own, 0), &receiving)?, None),
                 Place::Client(server) => {
                     let port = plan.server_ports.get(usize::from(stream)).copied().unwrap_or_default();
-                    let options = SenderOptions { send_buffer_bytes: buffer, ..SenderOptions::default() };
+                    let options = SenderOptions {
+                        send_buffer_bytes: buffer,
+                        dont_fragment: parameters.dont_fragment,
+                        ..SenderOptions::default()
+                    };
                     let sender = UdpSender::connect(None, SocketAddr::new(server, port), &options)?;
                     (sender.receiver(&receiving)?, Some(Arc::new(sender)))
                 }
@@ -160,6 +166,7 @@ impl UdpData {
                 sender,
                 account: Account::new(SequenceTracker::new(limit, stamped_each)),
                 receiving: None,
+                receiver_cpu: None,
                 sending: None,
                 sent: None,
             });
@@ -222,7 +229,7 @@ impl UdpData {
             let (cpus, mut stamping) = (self.placement.receiver_cpus.clone(), self.stamping.clone());
             let receive = move || {
                 pin(&cpus);
-                receive_stream(&socket, cookie, &account, &mut stamping, &stop, &events);
+                receive_stream(&socket, cookie, &account, &mut stamping, &stop, &events)
             };
             stream.receiving = Builder::new().name(format!("receive {number}")).spawn(receive).ok();
         }
@@ -284,6 +291,7 @@ impl UdpData {
         let buffer = self.streams.first().map(|stream| buffer(stream.receiver.receive_buffer()));
         let buffer = buffer.map(|buffer| SocketBuffer { by_default: buffer.asked_bytes.is_some() && !asked, ..buffer });
         let collects = self.collects();
+        let cpus = self.streams.iter().map(|stream| stream.receiver_cpu).collect();
         let (mut streams, mut socket_drops) = (Vec::new(), 0);
         for (number, stream) in self.streams.drain(..).enumerate() {
             // The socket's own count covers this test alone, with its end.
@@ -296,7 +304,7 @@ impl UdpData {
             streams.push(account.finish(sent));
         }
         let unit_packets_most = self.unit_packets_most();
-        Received { streams, unread, socket_drops, buffer, binding, changed, unit_packets_most }
+        Received { streams, cpus, unread, socket_drops, buffer, binding, changed, unit_packets_most }
     }
 }
 
@@ -332,7 +340,7 @@ impl Data for UdpData {
         for (number, stream) in (0_u8..).zip(&mut self.streams) {
             let socket = match (&stream.sender, to.get(usize::from(number))) {
                 (Some(sender), _) => Ok(Arc::clone(sender)),
-                (None, Some(to)) => connected_sender(&stream.receiver, *to, self.parameters.sockbuf_bytes),
+                (None, Some(to)) => connected_sender(&stream.receiver, *to, &self.parameters),
                 (None, None) => continue,
             };
             if let Ok(socket) = &socket {
@@ -418,7 +426,7 @@ impl Data for UdpData {
         for stream in &mut self.streams {
             stream.finish_sending();
             // A panic was printed when it happened; the account up to there is valid.
-            let _ = stream.receiving.take().map(JoinHandle::join);
+            stream.receiver_cpu = stream.receiving.take().and_then(|thread| thread.join().ok()).flatten();
         }
         let mut caveats = std::mem::take(&mut self.caveats);
         caveats.extend(self.stamping.caveats());
@@ -458,10 +466,11 @@ impl Drop for UdpData {
 fn connected_sender(
     receiver: &UdpReceiver,
     to: SocketAddr,
-    sockbuf_bytes: Option<u64>,
+    parameters: &UdpParameters,
 ) -> Result<Arc<UdpSender>, UdpOpenError> {
     let options = SenderOptions {
-        send_buffer_bytes: sockbuf_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+        send_buffer_bytes: parameters.sockbuf_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+        dont_fragment: parameters.dont_fragment,
         ..SenderOptions::default()
     };
     receiver.sender_to(to, &options).map(Arc::new)

@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, SuperPacket, UdpReceiver};
 use longhaul_result::Location;
+use longhaul_terms::ThreadCpu;
 use longhaul_udp::account::SequenceTracker;
 use longhaul_udp::locate::{Evidence, EvidenceRecorder};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
 use super::stamping::Stamping;
+use crate::cpu_use::ThreadWatch;
 use crate::event::Event;
 
 /// Packets taken in one call.
@@ -54,7 +56,8 @@ impl Account {
     }
 }
 
-/// Receives until `stop` is set. Bulk packets of `cookie` go to `account`, others of it to the driver.
+/// Receives until `stop` is set. Bulk packets of `cookie` go to `account`, others of it to the driver. Returns what it used of its CPU
+/// from the first packet on.
 pub(super) fn receive_stream(
     socket: &UdpReceiver,
     cookie: Cookie,
@@ -62,7 +65,8 @@ pub(super) fn receive_stream(
     stamping: &mut Stamping,
     stop: &Arc<AtomicBool>,
     events: &Sender<Event>,
-) {
+) -> Option<ThreadCpu> {
+    let mut cpu = None;
     let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
     let mut probes = Probes { stream: cookie.stream(), events, left: PROBES_MOST };
     while !stop.load(Ordering::Relaxed) {
@@ -71,6 +75,8 @@ pub(super) fn receive_stream(
             continue;
         }
         let now = monotonic();
+        // What comes before the first packet is no time of the test.
+        cpu.get_or_insert_with(ThreadWatch::start);
         account.with(|tracker| {
             for packet in slots.packets() {
                 let arrival = stamping.arrival(&packet, now);
@@ -78,6 +84,7 @@ pub(super) fn receive_stream(
             }
         });
     }
+    cpu.map(|cpu| cpu.used())
 }
 
 /// Reads what still lies in the socket when its reader has ended: packets that arrived and were not read.

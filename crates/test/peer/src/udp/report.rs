@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use longhaul_result::Caveat;
 use longhaul_result::{Location, LocationMethod};
 use longhaul_terms::Collect;
-use longhaul_terms::SocketBuffer;
+use longhaul_terms::{SocketBuffer, ThreadCpu};
 use longhaul_udp::Binding;
 use longhaul_udp::UdpParameters;
 use longhaul_udp::account::SpacingRecorder;
@@ -41,6 +41,7 @@ pub(super) fn sender_report(
     for out in outs {
         spacing.merge(&out.spacing);
         report.streams.push(out.sent);
+        report.cpus.push(out.cpu);
         report.evidence.push(out.evidence.recorded());
         refused.push(out.refused.recorded());
         if out.given_up > Nanos::ZERO {
@@ -109,6 +110,8 @@ fn queue_or_ring(report: &mut UdpSenderReport) {
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) streams: Vec<StreamReceived>,
+    /// What each receiving thread used of its CPU.
+    pub(super) cpus: Vec<Option<ThreadCpu>>,
     /// What lay unread in each socket at the end.
     pub(super) unread: Vec<Evidence>,
     /// Packets for which the sockets had no room, by `SO_MEMINFO`.
@@ -126,7 +129,7 @@ pub(super) fn receiver_report(
     received: Received,
     seen: Option<&Seen>,
 ) -> UdpReceiverReport {
-    let Received { streams, unread, socket_drops, buffer, binding, changed, unit_packets_most } = received;
+    let Received { streams, cpus, unread, socket_drops, buffer, binding, changed, unit_packets_most } = received;
     // With UDP_GRO a counter counts all packets of a super-packet as one, so what remains need not be the network's.
     let counts_packets = parameters.wire || changed.totals.is_empty();
     let mut report = UdpReceiverReport {
@@ -136,6 +139,7 @@ pub(super) fn receiver_report(
         binding,
         buffer,
         streams,
+        cpus,
         method: LocationMethod::Counters,
         evidence: unread,
         ..UdpReceiverReport::default()

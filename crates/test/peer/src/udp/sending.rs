@@ -7,13 +7,15 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{SendBatch, UdpSendError, UdpSender, Unsent};
 use longhaul_kernel::wait::sleep_until;
 use longhaul_result::Location;
-use longhaul_terms::{Amount, StreamSent};
+use longhaul_terms::{Amount, StreamSent, ThreadCpu};
 use longhaul_udp::account::SpacingRecorder;
 use longhaul_udp::locate::EvidenceRecorder;
 use longhaul_udp::{Pace as AskedPace, UdpParameters};
 use longhaul_units::Nanos;
 use longhaul_units::pacer::{Pace, Pacer};
 use longhaul_wire::probe::{Cookie, Probe};
+
+use crate::cpu_use::ThreadWatch;
 
 /// Datagrams in one call at most.
 const BATCH_MOST: usize = 128;
@@ -33,6 +35,8 @@ pub(super) struct StreamOut {
     pub(super) refused: EvidenceRecorder,
     /// Time by which the schedule was delayed, as the sender could not keep up.
     pub(super) given_up: Nanos,
+    /// What the thread used of its CPU.
+    pub(super) cpu: Option<ThreadCpu>,
     /// Why it ended early.
     pub(super) failure: Option<String>,
 }
@@ -48,6 +52,7 @@ pub(super) fn send_stream(
     let bytes = parameters.payload_bytes as usize;
     let together = if parameters.wire { 32 } else { socket.segments_most(bytes) };
     let mut batch = SendBatch::new(together.min(BATCH_MOST), bytes);
+    let cpu = ThreadWatch::start();
     let start = monotonic();
     let burst = parameters.burst_packets;
     let most = batch.datagrams() as u32;
@@ -90,6 +95,7 @@ pub(super) fn send_stream(
     let (first, last) = out.spacing.span().unwrap_or_default();
     out.sent = StreamSent { sent_packets: sequence, first_sent_ns: first.0, last_sent_ns: last.0, sent_bytes: 0 };
     out.given_up = pacer.given_up();
+    out.cpu = Some(cpu.used());
     out
 }
 

@@ -19,6 +19,10 @@ fn a_small_receive_buffer_is_the_receive_window() {
     let result = result(&run(&lab, millis(2_000)), false);
     assert!(result.limited_by.receive_window > 0.8, "{:?}", result.limited_by);
     assert!(result.goodput_bps < 40_000_000, "{}", result.goodput_bps);
+    // The receiver sees that it is not its reader.
+    let stream = &result.streams[0];
+    let seen = stream.receiver_limited_by.unwrap();
+    assert!(seen.receive_window > 0.6 && seen.application < 0.1, "{seen:?}");
 }
 
 #[test]
@@ -46,6 +50,36 @@ fn a_slow_reader_is_the_receive_window() {
     let result = result(&run(&lab, asked), false);
     assert!(result.limited_by.receive_window > 0.6, "{:?}", result.limited_by);
     assert!((15_000_000..22_000_000).contains(&result.goodput_bps), "{}", result.goodput_bps);
+    let stream = &result.streams[0];
+    let seen = stream.receiver_limited_by.unwrap();
+    assert!(seen.application > 0.6 && seen.receive_window < 0.2, "{seen:?}");
+    let (mean, most) = (stream.mean_unread_bytes.unwrap(), stream.max_unread_bytes.unwrap());
+    assert!(mean > 100_000 && mean < most && most <= 1_000_000, "{mean} {most}");
+}
+
+/// A thread that is held back by its path sleeps most of the time. Both ends tell what their CPUs did.
+#[test]
+fn each_end_tells_what_its_thread_and_its_cpus_did() {
+    if !able() {
+        return;
+    }
+    let lab = tcp_lab("cpu", PATH);
+    let result = result(&run(&lab, TcpParameters { write_rate_bps: Some(20_000_000), ..millis(2_000) }), false);
+    let stream = &result.streams[0];
+    for used in [stream.sender_cpu.unwrap(), stream.receiver_cpu.unwrap()] {
+        assert!((1_900_000_000..4_000_000_000).contains(&used.elapsed_ns), "{used:?}");
+        assert!((100_000..used.elapsed_ns / 2).contains(&used.cpu_time_ns), "{used:?}");
+        assert!(used.run_delay_ns.is_some_and(|ns| ns + used.cpu_time_ns <= used.elapsed_ns), "{used:?}");
+    }
+    for counters in [&result.counters.sender, &result.counters.receiver] {
+        assert!(counters["machine: cpu_watched_ns"] > 1_000_000_000, "{counters:?}");
+        for what in ["busy_ns", "softirq_ns", "steal_ns"] {
+            assert!(
+                counters.keys().any(|name| name.starts_with("machine, CPU ") && name.ends_with(what)),
+                "{counters:?}"
+            );
+        }
+    }
 }
 
 #[test]

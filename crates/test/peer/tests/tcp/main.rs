@@ -7,6 +7,7 @@ mod hosts;
 mod agreement;
 mod demands;
 mod disturbances;
+mod handshake;
 mod limits;
 mod loss;
 mod options;

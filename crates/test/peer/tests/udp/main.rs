@@ -10,6 +10,7 @@ mod disturbances;
 mod fragments;
 mod hostile;
 mod hosts;
+mod mtu;
 mod path;
 mod receiver;
 mod sender;

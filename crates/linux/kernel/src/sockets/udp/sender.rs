@@ -36,6 +36,10 @@ pub struct SenderOptions {
     /// Have drops at the egress told by the send ([`UdpSendError::NoBuffers`], through `IP_RECVERR`). ICMP errors then queue
     /// at the socket, where they take a little of the receive buffer.
     pub report_drops: bool,
+    /// Send each datagram whole or not at all: no fragments, and a path MTU that the kernel learned does not count
+    /// (`IP_PMTUDISC_PROBE` and `IPV6_DONTFRAG`, ip(7), ipv6(7)). A datagram longer than the interface's MTU is refused
+    /// ([`UdpSendError::MessageTooLong`]).
+    pub dont_fragment: bool,
     /// A send that waits ([`UdpSender::send_segments`] with `wait`) gives up after this time.
     pub wait_most: Nanos,
 }
@@ -43,7 +47,13 @@ pub struct SenderOptions {
 impl Default for SenderOptions {
     /// Waits at most 100 ms, so that a sender whose link is stuck still sees its end time.
     fn default() -> Self {
-        Self { send_buffer_bytes: None, pacing_most: None, report_drops: true, wait_most: Nanos::from_millis(100) }
+        Self {
+            send_buffer_bytes: None,
+            pacing_most: None,
+            report_drops: true,
+            dont_fragment: false,
+            wait_most: Nanos::from_millis(100),
+        }
     }
 }
 
@@ -107,6 +117,19 @@ impl UdpSender {
             if peer.is_ipv4() { (libc::SOL_IP, libc::IP_RECVERR) } else { (libc::SOL_IPV6, libc::IPV6_RECVERR) };
         set_int(socket, level, name, i32::from(options.report_drops))
             .map_err(UdpOpenError::step("setsockopt IP_RECVERR"))?;
+        if options.dont_fragment {
+            let probe: &[_] = if peer.is_ipv4() {
+                &[(libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)]
+            } else {
+                &[
+                    (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
+                    (libc::SOL_IPV6, libc::IPV6_DONTFRAG, 1),
+                ]
+            };
+            for (level, name, value) in probe {
+                set_int(socket, *level, *name, *value).map_err(UdpOpenError::step("setsockopt IP_MTU_DISCOVER"))?;
+            }
+        }
         // Zero would be for ever.
         let wait = Duration::from_nanos(options.wait_most.0.max(1_000));
         sockopt::set_socket_timeout(&fd, Timeout::Send, Some(wait))

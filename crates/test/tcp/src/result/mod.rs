@@ -1,17 +1,21 @@
 //! The result of a TCP test. Other programs may rely on the names (`docs/reference/tcp-results.md`).
 
-use crate::caveats;
+mod rfc6349;
+
+use longhaul_result::{Caveat, LocationMethod};
+use longhaul_terms::{ChangedCounters, EndCounters, SocketBuffer, ThreadCpu};
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::limited::{LimitedBy, LimitedTimes};
-use super::loss::{LossBytes, RetransmittedBytes, TcpDrop, by_reason, location};
-use super::receiving::ReceiverLimitedBy;
-use super::report::{SamplingCost, TcpEndReport, TcpStreamReport};
-use super::rfc6349::{Rfc6349, buffer_delay_percentage, tcp_efficiency_percentage, transfer_time_ratio};
+use crate::caveats;
+use crate::handshake::{TcpEndOptions, TcpHandshake};
+use crate::limited::{LimitedBy, LimitedTimes};
+use crate::loss::{LossBytes, RetransmittedBytes, TcpDrop, by_reason, location};
 use crate::parameters::TcpParameters;
-use longhaul_result::{Caveat, LocationMethod};
-use longhaul_terms::{ChangedCounters, EndCounters, SocketBuffer};
+use crate::receiving::ReceiverLimitedBy;
+use crate::report::{SamplingCost, TcpEndReport, TcpStreamReport};
+
+pub use rfc6349::{Rfc6349, buffer_delay_percentage, tcp_efficiency_percentage, transfer_time_ratio};
 
 /// Headers of an IPv4 packet: IP and TCP without options.
 const IPV4_HEADERS: u64 = 40;
@@ -98,9 +102,15 @@ pub struct TcpStreamResult {
     /// Greatest data in flight at a sample, bytes.
     #[serde(default)]
     pub max_in_flight_bytes: u64,
-    /// TCP options in use.
+    /// Mean of the data in flight at the samples with any, bytes; `null` if there was none.
     #[serde(default)]
-    pub options: TcpConnectionOptions,
+    pub mean_in_flight_bytes: Option<u64>,
+    /// Times that TCP was seen to go into recovery or a retransmission timeout, at least.
+    #[serde(default)]
+    pub loss_events: u64,
+    /// How the connection was opened; `null` in results of older versions.
+    #[serde(default)]
+    pub handshake: Option<TcpHandshake>,
     /// Payload bits per second in the second half of its time; `null` if the receiver did not report it.
     #[serde(default)]
     pub steady_bps: Option<u64>,
@@ -110,6 +120,15 @@ pub struct TcpStreamResult {
     /// Mean of the data that lay unread at the receiver, bytes.
     #[serde(default)]
     pub mean_unread_bytes: Option<u64>,
+    /// Most data that lay unread at the receiver, bytes.
+    #[serde(default)]
+    pub max_unread_bytes: Option<u64>,
+    /// What the sending thread used of its CPU; `null` if that end did not report it.
+    #[serde(default)]
+    pub sender_cpu: Option<ThreadCpu>,
+    /// What the receiving thread used of its CPU; `null` if that end did not report it.
+    #[serde(default)]
+    pub receiver_cpu: Option<ThreadCpu>,
     /// What limited the flow.
     pub limited_by: LimitedBy,
     /// RFC 6349's metrics.
@@ -120,32 +139,6 @@ pub struct TcpStreamResult {
     pub sender_port: u16,
     /// The receiver's port.
     pub receiver_port: u16,
-}
-
-/// The options that both ends of a connection use (`tcpi_options`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TcpConnectionOptions {
-    /// Time stamps (RFC 7323).
-    pub timestamps: bool,
-    /// Selective acknowledgements (RFC 2018).
-    pub sack: bool,
-    /// Window scaling (RFC 7323).
-    pub window_scaling: bool,
-    /// ECN was negotiated (RFC 3168).
-    pub ecn: bool,
-}
-
-impl TcpConnectionOptions {
-    /// From the bits of `tcpi_options` (`include/uapi/linux/tcp.h`).
-    fn of(bits: u8) -> Self {
-        Self {
-            timestamps: bits & OPTION_TIMESTAMPS != 0,
-            sack: bits & 2 != 0,
-            window_scaling: bits & 4 != 0,
-            ecn: bits & 8 != 0,
-        }
-    }
 }
 
 /// The buffers that limit a flow.
@@ -342,6 +335,16 @@ fn retransmissions(sent: &[&TcpStreamReport], headers: u64) -> RetransmittedByte
     retransmitted
 }
 
+/// The client sends forward, and receives backward.
+fn handshake(from: &TcpStreamReport, to: &TcpStreamReport) -> TcpHandshake {
+    let (client, server) = if to.backward { (to, from) } else { (from, to) };
+    TcpHandshake {
+        syn_received: server.syn_received,
+        client_options: TcpEndOptions::of(&client.summary),
+        server_options: TcpEndOptions::of(&server.summary),
+    }
+}
+
 fn stream(parameters: &TcpParameters, from: &TcpStreamReport, to: &TcpStreamReport) -> TcpStreamResult {
     let summary = &from.summary;
     let duration_ns = if to.first_ns > 0 { to.last_ns.saturating_sub(to.first_ns) } else { 0 };
@@ -365,10 +368,15 @@ fn stream(parameters: &TcpParameters, from: &TcpStreamReport, to: &TcpStreamRepo
         mean_cwnd_bytes: summary.mean_cwnd_bytes,
         max_cwnd_bytes: summary.max_cwnd_bytes,
         max_in_flight_bytes: summary.max_in_flight_bytes,
-        options: TcpConnectionOptions::of(summary.options),
+        mean_in_flight_bytes: summary.mean_in_flight_bytes,
+        loss_events: summary.loss_events,
+        handshake: Some(handshake(from, to)),
         steady_bps: to.receiving.map(|receiving| receiving.steady_bps).filter(|bps| *bps > 0),
         receiver_limited_by: to.receiving.map(|receiving| receiving.times.shares()),
         mean_unread_bytes: to.receiving.map(|receiving| receiving.mean_unread_bytes),
+        max_unread_bytes: to.receiving.map(|receiving| receiving.max_unread_bytes),
+        sender_cpu: from.cpu,
+        receiver_cpu: to.cpu,
         limited_by: summary.limited.shares(),
         rfc6349: Rfc6349 {
             tcp_efficiency_percentage: summary
