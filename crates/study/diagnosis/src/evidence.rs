@@ -6,6 +6,7 @@ use longhaul_result::Location;
 use longhaul_tcp::{LimitedBy, ReceiverLimitedBy};
 use serde::{Deserialize, Serialize};
 
+use crate::before::Before;
 use crate::diagnosis::{Diagnosis, TargetBasis};
 
 /// The evidence of one direction.
@@ -15,12 +16,22 @@ use crate::diagnosis::{Diagnosis, TargetBasis};
 pub struct Evidence {
     /// What the user named with `--rate`, bits per second on the wire.
     pub named_target_bps: Option<u64>,
+    /// Whether the tests run over IPv6.
+    #[serde(default)]
+    pub ipv6: bool,
     /// The host that sends the data.
     pub sender: HostFacts,
     /// The host that receives it.
     pub receiver: HostFacts,
     /// The tests, in the order in which they ran.
     pub runs: Vec<Run>,
+}
+
+impl Evidence {
+    /// IP and UDP headers of a packet without options, bytes.
+    pub(crate) fn udp_headers(&self) -> u64 {
+        if self.ipv6 { 48 } else { 28 }
+    }
 }
 
 /// What is known of a host.
@@ -191,6 +202,19 @@ pub struct Handshake {
     pub client_sends: bool,
 }
 
+impl Handshake {
+    /// Where an option went that both hosts have switched on and the connection does not use, by the SYN that arrived.
+    pub(crate) fn taken_out(&self, offered: fn(&SynFacts) -> bool) -> &'static str {
+        match self.syn {
+            Some(syn) if offered(&syn) => {
+                "the SYN arrived with the option at the server: something took it out of the server's answer"
+            }
+            Some(_) => "the SYN arrived without the option at the server: something took it out on the way there",
+            None => "something took the option out of the handshake",
+        }
+    }
+}
+
 /// The options of a SYN as it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -286,6 +310,9 @@ pub struct Diagnosed {
     /// The answer.
     #[serde(flatten)]
     pub diagnosis: Diagnosis,
+    /// An earlier diagnosis beside this one; `null` if none was given.
+    #[serde(default)]
+    pub before: Option<Before>,
     /// What each test saw.
     pub evidence: Evidence,
 }

@@ -7,12 +7,14 @@
 //! Sources: DataTAG's method for end systems; NLR Rings, figure 6 (loss by place); RFC 6349 (TCP throughput testing); RFC 8337
 //! (run length); Zhang et al., "On the characteristics and origins of Internet flow rates" (T-RAT), SIGCOMM 2002.
 
+mod before;
 mod diagnosis;
 mod evidence;
 pub mod plan;
 mod rules;
 mod tests_seen;
 
+pub use before::{Before, Outcome};
 pub use diagnosis::{
     Basis, Bound, Cause, Code, Diagnosis, Finding, Interval, Line, Remedy, Role, TargetBasis, Unknown, about,
 };

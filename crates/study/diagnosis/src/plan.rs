@@ -16,8 +16,6 @@ const BURST_PACKETS: u32 = 64;
 const SIZE_PACKETS: u64 = 20;
 /// The payload that every IPv6 link carries: 1280 less 40 and 8 (RFC 8200 §5); IPv4 takes 8 more.
 const SMALL_PAYLOAD: u64 = 1232;
-/// Headers of UDP over IPv6: with them both families fit.
-const HEADERS: u64 = 48;
 /// Payload of UDP packets: what TCP has.
 const PAYLOAD: u64 = 1448;
 /// The first rate where no target is known.
@@ -285,7 +283,7 @@ impl Plan<'_> {
         let mtu = [&self.evidence.sender, &self.evidence.receiver]
             .into_iter()
             .filter_map(|host| host.link.as_ref()?.mtu_bytes);
-        let full = mtu.min().unwrap_or(1500).saturating_sub(HEADERS - 20);
+        let full = mtu.min().unwrap_or(1500).saturating_sub(self.evidence.udp_headers());
         let tried = |payload: u64| {
             self.known.udp_runs().find(|run| run.purpose == Purpose::Mtu && run.payload_bytes == payload)
         };

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use longhaul_result::Location;
-use longhaul_tcp::{LossBytes, TcpResult};
+use longhaul_tcp::{LossBytes, TcpEndOptions, TcpResult};
+use longhaul_terms::ThreadCpu;
 use longhaul_udp::{UdpParameters, UdpResult};
 use serde_json::Value;
 
-use crate::evidence::{FlowFacts, Handshake, HostFacts, LinkFacts, Purpose, TcpFacts, UdpFacts};
+use crate::evidence::{CpuFacts, FlowFacts, Handshake, HostFacts, LinkFacts, Purpose, SynFacts, TcpFacts, UdpFacts};
 
 /// What a TCP test saw in one direction. `client_sends`: the client sent the data.
 pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>, client_sends: bool) -> TcpFacts {
@@ -35,13 +36,13 @@ pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>
         retransmits: result.retransmits,
         spurious_retransmits: streams.iter().map(|stream| stream.spurious_retransmits).fold(0, u64::saturating_add),
         timeouts: streams.iter().filter_map(|stream| stream.timeouts).fold(0, u64::saturating_add),
-        loss_events: None,
+        loss_events: Some(streams.iter().map(|stream| stream.loss_events).fold(0, u64::saturating_add)),
         loss_bytes: places(&result.loss_bytes_by_location, result),
         loss_reasons: result.loss_reasons.iter().map(|reason| (reason.reason.clone(), reason.packets)).collect(),
         mss_bytes,
         handshake: handshake(result, client_sends),
-        sender_cpu: None,
-        receiver_cpu: None,
+        sender_cpu: busiest(streams.iter().map(|stream| stream.sender_cpu)),
+        receiver_cpu: busiest(streams.iter().map(|stream| stream.receiver_cpu)),
         flows: (streams.iter())
             .map(|stream| FlowFacts {
                 goodput_bps: stream.goodput_bps,
@@ -69,14 +70,35 @@ fn steady(result: &TcpResult) -> u64 {
 }
 
 fn handshake(result: &TcpResult, client_sends: bool) -> Handshake {
-    let options = result.streams.first().map(|stream| stream.options);
+    let Some(seen) = result.streams.first().and_then(|stream| stream.handshake) else {
+        return Handshake { client_sends, ..Handshake::default() };
+    };
+    let both = |has: fn(&TcpEndOptions) -> bool| Some(has(&seen.client_options) && has(&seen.server_options));
     Handshake {
-        window_scaling: options.map(|options| options.window_scaling),
-        sack: options.map(|options| options.sack),
-        timestamps: options.map(|options| options.timestamps),
-        syn: None,
+        window_scaling: both(|end| end.window_scaling),
+        sack: both(|end| end.sack),
+        timestamps: both(|end| end.timestamps),
+        syn: seen.syn_received.map(|syn| SynFacts {
+            window_scaling: syn.window_scale.is_some(),
+            sack: syn.sack_permitted,
+            timestamps: syn.timestamps,
+            mss_bytes: syn.mss_bytes.map(u64::from),
+        }),
         client_sends,
     }
+}
+
+/// Of several threads the one that wanted its CPU most.
+fn busiest(threads: impl Iterator<Item = Option<ThreadCpu>>) -> Option<CpuFacts> {
+    let facts = threads.flatten().map(|cpu| CpuFacts {
+        cpu_time_ns: cpu.cpu_time_ns,
+        run_delay_ns: cpu.run_delay_ns.unwrap_or(0),
+        elapsed_ns: cpu.elapsed_ns,
+    });
+    let wanted = |cpu: &CpuFacts| {
+        u128::from(cpu.cpu_time_ns.saturating_add(cpu.run_delay_ns)) * 1_000 / u128::from(cpu.elapsed_ns.max(1))
+    };
+    facts.max_by_key(wanted)
 }
 
 /// The places of TCP's losses in the one vocabulary: the kernel's reason tells what the NLR paper's names leave open.
@@ -135,8 +157,8 @@ pub fn udp_facts(purpose: Purpose, result: &UdpResult, parameters: &UdpParameter
         delay_p50_ns: result.delay_over_least.map(|delay| delay.p50_ns),
         delay_p99_ns: result.delay_over_least.map(|delay| delay.p99_ns),
         streams: result.streams.iter().map(|stream| (stream.sent_packets, stream.lost_packets)).collect(),
-        sender_cpu: None,
-        receiver_cpu: None,
+        sender_cpu: busiest(result.streams.iter().map(|stream| stream.sender_cpu)),
+        receiver_cpu: busiest(result.streams.iter().map(|stream| stream.receiver_cpu)),
     }
 }
 

@@ -3,15 +3,15 @@
 mod steps;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use longhaul_diagnosis::plan::{self, Asked, Program, Step};
-use longhaul_diagnosis::{Diagnosed, Evidence, Run, diagnose};
+use longhaul_diagnosis::{Before, Diagnosed, Diagnosis, Evidence, Run, diagnose};
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::client;
 use longhaul_report::html::diagnosed::Report;
-use longhaul_report::saved::{DIAGNOSE_SCHEMA, DiagnoseAsked};
+use longhaul_report::saved::{Content, DIAGNOSE_SCHEMA, DiagnoseAsked, Saved};
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_terms::Directions;
@@ -19,7 +19,7 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::caveats;
 use crate::cmd::test::Reach;
-use crate::output::saved::Folder;
+use crate::output::saved::{Folder, no_result, read_result};
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, say, write_named};
 
 /// More tests than any plan has.
@@ -30,6 +30,7 @@ Example:
   longhaul diagnose server --rate 10G                  # where is my throughput to server?
   longhaul diagnose server --rate 10G -R               # and from it?
   longhaul diagnose server --size 20M -o monday        # transfers of 20 MiB; keep the answer
+  longhaul diagnose server --before monday             # what was promised, what came?
   longhaul diagnose server --html page.html            # limits as bars beside the target
   longhaul diagnose server --gentle                    # on a path that others use
 
@@ -72,6 +73,9 @@ pub(crate) struct Args {
     /// Send no more than a tenth of the target: fewer causes can be found
     #[arg(long)]
     gentle: bool,
+    /// Say what became of an earlier answer: a folder of -o or a file of --json
+    #[arg(long, value_name = "FILE|DIR")]
+    before: Option<PathBuf>,
     /// Draw the answer in this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -88,13 +92,16 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.time.0 < 5_000_000_000 || args.time.0 > 3_600_000_000_000 {
         return Err(Failure::usage(format!("--time {}: from 5 s to 1 hour", args.time)));
     }
+    let before = args.before.as_deref().map(|path| earlier(path, &args)).transpose()?;
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let mut caveats = Vec::new();
     let mut diagnosed = |backward: bool| -> Result<Diagnosed, Failure> {
         let evidence = measure(&args, &target, backward, stop, &mut caveats)?;
-        Ok(Diagnosed { diagnosis: diagnose(&evidence), evidence })
+        let diagnosis = diagnose(&evidence);
+        let before = before.as_ref().and_then(|before| Some(Before::of(before.of(backward)?, &diagnosis)));
+        Ok(Diagnosed { diagnosis, before, evidence })
     };
     let results = match (args.reverse, args.bidir) {
         (_, true) => Directions::Both { forward: Box::new(diagnosed(false)?), backward: Box::new(diagnosed(true)?) },
@@ -114,6 +121,45 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Ok(failure.report_beside());
     }
     Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+}
+
+/// An earlier diagnosis.
+struct Earlier {
+    forward: Option<Diagnosis>,
+    backward: Option<Diagnosis>,
+}
+
+impl Earlier {
+    fn of(&self, backward: bool) -> Option<&Diagnosis> {
+        if backward { self.backward.as_ref() } else { self.forward.as_ref() }
+    }
+}
+
+/// Reads an earlier diagnosis of the directions that `args` asks for.
+fn earlier(path: &Path, args: &Args) -> Result<Earlier, Failure> {
+    let (file, text) = read_result(path)?;
+    let saved = Saved::parse(&text).map_err(|error| no_result(&file, error))?;
+    let Content::Diagnose(asked, results) = saved.content else {
+        return Err(Failure::usage(format!("--before {}: no {DIAGNOSE_SCHEMA}", path.display())));
+    };
+    let earlier = match results {
+        Directions::Both { forward, backward } => {
+            Earlier { forward: Some(forward.diagnosis), backward: Some(backward.diagnosis) }
+        }
+        Directions::One(one) if asked.reverse => Earlier { forward: None, backward: Some(one.diagnosis) },
+        Directions::One(one) => Earlier { forward: Some(one.diagnosis), backward: None },
+    };
+    let missing = [(!args.reverse, false), (args.reverse || args.bidir, true)]
+        .into_iter()
+        .any(|(wanted, backward)| wanted && earlier.of(backward).is_none());
+    if missing {
+        let what = if asked.reverse { "with -R" } else { "without -R" };
+        return Err(Failure::usage(format!("--before {}: that diagnosis was made {what}", path.display())));
+    }
+    if asked.host != args.reach.host {
+        return Err(Failure::usage(format!("--before {}: that is of {}", path.display(), asked.host.escape_debug())));
+    }
+    Ok(earlier)
 }
 
 fn page(args: &Args, envelope: &Envelope<DiagnoseAsked, Directions<Diagnosed>>) -> String {
@@ -162,7 +208,11 @@ fn measure(
             read_rate_bps: args.read_rate.map(|rate| rate.0),
         },
     };
-    let mut evidence = Evidence { named_target_bps: args.rate.map(|rate| rate.0), ..Evidence::default() };
+    let mut evidence = Evidence {
+        named_target_bps: args.rate.map(|rate| rate.0),
+        ipv6: target.address.ip().to_canonical().is_ipv6(),
+        ..Evidence::default()
+    };
     for number in 1..=MOST_STEPS {
         let Some(step) = plan::next(&evidence, &asked) else { break };
         say(format!("{number:>2}  {}", steps::line(&step)));

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use longhaul_diagnosis::plan::Step;
-use longhaul_diagnosis::{Evidence, Run, host_facts, tcp_facts, udp_facts};
+use longhaul_diagnosis::{Evidence, Purpose, Run, host_facts, tcp_facts, udp_facts};
 use longhaul_result::Caveat;
 use longhaul_session::{TestEnd, TestParameters, kind};
 use longhaul_tcp::{CongestionStep, TcpParameters};
@@ -47,7 +47,7 @@ pub(super) fn parameters(step: &Step, backward: bool) -> TestParameters {
                 ..TcpParameters::default()
             })
         }
-        Step::Udp { rate_bps, duration_ns, packets, payload_bytes, streams, burst_packets, .. } => {
+        Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, streams, burst_packets } => {
             TestParameters::from(UdpParameters {
                 amount: packets.map_or(Amount::DurationNs(*duration_ns), Amount::Packets),
                 pace: Pace::RateBps((rate_bps / u64::from(*streams)).max(1_000)),
@@ -56,6 +56,7 @@ pub(super) fn parameters(step: &Step, backward: bool) -> TestParameters {
                 direction,
                 wire: *rate_bps < SINGLE_PACKETS,
                 burst_packets: *burst_packets,
+                dont_fragment: *purpose == Purpose::Mtu,
                 interval_ns: None,
                 ..UdpParameters::default()
             })

@@ -51,6 +51,8 @@ pub(crate) struct Capacity {
     pub(crate) base_loss: f64,
     /// How much longer packets waited above the rate than below it.
     pub(crate) waits_ns: Option<u64>,
+    /// How long packets waited at low rate, where others fill a queue.
+    pub(crate) others_wait_ns: Option<u64>,
 }
 
 fn steps<'a>(known: &Known<'a>) -> Vec<&'a UdpFacts> {
@@ -79,8 +81,8 @@ pub(crate) fn capacity(known: &Known<'_>) -> Option<Capacity> {
     let packet_ns = best.payload_bytes.saturating_mul(8_000_000_000) / best.arrived_bps().max(1);
     let quiet = under.and_then(|step| step.delay_p50_ns).unwrap_or(0);
     // At a low rate nothing of ours waits: who fills the queue half of the time is another.
-    let busy =
-        under.and_then(|step| step.delay_p50_ns).is_some_and(|waits| waits > QUEUE_PACKETS.saturating_mul(packet_ns));
+    let others_wait_ns =
+        under.and_then(|step| step.delay_p50_ns).filter(|waits| *waits > QUEUE_PACKETS.saturating_mul(packet_ns));
     let waits_ns = best.delay_p50_ns.map(|delay| delay.saturating_sub(quiet));
     let queued = waits_ns.is_none_or(|waits| waits > QUEUE_PACKETS.saturating_mul(packet_ns));
     let grows = match (over.first(), over.last()) {
@@ -93,7 +95,7 @@ pub(crate) fn capacity(known: &Known<'_>) -> Option<Capacity> {
     let kind = match (over.is_empty(), queued, grows) {
         (true, ..) if held => Kind::Sender,
         (true, ..) => Kind::NotMet,
-        (false, ..) if busy => Kind::Competing,
+        (false, ..) if others_wait_ns.is_some() => Kind::Competing,
         (false, true, true) => Kind::Competing,
         (false, true, false) => Kind::Shaper,
         (false, false, _) => Kind::Policer,
@@ -109,6 +111,7 @@ pub(crate) fn capacity(known: &Known<'_>) -> Option<Capacity> {
         payload_bytes: best.payload_bytes,
         base_loss,
         waits_ns: waits_ns.filter(|_| !over.is_empty()),
+        others_wait_ns,
     })
 }
 

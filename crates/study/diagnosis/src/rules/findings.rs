@@ -4,7 +4,7 @@ use longhaul_units::{Bytes, Nanos};
 
 use super::{Known, loss, path};
 use crate::diagnosis::{Cause, Code, Finding, Role};
-use crate::evidence::{HostFacts, Purpose};
+use crate::evidence::{HostFacts, Purpose, SynFacts};
 
 /// A queue that holds more than the path does: loaded round trips of twice the base.
 const BLOATED: u64 = 2;
@@ -88,26 +88,31 @@ fn options(known: &Known<'_>, push: &mut impl FnMut(&str, Option<Role>, String, 
     let Some(handshake) = known.tcp_runs().map(|run| run.handshake).next() else { return };
     let is_off = |host: &HostFacts, key: &str| host.number(key) == Some(0);
     let (sender, receiver) = (&known.evidence.sender, &known.evidence.receiver);
-    for (name, key, used, cost) in [
+    type Offered = fn(&SynFacts) -> bool;
+    let all: [(_, _, _, Offered, _); 3] = [
         (
             "selective acknowledgements",
             "net.ipv4.tcp_sack",
             handshake.sack,
+            |syn| syn.sack,
             "each round trip repairs one loss alone (RFC 2018)",
         ),
         (
             "time stamps",
             "net.ipv4.tcp_timestamps",
             handshake.timestamps,
+            |syn| syn.timestamps,
             "round trips are measured less often, and old packets can be taken as new ones beyond 4 GiB (RFC 7323 §5)",
         ),
         (
             "window scaling",
             "net.ipv4.tcp_window_scaling",
             handshake.window_scaling,
+            |syn| syn.window_scaling,
             "at most 64 KiB are in flight (RFC 7323 §2)",
         ),
-    ] {
+    ];
+    for (name, key, used, offered, cost) in all {
         if used != Some(false) {
             continue;
         }
@@ -125,8 +130,8 @@ fn options(known: &Known<'_>, push: &mut impl FnMut(&str, Option<Role>, String, 
         }
         let known_on = [sender, receiver].into_iter().all(|host| host.number(key).is_some());
         if off.is_empty() && known_on {
-            let text =
-                format!("{name}: both hosts have it, and the connection does not: something took it out; {cost}");
+            let gone = handshake.taken_out(offered);
+            let text = format!("{name}: both hosts have it, and the connection does not: {gone}; {cost}");
             push(
                 Code::MiddleboxOptions.name(),
                 None,

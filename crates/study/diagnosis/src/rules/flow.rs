@@ -28,7 +28,10 @@ pub(super) fn bounds(known: &Known<'_>) -> Vec<Bound> {
             found.into_iter().filter(|bound| bounds.iter().all(|known| known.code != bound.code)).collect();
         bounds.extend(new);
     };
-    for run in purposes.into_iter().filter_map(|purpose| known.tcp(purpose)) {
+    // Another congestion control that carries no more tells nothing of what holds back the first.
+    let carried = known.tcp(Purpose::Default).map_or(0, |run| run.steady_bps);
+    let tells = |run: &&TcpFacts| run.purpose != Purpose::OtherControl || run.steady_bps > carried;
+    for run in purposes.into_iter().filter_map(|purpose| known.tcp(purpose)).filter(tells) {
         add(limit(known, run).into_iter().collect());
     }
     add(loss::bad_member(known).into_iter().collect());
@@ -178,7 +181,10 @@ fn unscaled(known: &Known<'_>, run: &TcpFacts, mut evidence: Vec<Line>) -> Bound
         ),
         None => (
             Code::MiddleboxOptions,
-            "both hosts scale windows, and the connection does not: something took the option out (RFC 7323 §2)".into(),
+            format!(
+                "both hosts scale windows (RFC 7323 §2), and the connection does not: {}",
+                run.handshake.taken_out(|syn| syn.window_scaling)
+            ),
             Remedy::new(
                 None,
                 "find the firewall or load balancer that rewrites TCP options",

@@ -36,6 +36,9 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
         // The bad member's bound is that of a flow that meets it.
         return None;
     }
+    if let Some(waits) = known.capacity.as_ref().and_then(|capacity| capacity.others_wait_ns) {
+        return Some(shared_queue(known, run, waits));
+    }
     if let Some(burst) = burst_loss(known) {
         return Some(short_queue(run, burst));
     }
@@ -99,6 +102,37 @@ fn slow_acks(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
             "",
         )],
     })
+}
+
+/// Packets wait in a queue before the test fills one: other flows do, and they take their share of the rate. They may give way to UDP.
+fn shared_queue(known: &Known<'_>, run: &TcpFacts, waits_ns: u64) -> Bound {
+    let steps = || rates(known).filter(|step| step.delay_p50_ns.is_some());
+    let low = steps().map(|step| step.sent_bps).min().unwrap_or(0);
+    let mut evidence = vec![Line::new(
+        format!("UDP at {} waited {} in the median: others fill a queue", about(low), Nanos(waits_ns)),
+        format!("longhaul udp HOST -b {} -t 10s; ping HOST", about(low)),
+    )];
+    if let Some(step) = steps().max_by_key(|step| step.sent_bps).filter(|step| step.sent_bps > low) {
+        let text = format!(
+            "of UDP at {} arrived {}, and TCP carried {}: they share with TCP and give way to UDP",
+            about(step.sent_bps),
+            about(step.arrived_bps()),
+            about(run.steady_bps)
+        );
+        evidence.push(Line::new(text, ""));
+    }
+    Bound {
+        code: Code::CompetingTraffic,
+        place: Some(Location::Network),
+        host: None,
+        bound_bps: measured(run),
+        evidence,
+        remedies: vec![Remedy::new(
+            None,
+            "find who sends: each flow gets its share of the queue",
+            "longhaul capture on the way, or the router's counters",
+        )],
+    }
 }
 
 fn control_alone(known: &Known<'_>, run: &TcpFacts) -> Bound {
@@ -276,7 +310,7 @@ pub(super) fn without_sack(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
         ),
         None if both_on => (
             Code::MiddleboxOptions,
-            "both hosts have them: something took the option out of the handshake".into(),
+            format!("both hosts have them: {}", run.handshake.taken_out(|syn| syn.sack)),
             Remedy::new(
                 None,
                 "find the firewall or load balancer that rewrites TCP options",

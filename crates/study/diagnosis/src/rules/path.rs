@@ -7,8 +7,8 @@ use super::Known;
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, Run, UdpFacts};
 
-/// Headers of UDP over IPv4.
-const UDP_HEADERS: u64 = 28;
+/// By how much TCP's header with time stamps is longer than UDP's (RFC 9293, RFC 7323, RFC 768).
+const TCP_LESS_UDP: u64 = 32 - 8;
 
 /// The smallest size of which nothing arrived, and the largest that arrived; packets of both left the sender.
 pub(super) fn hole<'a>(known: &Known<'a>) -> Option<(&'a UdpFacts, &'a UdpFacts)> {
@@ -24,17 +24,17 @@ pub(super) fn black_hole(known: &Known<'_>) -> Option<Bound> {
     let run = known.tcp(Purpose::Default);
     let failed = known.evidence.runs.iter().any(|run| matches!(run, Run::Failed { purpose: Purpose::Default, .. }));
     // TCP that was told of the MTU sends smaller packets, and loses none of them.
-    let fits = run.is_some_and(|run| run.mss_bytes > 0 && run.mss_bytes + 52 <= passed.payload_bytes + UDP_HEADERS);
+    let fits = run.is_some_and(|run| run.mss_bytes > 0 && run.mss_bytes + TCP_LESS_UDP <= passed.payload_bytes);
     let carried = run.map_or(0, |run| run.goodput_bps);
     if fits && !failed || !known.is_below_target(carried) {
         return None;
     }
     let text = format!(
         "of packets of {} nothing arrived, and packets of {} arrived: the path's MTU lies between, and nobody says so",
-        Bytes(lost.payload_bytes + UDP_HEADERS),
-        Bytes(passed.payload_bytes + UDP_HEADERS)
+        Bytes(lost.payload_bytes + known.evidence.udp_headers()),
+        Bytes(passed.payload_bytes + known.evidence.udp_headers())
     );
-    let mtu = passed.payload_bytes + UDP_HEADERS;
+    let mtu = passed.payload_bytes + known.evidence.udp_headers();
     Some(Bound {
         code: Code::MtuBlackHole,
         place: Some(Location::Network),

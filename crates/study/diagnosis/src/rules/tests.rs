@@ -6,8 +6,9 @@ use longhaul_result::Location;
 use longhaul_tcp::{LimitedBy, ReceiverLimitedBy};
 
 use super::*;
+use crate::before::{Before, Outcome};
 use crate::diagnosis::Role;
-use crate::evidence::{CpuFacts, Handshake, HostFacts};
+use crate::evidence::{CpuFacts, Handshake, HostFacts, SynFacts};
 use crate::plan::{self, Asked, Program, Step};
 
 const MBIT: u64 = 1_000_000;
@@ -144,6 +145,25 @@ fn a_window_without_scaling_is_a_hosts_or_a_middleboxs() {
 }
 
 #[test]
+fn the_syn_that_arrived_tells_on_which_way_an_option_went() {
+    for (arrived, expected) in [
+        (Some(false), "took it out on the way there"),
+        (Some(true), "took it out of the server's answer"),
+        (None, "something took the option out of the handshake"),
+    ] {
+        let mut run = tcp(Purpose::Default, 6 * MBIT);
+        run.handshake.timestamps = Some(false);
+        run.handshake.syn = arrived.map(|timestamps| SynFacts { timestamps, ..SynFacts::default() });
+        let mut evidence = with(run, clear_path());
+        (evidence.sender, evidence.receiver) =
+            (host(&[("net.ipv4.tcp_timestamps", "1")]), host(&[("net.ipv4.tcp_timestamps", "1")]));
+        let found = diagnose(&evidence).findings;
+        let told = found.iter().find(|finding| finding.code == Code::MiddleboxOptions.name()).unwrap();
+        assert!(told.text.contains(expected), "{told:?}");
+    }
+}
+
+#[test]
 fn buffers_and_programs_of_the_sender() {
     let mut run = tcp(Purpose::Default, 40 * MBIT);
     run.limited_by = LimitedBy { send_buffer: 0.8, congestion_window: 0.2, ..LimitedBy::default() };
@@ -172,6 +192,53 @@ fn random_loss_and_a_short_queue() {
     let firewall = lossy(Purpose::Default, 30 * MBIT, Location::ReceiverFilter);
     let expected = [(Code::Loss, Some(Location::ReceiverFilter), Some(Role::Receiver))];
     assert_eq!(named(&with(firewall, at_any_rate(10))), expected);
+}
+
+#[test]
+fn a_queue_that_others_fill_before_the_test_does() {
+    let run = lossy(Purpose::Default, 30 * MBIT, Location::Network);
+    // They give way to UDP, which so passes at the target; bursts lose packets in their queue.
+    let rate = |sent, queue_ms| Run::Udp(udp(Purpose::Rate, sent, sent - sent / 20, queue_ms));
+    let burst = || Run::Udp(udp(Purpose::Burst, 48 * MBIT, 40 * MBIT, 20));
+    let shared = vec![rate(19 * MBIT, 20), rate(191 * MBIT, 26), burst()];
+    assert_eq!(named(&with(run.clone(), shared)), [(Code::CompetingTraffic, Some(Location::Network), None)]);
+    let mut own = clear_path();
+    own.push(burst());
+    assert_eq!(named(&with(run, own)), [(Code::Queue, Some(Location::Network), None)]);
+}
+
+#[test]
+fn another_control_that_carries_less_hides_no_cause() {
+    let mut run = tcp(Purpose::Default, 7 * MBIT);
+    run.mean_rtt_ns = Some(300 * MS);
+    let mut runs = clear_path();
+    runs.push(Run::Tcp(tcp(Purpose::OtherControl, 6 * MBIT)));
+    // The way back is slow.
+    assert_eq!(named(&with(run, runs)), [(Code::Shaper, Some(Location::Network), None)]);
+}
+
+#[test]
+fn what_was_promised_and_what_came() {
+    let diagnosed = |bps: u64, window: f64| {
+        let mut run = tcp(Purpose::Default, bps * MBIT);
+        run.limited_by = LimitedBy { receive_window: window, congestion_window: 1.0 - window, ..LimitedBy::default() };
+        diagnose(&with(run, clear_path()))
+    };
+    let (slow, fast) = (diagnosed(30, 0.9), diagnosed(180, 0.0));
+    for (earlier, now, expected) in [
+        (&slow, &fast, Outcome::Kept),
+        (&slow, &slow, Outcome::NotMended),
+        (&slow, &diagnosed(60, 0.9), Outcome::Partly),
+        (&fast, &fast, Outcome::Unchanged),
+        (&fast, &slow, Outcome::Worse),
+    ] {
+        let before = Before::of(earlier, now);
+        assert_eq!(before.outcome, expected, "{}", before.text());
+    }
+    let before = Before::of(&slow, &fast);
+    assert_eq!((before.gone, before.new), (vec![Code::ReceiveWindow], vec![]));
+    let nothing = diagnose(&evidence(Vec::new()));
+    assert_eq!(Before::of(&slow, &nothing).outcome, Outcome::Unknown);
 }
 
 #[test]

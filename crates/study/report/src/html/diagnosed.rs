@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use longhaul_diagnosis::{Basis, Bound, Cause, Diagnosed, Diagnosis, Remedy, about};
+use longhaul_diagnosis::{Basis, Before, Bound, Cause, Diagnosed, Diagnosis, Remedy, about};
 use longhaul_units::Nanos;
 
 use crate::html::page::{escape, heading, page};
@@ -37,7 +37,7 @@ impl Report<'_> {
         let title = format!("Where is my throughput to {}?", self.host);
         let mut body = heading(&title, &self.longhaul, &self.started_at);
         for (name, diagnosed) in &self.directions {
-            direction(&mut body, name, &diagnosed.diagnosis);
+            direction(&mut body, name, &diagnosed.diagnosis, diagnosed.before.as_ref());
         }
         page(&title, &body)
     }
@@ -48,7 +48,7 @@ fn bps(bps: u64) -> String {
 }
 
 // Writing to a string cannot fail.
-fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis) {
+fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis, before: Option<&Before>) {
     let _ = writeln!(body, "<h2>{}</h2>", escape(name));
     let carried = diagnosis
         .goodput_bps
@@ -69,6 +69,9 @@ fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis) {
     let _ = writeln!(body, "<p class=\"{class}\"><strong>{carried}{of}</strong>: {}.</p>", escape(&cause));
     if let Some(remedy) = diagnosis.causes.first().and_then(|cause| cause.bound.remedies.first()) {
         let _ = writeln!(body, "<p>What to do: {}.</p>", escape(&told(remedy)));
+    }
+    if let Some(before) = before {
+        let _ = writeln!(body, "<p>Before: {}.</p>", escape(&before.text()));
     }
     if let Some(rtt) = diagnosis.base_rtt_ns {
         let _ = writeln!(body, "<p class=\"quiet\">Round trip without load: {}.</p>", Nanos(rtt / 100_000 * 100_000));

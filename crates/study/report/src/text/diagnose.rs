@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use longhaul_diagnosis::{Basis, Cause, Diagnosed, Diagnosis, Role, TargetBasis};
+use longhaul_diagnosis::{Basis, Before, Cause, Diagnosed, Diagnosis, Role, TargetBasis};
 use longhaul_terms::Directions;
 use longhaul_units::BitRate;
 
@@ -13,7 +13,7 @@ const WIDTH: usize = 80;
 
 /// The diagnosis of each direction. `reverse`: the only one is from the server to the client.
 pub fn report(reverse: bool, results: &Directions<Diagnosed>) -> String {
-    each_direction(results, !reverse, |name, result| one(name, &result.diagnosis))
+    each_direction(results, !reverse, |name, result| one(name, &result.diagnosis, result.before.as_ref()))
 }
 
 fn bps(bps: u64) -> String {
@@ -28,7 +28,7 @@ fn basis(basis: Basis) -> &'static str {
     }
 }
 
-fn one(name: &str, diagnosis: &Diagnosis) -> String {
+fn one(name: &str, diagnosis: &Diagnosis, before: Option<&Before>) -> String {
     let mut text = String::new();
     let carried =
         diagnosis.goodput_bps.map_or_else(|| "was not measured".into(), |goodput| format!("carries {}", bps(goodput)));
@@ -66,6 +66,9 @@ fn one(name: &str, diagnosis: &Diagnosis) -> String {
             _ = writeln!(text, "{:<10}none: mending no limit would raise the goodput by 1.3", "cause");
         }
         None => _ = writeln!(text, "{:<10}not found", "cause"),
+    }
+    if let Some(before) = before {
+        wrapped(&mut text, &format!("{:<10}", "before"), &before.text());
     }
     if let Some(rtt) = diagnosis.base_rtt_ns {
         _ = writeln!(text, "{:<10}{} round trip at least", "path", short(rtt));

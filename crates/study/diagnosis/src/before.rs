@@ -1,0 +1,96 @@
+//! What the run before promised, and what came.
+
+use serde::{Deserialize, Serialize};
+
+use crate::diagnosis::{Code, Diagnosis, Interval, about};
+
+/// A promise counts as kept from this part of its lower end on: prices are asked to hold within a fifth.
+const KEPT: f64 = 0.8;
+/// From this change on the goodput is another: what is worth mending raises it by as much.
+const CHANGED: f64 = 1.3;
+
+/// An earlier diagnosis of the same direction beside this one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Before {
+    /// What TCP carried then, payload bits per second; `null` if it was not measured.
+    pub goodput_bps: Option<u64>,
+    /// The first cause then; `null` if there was none.
+    pub cause: Option<Code>,
+    /// What mending that cause was said to bring; `null` if there was none.
+    pub promised_bps: Option<Interval>,
+    /// Causes of then that are none now.
+    pub gone: Vec<Code>,
+    /// Causes that were none then.
+    pub new: Vec<Code>,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The goodput reaches 80 % of the lower end of what was promised, at least.
+    Kept,
+    /// The first cause is gone or the goodput is 1.3 times that of before, and yet it is below what was promised.
+    Partly,
+    /// The first cause is still one, and the goodput is not 1.3 times that of before.
+    NotMended,
+    /// There was no cause then, and the goodput is as it was.
+    Unchanged,
+    /// There was no cause then, and the goodput is 1.3 times lower now.
+    Worse,
+    /// One of both runs did not measure TCP.
+    Unknown,
+}
+
+impl Before {
+    /// `earlier` beside `now`.
+    pub fn of(earlier: &Diagnosis, now: &Diagnosis) -> Self {
+        let codes = |diagnosis: &Diagnosis| -> Vec<Code> { diagnosis.causes.iter().map(|it| it.bound.code).collect() };
+        let (then_codes, now_codes) = (codes(earlier), codes(now));
+        let less = |from: &[Code], by: &[Code]| from.iter().copied().filter(|code| !by.contains(code)).collect();
+        let promised_bps = earlier.causes.first().map(|cause| cause.worth_bps);
+        let outcome = match (earlier.goodput_bps, now.goodput_bps) {
+            (Some(then), Some(came)) => {
+                let (then, came) = (then as f64, came as f64);
+                match promised_bps {
+                    Some(promised) if came >= KEPT * promised.least as f64 => Outcome::Kept,
+                    Some(_) if came >= CHANGED * then || !now_codes.contains(&then_codes[0]) => Outcome::Partly,
+                    Some(_) => Outcome::NotMended,
+                    None if came * CHANGED <= then => Outcome::Worse,
+                    None => Outcome::Unchanged,
+                }
+            }
+            _ => Outcome::Unknown,
+        };
+        Self {
+            goodput_bps: earlier.goodput_bps,
+            cause: then_codes.first().copied(),
+            promised_bps,
+            gone: less(&then_codes, &now_codes),
+            new: less(&now_codes, &then_codes),
+            outcome,
+        }
+    }
+
+    /// For people; the goodput of now stands beside it.
+    pub fn text(&self) -> String {
+        let then = self.goodput_bps.map_or("TCP was not measured".into(), |goodput| format!("{}/s", about(goodput)));
+        let promised = match (self.cause, self.promised_bps) {
+            (Some(code), Some(worth)) => format!("; to mend {} was worth {}", code.words(), worth.text()),
+            _ => "; no cause was named".into(),
+        };
+        let outcome = match self.outcome {
+            Outcome::Kept => "that came",
+            Outcome::Partly => "a part of that came",
+            Outcome::NotMended => "it is not mended",
+            Outcome::Unchanged => "that is so still",
+            Outcome::Worse => "it carries less now",
+            Outcome::Unknown => "not known what became of it",
+        };
+        format!("{then}{promised}: {outcome}")
+    }
+}
