@@ -1,9 +1,13 @@
 //! `longhaul pace`: connections of any program send at a rate at most, as `ss` and the receiver see.
 
+use std::fs;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crate::common::{TestLab, longhaul};
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_kernel::cgroup::root;
 use serde_json::Value;
 
 #[test]
@@ -34,6 +38,37 @@ fn a_program_that_sets_no_rate_is_paced() {
         exec("client", &["sh", "-c", "iperf3 -c server -t 1 >/dev/null & sleep 0.5; ss -tinH dport = 5201; wait"]);
     let free = String::from_utf8(free.stdout).unwrap();
     assert!(free.contains("pacing_rate") && !free.contains("/40"), "{free}");
+}
+
+/// A dying process holds its control group for a moment: so does a group within it here, for longer than a few tries take.
+#[test]
+fn a_group_that_is_still_held_when_its_command_is_killed_goes_later() {
+    if !is_root_in_namespace() {
+        longhaul_testing::skipped!("run as root");
+        return;
+    }
+    let mut pacing = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    let mut pacing = pacing.args(["pace", "1G", "--", "sleep", "0.6"]).spawn().unwrap();
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap();
+    let group = root().unwrap().join(own).join(format!("longhaul-pace-{}", pacing.id()));
+    until("the group", || group.exists());
+    let within = group.join("held");
+    fs::create_dir(&within).unwrap();
+    pacing.kill().unwrap();
+    pacing.wait().unwrap();
+    sleep(Duration::from_millis(400));
+    assert!(group.exists(), "it is held");
+    fs::remove_dir(&within).unwrap();
+    until("the group to go", || !group.exists());
+}
+
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !is() {
+        assert!(Instant::now() < deadline, "{what}");
+        sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn each_fault_is_named_by_its_stored_evidence() {
     let cells = result["result"]["cells"].as_array().unwrap();
     assert_eq!(cells.len(), fs::read_dir(&folder).unwrap().count());
     for cell in cells {
-        for right in ["right", "place_right", "host_right"] {
+        for right in ["place_right", "host_right", "price_right"] {
             // `null` where that is not asked of the fault.
             assert_ne!(cell[right], false, "{right}: {cell:#}");
         }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnosis::{Code, Diagnosis, Interval, about};
 
-/// A promise counts as kept from this part of its lower end on: prices are asked to hold within a fifth.
+/// A promise counts as kept from this part of its lower end on. It is chosen, not measured.
 const KEPT: f64 = 0.8;
 /// From this change on the goodput is another: what is worth mending raises it by as much.
 const CHANGED: f64 = 1.3;
@@ -19,6 +19,8 @@ pub struct Before {
     pub cause: Option<Code>,
     /// What mending that cause was said to bring; `null` if there was none.
     pub promised_bps: Option<Interval>,
+    /// Whether too few losses were seen then for a price: mending the cause was worth no more than `promised_bps`, and perhaps less.
+    pub promise_is_upper_end: bool,
     /// Causes of then that are none now.
     pub gone: Vec<Code>,
     /// Causes that were none then.
@@ -34,13 +36,13 @@ pub struct Before {
 pub enum Outcome {
     /// The goodput reaches 80 % of the lower end of what was promised, at least.
     Kept,
-    /// The first cause is gone or the goodput is 1.3 times that of before, and yet it is below what was promised.
+    /// The goodput is at least 1.3 times that of before, and below what was promised.
     Partly,
-    /// The first cause is still one, and the goodput is not 1.3 times that of before.
+    /// The promise is not kept, and the goodput is as it was.
     NotMended,
     /// There was no cause then, and the goodput is as it was.
     Unchanged,
-    /// There was no cause then, and the goodput is 1.3 times lower now.
+    /// The goodput is 1.3 times lower than before, or less.
     Worse,
     /// One of both runs did not measure TCP.
     Unknown,
@@ -58,9 +60,9 @@ impl Before {
                 let (then, came) = (then as f64, came as f64);
                 match promised_bps {
                     Some(promised) if came >= KEPT * promised.least as f64 => Outcome::Kept,
-                    Some(_) if came >= CHANGED * then || !now_codes.contains(&then_codes[0]) => Outcome::Partly,
+                    _ if came * CHANGED <= then => Outcome::Worse,
+                    Some(_) if came >= CHANGED * then => Outcome::Partly,
                     Some(_) => Outcome::NotMended,
-                    None if came * CHANGED <= then => Outcome::Worse,
                     None => Outcome::Unchanged,
                 }
             }
@@ -70,6 +72,7 @@ impl Before {
             goodput_bps: earlier.goodput_bps,
             cause: then_codes.first().copied(),
             promised_bps,
+            promise_is_upper_end: earlier.causes.first().is_some_and(|cause| cause.worth_is_upper_end),
             gone: less(&then_codes, &now_codes),
             new: less(&now_codes, &then_codes),
             outcome,
@@ -80,13 +83,16 @@ impl Before {
     pub fn text(&self) -> String {
         let then = self.goodput_bps.map_or("TCP was not measured".into(), |goodput| format!("{}/s", about(goodput)));
         let promised = match (self.cause, self.promised_bps) {
-            (Some(code), Some(worth)) => format!("; to mend {} was worth {}", code.words(), worth.text()),
+            (Some(code), Some(worth)) => {
+                let most = if self.promise_is_upper_end { "up to " } else { "" };
+                format!("; to mend {} was worth {most}{}", code.words(), worth.text())
+            }
             _ => "; no cause was named".into(),
         };
         let outcome = match self.outcome {
             Outcome::Kept => "that came",
             Outcome::Partly => "a part of that came",
-            Outcome::NotMended => "it is not mended",
+            Outcome::NotMended => "it carries no more now",
             Outcome::Unchanged => "that is so still",
             Outcome::Worse => "it carries less now",
             Outcome::Unknown => "not known what became of it",

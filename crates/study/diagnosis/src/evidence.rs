@@ -17,7 +17,6 @@ pub struct Evidence {
     /// What the user named with `--rate`, bits per second on the wire.
     pub named_target_bps: Option<u64>,
     /// Whether the tests run over IPv6.
-    #[serde(default)]
     pub ipv6: bool,
     /// The host that sends the data.
     pub sender: HostFacts,

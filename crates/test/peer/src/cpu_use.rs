@@ -10,7 +10,7 @@ use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
-use longhaul_kernel::procfs::{CpuTime, cpu_times, thread_times};
+use longhaul_kernel::procfs::{CpuTime, cpu_times, thread_run_delay};
 use longhaul_result::Caveat;
 use longhaul_terms::{ChangedCounters, ThreadCpu};
 use longhaul_udp::Binding;
@@ -90,8 +90,7 @@ pub(crate) struct ThreadWatch {
 
 impl ThreadWatch {
     pub(crate) fn start() -> Self {
-        let run_delay = thread_times().ok().map(|times| times.run_delay);
-        Self { at: monotonic(), cpu: thread_cpu_time(), run_delay }
+        Self { at: monotonic(), cpu: thread_cpu_time(), run_delay: thread_run_delay().ok() }
     }
 
     /// What it used since. The same thread calls this.

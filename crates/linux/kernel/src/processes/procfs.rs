@@ -1,4 +1,4 @@
-//! Small readers of `/proc`: softirq counters, what CPUs do, how long a thread ran and waited for a CPU.
+//! Small readers of `/proc`: softirq counters, what CPUs do, how long a thread waited for a CPU.
 //!
 //! Source: proc_stat(5); `Documentation/scheduler/sched-stats.rst` for schedstat; `Documentation/networking/scaling.rst` and `net/core/net-procfs.c` for softnet_stat.
 
@@ -64,28 +64,19 @@ fn parse_cpu_times(text: &str, tick: Nanos) -> Vec<CpuTime> {
     text.lines().filter_map(row).collect()
 }
 
-/// How long a thread ran, and how long it was ready to run and had no CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ThreadTimes {
-    /// On a CPU, in user and kernel mode; softirq that interrupts the thread counts, too, unless the kernel accounts interrupts apart
-    /// (`CONFIG_IRQ_TIME_ACCOUNTING`).
-    pub cpu: Nanos,
-    /// Ready to run without a CPU (`run_delay`).
-    pub run_delay: Nanos,
-}
-
-/// The times of the calling thread since it began.
+/// How long the calling thread was ready to run and had no CPU, since it began (`run_delay`). [`crate::clock::thread_cpu_time`] has how long
+/// it ran.
 ///
 /// # Errors
 /// Where `/proc` is not mounted, or the kernel counts no such times (`CONFIG_SCHED_INFO`).
-pub fn thread_times() -> io::Result<ThreadTimes> {
+pub fn thread_run_delay() -> io::Result<Nanos> {
     let text = fs::read_to_string("/proc/thread-self/schedstat")?;
-    parse_schedstat(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
+    parse_run_delay(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
 }
 
-fn parse_schedstat(text: &str) -> Option<ThreadTimes> {
-    let mut words = text.split_ascii_whitespace().map_while(|word| word.parse().ok().map(Nanos));
-    Some(ThreadTimes { cpu: words.next()?, run_delay: words.next()? })
+/// Time on a CPU, time without one, time slices.
+fn parse_run_delay(text: &str) -> Option<Nanos> {
+    text.split_ascii_whitespace().nth(1)?.parse().ok().map(Nanos)
 }
 
 fn parse_softnet(text: &str) -> Vec<Softnet> {
@@ -120,17 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_knows_how_long_it_ran() {
-        assert_eq!(
-            parse_schedstat("478092 1175583 2\n"),
-            Some(ThreadTimes { cpu: Nanos(478_092), run_delay: Nanos(1_175_583) })
-        );
-        assert_eq!(parse_schedstat("478092"), None);
-        let before = thread_times().unwrap();
-        let from = crate::clock::thread_cpu_time();
-        while crate::clock::thread_cpu_time() < from + Nanos::from_millis(30) {}
-        // The kernel brings the sum up to date at its tick.
-        assert!(thread_times().unwrap().cpu > before.cpu + Nanos::from_millis(10));
+    fn the_run_delay_is_the_second_number() {
+        assert_eq!(parse_run_delay("478092 1175583 2\n"), Some(Nanos(1_175_583)));
+        assert_eq!(parse_run_delay("478092"), None);
+        thread_run_delay().unwrap();
     }
 
     #[test]

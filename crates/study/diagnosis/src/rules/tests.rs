@@ -204,6 +204,10 @@ fn a_queue_that_others_fill_before_the_test_does() {
     assert_eq!(named(&with(run.clone(), shared)), [(Code::CompetingTraffic, Some(Location::Network), None)]);
     let mut own = clear_path();
     own.push(burst());
+    assert_eq!(named(&with(run.clone(), own.clone())), [(Code::Queue, Some(Location::Network), None)]);
+    // More than ten packets' time, and no more than a busy host delays them.
+    let Run::Udp(low) = &mut own[0] else { panic!() };
+    low.delay_p50_ns = Some(800_000);
     assert_eq!(named(&with(run, own)), [(Code::Queue, Some(Location::Network), None)]);
 }
 
@@ -231,6 +235,8 @@ fn what_was_promised_and_what_came() {
         (&slow, &diagnosed(60, 0.9), Outcome::Partly),
         (&fast, &fast, Outcome::Unchanged),
         (&fast, &slow, Outcome::Worse),
+        // The cause is gone, and another costs more.
+        (&slow, &diagnosed(10, 0.0), Outcome::Worse),
     ] {
         let before = Before::of(earlier, now);
         assert_eq!(before.outcome, expected, "{}", before.text());
