@@ -12,7 +12,7 @@ use super::jitter::Jitter;
 use super::line::Line;
 use super::server::Server;
 use super::train::Train;
-use crate::spec::{HopSpec, Layer, LossSpec, Order, QueueLimit};
+use crate::spec::{self, HopSpec, Layer, LossSpec, QueueLimit};
 
 /// A hop in operation.
 #[derive(Debug)]
@@ -33,16 +33,41 @@ pub(super) struct Stage {
     line: Line,
     coalescer: Coalescer,
     batched: VecDeque<Train>,
-    order: LastTrain,
+    order: Order,
     items: Vec<Item>,
 }
 
-/// What the train before this one did, to keep the order of packets where delays change.
+/// When trains before this one leave, to keep the order of packets where delays change.
+///
+/// Trains of several hosts may overlap in time: those keep the order of their first packets. A train that arrives behind the last packet
+/// of another leaves behind it too.
 #[derive(Debug, Default)]
-struct LastTrain {
-    arrival_end: Nanos,
-    departure_start: Nanos,
-    departure_end: Nanos,
+struct Order {
+    /// No train that arrives now leaves before this.
+    floor: Nanos,
+    /// Trains whose last packets had not arrived when the last train did: when those arrive and leave. At most a few for each host.
+    arriving: Vec<(Nanos, Nanos)>,
+}
+
+impl Order {
+    /// The earliest time at which a train that arrives at `arrival` may leave. Arrivals do not fall.
+    fn floor(&mut self, arrival: Nanos) -> Nanos {
+        let floor = &mut self.floor;
+        self.arriving.retain(|&(arrival_end, departure_end)| {
+            let arrived = arrival_end <= arrival;
+            if arrived {
+                *floor = departure_end.max(*floor);
+            }
+            !arrived
+        });
+        self.floor
+    }
+
+    /// A train whose last packet arrives at `arrival_end` leaves from `departure_start` to `departure_end`.
+    fn leaves(&mut self, arrival_end: Nanos, departure_start: Nanos, departure_end: Nanos) {
+        self.floor = self.floor.max(departure_start);
+        self.arriving.push((arrival_end, departure_end));
+    }
 }
 
 /// A packet of the train that is being worked on.
@@ -76,7 +101,7 @@ impl Stage {
             line: Line::default(),
             coalescer: Coalescer::default(),
             batched: VecDeque::new(),
-            order: LastTrain::default(),
+            order: Order::default(),
             items: Vec::new(),
             spec: HopSpec::default(),
         };
@@ -160,17 +185,10 @@ impl Stage {
 
     /// The way of a train to which nothing happens but delay.
     fn pass(&mut self, mut train: Train) {
-        let (arrival_start, arrival_end) = (train.start, train.end());
-        train.start = (train.start + self.spec.delay).max(self.floor(arrival_start));
-        self.order = LastTrain { arrival_end, departure_start: train.start, departure_end: train.end() };
+        let arrival_end = train.end();
+        train.start = (train.start + self.spec.delay).max(self.order.floor(train.start));
+        self.order.leaves(arrival_end, train.start, train.end());
         self.line.push(train.start, train);
-    }
-
-    /// The earliest time at which a train that arrives at `arrival` may leave without being reordered.
-    ///
-    /// Trains of several hosts may overlap in time; those keep the order of their first packets.
-    fn floor(&self, arrival: Nanos) -> Nanos {
-        if arrival >= self.order.arrival_end { self.order.departure_end } else { self.order.departure_start }
     }
 
     /// Loses, doubles and corrupts; what is left goes to `items`.
@@ -237,18 +255,18 @@ impl Stage {
         if free {
             return;
         }
-        let mut floor = self.floor(train.start);
+        let mut floor = self.order.floor(train.start);
         for item in items.iter_mut() {
             item.time = item.time.max(floor);
             floor = item.time;
         }
         if let (Some(first), Some(last)) = (items.first(), items.last()) {
-            self.order = LastTrain { arrival_end: train.end(), departure_start: first.time, departure_end: last.time };
+            self.order.leaves(train.end(), first.time, last.time);
         }
     }
 
     fn order_is_free(&self) -> bool {
-        self.jitter.as_ref().is_some_and(|jitter| jitter.order() == Order::Free)
+        self.jitter.as_ref().is_some_and(|jitter| jitter.order() == spec::Order::Free)
     }
 
     /// Forms trains of `items` and sends them on their way. Returns how many.
