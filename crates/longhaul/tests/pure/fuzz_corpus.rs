@@ -33,7 +33,7 @@ const TRIED: &str = "LONGHAUL_FUZZ_TRIED";
 const SEED_TIME_MOST: Duration = Duration::from_millis(20);
 
 /// Words that random bytes do not find by themselves.
-const WORDS: [&str; 63] = [
+const WORDS: [&str; 65] = [
     "[[both]]\n",
     "[[forward]]\n",
     "[[backward]]\n",
@@ -51,6 +51,8 @@ const WORDS: [&str; 63] = [
     "every",
     "random",
     "gilbert-elliott",
+    "bursts",
+    "correlation",
     "list",
     "law = \"table\"",
     "quantiles = [",

@@ -77,11 +77,12 @@ enum PickLaw {
 }
 
 impl Picker {
-    /// Picks by `loss`; its first packet is the one after packet number `before`.
+    /// Picks by `loss`, of bursts what is lost between them; its first packet is the one after packet number `before`.
     pub(super) fn new(loss: &LossSpec, chance: Chance, before: u64) -> Self {
         let law = match loss {
             LossSpec::None => PickLaw::Never,
             LossSpec::Random(p) => PickLaw::Random(p.0),
+            LossSpec::Bursts(bursts) => PickLaw::Random(bursts.otherwise.0),
             LossSpec::Every(n) => PickLaw::Every(n.get()),
             &LossSpec::GilbertElliott { p, r, h, k } => PickLaw::GilbertElliott(GilbertElliott::new(p, r, h, k)),
             LossSpec::List(list) => PickLaw::List { list: Arc::clone(list), at: 0 },

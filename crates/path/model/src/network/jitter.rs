@@ -8,6 +8,10 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use super::chance::{Chance, mix, unit};
 use crate::spec::{JitterSpec, Law, Order};
 
+/// Numbers this share of an epoch apart have a correlation of 1/e: the root x of (1 − x/2) cos(πx/2) + sin(πx/2)/π, the product of
+/// `cos θ · z(k) + sin θ · z(k+1)` at two times in the mean over all phases.
+const CORRELATED_EPOCHS: f64 = 0.938_668;
+
 /// The delay of one packet after the other around a hop's mean.
 ///
 /// `Order::Free`: each packet has an independent value of the law.
@@ -17,6 +21,9 @@ use crate::spec::{JitterSpec, Law, Order};
 /// the denser the packets are. The function joins independent standard normal numbers `z(0), z(1), …`, one an epoch,
 /// by `cos θ · z(k) + sin θ · z(k+1)` with θ from 0 to π/2, which is standard normal everywhere as cos² + sin² = 1;
 /// the law's quantile at that number's level is the delay. Packets more than two epochs apart have independent delays.
+///
+/// A correlation time sets the epoch, for either order. Where it is shorter than what keeps packets in order, `Order::Fifo` lets a packet
+/// that would overtake wait, as a queue does.
 #[derive(Debug, Clone)]
 pub(super) struct Jitter {
     spec: JitterSpec,
@@ -37,8 +44,12 @@ impl Jitter {
             Law::Normal | Law::Uniform => 16,
             Law::Pareto | Law::ParetoNormal | Law::Table(_) => 128,
         };
+        let epoch = match spec.correlation {
+            Some(correlation) => Nanos((correlation.0 as f64 / CORRELATED_EPOCHS) as u64),
+            None => Nanos(spec.stddev.0 * epochs),
+        };
         let mut jitter = Self {
-            epoch: Nanos((spec.stddev.0 * epochs).max(1)),
+            epoch: epoch.max(Nanos(1)),
             spec: spec.clone(),
             seed: chance.bits(),
             chance,
@@ -56,12 +67,12 @@ impl Jitter {
     /// How much longer (positive) or shorter than the mean the delay of the packet that arrives at `arrival` is, in
     /// nanoseconds.
     pub(super) fn at(&mut self, arrival: Nanos) -> f64 {
-        let stddevs = match self.spec.order {
-            Order::Free => {
+        let stddevs = match (self.spec.order, self.spec.correlation) {
+            (Order::Free, None) => {
                 let u = self.chance.unit();
                 self.spec.law.quantile(u)
             }
-            Order::Fifo => {
+            _ => {
                 let z = self.wander(arrival);
                 match self.spec.law {
                     // The quantile of the normal law undoes its distribution function.

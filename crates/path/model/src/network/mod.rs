@@ -13,6 +13,7 @@
 //! A frame of many segments travels as *trains*: runs of its wire packets, each with its own fate and time.
 //! A shared hop orders trains by their first packets: exact to the packet with [`Segmentation::Wire`], else to `batch_time`.
 
+mod bursts;
 mod chance;
 mod coalesce;
 mod counters;

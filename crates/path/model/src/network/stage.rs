@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use longhaul_units::Nanos;
 
+use super::bursts::Bursts;
 use super::chance::{Chance, Picker, in_outage};
 use super::coalesce::Coalescer;
 use super::counters::HopCounters;
@@ -22,8 +23,9 @@ pub(super) struct Stage {
     seed: u64,
     /// How often each law of chance began, by the number of its stream: one that begins anew has other random numbers, whatever became
     /// of the others.
-    begun: [u64; 6],
+    begun: [u64; 8],
     loss: Picker,
+    bursts: Option<Bursts>,
     duplicate: Picker,
     corrupt: Picker,
     flips: Chance,
@@ -91,8 +93,9 @@ impl Stage {
         let mut stage = Self {
             counters: HopCounters::default(),
             seed,
-            begun: [0; 6],
+            begun: [0; 8],
             loss: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
+            bursts: None,
             duplicate: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
             corrupt: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
             flips: Chance::new(seed, 4),
@@ -120,6 +123,10 @@ impl Stage {
         let before = self.counters.arrived.packets;
         if spec.loss != self.spec.loss {
             self.loss = Picker::new(&spec.loss, chance(1), before);
+            self.bursts = match spec.loss {
+                LossSpec::Bursts(bursts) => Some(Bursts::new(bursts, chance(6), chance(7))),
+                _ => None,
+            };
         }
         if spec.duplicate != self.spec.duplicate {
             self.duplicate = Picker::new(&LossSpec::Random(spec.duplicate), chance(2), before);
@@ -148,7 +155,8 @@ impl Stage {
         let plain = self.loss.next() > last_number
             && self.duplicate.next() > last_number
             && self.corrupt.next() > last_number
-            && self.spec.outages.is_empty();
+            && self.spec.outages.is_empty()
+            && self.bursts.as_mut().is_none_or(|bursts| !bursts.touch(train.start, train.end()));
         if plain && self.server.is_transparent() && self.jitter.is_none() {
             self.pass(train);
             return;
@@ -203,10 +211,11 @@ impl Stage {
             let number = first_number + u64::from(i);
             let bytes = frame_bytes(train.first + i);
             let time = train.time(i);
-            let lost = number == self.loss.next();
-            if lost {
+            let picked = number == self.loss.next();
+            if picked {
                 self.loss.step();
             }
+            let lost = self.bursts.as_mut().is_some_and(|bursts| bursts.lose(time)) || picked;
             let duplicated = number == self.duplicate.next();
             if duplicated {
                 self.duplicate.step();

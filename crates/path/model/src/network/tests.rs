@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::law::{self, Law};
-use crate::spec::{CoalesceSpec, JitterSpec, Layer, LossSpec, Order, Outage, Probability, QueueLimit};
+use crate::spec::{BurstLoss, CoalesceSpec, JitterSpec, Layer, LossSpec, Order, Outage, Probability, QueueLimit};
 
 /// A single frame of `bytes`.
 fn single(bytes: u32) -> Shape {
@@ -225,12 +225,16 @@ fn a_broadcast_passes_the_senders_link_once() {
 
 fn jittered(law: Law, order: Order) -> HopSpec {
     let stddev = Nanos::from_micros(100);
-    HopSpec { jitter: Some(JitterSpec { law, stddev, order }), ..delay(10) }
+    HopSpec { jitter: Some(JitterSpec { law, stddev, order, correlation: None }), ..delay(10) }
 }
 
 /// Delays of `count` packets that arrive `gap` apart, around the mean, in standard deviations.
 fn delays(law: Law, order: Order, gap: Nanos, count: u64) -> Vec<f64> {
-    let mut network = Network::new(&path(vec![jittered(law, order)]), Options::default());
+    delays_behind(jittered(law, order), gap, count)
+}
+
+fn delays_behind(hop: HopSpec, gap: Nanos, count: u64) -> Vec<f64> {
+    let mut network = Network::new(&path(vec![hop]), Options::default());
     for i in 0..count {
         network.arrive(Nanos(gap.0 * i), CLIENT, Destination::Port(SERVER), single(1000), i);
     }
@@ -272,6 +276,25 @@ fn fifo_jitter_keeps_the_mean_of_dense_traffic() {
         // The variance of a Pareto law of shape 3 has no variance of its own: judge it for the others.
         if matches!(law, Law::Normal | Law::Uniform) {
             assert!((variance - 1.0).abs() < 0.05, "{law:?}: variance {variance}");
+        }
+    }
+}
+
+/// Delays a correlation time apart have a correlation of 1/e, twice that far apart (more than two epochs) none; the law stays.
+#[test]
+fn jitter_correlates_over_the_time_asked() {
+    for order in [Order::Fifo, Order::Free] {
+        let mut hop = jittered(Law::Normal, order);
+        hop.jitter.as_mut().unwrap().correlation = Some(Nanos::from_millis(20));
+        let got = delays_behind(hop, Nanos::from_millis(1), 400_000);
+        let mean = got.iter().sum::<f64>() / got.len() as f64;
+        let variance = got.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / got.len() as f64;
+        // 400 s hold 18,750 epochs of 21.3 ms.
+        assert!(mean.abs() < 4.0 / 137.0 && (variance - 1.0).abs() < 0.05, "{order:?}: {mean}, {variance}");
+        for (lag, want) in [(20, (-1f64).exp()), (43, 0.0)] {
+            let products = got.windows(lag + 1).map(|pair| (pair[0] - mean) * (pair[lag] - mean));
+            let found = products.sum::<f64>() / (got.len() - lag) as f64 / variance;
+            assert!((found - want).abs() < 0.03, "{order:?}: correlation {found} at {lag} ms, {want} asked");
         }
     }
 }
@@ -407,6 +430,12 @@ fn any_hop() -> impl Strategy<Value = HopSpec> {
             h: Probability(0.1),
             k: Probability(0.99)
         }),
+        (1u64..2_000).prop_map(|us| LossSpec::Bursts(BurstLoss {
+            lasting: Nanos::from_micros(us),
+            every: Nanos::from_micros(2_000),
+            lost: Probability(0.8),
+            otherwise: Probability(0.01),
+        })),
     ];
     let queue = prop_oneof![
         Just(QueueLimit::Unlimited),
@@ -414,10 +443,12 @@ fn any_hop() -> impl Strategy<Value = HopSpec> {
         (1500u64..200_000).prop_map(|b| QueueLimit::Bytes(Bytes(b)))
     ];
     let rate = proptest::option::of((10_000_000u64..40_000_000_000).prop_map(BitRate));
-    let jitter = proptest::option::of(any::<bool>().prop_map(|free| JitterSpec {
+    let correlation = proptest::option::of((1u64..1_000).prop_map(Nanos::from_micros));
+    let jitter = proptest::option::of((any::<bool>(), correlation).prop_map(|(free, correlation)| JitterSpec {
         law: Law::Normal,
         stddev: Nanos::from_micros(20),
         order: if free { Order::Free } else { Order::Fifo },
+        correlation,
     }));
     let coalesce =
         proptest::option::of((1u64..200, proptest::option::of(1u64..40)).prop_map(|(us, count)| CoalesceSpec {

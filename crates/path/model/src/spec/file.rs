@@ -12,7 +12,8 @@
 //! [[backward]]                      # a hop of one direction; [[forward]] likewise
 //! jitter = { law = "uniform", stddev = "8.45us", order = "fifo" }
 //! loss = { every = 30000 }          # { random = "0.01%" }, { list = "drops.txt" } or { list = [1, "9-12"] },
-//!                                   # { gilbert-elliott = { p = "1%", r = "25%", h = "0%", k = "100%" } }
+//!                                   # { gilbert-elliott = { p = "1%", r = "25%", h = "0%", k = "100%" } },
+//!                                   # { bursts = { for = "40ms", every = "10s", lost = "100%", otherwise = "0%" } }
 //! outages = [{ at = "10s", for = "50ms", every = "60s" }]
 //! duplicate = "0.1%"
 //! corrupt = "0.1%"
@@ -34,7 +35,9 @@ use toml::de::{DeTable, DeValue};
 use super::error::shown;
 use super::validate::{self, HOPS_MAX, HOSTS_MAX, Problem};
 use super::value::{self, Key, Setting};
-use super::{CoalesceSpec, HopSpec, HostSpec, JitterSpec, Law, LossSpec, Order, Outage, PathSpec, SpecError};
+use super::{
+    BurstLoss, CoalesceSpec, HopSpec, HostSpec, JitterSpec, Law, LossSpec, Outage, PathSpec, Probability, SpecError,
+};
 use crate::law::Table;
 
 /// Gives the text of a file that a path file names (a loss list, a `.dist` table).
@@ -265,7 +268,7 @@ fn setting(key: Key, field: &Field) -> Result<Setting, SpecError> {
         (_, DeValue::String(text)) => field.read(text, |text| key.read(text)),
         _ => Err(field.error(field.not(match key {
             Key::Loss => {
-                r#""none", { random = "0.01%" }, { every = 30000 }, { gilbert-elliott = { p, r } } or { list }"#
+                r#""none", { random = "0.01%" }, { every = 30000 }, { gilbert-elliott = { p, r } }, { list } or { bursts = { for, every } }"#
             }
             Key::Outages => r#"[{ at = "10s", for = "50ms", every = "60s" }]"#,
             Key::Queue => r#"a text such as "64MiB", "1000p" or "unlimited""#,
@@ -279,12 +282,12 @@ fn setting(key: Key, field: &Field) -> Result<Setting, SpecError> {
 }
 
 fn loss(field: &Field) -> Result<LossSpec, SpecError> {
-    const KINDS: [&str; 4] = ["random", "every", "gilbert-elliott", "list"];
+    const KINDS: [&str; 5] = ["random", "every", "gilbert-elliott", "list", "bursts"];
     let entries = field.entries("")?;
     entries.only(&KINDS)?;
     let mut kinds = KINDS.into_iter().filter_map(|kind| entries.field(kind).map(|field| (kind, field)));
     let (Some((kind, inner)), None) = (kinds.next(), kinds.next()) else {
-        return Err(field.error("one of random, every, gilbert-elliott and list"));
+        return Err(field.error("one of random, every, gilbert-elliott, list and bursts"));
     };
     match kind {
         "random" => Ok(LossSpec::Random(inner.read(&inner.scalar()?, value::probability)?)),
@@ -304,6 +307,19 @@ fn loss(field: &Field) -> Result<LossSpec, SpecError> {
             let [p, r, h, k] =
                 [chance("p", None)?, chance("r", None)?, chance("h", Some("0"))?, chance("k", Some("1"))?];
             inner.read("", |_| value::gilbert_elliott([&p, &r, &h, &k]))
+        }
+        "bursts" => {
+            let parts = inner.entries("use { for, every, lost, otherwise }")?;
+            parts.only(&["for", "every", "lost", "otherwise"])?;
+            let [lasting, every] = ["for", "every"].map(|key| {
+                let field = parts.field(key).ok_or_else(|| inner.error(format!("{key} is missing, a time")))?;
+                field.read(field.text()?, value::nanos)
+            });
+            let [lost, otherwise] =
+                [("lost", Probability(1.0)), ("otherwise", Probability(0.0))].map(|(key, default)| {
+                    parts.field(key).map_or(Ok(default), |f| f.read(&f.scalar()?, value::probability))
+                });
+            Ok(LossSpec::Bursts(BurstLoss { lasting: lasting?, every: every?, lost: lost?, otherwise: otherwise? }))
         }
         _ => match inner.items() {
             Some(items) => {
@@ -329,7 +345,7 @@ fn outage(field: &Field) -> Result<Outage, SpecError> {
 
 fn jitter(field: &Field) -> Result<JitterSpec, SpecError> {
     let entries = field.entries("")?;
-    entries.only(&["law", "stddev", "order", "file", "quantiles"])?;
+    entries.only(&["law", "stddev", "order", "correlation", "file", "quantiles"])?;
     let missing = |what: &str| field.error(format!("{what} is missing"));
     let law_field = entries.field("law").ok_or_else(|| missing("law"))?;
     let law = match (law_field.text()?, entries.field("file"), entries.field("quantiles")) {
@@ -353,7 +369,9 @@ fn jitter(field: &Field) -> Result<JitterSpec, SpecError> {
     };
     let stddev = entries.field("stddev").ok_or_else(|| missing("stddev, a time,"))?;
     let order = entries.field("order").map(|field| field.read(field.text()?, value::order)).transpose()?;
-    Ok(JitterSpec { law, stddev: stddev.read(stddev.text()?, value::nanos)?, order: order.unwrap_or(Order::default()) })
+    let correlation = entries.field("correlation").map(|field| field.read(field.text()?, value::nanos)).transpose()?;
+    let stddev = stddev.read(stddev.text()?, value::nanos)?;
+    Ok(JitterSpec { law, stddev, order: order.unwrap_or_default(), correlation })
 }
 
 fn coalesce(field: &Field) -> Result<CoalesceSpec, SpecError> {

@@ -139,6 +139,21 @@ pub enum LossSpec {
     },
     /// Exactly these, ascending.
     List(Arc<[u64]>),
+    /// In bursts that last for a time, however many packets come.
+    Bursts(BurstLoss),
+}
+
+/// A chain of two states in time: it stays in each for an exponential time (Gilbert 1960, in continuous time).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BurstLoss {
+    /// How long a burst lasts on average.
+    pub lasting: Nanos,
+    /// From begin to begin of bursts, on average.
+    pub every: Nanos,
+    /// Chance that a packet is lost in a burst.
+    pub lost: Probability,
+    /// Chance that a packet is lost between bursts.
+    pub otherwise: Probability,
 }
 
 /// A span of time in which a hop loses every packet that arrives.
@@ -173,6 +188,8 @@ pub struct JitterSpec {
     pub stddev: Nanos,
     /// What becomes of the order of packets.
     pub order: Order,
+    /// Delays this far apart in time have a correlation of 1/e; `None`: as `order` makes it.
+    pub correlation: Option<Nanos>,
 }
 
 /// What jitter does to the order of packets.

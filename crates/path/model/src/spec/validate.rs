@@ -24,6 +24,8 @@ const QUEUE_BYTES_MAX: Bytes = Bytes(1 << 40);
 const QUEUE_PACKETS_MAX: u64 = 1_000_000_000;
 const OUTAGES_MAX: usize = 1_000;
 const OUTAGE_TIME_MAX: Nanos = Nanos::from_secs(30 * 86_400);
+/// A day's rhythm is the slowest that a path has by itself.
+const CORRELATION_MAX: Nanos = Nanos::from_secs(86_400);
 const COALESCE_TIME_MAX: Nanos = Nanos::from_secs(1);
 const COALESCE_COUNT_MAX: u64 = 1_000_000;
 /// IPv4's least (RFC 791) and IP's most.
@@ -158,6 +160,11 @@ fn check_loss(loss: &LossSpec) -> Result<(), String> {
         LossSpec::GilbertElliott { p, r, h, k } => {
             [p, r, h, k].into_iter().try_for_each(|chance| check_chance(*chance))
         }
+        LossSpec::Bursts(bursts) => {
+            within(bursts.every, Nanos::from_micros(1), OUTAGE_TIME_MAX).map_err(|why| format!("every {why}"))?;
+            within(bursts.lasting, Nanos(1), bursts.every).map_err(|why| format!("for {why}"))?;
+            [bursts.lost, bursts.otherwise].into_iter().try_for_each(check_chance)
+        }
         LossSpec::List(numbers) => {
             if numbers.len() > LIST_MAX {
                 return Err(format!("a list of {} packets, at most {LIST_MAX}", numbers.len()));
@@ -194,6 +201,9 @@ fn check_chance(chance: Probability) -> Result<(), String> {
 /// The mean stays as asked only where no packet would have to leave before it came.
 fn check_jitter(jitter: &JitterSpec, delay: Nanos) -> Result<(), String> {
     within(jitter.stddev, Nanos::ZERO, DELAY_MAX)?;
+    if let Some(correlation) = jitter.correlation {
+        within(correlation, Nanos(1), CORRELATION_MAX).map_err(|why| format!("correlation {why}"))?;
+    }
     let reach = jitter.law.reach_below();
     // Half a nanosecond: what rounding the parts of a split delay may cost.
     if jitter.stddev.0 as f64 * reach <= delay.0 as f64 + 0.5 {

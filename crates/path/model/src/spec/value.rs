@@ -2,14 +2,14 @@
 //!
 //! | key | text |
 //! |---|---|
-//! | `loss` | `none`, `random(0.01%)`, `every(30000)`, `gilbert-elliott(p,r)` or `(p,r,h,k)`, `list(1,5,9-12)` |
+//! | `loss` | `none`, `random(0.01%)`, `every(30000)`, `gilbert-elliott(p,r)` or `(p,r,h,k)`, `list(1,5,9-12)`, `bursts(for,every)` or `(for,every,lost,otherwise)` |
 //! | `outages` | `none`, or `at,for` or `at,for,every`, several parted by `;`: `10s,50ms,60s` |
 //! | `duplicate`, `corrupt` | a probability: `0.1%`, `1e-3` |
 //! | `queue` | `64MiB`, `1000p` (packets), `unlimited` |
 //! | `rate` | `9.28Gbit`, `none` |
 //! | `layer` | `L1`, `L2` |
 //! | `delay` | `250ms` |
-//! | `jitter` | `none`, `LAW(stddev)` or `LAW(stddev,ORDER)`: `normal(8.45us,free)` |
+//! | `jitter` | `none`, `LAW(stddev)`, `LAW(stddev,ORDER)` or `LAW(stddev,ORDER,correlation)`: `normal(8.45us,free)` |
 //! | `coalesce` | `none`, `time` or `time,count`: `50us,8` |
 
 use std::num::NonZeroU64;
@@ -18,7 +18,9 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 
 use super::error::shown;
 use super::validate::LIST_MAX;
-use super::{CoalesceSpec, HopSpec, JitterSpec, Law, Layer, LossSpec, Order, Outage, Probability, QueueLimit};
+use super::{
+    BurstLoss, CoalesceSpec, HopSpec, JitterSpec, Law, Layer, LossSpec, Order, Outage, Probability, QueueLimit,
+};
 
 /// A key of a hop that has a value which may change while the path runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +159,7 @@ impl Setting {
     }
 }
 
-const LOSS_FORMS: &str = "none, random(P), every(N), gilbert-elliott(P,R), gilbert-elliott(P,R,H,K) or list(1,5,9-12)";
+const LOSS_FORMS: &str = "none, random(P), every(N), gilbert-elliott(P,R), gilbert-elliott(P,R,H,K), list(1,5,9-12), bursts(FOR,EVERY) or bursts(FOR,EVERY,LOST,OTHERWISE)";
 
 fn loss(text: &str) -> Result<LossSpec, String> {
     let unknown = || format!("{}: use {LOSS_FORMS}", shown(text));
@@ -168,6 +170,8 @@ fn loss(text: &str) -> Result<LossSpec, String> {
         ("every", [count]) => LossSpec::Every(count_from_1(count)?),
         ("gilbert-elliott", [p, r]) => gilbert_elliott([p, r, "0", "1"])?,
         ("gilbert-elliott", [p, r, h, k]) => gilbert_elliott([p, r, h, k])?,
+        ("bursts", [lasting, every]) => bursts([lasting, every, "1", "0"])?,
+        ("bursts", [lasting, every, lost, otherwise]) => bursts([lasting, every, lost, otherwise])?,
         ("list", items) => list(items.iter().copied())?,
         _ => return Err(unknown()),
     })
@@ -177,6 +181,13 @@ fn loss(text: &str) -> Result<LossSpec, String> {
 pub(crate) fn gilbert_elliott(chances: [&str; 4]) -> Result<LossSpec, String> {
     let [p, r, h, k] = chances.map(probability);
     Ok(LossSpec::GilbertElliott { p: p?, r: r?, h: h?, k: k? })
+}
+
+/// Mean time of a burst, mean time from begin to begin, chance of loss within, chance of loss between.
+pub(crate) fn bursts([lasting, every, lost, otherwise]: [&str; 4]) -> Result<LossSpec, String> {
+    let (lasting, every) = (nanos(lasting)?, nanos(every)?);
+    let (lost, otherwise) = (probability(lost)?, probability(otherwise)?);
+    Ok(LossSpec::Bursts(BurstLoss { lasting, every, lost, otherwise }))
 }
 
 /// Numbers and ranges `a-b`, in any order, as an ascending list without repetitions.
@@ -262,19 +273,23 @@ fn layer(text: &str) -> Result<Layer, String> {
 
 fn jitter(text: &str) -> Result<Option<JitterSpec>, String> {
     let unknown = || {
-        format!("{}: use none, LAW(STDDEV) or LAW(STDDEV,ORDER), {LAW_NAMES}; a table needs a path file", shown(text))
+        format!(
+            "{}: use none, LAW(STDDEV), LAW(STDDEV,ORDER) or LAW(STDDEV,ORDER,CORRELATION), {LAW_NAMES}; a table needs a path file",
+            shown(text)
+        )
     };
     let (name, arguments) = call(text).ok_or_else(unknown)?;
     if let ("none", []) = (name, arguments.as_slice()) {
         return Ok(None);
     }
     let law = Law::named(name).ok_or_else(unknown)?;
-    let (stddev, order) = match *arguments {
-        [stddev] => (stddev, Order::default()),
-        [stddev, order] => (stddev, self::order(order)?),
+    let (stddev, order, correlation) = match *arguments {
+        [stddev] => (stddev, Order::default(), None),
+        [stddev, order] => (stddev, self::order(order)?, None),
+        [stddev, order, correlation] => (stddev, self::order(order)?, Some(nanos(correlation)?)),
         _ => return Err(unknown()),
     };
-    Ok(Some(JitterSpec { law, stddev: nanos(stddev)?, order }))
+    Ok(Some(JitterSpec { law, stddev: nanos(stddev)?, order, correlation }))
 }
 
 const LAW_NAMES: &str = "LAW one of normal, uniform, pareto, paretonormal and ORDER fifo or free";

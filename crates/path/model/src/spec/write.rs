@@ -112,6 +112,13 @@ fn loss(loss: &LossSpec) -> String {
         LossSpec::GilbertElliott { p, r, h, k } => {
             format!("{{ gilbert-elliott = {{ p = {:?}, r = {:?}, h = {:?}, k = {:?} }} }}", p.0, r.0, h.0, k.0)
         }
+        LossSpec::Bursts(bursts) => format!(
+            "{{ bursts = {{ for = {}, every = {}, lost = {:?}, otherwise = {:?} }} }}",
+            time(bursts.lasting),
+            time(bursts.every),
+            bursts.lost.0,
+            bursts.otherwise.0
+        ),
         LossSpec::List(numbers) => {
             let runs: Vec<String> = numbers
                 .chunk_by(|a, b| a.checked_add(1) == Some(*b))
@@ -136,7 +143,9 @@ fn jitter(jitter: &JitterSpec) -> String {
         Law::Table(table) => format!(", quantiles = {:?}", table.quantiles()),
         _ => String::new(),
     };
-    format!("{{ law = \"{}\", stddev = {}, order = \"{order}\"{quantiles} }}", jitter.law, time(jitter.stddev))
+    let correlation = jitter.correlation.map(|apart| format!(", correlation = {}", time(apart))).unwrap_or_default();
+    let stddev = time(jitter.stddev);
+    format!("{{ law = \"{}\", stddev = {stddev}, order = \"{order}\"{correlation}{quantiles} }}", jitter.law)
 }
 
 fn queue(queue: QueueLimit) -> String {

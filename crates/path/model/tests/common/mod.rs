@@ -23,19 +23,25 @@ fn rate() -> impl Strategy<Value = Option<BitRate>> {
     prop::option::of((2_000u64..10_000_000_000_000).prop_map(BitRate))
 }
 
+const MONTH_NS: u64 = 30 * 86_400_000_000_000;
+
 fn loss() -> impl Strategy<Value = LossSpec> {
     prop_oneof![
         Just(LossSpec::None),
         chance().prop_map(LossSpec::Random),
         any::<std::num::NonZeroU64>().prop_map(LossSpec::Every),
         [chance(), chance(), chance(), chance()].prop_map(|[p, r, h, k]| LossSpec::GilbertElliott { p, r, h, k }),
+        (1..=MONTH_NS / 2, MONTH_NS / 2..=MONTH_NS, chance(), chance()).prop_map(
+            |(lasting, every, lost, otherwise)| {
+                LossSpec::Bursts(BurstLoss { lasting: Nanos(lasting), every: Nanos(every), lost, otherwise })
+            }
+        ),
         prop::collection::btree_set(prop_oneof![1u64..30, 1..=u64::MAX], 0..20)
             .prop_map(|numbers| LossSpec::List(numbers.into_iter().collect())),
     ]
 }
 
 fn outage() -> impl Strategy<Value = Outage> {
-    const MONTH_NS: u64 = 30 * 86_400_000_000_000;
     (0..=MONTH_NS, 1..=MONTH_NS / 2, prop::option::of(MONTH_NS / 2..=MONTH_NS))
         .prop_map(|(at, lasting, every)| Outage { at: Nanos(at), lasting: Nanos(lasting), every: every.map(Nanos) })
 }
@@ -47,11 +53,15 @@ fn law() -> impl Strategy<Value = Law> {
 
 fn jitter(delay: u64) -> impl Strategy<Value = Option<JitterSpec>> {
     let order = prop::sample::select(vec![Order::Fifo, Order::Free]);
-    prop::option::of((law(), 0..=delay / 3, order).prop_map(|(law, stddev, order)| JitterSpec {
-        law,
-        stddev: Nanos(stddev),
-        order,
-    }))
+    let correlation = prop::option::of((1..=86_400_000_000_000u64).prop_map(Nanos));
+    prop::option::of(
+        (law(), 0..=delay / 3, order, correlation).prop_map(|(law, stddev, order, correlation)| JitterSpec {
+            law,
+            stddev: Nanos(stddev),
+            order,
+            correlation,
+        }),
+    )
 }
 
 fn coalesce() -> impl Strategy<Value = Option<CoalesceSpec>> {

@@ -122,7 +122,13 @@ fn every_value() {
     assert_eq!(loss("loss=none"), LossSpec::None);
     let [p, r, h, k] = [0.01, 0.25, 0.0, 1.0].map(Probability);
     assert_eq!(loss("loss=gilbert-elliott(1%,25%)"), LossSpec::GilbertElliott { p, r, h, k });
-    let jitter = |law, stddev, order| Setting::Jitter(Some(JitterSpec { law, stddev, order }));
+    let bursts = |lost, otherwise| {
+        let [lost, otherwise] = [lost, otherwise].map(Probability);
+        LossSpec::Bursts(BurstLoss { lasting: Nanos::from_millis(40), every: Nanos::from_secs(10), lost, otherwise })
+    };
+    assert_eq!(loss("loss=bursts(40ms,10s)"), bursts(1.0, 0.0));
+    assert_eq!(loss("loss=bursts(40ms, 10s, 50%, 0.1%)"), bursts(0.5, 0.001));
+    let jitter = |law, stddev, order| Setting::Jitter(Some(JitterSpec { law, stddev, order, correlation: None }));
     let batch = |count: Option<u64>| {
         let count = count.and_then(std::num::NonZeroU64::new);
         Setting::Coalesce(Some(CoalesceSpec { time: Nanos::from_micros(50), count }))
@@ -131,6 +137,15 @@ fn every_value() {
     for (text, want) in [
         ("jitter=normal(8.45us)", jitter(Law::Normal, Nanos(8_450), Order::Fifo)),
         ("jitter=pareto(1ms,free)", jitter(Law::Pareto, Nanos::from_millis(1), Order::Free)),
+        (
+            "jitter=normal(1ms,fifo,50ms)",
+            Setting::Jitter(Some(JitterSpec {
+                law: Law::Normal,
+                stddev: Nanos::from_millis(1),
+                order: Order::Fifo,
+                correlation: Some(Nanos::from_millis(50)),
+            })),
+        ),
         ("jitter=none", Setting::Jitter(None)),
         ("coalesce=50us", batch(None)),
         ("coalesce=50us,8", batch(Some(8))),
@@ -170,7 +185,7 @@ fn a_wrong_change_is_one_line_and_changes_nothing() {
         ("loss=random(2)", "loss: `2`: a probability is from 0 to 1, or 0% to 100%"),
         (
             "jitter=table(x.dist,1us)",
-            "jitter: `table(x.dist,1us)`: use none, LAW(STDDEV) or LAW(STDDEV,ORDER), LAW one of normal, uniform, pareto, paretonormal and ORDER fifo or free; a table needs a path file",
+            "jitter: `table(x.dist,1us)`: use none, LAW(STDDEV), LAW(STDDEV,ORDER) or LAW(STDDEV,ORDER,CORRELATION), LAW one of normal, uniform, pareto, paretonormal and ORDER fifo or free; a table needs a path file",
         ),
         ("delay=20s", "forward[1].delay: `20s`: from 0ns to 10s"),
         (

@@ -68,7 +68,7 @@ fn every_key_is_read() {
         rate: Some(BitRate(9_280_000_000)),
         layer: Layer::L2,
         delay: Nanos::from_millis(250),
-        jitter: Some(JitterSpec { law: Law::Normal, stddev: Nanos(8_450), order: Order::Free }),
+        jitter: Some(JitterSpec { law: Law::Normal, stddev: Nanos(8_450), order: Order::Free, correlation: None }),
         coalesce: Some(CoalesceSpec { time: Nanos::from_micros(50), count: Some(8.try_into().unwrap()) }),
     };
     let alice = HostSpec {
@@ -190,7 +190,7 @@ fn what_is_refused_and_how() {
         ("loss = { every = 0 }", "line 2, column 18: forward[0].loss.every: `0`: a whole number from 1"),
         (
             "loss = { every = 2, random = 1 }",
-            "line 2, column 8: forward[0].loss: one of random, every, gilbert-elliott and list",
+            "line 2, column 8: forward[0].loss: one of random, every, gilbert-elliott, list and bursts",
         ),
         (
             "loss = { gilbert-elliott = { p = 0.1 } }",
@@ -200,6 +200,11 @@ fn what_is_refused_and_how() {
             "loss = { gilbert-elliott = { p = 0.1, r = 1, h = 2 } }",
             "line 2, column 50: forward[0].loss.gilbert-elliott.h: `2`: a probability is from 0 to 1, or 0% to 100%",
         ),
+        (
+            "loss = { bursts = { for = \"2s\", every = \"1s\" } }",
+            "line 2, column 8: forward[0].loss: for `2s`: from 1ns to 1s",
+        ),
+        ("loss = { bursts = { for = \"2s\" } }", "line 2, column 19: forward[0].loss.bursts: every is missing, a time"),
         ("loss = { list = \"gone.txt\" }", "line 2, column 17: forward[0].loss.list: `gone.txt`: no such file"),
         (
             "loss = { list = \"bad.txt\" }",
@@ -211,11 +216,11 @@ fn what_is_refused_and_how() {
         ),
         (
             "loss = true",
-            "line 2, column 8: forward[0].loss: `true`: \"none\", { random = \"0.01%\" }, { every = 30000 }, { gilbert-elliott = { p, r } } or { list }",
+            "line 2, column 8: forward[0].loss: `true`: \"none\", { random = \"0.01%\" }, { every = 30000 }, { gilbert-elliott = { p, r } }, { list } or { bursts = { for, every } }",
         ),
         (
             "loss = \"sometimes\"",
-            "line 2, column 8: forward[0].loss: `sometimes`: use none, random(P), every(N), gilbert-elliott(P,R), gilbert-elliott(P,R,H,K) or list(1,5,9-12)",
+            "line 2, column 8: forward[0].loss: `sometimes`: use none, random(P), every(N), gilbert-elliott(P,R), gilbert-elliott(P,R,H,K), list(1,5,9-12), bursts(FOR,EVERY) or bursts(FOR,EVERY,LOST,OTHERWISE)",
         ),
         ("outages = [{ at = \"1s\" }]", "line 2, column 12: forward[0].outages[0]: for is missing, a time"),
         (

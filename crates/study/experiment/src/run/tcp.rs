@@ -94,6 +94,6 @@ fn rate_of(loss: &LossSpec) -> f64 {
     match loss {
         LossSpec::Random(probability) => probability.0,
         LossSpec::Every(each) => 1.0 / each.get() as f64,
-        LossSpec::None | LossSpec::GilbertElliott { .. } | LossSpec::List(_) => 0.0,
+        LossSpec::None | LossSpec::GilbertElliott { .. } | LossSpec::Bursts(_) | LossSpec::List(_) => 0.0,
     }
 }
