@@ -13,6 +13,7 @@ use longhaul_filter::FilterStatus;
 use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_host::HostSnapshot;
+use longhaul_profile::{Profile, Verification};
 use longhaul_report::saved::{DiagnoseAsked, TcpAsked, UdpAsked};
 use longhaul_result::{Envelope, Hosts};
 use longhaul_tcp::{TcpResult, WatchResult};
@@ -24,7 +25,8 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 use crate::cmd::{
-    analyze, capture, cc, compare, convert, emulate, filter, host, lab, log, mix, paths, tcp, tune, udp, watch,
+    analyze, capture, cc, compare, convert, emulate, filter, host, lab, log, mix, paths, profile, tcp, tune, udp,
+    verify, watch,
 };
 use crate::output::{NothingAsked, PrintedFailure};
 
@@ -56,6 +58,8 @@ fn schemas() -> BTreeMap<String, String> {
         result::<Envelope<emulate::Parameters<'_>, Status>>("emulate"),
         result::<Envelope<NothingAsked, paths::KnownPaths<'_>>>("paths"),
         result::<Envelope<host::Parameters, HostSnapshot>>("host"),
+        result::<Envelope<profile::Parameters, Profile>>("profile"),
+        result::<Envelope<verify::Parameters, Verification>>("verify"),
         result::<Envelope<mix::Parameters, mix::Reported>>("mix"),
         result::<Envelope<tune::planned::Parameters, tune::planned::Tuned>>("tune"),
         result::<Envelope<NothingAsked, tune::keeping::Shown>>("tune.status"),

@@ -9,7 +9,7 @@ use crate::common::{printed, root};
 use serde_json::Value;
 
 /// Crates that know no operating system: their time is an argument.
-const PURE: [&str; 14] = [
+const PURE: [&str; 15] = [
     "longhaul-units",
     "longhaul-result",
     "longhaul-wire",
@@ -23,6 +23,7 @@ const PURE: [&str; 14] = [
     "longhaul-captures",
     "longhaul-flows",
     "longhaul-diagnosis",
+    "longhaul-profile",
     "longhaul-report",
 ];
 /// Crates that know one.

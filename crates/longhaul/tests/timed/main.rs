@@ -15,5 +15,6 @@ mod faults;
 mod host;
 mod judges;
 mod mix;
+mod profile;
 mod tcp;
 mod udp;

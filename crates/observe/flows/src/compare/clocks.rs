@@ -39,9 +39,16 @@ impl ClockFit {
 /// Points that a line is laid below: minima of equal parts of time, so that memory is bounded.
 const PARTS: usize = 1_024;
 
-/// The line below all points (x, y) that is nearest to them in sum: (y at x = 0, slope). `None` with fewer than two points of
-/// different x.
-pub fn line_below(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+/// A line that no point lies below, but for its height.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    slope: f64,
+    /// How far the minima of parts of the time lie above it, in the mean: little where the shortest delay stayed, much where it changed.
+    above: f64,
+}
+
+/// The line below all points (x, y) that is nearest to them in sum. `None` with fewer than two points of different x.
+fn line_below(points: &[(f64, f64)]) -> Option<Line> {
     let (first, last) = points.iter().fold((f64::MAX, f64::MIN), |(low, high), (x, _)| (low.min(*x), high.max(*x)));
     if points.len() < 2 || last <= first {
         return None;
@@ -54,8 +61,9 @@ pub fn line_below(points: &[(f64, f64)]) -> Option<(f64, f64)> {
             *slot = Some((*x, *y));
         }
     }
+    let least: Vec<(f64, f64)> = least.into_iter().flatten().collect();
     let mut hull: Vec<(f64, f64)> = Vec::new();
-    for point in least.into_iter().flatten() {
+    for point in least.iter().copied() {
         while let [.., a, b] = hull.as_slice() {
             let turns_left = (b.0 - a.0) * (point.1 - a.1) - (b.1 - a.1) * (point.0 - a.0) > 0.0;
             if turns_left {
@@ -69,7 +77,9 @@ pub fn line_below(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let middle = points.iter().map(|(x, _)| x).sum::<f64>() / points.len() as f64;
     let edge = hull.windows(2).find(|edge| edge[1].0 >= middle).or(hull.windows(2).next_back())?;
     let slope = (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0);
-    Some((edge[0].1 - slope * edge[0].0, slope))
+    let y = edge[0].1 - slope * edge[0].0;
+    let above = least.iter().map(|point| point.1 - y - slope * point.0).sum::<f64>() / least.len() as f64;
+    Some(Line { slope, above })
 }
 
 /// The fit, from pairs of A's stamp and B's stamp less A's, of either direction.
@@ -79,10 +89,14 @@ pub fn fit(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> ClockFit {
         pairs.iter().map(|(at, difference)| ((at - at_ns) as f64, sign * *difference as f64)).collect()
     };
     let below = line_below(&points(forward, 1.0));
-    let above = line_below(&points(backward, -1.0)).map(|(y, slope)| (-y, -slope));
+    let above = line_below(&points(backward, -1.0)).map(|line| Line { slope: -line.slope, ..line });
     let (drift, drift_error) = match (below, above) {
-        (Some((_, a)), Some((_, b))) => ((a + b) / 2.0, Some((a - b).abs() / 2.0)),
-        (Some((_, slope)), None) | (None, Some((_, slope))) => (slope, None),
+        (Some(a), Some(b)) => {
+            // A direction whose shortest delay changed, or that seldom is without a queue, tells less about the clocks.
+            let [of_a, of_b] = [a, b].map(|line| 1.0 / line.above.max(1.0).powi(2));
+            ((a.slope * of_a + b.slope * of_b) / (of_a + of_b), Some((a.slope - b.slope).abs() / 2.0))
+        }
+        (Some(line), None) | (None, Some(line)) => (line.slope, None),
         (None, None) => (0.0, None),
     };
     // Of points that the drift was taken out of, the extremes.

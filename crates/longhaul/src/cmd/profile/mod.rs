@@ -1,0 +1,146 @@
+//! `longhaul profile`.
+
+pub(crate) mod source;
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use longhaul_profile::{LossLaw, Profile, ProfileOptions, Split, Way};
+use longhaul_units::Nanos;
+use serde::Serialize;
+
+use crate::cmd::profile::source::Measured;
+use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_named};
+
+const EXAMPLES: &str = "\
+Example:
+  longhaul profile far.txt -o far.toml                    # far.txt: ping -i 0.01 -c 60000 far.example > far.txt
+  longhaul lab up --name far far.toml                     # that path between two hosts on this machine
+  longhaul lab exec --name far client -- COMMAND          # your program over it
+  longhaul verify far.toml --against far.txt              # how alike the two are
+
+The path file has the evidence of each value as a comment, and says what the measurement does not tell.";
+
+/// Make a path file that behaves like a path that was measured
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Read this measurement: the output of ping, or - for standard input
+    #[arg(value_name = "FILE")]
+    measured: PathBuf,
+    /// Write the path into this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Name of the path in its file; default: the name of the measurement
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Time between probes, where the output of ping does not say
+    #[arg(short, long, value_name = "TIME")]
+    interval: Option<Nanos>,
+    /// Trust that one clock stamped both ends: delay each way is known
+    #[arg(long)]
+    same_clock: bool,
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// What was asked.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters {
+    /// The measurement.
+    measured: String,
+    /// Time between probes that was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval_ns: Option<u64>,
+    /// Whether one clock stamped both ends.
+    same_clock: bool,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let started_at = jiff::Timestamp::now().to_string();
+    let measured = Measured::read(&args.measured, args.interval)?;
+    let options = ProfileOptions {
+        name: args.name.clone().unwrap_or_else(|| measured.name.clone()),
+        source: format!("longhaul profile of {}", measured.source),
+        same_clock: args.same_clock,
+    };
+    let profile = Profile::of(&measured.probes, &options)
+        .map_err(|error| Failure::new("no_path", format!("{}: {error}", args.measured.display())))?;
+    if let Some(file) = &args.output {
+        write_named(file, &profile.path_file)?;
+    }
+    if args.json {
+        let parameters = Parameters {
+            measured: args.measured.display().to_string(),
+            interval_ns: args.interval.map(|interval| interval.0),
+            same_clock: args.same_clock,
+        };
+        print_json(&Envelope::new("longhaul.profile/1", started_at, parameters, profile, Vec::new()));
+    } else if let Some(file) = &args.output {
+        print_text(&text(&profile));
+        print_text(&format!("\nTry it: longhaul lab up {}\n", file.display()));
+    } else {
+        print_text(&profile.path_file);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(profile: &Profile) -> String {
+    let mut text = String::new();
+    let sent = profile.loss.sent_packets;
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "{sent} probes over {:.0} s, {} apart\n",
+        profile.duration_ns as f64 / 1e9,
+        Nanos(profile.interval_ns)
+    );
+    let _ = writeln!(text, "ms              min      p10   median      p90      p99      max   stddev");
+    let way = |name: &str, way: &Way| {
+        let values = [way.min_ns, way.p10_ns, way.p50_ns, way.p90_ns, way.p99_ns, way.max_ns, way.stddev_ns];
+        let cells: String = values.iter().map(|ns| format!(" {:>8.3}", ns / 1e6)).collect();
+        let over = match way.correlation {
+            Some(found) if found.below_interval => "  changes faster than the probes see".to_owned(),
+            Some(found) => format!("  changes over {:.3} s", found.time_ns as f64 / 1e9),
+            None => String::new(),
+        };
+        format!("{name:<10}{cells}{over}\n")
+    };
+    text += &way("round trip", &profile.rtt);
+    for (name, found) in [("forward", &profile.forward), ("backward", &profile.backward)] {
+        text += &found.as_ref().map_or_else(String::new, |found| way(name, found));
+    }
+    let split = match profile.split {
+        Split::OneClock => "each way by one clock",
+        Split::ShortestHalved => "the shortest delay is halved: a guess",
+        Split::RoundTrips => "halved, all jitter to the way to the server: guesses",
+    };
+    let _ = writeln!(text, "\ndelay       {split}");
+    let _ = writeln!(text, "loss        {} of {sent}: {}", profile.loss.lost_packets, loss(&profile.loss.law));
+    for outage in &profile.loss.outages {
+        let (at, lasting) = (outage.at_ns as f64 / 1e9, outage.lasting_ns as f64 / 1e9);
+        let _ = writeln!(text, "outage      at {at:.2} s for {lasting:.2} s ({} probes)", outage.packets);
+    }
+    let _ = writeln!(text, "reordered   {}", profile.reordered_packets);
+    let _ = writeln!(text, "duplicates  {}", profile.duplicate_packets);
+    let _ = writeln!(text, "\nThe measurement does not say:");
+    for sentence in &profile.not_known {
+        let _ = writeln!(text, "- {sentence}");
+    }
+    text
+}
+
+fn loss(law: &LossLaw) -> String {
+    match law {
+        LossLaw::None { less_than } => format!("less than {:.4} % with 95 % confidence", less_than * 100.0),
+        LossLaw::Random { interval: [least, most], .. } => {
+            format!("independent, {:.4} to {:.4} % with 95 % confidence", least * 100.0, most * 100.0)
+        }
+        LossLaw::Bursts { lasting_ns, every_ns, .. } => {
+            format!("in bursts of {:.1} ms, each {:.2} s on average", lasting_ns / 1e6, every_ns / 1e9)
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A path is measured by `ping`, rebuilt from that alone, and measured again.
+
+use std::fs;
+
+use crate::common::captures::{Folder, json, missing, on};
+use crate::common::{TestLab, alone, longhaul, object};
+use serde_json::Value;
+
+/// What is to be found again.
+const TRUE: &str = "
+name = 'true'
+[[forward]]
+delay = '20ms'
+jitter = { law = 'normal', stddev = '1ms', correlation = '30ms' }
+loss = { bursts = { for = '40ms', every = '500ms' } }
+[[backward]]
+delay = '10ms'
+";
+
+/// 1,000 probes, 10 ms apart, over a path.
+fn ping(name: &str, path: &str, seed: &str, ip: &str) -> Option<String> {
+    let lab = TestLab::up_with(name, path, &["--seed", seed])?;
+    let output = on(&lab, "client", &["ping", ip, "-i", "0.01", "-c", "1000", "server"]).output().unwrap();
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+fn quantity<'a>(verified: &'a Value, name: &str) -> &'a Value {
+    let all = verified["result"]["quantities"].as_array().unwrap();
+    all.iter().find(|quantity| quantity["name"] == name).unwrap_or_else(|| panic!("{name}: {verified:#}"))
+}
+
+#[test]
+fn a_path_is_measured_and_rebuilt() {
+    let _alone = alone();
+    if missing("ping") {
+        return;
+    }
+    let folder = Folder::new("profile");
+    let [truth, copy, first, second] =
+        ["true.toml", "copy.toml", "first.txt", "second.txt"].map(|name| folder.file(name));
+    fs::write(&truth, TRUE).unwrap();
+    let Some(measured) = ping("profile-true", &truth, "1", "-4") else { return };
+    fs::write(&first, measured).unwrap();
+
+    let profile = json(&["profile", &first, "-o", &copy, "--json"]);
+    let result = &profile["result"];
+    let near = |key: &Value, want: f64, share: f64| {
+        let found = key.as_f64().unwrap();
+        assert!((found / want - 1.0).abs() < share, "{found} of {want}: {result:#}");
+    };
+    near(&result["rtt"]["p50_ns"], 30e6, 0.02);
+    // The standard deviation would be that of the machine's pauses, if it had any.
+    let range = result["rtt"]["p90_ns"].as_f64().unwrap() - result["rtt"]["p10_ns"].as_f64().unwrap();
+    near(&range.into(), 2.563e6, 0.15);
+    assert_eq!(result["loss"]["law"]["law"], "bursts", "{result:#}");
+    near(&result["loss"]["law"]["lasting_ns"], 40e6, 0.8);
+    assert_eq!(result["split"], "round_trips");
+
+    // The copy, in real time, by IPv6: what was measured there behaves like the copy, and its delays like the path that it is a copy of.
+    // Twenty bursts tell less about their own mean.
+    let Some(measured) = ping("profile-copy", &copy, "2", "-6") else { return };
+    fs::write(&second, measured).unwrap();
+    let delays = &["rtt_median_ns", "rtt_range_ns", "rtt_correlation"][..];
+    for (path, names) in [(&truth, delays), (&copy, &[delays, &["loss_share", "loss_run_packets"]].concat())] {
+        let verified = object(&longhaul(&["verify", path, "--against", &second, "--json"]).stdout);
+        for name in names {
+            let quantity = quantity(&verified, name);
+            println!("{name}: {quantity}");
+            assert_ne!(quantity["verdict"], "outside", "{path}: {quantity:#}");
+        }
+        assert_ne!(quantity(&verified, "rtt_median_ns")["difference"], Value::Null);
+    }
+    // Another path is another path.
+    let other = folder.file("other.toml");
+    fs::write(&other, TRUE.replace("20ms", "22ms").replace("'500ms'", "'10s'")).unwrap();
+    let output = longhaul(&["verify", &other, "--against", &second, "--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let verified = object(&output.stdout);
+    for name in ["rtt_median_ns", "loss_share"] {
+        assert_eq!(quantity(&verified, name)["verdict"], "outside", "{verified:#}");
+    }
+}

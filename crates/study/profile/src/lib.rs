@@ -1,0 +1,19 @@
+//! From round trips that were measured to a path that behaves like them, and whether it does.
+//!
+//! [`Profile::of`] fits a path to [`Probes`]; [`verify`] sends the same probes over a path in virtual time and compares.
+
+mod delay;
+mod loss;
+mod path_file;
+mod ping;
+mod probes;
+mod simulate;
+mod verify;
+
+pub use delay::{Correlation, Way};
+pub use loss::{LossFit, LossLaw, LostTime, fit_loss};
+pub use path_file::{Profile, ProfileError, ProfileOptions, Split};
+pub use ping::{PingError, read_ping};
+pub use probes::{PROBES_MAX, Probe, Probes};
+pub use simulate::simulate;
+pub use verify::{Margin, MarginError, Quantity, QuantityName, Verdict, Verification, verify};

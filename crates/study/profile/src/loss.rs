@@ -1,0 +1,260 @@
+//! The law of loss, by likelihood.
+//!
+//! Of a path that is good or bad in turn, each for an exponential time, and loses what comes while it is bad (Gilbert, 1960, in continuous
+//! time), probes see states at their times. From state to state over a time t the probabilities are those of a chain of two states:
+//! bad again with b + (1 − b) e^(−(λ+μ)t), bad after good with b (1 − e^(−(λ+μ)t)), b = λ/(λ+μ). Independent losses are the case without
+//! memory; twice the gain in log-likelihood says whether memory is needed (Wilks, 1938).
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use statrs::distribution::{Beta, ContinuousCDF};
+
+use crate::probes::Probe;
+
+/// χ² of one degree of freedom at 1 %: independent losses are taken for bursts once in a hundred times.
+const MEMORY_NEEDED: f64 = 6.635;
+/// Probes lost in a row over this time are an outage, where there are few such.
+const OUTAGE_NS: u64 = 1_000_000_000;
+/// More long runs than these are a law, not events.
+const OUTAGES_MAX: usize = 3;
+/// Of the normal distribution, for 95 %.
+const TWO_SIDED_95: f64 = 1.959_964;
+
+/// What was lost, and by what law.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LossFit {
+    /// Probes.
+    pub sent_packets: u64,
+    /// Of these not answered, those in outages too.
+    pub lost_packets: u64,
+    /// Runs of lost probes outside of outages.
+    pub runs: u64,
+    /// Times in which all was lost, at most 3: more of them are a law.
+    pub outages: Vec<LostTime>,
+    /// The law of what is left.
+    pub law: LossLaw,
+    /// How much more likely bursts make what was seen than independent losses do: twice the difference of log-likelihoods. More than
+    /// 6.6 needs bursts (1 % of χ² with one degree of freedom).
+    pub gain: f64,
+}
+
+/// An outage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LostTime {
+    /// From the first probe of the measurement to the first that was lost.
+    pub at_ns: u64,
+    /// From the middle between the last answered probe and the first lost one to that between the last lost one and the next answer.
+    pub lasting_ns: u64,
+    /// Probes that were lost in it.
+    pub packets: u64,
+}
+
+/// The law of loss, with 95 % intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(tag = "law", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum LossLaw {
+    /// Nothing was lost.
+    None {
+        /// The chance of loss is below this with 95 % confidence (3 of as many probes).
+        less_than: f64,
+    },
+    /// Independent losses.
+    Random {
+        /// Their chance.
+        chance: f64,
+        /// Its interval (Clopper and Pearson, 1934).
+        interval: [f64; 2],
+    },
+    /// Bursts in time.
+    Bursts {
+        /// How long one lasts on average.
+        lasting_ns: f64,
+        /// Its interval.
+        lasting_interval_ns: [f64; 2],
+        /// From begin to begin, on average.
+        every_ns: f64,
+        /// Its interval.
+        every_interval_ns: [f64; 2],
+    },
+}
+
+/// Fits the law to `rows`, which are in order of time.
+pub fn fit_loss(rows: &[Probe]) -> LossFit {
+    let (outages, within) = outages(rows);
+    // What an outage cuts apart are no neighbours.
+    let mut steps = Steps::default();
+    let (mut sent, mut lost, mut runs) = (0_u64, 0_u64, 0_u64);
+    let mut before: Option<(i64, bool)> = None;
+    for (index, row) in rows.iter().enumerate() {
+        if within.iter().any(|range| range.contains(&index)) {
+            before = None;
+            continue;
+        }
+        let bad = row.rtt_ns.is_none();
+        sent += 1;
+        lost += u64::from(bad);
+        runs += u64::from(bad && before.is_none_or(|(_, bad)| !bad));
+        if let Some((at, was_bad)) = before {
+            steps.add(was_bad, bad, row.sent_ns.abs_diff(at));
+        }
+        before = Some((row.sent_ns, bad));
+    }
+    let lost_in_outages: u64 = outages.iter().map(|outage| outage.packets).sum();
+    let (law, gain) = match lost {
+        0 => (LossLaw::None { less_than: (3.0 / sent.max(1) as f64).min(1.0) }, 0.0),
+        _ => law(&steps, sent, lost),
+    };
+    LossFit { sent_packets: rows.len() as u64, lost_packets: lost + lost_in_outages, runs, outages, law, gain }
+}
+
+/// Long runs, where they are few, and the rows in them.
+fn outages(rows: &[Probe]) -> (Vec<LostTime>, Vec<std::ops::Range<usize>>) {
+    let mut found = Vec::new();
+    let mut index = 0;
+    while index < rows.len() {
+        let Some(length) = rows[index..].iter().position(|row| row.rtt_ns.is_some()) else { break };
+        if length > 1 && index > 0 {
+            let (first, last) = (index, index + length - 1);
+            let middle = |a: usize, b: usize| i64::midpoint(rows[a].sent_ns, rows[b].sent_ns);
+            let lasting_ns = middle(last, last + 1).abs_diff(middle(first - 1, first));
+            if rows[last].sent_ns.abs_diff(rows[first].sent_ns) >= OUTAGE_NS {
+                let at_ns = middle(first - 1, first).abs_diff(rows[0].sent_ns);
+                found.push((LostTime { at_ns, lasting_ns, packets: length as u64 }, first..last + 1));
+            }
+        }
+        index += length + 1;
+    }
+    if found.len() > OUTAGES_MAX { (Vec::new(), Vec::new()) } else { found.into_iter().unzip() }
+}
+
+/// Steps from one probe's state to the next one's, counted by states and the time between.
+#[derive(Default)]
+struct Steps(BTreeMap<(bool, bool, u32), (u64, f64)>);
+
+impl Steps {
+    fn add(&mut self, from: bool, to: bool, apart_ns: u64) {
+        // Times within half a percent count as one.
+        let time = apart_ns.max(1) as f64;
+        let class = (time.ln() * 100.0).round() as u32;
+        let (count, sum) = self.0.entry((from, to, class)).or_default();
+        *count += 1;
+        *sum += time;
+    }
+
+    /// Log-likelihood of λ and μ, given as logarithms of rates in 1/ns.
+    fn of_bursts(&self, [to_bad, to_good]: [f64; 2]) -> f64 {
+        let (to_bad, to_good) = (to_bad.exp(), to_good.exp());
+        let (rate, bad) = (to_bad + to_good, to_bad / (to_bad + to_good));
+        let chance = |from: bool, to: bool, time: f64| {
+            let kept = (-rate * time).exp();
+            let bad_again = if from { bad + (1.0 - bad) * kept } else { -bad * (-rate * time).exp_m1() };
+            (if to { bad_again } else { 1.0 - bad_again }).max(1e-300)
+        };
+        let each = |(&(from, to, _), &(count, sum)): (&(bool, bool, u32), &(u64, f64))| {
+            count as f64 * chance(from, to, sum / count as f64).ln()
+        };
+        self.0.iter().map(each).sum()
+    }
+
+    /// Log-likelihood of independent losses, each with `chance`.
+    fn of_random(&self, chance: f64) -> f64 {
+        let each = |(&(_, to, _), &(count, _)): (&(bool, bool, u32), &(u64, f64))| {
+            count as f64 * (if to { chance } else { 1.0 - chance }).max(1e-300).ln()
+        };
+        self.0.iter().map(each).sum()
+    }
+
+    /// Share of the steps with these states, and their mean time.
+    fn sums(&self, from: bool, to: bool) -> (f64, f64) {
+        let of = self.0.iter().filter(|((a, b, _), _)| (*a, *b) == (from, to));
+        of.fold((0.0, 0.0), |(count, time), (_, (n, sum))| (count + *n as f64, time + sum))
+    }
+}
+
+fn law(steps: &Steps, sent: u64, lost: u64) -> (LossLaw, f64) {
+    let chance = lost as f64 / sent as f64;
+    let random = LossLaw::Random { chance, interval: clopper_pearson(lost, sent) };
+    let (good_bad, time_a) = steps.sums(false, true);
+    let (good_good, time_b) = steps.sums(false, false);
+    let (bad_good, time_c) = steps.sums(true, false);
+    let (bad_bad, time_d) = steps.sums(true, true);
+    let time = (time_a + time_b + time_c + time_d) / (good_bad + good_good + bad_good + bad_bad).max(1.0);
+    if bad_bad == 0.0 || good_bad == 0.0 || bad_good == 0.0 || time <= 0.0 {
+        return (random, 0.0);
+    }
+    // Where the steps are equally long, the answer; else a good begin.
+    let (p, r) = (good_bad / (good_bad + good_good), bad_good / (bad_good + bad_bad));
+    let rate = -(1.0 - p - r).max(1e-6).ln() / time;
+    let start = [(rate * p / (p + r)).ln(), (rate * r / (p + r)).ln()];
+    let best = climb(|at| steps.of_bursts(at), start);
+    let of_all = steps.sums(false, true).0 + bad_bad;
+    let overall = of_all / (good_bad + good_good + bad_good + bad_bad);
+    let gain = 2.0 * (steps.of_bursts(best) - steps.of_random(overall));
+    if gain < MEMORY_NEEDED {
+        return (random, gain.max(0.0));
+    }
+    let covariance = covariance(|at| steps.of_bursts(at), best);
+    let (good_ns, lasting_ns) = ((-best[0]).exp(), (-best[1]).exp());
+    let every_ns = good_ns + lasting_ns;
+    let around = |value: f64, variance: f64| {
+        let factor = (TWO_SIDED_95 * variance.max(0.0).sqrt()).exp();
+        [value / factor, value * factor]
+    };
+    // d ln(every) / d ln(rate), each its share.
+    let (a, b) = (good_ns / every_ns, lasting_ns / every_ns);
+    let of_every = a * a * covariance[0][0] + 2.0 * a * b * covariance[0][1] + b * b * covariance[1][1];
+    let law = LossLaw::Bursts {
+        lasting_ns,
+        lasting_interval_ns: around(lasting_ns, covariance[1][1]),
+        every_ns,
+        every_interval_ns: around(every_ns, of_every),
+    };
+    (law, gain)
+}
+
+/// The 95 % interval of a chance of which `hits` of `trials` came.
+fn clopper_pearson(hits: u64, trials: u64) -> [f64; 2] {
+    let (hits, trials) = (hits as f64, trials as f64);
+    let bound = |a: f64, b: f64, level: f64| Beta::new(a, b).map(|beta| beta.inverse_cdf(level)).ok();
+    let least = if hits > 0.0 { bound(hits, trials - hits + 1.0, 0.025) } else { None };
+    let most = if hits < trials { bound(hits + 1.0, trials - hits, 0.975) } else { None };
+    [least.unwrap_or(0.0), most.unwrap_or(1.0)]
+}
+
+/// The top of a smooth hill of two dimensions near `start`, by steps along each axis and both diagonals that shrink by half.
+fn climb(hill: impl Fn([f64; 2]) -> f64, start: [f64; 2]) -> [f64; 2] {
+    const WAYS: [[f64; 2]; 8] =
+        [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]];
+    let (mut at, mut height, mut step) = (start, hill(start), 0.5);
+    while step > 1e-6 {
+        let next = WAYS.map(|way| [at[0] + way[0] * step, at[1] + way[1] * step]);
+        let best = next.into_iter().map(|place| (hill(place), place)).max_by(|a, b| a.0.total_cmp(&b.0));
+        match best {
+            Some((higher, place)) if higher > height => (height, at) = (higher, place),
+            _ => step /= 2.0,
+        }
+    }
+    at
+}
+
+/// The inverse of the observed information at the top (Efron and Hinkley, 1978).
+fn covariance(hill: impl Fn([f64; 2]) -> f64, [a, b]: [f64; 2]) -> [[f64; 2]; 2] {
+    const STEP: f64 = 1e-3;
+    // A hill without a top says nothing: a factor of e²⁰ either way.
+    const UNKNOWN: f64 = 100.0;
+    let at = |i: f64, j: f64| hill([a + i * STEP, b + j * STEP]);
+    let top = at(0.0, 0.0);
+    let bend = STEP * STEP;
+    let aa = -(at(1.0, 0.0) - 2.0 * top + at(-1.0, 0.0)) / bend;
+    let bb = -(at(0.0, 1.0) - 2.0 * top + at(0.0, -1.0)) / bend;
+    let ab = -(at(1.0, 1.0) - at(1.0, -1.0) - at(-1.0, 1.0) + at(-1.0, -1.0)) / (4.0 * bend);
+    let determinant = aa * bb - ab * ab;
+    if determinant <= 0.0 {
+        return [[UNKNOWN, 0.0], [0.0, UNKNOWN]];
+    }
+    [[bb / determinant, -ab / determinant], [-ab / determinant, aa / determinant]]
+}

@@ -1,0 +1,352 @@
+//! From what was measured to a path, and its file with the evidence beside each value.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use longhaul_flows::compare::clocks::{self, ClockFit};
+use longhaul_path::law::{Law, Table};
+use longhaul_path::spec::{
+    BurstLoss, DELAY_MAX, HopSpec, JitterSpec, LossSpec, Order, Outage, PathSpec, Probability, SpecError,
+};
+use longhaul_units::Nanos;
+use serde::Serialize;
+
+use crate::delay::Way;
+use crate::loss::{LossFit, LossLaw, fit_loss};
+use crate::probes::{Probe, Probes};
+
+/// Answers below which nothing is fitted.
+const LEAST_ANSWERS: usize = 20;
+/// Variation of less than this is that of the hosts' stamps, not the path's.
+const STDDEV_LEAST_NS: f64 = 100.0;
+
+/// How to read the measurement.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProfileOptions {
+    /// The path's name in its file.
+    pub name: String,
+    /// Where the measurement is from: the `source` of the file.
+    pub source: String,
+    /// Both ends are stamped by one clock, or by clocks that agree: delay each way is known.
+    pub same_clock: bool,
+}
+
+/// Why no path can be made.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ProfileError {
+    /// Too few answers.
+    #[error("{answers} of {sent} probes were answered; a path needs at least {LEAST_ANSWERS}")]
+    TooFew {
+        /// Answers.
+        answers: usize,
+        /// Probes.
+        sent: usize,
+    },
+    /// A path file cannot say it.
+    #[error("no path file can say this: {0}")]
+    Path(#[from] SpecError),
+}
+
+/// How the round trip was split into two ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Split {
+    /// One clock stamped both ends: each way is known.
+    OneClock,
+    /// Two clocks, laid over each other: variation of each way is known; the shortest delay is halved, which is a guess.
+    ShortestHalved,
+    /// There are round trips alone: the delay is halved and all variation given to the way to the server, both guesses.
+    RoundTrips,
+}
+
+/// A path that was fitted to a measurement.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Profile {
+    /// From the first probe to the last.
+    pub duration_ns: u64,
+    /// Usually between probes.
+    pub interval_ns: u64,
+    /// Probes with more than one answer count once for each answer beyond.
+    pub duplicate_packets: u64,
+    /// Answers that came behind those of later probes.
+    pub reordered_packets: u64,
+    /// Round trips.
+    pub rtt: Way,
+    /// To the server, where its stamps are known.
+    pub forward: Option<Way>,
+    /// From the server.
+    pub backward: Option<Way>,
+    /// How delay was split.
+    pub split: Split,
+    /// How the server's clock went beside this one's, where two clocks were laid over each other.
+    pub clocks: Option<ClockFit>,
+    /// What was lost, and the law.
+    pub loss: LossFit,
+    /// What the measurement does not say, each a sentence.
+    pub not_known: Vec<String>,
+    /// The path file.
+    pub path_file: String,
+    /// The path of the file.
+    #[serde(skip)]
+    pub path: PathSpec,
+}
+
+impl Profile {
+    /// Fits a path.
+    ///
+    /// # Errors
+    /// With fewer than 20 answers, or where no path file can say what was seen (a delay above 10 s).
+    pub fn of(probes: &Probes, options: &ProfileOptions) -> Result<Self, ProfileError> {
+        let answers = probes.rows.iter().filter(|row| row.rtt_ns.is_some()).count();
+        let too_few = ProfileError::TooFew { answers, sent: probes.rows.len() };
+        if answers < LEAST_ANSWERS {
+            return Err(too_few);
+        }
+        let interval_ns = probes.interval_ns();
+        let (split, clocks, ways) = ways(probes, options.same_clock);
+        let rtts: Vec<(i64, f64, u32)> =
+            probes.rows.iter().filter_map(|row| Some((row.sent_ns, row.rtt_ns? as f64, row.resolution_ns))).collect();
+        let [forward, backward] = ways.map(|samples| Way::of(&samples, interval_ns));
+        let Some(rtt) = Way::of(&rtts, interval_ns) else { return Err(too_few) };
+        let mut profile = Self {
+            duration_ns: probes.duration_ns(),
+            interval_ns,
+            duplicate_packets: probes.rows.iter().map(|row| u64::from(row.copies)).sum(),
+            reordered_packets: probes.rows.iter().filter(|row| row.reordered).count() as u64,
+            rtt,
+            forward,
+            backward,
+            split,
+            clocks,
+            loss: fit_loss(&probes.rows),
+            not_known: Vec::new(),
+            path_file: String::new(),
+            path: PathSpec::default(),
+        };
+        profile.make_path(answers as u64, options)?;
+        profile.not_known = profile.unknown(probes);
+        profile.path_file = profile.written();
+        Ok(profile)
+    }
+
+    fn make_path(&mut self, answers: u64, options: &ProfileOptions) -> Result<(), ProfileError> {
+        let order = if self.reordered_packets > 0 { Order::Free } else { Order::Fifo };
+        let hop = |way: &Way| {
+            let varies = way.stddev_ns >= STDDEV_LEAST_NS && way.table.len() > 1;
+            let table = || Table::new(way.table.iter().map(|value| (value * 1e4).round() / 1e4).collect()).ok();
+            let jitter = if varies { table() } else { None }.map(|table| JitterSpec {
+                law: Law::Table(Arc::new(table)),
+                stddev: Nanos(way.stddev_ns.round() as u64),
+                order,
+                correlation: way.correlation.map(|correlation| Nanos(correlation.time_ns.max(1))),
+            });
+            // Rounding of the table must not ask for a packet that leaves before it came.
+            let reach = jitter.as_ref().map_or(0.0, |jitter| jitter.law.reach_below() * jitter.stddev.0 as f64);
+            HopSpec { delay: Nanos(way.mean_ns.max(reach).ceil() as u64), jitter, ..HopSpec::default() }
+        };
+        let (mut forward, backward) = match (&self.forward, &self.backward) {
+            (Some(forward), Some(backward)) => (hop(forward), hop(backward)),
+            _ => {
+                let half = (self.rtt.min_ns / 2.0).max(0.0);
+                let mut varying = self.rtt.clone();
+                varying.mean_ns -= half;
+                let still = HopSpec { delay: Nanos(half.round() as u64), ..HopSpec::default() };
+                (hop(&varying), still)
+            }
+        };
+        for way in [&forward, &backward] {
+            if way.delay > DELAY_MAX {
+                return Err(SpecError { message: format!("a delay of {}", way.delay), ..SpecError::default() }.into());
+            }
+        }
+        forward.loss = match self.loss.law {
+            LossLaw::None { .. } => LossSpec::None,
+            LossLaw::Random { chance, .. } => LossSpec::Random(Probability(chance)),
+            LossLaw::Bursts { lasting_ns, every_ns, .. } => LossSpec::Bursts(BurstLoss {
+                lasting: Nanos(lasting_ns.round().max(1.0) as u64),
+                every: Nanos(every_ns.round().max(1_000.0) as u64),
+                lost: Probability(1.0),
+                otherwise: Probability(0.0),
+            }),
+        };
+        let outage = |outage: &crate::loss::LostTime| Outage {
+            at: Nanos(outage.at_ns),
+            lasting: Nanos(outage.lasting_ns.max(1)),
+            every: None,
+        };
+        forward.outages = self.loss.outages.iter().map(outage).collect();
+        forward.duplicate = Probability((self.duplicate_packets as f64 / answers as f64).min(1.0));
+        self.path = PathSpec {
+            name: options.name.clone(),
+            source: options.source.clone(),
+            forward: vec![forward],
+            backward: vec![backward],
+            ..PathSpec::default()
+        };
+        self.path.validate()?;
+        Ok(())
+    }
+
+    fn unknown(&self, probes: &Probes) -> Vec<String> {
+        let mut said = probes.notes.clone();
+        match self.split {
+            Split::OneClock => {}
+            Split::ShortestHalved => said.push(
+                "how the shortest delay is split into two ways: half is taken (a constant difference of both ways cannot be told from \
+                 the clocks' offset)"
+                    .into(),
+            ),
+            Split::RoundTrips => said.push(
+                "how delay and jitter are split into two ways: half of the delay each, all jitter to the way to the server".into(),
+            ),
+        }
+        if self.loss.lost_packets + self.duplicate_packets > 0 {
+            said.push("which way lost or duplicated: the way to the server is taken".into());
+        }
+        if let Some(last) = self.loss.outages.iter().map(|outage| outage.lasting_ns).max() {
+            let seconds = last as f64 / 1e9;
+            said.push(format!(
+                "whether the outage of up to {seconds:.1} s comes again: it is written once, at its time after the path's start"
+            ));
+        }
+        if self.rtt.correlation.is_some_and(|correlation| correlation.below_interval) {
+            let apart = Nanos(self.interval_ns);
+            said.push(format!("how alike delays are that are less than {apart} apart: probe more often"));
+        }
+        said.push(
+            "rate and queue: probes do not load the path, so the file has none (see longhaul udp, longhaul diagnose)"
+                .into(),
+        );
+        said
+    }
+
+    /// The path file, with the evidence of each value above it.
+    fn written(&self) -> String {
+        let mut text = String::new();
+        let seconds = self.duration_ns as f64 / 1e9;
+        let _ = writeln!(
+            text,
+            "# Made from {} probes over {seconds:.0} s, {} apart, of which {} were lost.",
+            self.loss.sent_packets,
+            Nanos(self.interval_ns),
+            self.loss.lost_packets
+        );
+        for sentence in &self.not_known {
+            let _ = writeln!(text, "# Not known: {sentence}.");
+        }
+        let mut way = None;
+        for line in self.path.to_toml().lines() {
+            match line {
+                "[[forward]]" | "[[both]]" => way = self.forward.as_ref().or(Some(&self.rtt)),
+                "[[backward]]" => way = self.backward.as_ref(),
+                _ => {}
+            }
+            let key = line.split(" = ").next().unwrap_or_default();
+            for comment in self.evidence(key, way) {
+                let _ = writeln!(text, "# {comment}");
+            }
+            let _ = writeln!(text, "{line}");
+        }
+        text
+    }
+
+    fn evidence(&self, key: &str, way: Option<&Way>) -> Vec<String> {
+        let ms = |ns: f64| ns / 1e6;
+        match (key, way) {
+            ("delay", Some(way)) => vec![format!(
+                "{} packets: min {:.3}, p10 {:.3}, median {:.3}, p90 {:.3}, p99 {:.3}, max {:.3} ms{}",
+                way.samples,
+                ms(way.min_ns),
+                ms(way.p10_ns),
+                ms(way.p50_ns),
+                ms(way.p90_ns),
+                ms(way.p99_ns),
+                ms(way.max_ns),
+                if self.split == Split::RoundTrips { " there and back" } else { "" }
+            )],
+            ("delay", None) => vec!["half of the shortest round trip".into()],
+            ("jitter", Some(way)) => way
+                .correlation
+                .iter()
+                .map(|correlation| {
+                    format!(
+                        "delays of neighbours {} apart: correlation {:.2}{}",
+                        Nanos(self.interval_ns),
+                        correlation.of_neighbours,
+                        if correlation.below_interval { ", too little to see over what time they change" } else { "" }
+                    )
+                })
+                .chain([format!("quantiles: means of {} equal parts", way.table.len())])
+                .collect(),
+            ("loss", _) => self.loss_evidence(),
+            ("outages", _) => {
+                let packets: Vec<String> = self.loss.outages.iter().map(|outage| outage.packets.to_string()).collect();
+                vec![format!("probes lost in a row: {}", packets.join(", "))]
+            }
+            ("duplicate", _) => vec![format!("{} duplicates", self.duplicate_packets)],
+            _ => Vec::new(),
+        }
+    }
+
+    fn loss_evidence(&self) -> Vec<String> {
+        let fit = &self.loss;
+        let lost = fit.lost_packets - fit.outages.iter().map(|outage| outage.packets).sum::<u64>();
+        let of = format!("{lost} lost in {} runs outside of outages", fit.runs);
+        match fit.law {
+            LossLaw::None { less_than } => vec![format!("{of}: less than {:.4} % (95 %)", less_than * 100.0)],
+            LossLaw::Random { interval: [least, most], .. } => vec![
+                of,
+                format!(
+                    "independent: {:.4} to {:.4} % (95 %); bursts explain it no better (gain {:.1}, 6.6 needed)",
+                    least * 100.0,
+                    most * 100.0,
+                    fit.gain
+                ),
+            ],
+            LossLaw::Bursts { lasting_interval_ns: lasting, every_interval_ns: every, .. } => vec![
+                of,
+                format!(
+                    "bursts in time (gain {:.1} over independent losses): for {:.1} to {:.1} ms, every {:.2} to {:.2} s (95 %)",
+                    fit.gain,
+                    lasting[0] / 1e6,
+                    lasting[1] / 1e6,
+                    every[0] / 1e9,
+                    every[1] / 1e9
+                ),
+            ],
+        }
+    }
+}
+
+/// (Sent, delay, resolution) in nanoseconds.
+type Samples = Vec<(i64, f64, u32)>;
+
+/// A probe that the responder stamped.
+struct Stamped<'a> {
+    row: &'a Probe,
+    forward_ns: i64,
+    backward_ns: i64,
+}
+
+/// The delays of both ways, as far as the responder's stamps tell them.
+fn ways(probes: &Probes, same_clock: bool) -> (Split, Option<ClockFit>, [Samples; 2]) {
+    let stamped: Vec<Stamped> = probes
+        .rows
+        .iter()
+        .filter_map(|row| Some(Stamped { row, forward_ns: row.forward_ns?, backward_ns: row.backward_ns? }))
+        .collect();
+    if stamped.len() < LEAST_ANSWERS {
+        return (Split::RoundTrips, None, [Vec::new(), Vec::new()]);
+    }
+    let forward: Vec<(i64, i64)> = stamped.iter().map(|at| (at.row.sent_ns, at.forward_ns)).collect();
+    let backward: Vec<(i64, i64)> = stamped.iter().map(|at| (at.row.sent_ns, -at.backward_ns)).collect();
+    let fit = clocks::fit(&forward, &backward);
+    let (split, fit) = if same_clock { (Split::OneClock, None) } else { (Split::ShortestHalved, Some(fit)) };
+    let offset = |at: i64| fit.as_ref().map_or(0.0, |fit| fit.offset_at(at));
+    let sample = |at: &Stamped, delay: f64| (at.row.sent_ns, delay, at.row.resolution_ns);
+    let forward = stamped.iter().map(|at| sample(at, at.forward_ns as f64 - offset(at.row.sent_ns))).collect();
+    let backward = stamped.iter().map(|at| sample(at, at.backward_ns as f64 + offset(at.row.sent_ns))).collect();
+    (split, fit, [forward, backward])
+}
