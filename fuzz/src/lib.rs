@@ -25,6 +25,7 @@ use longhaul_mix::{MOST_TEMPLATES, MixSpec, Plan, Target};
 use longhaul_path::law::{DIST_SCALE, Table};
 use longhaul_path::spec::{Change, PathSpec, no_files};
 use longhaul_report::saved::{Saved, on_one_line};
+use longhaul_rtt::probe_log;
 use longhaul_session::{
     Caps, ClientConfig, ClientSession, EndReport, Message, Output, Randomness, ServerConfig, ServerSession,
     TestParameters, Verdict,
@@ -310,6 +311,12 @@ pub fn header_log(input: &[u8]) {
             return;
         }
     }
+}
+
+/// A segment of a log of probes.
+pub fn probe_log(input: &[u8]) {
+    // A few bytes may claim any number of equal rows.
+    let _ = probe_log::rows_of(bytes::Bytes::copy_from_slice(input), 1 << 18);
 }
 
 /// A key file. One that is accepted reads back from what is written of it.

@@ -9,7 +9,7 @@ use crate::common::{printed, root};
 use serde_json::Value;
 
 /// Crates that know no operating system: their time is an argument.
-const PURE: [&str; 15] = [
+const PURE: [&str; 16] = [
     "longhaul-units",
     "longhaul-result",
     "longhaul-wire",
@@ -18,6 +18,7 @@ const PURE: [&str; 15] = [
     "longhaul-terms",
     "longhaul-udp",
     "longhaul-tcp",
+    "longhaul-rtt",
     "longhaul-session",
     "longhaul-congestion",
     "longhaul-captures",

@@ -266,6 +266,7 @@ targets! {
     spool: targets::spool;
     log_link: targets::log_link;
     header_log: targets::header_log;
+    probe_log: targets::probe_log;
     analyze + "fuzz/corpus/capture": commands::analyze;
     compare + "fuzz/corpus/capture": commands::compare;
     convert + "fuzz/corpus/header_log": commands::convert;

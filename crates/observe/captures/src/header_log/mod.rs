@@ -6,7 +6,6 @@
 mod chunk;
 mod columns;
 mod hybrid;
-mod pages;
 mod read;
 mod write;
 
@@ -17,6 +16,7 @@ use parquet::errors::ParquetError;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::Ledger;
+use crate::parquet_limits::Refused;
 use crate::spool::{Mark, Meta};
 
 /// The key of [`About`] in a file's metadata.
@@ -65,6 +65,17 @@ pub enum HeaderLogError {
     /// An address is none.
     #[error("the header log is damaged: column `{0}` holds something that is no address")]
     Address(&'static str),
+}
+
+impl From<Refused> for HeaderLogError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Parquet(error) => Self::Parquet(error),
+            Refused::LongPage(bytes) => Self::LongPage(bytes),
+            Refused::Encoding => Self::Encoding,
+            Refused::Damaged => Self::Damaged,
+        }
+    }
 }
 
 #[cfg(test)]

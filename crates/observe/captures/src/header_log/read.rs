@@ -1,7 +1,6 @@
 //! Columns to packets.
 
 use std::net::IpAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,8 +11,9 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 
 use super::columns::{At, CLASSES, COLUMNS, Class, Kind};
-use super::{ABOUT_KEY, About, HeaderLogError, pages};
+use super::{ABOUT_KEY, About, HeaderLogError};
 use crate::packet::{Ip, Options, Packet, Tcp, Transport, within_times};
+use crate::parquet_limits::{self as pages, guarded};
 use crate::record::InterfaceDirection;
 
 /// Rows that are decoded together: columns of so many fit a second-level cache.
@@ -88,21 +88,10 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
     /// # Errors
     /// Where it is none.
     pub fn new(input: R) -> Result<Self, HeaderLogError> {
-        let length = input.len();
         let input = Shared(Arc::new(input));
         pages::check_footer(&input)?;
-        let file = guarded(|| Ok(SerializedFileReader::new(input.clone())?))?;
-        for group in file.metadata().row_groups() {
-            let inside = group.columns().iter().all(|chunk| {
-                let starts = [Some(chunk.data_page_offset()), chunk.dictionary_page_offset()];
-                let start = starts.into_iter().flatten().min().unwrap_or(-1);
-                let end = u64::try_from(start).ok().zip(u64::try_from(chunk.compressed_size()).ok());
-                end.is_some_and(|(start, bytes)| start.saturating_add(bytes) <= length)
-            });
-            if !inside || group.num_rows() < 0 {
-                return Err(HeaderLogError::Damaged);
-            }
-        }
+        let file = guarded(|| Ok::<_, HeaderLogError>(SerializedFileReader::new(input.clone())?))?;
+        pages::check_places(&input, file.metadata().row_groups())?;
         pages::check_rows(&input, file.metadata().row_groups().iter().map(|group| group.num_rows()))?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let mut places = Vec::new();
@@ -440,12 +429,6 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
         }
         Ok(())
     }
-}
-
-/// Runs `work`, in which the Parquet library may panic where a file was made to deceive it (its decoders trust what the file says of
-/// itself). What `work` changes must not be used after an error.
-fn guarded<T>(work: impl FnOnce() -> Result<T, HeaderLogError>) -> Result<T, HeaderLogError> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(HeaderLogError::Damaged))
 }
 
 /// The packets whose level says that a column of the class has a value for them.

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::packet::{Ip, Options, Packet, Tcp, Transport};
+use crate::parquet_limits;
 use crate::record::InterfaceDirection;
 
 /// What `packets` become when they are written and read.
@@ -221,7 +222,8 @@ fn a_page_that_claims_too_much_is_refused() {
     let good = bytes::Bytes::from(bytes.clone());
     let file = SerializedFileReader::new(good.clone()).unwrap();
     let (start, length) = file.metadata().row_group(0).column(0).byte_range();
-    let (header_bytes, pages::Page { unpacked, packed, .. }) = pages::header_at(&good, start, start + length).unwrap();
+    let (header_bytes, parquet_limits::Page { unpacked, packed, .. }) =
+        parquet_limits::header_at(&good, start, start + length).unwrap();
     let varint = |mut value: u64| {
         let mut bytes = Vec::new();
         while value >= 0x80 {

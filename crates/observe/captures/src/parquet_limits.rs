@@ -15,13 +15,14 @@
 //!
 //! Source: `parquet.thrift` of apache/parquet-format, `doc/specs/thrift-compact-protocol.md` of apache/thrift.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::ChunkReader;
 
-use super::HeaderLogError;
-
 /// A page of ours has 1 MiB; other writers make larger ones, none this large.
-pub(super) const PAGE_BYTES_MOST: u64 = 64 << 20;
+const PAGE_BYTES_MOST: u64 = 64 << 20;
 /// Memory for a page and a dictionary of each column, which are held together. Pages of 1 MiB, as most writers make them, take 100 MiB.
 const GROUP_BYTES_MOST: u64 = 256 << 20;
 /// Memory for a value of a dictionary, beside its bytes.
@@ -38,6 +39,32 @@ const STRUCT_TEXT_BYTES: u64 = 2;
 const LONG_ENCODINGS: [i64; 2] = [6, 7];
 /// Rows for a byte of a file at most: the description of a group of a million takes 7 KB.
 const ROWS_OF_A_BYTE: u64 = 1024;
+
+/// Why a Parquet file is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The library says so.
+    #[error("{0}")]
+    Parquet(#[from] ParquetError),
+    /// A page, or what is held of a row group, would take so many bytes.
+    #[error("it has a page of {0} bytes, where none is longer than 64 MiB")]
+    LongPage(u64),
+    /// A page has an encoding in which a few bytes may stand for any number of values.
+    #[error("it uses an encoding that longhaul does not read: write it with PLAIN or a dictionary")]
+    Encoding,
+    /// What it says of itself cannot be.
+    #[error("it is damaged")]
+    Damaged,
+}
+
+/// Runs `work`, in which the Parquet library may panic where a file was made to deceive it (its decoders trust what the file says of
+/// itself). What `work` changes must not be used after an error.
+///
+/// # Errors
+/// Those of `work`, and [`Refused::Damaged`] where it panicked.
+pub fn guarded<T, E: From<Refused>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Refused::Damaged.into()))
+}
 
 /// What a footer's structures consist of: of each its fields, by number, with their types. The library reads a field that it knows as the
 /// type that it knows, whatever the file says; so a known field of another type is refused, lest the two read different things.
@@ -139,45 +166,67 @@ impl Type {
 }
 
 /// Whether the footer's lists can be as long as they say, so that the library may read it.
-pub(super) fn check_footer(file: &impl ChunkReader) -> Result<(), HeaderLogError> {
-    let Some(tail) = file.len().checked_sub(8) else { return Err(HeaderLogError::Damaged) };
+///
+/// # Errors
+/// Where not.
+pub fn check_footer(file: &impl ChunkReader) -> Result<(), Refused> {
+    let Some(tail) = file.len().checked_sub(8) else { return Err(Refused::Damaged) };
     let last = file.get_bytes(tail, 8)?;
     let length = u64::from(u32::from_le_bytes([last[0], last[1], last[2], last[3]]));
-    let Some(start) = tail.checked_sub(length) else { return Err(HeaderLogError::Damaged) };
+    let Some(start) = tail.checked_sub(length) else { return Err(Refused::Damaged) };
     let footer = file.get_bytes(start, length as usize)?;
-    Thrift(&footer).footer().ok_or(HeaderLogError::Damaged)
+    Thrift(&footer).footer().ok_or(Refused::Damaged)
 }
 
 /// Whether a file of this length can have so many rows: what costs time for each.
-pub(super) fn check_rows(file: &impl ChunkReader, rows: impl Iterator<Item = i64>) -> Result<(), HeaderLogError> {
+///
+/// # Errors
+/// Where not.
+pub fn check_rows(file: &impl ChunkReader, rows: impl Iterator<Item = i64>) -> Result<(), Refused> {
     let rows = rows.map(|rows| u64::try_from(rows).unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
-    if rows > file.len().saturating_mul(ROWS_OF_A_BYTE) { Err(HeaderLogError::Damaged) } else { Ok(()) }
+    if rows > file.len().saturating_mul(ROWS_OF_A_BYTE) { Err(Refused::Damaged) } else { Ok(()) }
+}
+
+/// Whether the columns of all row groups lie within the file, so that the library may read them.
+///
+/// # Errors
+/// Where not.
+pub fn check_places(file: &impl ChunkReader, groups: &[RowGroupMetaData]) -> Result<(), Refused> {
+    let inside = groups.iter().all(|group| {
+        group.num_rows() >= 0
+            && group.columns().iter().all(|chunk| {
+                let starts = [Some(chunk.data_page_offset()), chunk.dictionary_page_offset()];
+                let start = starts.into_iter().flatten().min().unwrap_or(-1);
+                let end = u64::try_from(start).ok().zip(u64::try_from(chunk.compressed_size()).ok());
+                end.is_some_and(|(start, bytes)| start.saturating_add(bytes) <= file.len())
+            })
+    });
+    if inside { Ok(()) } else { Err(Refused::Damaged) }
 }
 
 /// Whether the columns of a row group that `wanted` says can be read in bounded memory.
-pub(super) fn check(
-    file: &impl ChunkReader,
-    group: &RowGroupMetaData,
-    wanted: impl Fn(usize) -> bool,
-) -> Result<(), HeaderLogError> {
+///
+/// # Errors
+/// Where not.
+pub fn check(file: &impl ChunkReader, group: &RowGroupMetaData, wanted: impl Fn(usize) -> bool) -> Result<(), Refused> {
     let mut group_bytes = 0;
     for (_, column) in group.columns().iter().enumerate().filter(|(place, _)| wanted(*place)) {
         let (mut at, bytes) = column.byte_range();
-        let end = at.checked_add(bytes).filter(|end| *end <= file.len()).ok_or(HeaderLogError::Damaged)?;
+        let end = at.checked_add(bytes).filter(|end| *end <= file.len()).ok_or(Refused::Damaged)?;
         let (mut longest_page, mut dictionary) = (0, 0);
         while at < end {
             let (header_bytes, page) = header_at(file, at, end)?;
             let longest = page.unpacked.max(page.packed);
             if longest > PAGE_BYTES_MOST {
-                return Err(HeaderLogError::LongPage(longest));
+                return Err(Refused::LongPage(longest));
             }
             if LONG_ENCODINGS.contains(&page.encoding) {
-                return Err(HeaderLogError::Encoding);
+                return Err(Refused::Encoding);
             }
             longest_page = longest_page.max(longest);
             if page.is_dictionary {
                 if page.values > page.unpacked {
-                    return Err(HeaderLogError::Damaged);
+                    return Err(Refused::Damaged);
                 }
                 dictionary = page.unpacked + page.values * VALUE_BYTES;
             }
@@ -185,27 +234,26 @@ pub(super) fn check(
         }
         group_bytes += longest_page + dictionary;
     }
-    if group_bytes > GROUP_BYTES_MOST { Err(HeaderLogError::LongPage(group_bytes)) } else { Ok(()) }
+    if group_bytes > GROUP_BYTES_MOST { Err(Refused::LongPage(group_bytes)) } else { Ok(()) }
 }
 
 /// What a page header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Page {
-    pub(super) unpacked: u64,
-    pub(super) packed: u64,
+pub(crate) struct Page {
+    pub(crate) unpacked: u64,
+    pub(crate) packed: u64,
     is_dictionary: bool,
     values: u64,
     encoding: i64,
 }
 
 /// The length of the page header at `at`, and what it says.
-pub(super) fn header_at(file: &impl ChunkReader, at: u64, end: u64) -> Result<(u64, Page), HeaderLogError> {
+pub(crate) fn header_at(file: &impl ChunkReader, at: u64, end: u64) -> Result<(u64, Page), Refused> {
     for most in HEADER_BYTES {
         let bytes = file.get_bytes(at, most.min(end - at) as usize)?;
         let mut left = Thrift(&bytes);
         if let Some(fields) = left.page_header() {
-            let size =
-                |size: Option<i64>| size.and_then(|size| u64::try_from(size).ok()).ok_or(HeaderLogError::Damaged);
+            let size = |size: Option<i64>| size.and_then(|size| u64::try_from(size).ok()).ok_or(Refused::Damaged);
             let page = Page {
                 unpacked: size(fields.unpacked)?,
                 packed: size(fields.packed)?,
@@ -216,7 +264,7 @@ pub(super) fn header_at(file: &impl ChunkReader, at: u64, end: u64) -> Result<(u
             return Ok(((bytes.len() - left.0.len()) as u64, page));
         }
     }
-    Err(HeaderLogError::Damaged)
+    Err(Refused::Damaged)
 }
 
 /// Fields of a page header as they stand there.

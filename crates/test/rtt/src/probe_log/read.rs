@@ -1,0 +1,267 @@
+//! Segments to rows.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use longhaul_captures::parquet_limits::{self, Refused, guarded};
+use parquet::basic::Type;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{DataType, Int32Type, Int64Type};
+use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+
+use super::{ABOUT_KEY, About, COLUMNS, ProbeLogError, ProbeRow, SCHEMA, segment_number};
+
+/// Rows that are decoded together.
+const BATCH_ROWS: usize = 4096;
+/// Longest text about a measurement, bytes.
+const ABOUT_BYTES_MOST: usize = 1 << 16;
+
+/// The rows of a log of probes, in order. It holds one segment open and one batch of rows. After an error there are no more rows.
+///
+/// A log that lost segments (a full disk) has a jump in its numbers. Files that are no segments are passed over.
+#[derive(Debug)]
+pub struct ProbeLogReader {
+    about: About,
+    waiting: VecDeque<PathBuf>,
+    segment: Option<Segment<File>>,
+    rows: VecDeque<ProbeRow>,
+    last: Option<u64>,
+}
+
+impl ProbeLogReader {
+    /// Opens one segment, or the folder that holds all of them.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is no log of probes.
+    pub fn open(path: &Path) -> Result<Self, ProbeLogError> {
+        let failed = |error| ProbeLogError::File(path.display().to_string(), error);
+        let mut waiting = VecDeque::from([path.to_owned()]);
+        if fs::metadata(path).map_err(failed)?.is_dir() {
+            let mut segments = Vec::new();
+            for entry in fs::read_dir(path).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                if let Some(number) = entry.file_name().to_str().and_then(segment_number) {
+                    segments.push((number, entry.path()));
+                }
+            }
+            segments.sort_unstable();
+            waiting = segments.into_iter().map(|(_, path)| path).collect();
+        }
+        let first = waiting.pop_front().ok_or_else(|| ProbeLogError::Empty(path.display().to_string()))?;
+        let segment = open(&first)?;
+        Ok(Self { about: segment.about.clone(), waiting, segment: Some(segment), rows: VecDeque::new(), last: None })
+    }
+
+    /// What the log says of its measurement.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn next_row(&mut self) -> Result<Option<ProbeRow>, ProbeLogError> {
+        loop {
+            if let Some(row) = self.rows.pop_front() {
+                if let Some(last) = self.last.filter(|last| row.sequence <= *last) {
+                    return Err(ProbeLogError::Order(last, row.sequence));
+                }
+                self.last = Some(row.sequence);
+                return Ok(Some(row));
+            }
+            let Some(segment) = &mut self.segment else { return Ok(None) };
+            segment.next_batch(&mut self.rows)?;
+            if self.rows.is_empty() {
+                self.segment = self.waiting.pop_front().map(|path| self.follow(&path)).transpose()?;
+            }
+        }
+    }
+
+    /// Opens a further segment, which must be of the same measurement.
+    fn follow(&self, path: &Path) -> Result<Segment<File>, ProbeLogError> {
+        let next = open(path)?;
+        // Who stamps may differ: the first stamps of a measurement may not be there yet.
+        let same = |about: &About| (about.host.clone(), about.kind, about.interval_ns, about.payload_bytes);
+        if same(&next.about) == same(&self.about) {
+            Ok(next)
+        } else {
+            Err(ProbeLogError::Foreign(path.display().to_string()))
+        }
+    }
+}
+
+impl Iterator for ProbeLogReader {
+    type Item = Result<ProbeRow, ProbeLogError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_row();
+        if next.is_err() {
+            self.segment = None;
+            self.waiting.clear();
+            self.rows.clear();
+        }
+        next.transpose()
+    }
+}
+
+fn open(path: &Path) -> Result<Segment<File>, ProbeLogError> {
+    let file = File::open(path).map_err(|error| ProbeLogError::File(path.display().to_string(), error))?;
+    Segment::new(file)
+}
+
+/// The rows of a segment whose bytes are in memory, at most `most` of them: for tests with arbitrary bytes.
+///
+/// # Errors
+/// As [`ProbeLogReader`].
+pub fn rows_of(bytes: Bytes, most: usize) -> Result<Vec<ProbeRow>, ProbeLogError> {
+    let mut segment = Segment::new(bytes)?;
+    let (mut rows, mut batch) = (Vec::new(), VecDeque::new());
+    while rows.len() < most {
+        segment.next_batch(&mut batch)?;
+        if batch.is_empty() {
+            break;
+        }
+        rows.extend(batch.drain(..));
+    }
+    Ok(rows)
+}
+
+/// One file.
+struct Segment<R: ChunkReader + 'static> {
+    /// For what is looked into before the library reads it.
+    input: std::sync::Arc<R>,
+    file: SerializedFileReader<Shared<R>>,
+    about: About,
+    places: [usize; COLUMNS.len()],
+    group: usize,
+    rows_left: usize,
+    readers: Vec<ColumnReader>,
+}
+
+impl<R: ChunkReader + 'static> std::fmt::Debug for Segment<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Segment").field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
+/// A file that is read by the library and by us.
+struct Shared<R>(std::sync::Arc<R>);
+
+impl<R: ChunkReader> parquet::file::reader::Length for Shared<R> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl<R: ChunkReader> ChunkReader for Shared<R> {
+    type T = R::T;
+
+    fn get_read(&self, start: u64) -> Result<R::T, parquet::errors::ParquetError> {
+        self.0.get_read(start)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, parquet::errors::ParquetError> {
+        self.0.get_bytes(start, length)
+    }
+}
+
+impl<R: ChunkReader + 'static> Segment<R> {
+    fn new(input: R) -> Result<Self, ProbeLogError> {
+        let input = std::sync::Arc::new(input);
+        let shared = Shared(input.clone());
+        parquet_limits::check_footer(&shared)?;
+        let file = guarded(|| Ok::<_, ProbeLogError>(SerializedFileReader::new(shared)?))?;
+        let metadata = file.metadata();
+        let shared = Shared(input.clone());
+        parquet_limits::check_places(&shared, metadata.row_groups())?;
+        parquet_limits::check_rows(&shared, metadata.row_groups().iter().map(|group| group.num_rows()))?;
+        let about = metadata.file_metadata().key_value_metadata().and_then(|pairs| {
+            let text = pairs.iter().find(|pair| pair.key == ABOUT_KEY)?.value.as_deref()?;
+            (text.len() <= ABOUT_BYTES_MOST).then(|| serde_json::from_str::<About>(text).ok()).flatten()
+        });
+        let about = about.filter(|about| about.schema == SCHEMA).ok_or(ProbeLogError::About)?;
+        let schema = metadata.file_metadata().schema_descr_ptr();
+        let mut places = [0; COLUMNS.len()];
+        for ((name, always, kind), place) in COLUMNS.into_iter().zip(&mut places) {
+            let physical = if kind.starts_with("int64") { Type::INT64 } else { Type::INT32 };
+            let found = schema.columns().iter().position(|column| {
+                column.name() == name
+                    && column.max_def_level() == i16::from(!always)
+                    && column.max_rep_level() == 0
+                    && column.physical_type() == physical
+            });
+            *place = found.ok_or(ProbeLogError::Column(name))?;
+        }
+        Ok(Self { input, file, about, places, group: 0, rows_left: 0, readers: Vec::new() })
+    }
+
+    /// Adds the next rows; none at the end.
+    fn next_batch(&mut self, rows: &mut VecDeque<ProbeRow>) -> Result<(), ProbeLogError> {
+        guarded(|| self.load(rows))
+    }
+
+    fn load(&mut self, rows: &mut VecDeque<ProbeRow>) -> Result<(), ProbeLogError> {
+        while self.rows_left == 0 {
+            if self.group >= self.file.num_row_groups() {
+                return Ok(());
+            }
+            let group = self.file.get_row_group(self.group)?;
+            let shared = Shared(self.input.clone());
+            parquet_limits::check(&shared, group.metadata(), |place| self.places.contains(&place))?;
+            self.rows_left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+            self.readers = self.places.iter().map(|place| group.get_column_reader(*place)).collect::<Result<_, _>>()?;
+            self.group += 1;
+        }
+        let count = self.rows_left.min(BATCH_ROWS);
+        self.rows_left -= count;
+        let mut columns = self.readers.iter_mut().zip(COLUMNS);
+        let mut next = || match columns.next() {
+            Some((ColumnReader::Int64ColumnReader(reader), (name, always, _))) => {
+                fill::<Int64Type>(reader, count, name, always)
+            }
+            Some((ColumnReader::Int32ColumnReader(reader), (name, always, _))) => {
+                let values = fill::<Int32Type>(reader, count, name, always)?;
+                Ok(values.into_iter().map(|value| value.map(i64::from)).collect())
+            }
+            _ => Err(ProbeLogError::Refused(Refused::Damaged)),
+        };
+        let (sequence, sent, rtt, forward, backward) = (next()?, next()?, next()?, next()?, next()?);
+        let (copies, late_by) = (next()?, next()?);
+        rows.extend((0..count).map(|row| ProbeRow {
+            sequence: sequence[row].unwrap_or_default() as u64,
+            sent_ns: sent[row].unwrap_or_default(),
+            rtt_ns: rtt[row],
+            forward_ns: forward[row],
+            backward_ns: backward[row],
+            copies: copies[row].unwrap_or_default() as u32,
+            late_by: late_by[row].unwrap_or_default() as u32,
+        }));
+        Ok(())
+    }
+}
+
+/// Exactly `count` values of a column, `None` where a row has none.
+fn fill<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    count: usize,
+    name: &'static str,
+    always: bool,
+) -> Result<Vec<Option<T::T>>, ProbeLogError> {
+    let (mut levels, mut values) = (Vec::new(), Vec::new());
+    let mut records = 0;
+    while records < count {
+        let (more, _, _) = reader.read_records(count - records, (!always).then_some(&mut levels), None, &mut values)?;
+        if more == 0 {
+            break;
+        }
+        records += more;
+    }
+    let there = if always { values.len() } else { levels.iter().filter(|level| **level > 0).count() };
+    if records != count || there != values.len() || (if always { values.len() } else { levels.len() }) != count {
+        return Err(ProbeLogError::Length(name));
+    }
+    let mut values = values.into_iter();
+    if always {
+        return Ok(values.map(Some).collect());
+    }
+    Ok(levels.into_iter().map(|level| if level > 0 { values.next() } else { None }).collect())
+}

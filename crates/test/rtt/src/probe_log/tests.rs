@@ -1,0 +1,220 @@
+//! What is written reads back, and what others wrote is refused or read, never a panic.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::*;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("longhaul-rtt-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn about() -> About {
+    About {
+        schema: SCHEMA.into(),
+        version: "0.1.0".into(),
+        host: "far.example".into(),
+        interval_ns: 10_000_000,
+        payload_bytes: 64,
+        timeout_ns: 3_000_000_000,
+        server: Some(EndStamps { sent: StampedBy::Program, received: StampedBy::Kernel }),
+        ..About::default()
+    }
+}
+
+/// Probe `at` of a measurement in which each seventh probe is lost, and some are copied or late. All is on any quantum.
+fn row(at: u64) -> ProbeRow {
+    let answered = at % 7 != 3;
+    let jitter = (at * 7919 % 97) as i64 * (1 << 20);
+    let value = |ns: i64| answered.then_some(ns + jitter);
+    ProbeRow {
+        sequence: at,
+        sent_ns: (109_253_000_000_000 + at as i64 * 610) * SENT_QUANTUM_NS,
+        rtt_ns: value(20 << 20),
+        // The responder's clock is an hour behind.
+        forward_ns: value((10 << 20) - (3_600_000 << 20)),
+        backward_ns: value((10 << 20) + (3_600_000 << 20)),
+        copies: u32::from(at.is_multiple_of(11)),
+        late_by: if at.is_multiple_of(13) { u32::MAX } else { 0 },
+    }
+}
+
+fn segment(rows: &[ProbeRow]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_segment(&mut bytes, &about(), rows).unwrap();
+    bytes
+}
+
+#[test]
+fn a_folder_of_segments_reads_back_and_files_beside_them_are_passed_over() {
+    let folder = Folder::new("folder");
+    let rows: Vec<ProbeRow> = (0..20_000).map(row).collect();
+    // The order of names alone would put the hundred-thousandth segment before the second.
+    for (number, rows) in [0, 2, 100_000].into_iter().zip(rows.chunks(7_000)) {
+        write_segment(File::create(folder.0.join(segment_name(number))).unwrap(), &about(), rows).unwrap();
+    }
+    for other in ["result.json", ".probes-00003.parquet.77.part", "probes-x.parquet", "probes-1.parquet"] {
+        fs::write(folder.0.join(other), "cut").unwrap();
+    }
+    let reader = ProbeLogReader::open(&folder.0).unwrap();
+    let said = reader.about();
+    let (quantum_ns, difference_quantum_ns) = (said.quantum_ns, said.difference_quantum_ns);
+    assert!(quantum_ns > 0 && difference_quantum_ns > 0);
+    let wanted = About { quantum_ns, difference_quantum_ns, sent_quantum_ns: SENT_QUANTUM_NS, ..about() };
+    assert_eq!(said, &wanted);
+    assert_eq!(reader.map(Result::unwrap).collect::<Vec<_>>(), rows);
+    let one = ProbeLogReader::open(&folder.0.join(segment_name(2))).unwrap();
+    assert_eq!(one.map(Result::unwrap).collect::<Vec<_>>(), rows[7_000..14_000]);
+}
+
+#[test]
+fn times_are_rounded_to_a_quantum_that_follows_their_variation() {
+    // Jitter of 64 us between neighbours, by a clock that drifts by 3 ms in the segment: the drift costs no precision.
+    let one = |at: u64, jitter: i64| ProbeRow {
+        rtt_ns: Some(20_000_000 + at as i64 % 2 * jitter),
+        forward_ns: Some(at as i64 * 1_000 + at as i64 % 2 * jitter),
+        backward_ns: Some(0),
+        ..row(at)
+    };
+    for (jitter, most, difference_most) in [(64_000, 2_048, 8_192), (0, 64, 64), (i64::MAX >> 8, 1 << 18, 1 << 18)] {
+        let rows: Vec<ProbeRow> = (0..3_000).map(|at| one(at, jitter)).collect();
+        let mut worst = (0, 0);
+        for (read, row) in rows_of(segment(&rows).into(), 10_000).unwrap().iter().zip(&rows) {
+            let apart = |read: Option<i64>, row: Option<i64>| read.unwrap().abs_diff(row.unwrap());
+            worst.0 = worst.0.max(apart(read.rtt_ns, row.rtt_ns));
+            worst.1 = worst.1.max(apart(read.forward_ns, row.forward_ns));
+            assert!(read.sent_ns.abs_diff(row.sent_ns) <= SENT_QUANTUM_NS as u64 / 2);
+        }
+        assert!(worst.0 <= most / 2 && worst.1 <= difference_most / 2, "{jitter}: {worst:?}");
+    }
+    let extreme =
+        [i64::MAX, i64::MIN].map(|ns| ProbeRow { sent_ns: ns, rtt_ns: Some(ns), forward_ns: Some(ns), ..row(3) });
+    let extreme = [extreme[0], ProbeRow { sequence: 4, ..extreme[1] }];
+    assert_eq!(rows_of(segment(&extreme).into(), 10).unwrap().len(), 2);
+    assert!(rows_of(segment(&[]).into(), 10).unwrap().is_empty());
+}
+
+#[test]
+fn what_is_no_log_or_another_one_is_named() {
+    let folder = Folder::new("wrong");
+    let open = |path: &std::path::Path| match ProbeLogReader::open(path) {
+        Ok(mut reader) => reader.find_map(Result::err).map(|error| error.to_string()),
+        Err(error) => Some(error.to_string()),
+    };
+    assert!(open(&folder.0).unwrap().contains("no probes-*.parquet"));
+    let (first, second) = (folder.0.join(segment_name(0)), folder.0.join(segment_name(1)));
+    assert!(open(&first).unwrap().contains("probes-00000.parquet"));
+    let rows: Vec<ProbeRow> = (0..100).map(row).collect();
+    let whole = segment(&rows);
+    fs::write(&first, &whole).unwrap();
+    assert_eq!(open(&folder.0), None);
+    fs::write(&second, &whole).unwrap();
+    assert_eq!(open(&folder.0).unwrap(), "the log of probes is damaged: after probe 99 comes probe 0");
+    fs::write(&second, &whole[..whole.len() - 1]).unwrap();
+    assert!(open(&folder.0).is_some());
+    let other = About { host: "other".into(), ..about() };
+    write_segment(File::create(&second).unwrap(), &other, &rows).unwrap();
+    assert!(open(&folder.0).unwrap().contains("another measurement"));
+    let newer = About { schema: "longhaul.rtt.probes/9".into(), ..about() };
+    write_segment(File::create(&second).unwrap(), &newer, &rows).unwrap();
+    assert!(open(&second).unwrap().contains("no log of probes"));
+}
+
+#[test]
+fn a_cut_or_damaged_segment_is_an_error_or_rows_and_never_a_panic() {
+    let whole = segment(&(0..3_000).map(row).collect::<Vec<_>>());
+    for length in (0..whole.len()).step_by(97) {
+        assert!(rows_of(Bytes::copy_from_slice(&whole[..length]), 10_000).is_err(), "{length}");
+    }
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (at % 8);
+        let _ = rows_of(damaged.into(), 10_000);
+    }
+}
+
+/// Hours of probes every 10 ms as a path of 20 ms would give them: what a week takes follows from it.
+#[test]
+fn a_week_of_probes_every_10_ms_takes_less_than_200_mb() {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(18);
+    let mut exponential = move |mean: f64| -mean * (1.0 - random.next_u64() as f64 / 2.0_f64.powi(64)).ln();
+    let per_segment = (SEGMENT_NS / 10_000_000) as u64;
+    let mut worst = 0.0_f64;
+    // Mean jitter of each direction, and how far a second moves the two clocks apart.
+    for (jitter_ns, drift_ns) in [(2_000.0, 1_000), (30_000.0, 5_000), (30_000.0, 50_000), (3_000_000.0, 5_000)] {
+        let (mut bytes, segments) = (0, 100);
+        for number in 0..segments {
+            let rows: Vec<ProbeRow> = (number * per_segment..(number + 1) * per_segment)
+                .map(|sequence| {
+                    let offset = 3_000_000_000 + sequence as i64 * drift_ns / 100;
+                    let (there, back) = (10_000_000.0 + exponential(jitter_ns), 10_000_000.0 + exponential(jitter_ns));
+                    // One in a thousand is lost.
+                    let answered = exponential(1.0) < 6.9;
+                    let value = |ns: f64| answered.then_some(ns as i64);
+                    ProbeRow {
+                        sequence,
+                        sent_ns: 1_790_000_000_000_000_000
+                            + sequence as i64 * 10_000_000
+                            + exponential(10_000.0) as i64,
+                        rtt_ns: value(there + back),
+                        forward_ns: value(there).map(|ns| ns + offset),
+                        backward_ns: value(back).map(|ns| ns - offset),
+                        ..ProbeRow::default()
+                    }
+                })
+                .collect();
+            bytes += segment(&rows).len();
+        }
+        let week = bytes as f64 * (7 * 1440) as f64 / segments as f64;
+        println!(
+            "{jitter_ns} ns of jitter, {drift_ns} ns/s of drift: a week of 60,480,000 probes takes {:.0} MB",
+            week / 1e6
+        );
+        worst = worst.max(week);
+    }
+    assert!(worst < 200e6, "{worst}");
+}
+
+/// With `LONGHAUL_WRITE_CORPUS` set it writes the examples that fuzzing begins with.
+#[test]
+fn the_examples_for_fuzzing_read() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus/probe_log");
+    let lost = |at| ProbeRow { rtt_ns: None, forward_ns: None, backward_ns: None, ..row(at) };
+    let examples = [
+        ("hundred_probes", (0..100).map(row).collect::<Vec<_>>()),
+        ("all_lost", (0..20).map(lost).collect()),
+        ("no_rows", Vec::new()),
+    ];
+    for (name, rows) in examples {
+        if std::env::var_os("LONGHAUL_WRITE_CORPUS").is_some() {
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(name), segment(&rows)).unwrap();
+        }
+        assert_eq!(rows_of(fs::read(folder.join(name)).unwrap().into(), 1_000).unwrap(), rows, "{name}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        prop_assert!(rows_of(bytes.into(), 100).is_err());
+    }
+}
