@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Test this path: a path file, or a name that longhaul paths lists
     #[arg(value_name = "PATH")]
     path: String,
-    /// Compare it with this measurement: the output of ping, or - for standard input
+    /// Compare it with this measurement: the folder of longhaul rtt -o, or the output of ping; - is standard input
     #[arg(long, value_name = "FILE")]
     against: PathBuf,
     /// Let a quantity differ by this share of its value: median, range, p99, p99.9, loss, loss-run, reordered, duplicates

@@ -26,7 +26,7 @@ The path file has the evidence of each value as a comment, and says what the mea
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Read this measurement: the output of ping, or - for standard input
+    /// Read this measurement: the folder of longhaul rtt -o, or the output of ping; - is standard input
     #[arg(value_name = "FILE")]
     measured: PathBuf,
     /// Write the path into this file instead of standard output
