@@ -65,4 +65,6 @@ caveat_codes! {
     INTERRUPTED = "interrupted";
     /// The samples could not be written.
     SAMPLES_NOT_SAVED = "samples_not_saved";
+    /// The disk did not take the whole log of probes.
+    LOG_INCOMPLETE = "log_incomplete";
 }

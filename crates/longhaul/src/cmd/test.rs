@@ -84,14 +84,19 @@ where
 }
 
 impl Reach {
-    /// The server's address, and the key for it.
-    pub(crate) fn target(&self) -> Result<Target, Failure> {
+    /// The host's address with `port`.
+    pub(crate) fn address(&self, port: u16) -> Result<SocketAddr, Failure> {
         let family = match (self.ipv4, self.ipv6) {
             (true, _) => Some(Family::V4),
             (_, true) => Some(Family::V6),
             _ => None,
         };
-        let address = resolve(&self.host, self.port, family)?;
+        Ok(resolve(&self.host, port, family)?)
+    }
+
+    /// The server's address, and the key for it.
+    pub(crate) fn target(&self) -> Result<Target, Failure> {
+        let address = self.address(self.port)?;
         let key = self.key.as_deref().map(key::load).transpose()?;
         if key.is_none() && !self.no_auth && !address.ip().is_loopback() && !in_lab() {
             return Err(Failure::usage(format!("{} is another machine: a test needs --key FILE", self.host)).remedy(

@@ -1,7 +1,7 @@
 //! The flags of what library crates name by field. They write a field between backticks, as JSON names it.
 
 /// Each field and its flag, in all commands.
-const FLAGS: [(&str, &str); 35] = [
+const FLAGS: [(&str, &str); 37] = [
     ("affinity", "-A"),
     ("block_bytes", "-l"),
     ("burst_packets", "--burst"),
@@ -23,6 +23,7 @@ const FLAGS: [(&str, &str); 35] = [
     ("pace_bps", "--pace"),
     ("packets", "-k"),
     ("payload_bytes", "-l"),
+    ("probes", "-c"),
     ("rate_bps", "-b"),
     ("rate_goal_bps", "--rate-goal"),
     ("read_rate_bps", "--read-rate"),
@@ -33,6 +34,7 @@ const FLAGS: [(&str, &str); 35] = [
     ("spacing_ns", "--spacing"),
     ("spin", "--spin"),
     ("streams", "-P"),
+    ("timeout_ns", "--timeout"),
     ("timestamps", "--timestamps"),
     ("window_bytes", "-w"),
     ("wire", "--wire"),

@@ -17,7 +17,7 @@ const RESULT: &str = "result.json";
 const MOST_BYTES: u64 = 64 << 20;
 
 /// A folder for a result.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -39,6 +39,11 @@ impl Folder {
         }
         without_name(&path).map_err(|error| failed(error.to_string()).remedy("give a folder that you can write to"))?;
         Ok(Self(path))
+    }
+
+    /// Whether it has a file of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.join(name).exists()
     }
 
     /// Saves `envelope` as it is printed. A reader never sees a partial file.

@@ -16,5 +16,6 @@ mod host;
 mod judges;
 mod mix;
 mod profile;
+mod rtt;
 mod tcp;
 mod udp;

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use longhaul_channel::{Channel, Key, Role};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
+use longhaul_rtt::{Observed, RttParameters};
 use longhaul_session::EndReport;
 use longhaul_session::{
     Caps, ClientConfig, ClientSession, DataEvent, Message, Output, SessionError, TestEnd, TestParameters,
@@ -20,6 +21,12 @@ use crate::kinds;
 
 pub use crate::data::SenderNow;
 pub use crate::driver::Live;
+
+/// What to do where no server answers.
+const SERVE: &str = "start `longhaul serve` there, and open its port in the firewalls";
+/// The same for round trips.
+const SERVE_OR_ECHO: &str =
+    "start `longhaul serve` there, and open its port in the firewalls; without a server use --icmp, or --tcp PORT";
 
 /// Whom to test with.
 #[derive(Debug, Clone)]
@@ -64,9 +71,31 @@ pub fn run(
     stop: Option<Stop>,
     live: impl FnMut(&Live),
 ) -> Result<TestEnd, SessionError> {
-    let remedy = "start `longhaul serve` there, and open its port in the firewalls";
+    run_with(target, parameters.into(), stop, SERVE, live, |_| {})
+}
+
+/// Measures round trips with longhaul's server. Calls `observe` with what became of probes. Signals as in [`run`].
+///
+/// # Errors
+/// Why there is no result, with what to do.
+pub fn probe(
+    target: &Target,
+    parameters: RttParameters,
+    stop: Option<Stop>,
+    mut observe: impl FnMut(Observed),
+) -> Result<TestEnd, SessionError> {
+    run_with(target, parameters.into(), stop, SERVE_OR_ECHO, |_| {}, &mut observe)
+}
+
+fn run_with(
+    target: &Target,
+    mut parameters: TestParameters,
+    stop: Option<Stop>,
+    remedy: &'static str,
+    live: impl FnMut(&Live),
+    mut observe: impl FnMut(Observed),
+) -> Result<TestEnd, SessionError> {
     let stream = connect(target.address, stop, remedy)?;
-    let mut parameters = parameters.into();
     kinds::complete(&mut parameters, &stream);
     parameters
         .kind()
@@ -83,48 +112,54 @@ pub fn run(
     control.establish(&receiver)?;
     let config =
         ClientConfig { parameters, nonce: u64::from_ne_bytes(random()?), report_bytes: Caps::default().report.0 };
-    let mut session = Client(ClientSession::new(monotonic(), config));
+    let mut session = Client { session: ClientSession::new(monotonic(), config), observe: &mut observe };
     drive(&mut session, control, &receiver, &sender, Place::Client(target.address.ip()), live)
 }
 
-struct Client(ClientSession);
+struct Client<'a> {
+    session: ClientSession,
+    observe: &'a mut dyn FnMut(Observed),
+}
 
-impl Session for Client {
+impl Session for Client<'_> {
     fn handle_message(&mut self, now: Nanos, message: Message) {
-        self.0.handle_message(now, message);
+        self.session.handle_message(now, message);
     }
     fn handle_data_opened(&mut self, now: Nanos, _: &mut dyn Data) {
-        self.0.handle_data_opened(now);
+        self.session.handle_data_opened(now);
     }
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError) {
-        self.0.handle_data_failed(now, error);
+        self.session.handle_data_failed(now, error);
     }
     fn handle_data_probe(&mut self, now: Nanos, stream: u8, _: SocketAddr, bytes: &[u8]) {
-        self.0.handle_data_probe(now, stream, bytes);
+        self.session.handle_data_probe(now, stream, bytes);
     }
     fn handle_data_hello(&mut self, _: Nanos, _: SocketAddr, _: &[u8]) -> Option<TcpStreamId> {
         None
     }
     fn handle_data(&mut self, now: Nanos, event: DataEvent) {
-        self.0.handle_data(now, event);
+        self.session.handle_data(now, event);
+    }
+    fn handle_observed(&mut self, observed: Observed) {
+        (self.observe)(observed);
     }
     fn handle_report(&mut self, now: Nanos, report: EndReport) {
-        self.0.handle_report(now, report);
+        self.session.handle_report(now, report);
     }
     fn handle_interrupt(&mut self, now: Nanos) {
-        self.0.handle_interrupt(now);
+        self.session.handle_interrupt(now);
     }
     fn handle_connection_lost(&mut self, error: SessionError) {
-        self.0.handle_connection_lost(error);
+        self.session.handle_connection_lost(error);
     }
     fn handle_timeout(&mut self, now: Nanos) {
-        self.0.handle_timeout(now);
+        self.session.handle_timeout(now);
     }
     fn handle_admission(&mut self, _: Nanos, _: Option<Nanos>) {}
     fn poll_output(&mut self, _: Nanos) -> Option<Output> {
-        self.0.poll_output()
+        self.session.poll_output()
     }
     fn poll_timeout(&self) -> Option<Nanos> {
-        self.0.poll_timeout()
+        self.session.poll_timeout()
     }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 
 use longhaul_kernel::clock::monotonic;
+use longhaul_rtt::Observed;
 use longhaul_session::{DataEvent, EndReport, Message, Output, Progress, SessionError, TestEnd};
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::Nanos;
@@ -24,6 +25,8 @@ pub(crate) trait Session {
     /// A data connection and its first bytes. Returns the stream it belongs to; `None`: close it.
     fn handle_data_hello(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> Option<TcpStreamId>;
     fn handle_data(&mut self, now: Nanos, event: DataEvent);
+    /// Probes of a measurement of round trips, at the client.
+    fn handle_observed(&mut self, _observed: Observed) {}
     fn handle_report(&mut self, now: Nanos, report: EndReport);
     fn handle_interrupt(&mut self, now: Nanos);
     fn handle_connection_lost(&mut self, error: SessionError);
@@ -227,6 +230,7 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
         }
         (Event::Control(ControlEvent::Interrupt), _) => session.handle_interrupt(now),
         (Event::Probe { stream, from, bytes }, _) => session.handle_data_probe(now, stream, from, &bytes),
+        (Event::Observed(observed), _) => session.handle_observed(*observed),
         (Event::AskAgain, _) => session.handle_admission(now, None),
         (Event::DataOpened, Some(data)) => match data.finish_opening() {
             Ok(()) => session.handle_data_opened(now, data),

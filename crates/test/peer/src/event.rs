@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpStream};
 
+use longhaul_rtt::Observed;
 use longhaul_tcp::proof::TCP_HELLO_BYTES;
 
 use crate::control::{ControlEvent, HasControl};
@@ -17,6 +18,8 @@ pub(crate) enum Event {
     Probe { stream: u8, from: SocketAddr, bytes: Vec<u8> },
     /// A data connection arrived, with its first bytes.
     Connection { connection: TcpStream, from: SocketAddr, hello: [u8; TCP_HELLO_BYTES] },
+    /// Probes of a measurement of round trips were answered, or lost.
+    Observed(Box<Observed>),
     /// This stream is sent: [`Data::stream_sent`](crate::data::Data::stream_sent).
     StreamSent(u8),
     /// Another client's test ended: ask for admission once more.

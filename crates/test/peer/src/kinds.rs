@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use longhaul_session::{SessionError, TestParameters};
 
 use crate::data::{Data, Opening};
+use crate::rtt::{AnsweringData, ProbingData};
 use crate::tcp::{self, TcpData};
 use crate::udp::UdpData;
 
@@ -16,6 +17,10 @@ pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Data>, SessionError> 
     Ok(match opening.plan.parameters.clone() {
         TestParameters::Udp(parameters) => Box::new(UdpData::open(opening, parameters)?),
         TestParameters::Tcp(parameters) => Box::new(TcpData::open(opening, parameters)?),
+        TestParameters::Rtt(parameters) if opening.place.is_server() => {
+            Box::new(AnsweringData::open(opening, &parameters)?)
+        }
+        TestParameters::Rtt(parameters) => Box::new(ProbingData::open(opening, parameters)?),
     })
 }
 

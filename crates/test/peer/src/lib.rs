@@ -14,7 +14,7 @@
 //!               │              │
 //!             kinds            │
 //!            ╱     ╲           │
-//!          udp     tcp         │
+//!       rtt, udp   tcp         │
 //!            ╲     ╱           │
 //!    data, counters, cpu_use   │
 //!               │              │
@@ -32,6 +32,7 @@ mod driver;
 mod event;
 mod kinds;
 pub mod listening;
+pub mod rtt;
 pub mod server;
 mod tcp;
 mod udp;

@@ -1,5 +1,26 @@
-//! Round trips of probes: the log that has a row for each.
+//! Round trips of probes: what is asked for, the account of every probe, its figures, and the log that has a row for each.
+//!
+//! ```text
+//!  sent, stamped, answered ──► Account ──► ProbeRow ──┬─► Statistics ──► RttResult
+//!                                                     └─► probe_log
+//! ```
 //!
 //! No sockets, clocks or threads. No input makes this crate panic, loop without end or take unbounded memory.
 
+mod account;
+mod caveats;
+mod exchange;
+mod observed;
+mod parameters;
 pub mod probe_log;
+mod result;
+mod schedule;
+mod statistics;
+
+pub use account::{Account, Answer, Arrival, Counts, Recent};
+pub use exchange::{Answered, Responder, ResponderStamps, question, reply};
+pub use observed::{Ended, Observed};
+pub use parameters::{MIN_PAYLOAD_BYTES, RttEndReport, RttParameters};
+pub use result::{EndsStamps, HistogramBucket, LossRun, OneWayVariation, RttQuantiles, RttResult, Spread, caveats_of};
+pub use schedule::Schedule;
+pub use statistics::Statistics;

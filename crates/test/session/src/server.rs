@@ -195,13 +195,17 @@ impl ServerSession {
     /// A datagram arrived before `StartSending`, or one with a sequence from
     /// [`FIRST_RESERVED`](longhaul_wire::probe::FIRST_RESERVED) on.
     pub fn handle_data_probe(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
-        let State::Proving { proof: Proof::Datagrams(proof), to, .. } = &mut self.state else { return };
+        let State::Proving { granted, proof: Proof::Datagrams(proof), to, .. } = &mut self.state else { return };
         if let Some((stream, bytes)) = proof.handle(from, bytes) {
             self.line.push(Output::SendProbe { stream, to: Some(from), bytes });
         }
         if to.is_none()
             && let Some(addresses) = proof.addresses()
         {
+            if granted.kind().answers() {
+                // The client's first datagram may overtake its `Start`.
+                self.line.push(Output::StartSending { to: addresses.clone() });
+            }
             *to = Some(addresses);
             self.line.say(now, Message::DataProven);
         }

@@ -4,6 +4,7 @@ pub mod analyze;
 pub mod compare;
 pub mod diagnose;
 pub mod experiment;
+pub mod rtt;
 pub mod tcp;
 pub mod udp;
 pub mod watch;

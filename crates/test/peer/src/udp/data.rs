@@ -449,9 +449,9 @@ impl Data for UdpData {
         let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
         EndReport {
             udp: Some(UdpEndReport { sender, receiver }),
-            tcp: None,
             host,
             caveats: self.place.name_end(caveats),
+            ..EndReport::default()
         }
     }
 }

@@ -9,3 +9,4 @@ mod softirq;
 mod stamping;
 
 pub(crate) use data::UdpData;
+pub(crate) use stamping::stepped;

@@ -1,6 +1,7 @@
 //! What is known at the end of a test of any kind.
 
 use longhaul_result::Caveat;
+use longhaul_rtt::RttEndReport;
 use longhaul_tcp::TcpEndReport;
 use longhaul_udp::UdpEndReport;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,9 @@ pub struct EndReport {
     /// TCP test: what it sent and received.
     #[serde(default)]
     pub tcp: Option<TcpEndReport>,
+    /// Round trips: what the responder answered.
+    #[serde(default)]
+    pub rtt: Option<RttEndReport>,
     /// The host, as in `longhaul host`; `null` if it was not inspected.
     #[serde(default)]
     pub host: serde_json::Value,

@@ -8,6 +8,7 @@
 
 use std::net::IpAddr;
 
+use longhaul_rtt::RttParameters;
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpProof;
 use longhaul_terms::{Amount, ParameterError, TestDirection};
@@ -23,13 +24,14 @@ use crate::limits::Caps;
 use crate::randomness::Randomness;
 
 mod end;
+pub mod rtt;
 pub mod tcp;
 pub mod udp;
 
 pub use end::{EndReport, TestEnd};
 
 /// The features in a hello: the kinds of tests that not every server knows.
-pub(crate) const FEATURES: [&str; 1] = [tcp::FEATURE];
+pub(crate) const FEATURES: [&str; 2] = [tcp::FEATURE, rtt::FEATURE];
 
 /// A test of any kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +41,8 @@ pub enum TestParameters {
     Udp(UdpParameters),
     /// Bulk transfer.
     Tcp(TcpParameters),
+    /// Round trips.
+    Rtt(RttParameters),
 }
 
 /// A kind of test, with the parameters of one test.
@@ -84,6 +88,11 @@ pub trait TestKind {
     /// After the sender's end: all data has arrived if nothing arrives for this time.
     fn drain_quiet(&self) -> Nanos;
 
+    /// Whether the server answers the client's datagrams: it needs to know the proven address, though it sends nothing by itself.
+    fn answers(&self) -> bool {
+        false
+    }
+
     /// The client's part of the proof of the data path; `None` where its connections need no more messages.
     fn client_proof(&self, _cookie: Cookie, _token: u64) -> Option<ClientProof> {
         None
@@ -96,6 +105,12 @@ pub trait TestKind {
 /// Sockets at each end.
 fn sockets(streams: u8, direction: TestDirection) -> u64 {
     u64::from(streams) * if direction == TestDirection::Bidirectional { 2 } else { 1 }
+}
+
+/// The proof that datagrams of each of `streams` pass between this server and `peer`.
+fn datagrams_proof(peer: IpAddr, random: &Randomness, streams: u8) -> Proof {
+    let (_, token) = random.token();
+    Proof::Datagrams(ServerProof::new(peer, random.cookie(), token, &random.challenges(streams)))
 }
 
 /// What a server must see before any bulk data.
@@ -113,6 +128,7 @@ impl TestParameters {
         match self {
             Self::Udp(udp) => udp,
             Self::Tcp(tcp) => tcp,
+            Self::Rtt(rtt) => rtt,
         }
     }
 

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use longhaul_result::Caveat;
 use longhaul_terms::{Amount, Directions, ParameterError, SoftirqPlacement, TestDirection};
 use longhaul_udp::locate::Loss;
-use longhaul_udp::proof::{ClientProof, ServerProof};
+use longhaul_udp::proof::ClientProof;
 use longhaul_udp::{Pace, Timestamps, UdpParameters, UdpReceiverReport, UdpResult, UdpSenderReport};
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::Cookie;
 
-use super::{Proof, TestEnd, TestKind, TestParameters, sockets};
+use super::{Proof, TestEnd, TestKind, TestParameters, datagrams_proof, sockets};
 use crate::caveats;
 use crate::limits::{Caps, DRAIN_QUIET};
 use crate::randomness::Randomness;
@@ -73,8 +73,7 @@ impl TestKind for UdpParameters {
     }
 
     fn server_proof(&self, peer: IpAddr, random: &Randomness) -> Proof {
-        let (_, token) = random.token();
-        Proof::Datagrams(ServerProof::new(peer, random.cookie(), token, &random.challenges(self.streams)))
+        datagrams_proof(peer, random, self.streams)
     }
 }
 

@@ -17,6 +17,7 @@
 //! `Documentation/networking/timestamping.rst`, `net/ipv4/udp.c`.
 
 mod batch;
+mod echo;
 mod error;
 mod memory;
 mod nic_stamps;
@@ -26,6 +27,7 @@ mod sender;
 mod slots;
 
 pub use batch::SendBatch;
+pub use echo::{Echo, EchoSocket};
 pub use error::{UdpOpenError, UdpReceiveError, UdpSendError};
 pub use memory::{BufferGrant, SocketMemory};
 pub use nic_stamps::{NicStamps, NicStampsError, NicStampsSupport, nic_stamps_support};

@@ -117,11 +117,44 @@ impl UdpReceiver {
         self.receive_buffer
     }
 
+    /// From now on the kernel stamps what is received and what is sent on this socket (`SO_TIMESTAMPING`, `CLOCK_REALTIME`); stamps of
+    /// packets that were sent come by [`UdpReceiver::receive_sent`].
+    ///
+    /// # Errors
+    /// [`UdpOpenError::Step`].
+    pub fn stamp_sent(&self) -> Result<(), UdpOpenError> {
+        let wanted =
+            libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+        set_int(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPING, wanted as i32)
+            .map_err(UdpOpenError::step("setsockopt SO_TIMESTAMPING"))
+    }
+
+    /// Takes packets out of the socket's error queue: copies of those that were sent, with all headers before the payload and the
+    /// kernel's stamp ([`UdpReceiver::stamp_sent`]), and those that met ICMP errors, without. Never waits.
+    ///
+    /// # Errors
+    /// Any [`UdpReceiveError`].
+    pub fn receive_sent(&self, slots: &mut ReceiveSlots) -> Result<usize, UdpReceiveError> {
+        self.take(slots, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)
+    }
+
+    /// Waits until something is there to receive, or in the error queue; `false` at `deadline` on `CLOCK_MONOTONIC`.
+    ///
+    /// # Errors
+    /// Does not fail in practice on an open socket.
+    pub fn wait_until(&self, deadline: Nanos) -> io::Result<bool> {
+        readable_until(&self.fd, Some(deadline))
+    }
+
     /// Takes the packets that wait, up to as many as `slots` has room for, and says how many; never waits.
     ///
     /// # Errors
     /// Any [`UdpReceiveError`]; an error behind the first packet shows with the next call.
     pub fn receive(&self, slots: &mut ReceiveSlots) -> Result<usize, UdpReceiveError> {
+        self.take(slots, libc::MSG_DONTWAIT)
+    }
+
+    fn take(&self, slots: &mut ReceiveSlots, flags: i32) -> Result<usize, UdpReceiveError> {
         let messages = slots.prepare();
         loop {
             // SAFETY: `prepare` made every pointer lead into the slots' own boxes, which are borrowed mutably.
@@ -130,7 +163,7 @@ impl UdpReceiver {
                     self.fd.as_raw_fd(),
                     messages.as_mut_ptr(),
                     messages.len() as u32,
-                    libc::MSG_DONTWAIT as _,
+                    flags as _,
                     ptr::null_mut(),
                 )
             };

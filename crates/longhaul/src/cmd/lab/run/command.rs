@@ -10,6 +10,7 @@ pub(crate) fn command(parameters: &TestParameters) -> String {
     match parameters {
         TestParameters::Udp(parameters) => udp(parameters),
         TestParameters::Tcp(parameters) => tcp(parameters),
+        TestParameters::Rtt(parameters) => format!("longhaul rtt server -4 -i {}", Nanos(parameters.interval_ns)),
     }
 }
 

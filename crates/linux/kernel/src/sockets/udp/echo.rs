@@ -1,0 +1,146 @@
+//! Sockets for ICMP echo.
+//!
+//! A raw socket, where the process may open one (`CAP_NET_RAW`), sees all ICMP that comes from the peer. A datagram socket is open to the
+//! groups in `net.ipv4.ping_group_range`, for IPv6 too: the kernel chooses the identifier and hands over answers to it alone.
+//!
+//! Source: icmp(7), raw(7), RFC 792, RFC 4443 §4, `net/ipv4/ping.c`.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use longhaul_units::Nanos;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
+
+use super::{ReceiveSlots, ReceiverOptions, TimestampMode, UdpOpenError, UdpReceiveError, UdpReceiver, UdpSendError};
+
+/// Bytes of an echo's header: type, code, checksum, identifier, sequence.
+const HEADER_LEN: usize = 8;
+/// Least bytes of an IPv4 header.
+const IPV4_LEAST: usize = 20;
+
+/// A socket that sends echo requests to one host, and receives its answers.
+#[derive(Debug)]
+pub struct EchoSocket {
+    socket: UdpReceiver,
+    peer: SocketAddr,
+    raw: bool,
+    identifier: u16,
+}
+
+/// An echo answer or request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Echo<'a> {
+    /// The low 16 bits of its number.
+    pub sequence: u16,
+    /// What follows the header.
+    pub payload: &'a [u8],
+}
+
+impl EchoSocket {
+    /// Opens a socket towards `peer`: a raw one with `identifier`, or else a datagram socket.
+    ///
+    /// # Errors
+    /// [`UdpOpenError::Step`] where neither is allowed; any other [`UdpOpenError`].
+    pub fn open(peer: IpAddr, identifier: u16) -> Result<Self, UdpOpenError> {
+        let (family, protocol) = match peer {
+            IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP),
+            IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6),
+        };
+        let open = |kind| socket_with(family, kind, SocketFlags::CLOEXEC, Some(protocol)).map_err(io::Error::from);
+        let (fd, raw) = match open(SocketType::RAW) {
+            Ok(fd) => (fd, true),
+            Err(_) => (open(SocketType::DGRAM).map_err(UdpOpenError::step("socket(ICMP)"))?, false),
+        };
+        let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
+        let mut socket = UdpReceiver::of(fd, &options)?;
+        let peer = SocketAddr::new(peer, 0);
+        socket.connect(peer)?;
+        socket.stamp_sent()?;
+        Ok(Self { socket, peer, raw, identifier })
+    }
+
+    /// Whether it is a raw socket.
+    pub fn is_raw(&self) -> bool {
+        self.raw
+    }
+
+    /// The socket, to wait for it and to receive.
+    pub fn socket(&self) -> &UdpReceiver {
+        &self.socket
+    }
+
+    /// Sends a request whose header lies in the first eight bytes of `packet`; never waits.
+    ///
+    /// # Errors
+    /// Any [`UdpSendError`].
+    pub fn send(&self, packet: &mut [u8], sequence: u16) -> Result<(), UdpSendError> {
+        if let Some(header) = packet.first_chunk_mut::<HEADER_LEN>() {
+            header[0] = if self.peer.is_ipv4() { 8 } else { 128 };
+            header[1..4].fill(0);
+            header[4..6].copy_from_slice(&self.identifier.to_be_bytes());
+            header[6..8].copy_from_slice(&sequence.to_be_bytes());
+        }
+        if self.raw && self.peer.is_ipv4() {
+            // The kernel does so for datagram sockets and for IPv6.
+            let sum = checksum(packet).to_be_bytes();
+            if let Some(place) = packet.get_mut(2..4) {
+                place.copy_from_slice(&sum);
+            }
+        }
+        self.socket.send_to(packet, self.peer)
+    }
+
+    /// The answer in what the socket received; `None` for everything else.
+    pub fn answer<'a>(&self, bytes: &'a [u8]) -> Option<Echo<'a>> {
+        let bytes = match (self.raw, self.peer.is_ipv4()) {
+            (true, true) => {
+                let header = usize::from(bytes.first()? & 15) * 4;
+                bytes.get(header.max(IPV4_LEAST)..)?
+            }
+            _ => bytes,
+        };
+        let wanted = if self.peer.is_ipv4() { 0 } else { 129 };
+        let header = bytes.first_chunk::<HEADER_LEN>()?;
+        let own = !self.raw || header[4..6] == self.identifier.to_be_bytes();
+        (header[..2] == [wanted, 0] && own)
+            .then(|| Echo { sequence: u16::from_be_bytes([header[6], header[7]]), payload: &bytes[HEADER_LEN..] })
+    }
+
+    /// As [`UdpReceiver::receive`].
+    ///
+    /// # Errors
+    /// Any [`UdpReceiveError`].
+    pub fn receive(&self, slots: &mut ReceiveSlots) -> Result<usize, UdpReceiveError> {
+        self.socket.receive(slots)
+    }
+
+    /// As [`UdpReceiver::wait_until`].
+    ///
+    /// # Errors
+    /// Does not fail in practice on an open socket.
+    pub fn wait_until(&self, deadline: Nanos) -> io::Result<bool> {
+        self.socket.wait_until(deadline)
+    }
+}
+
+/// The Internet checksum (RFC 1071) of `bytes`, whose own place is zero.
+fn checksum(bytes: &[u8]) -> u16 {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low));
+    let mut sum: u32 = bytes.chunks(2).map(word).fold(0, u32::wrapping_add);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_by_hand() {
+        // RFC 1071 §3: 0001 f203 f4f5 f6f7 sum to ddf2 without carry beyond.
+        assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
+        assert_eq!(checksum(&[0x01]), !0x0100);
+    }
+}

@@ -1,0 +1,103 @@
+//! The log of probes in the result's folder: segments that are closed while the measurement runs.
+
+use longhaul_result::Caveat;
+use longhaul_rtt::RttParameters;
+use longhaul_rtt::probe_log::{
+    About, EndStamps, ProbeKind, ProbeRow, SCHEMA, SEGMENT_NS, SEGMENT_ROWS, segment_name, write_segment,
+};
+use parquet::errors::ParquetError;
+
+use crate::caveats;
+use crate::output::saved::Folder;
+use crate::output::{Failure, say};
+
+/// Rows that are kept while the disk takes none; then the oldest go.
+const WAITING_MOST: usize = 4 * SEGMENT_ROWS;
+
+/// Rows that wait for their segment to be closed.
+pub(crate) struct SegmentLog {
+    folder: Folder,
+    about: About,
+    rows: Vec<ProbeRow>,
+    number: u32,
+    /// Rows that had no place any more.
+    dropped: u64,
+    failure: Option<String>,
+    /// When the last attempt to write failed, by the newest row.
+    failed_at_ns: Option<i64>,
+}
+
+impl SegmentLog {
+    /// A log in `folder`, which must have none yet.
+    pub(crate) fn new(folder: Folder, host: &str, kind: ProbeKind, asked: &RttParameters) -> Result<Self, Failure> {
+        if folder.has(&segment_name(0)) {
+            let failure = Failure::new("not_written", "-o: the folder has a log of probes already");
+            return Err(failure.remedy("give another folder"));
+        }
+        let about = About {
+            schema: SCHEMA.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            host: host.into(),
+            kind,
+            interval_ns: asked.interval_ns,
+            poisson: asked.poisson,
+            payload_bytes: asked.payload_bytes,
+            timeout_ns: asked.timeout_ns,
+            ..About::default()
+        };
+        let (rows, failure, failed_at_ns) = (Vec::new(), None, None);
+        Ok(Self { folder, about, rows, number: 0, dropped: 0, failure, failed_at_ns })
+    }
+
+    /// Who stamps, as far as is known.
+    pub(crate) fn say(&mut self, client: EndStamps, server: Option<EndStamps>) {
+        (self.about.client, self.about.server) = (client, server);
+    }
+
+    pub(crate) fn take(&mut self, rows: &[ProbeRow]) {
+        for row in rows {
+            self.rows.push(*row);
+            let since = self.failed_at_ns.or_else(|| self.rows.first().map(|first| first.sent_ns));
+            let lasts = since.map_or(0, |since| row.sent_ns.saturating_sub(since));
+            // While the disk takes none, it is asked again each minute.
+            let full = self.rows.len().is_multiple_of(SEGMENT_ROWS) && self.failed_at_ns.is_none();
+            if full || lasts >= SEGMENT_NS {
+                self.close();
+            }
+            if self.rows.len() >= WAITING_MOST {
+                self.rows.drain(..SEGMENT_ROWS);
+                self.dropped += SEGMENT_ROWS as u64;
+            }
+        }
+    }
+
+    /// Writes what waits.
+    fn close(&mut self) {
+        while !self.rows.is_empty() {
+            let part = &self.rows[..self.rows.len().min(SEGMENT_ROWS)];
+            let written = self.folder.write(&segment_name(self.number), |file| {
+                write_segment(file, &self.about, part).map_err(|error| ParquetError::General(error.to_string()))
+            });
+            if let Err(error) = written {
+                self.failed_at_ns = self.rows.last().map(|row| row.sent_ns);
+                if self.failure.is_none() {
+                    say(format!("the log of probes cannot be written, the measurement goes on: {error}"));
+                }
+                self.failure = Some(error);
+                return;
+            }
+            self.number += 1;
+            self.rows.drain(..part.len());
+        }
+        self.failed_at_ns = None;
+    }
+
+    /// Writes the last segment. A caveat where rows are missing.
+    pub(crate) fn finish(mut self) -> Option<Caveat> {
+        self.close();
+        let missing = self.dropped + self.rows.len() as u64;
+        let why = self.failure.filter(|_| missing > 0)?;
+        let message = format!("the log lacks {missing} probes: {why}");
+        Some(Caveat::new(caveats::LOG_INCOMPLETE, message, "free disk space, then measure again"))
+    }
+}

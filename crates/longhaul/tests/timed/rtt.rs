@@ -1,0 +1,152 @@
+//! `longhaul rtt` between the hosts of a lab, as users run it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::RwLockReadGuard;
+use std::time::Duration;
+
+use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_kernel::process::{Process, Signal};
+use longhaul_rtt::probe_log::{ProbeLogReader, ProbeRow};
+use serde_json::Value;
+
+use crate::common::{TestLab, object, side_by_side};
+
+const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
+const MS: f64 = 1e6;
+
+/// A path of 20 ms, of which each 100th packet is lost on its way to the server.
+const PATH: &str = r#"
+[[client]]
+[[server]]
+[[forward]]
+delay = "10ms"
+loss = "LOSS"
+[[backward]]
+delay = "10ms"
+"#;
+
+struct Answered {
+    _shared: RwLockReadGuard<'static, ()>,
+    server: Child,
+    lab: TestLab,
+}
+
+impl Answered {
+    fn up(name: &str, loss: &str) -> Option<Self> {
+        if !is_root_in_namespace() {
+            longhaul_testing::no_judge!("needs root");
+            return None;
+        }
+        let shared = side_by_side();
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.toml"));
+        std::fs::write(&path, PATH.replace("LOSS", loss)).unwrap();
+        let lab = TestLab::up(name, path.to_str().unwrap())?;
+        let mut server = exec(&lab, "server", &["serve"]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut errors = BufReader::new(server.stderr.take().unwrap());
+        errors.read_line(&mut line).unwrap();
+        assert!(line.contains("listening"), "{line}");
+        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+        Some(Self { _shared: shared, server, lab })
+    }
+
+    fn rtt(&self, arguments: &[&str]) -> Value {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        object(&output.stdout)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        exec(&self.lab, "client", &[&["rtt", "server", "--json"], arguments].concat()).output().unwrap()
+    }
+}
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn exec(lab: &TestLab, host: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(LONGHAUL);
+    command.args(["lab", "exec", "--name", &lab.name, host, "--", LONGHAUL]).args(arguments);
+    command
+}
+
+/// The path's 20 ms, and what hosts and emulator add.
+fn is_of_20_ms(result: &Value) {
+    let of = |name: &str| result["result"]["rtt"][name].as_f64().unwrap() / MS;
+    assert!((20.0..20.5).contains(&of("min_ns")), "{}", result["result"]["rtt"]);
+    assert!((20.0..21.0).contains(&of("p50_ns")), "{}", result["result"]["rtt"]);
+}
+
+#[test]
+fn every_kind_of_probe_measures_the_path_by_both_families() {
+    let Some(answered) = Answered::up("rtt-kinds", "none") else { return };
+    for family in ["-4", "-6"] {
+        for kind in [&[][..], &["--icmp"], &["--tcp", "5210"]] {
+            let asked = [&[family, "-c", "40", "-i", "20ms"], kind].concat();
+            let result = answered.rtt(&asked);
+            let of = |name: &str| result["result"][name].as_u64().unwrap();
+            assert_eq!((of("sent"), of("received"), of("duplicates")), (40, 40, 0), "{asked:?}: {result}");
+            is_of_20_ms(&result);
+            let stamps = &result["result"]["timestamps"];
+            let by = if kind.first() == Some(&"--tcp") { "program" } else { "kernel" };
+            assert_eq!(
+                (&stamps["client"]["sent"], &stamps["client"]["received"]),
+                (&by.into(), &by.into()),
+                "{asked:?}"
+            );
+            assert_eq!(stamps["server"].is_null(), !kind.is_empty(), "{stamps}");
+        }
+    }
+}
+
+#[test]
+fn losses_are_counted_exactly_and_the_log_has_each_probe() {
+    let Some(answered) = Answered::up("rtt-losses", "every(100)") else { return };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rtt-losses-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let result = answered.rtt(&["-4", "-c", "1000", "-i", "2ms", "-o", folder.to_str().unwrap()]);
+    let rows: Vec<ProbeRow> = ProbeLogReader::open(&folder).unwrap().map(Result::unwrap).collect();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let of = |name: &str| result["result"][name].as_u64().unwrap();
+    // Packets of the control connection take their turns among those that are lost.
+    assert_eq!((of("sent"), of("sent") - of("received")), (1000, of("lost")));
+    assert!((9..=10).contains(&of("lost")) && of("longest_loss_run") == 1, "{result}");
+    let lost: Vec<u64> = rows.iter().filter(|row| row.rtt_ns.is_none()).map(|row| row.sequence).collect();
+    let listed: Vec<u64> = result["result"]["losses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["first_sequence"].as_u64().unwrap())
+        .collect();
+    assert_eq!(lost, listed);
+    assert_eq!(rows.iter().map(|row| row.sequence).collect::<Vec<_>>(), (0..1000).collect::<Vec<_>>());
+    for row in rows.iter().filter(|row| row.rtt_ns.is_some()) {
+        let sum = row.forward_ns.unwrap() + row.backward_ns.unwrap();
+        assert!(sum.abs_diff(row.rtt_ns.unwrap()) < 1_000_000, "{row:?}");
+    }
+}
+
+#[test]
+fn an_interrupted_measurement_has_a_result_and_one_without_a_server_says_what_to_do() {
+    let Some(mut answered) = Answered::up("rtt-ends", "none") else { return };
+    let mut command = exec(&answered.lab, "client", &["rtt", "server", "--json", "-t", "1h"]);
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    Process::open(running.id()).unwrap().unwrap().signal(Signal::INT).unwrap();
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let result = object(&output.stdout);
+    assert!(result["result"]["received"].as_u64().unwrap() > 20, "{result}");
+    assert!(result["caveats"].to_string().contains("interrupted"), "{result}");
+    answered.server.kill().unwrap();
+    answered.server.wait().unwrap();
+    let failed = answered.run(&[]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(object(&failed.stdout)["error"]["remedy"].as_str().unwrap().contains("--icmp"));
+}

@@ -1,0 +1,262 @@
+//! The client's data part of a measurement with longhaul's server.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::udp::{ReceiveSlots, ReceiverOptions, SuperPacket, TimestampMode, UdpOpenError, UdpReceiver};
+use longhaul_result::Caveat;
+use longhaul_rtt::probe_log::StampedBy;
+use longhaul_rtt::{Answer, Observed, RttParameters, question, reply};
+use longhaul_session::{DataPlan, EndReport, Progress, SessionError};
+use longhaul_terms::StreamSent;
+use longhaul_units::Nanos;
+use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
+
+use super::probing::{Probes, Probing, Shared, realtime_ns};
+use crate::control::random;
+use crate::data::{Data, Opening, Place};
+use crate::event::Event;
+
+/// Packets taken in one call.
+const SLOTS: usize = 32;
+/// Room for the headers before a payload that was sent.
+const HEADERS_MOST: usize = 256;
+/// How often to look whether the proof is over.
+const LOOK: Nanos = Nanos::from_millis(20);
+
+/// The client's end: its socket, and its threads once it sends.
+pub(crate) struct ProbingData {
+    plan: DataPlan,
+    parameters: RttParameters,
+    socket: Arc<UdpReceiver>,
+    peer: SocketAddr,
+    proof: Option<(JoinHandle<()>, Arc<AtomicBool>)>,
+    probing: Option<Probing>,
+    events: Sender<Event>,
+    sent: Arc<Mutex<u64>>,
+}
+
+impl ProbingData {
+    /// Opens the socket and receives what belongs to the proof.
+    ///
+    /// # Errors
+    /// Where the kernel gives no socket or thread.
+    pub(crate) fn open(opening: Opening<'_>, parameters: RttParameters) -> Result<Self, SessionError> {
+        let Opening { plan, place, events } = opening;
+        let (Place::Client(server) | Place::Server { peer: server, .. }) = place;
+        let peer = SocketAddr::new(server, plan.server_ports.first().copied().unwrap_or_default());
+        let failed = |error: UdpOpenError| SessionError::new("data_socket", error.to_string(), "");
+        let socket = Arc::new(socket_to(peer).map_err(failed)?);
+        let over = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let (socket, over, events) = (socket.clone(), over.clone(), events.clone());
+            let receive = move || receive_proof(&socket, peer, &over, &events);
+            let io = |error: std::io::Error| SessionError::new("data_socket", error.to_string(), "");
+            Builder::new().name("proof".into()).spawn(receive).map_err(io)?
+        };
+        let events = events.clone();
+        Ok(Self {
+            plan,
+            parameters,
+            socket,
+            peer,
+            proof: Some((thread, over)),
+            probing: None,
+            events,
+            sent: Arc::default(),
+        })
+    }
+
+    fn end_proof(&mut self) {
+        if let Some((thread, over)) = self.proof.take() {
+            over.store(true, Ordering::Relaxed);
+            // A panic was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn socket_to(peer: SocketAddr) -> Result<UdpReceiver, UdpOpenError> {
+    let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
+    let mut socket = UdpReceiver::bind(SocketAddr::new(any, 0), &options)?;
+    socket.connect(peer)?;
+    Ok(socket)
+}
+
+fn receive_proof(socket: &UdpReceiver, from: SocketAddr, over: &AtomicBool, events: &Sender<Event>) {
+    let mut slots = ReceiveSlots::new(SLOTS, 64, false);
+    while !over.load(Ordering::Relaxed) {
+        if !matches!(socket.receive_until(&mut slots, monotonic() + LOOK), Ok(1..)) {
+            continue;
+        }
+        for packet in slots.packets().filter(|packet| packet.bytes.len() == HEADER_LEN) {
+            // The driver may have ended already.
+            let _ = events.send(Event::Probe { stream: 0, from, bytes: packet.bytes.to_vec() });
+        }
+    }
+}
+
+impl Data for ProbingData {
+    fn ports(&self) -> Vec<u16> {
+        vec![self.socket.local_address().port()]
+    }
+
+    fn take_caveats(&mut self) -> Vec<Caveat> {
+        Vec::new()
+    }
+
+    fn send_probe(&self, _stream: u8, _to: Option<SocketAddr>, bytes: &[u8]) {
+        let _ = self.socket.send_to(bytes, self.peer);
+    }
+
+    fn start_sending(&mut self, _to: &[SocketAddr]) {
+        self.end_proof();
+        // Without the kernel's stamps the program's are used, and the result says so.
+        let _ = self.socket.stamp_sent();
+        let probes = Arc::new(UdpProbes {
+            socket: self.socket.clone(),
+            peer: self.peer,
+            cookie: self.plan.cookie,
+            length: self.parameters.payload_bytes,
+            payload: Mutex::new(vec![0; self.parameters.payload_bytes as usize]),
+            slots: Mutex::new(ReceiveSlots::new(SLOTS, self.parameters.payload_bytes as usize + HEADERS_MOST, false)),
+        });
+        let (events, total) = (self.events.clone(), self.sent.clone());
+        let seed = random().map_or(0, u64::from_ne_bytes);
+        let observe = move |observed: Observed| {
+            *total.lock().unwrap_or_else(PoisonError::into_inner) += observed.rows.len() as u64;
+            let ended = observed.ended.is_some();
+            let _ = events.send(Event::Observed(Box::new(observed)));
+            if ended {
+                let _ = events.send(Event::StreamSent(0));
+            }
+        };
+        match Probing::start(probes, &self.parameters, seed, observe) {
+            Ok(probing) => self.probing = Some(probing),
+            // The report then has no probes.
+            Err(_) => _ = self.events.send(Event::StreamSent(0)),
+        }
+    }
+
+    fn stop_sending(&self) {
+        if let Some(probing) = &self.probing {
+            probing.stop();
+        }
+    }
+
+    fn stream_sent(&mut self, _stream: u8) -> Option<Vec<StreamSent>> {
+        let sent_packets = *self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(vec![StreamSent { sent_packets, ..StreamSent::default() }])
+    }
+
+    fn peer_finished(&mut self, _streams: Vec<StreamSent>) {}
+
+    fn is_drained(&self) -> Option<bool> {
+        None
+    }
+
+    fn last_arrival(&self) -> Nanos {
+        Nanos::ZERO
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+
+    fn report(mut self: Box<Self>) -> EndReport {
+        if let Some(mut probing) = self.probing.take() {
+            probing.stop();
+            probing.join();
+        }
+        EndReport::default()
+    }
+}
+
+impl Drop for ProbingData {
+    fn drop(&mut self) {
+        self.end_proof();
+    }
+}
+
+struct UdpProbes {
+    socket: Arc<UdpReceiver>,
+    peer: SocketAddr,
+    cookie: Cookie,
+    length: u32,
+    /// The sending thread's.
+    payload: Mutex<Vec<u8>>,
+    /// The receiving thread's.
+    slots: Mutex<ReceiveSlots>,
+}
+
+impl Probes for UdpProbes {
+    fn send(&self, sequence: u64, program_ns: i64) {
+        let mut payload = self.payload.lock().unwrap_or_else(PoisonError::into_inner);
+        if question(&mut payload, self.cookie, sequence, program_ns as u64).is_some() {
+            // What the kernel refuses is lost; a second try meets an error that an earlier probe caused.
+            if self.socket.send_to(&payload, self.peer).is_err() {
+                let _ = self.socket.send_to(&payload, self.peer);
+            }
+        }
+    }
+
+    fn receive(&self, account: &Shared, deadline: Nanos) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.socket.wait_until(deadline);
+        if matches!(self.socket.receive_sent(&mut slots), Ok(1..)) {
+            account.with(|account| {
+                for (probe, at) in slots.packets().filter_map(|packet| self.stamped(&packet)) {
+                    account.stamp(probe.sequence, at);
+                }
+            });
+        }
+        if matches!(self.socket.receive(&mut slots), Ok(1..)) {
+            account.with(|account| {
+                for packet in slots.packets() {
+                    self.take(&packet, account);
+                }
+            });
+        }
+    }
+}
+
+impl UdpProbes {
+    /// The probe at the end of a packet that was sent, and when that was.
+    fn stamped(&self, packet: &SuperPacket<'_>) -> Option<(Probe, i64)> {
+        let at = packet.received_at_kernel?;
+        let payload = packet.bytes.get(packet.bytes.len().checked_sub(self.length as usize)?..)?;
+        let probe = Probe::parse(payload)?;
+        (probe.cookie == self.cookie.of(false, 0)).then_some((probe, i64::try_from(at.0).ok()?))
+    }
+
+    fn take(&self, packet: &SuperPacket<'_>, account: &mut longhaul_rtt::Account) {
+        let (received_ns, received_by) = received(packet);
+        match reply(packet.bytes, self.cookie, self.length) {
+            Some(answered) => {
+                _ = account.answer(Answer {
+                    sequence: answered.sequence,
+                    echoed_ns: Some(answered.echoed_ns),
+                    received_ns,
+                    received_by,
+                    responder: Some(answered.stamps),
+                });
+            }
+            // A datagram of the proof that came late.
+            None if Probe::parse(packet.bytes).is_some_and(|probe| probe.sequence >= FIRST_RESERVED) => {}
+            None => account.ignore(),
+        }
+    }
+}
+
+/// When a packet arrived, Unix time in nanoseconds, and who says so.
+pub(super) fn received(packet: &SuperPacket<'_>) -> (i64, StampedBy) {
+    match packet.received_at_kernel.and_then(|at| i64::try_from(at.0).ok()) {
+        Some(at) => (at, StampedBy::Kernel),
+        None => (i64::try_from(packet.received_at_app.0).unwrap_or_else(|_| realtime_ns()), StampedBy::Program),
+    }
+}

@@ -1,0 +1,151 @@
+//! Round trips by ICMP echo, which any host may answer.
+
+use std::net::IpAddr;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_kernel::signals::Stop;
+use longhaul_kernel::udp::{EchoSocket, ReceiveSlots};
+use longhaul_rtt::{Answer, Observed, RttParameters};
+use longhaul_session::SessionError;
+
+use super::client::received;
+use super::probing::{Probes, Probing, Shared};
+use super::tcp_connect::watch;
+use crate::control::random;
+
+/// Packets taken in one call.
+const SLOTS: usize = 32;
+/// Room for the headers before a payload.
+const HEADERS_MOST: usize = 256;
+/// An echo's header.
+const HEADER_LEN: usize = 8;
+
+/// Probes `peer` by ICMP echo until the amount is sent or a signal comes, and hands over what is seen. A second signal ends it at once.
+///
+/// # Errors
+/// No socket is allowed, or no route leads there.
+pub fn probe_by_echo(
+    peer: IpAddr,
+    parameters: &RttParameters,
+    stop: Option<Stop>,
+    observe: impl FnMut(Observed),
+) -> Result<(), SessionError> {
+    let denied = "run as root, or let your group use it: sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"";
+    let magic = random::<8>()?;
+    let socket = EchoSocket::open(peer, u16::from_ne_bytes([magic[0], magic[1]]))
+        .map_err(|error| SessionError::new("no_echo_socket", format!("{peer}: {error}"), denied))?;
+    let length = parameters.payload_bytes as usize;
+    let probes = Arc::new(EchoProbes {
+        socket,
+        magic,
+        length,
+        packet: Mutex::new(vec![0; HEADER_LEN + length]),
+        slots: Mutex::new(ReceiveSlots::new(SLOTS, length + HEADERS_MOST, false)),
+    });
+    let (sender, events) = channel();
+    let seed = u64::from_ne_bytes(random()?);
+    let probing = Probing::start(probes, parameters, seed, move |observed| _ = sender.send(observed))
+        .map_err(|error| SessionError::new("data_socket", error.to_string(), ""))?;
+    watch(probing, &events, stop, observe)
+}
+
+struct EchoProbes {
+    socket: EchoSocket,
+    /// What the answers to these probes have, and no others.
+    magic: [u8; 8],
+    length: usize,
+    /// The sending thread's.
+    packet: Mutex<Vec<u8>>,
+    /// The receiving thread's.
+    slots: Mutex<ReceiveSlots>,
+}
+
+/// What a payload begins with: the magic number, the probe's number, the program's time stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Content {
+    sequence: u64,
+    program_ns: u64,
+}
+
+impl Content {
+    fn emit(self, magic: [u8; 8], payload: &mut [u8]) {
+        let numbers = [magic, self.sequence.to_be_bytes(), self.program_ns.to_be_bytes()].concat();
+        if let Some(place) = payload.get_mut(..numbers.len()) {
+            place.copy_from_slice(&numbers);
+        }
+    }
+
+    fn parse(magic: [u8; 8], payload: &[u8]) -> Option<Self> {
+        let number = |at: usize| payload.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes);
+        (payload.first_chunk() == Some(&magic)).then_some(())?;
+        Some(Self { sequence: number(8)?, program_ns: number(16)? })
+    }
+}
+
+impl Probes for EchoProbes {
+    fn send(&self, sequence: u64, program_ns: i64) {
+        let mut packet = self.packet.lock().unwrap_or_else(PoisonError::into_inner);
+        let content = Content { sequence, program_ns: program_ns as u64 };
+        content.emit(self.magic, packet.get_mut(HEADER_LEN..).unwrap_or_default());
+        // What the kernel refuses is lost; a second try meets an error that an earlier probe caused.
+        if self.socket.send(&mut packet, sequence as u16).is_err() {
+            let _ = self.socket.send(&mut packet, sequence as u16);
+        }
+    }
+
+    fn receive(&self, account: &Shared, deadline: longhaul_units::Nanos) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.socket.wait_until(deadline);
+        if matches!(self.socket.socket().receive_sent(&mut slots), Ok(1..)) {
+            account.with(|account| {
+                for packet in slots.packets() {
+                    let payload = packet.bytes.len().checked_sub(self.length).and_then(|at| packet.bytes.get(at..));
+                    let content = payload.and_then(|payload| Content::parse(self.magic, payload));
+                    let at = packet.received_at_kernel.and_then(|at| i64::try_from(at.0).ok());
+                    if let (Some(content), Some(at)) = (content, at) {
+                        account.stamp(content.sequence, at);
+                    }
+                }
+            });
+        }
+        if matches!(self.socket.receive(&mut slots), Ok(1..)) {
+            account.with(|account| {
+                for packet in slots.packets() {
+                    let Some(echo) = self.socket.answer(packet.bytes) else { continue };
+                    let content = Content::parse(self.magic, echo.payload);
+                    let whole = content.filter(|content| {
+                        echo.payload.len() == self.length && content.sequence as u16 == echo.sequence
+                    });
+                    let Some(content) = whole else {
+                        account.ignore();
+                        continue;
+                    };
+                    let (received_ns, received_by) = received(&packet);
+                    _ = account.answer(Answer {
+                        sequence: content.sequence,
+                        echoed_ns: Some(content.program_ns),
+                        received_ns,
+                        received_by,
+                        responder: None,
+                    });
+                }
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_of_others_has_no_content() {
+        let mut payload = [0; 40];
+        let content = Content { sequence: 70_000, program_ns: 5 };
+        content.emit([7; 8], &mut payload);
+        assert_eq!(Content::parse([7; 8], &payload), Some(content));
+        assert_eq!(Content::parse([8; 8], &payload), None);
+        assert_eq!(Content::parse([7; 8], &payload[..23]), None);
+    }
+}

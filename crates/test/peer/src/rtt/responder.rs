@@ -1,0 +1,202 @@
+//! The server's data part of a measurement: it answers probes, only those of the proven address, no more bytes than it received, and no
+//! more often than was agreed.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::udp::{ReceiveSlots, ReceiverOptions, SuperPacket, TimestampMode, UdpReceiver};
+use longhaul_result::Caveat;
+use longhaul_rtt::{Responder, ResponderStamps, RttEndReport, RttParameters};
+use longhaul_session::{EndReport, Progress, SessionError};
+use longhaul_terms::StreamSent;
+use longhaul_units::Nanos;
+use longhaul_wire::probe::{FIRST_RESERVED, HEADER_LEN, Probe};
+
+use super::client::received;
+use super::probing::realtime_ns;
+use crate::data::{Data, Opening, Place};
+use crate::event::Event;
+
+/// Packets taken in one call.
+const SLOTS: usize = 32;
+/// How often to look whether the measurement is over.
+const LOOK: Nanos = Nanos::from_millis(20);
+/// Datagrams of the proof that are handed over: those of the longest, and room for duplicates.
+const PROBES_MOST: usize = 256;
+
+/// The server's end.
+pub(crate) struct AnsweringData {
+    socket: Arc<UdpReceiver>,
+    shared: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+    peer_sent: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stop: AtomicBool,
+    /// Whom to answer, once that is proven.
+    proven: Mutex<Option<SocketAddr>>,
+    received: AtomicU64,
+    answered: AtomicU64,
+    limited: AtomicU64,
+    last_arrival: AtomicU64,
+}
+
+impl State {
+    fn report(&self) -> RttEndReport {
+        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        RttEndReport { received: load(&self.received), answered: load(&self.answered), limited: load(&self.limited) }
+    }
+}
+
+impl AnsweringData {
+    /// Opens the socket and begins to answer, as soon as it is told whom.
+    ///
+    /// # Errors
+    /// Where the kernel gives no socket or thread.
+    pub(crate) fn open(opening: Opening<'_>, parameters: &RttParameters) -> Result<Self, SessionError> {
+        let Opening { plan, place, events } = opening;
+        let (Place::Server { own, .. } | Place::Client(own)) = place;
+        let failed = |error: String| SessionError::new("data_socket", error, "");
+        let options = ReceiverOptions { gro: false, timestamps: TimestampMode::Kernel, ..ReceiverOptions::default() };
+        let socket = UdpReceiver::bind(SocketAddr::new(own, 0), &options).map_err(|error| failed(error.to_string()))?;
+        let (socket, shared) = (Arc::new(socket), Arc::new(State::default()));
+        let mut answering = Answering {
+            socket: socket.clone(),
+            state: shared.clone(),
+            responder: Responder::new(plan.cookie, parameters.payload_bytes, parameters.interval_ns),
+            payload: Vec::with_capacity(parameters.payload_bytes as usize),
+            events: events.clone(),
+            probes_left: PROBES_MOST,
+        };
+        // Longer datagrams arrive cut, and are no probes.
+        let mut slots = ReceiveSlots::new(SLOTS, parameters.payload_bytes as usize + 1, true);
+        let thread = Builder::new().name("answer".into()).spawn(move || answering.run(&mut slots));
+        let thread = Some(thread.map_err(|error| failed(error.to_string()))?);
+        Ok(Self { socket, shared, thread, peer_sent: None })
+    }
+
+    fn end(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        // A panic was printed when it happened.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Drop for AnsweringData {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+struct Answering {
+    socket: Arc<UdpReceiver>,
+    state: Arc<State>,
+    responder: Responder,
+    payload: Vec<u8>,
+    events: Sender<Event>,
+    probes_left: usize,
+}
+
+impl Answering {
+    fn run(&mut self, slots: &mut ReceiveSlots) {
+        while !self.state.stop.load(Ordering::Relaxed) {
+            if !matches!(self.socket.receive_until(slots, monotonic() + LOOK), Ok(1..)) {
+                continue;
+            }
+            let proven = *self.state.proven.lock().unwrap_or_else(PoisonError::into_inner);
+            for packet in slots.packets() {
+                self.take(&packet, proven);
+            }
+        }
+    }
+
+    fn take(&mut self, packet: &SuperPacket<'_>, proven: Option<SocketAddr>) {
+        let Some(from) = packet.source else { return };
+        let reserved = Probe::parse(packet.bytes).is_some_and(|probe| probe.sequence >= FIRST_RESERVED);
+        if reserved && packet.bytes.len() == HEADER_LEN {
+            if let Some(left) = self.probes_left.checked_sub(1) {
+                self.probes_left = left;
+                // The driver may have ended already.
+                let _ = self.events.send(Event::Probe { stream: 0, from, bytes: packet.bytes.to_vec() });
+            }
+            return;
+        }
+        let same =
+            |proven: SocketAddr| (proven.ip().to_canonical(), proven.port()) == (from.ip().to_canonical(), from.port());
+        if packet.truncated || !proven.is_some_and(same) {
+            return;
+        }
+        let before = self.responder.limited();
+        let may = self.responder.may_answer(monotonic(), packet.bytes);
+        if !may && self.responder.limited() == before {
+            return;
+        }
+        self.state.received.fetch_add(1, Ordering::Relaxed);
+        self.state.last_arrival.store(monotonic().0, Ordering::Relaxed);
+        self.state.limited.store(self.responder.limited(), Ordering::Relaxed);
+        if !may {
+            return;
+        }
+        let (received_ns, received_by) = received(packet);
+        self.payload.clear();
+        self.payload.extend_from_slice(packet.bytes);
+        let stamps = ResponderStamps { received_ns, sent_ns: realtime_ns().max(received_ns), received_by };
+        self.responder.answer(&mut self.payload, stamps);
+        if self.socket.send_to(&self.payload, from).is_ok() {
+            self.state.answered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Data for AnsweringData {
+    fn ports(&self) -> Vec<u16> {
+        vec![self.socket.local_address().port()]
+    }
+
+    fn take_caveats(&mut self) -> Vec<Caveat> {
+        Vec::new()
+    }
+
+    fn send_probe(&self, _stream: u8, to: Option<SocketAddr>, bytes: &[u8]) {
+        if let Some(to) = to {
+            let _ = self.socket.send_to(bytes, to);
+        }
+    }
+
+    fn start_sending(&mut self, to: &[SocketAddr]) {
+        *self.shared.proven.lock().unwrap_or_else(PoisonError::into_inner) = to.first().copied();
+    }
+
+    fn stop_sending(&self) {}
+
+    fn stream_sent(&mut self, _stream: u8) -> Option<Vec<StreamSent>> {
+        None
+    }
+
+    fn peer_finished(&mut self, streams: Vec<StreamSent>) {
+        self.peer_sent = streams.first().map(|sent| sent.sent_packets);
+    }
+
+    fn is_drained(&self) -> Option<bool> {
+        self.peer_sent.map(|sent| self.shared.received.load(Ordering::Relaxed) >= sent)
+    }
+
+    fn last_arrival(&self) -> Nanos {
+        Nanos(self.shared.last_arrival.load(Ordering::Relaxed))
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+
+    fn report(mut self: Box<Self>) -> EndReport {
+        self.end();
+        EndReport { rtt: Some(self.shared.report()), ..EndReport::default() }
+    }
+}

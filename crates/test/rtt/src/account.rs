@@ -1,0 +1,401 @@
+//! What became of each probe: a window of those that may still be answered, and a row of each that left it.
+
+use std::collections::VecDeque;
+
+use crate::exchange::ResponderStamps;
+use crate::probe_log::{EndStamps, ProbeRow, StampedBy};
+
+/// A stamp of the kernel may be so much later than the program's before it was sent, nanoseconds: a packet may wait in a queue.
+const STAMP_LATE_MOST: i64 = 10_000_000_000;
+
+/// An answer as it arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// The number of the probe.
+    pub sequence: u64,
+    /// When the program sent the probe, as the answer repeats it; `None` where it cannot.
+    pub echoed_ns: Option<u64>,
+    /// When it arrived, Unix time in nanoseconds.
+    pub received_ns: i64,
+    /// Who took that time.
+    pub received_by: StampedBy,
+    /// The responder's stamps; `None` where it does not tell its time.
+    pub responder: Option<ResponderStamps>,
+}
+
+/// What an answer was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// The first to its probe.
+    First,
+    /// A further one.
+    Copy,
+    /// Its probe counts as lost already.
+    Late,
+    /// Not an answer to what was sent.
+    Ignored,
+}
+
+/// Sums over the probes of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Answers after the time-out.
+    pub late: u64,
+    /// Datagrams that cannot be answers to what was sent.
+    pub ignored: u64,
+    /// Answered probes that the kernel stamped when they were sent.
+    pub sent_by_kernel: u64,
+    /// Answered probes whose answers it stamped when they arrived.
+    pub received_by_kernel: u64,
+    /// Answered probes whose arrival the responder's kernel stamped.
+    pub responder_by_kernel: u64,
+    /// Answered probes.
+    pub answered: u64,
+    /// Answered probes whose round trip is below zero, as the clock was stepped: they have none.
+    pub impossible: u64,
+}
+
+/// Answers since somebody last asked, for live lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recent {
+    /// Probes sent.
+    pub sent: u64,
+    /// First answers.
+    pub answered: u64,
+    /// Least round trip, nanoseconds; 0 without an answer.
+    pub least_ns: i64,
+    /// Sum of round trips, nanoseconds.
+    pub sum_ns: i64,
+    /// Greatest round trip, nanoseconds.
+    pub greatest_ns: i64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    program_ns: i64,
+    kernel_ns: Option<i64>,
+    answer: Option<Answer>,
+    copies: u32,
+    late_by: u32,
+}
+
+/// The account of all probes. Times are Unix times in nanoseconds, by this host's clock.
+#[derive(Debug)]
+pub struct Account {
+    timeout_ns: i64,
+    /// The number of the first in the window.
+    first: u64,
+    window: VecDeque<Waiting>,
+    /// The greatest number that was answered.
+    answered_most: Option<u64>,
+    counts: Counts,
+    recent: Recent,
+}
+
+impl Account {
+    /// An account of probes that are lost after `timeout_ns`.
+    pub fn new(timeout_ns: u64) -> Self {
+        Self {
+            timeout_ns: i64::try_from(timeout_ns).unwrap_or(i64::MAX),
+            first: 0,
+            window: VecDeque::new(),
+            answered_most: None,
+            counts: Counts::default(),
+            recent: Recent::default(),
+        }
+    }
+
+    /// The next probe is about to be sent at `program_ns`. Returns its number.
+    pub fn send(&mut self, program_ns: i64) -> u64 {
+        let sequence = self.next();
+        self.window.push_back(Waiting { program_ns, kernel_ns: None, answer: None, copies: 0, late_by: 0 });
+        self.recent.sent += 1;
+        sequence
+    }
+
+    /// The number of the next probe, which is how many were sent.
+    pub fn next(&self) -> u64 {
+        self.first + self.window.len() as u64
+    }
+
+    /// The kernel stamped probe `sequence` when it left. A stamp that cannot be is ignored.
+    pub fn stamp(&mut self, sequence: u64, kernel_ns: i64) {
+        if let Some(waiting) = self.at(sequence) {
+            let after = kernel_ns.saturating_sub(waiting.program_ns);
+            if (0..STAMP_LATE_MOST).contains(&after) {
+                // The first is that of the packet, a further one that of a copy.
+                waiting.kernel_ns.get_or_insert(kernel_ns);
+            }
+        }
+    }
+
+    fn at(&mut self, sequence: u64) -> Option<&mut Waiting> {
+        self.window.get_mut(usize::try_from(sequence.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Takes an answer.
+    pub fn answer(&mut self, answer: Answer) -> Arrival {
+        let arrival = self.take(answer);
+        match arrival {
+            Arrival::Late => self.counts.late += 1,
+            Arrival::Ignored => self.counts.ignored += 1,
+            Arrival::First | Arrival::Copy => {}
+        }
+        arrival
+    }
+
+    /// A datagram came that is no answer.
+    pub fn ignore(&mut self) {
+        self.counts.ignored += 1;
+    }
+
+    fn take(&mut self, answer: Answer) -> Arrival {
+        if answer.sequence < self.first {
+            return Arrival::Late;
+        }
+        let timeout_ns = self.timeout_ns;
+        let Some(waiting) = self.at(answer.sequence) else { return Arrival::Ignored };
+        let elapsed = answer.received_ns.saturating_sub(waiting.program_ns);
+        let inside = answer.responder.map_or(0, |stamps| stamps.sent_ns.saturating_sub(stamps.received_ns));
+        let echoed = answer.echoed_ns.is_none_or(|ns| ns == waiting.program_ns as u64);
+        if !echoed || inside < 0 || (elapsed >= 0 && inside > elapsed) {
+            return Arrival::Ignored;
+        }
+        if waiting.answer.is_some() {
+            waiting.copies = waiting.copies.saturating_add(1);
+            return Arrival::Copy;
+        }
+        if elapsed > timeout_ns {
+            return Arrival::Late;
+        }
+        waiting.answer = Some(answer);
+        let rtt = waiting.rtt().unwrap_or(0);
+        let recent = &mut self.recent;
+        recent.least_ns = if recent.answered == 0 { rtt } else { recent.least_ns.min(rtt) };
+        recent.greatest_ns = recent.greatest_ns.max(rtt);
+        recent.sum_ns = recent.sum_ns.saturating_add(rtt);
+        recent.answered += 1;
+        match self.answered_most {
+            Some(most) if most > answer.sequence => {
+                let behind = usize::try_from(answer.sequence - self.first).unwrap_or(usize::MAX);
+                let later = self.window.iter().skip(behind.saturating_add(1)).filter(|later| later.answer.is_some());
+                let late_by = u32::try_from(later.count()).unwrap_or(u32::MAX);
+                if let Some(waiting) = self.at(answer.sequence) {
+                    waiting.late_by = late_by;
+                }
+            }
+            _ => self.answered_most = Some(answer.sequence),
+        }
+        Arrival::First
+    }
+
+    /// Hands out the rows of probes whose time is over at `now_ns`, in order. A row stays until then, as a copy may come.
+    pub fn retire(&mut self, now_ns: i64, mut row: impl FnMut(ProbeRow)) {
+        while let Some(waiting) = self.window.front() {
+            let age = now_ns.saturating_sub(waiting.program_ns);
+            // A clock that was set back far must not keep rows for ever.
+            if age <= self.timeout_ns && age > -self.timeout_ns {
+                break;
+            }
+            self.pop(&mut row);
+        }
+    }
+
+    /// Hands out the rows of all probes.
+    pub fn finish(&mut self, mut row: impl FnMut(ProbeRow)) {
+        while !self.window.is_empty() {
+            self.pop(&mut row);
+        }
+    }
+
+    fn pop(&mut self, row: &mut impl FnMut(ProbeRow)) {
+        let Some(waiting) = self.window.pop_front() else { return };
+        let sequence = self.first;
+        self.first += 1;
+        let rtt_ns = waiting.rtt();
+        if let Some(answer) = &waiting.answer {
+            let counts = &mut self.counts;
+            counts.answered += 1;
+            counts.sent_by_kernel += u64::from(waiting.kernel_ns.is_some());
+            counts.received_by_kernel += u64::from(answer.received_by == StampedBy::Kernel);
+            let by_kernel = answer.responder.is_some_and(|stamps| stamps.received_by == StampedBy::Kernel);
+            counts.responder_by_kernel += u64::from(by_kernel);
+            counts.impossible += u64::from(rtt_ns.is_none());
+        }
+        let answer = waiting.answer.filter(|_| rtt_ns.is_some());
+        let responder = answer.and_then(|answer| answer.responder);
+        let sent_ns = waiting.sent_ns();
+        row(ProbeRow {
+            sequence,
+            sent_ns,
+            rtt_ns,
+            forward_ns: responder.map(|stamps| stamps.received_ns.saturating_sub(sent_ns)),
+            backward_ns: answer
+                .zip(responder)
+                .map(|(answer, stamps)| answer.received_ns.saturating_sub(stamps.sent_ns)),
+            copies: waiting.copies,
+            late_by: waiting.late_by,
+        });
+    }
+
+    /// Whether every probe that was sent is answered.
+    pub fn all_answered(&self) -> bool {
+        self.window.iter().all(|waiting| waiting.answer.is_some())
+    }
+
+    /// Sums so far, of the probes that were handed out.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// What came since the last call.
+    pub fn take_recent(&mut self) -> Recent {
+        std::mem::take(&mut self.recent)
+    }
+}
+
+impl Waiting {
+    fn sent_ns(&self) -> i64 {
+        self.kernel_ns.unwrap_or(self.program_ns)
+    }
+
+    /// The round trip without the time inside the responder; `None` without an answer, and where it would be below zero.
+    fn rtt(&self) -> Option<i64> {
+        let answer = self.answer?;
+        let inside = answer.responder.map_or(0, |stamps| stamps.sent_ns.saturating_sub(stamps.received_ns));
+        let rtt = answer.received_ns.saturating_sub(self.sent_ns()).saturating_sub(inside);
+        (rtt >= 0).then_some(rtt)
+    }
+}
+
+impl Counts {
+    /// Who stamped at this host: the kernel, where it stamped most.
+    pub fn client(&self) -> EndStamps {
+        EndStamps { sent: self.most(self.sent_by_kernel), received: self.most(self.received_by_kernel) }
+    }
+
+    /// Who stamped at the responder.
+    pub fn responder(&self) -> EndStamps {
+        EndStamps { sent: StampedBy::Program, received: self.most(self.responder_by_kernel) }
+    }
+
+    fn most(&self, by_kernel: u64) -> StampedBy {
+        if by_kernel > self.answered / 2 { StampedBy::Kernel } else { StampedBy::Program }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// An account of `probes`, one each 10 ms from 1 s on.
+    fn sent(probes: i64) -> Account {
+        let mut account = Account::new(3_000_000_000);
+        (0..probes).for_each(|at| _ = account.send(at_ms(at)));
+        account
+    }
+
+    fn at_ms(sequence: i64) -> i64 {
+        1_000 * MS + sequence * 10 * MS
+    }
+
+    /// The answer to a probe after 20 ms, of which 1 ms passed inside a responder whose clock is 5 s ahead.
+    fn answer(sequence: u64) -> Answer {
+        let sent = at_ms(sequence as i64);
+        let received_by = StampedBy::Kernel;
+        let there = sent + 5_000 * MS + 9 * MS;
+        let responder = ResponderStamps { received_ns: there, sent_ns: there + MS, received_by };
+        Answer {
+            sequence,
+            echoed_ns: Some(sent as u64),
+            received_ns: sent + 20 * MS,
+            received_by,
+            responder: Some(responder),
+        }
+    }
+
+    fn rows(mut account: Account) -> Vec<ProbeRow> {
+        let mut rows = Vec::new();
+        account.finish(|row| rows.push(row));
+        rows
+    }
+
+    #[test]
+    fn a_round_trip_leaves_out_the_responder_and_differences_are_raw() {
+        let mut account = sent(2);
+        account.stamp(0, at_ms(0) + 1_000);
+        assert_eq!(account.answer(answer(0)), Arrival::First);
+        assert!(!account.all_answered());
+        let row = rows(account)[0];
+        assert_eq!((row.sent_ns, row.rtt_ns), (at_ms(0) + 1_000, Some(19 * MS - 1_000)));
+        assert_eq!((row.forward_ns, row.backward_ns), (Some(5_009 * MS - 1_000), Some(20 * MS - 5_010 * MS)));
+    }
+
+    #[test]
+    fn a_stamp_that_comes_after_the_answer_counts_and_one_that_cannot_be_does_not() {
+        let mut account = sent(2);
+        account.answer(answer(0));
+        account.answer(answer(1));
+        account.stamp(0, at_ms(0) + 7_000);
+        account.stamp(0, at_ms(0) + 9_000);
+        account.stamp(1, at_ms(1) - 1);
+        account.stamp(99, at_ms(1));
+        let rows = rows(account);
+        assert_eq!((rows[0].sent_ns, rows[1].sent_ns), (at_ms(0) + 7_000, at_ms(1)));
+    }
+
+    #[test]
+    fn losses_duplicates_and_order() {
+        let mut account = sent(6);
+        // 0, 3, 1 (late by one), 5, 4 (late by one), 3 again twice; 2 is lost.
+        for sequence in [0, 3, 1, 5, 4, 3, 3] {
+            account.answer(answer(sequence));
+        }
+        let rows = rows(account);
+        assert_eq!(
+            rows.iter().map(|row| row.rtt_ns.is_some()).collect::<Vec<_>>(),
+            [true, true, false, true, true, true]
+        );
+        assert_eq!(rows.iter().map(|row| row.copies).collect::<Vec<_>>(), [0, 0, 0, 2, 0, 0]);
+        assert_eq!(rows.iter().map(|row| row.late_by).collect::<Vec<_>>(), [0, 1, 0, 0, 1, 0]);
+        assert_eq!(rows.iter().map(|row| row.sequence).collect::<Vec<_>>(), (0..6).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn hostile_answers_are_ignored() {
+        let mut account = sent(3);
+        let good = answer(1);
+        let stamps = good.responder.unwrap();
+        let wrong = [
+            // Before it was sent, and a number that was never sent.
+            Answer { sequence: 3, ..good },
+            Answer { sequence: u64::MAX, ..good },
+            // Of another probe, or guessed.
+            Answer { echoed_ns: Some(0), ..good },
+            // Sent before it arrived, and longer inside than away.
+            Answer { responder: Some(ResponderStamps { sent_ns: stamps.received_ns - 1, ..stamps }), ..good },
+            Answer { responder: Some(ResponderStamps { sent_ns: i64::MAX, ..stamps }), ..good },
+            Answer { responder: Some(ResponderStamps { received_ns: i64::MIN, ..stamps }), ..good },
+        ];
+        assert!(wrong.iter().all(|wrong| account.answer(*wrong) == Arrival::Ignored));
+        assert_eq!(account.answer(Answer { received_ns: at_ms(1) + 3_001 * MS, ..good }), Arrival::Late);
+        assert_eq!(account.answer(good), Arrival::First);
+        let mut retired = Vec::new();
+        account.retire(at_ms(0) + 3_000 * MS, |row| retired.push(row.sequence));
+        assert!(retired.is_empty());
+        account.retire(at_ms(1) + 3_000 * MS, |row| retired.push(row.sequence));
+        assert_eq!((retired, account.answer(answer(0))), (vec![0], Arrival::Late));
+        assert_eq!((account.counts().ignored, account.counts().late), (6, 2));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_gives_no_round_trip_and_keeps_nothing() {
+        let mut account = sent(2);
+        account.answer(Answer { received_ns: 0, responder: None, ..answer(0) });
+        let mut retired = Vec::new();
+        account.retire(-10_000 * MS, |row| retired.push(row.rtt_ns));
+        assert_eq!((retired, account.counts().impossible), (vec![None, None], 1));
+    }
+}

@@ -1,0 +1,16 @@
+//! Codes of the caveats of a measurement of round trips: each is raised in this crate, and docs/reference/caveats.md lists them.
+
+use longhaul_result::caveat_codes;
+
+caveat_codes! {
+    /// Some probes have the program's time stamps in place of the kernel's: their round trips are longer.
+    STAMPS_MISSING = "stamps_missing";
+    /// Answers that cannot be answers to what was sent were ignored.
+    ANSWERS_IGNORED = "answers_ignored";
+    /// Answers came after the time-out, and their probes count as lost.
+    ANSWERS_LATE = "answers_late";
+    /// The responder did not answer every probe that reached it, to keep to its rate.
+    ANSWERS_LIMITED = "answers_limited";
+    /// Probes were sent in bursts or late, as this host could not keep the interval.
+    INTERVAL_NOT_KEPT = "interval_not_kept";
+}

@@ -1,0 +1,161 @@
+//! The datagrams of a measurement: a question, and an answer of the same length.
+//!
+//! ```text
+//!  0                        18              26              34        35
+//! ┌────────────────────────┬───────────────┬───────────────┬─────────┬─ ─ ─
+//! │ probe header           │ received (64) │   sent (64)   │ stamped │ fill
+//! └────────────────────────┴───────────────┴───────────────┴─────────┴─ ─ ─
+//! ```
+//!
+//! The header's `sent_ns` is the questioner's clock, which the answer repeats: whoever does not see the question cannot make an answer that
+//! counts. `received` and `sent` are zero in a question; in an answer they are the responder's Unix time in nanoseconds. `stamped` is 1 where
+//! the kernel took `received`. The responder takes `sent` in the program: the kernel's stamp of a packet is known when it has left.
+
+use longhaul_units::Nanos;
+use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
+
+use crate::probe_log::StampedBy;
+
+/// Bytes up to the fill.
+pub(crate) const LEAST_BYTES: usize = HEADER_LEN + 17;
+/// Answers that a responder sends at once: after an outage all probes that waited in a queue arrive together.
+const BURST: u64 = 4096;
+/// How much more often than asked for a responder answers: probes of a Poisson process come in clumps.
+const RATE_FACTOR: u64 = 2;
+
+/// Writes question `sequence` into `payload`, sent at `sent_ns`. `None` where it is too short.
+pub fn question(payload: &mut [u8], cookie: Cookie, sequence: u64, sent_ns: u64) -> Option<()> {
+    payload.get_mut(HEADER_LEN..LEAST_BYTES)?.fill(0);
+    Probe { cookie: cookie.of(false, 0), sequence, sent_ns }.emit(payload)
+}
+
+/// The responder's time stamps, Unix time in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponderStamps {
+    /// When the question arrived.
+    pub received_ns: i64,
+    /// When the answer was sent.
+    pub sent_ns: i64,
+    /// Who took `received_ns`.
+    pub received_by: StampedBy,
+}
+
+/// An answer as it arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answered {
+    /// The question's number.
+    pub sequence: u64,
+    /// The question's `sent_ns`.
+    pub echoed_ns: u64,
+    /// The responder's stamps.
+    pub stamps: ResponderStamps,
+}
+
+/// Reads an answer of a measurement whose probes have `length` bytes. `None` where it is none.
+pub fn reply(payload: &[u8], cookie: Cookie, length: u32) -> Option<Answered> {
+    let probe = Probe::parse(payload)?;
+    if payload.len() != length as usize || probe.cookie != cookie.of(true, 0) || probe.sequence >= FIRST_RESERVED {
+        return None;
+    }
+    let number = |at: usize| payload.get(at..at + 8)?.try_into().ok().map(i64::from_be_bytes);
+    let stamps = ResponderStamps {
+        received_ns: number(HEADER_LEN)?,
+        sent_ns: number(HEADER_LEN + 8)?,
+        received_by: if *payload.get(HEADER_LEN + 16)? == 1 { StampedBy::Kernel } else { StampedBy::Program },
+    };
+    Some(Answered { sequence: probe.sequence, echoed_ns: probe.sent_ns, stamps })
+}
+
+/// Who answers: decides which datagrams, and makes the answers.
+#[derive(Debug)]
+pub struct Responder {
+    cookie: Cookie,
+    length: usize,
+    /// Time for each answer.
+    each: Nanos,
+    /// Answers that may be sent at `since`.
+    tokens: u64,
+    since: Option<Nanos>,
+    limited: u64,
+}
+
+impl Responder {
+    /// Answers probes of `length` bytes of the session `cookie`, that come every `interval_ns` in the mean.
+    pub fn new(cookie: Cookie, length: u32, interval_ns: u64) -> Self {
+        let each = Nanos((interval_ns / RATE_FACTOR).max(1));
+        Self { cookie, length: length as usize, each, tokens: BURST, since: None, limited: 0 }
+    }
+
+    /// Whether `payload` is a question that may be answered now (a clock that does not step). What comes too often is not.
+    pub fn may_answer(&mut self, now: Nanos, payload: &[u8]) -> bool {
+        let Some(probe) = Probe::parse(payload) else { return false };
+        let fits = payload.len() == self.length && self.length >= LEAST_BYTES;
+        if !fits || probe.cookie != self.cookie.of(false, 0) || probe.sequence >= FIRST_RESERVED {
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        let earned = now.saturating_sub(since).0 / self.each.0;
+        self.tokens = self.tokens.saturating_add(earned).min(BURST);
+        self.since = Some(since.saturating_add(Nanos(earned.saturating_mul(self.each.0))));
+        let left = self.tokens.checked_sub(1);
+        match left {
+            Some(left) => self.tokens = left,
+            None => self.limited += 1,
+        }
+        left.is_some()
+    }
+
+    /// Makes the question in `payload`, which [`Self::may_answer`] took, its own answer.
+    pub fn answer(&self, payload: &mut [u8], stamps: ResponderStamps) {
+        let Some(probe) = Probe::parse(payload) else { return };
+        if payload.len() < LEAST_BYTES {
+            return;
+        }
+        let _ = Probe { cookie: self.cookie.of(true, 0), ..probe }.emit(payload);
+        payload[HEADER_LEN..][..8].copy_from_slice(&stamps.received_ns.to_be_bytes());
+        payload[HEADER_LEN + 8..][..8].copy_from_slice(&stamps.sent_ns.to_be_bytes());
+        payload[HEADER_LEN + 16] = u8::from(stamps.received_by == StampedBy::Kernel);
+    }
+
+    /// Questions that were not answered to keep to the rate.
+    pub fn limited(&self) -> u64 {
+        self.limited
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_as_long_as_its_question_and_others_are_none() {
+        let cookie = Cookie::new(0xabcd_ef00, false, 0);
+        let mut responder = Responder::new(cookie, 64, 10_000_000);
+        let mut payload = [0; 64];
+        question(&mut payload, cookie, 7, 99).unwrap();
+        assert_eq!(reply(&payload, cookie, 64), None, "a question is no answer");
+        assert!(responder.may_answer(Nanos(5), &payload));
+        for wrong in [&payload[..63], &payload[..17], &[], &[0; 64]] {
+            assert!(!responder.may_answer(Nanos(5), wrong));
+        }
+        let stamps = ResponderStamps { received_ns: -5, sent_ns: 8, received_by: StampedBy::Kernel };
+        responder.answer(&mut payload, stamps);
+        assert_eq!(reply(&payload, cookie, 64), Some(Answered { sequence: 7, echoed_ns: 99, stamps }));
+        assert_eq!(reply(&payload[..63], cookie, 64), None);
+        assert_eq!(reply(&payload, Cookie::new(1 << 8, false, 0), 64), None);
+        assert!(!responder.may_answer(Nanos(5), &payload), "an answer is not answered");
+    }
+
+    #[test]
+    fn a_flood_is_answered_at_twice_the_rate_agreed() {
+        let cookie = Cookie::new(1 << 8, false, 0);
+        let mut responder = Responder::new(cookie, 64, 10_000_000);
+        let mut payload = [0; 64];
+        question(&mut payload, cookie, 0, 0).unwrap();
+        // A hundred thousand in a second, of which 200 and the burst are answered.
+        let answered = (0..100_000).filter(|at| responder.may_answer(Nanos(at * 10_000), &payload)).count() as u64;
+        assert!((BURST..=BURST + 200).contains(&answered), "{answered}");
+        assert_eq!(answered + responder.limited(), 100_000);
+        assert!(responder.may_answer(Nanos::from_secs(3), &payload));
+    }
+}

@@ -1,0 +1,175 @@
+//! The figures of a measurement.
+
+use longhaul_result::Caveat;
+use serde::{Deserialize, Serialize};
+
+use crate::account::Counts;
+use crate::caveats;
+use crate::parameters::RttEndReport;
+use crate::probe_log::{EndStamps, ProbeKind};
+
+/// What a measurement of round trips found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RttResult {
+    /// How probes were made.
+    pub kind: ProbeKind,
+    /// Probes sent.
+    pub sent: u64,
+    /// Probes answered before the time-out.
+    pub received: u64,
+    /// Probes not answered by then.
+    pub lost: u64,
+    /// Answers beyond the first to a probe.
+    pub duplicates: u64,
+    /// Answers that came after that to a later probe (RFC 4737 §3).
+    pub reordered: u64,
+    /// From the first probe to the last, nanoseconds.
+    pub duration_ns: u64,
+    /// Round trips without the time inside the responder; `None` without an answer.
+    pub rtt: Option<RttQuantiles>,
+    /// How much successive round trips differ (RFC 3393), of neighbours that both were answered: absolute values.
+    pub ipdv: Option<Spread>,
+    /// How much longer round trips are than the least (RFC 5481 §4.2).
+    pub pdv: Option<Spread>,
+    /// How the delay forward varied; `None` where the responder does not tell its time.
+    pub forward: Option<OneWayVariation>,
+    /// How the delay backward varied.
+    pub backward: Option<OneWayVariation>,
+    /// The delay of one direction, nanoseconds: always null, as it is not known whether the clocks of both hosts agree.
+    pub one_way_delay_ns: Option<i64>,
+    /// Probes in runs of loss: how many runs there were.
+    pub loss_runs: u64,
+    /// Probes of the longest run.
+    pub longest_loss_run: u64,
+    /// The first thousand runs of loss.
+    pub losses: Vec<LossRun>,
+    /// Runs of loss that lasted a second or more, from the first lost probe to the next one answered.
+    pub outages: u64,
+    /// The longest of them, nanoseconds.
+    pub longest_outage_ns: u64,
+    /// Who took the time stamps.
+    pub timestamps: EndsStamps,
+    /// Round trips by length: buckets in rising order, without empty ones.
+    pub histogram: Vec<HistogramBucket>,
+}
+
+/// Who took the time stamps at each end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EndsStamps {
+    /// At the host that sends probes.
+    pub client: EndStamps,
+    /// At the responder; `None` where it does not tell its time.
+    pub server: Option<EndStamps>,
+}
+
+/// Quantiles of round trips, nanoseconds, within 0.1 %.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RttQuantiles {
+    /// The least.
+    pub min_ns: u64,
+    /// A tenth are at most this.
+    pub p10_ns: u64,
+    /// Half are at most this.
+    pub p50_ns: u64,
+    /// 90 % are at most this.
+    pub p90_ns: u64,
+    /// 99 % are at most this.
+    pub p99_ns: u64,
+    /// 99.9 % are at most this.
+    pub p99_9_ns: u64,
+    /// The greatest.
+    pub max_ns: u64,
+    /// The mean.
+    pub mean_ns: f64,
+    /// The standard deviation.
+    pub stddev_ns: f64,
+}
+
+/// Quantiles of a variation, nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Spread {
+    /// Half are at most this.
+    pub p50_ns: u64,
+    /// 90 % are at most this.
+    pub p90_ns: u64,
+    /// 99 % are at most this.
+    pub p99_ns: u64,
+    /// 99.9 % are at most this.
+    pub p99_9_ns: u64,
+    /// The greatest.
+    pub max_ns: u64,
+}
+
+/// How the delay of one direction varied. The offset of the clocks is no part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OneWayVariation {
+    /// How much successive delays differ (RFC 3393): absolute values.
+    pub ipdv: Spread,
+    /// How much longer delays are than the least (RFC 5481 §4.2), of at most 65,536 probes spread over the measurement. What the clocks drift
+    /// apart is part of it.
+    pub pdv: Spread,
+}
+
+/// Probes lost one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LossRun {
+    /// The number of the first.
+    pub first_sequence: u64,
+    /// How many.
+    pub probes: u64,
+}
+
+/// Round trips of about one length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HistogramBucket {
+    /// They are at most this long, nanoseconds, and longer than the bucket before.
+    pub up_to_ns: u64,
+    /// How many.
+    pub probes: u64,
+}
+
+/// Doubts about the figures. `skipped_ns`: time by which the schedule of probes was put off. `remote`: the responder's report.
+pub fn caveats_of(counts: &Counts, skipped_ns: u64, remote: Option<&RttEndReport>) -> Vec<Caveat> {
+    let mut all = Vec::new();
+    let stamps = [counts.sent_by_kernel, counts.received_by_kernel];
+    if counts.answered > 0 && stamps.iter().any(|stamped| (1..counts.answered).contains(stamped)) {
+        let [sent, received] = stamps.map(|stamped| counts.answered - stamped);
+        let message = format!(
+            "of {} answered probes {sent} lack the kernel's stamp of sending and {received} that of receiving",
+            counts.answered
+        );
+        all.push(Caveat::new(caveats::STAMPS_MISSING, message, "probe less often, or on a host with less load"));
+    }
+    if counts.ignored + counts.impossible > 0 {
+        let message = format!(
+            "{} datagrams were no answers to what was sent, and {} answers came before their probes by the clock",
+            counts.ignored, counts.impossible
+        );
+        let remedy = "look for a host that answers in the responder's place, and for a clock that is stepped";
+        all.push(Caveat::new(caveats::ANSWERS_IGNORED, message, remedy));
+    }
+    if counts.late > 0 {
+        let message = format!("{} answers came after the time-out", counts.late);
+        all.push(Caveat::new(caveats::ANSWERS_LATE, message, "give a longer time-out"));
+    }
+    if let Some(limited) = remote.map(|remote| remote.limited).filter(|limited| *limited > 0) {
+        let message = format!("the responder left {limited} probes without an answer, as they came too often");
+        all.push(Caveat::new(caveats::ANSWERS_LIMITED, message, "send probes less often"));
+    }
+    if skipped_ns > 0 {
+        let message = format!("probes were put off by {} ms in all", skipped_ns / 1_000_000);
+        all.push(Caveat::new(
+            caveats::INTERVAL_NOT_KEPT,
+            message,
+            "probe less often, and keep the host from suspending",
+        ));
+    }
+    all
+}

@@ -1,0 +1,346 @@
+//! Rows to figures, in bounded memory.
+
+use hdrhistogram::Histogram;
+
+use crate::probe_log::{EndStamps, ProbeKind, ProbeRow};
+use crate::result::{EndsStamps, HistogramBucket, LossRun, OneWayVariation, RttQuantiles, RttResult, Spread};
+
+/// Longest time that a histogram tells apart, nanoseconds.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+/// Runs of loss that are listed.
+const RUNS_MOST: usize = 1_000;
+/// A run of loss of this length is an outage, nanoseconds.
+const OUTAGE_NS: u64 = 1_000_000_000;
+/// Delays of a direction that are kept; then every second one goes.
+const KEPT: usize = 65_536;
+/// Buckets of the histogram in the result grow by this factor.
+const BUCKET_GROWTH: f64 = 1.1;
+
+fn histogram() -> Histogram<u64> {
+    // The bounds are constants that the library takes, so this cannot fail.
+    Histogram::new_with_max(LONGEST_NS, 3).expect("constant bounds")
+}
+
+/// Figures of the rows so far.
+#[derive(Debug)]
+pub struct Statistics {
+    sent: u64,
+    received: u64,
+    duplicates: u64,
+    reordered: u64,
+    /// When the first and the last probe were sent.
+    span: Option<(i64, i64)>,
+    rtt: Histogram<u64>,
+    /// Sum and sum of squares of what round trips differ from the first, for mean and standard deviation.
+    first_rtt: i64,
+    sums: (f64, f64),
+    ipdv: Differences,
+    forward: Direction,
+    backward: Direction,
+    run: Option<(LossRun, i64)>,
+    runs: Vec<LossRun>,
+    run_count: u64,
+    longest_run: u64,
+    outages: u64,
+    longest_outage_ns: u64,
+}
+
+impl Default for Statistics {
+    fn default() -> Self {
+        Self {
+            sent: 0,
+            received: 0,
+            duplicates: 0,
+            reordered: 0,
+            span: None,
+            rtt: histogram(),
+            first_rtt: 0,
+            sums: (0.0, 0.0),
+            ipdv: Differences::default(),
+            forward: Direction::default(),
+            backward: Direction::default(),
+            run: None,
+            runs: Vec::new(),
+            run_count: 0,
+            longest_run: 0,
+            outages: 0,
+            longest_outage_ns: 0,
+        }
+    }
+}
+
+impl Statistics {
+    /// Takes the next row.
+    pub fn take(&mut self, row: &ProbeRow) {
+        self.sent += 1;
+        self.duplicates += u64::from(row.copies);
+        self.reordered += u64::from(row.late_by > 0);
+        self.span = Some((self.span.map_or(row.sent_ns, |(first, _)| first), row.sent_ns));
+        self.forward.take(row.sequence, row.forward_ns);
+        self.backward.take(row.sequence, row.backward_ns);
+        self.ipdv.take(row.sequence, row.rtt_ns);
+        match row.rtt_ns {
+            Some(rtt) => {
+                self.end_run(row.sent_ns);
+                if self.received == 0 {
+                    self.first_rtt = rtt;
+                }
+                let apart = rtt.saturating_sub(self.first_rtt) as f64;
+                self.sums = (self.sums.0 + apart, self.sums.1 + apart * apart);
+                self.received += 1;
+                self.rtt.saturating_record(rtt.unsigned_abs());
+            }
+            None => {
+                let new = (LossRun { first_sequence: row.sequence, probes: 0 }, row.sent_ns);
+                self.run.get_or_insert(new).0.probes += 1;
+            }
+        }
+    }
+
+    /// A run of loss ends with what was sent at `sent_ns`.
+    fn end_run(&mut self, sent_ns: i64) {
+        let Some((run, since_ns)) = self.run.take() else { return };
+        self.run_count += 1;
+        self.longest_run = self.longest_run.max(run.probes);
+        let lasted = u64::try_from(sent_ns.saturating_sub(since_ns)).unwrap_or(0);
+        if lasted >= OUTAGE_NS {
+            self.outages += 1;
+            self.longest_outage_ns = self.longest_outage_ns.max(lasted);
+        }
+        if self.runs.len() < RUNS_MOST {
+            self.runs.push(run);
+        }
+    }
+
+    /// Probes and answers so far.
+    pub fn sent_and_received(&self) -> (u64, u64) {
+        (self.sent, self.received)
+    }
+
+    /// The figures.
+    pub fn finish(mut self, kind: ProbeKind, client: EndStamps, server: Option<EndStamps>) -> RttResult {
+        let (first, last) = self.span.unwrap_or_default();
+        self.end_run(last);
+        let quantiles = self.quantiles();
+        let least = quantiles.map_or(0, |quantiles| quantiles.min_ns);
+        let over_least = |ns: u64| ns.saturating_sub(least);
+        let answered = self.received > 0;
+        let buckets = self.rtt.iter_log(1_000, BUCKET_GROWTH).filter(|bucket| bucket.count_since_last_iteration() > 0);
+        RttResult {
+            kind,
+            sent: self.sent,
+            received: self.received,
+            lost: self.sent - self.received,
+            duplicates: self.duplicates,
+            reordered: self.reordered,
+            duration_ns: u64::try_from(last.saturating_sub(first)).unwrap_or(0),
+            rtt: quantiles,
+            ipdv: self.ipdv.spread(),
+            pdv: answered.then(|| spread(|quantile| over_least(self.rtt.value_at_quantile(quantile)))),
+            forward: self.forward.variation(),
+            backward: self.backward.variation(),
+            one_way_delay_ns: None,
+            loss_runs: self.run_count,
+            longest_loss_run: self.longest_run,
+            losses: self.runs,
+            outages: self.outages,
+            longest_outage_ns: self.longest_outage_ns,
+            timestamps: EndsStamps { client, server },
+            histogram: buckets
+                .map(|bucket| HistogramBucket {
+                    up_to_ns: bucket.value_iterated_to(),
+                    probes: bucket.count_since_last_iteration(),
+                })
+                .collect(),
+        }
+    }
+
+    fn quantiles(&self) -> Option<RttQuantiles> {
+        let count = self.received as f64;
+        let at = |quantile| self.rtt.value_at_quantile(quantile);
+        (self.received > 0).then(|| {
+            let mean = self.sums.0 / count;
+            RttQuantiles {
+                min_ns: self.rtt.min(),
+                p10_ns: at(0.1),
+                p50_ns: at(0.5),
+                p90_ns: at(0.9),
+                p99_ns: at(0.99),
+                p99_9_ns: at(0.999),
+                max_ns: self.rtt.max(),
+                mean_ns: self.first_rtt as f64 + mean,
+                stddev_ns: (self.sums.1 / count - mean * mean).max(0.0).sqrt(),
+            }
+        })
+    }
+}
+
+fn spread(at: impl Fn(f64) -> u64) -> Spread {
+    Spread { p50_ns: at(0.5), p90_ns: at(0.9), p99_ns: at(0.99), p99_9_ns: at(0.999), max_ns: at(1.0) }
+}
+
+/// How much values of successive probes differ.
+#[derive(Debug)]
+struct Differences {
+    histogram: Histogram<u64>,
+    last: Option<(u64, i64)>,
+}
+
+impl Default for Differences {
+    fn default() -> Self {
+        Self { histogram: histogram(), last: None }
+    }
+}
+
+impl Differences {
+    fn take(&mut self, sequence: u64, value: Option<i64>) {
+        let Some(value) = value else { return };
+        if let Some((last, before)) = self.last
+            && last.checked_add(1) == Some(sequence)
+        {
+            self.histogram.saturating_record(value.abs_diff(before));
+        }
+        self.last = Some((sequence, value));
+    }
+
+    fn spread(&self) -> Option<Spread> {
+        (!self.histogram.is_empty()).then(|| spread(|quantile| self.histogram.value_at_quantile(quantile)))
+    }
+}
+
+/// Raw differences of two clocks, of one direction.
+#[derive(Debug, Default)]
+struct Direction {
+    differences: Differences,
+    kept: Vec<i64>,
+    least: Option<i64>,
+    /// One of so many is kept, less one.
+    stride: u64,
+    seen: u64,
+}
+
+impl Direction {
+    fn take(&mut self, sequence: u64, value: Option<i64>) {
+        self.differences.take(sequence, value);
+        let Some(value) = value else { return };
+        self.least = Some(self.least.map_or(value, |least| least.min(value)));
+        if self.seen & self.stride == 0 {
+            if self.kept.len() == KEPT {
+                let mut place = 0;
+                self.kept.retain(|_| {
+                    place += 1;
+                    place % 2 == 1
+                });
+                self.stride = self.stride * 2 + 1;
+            }
+            if self.seen & self.stride == 0 {
+                self.kept.push(value);
+            }
+        }
+        self.seen += 1;
+    }
+
+    fn variation(mut self) -> Option<OneWayVariation> {
+        let least = self.least?;
+        self.kept.sort_unstable();
+        let at = |quantile: f64| {
+            let place = ((quantile * self.kept.len() as f64).ceil() as usize).saturating_sub(1);
+            self.kept.get(place).map_or(0, |value| value.abs_diff(least))
+        };
+        Some(OneWayVariation { ipdv: self.differences.spread().unwrap_or_default(), pdv: spread(at) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// A row each 400 ms.
+    fn row(sequence: u64, rtt_ms: Option<i64>) -> ProbeRow {
+        let ns = rtt_ms.map(|ms| ms * MS);
+        let sent_ns = sequence as i64 * 400 * MS;
+        // The responder's clock is a day ahead.
+        let offset = 86_400_000 * MS;
+        let (forward_ns, backward_ns) = (ns.map(|ns| ns - 5 * MS + offset), ns.map(|_| 5 * MS - offset));
+        ProbeRow { sequence, sent_ns, rtt_ns: ns, forward_ns, backward_ns, ..ProbeRow::default() }
+    }
+
+    fn result(rows: &[ProbeRow]) -> RttResult {
+        let mut statistics = Statistics::default();
+        rows.iter().for_each(|row| statistics.take(row));
+        statistics.finish(ProbeKind::Udp, EndStamps::default(), None)
+    }
+
+    #[test]
+    fn losses_come_in_runs_and_long_ones_are_outages() {
+        // Lost: 1, then 3 to 5 (1.2 s until 6 is answered), then 8 and 9 at the end.
+        let answered = [true, false, true, false, false, false, true, true, false, false];
+        let rows: Vec<_> = (0..).zip(answered).map(|(at, answered)| row(at, answered.then_some(20))).collect();
+        let result = result(&rows);
+        assert_eq!((result.sent, result.received, result.lost), (10, 4, 6));
+        let run = |first_sequence, probes| LossRun { first_sequence, probes };
+        assert_eq!(result.losses, [run(1, 1), run(3, 3), run(8, 2)]);
+        assert_eq!((result.loss_runs, result.longest_loss_run), (3, 3));
+        assert_eq!((result.outages, result.longest_outage_ns), (1, 1_200_000_000));
+        assert_eq!(result.duration_ns, 3_600_000_000);
+    }
+
+    #[test]
+    fn duplicates_and_reordering_are_summed() {
+        let rows = [
+            ProbeRow { copies: 2, ..row(0, Some(20)) },
+            ProbeRow { late_by: 3, copies: 1, ..row(1, Some(20)) },
+            row(2, Some(20)),
+        ];
+        let result = result(&rows);
+        assert_eq!((result.duplicates, result.reordered, result.lost), (3, 1, 0));
+    }
+
+    #[test]
+    fn quantiles_and_variations_of_a_known_set() {
+        // 20, 21, 22 … 119 ms, and a gap in the middle over which no difference counts.
+        let mut rows: Vec<_> = (0..100).map(|at| row(at, Some(20 + at as i64))).collect();
+        rows[50] = row(50, None);
+        let result = result(&rows);
+        let rtt = result.rtt.unwrap();
+        let near = |got: u64, ms: u64| assert!(got.abs_diff(ms * 1_000_000) * 500 <= ms * 1_000_000, "{got} {ms}");
+        near(rtt.min_ns, 20);
+        near(rtt.max_ns, 119);
+        near(rtt.p50_ns, 69);
+        near(rtt.p90_ns, 110);
+        // Mean of 20 … 119 without 70.
+        assert!((rtt.mean_ns / 1e6 - (6950.0 - 70.0) / 99.0).abs() < 1e-6, "{}", rtt.mean_ns);
+        assert!((rtt.stddev_ns / 1e6 - 29.01).abs() < 0.02, "{}", rtt.stddev_ns);
+        near(result.ipdv.unwrap().p50_ns, 1);
+        near(result.ipdv.unwrap().max_ns, 1);
+        near(result.pdv.unwrap().p90_ns, 90);
+        let (forward, backward) = (result.forward.unwrap(), result.backward.unwrap());
+        near(forward.pdv.max_ns, 99);
+        near(forward.ipdv.max_ns, 1);
+        assert_eq!((backward.pdv.max_ns, backward.ipdv.max_ns), (0, 0));
+        assert_eq!(result.histogram.iter().map(|bucket| bucket.probes).sum::<u64>(), 99);
+        assert!(result.histogram.len() < 30, "{}", result.histogram.len());
+        assert!(result.histogram.is_sorted_by_key(|bucket| bucket.up_to_ns));
+    }
+
+    #[test]
+    fn nothing_and_extremes_have_figures() {
+        assert_eq!(result(&[]).rtt, None);
+        let all_lost = result(&[row(0, None)]);
+        assert_eq!((all_lost.rtt, all_lost.lost, all_lost.histogram.len()), (None, 1, 0));
+        let extreme = |ns| ProbeRow { rtt_ns: Some(ns), forward_ns: Some(ns), sent_ns: ns, ..ProbeRow::default() };
+        let rows = [extreme(i64::MIN), ProbeRow { sequence: 1, ..extreme(i64::MAX) }];
+        assert_eq!(result(&rows).received, 2);
+    }
+
+    #[test]
+    fn a_week_takes_no_more_memory_than_an_hour() {
+        let mut direction = Direction::default();
+        (0..1_000_000).for_each(|at| direction.take(at, Some(at as i64 % 1000)));
+        assert!(direction.kept.len() <= KEPT && direction.kept.len() > KEPT / 4);
+        let variation = direction.variation().unwrap();
+        assert!(variation.pdv.p50_ns.abs_diff(500) < 10, "{variation:?}");
+    }
+}
