@@ -65,9 +65,18 @@ pub(crate) struct Capture {
 
 impl Capture {
     pub(crate) fn start(lab: &TestLab, host: &str, folder: &Folder) -> Self {
+        Self::start_with(lab, host, folder, &["--immediate-mode"])
+    }
+
+    /// Where tcpdump is not woken for each packet, which delays that by microseconds.
+    pub(crate) fn start_asleep(lab: &TestLab, host: &str, folder: &Folder) -> Self {
+        Self::start_with(lab, host, folder, &[])
+    }
+
+    fn start_with(lab: &TestLab, host: &str, folder: &Folder, wake: &[&str]) -> Self {
         let (file, said) = (folder.file(&format!("{host}.pcap")), folder.file(&format!("{host}.said")));
         let options = ["tcpdump", "-i", "eth0", "-j", "host", "--time-stamp-precision=nano", "-s", "96", "-B", "65536"];
-        let command = [&options[..], &["-Z", "root", "--immediate-mode", "-U", "-w", &file, "ip"]].concat();
+        let command = [&options[..], wake, &["-Z", "root", "-U", "-w", &file, "ip"]].concat();
         let stderr = fs::File::create(&said).unwrap();
         let child = on(lab, host, &command).stderr(stderr).spawn().unwrap();
         until("tcpdump", || fs::read_to_string(&said).unwrap().contains("listening on"));

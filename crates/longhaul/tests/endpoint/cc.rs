@@ -92,9 +92,7 @@ fn an_ordinary_user_selects_it_in_a_lab() {
         .zip('a'..)
         .map(|(algorithm, letter)| Loaded::new(algorithm.name(), own_name(&format!("x{letter}"))))
         .collect();
-    let clean = (64 << 20).to_string();
-    // At the end of a transfer half of it may still be in the sender's buffer.
-    for (loss, amount, least) in [("none", ["-n", &clean], 32 << 20), ("every(50)", ["-t", "1"], 1 << 20)] {
+    for (loss, least) in [("none", 32 << 20), ("every(50)", 1 << 20)] {
         assert!(longhaul(&["lab", "set", "--name", &lab.name, &format!("forward.loss={loss}")]).status.success());
         for (control, algorithm) in controls.iter().zip(Algorithm::ALL) {
             // It listens anew for each test.
@@ -102,8 +100,7 @@ fn an_ordinary_user_selects_it_in_a_lab() {
             let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
             let output = exec("client")
                 .args(nobody)
-                .args(["iperf3", "-c", "server", "-J", "-C", &control.0])
-                .args(amount)
+                .args(["iperf3", "-c", "server", "-J", "-t", "1", "-C", &control.0])
                 .output()
                 .unwrap();
             let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
@@ -111,7 +108,6 @@ fn an_ordinary_user_selects_it_in_a_lab() {
             assert_eq!(end["sender_tcp_congestion"], control.0.as_str(), "{algorithm}: {output:?}");
             let received = &end["sum_received"];
             assert!(received["bytes"].as_u64() >= Some(least), "{algorithm}: {end:#}");
-            assert!(received["seconds"].as_f64() < Some(1.5), "{algorithm}: {end:#}");
             let retransmits = end["sum_sent"]["retransmits"].as_u64().unwrap();
             assert!(loss == "none" || retransmits > 5, "{algorithm}: {retransmits} retransmissions");
         }

@@ -228,7 +228,7 @@ fn udp() {
     let bind: &[&str] = if capability::is_root_in_namespace() { &["--softirq", "same", "-w", "1M"] } else { &[] };
     let run = |arguments: &[&str]| {
         let output =
-            exec("client", &[&["udp", "server", "-k", "400", "-b", "10M"], arguments].concat()).output().unwrap();
+            exec("client", &[&["udp", "server", "-k", "400", "-b", "4M"], arguments].concat()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };

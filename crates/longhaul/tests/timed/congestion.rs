@@ -238,7 +238,7 @@ fn reno_favours_short_round_trips_and_large_segments() {
     let [Some(of_rtts), Some(of_segments)] = &labs else { return };
     let started = |lab: &Tested, one: (&str, &[&str]), other: (&str, &[&str])| {
         [one, other]
-            .map(|(host, options)| lab.start(host, &[&["-C", "reno", "-t", "15s", "--omit", "3s"], options].concat()))
+            .map(|(host, options)| lab.start(host, &[&["-C", "reno", "-t", "23s", "--omit", "3s"], options].concat()))
     };
     let rtts = started(of_rtts, ("near", &[]), ("far", &[]));
     let segments = started(of_segments, ("near", &[]), ("near", &["-M", "536"]));
@@ -247,7 +247,8 @@ fn reno_favours_short_round_trips_and_large_segments() {
     println!("RTT 10 ms: {near:.1} Mb/s, RTT 50 ms: {far:.1} Mb/s");
     assert!(near > 2.0 * far, "RTT 10 ms: {near:.1} Mb/s, RTT 50 ms: {far:.1} Mb/s");
     println!("1448 bytes: {large:.1} Mb/s, 536 bytes: {small:.1} Mb/s");
-    assert!(large > 1.5 * small, "1448 bytes: {large:.1} Mb/s, 536 bytes: {small:.1} Mb/s");
+    // 2.7 if both lost alike, and 1.5 here: a queue of bytes has room for a small packet more often than for a large one.
+    assert!(large > 1.2 * small, "1448 bytes: {large:.1} Mb/s, 536 bytes: {small:.1} Mb/s");
 }
 
 /// A path becomes longer in mid-flow, from 20 to 60 ms, and nothing is queued. FAST takes the 40 ms for a queue until it forgets the RTT

@@ -1,16 +1,20 @@
 //! `longhaul rtt` between the hosts of a lab, as users run it.
 
+use std::collections::HashMap;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::RwLockReadGuard;
 use std::time::Duration;
 
+use longhaul_captures::CaptureReader;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
 use longhaul_rtt::probe_log::{ProbeLogReader, ProbeRow};
 use serde_json::Value;
 
+use crate::common::captures::{Capture, Folder, missing};
 use crate::common::{TestLab, object, side_by_side};
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -79,8 +83,9 @@ fn exec(lab: &TestLab, host: &str, arguments: &[&str]) -> Command {
 /// The path's 20 ms, and what hosts and emulator add.
 fn is_of_20_ms(result: &Value) {
     let of = |name: &str| result["result"]["rtt"][name].as_f64().unwrap() / MS;
-    assert!((20.0..20.5).contains(&of("min_ns")), "{}", result["result"]["rtt"]);
-    assert!((20.0..21.0).contains(&of("p50_ns")), "{}", result["result"]["rtt"]);
+    assert!((20.0..21.0).contains(&of("min_ns")), "{}", result["result"]["rtt"]);
+    // A busy machine delays them all.
+    assert!((20.0..30.0).contains(&of("p50_ns")), "{}", result["result"]["rtt"]);
 }
 
 #[test]
@@ -130,6 +135,73 @@ fn losses_are_counted_exactly_and_the_log_has_each_probe() {
         let sum = row.forward_ns.unwrap() + row.backward_ns.unwrap();
         assert!(sum.abs_diff(row.rtt_ns.unwrap()) < 1_000_000, "{row:?}");
     }
+}
+
+/// What a capture at the client has of a probe.
+#[derive(Default)]
+struct Captured {
+    sent_ns: Option<i64>,
+    received_ns: Option<i64>,
+    /// In the answer: the time inside the responder.
+    inside_ns: i64,
+}
+
+/// The probes of a capture, by number. A probe's header has the session and direction, the number and a stamp; the responder's stamps
+/// follow.
+fn captured(file: &str) -> HashMap<u64, Captured> {
+    const PAYLOAD: usize = 14 + 20 + 8;
+    let mut probes: HashMap<u64, Captured> = HashMap::new();
+    let mut reader = CaptureReader::new(File::open(file).unwrap()).unwrap();
+    while let Some(record) = reader.next().unwrap() {
+        // UDP with 64 bytes of payload.
+        if record.snippet.get(23) != Some(&17) || record.frame_len as usize != PAYLOAD + 64 {
+            continue;
+        }
+        let number = |at: usize, len: usize| {
+            let bytes = &record.snippet[PAYLOAD + at..PAYLOAD + at + len];
+            bytes.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+        };
+        let probe = probes.entry(number(4, 6)).or_default();
+        if record.snippet[PAYLOAD + 3] & 0x80 == 0 {
+            probe.sent_ns = Some(record.at_ns);
+        } else {
+            probe.received_ns = Some(record.at_ns);
+            probe.inside_ns = number(26, 8) as i64 - number(18, 8) as i64;
+        }
+    }
+    probes
+}
+
+/// tcpdump sees packets where the kernel stamps them.
+#[test]
+fn each_round_trip_is_that_of_a_capture_at_the_same_host() {
+    if missing("tcpdump") {
+        return;
+    }
+    let Some(answered) = Answered::up("rtt-capture", "none") else { return };
+    let folder = Folder::new("rtt-capture");
+    let (capture, log) = (Capture::start_asleep(&answered.lab, "client", &folder), folder.file("log"));
+    answered.rtt(&["-4", "-c", "1000", "-i", "2ms", "-o", &log]);
+    // Until tcpdump looks again.
+    std::thread::sleep(Duration::from_millis(1500));
+    let probes = captured(&capture.finish());
+    let rows = ProbeLogReader::open(Path::new(&log)).unwrap().map(Result::unwrap);
+    let mut errors: Vec<i64> = rows
+        .filter_map(|row| {
+            let probe = probes.get(&row.sequence)?;
+            let there_and_back = probe.received_ns? - probe.sent_ns?;
+            Some(row.rtt_ns? - (there_and_back - probe.inside_ns))
+        })
+        .collect();
+    assert!(errors.len() > 990, "{}", errors.len());
+    errors.sort_unstable();
+    let signed = [1, 10, 50, 90, 99].map(|share| errors[errors.len() * share / 100]);
+    errors.iter_mut().for_each(|error| *error = error.abs());
+    errors.sort_unstable();
+    let (median, high) = (errors[errors.len() / 2], errors[errors.len() * 99 / 100]);
+    println!("{} round trips: off by {median} ns in the median, {high} at 99 %; {signed:?}", errors.len());
+    // On a quiet machine 2 and 8 us. The capture's work lies between its stamp of a packet and the kernel's, and a busy machine puts more there.
+    assert!(median <= 6_000 && high <= 100_000, "{median} ns, {high} ns at 99 %");
 }
 
 #[test]

@@ -129,6 +129,10 @@ fn no_way_for_a_while() {
         let lab = lab("[[both]]\ndelay = '1ms'\n");
         let begin = format!("ip route add {kind} 10.77.2.1/32");
         let Some((result, left)) = meanwhile(&lab, &begin, "ip route del 10.77.2.1/32") else { return };
-        assert_lost(&result, Location::SenderStack, &missing(6_000, &left));
+        let missing = missing(6_000, &left);
+        let at_stack = &sequences(&result)[&Location::SenderStack];
+        // The kernel may refuse the packet that meets the route in the moment of its change in another way.
+        assert!(at_stack.is_subset(&missing) && at_stack.len() + 1 >= missing.len(), "{:?}", reasons(&result));
+        assert!(lost_at(&result).iter().map(|(_, packets)| packets).sum::<u64>() == missing.len() as u64);
     }
 }

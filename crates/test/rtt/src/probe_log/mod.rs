@@ -36,7 +36,8 @@ pub struct ProbeRow {
     /// When the responder received it minus when it was sent, nanoseconds: the delay there plus the offset of the responder's clock. `None`
     /// without an answer, and where the responder does not tell its time.
     pub forward_ns: Option<i64>,
-    /// When the answer was received minus when the responder sent it, nanoseconds: the delay back minus that offset.
+    /// When the answer was received minus when the responder sent it, nanoseconds: the delay back minus that offset. It is `rtt_ns` less
+    /// `forward_ns`, and so the log has no column of it.
     pub backward_ns: Option<i64>,
     /// Answers beyond the first.
     pub copies: u32,
@@ -103,9 +104,10 @@ pub struct About {
     pub client: EndStamps,
     /// Who stamps at the responder; `None` where it does not tell its time.
     pub server: Option<EndStamps>,
-    /// What round trips of this segment are rounded to, nanoseconds: some 32nd of how much they vary from one probe to the next.
+    /// What round trips of this segment are rounded to, nanoseconds: some 32nd of how much they vary from one probe to the next,
+    /// at most 8,192.
     pub quantum_ns: i64,
-    /// What `forward_ns` and `backward_ns` of this segment are rounded to, nanoseconds: some 8th of how much they vary.
+    /// What `forward_ns` of this segment is rounded to, nanoseconds: some 16th of how much it varies.
     pub difference_quantum_ns: i64,
     /// What `sent_ns` is rounded to, nanoseconds.
     pub sent_quantum_ns: i64,
@@ -149,12 +151,11 @@ impl From<parquet::errors::ParquetError> for ProbeLogError {
 }
 
 /// The columns of a segment: name, whether each row has a value, and its type in Parquet's words.
-const COLUMNS: [(&str, bool, &str); 7] = [
+const COLUMNS: [(&str, bool, &str); 6] = [
     ("sequence", true, "int64 sequence (integer(64, false))"),
     ("sent_ns", true, "int64 sent_ns"),
     ("rtt_ns", false, "int64 rtt_ns"),
     ("forward_ns", false, "int64 forward_ns"),
-    ("backward_ns", false, "int64 backward_ns"),
     ("copies", true, "int32 copies (integer(32, false))"),
     ("late_by", true, "int32 late_by (integer(32, false))"),
 ];

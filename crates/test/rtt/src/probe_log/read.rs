@@ -224,14 +224,14 @@ impl<R: ChunkReader + 'static> Segment<R> {
             }
             _ => Err(ProbeLogError::Refused(Refused::Damaged)),
         };
-        let (sequence, sent, rtt, forward, backward) = (next()?, next()?, next()?, next()?, next()?);
+        let (sequence, sent, rtt, forward) = (next()?, next()?, next()?, next()?);
         let (copies, late_by) = (next()?, next()?);
         rows.extend((0..count).map(|row| ProbeRow {
             sequence: sequence[row].unwrap_or_default() as u64,
             sent_ns: sent[row].unwrap_or_default(),
             rtt_ns: rtt[row],
             forward_ns: forward[row],
-            backward_ns: backward[row],
+            backward_ns: rtt[row].zip(forward[row]).map(|(rtt, forward)| rtt.saturating_sub(forward)),
             copies: copies[row].unwrap_or_default() as u32,
             late_by: late_by[row].unwrap_or_default() as u32,
         }));

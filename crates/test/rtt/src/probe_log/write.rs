@@ -15,19 +15,21 @@ use super::{ABOUT_KEY, About, COLUMNS, ProbeLogError, ProbeRow, SENT_QUANTUM_NS}
 
 /// zstd's level: a segment a minute has time, and beyond it nothing gets smaller.
 const ZSTD_LEVEL: i32 = 9;
-/// Powers of two that a value may be rounded to, in nanoseconds: below the least no stamp of a host tells anything.
-const QUANTA_NS: [i64; 2] = [1 << 6, 1 << 18];
+/// Powers of two that a round trip may be rounded to, in nanoseconds: below the least no stamp of a host tells anything, and half of the
+/// most is what a host's scheduling adds.
+const QUANTA_OF_RTT_NS: [i64; 2] = [1 << 6, 1 << 13];
+/// The same of the one-way difference, which has the clocks' offset in it and is read for what changes.
+const QUANTA_OF_DIFFERENCE_NS: [i64; 2] = [1 << 6, 1 << 18];
 /// Into how many quanta the variation of round trips is divided.
-const QUANTA_OF_RTT: u64 = 32;
-/// The same of one-way differences, of which there are two for each round trip.
-const QUANTA_OF_DIFFERENCE: u64 = 8;
+const PARTS_OF_RTT: u64 = 32;
+/// The same of the one-way difference.
+const PARTS_OF_DIFFERENCE: u64 = 16;
 
 /// The columns of nanoseconds, rounded.
 struct Rounded {
     sent: Vec<i64>,
     rtt: Vec<i64>,
     forward: Vec<i64>,
-    backward: Vec<i64>,
 }
 
 /// Writes a segment of `rows`, which are in the order of their numbers. Times are rounded to powers of two that follow from how much they
@@ -37,15 +39,13 @@ struct Rounded {
 /// Where `out` does not take what is written.
 pub fn write_segment(out: impl Write + Send, about: &About, rows: &[ProbeRow]) -> Result<(), ProbeLogError> {
     let column = |value: fn(&ProbeRow) -> Option<i64>| rows.iter().filter_map(value).collect::<Vec<i64>>();
-    let (rtt, forward, backward) =
-        (column(|row| row.rtt_ns), column(|row| row.forward_ns), column(|row| row.backward_ns));
-    let rtt_quantum = quantum(&rtt, QUANTA_OF_RTT);
-    let difference_quantum = quantum(&forward, QUANTA_OF_DIFFERENCE).max(quantum(&backward, QUANTA_OF_DIFFERENCE));
+    let (rtt, forward) = (column(|row| row.rtt_ns), column(|row| row.forward_ns));
+    let rtt_quantum = quantum(&rtt, PARTS_OF_RTT, QUANTA_OF_RTT_NS);
+    let difference_quantum = quantum(&forward, PARTS_OF_DIFFERENCE, QUANTA_OF_DIFFERENCE_NS);
     let rounded = Rounded {
         sent: rounded(column(|row| Some(row.sent_ns)), SENT_QUANTUM_NS),
         rtt: rounded(rtt, rtt_quantum),
         forward: rounded(forward, difference_quantum),
-        backward: rounded(backward, difference_quantum),
     };
     let about = About {
         quantum_ns: rtt_quantum,
@@ -66,7 +66,7 @@ pub fn write_segment(out: impl Write + Send, about: &About, rows: &[ProbeRow]) -
     for (name, ..) in COLUMNS {
         let encoding = match name {
             // The quantum's zeros and the bytes that hardly change are then columns of their own, which zstd makes vanish.
-            "rtt_ns" | "forward_ns" | "backward_ns" => Encoding::BYTE_STREAM_SPLIT,
+            "rtt_ns" | "forward_ns" => Encoding::BYTE_STREAM_SPLIT,
             _ => Encoding::DELTA_BINARY_PACKED,
         };
         let path = ColumnPath::from(name);
@@ -83,7 +83,6 @@ pub fn write_segment(out: impl Write + Send, about: &About, rows: &[ProbeRow]) -
     put::<Int64Type>(&mut group, &rounded.sent, None)?;
     put::<Int64Type>(&mut group, &rounded.rtt, Some(&there(|row| row.rtt_ns.is_some())))?;
     put::<Int64Type>(&mut group, &rounded.forward, Some(&there(|row| row.forward_ns.is_some())))?;
-    put::<Int64Type>(&mut group, &rounded.backward, Some(&there(|row| row.backward_ns.is_some())))?;
     put::<Int32Type>(&mut group, &rows.iter().map(|row| row.copies as i32).collect::<Vec<_>>(), None)?;
     put::<Int32Type>(&mut group, &rows.iter().map(|row| row.late_by as i32).collect::<Vec<_>>(), None)?;
     group.close()?;
@@ -99,13 +98,13 @@ fn rounded(values: Vec<i64>, quantum: i64) -> Vec<i64> {
 
 /// The power of two that divides the variation of `values` into `parts`: the distance of the 10th and the 90th percentile of what lies
 /// between one value and the next, which a drifting clock does not change.
-fn quantum(values: &[i64], parts: u64) -> i64 {
+fn quantum(values: &[i64], parts: u64, [least, most]: [i64; 2]) -> i64 {
     let mut steps: Vec<i64> = values.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
     steps.sort_unstable();
     let at = |tenths: usize| steps.get(steps.len() * tenths / 10).copied().unwrap_or(0);
     let variation = at(9).abs_diff(at(1)) / parts;
     let power = variation.checked_ilog2().map_or(0, |power| 1_i64 << power.min(62));
-    power.clamp(QUANTA_NS[0], QUANTA_NS[1])
+    power.clamp(least, most)
 }
 
 fn put<T: DataType>(
