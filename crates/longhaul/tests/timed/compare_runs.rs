@@ -32,7 +32,7 @@ impl Run {
         let mut server = on(&lab, "server", &["iperf3", "-s", "-1"]).stdout(Stdio::null()).spawn().unwrap();
         let listens = || on(&lab, "server", &["sh", "-c", "ss -ltn | grep -q :5201"]).status().unwrap().success();
         until("iperf3 to listen", listens);
-        let iperf = ["iperf3", "-4", "-c", "server", "-t", "5", "-C", "reno"];
+        let iperf = ["iperf3", "-4", "-c", "server", "-t", "10", "-C", "reno"];
         let mut tcp = on(&lab, "client", &iperf).stdout(Stdio::null()).spawn().unwrap();
         assert!(probes(&lab, 20_000, 4, 1.0).status().unwrap().success());
         assert!(tcp.wait().unwrap().success());

@@ -38,14 +38,19 @@ struct Answered {
 }
 
 impl Answered {
+    /// Over [`PATH`].
     fn up(name: &str, loss: &str) -> Option<Self> {
+        Self::over(name, &PATH.replace("LOSS", loss))
+    }
+
+    fn over(name: &str, text: &str) -> Option<Self> {
         if !is_root_in_namespace() {
             longhaul_testing::no_judge!("needs root");
             return None;
         }
         let shared = side_by_side();
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.toml"));
-        std::fs::write(&path, PATH.replace("LOSS", loss)).unwrap();
+        std::fs::write(&path, text).unwrap();
         let lab = TestLab::up(name, path.to_str().unwrap())?;
         let mut server = exec(&lab, "server", &["serve"]).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -202,6 +207,28 @@ fn each_round_trip_is_that_of_a_capture_at_the_same_host() {
     println!("{} round trips: off by {median} ns in the median, {high} at 99 %; {signed:?}", errors.len());
     // On a quiet machine 2 and 8 us. The capture's work lies between its stamp of a packet and the kernel's, and a busy machine puts more there.
     assert!(median <= 6_000 && high <= 100_000, "{median} ns, {high} ns at 99 %");
+}
+
+/// A path whose links give each byte 800 ns each way, and hosts that send more than 1,452 bytes as two IPv6 packets.
+#[test]
+fn each_byte_and_each_fragment_adds_what_the_links_take() {
+    let Some(answered) = Answered::over("rtt-sizes", "[[both]]\nrate = '10Mbit'\nqueue = '256KiB'\ndelay = '5ms'\n")
+    else {
+        return;
+    };
+    let result = answered.rtt(&["--sizes", "64-2800", "-t", "10s"]);
+    let by_size = &result["result"]["by_size"];
+    let line = &by_size["line"];
+    println!("{line} {}", by_size["steps"]);
+    assert_eq!(by_size["sizes"].as_array().unwrap().len(), 32);
+    let slope = |name: &str| line[name].as_f64().unwrap();
+    assert!((1580.0..1650.0).contains(&slope("slope_ns_per_byte")), "{line}");
+    assert!(slope("slope_least_ns_per_byte") < slope("slope_most_ns_per_byte"), "{line}");
+    let [step] = &by_size["steps"].as_array().unwrap()[..] else { panic!("{}", by_size["steps"]) };
+    let bytes = ["from_bytes", "to_bytes"].map(|name| step[name].as_u64().unwrap());
+    assert!(bytes[0] <= 1452 && 1452 < bytes[1], "{step}");
+    // Headers of Ethernet, IPv6 and both fragments: 70 bytes, 56 us each way.
+    assert!((90_000.0..150_000.0).contains(&step["ns"].as_f64().unwrap()), "{step}");
 }
 
 #[test]

@@ -73,6 +73,7 @@ pub struct Recent {
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     program_ns: i64,
+    payload_bytes: u32,
     kernel_ns: Option<i64>,
     answer: Option<Answer>,
     copies: u32,
@@ -105,10 +106,11 @@ impl Account {
         }
     }
 
-    /// The next probe is about to be sent at `program_ns`. Returns its number.
-    pub fn send(&mut self, program_ns: i64) -> u64 {
+    /// The next probe is about to be sent at `program_ns`, with so many bytes of payload. Returns its number.
+    pub fn send(&mut self, program_ns: i64, payload_bytes: u32) -> u64 {
         let sequence = self.next();
-        self.window.push_back(Waiting { program_ns, kernel_ns: None, answer: None, copies: 0, late_by: 0 });
+        let (kernel_ns, answer, copies, late_by) = (None, None, 0, 0);
+        self.window.push_back(Waiting { program_ns, payload_bytes, kernel_ns, answer, copies, late_by });
         self.recent.sent += 1;
         sequence
     }
@@ -227,6 +229,7 @@ impl Account {
         let sent_ns = waiting.sent_ns();
         row(ProbeRow {
             sequence,
+            payload_bytes: waiting.payload_bytes,
             sent_ns,
             rtt_ns,
             forward_ns: responder.map(|stamps| stamps.received_ns.saturating_sub(sent_ns)),
@@ -293,7 +296,7 @@ mod tests {
     /// An account of `probes`, one each 10 ms from 1 s on.
     fn sent(probes: i64) -> Account {
         let mut account = Account::new(3_000_000_000);
-        (0..probes).for_each(|at| _ = account.send(at_ms(at)));
+        (0..probes).for_each(|at| _ = account.send(at_ms(at), 64));
         account
     }
 

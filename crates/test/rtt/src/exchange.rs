@@ -51,10 +51,13 @@ pub struct Answered {
     pub stamps: ResponderStamps,
 }
 
-/// Reads an answer of a measurement whose probes have `length` bytes. `None` where it is none.
-pub fn reply(payload: &[u8], cookie: Cookie, length: u32) -> Option<Answered> {
+/// Reads an answer to a probe whose payload has the length that `length_of` its number says. `None` where it is none.
+pub fn reply(payload: &[u8], cookie: Cookie, length_of: impl Fn(u64) -> u32) -> Option<Answered> {
     let probe = Probe::parse(payload)?;
-    if payload.len() != length as usize || probe.cookie != cookie.of(true, 0) || probe.sequence >= FIRST_RESERVED {
+    if payload.len() != length_of(probe.sequence) as usize
+        || probe.cookie != cookie.of(true, 0)
+        || probe.sequence >= FIRST_RESERVED
+    {
         return None;
     }
     let number = |at: usize| payload.get(at..at + 8)?.try_into().ok().map(i64::from_be_bytes);
@@ -70,7 +73,7 @@ pub fn reply(payload: &[u8], cookie: Cookie, length: u32) -> Option<Answered> {
 #[derive(Debug)]
 pub struct Responder {
     cookie: Cookie,
-    length: usize,
+    lengths: Vec<u32>,
     /// Time for each answer.
     each: Nanos,
     /// Answers that may be sent at `since`.
@@ -80,16 +83,16 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Answers probes of `length` bytes of the session `cookie`, that come every `interval_ns` in the mean.
-    pub fn new(cookie: Cookie, length: u32, interval_ns: u64) -> Self {
+    /// Answers probes of these `lengths` in the session `cookie`, that come every `interval_ns` in the mean.
+    pub fn new(cookie: Cookie, lengths: Vec<u32>, interval_ns: u64) -> Self {
         let each = Nanos((interval_ns / RATE_FACTOR).max(1));
-        Self { cookie, length: length as usize, each, tokens: BURST, since: None, limited: 0 }
+        Self { cookie, lengths, each, tokens: BURST, since: None, limited: 0 }
     }
 
     /// Whether `payload` is a question that may be answered now (a clock that does not step). What comes too often is not.
     pub fn may_answer(&mut self, now: Nanos, payload: &[u8]) -> bool {
         let Some(probe) = Probe::parse(payload) else { return false };
-        let fits = payload.len() == self.length && self.length >= LEAST_BYTES;
+        let fits = self.lengths.iter().any(|length| *length as usize == payload.len()) && payload.len() >= LEAST_BYTES;
         if !fits || probe.cookie != self.cookie.of(false, 0) || probe.sequence >= FIRST_RESERVED {
             return false;
         }
@@ -130,26 +133,38 @@ mod tests {
     #[test]
     fn an_answer_is_as_long_as_its_question_and_others_are_none() {
         let cookie = Cookie::new(0xabcd_ef00, false, 0);
-        let mut responder = Responder::new(cookie, 64, 10_000_000);
+        let asked = |_| 64;
+        let mut responder = Responder::new(cookie, vec![64], 10_000_000);
         let mut payload = [0; 64];
         question(&mut payload, cookie, 7, 99).unwrap();
-        assert_eq!(reply(&payload, cookie, 64), None, "a question is no answer");
+        assert_eq!(reply(&payload, cookie, asked), None, "a question is no answer");
         assert!(responder.may_answer(Nanos(5), &payload));
         for wrong in [&payload[..63], &payload[..17], &[], &[0; 64]] {
             assert!(!responder.may_answer(Nanos(5), wrong));
         }
         let stamps = ResponderStamps { received_ns: -5, sent_ns: 8, received_by: StampedBy::Kernel };
         responder.answer(&mut payload, stamps);
-        assert_eq!(reply(&payload, cookie, 64), Some(Answered { sequence: 7, echoed_ns: 99, stamps }));
-        assert_eq!(reply(&payload[..63], cookie, 64), None);
-        assert_eq!(reply(&payload, Cookie::new(1 << 8, false, 0), 64), None);
+        assert_eq!(reply(&payload, cookie, asked), Some(Answered { sequence: 7, echoed_ns: 99, stamps }));
+        assert_eq!(reply(&payload[..63], cookie, asked), None);
+        assert_eq!(reply(&payload, Cookie::new(1 << 8, false, 0), asked), None);
         assert!(!responder.may_answer(Nanos(5), &payload), "an answer is not answered");
+    }
+
+    #[test]
+    fn what_has_another_size_is_not_answered() {
+        let cookie = Cookie::new(1 << 8, false, 0);
+        let mut responder = Responder::new(cookie, vec![64, 1000], 10_000_000);
+        for (length, fits) in [(64, true), (1000, true), (65, false), (999, false), (1001, false)] {
+            let mut payload = vec![0; length];
+            question(&mut payload, cookie, 7, 0).unwrap();
+            assert_eq!(responder.may_answer(Nanos(5), &payload), fits, "{length} bytes");
+        }
     }
 
     #[test]
     fn a_flood_is_answered_at_twice_the_rate_agreed() {
         let cookie = Cookie::new(1 << 8, false, 0);
-        let mut responder = Responder::new(cookie, 64, 10_000_000);
+        let mut responder = Responder::new(cookie, vec![64], 10_000_000);
         let mut payload = [0; 64];
         question(&mut payload, cookie, 0, 0).unwrap();
         // A hundred thousand in a second, of which 200 and the burst are answered.

@@ -8,6 +8,7 @@
 //! No sockets, clocks or threads. No input makes this crate panic, loop without end or take unbounded memory.
 
 mod account;
+mod by_size;
 mod caveats;
 mod exchange;
 mod observed;
@@ -16,8 +17,10 @@ pub mod probe_log;
 mod result;
 mod schedule;
 mod statistics;
+mod thinned;
 
 pub use account::{Account, Answer, Arrival, Counts, Recent};
+pub use by_size::{BySize, MOST_SIZES, OfSize, SizeLine, SizeRtt, SizeStep};
 pub use exchange::{Answered, Responder, ResponderStamps, question, reply};
 pub use observed::{Ended, Observed};
 pub use parameters::{MIN_PAYLOAD_BYTES, RttEndReport, RttParameters};

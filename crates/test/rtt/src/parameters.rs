@@ -2,8 +2,11 @@
 
 use longhaul_terms::{Amount, ParameterError, check_range};
 use longhaul_units::Nanos;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
+use crate::by_size::MOST_SIZES;
 use crate::exchange::LEAST_BYTES;
 
 /// Shortest payload: the answer has the responder's time stamps, and is as long as the question.
@@ -29,8 +32,12 @@ pub struct RttParameters {
     pub interval_ns: u64,
     /// Probes are sent by a Poisson process (RFC 2330 §11.1.1), else periodically.
     pub poisson: bool,
-    /// Payload of a probe, bytes, and of its answer.
+    /// Payload of a probe, bytes, and of its answer; that of the largest with `sizes`.
     pub payload_bytes: u32,
+    /// Payloads of probes, bytes, in rising order; none where all have `payload_bytes`. Of as many probes as there are sizes each has
+    /// another one, in an order that chance gives anew.
+    #[serde(default)]
+    pub sizes: Vec<u32>,
     /// After this time without an answer a probe is lost, nanoseconds.
     pub timeout_ns: u64,
 }
@@ -43,6 +50,7 @@ impl Default for RttParameters {
             interval_ns: 10_000_000,
             poisson: false,
             payload_bytes: 64,
+            sizes: Vec::new(),
             timeout_ns: 3_000_000_000,
         }
     }
@@ -55,7 +63,16 @@ impl RttParameters {
     /// The first parameter out of range, with what is allowed.
     pub fn validate(&self) -> Result<(), ParameterError> {
         let bytes = format!("{MIN_PAYLOAD_BYTES} to {MAX_PAYLOAD_BYTES} bytes");
-        check_range("payload_bytes", self.payload_bytes, MIN_PAYLOAD_BYTES..=MAX_PAYLOAD_BYTES, bytes)?;
+        check_range("payload_bytes", self.payload_bytes, MIN_PAYLOAD_BYTES..=MAX_PAYLOAD_BYTES, bytes.as_str())?;
+        if let Some(least) = self.sizes.first() {
+            check_range("sizes", *least, MIN_PAYLOAD_BYTES..=MAX_PAYLOAD_BYTES, bytes.as_str())?;
+            check_range("sizes", self.sizes.len(), 2..=MOST_SIZES, format!("2 to {MOST_SIZES} of them"))?;
+            let rises = self.sizes.windows(2).all(|pair| pair[0] < pair[1]);
+            if !rises || self.sizes.last() != Some(&self.payload_bytes) {
+                let allowed = "in rising order, the last that of payload_bytes";
+                return Err(ParameterError::new("sizes", format!("{:?}", self.sizes), allowed));
+            }
+        }
         check_range("interval_ns", Nanos(self.interval_ns), INTERVALS, "100us to 1h")?;
         check_range("timeout_ns", Nanos(self.timeout_ns), TIMEOUTS, "10ms to 4s")?;
         match self.amount {
@@ -65,6 +82,25 @@ impl RttParameters {
             Amount::Packets(count) => check_range("probes", count, 1..=MOST_PROBES, "1 or more probes"),
             Amount::Bytes(bytes) => Err(ParameterError::new("bytes", bytes, "give a time or a number of probes")),
         }
+    }
+
+    /// The payload of probe `sequence`, bytes. Both ends know it: the order of each turn of sizes is drawn with the turn's number as seed.
+    pub fn payload_of(&self, sequence: u64) -> u32 {
+        let count = self.sizes.len() as u64;
+        let Some(place) = sequence.checked_rem(count).map(|place| place as usize) else { return self.payload_bytes };
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(sequence / count);
+        let mut order = self.sizes.clone();
+        // Fisher and Yates, as far as the probe's place.
+        for at in 0..=place {
+            let left = order.len() - at;
+            order.swap(at, at + (random.next_u64() % left as u64) as usize);
+        }
+        order[place]
+    }
+
+    /// All payloads that probes have, bytes.
+    pub fn payloads(&self) -> Vec<u32> {
+        if self.sizes.is_empty() { vec![self.payload_bytes] } else { self.sizes.clone() }
     }
 
     /// How many probes are sent; `None` if the time decides.
@@ -85,4 +121,30 @@ pub struct RttEndReport {
     /// Responder: probes that it did not answer to keep to its rate.
     #[serde(default)]
     pub limited: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_turn_has_all_sizes_in_another_order() {
+        let sizes = vec![64, 100, 200, 300, 400, 500, 600, 700];
+        let parameters = RttParameters { payload_bytes: 700, sizes: sizes.clone(), ..RttParameters::default() };
+        parameters.validate().unwrap();
+        let turn = |turn: u64| (0..8).map(|at| parameters.payload_of(turn * 8 + at)).collect::<Vec<_>>();
+        assert!((0..20).any(|number| turn(number) != turn(number + 1)));
+        for number in 0..100 {
+            let mut sorted = turn(number);
+            sorted.sort_unstable();
+            assert_eq!(sorted, sizes);
+        }
+        // In each place each size comes as often.
+        let first = (0..8_000).filter(|number| turn(*number)[0] == 300).count();
+        assert!((900..1_100).contains(&first), "{first}");
+        for wrong in [vec![64, 64, 700], vec![64, 800], vec![700], vec![10, 700], vec![64, 65_508]] {
+            assert!(RttParameters { sizes: wrong.clone(), ..parameters.clone() }.validate().is_err(), "{wrong:?}");
+        }
+        assert_eq!(RttParameters::default().payload_of(7), 64);
+    }
 }

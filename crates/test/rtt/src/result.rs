@@ -4,6 +4,7 @@ use longhaul_result::Caveat;
 use serde::{Deserialize, Serialize};
 
 use crate::account::Counts;
+use crate::by_size::BySize;
 use crate::caveats;
 use crate::parameters::RttEndReport;
 use crate::probe_log::{EndStamps, ProbeKind};
@@ -52,6 +53,8 @@ pub struct RttResult {
     pub timestamps: EndsStamps,
     /// Round trips by length: buckets in rising order, without empty ones.
     pub histogram: Vec<HistogramBucket>,
+    /// Round trips by the size of probes; `None` where all have one size.
+    pub by_size: Option<BySize>,
 }
 
 /// Who took the time stamps at each end.

@@ -2,8 +2,10 @@
 
 use hdrhistogram::Histogram;
 
+use crate::by_size::Sizes;
 use crate::probe_log::{EndStamps, ProbeKind, ProbeRow};
 use crate::result::{EndsStamps, HistogramBucket, LossRun, OneWayVariation, RttQuantiles, RttResult, Spread};
+use crate::thinned::Thinned;
 
 /// Longest time that a histogram tells apart, nanoseconds.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -11,7 +13,7 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 const RUNS_MOST: usize = 1_000;
 /// A run of loss of this length is an outage, nanoseconds.
 const OUTAGE_NS: u64 = 1_000_000_000;
-/// Delays of a direction that are kept; then every second one goes.
+/// Delays of a direction that are kept.
 const KEPT: usize = 65_536;
 /// Buckets of the histogram in the result grow by this factor.
 const BUCKET_GROWTH: f64 = 1.1;
@@ -43,6 +45,7 @@ pub struct Statistics {
     longest_run: u64,
     outages: u64,
     longest_outage_ns: u64,
+    by_size: Sizes,
 }
 
 impl Default for Statistics {
@@ -65,11 +68,17 @@ impl Default for Statistics {
             longest_run: 0,
             outages: 0,
             longest_outage_ns: 0,
+            by_size: Sizes::default(),
         }
     }
 }
 
 impl Statistics {
+    /// Of probes that have one of these payloads each, bytes; none where all have the same.
+    pub fn by_sizes(payloads: &[u32]) -> Self {
+        Self { by_size: Sizes::new(payloads), ..Self::default() }
+    }
+
     /// Takes the next row.
     pub fn take(&mut self, row: &ProbeRow) {
         self.sent += 1;
@@ -79,6 +88,7 @@ impl Statistics {
         self.forward.take(row.sequence, row.forward_ns);
         self.backward.take(row.sequence, row.backward_ns);
         self.ipdv.take(row.sequence, row.rtt_ns);
+        self.by_size.take(row.payload_bytes, row.rtt_ns);
         match row.rtt_ns {
             Some(rtt) => {
                 self.end_run(row.sent_ns);
@@ -146,6 +156,7 @@ impl Statistics {
             outages: self.outages,
             longest_outage_ns: self.longest_outage_ns,
             timestamps: EndsStamps { client, server },
+            by_size: self.by_size.finish(),
             histogram: buckets
                 .map(|bucket| HistogramBucket {
                     up_to_ns: bucket.value_iterated_to(),
@@ -209,43 +220,34 @@ impl Differences {
 }
 
 /// Raw differences of two clocks, of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Direction {
     differences: Differences,
-    kept: Vec<i64>,
+    kept: Thinned,
     least: Option<i64>,
-    /// One of so many is kept, less one.
-    stride: u64,
-    seen: u64,
+}
+
+impl Default for Direction {
+    fn default() -> Self {
+        Self { differences: Differences::default(), kept: Thinned::new(KEPT), least: None }
+    }
 }
 
 impl Direction {
     fn take(&mut self, sequence: u64, value: Option<i64>) {
         self.differences.take(sequence, value);
-        let Some(value) = value else { return };
-        self.least = Some(self.least.map_or(value, |least| least.min(value)));
-        if self.seen & self.stride == 0 {
-            if self.kept.len() == KEPT {
-                let mut place = 0;
-                self.kept.retain(|_| {
-                    place += 1;
-                    place % 2 == 1
-                });
-                self.stride = self.stride * 2 + 1;
-            }
-            if self.seen & self.stride == 0 {
-                self.kept.push(value);
-            }
+        if let Some(value) = value {
+            self.least = Some(self.least.map_or(value, |least| least.min(value)));
+            self.kept.take(value);
         }
-        self.seen += 1;
     }
 
-    fn variation(mut self) -> Option<OneWayVariation> {
+    fn variation(self) -> Option<OneWayVariation> {
         let least = self.least?;
-        self.kept.sort_unstable();
+        let kept = self.kept.sorted();
         let at = |quantile: f64| {
-            let place = ((quantile * self.kept.len() as f64).ceil() as usize).saturating_sub(1);
-            self.kept.get(place).map_or(0, |value| value.abs_diff(least))
+            let place = ((quantile * kept.len() as f64).ceil() as usize).saturating_sub(1);
+            kept.get(place).map_or(0, |value| value.abs_diff(least))
         };
         Some(OneWayVariation { ipdv: self.differences.spread().unwrap_or_default(), pdv: spread(at) })
     }
@@ -336,10 +338,9 @@ mod tests {
     }
 
     #[test]
-    fn a_week_takes_no_more_memory_than_an_hour() {
+    fn the_variation_of_a_week_is_that_of_probes_spread_over_it() {
         let mut direction = Direction::default();
         (0..1_000_000).for_each(|at| direction.take(at, Some(at as i64 % 1000)));
-        assert!(direction.kept.len() <= KEPT && direction.kept.len() > KEPT / 4);
         let variation = direction.variation().unwrap();
         assert!(variation.pdv.p50_ns.abs_diff(500) < 10, "{variation:?}");
     }

@@ -55,6 +55,10 @@ impl Measured {
         let failed = |error: longhaul_rtt::probe_log::ProbeLogError| Failure::new("unreadable", error);
         let mut reader = ProbeLogReader::open(path).map_err(failed)?;
         let about = reader.about().clone();
+        if !about.sizes.is_empty() {
+            let failure = Failure::new("several_sizes", format!("{}: probes of several sizes", path.display()));
+            return Err(failure.remedy("measure without --sizes: what the size adds would count as jitter"));
+        }
         let mut probes = Probes { frame_bytes: HEADER_BYTES + about.payload_bytes, ..Probes::default() };
         for row in reader.by_ref() {
             match row {

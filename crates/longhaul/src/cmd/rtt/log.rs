@@ -42,6 +42,7 @@ impl SegmentLog {
             interval_ns: asked.interval_ns,
             poisson: asked.poisson,
             payload_bytes: asked.payload_bytes,
+            sizes: asked.sizes.clone(),
             timeout_ns: asked.timeout_ns,
             ..About::default()
         };

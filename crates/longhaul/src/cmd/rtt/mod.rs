@@ -2,6 +2,7 @@
 
 mod live;
 mod log;
+mod sizes;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ use serde::Serialize;
 use crate::caveats;
 use crate::cmd::rtt::live::Live;
 use crate::cmd::rtt::log::SegmentLog;
+use crate::cmd::rtt::sizes::Sizes;
 use crate::cmd::test::Reach;
 use crate::output::live::{Lines, Show};
 use crate::output::saved::Folder;
@@ -39,6 +41,7 @@ const EXAMPLES: &str = "\
 Example:
   longhaul rtt server -t 1h -o monday             # probes every 10 ms; a log with each
   longhaul rtt server --poisson -i 20ms -l 1472
+  longhaul rtt server --sizes 64-1472 -t 1m       # what each byte of a message adds
   longhaul rtt example.org --icmp -c 100          # without a server
   longhaul rtt example.org --tcp 443 -i 500ms
 
@@ -65,6 +68,9 @@ pub(crate) struct Args {
     /// Send this many payload bytes in a probe
     #[arg(short = 'l', long, value_name = "BYTES", default_value_t = 64)]
     length: u32,
+    /// Send payloads of these sizes in turn: 64,512,1472, or 32 sizes from one to the other: 64-1472
+    #[arg(long, value_name = "SIZES", conflicts_with_all = ["length", "tcp"])]
+    sizes: Option<Sizes>,
     /// Count a probe as lost if no answer comes within this time
     #[arg(long, value_name = "TIME", default_value = "3s")]
     timeout: Nanos,
@@ -116,7 +122,8 @@ impl Args {
             amount: self.count.map_or(Amount::DurationNs(self.time.0), Amount::Packets),
             interval_ns: interval.0,
             poisson: self.poisson,
-            payload_bytes: self.length,
+            payload_bytes: self.sizes.as_ref().and_then(|sizes| sizes.0.last()).copied().unwrap_or(self.length),
+            sizes: self.sizes.as_ref().map(|sizes| sizes.0.clone()).unwrap_or_default(),
             timeout_ns: self.timeout.0,
         };
         parameters.validate()?;
@@ -156,7 +163,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let live = Live::new(Lines::new(Show::choose(None, args.json, false)));
-    let (statistics, counts, ended) = (Statistics::default(), Counts::default(), Ended::default());
+    let (statistics, counts, ended) = (Statistics::by_sizes(&parameters.sizes), Counts::default(), Ended::default());
     let mut measured = Measured { kind, statistics, counts, ended, log, live };
     let probed = probe(&args, kind, &parameters, stop, &mut measured);
     measured.live.end();

@@ -1,9 +1,9 @@
 //! A measurement of round trips as text.
 
 use longhaul_rtt::probe_log::{EndStamps, StampedBy};
-use longhaul_rtt::{OneWayVariation, RttResult, Spread};
+use longhaul_rtt::{BySize, OfSize, OneWayVariation, RttResult, SizeStep, Spread};
 
-use super::short;
+use super::{rate, short};
 
 /// The result for a terminal, lines of at most 80 characters.
 pub fn report(result: &RttResult) -> String {
@@ -44,11 +44,56 @@ pub fn report(result: &RttResult) -> String {
         }
     }
     text += &format!("mean {}, standard deviation {}\n", short(rtt.mean_ns as u64), short(rtt.stddev_ns as u64));
+    text += &result.by_size.as_ref().map_or_else(String::new, by_size);
     text += &format!("time stamps: here {}", stamps(result.timestamps.client));
     if let Some(server) = result.timestamps.server {
         text += &format!("; there {}", stamps(server));
     }
     text + "\none-way delay: not known, as it is not known whether the clocks agree\n"
+}
+
+/// Sizes that a screen has room for, spread over all.
+const SIZES_SHOWN: usize = 16;
+
+fn by_size(by_size: &BySize) -> String {
+    let BySize { sizes, line, steps } = by_size;
+    let mut text =
+        format!("\n{:<16}{:>9}{:>9}{:>9}{:>9}{:>21}\n", "payload bytes", "answered", "lost", "min", "p50", "± 95 %");
+    let last = sizes.len().saturating_sub(1);
+    let every = last.div_ceil(SIZES_SHOWN - 1).max(1);
+    for (_, size) in sizes.iter().enumerate().filter(|(at, _)| at % every == 0 || *at == last) {
+        let OfSize { payload_bytes, sent, received, rtt } = size;
+        text += &format!("{payload_bytes:<16}{received:>9}{:>9}", sent.saturating_sub(*received));
+        if let Some(rtt) = rtt {
+            let half = rtt.p50_most_ns.abs_diff(rtt.p50_least_ns) / 2;
+            let [least, median, half] = [rtt.min_ns.unsigned_abs(), rtt.p50_ns.unsigned_abs(), half].map(short);
+            text += &format!("{least:>9}{median:>9}{half:>21}");
+        }
+        text += "\n";
+    }
+    if every > 1 {
+        text += &format!("(one of {every} of {} sizes)\n", sizes.len());
+    }
+    match line {
+        Some(line) => {
+            text += &format!(
+                "each byte adds {:.2} ns there and back ({:.2} to {:.2}), to {} without any\n",
+                line.slope_ns_per_byte,
+                line.slope_least_ns_per_byte,
+                line.slope_most_ns_per_byte,
+                short(line.intercept_ns.max(0.0) as u64)
+            );
+            if let Some(link) = line.link() {
+                text += &format!("as one link of {} in each direction would\n", rate(link));
+            }
+        }
+        None => text += "no line: fewer than five sizes were answered\n",
+    }
+    for SizeStep { from_bytes, to_bytes, ns } in steps {
+        let sign = if *ns < 0.0 { "-" } else { "+" };
+        text += &format!("step from {from_bytes} to {to_bytes} bytes: {sign}{}\n", short(ns.abs() as u64));
+    }
+    text
 }
 
 fn stamps(end: EndStamps) -> String {

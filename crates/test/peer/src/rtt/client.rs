@@ -16,15 +16,13 @@ use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
-use super::probing::{Probes, Probing, Shared, realtime_ns};
+use super::probing::{HEADERS_MOST, Probes, Probing, Shared, read_behind_headers, realtime_ns};
 use crate::control::random;
 use crate::data::{Data, Opening, Place};
 use crate::event::Event;
 
 /// Packets taken in one call.
 const SLOTS: usize = 32;
-/// Room for the headers before a payload that was sent.
-const HEADERS_MOST: usize = 256;
 /// How often to look whether the proof is over.
 const LOOK: Nanos = Nanos::from_millis(20);
 
@@ -122,7 +120,7 @@ impl Data for ProbingData {
             socket: self.socket.clone(),
             peer: self.peer,
             cookie: self.plan.cookie,
-            length: self.parameters.payload_bytes,
+            asked: self.parameters.clone(),
             payload: Mutex::new(vec![0; self.parameters.payload_bytes as usize]),
             slots: Mutex::new(ReceiveSlots::new(SLOTS, self.parameters.payload_bytes as usize + HEADERS_MOST, false)),
         });
@@ -187,7 +185,7 @@ struct UdpProbes {
     socket: Arc<UdpReceiver>,
     peer: SocketAddr,
     cookie: Cookie,
-    length: u32,
+    asked: RttParameters,
     /// The sending thread's.
     payload: Mutex<Vec<u8>>,
     /// The receiving thread's.
@@ -197,11 +195,12 @@ struct UdpProbes {
 impl Probes for UdpProbes {
     fn send(&self, sequence: u64, program_ns: i64) {
         let mut payload = self.payload.lock().unwrap_or_else(PoisonError::into_inner);
-        if question(&mut payload, self.cookie, sequence, program_ns as u64).is_some() {
-            // What the kernel refuses is lost; a second try meets an error that an earlier probe caused.
-            if self.socket.send_to(&payload, self.peer).is_err() {
-                let _ = self.socket.send_to(&payload, self.peer);
-            }
+        let Some(payload) = payload.get_mut(..self.asked.payload_of(sequence) as usize) else { return };
+        // What the kernel refuses is lost; a second try meets an error that an earlier probe caused.
+        if question(payload, self.cookie, sequence, program_ns as u64).is_some()
+            && self.socket.send_to(payload, self.peer).is_err()
+        {
+            let _ = self.socket.send_to(payload, self.peer);
         }
     }
 
@@ -229,14 +228,16 @@ impl UdpProbes {
     /// The probe at the end of a packet that was sent, and when that was.
     fn stamped(&self, packet: &SuperPacket<'_>) -> Option<(Probe, i64)> {
         let at = packet.received_at_kernel?;
-        let payload = packet.bytes.get(packet.bytes.len().checked_sub(self.length as usize)?..)?;
-        let probe = Probe::parse(payload)?;
-        (probe.cookie == self.cookie.of(false, 0)).then_some((probe, i64::try_from(at.0).ok()?))
+        let parse = |payload: &[u8]| {
+            let probe = Probe::parse(payload).filter(|probe| probe.cookie == self.cookie.of(false, 0))?;
+            Some((probe.sequence, probe))
+        };
+        Some((read_behind_headers(packet.bytes, &self.asked, parse)?, i64::try_from(at.0).ok()?))
     }
 
     fn take(&self, packet: &SuperPacket<'_>, account: &mut longhaul_rtt::Account) {
         let (received_ns, received_by) = received(packet);
-        match reply(packet.bytes, self.cookie, self.length) {
+        match reply(packet.bytes, self.cookie, |sequence| self.asked.payload_of(sequence)) {
             Some(answered) => {
                 _ = account.answer(Answer {
                     sequence: answered.sequence,

@@ -10,14 +10,12 @@ use longhaul_rtt::{Answer, Observed, RttParameters};
 use longhaul_session::SessionError;
 
 use super::client::received;
-use super::probing::{Probes, Probing, Shared};
+use super::probing::{HEADERS_MOST, Probes, Probing, Shared, read_behind_headers};
 use super::tcp_connect::watch;
 use crate::control::random;
 
 /// Packets taken in one call.
 const SLOTS: usize = 32;
-/// Room for the headers before a payload.
-const HEADERS_MOST: usize = 256;
 /// An echo's header.
 const HEADER_LEN: usize = 8;
 
@@ -39,7 +37,7 @@ pub fn probe_by_echo(
     let probes = Arc::new(EchoProbes {
         socket,
         magic,
-        length,
+        asked: parameters.clone(),
         packet: Mutex::new(vec![0; HEADER_LEN + length]),
         slots: Mutex::new(ReceiveSlots::new(SLOTS, length + HEADERS_MOST, false)),
     });
@@ -54,7 +52,7 @@ struct EchoProbes {
     socket: EchoSocket,
     /// What the answers to these probes have, and no others.
     magic: [u8; 8],
-    length: usize,
+    asked: RttParameters,
     /// The sending thread's.
     packet: Mutex<Vec<u8>>,
     /// The receiving thread's.
@@ -87,10 +85,12 @@ impl Probes for EchoProbes {
     fn send(&self, sequence: u64, program_ns: i64) {
         let mut packet = self.packet.lock().unwrap_or_else(PoisonError::into_inner);
         let content = Content { sequence, program_ns: program_ns as u64 };
+        let length = HEADER_LEN + self.asked.payload_of(sequence) as usize;
+        let Some(packet) = packet.get_mut(..length) else { return };
         content.emit(self.magic, packet.get_mut(HEADER_LEN..).unwrap_or_default());
         // What the kernel refuses is lost; a second try meets an error that an earlier probe caused.
-        if self.socket.send(&mut packet, sequence as u16).is_err() {
-            let _ = self.socket.send(&mut packet, sequence as u16);
+        if self.socket.send(packet, sequence as u16).is_err() {
+            let _ = self.socket.send(packet, sequence as u16);
         }
     }
 
@@ -100,8 +100,9 @@ impl Probes for EchoProbes {
         if matches!(self.socket.socket().receive_sent(&mut slots), Ok(1..)) {
             account.with(|account| {
                 for packet in slots.packets() {
-                    let payload = packet.bytes.len().checked_sub(self.length).and_then(|at| packet.bytes.get(at..));
-                    let content = payload.and_then(|payload| Content::parse(self.magic, payload));
+                    let parse =
+                        |payload: &[u8]| Content::parse(self.magic, payload).map(|content| (content.sequence, content));
+                    let content = read_behind_headers(packet.bytes, &self.asked, parse);
                     let at = packet.received_at_kernel.and_then(|at| i64::try_from(at.0).ok());
                     if let (Some(content), Some(at)) = (content, at) {
                         account.stamp(content.sequence, at);
@@ -115,7 +116,8 @@ impl Probes for EchoProbes {
                     let Some(echo) = self.socket.answer(packet.bytes) else { continue };
                     let content = Content::parse(self.magic, echo.payload);
                     let whole = content.filter(|content| {
-                        echo.payload.len() == self.length && content.sequence as u16 == echo.sequence
+                        let length = self.asked.payload_of(content.sequence) as usize;
+                        echo.payload.len() == length && content.sequence as u16 == echo.sequence
                     });
                     let Some(content) = whole else {
                         account.ignore();

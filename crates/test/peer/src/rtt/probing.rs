@@ -120,6 +120,23 @@ fn observed(account: &mut Account, skipped: Option<Nanos>, before: RealtimeOffse
     Observed { rows, recent: account.take_recent(), counts: account.counts(), ended }
 }
 
+/// Headers before a payload have at most so many bytes.
+pub(super) const HEADERS_MOST: usize = 256;
+
+/// What `parse` reads from the payload in `packet`, behind headers of the layers below. It tells its probe's number too. Of a packet that
+/// was fragmented the first part will do.
+pub(super) fn read_behind_headers<T>(
+    packet: &[u8],
+    asked: &RttParameters,
+    parse: impl Fn(&[u8]) -> Option<(u64, T)>,
+) -> Option<T> {
+    (0..packet.len().min(HEADERS_MOST)).find_map(|at| {
+        let payload = packet.get(at..)?;
+        let (sequence, content) = parse(payload)?;
+        (payload.len() <= asked.payload_of(sequence) as usize).then_some(content)
+    })
+}
+
 /// `CLOCK_REALTIME`, nanoseconds.
 pub(super) fn realtime_ns() -> i64 {
     i64::try_from(realtime().0).unwrap_or(i64::MAX)
@@ -142,7 +159,8 @@ fn send_all(probes: &impl Probes, account: &Shared, asked: &RttParameters, seed:
         }
         let (sequence, program_ns) = account.with(|account| {
             let now = realtime_ns();
-            (account.send(now), now)
+            let payload_bytes = asked.payload_of(account.next());
+            (account.send(now, payload_bytes), now)
         });
         probes.send(sequence, program_ns);
         sent += 1;

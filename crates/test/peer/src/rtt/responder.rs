@@ -69,7 +69,7 @@ impl AnsweringData {
         let mut answering = Answering {
             socket: socket.clone(),
             state: shared.clone(),
-            responder: Responder::new(plan.cookie, parameters.payload_bytes, parameters.interval_ns),
+            responder: Responder::new(plan.cookie, parameters.payloads(), parameters.interval_ns),
             payload: Vec::with_capacity(parameters.payload_bytes as usize),
             events: events.clone(),
             probes_left: PROBES_MOST,

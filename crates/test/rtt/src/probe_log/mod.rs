@@ -29,6 +29,8 @@ pub const SENT_QUANTUM_NS: i64 = 1 << 14;
 pub struct ProbeRow {
     /// Its number, from 0.
     pub sequence: u64,
+    /// Its payload, bytes.
+    pub payload_bytes: u32,
     /// When it was sent, Unix time in nanoseconds, by this host's clock.
     pub sent_ns: i64,
     /// Its round trip without the time inside the responder, nanoseconds. `None`: no answer came before the time-out.
@@ -96,8 +98,11 @@ pub struct About {
     pub interval_ns: u64,
     /// Whether they are sent by a Poisson process.
     pub poisson: bool,
-    /// Payload of a probe, bytes.
+    /// Payload of a probe, bytes; that of the largest with `sizes`.
     pub payload_bytes: u32,
+    /// Payloads that probes have, bytes, each as often; none where all have `payload_bytes`.
+    #[serde(default)]
+    pub sizes: Vec<u32>,
     /// After this time without an answer a probe is lost, nanoseconds.
     pub timeout_ns: u64,
     /// Who stamps at the host that sends probes.
@@ -151,8 +156,9 @@ impl From<parquet::errors::ParquetError> for ProbeLogError {
 }
 
 /// The columns of a segment: name, whether each row has a value, and its type in Parquet's words.
-const COLUMNS: [(&str, bool, &str); 6] = [
+const COLUMNS: [(&str, bool, &str); 7] = [
     ("sequence", true, "int64 sequence (integer(64, false))"),
+    ("payload_bytes", true, "int32 payload_bytes (integer(32, false))"),
     ("sent_ns", true, "int64 sent_ns"),
     ("rtt_ns", false, "int64 rtt_ns"),
     ("forward_ns", false, "int64 forward_ns"),

@@ -224,10 +224,12 @@ impl<R: ChunkReader + 'static> Segment<R> {
             }
             _ => Err(ProbeLogError::Refused(Refused::Damaged)),
         };
-        let (sequence, sent, rtt, forward) = (next()?, next()?, next()?, next()?);
+        let (sequence, payload, sent) = (next()?, next()?, next()?);
+        let (rtt, forward) = (next()?, next()?);
         let (copies, late_by) = (next()?, next()?);
         rows.extend((0..count).map(|row| ProbeRow {
             sequence: sequence[row].unwrap_or_default() as u64,
+            payload_bytes: payload[row].unwrap_or_default() as u32,
             sent_ns: sent[row].unwrap_or_default(),
             rtt_ns: rtt[row],
             forward_ns: forward[row],

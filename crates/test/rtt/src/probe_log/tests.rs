@@ -47,6 +47,7 @@ fn row(at: u64) -> ProbeRow {
     let value = |ns: i64| answered.then_some(ns + jitter);
     ProbeRow {
         sequence: at,
+        payload_bytes: if at.is_multiple_of(5) { u32::MAX } else { 64 },
         sent_ns: (109_253_000_000_000 + at as i64 * 610) * SENT_QUANTUM_NS,
         rtt_ns: value(20 << 20),
         // The responder's clock is an hour behind.

@@ -80,6 +80,7 @@ pub fn write_segment(out: impl Write + Send, about: &About, rows: &[ProbeRow]) -
     let there = |value: fn(&ProbeRow) -> bool| rows.iter().map(|row| value(row).into()).collect::<Vec<i16>>();
     let sequences: Vec<i64> = rows.iter().map(|row| row.sequence as i64).collect();
     put::<Int64Type>(&mut group, &sequences, None)?;
+    put::<Int32Type>(&mut group, &rows.iter().map(|row| row.payload_bytes as i32).collect::<Vec<_>>(), None)?;
     put::<Int64Type>(&mut group, &rounded.sent, None)?;
     put::<Int64Type>(&mut group, &rounded.rtt, Some(&there(|row| row.rtt_ns.is_some())))?;
     put::<Int64Type>(&mut group, &rounded.forward, Some(&there(|row| row.forward_ns.is_some())))?;
