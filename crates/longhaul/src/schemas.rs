@@ -14,7 +14,7 @@ use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_host::HostSnapshot;
 use longhaul_profile::{Profile, Verification};
-use longhaul_report::saved::{DiagnoseAsked, TcpAsked, UdpAsked};
+use longhaul_report::saved::{DiagnoseAsked, RttAsked, TcpAsked, UdpAsked};
 use longhaul_result::{Envelope, Hosts};
 use longhaul_rtt::RttResult;
 use longhaul_tcp::{TcpResult, WatchResult};
@@ -26,7 +26,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 use crate::cmd::{
-    analyze, capture, cc, compare, convert, emulate, filter, host, lab, log, mix, paths, profile, rtt, tcp, tune, udp,
+    analyze, capture, cc, compare, convert, emulate, filter, host, lab, log, mix, paths, profile, tcp, tune, udp,
     verify, watch,
 };
 use crate::output::{NothingAsked, PrintedFailure};
@@ -47,7 +47,7 @@ fn schemas() -> BTreeMap<String, String> {
         schema::<udp::live::Interval>("longhaul.udp.interval/1", stream("udp")),
         result::<WithHosts<TcpAsked, Directions<TcpResult>, crate::cmd::test::Hosts<'_>>>("tcp"),
         result::<WithHosts<UdpAsked, Directions<UdpResult>, crate::cmd::test::Hosts<'_>>>("udp"),
-        result::<Envelope<rtt::RttAsked, RttResult>>("rtt"),
+        result::<Envelope<RttAsked, RttResult>>("rtt"),
         result::<Envelope<DiagnoseAsked, Directions<Diagnosed>>>("diagnose"),
         result::<WithHosts<lab::run::Parameters<'_>, lab::run::Ended<'_>, &Option<longhaul_experiment::Hosts>>>(
             "lab.run",

@@ -216,7 +216,9 @@ fn each_byte_and_each_fragment_adds_what_the_links_take() {
     else {
         return;
     };
-    let result = answered.rtt(&["--sizes", "64-2800", "-t", "10s"]);
+    let folder = Folder::new("rtt-sizes");
+    let (page, saved) = (folder.file("page.html"), folder.file("saved"));
+    let result = answered.rtt(&["--sizes", "64-2800", "-t", "10s", "--html", &page, "-o", &saved]);
     let by_size = &result["result"]["by_size"];
     let line = &by_size["line"];
     println!("{line} {}", by_size["steps"]);
@@ -229,6 +231,13 @@ fn each_byte_and_each_fragment_adds_what_the_links_take() {
     assert!(bytes[0] <= 1452 && 1452 < bytes[1], "{step}");
     // Headers of Ethernet, IPv6 and both fragments: 70 bytes, 56 us each way.
     assert!((90_000.0..150_000.0).contains(&step["ns"].as_f64().unwrap()), "{step}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<figure>").count(), 3, "{page}");
+    let shown = Command::new(LONGHAUL).args(["show", &saved]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("each byte adds 1") && page.contains(shown.lines().next().unwrap()), "{shown}");
+    let profile = Command::new(LONGHAUL).args(["profile", &saved]).output().unwrap();
+    assert!(String::from_utf8_lossy(&profile.stderr).contains("without --sizes"), "{profile:?}");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use longhaul_diagnosis::Diagnosed;
 use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_result::Caveat;
+use longhaul_rtt::probe_log::ProbeKind;
+use longhaul_rtt::{RttParameters, RttResult};
 use longhaul_tcp::{TcpParameters, TcpResult, WatchResult};
 use longhaul_terms::Directions;
 use longhaul_udp::{UdpParameters, UdpResult};
@@ -30,6 +32,8 @@ pub const ANALYZE_SCHEMA: &str = "longhaul.analyze/1";
 /// The form of a comparison.
 pub const COMPARE_SCHEMA: &str = "longhaul.compare/1";
 
+/// The form of a measurement of round trips.
+pub const RTT_SCHEMA: &str = "longhaul.rtt/1";
 /// The form of a diagnosis.
 pub const DIAGNOSE_SCHEMA: &str = "longhaul.diagnose/1";
 
@@ -79,6 +83,20 @@ pub struct TcpAsked {
     pub tcp: TcpParameters,
 }
 
+/// What was asked of a measurement of round trips, and of whom.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RttAsked {
+    /// The host's address, and the port that was connected to; 0 for ICMP.
+    pub address: SocketAddr,
+    /// The host as given on the command line.
+    pub host: String,
+    /// How probes were made.
+    pub kind: ProbeKind,
+    /// The measurement.
+    pub rtt: RttParameters,
+}
+
 /// A result that was read.
 #[derive(Debug)]
 pub struct Saved {
@@ -103,6 +121,8 @@ pub enum Content {
     Compare(Box<CompareResult>),
     /// Of `longhaul diagnose`.
     Diagnose(Box<DiagnoseAsked>, Directions<Diagnosed>),
+    /// Of `longhaul rtt`.
+    Rtt(Box<RttResult>),
 }
 
 /// Why a text is no result.
@@ -112,7 +132,7 @@ pub enum SavedError {
     #[error("no result of longhaul: {0}")]
     NoResult(serde_json::Error),
     /// Another form of JSON, or none.
-    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA} or {DIAGNOSE_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
+    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {DIAGNOSE_SCHEMA} or {RTT_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
     Schema(Option<String>),
     /// A part of it is not as its form has it.
     #[error("broken: {0}")]
@@ -182,6 +202,10 @@ impl Saved {
                 let (asked, results, caveats) = of_test(text, both)?;
                 Ok(Self { content: Content::Diagnose(Box::new(asked), results), caveats })
             }
+            Some(RTT_SCHEMA) => {
+                let Shown { result, caveats, .. } = read::<IgnoredAny, RttResult>(text)?;
+                Ok(Self { content: Content::Rtt(Box::new(result)), caveats })
+            }
             _ => Err(SavedError::Schema(form.schema)),
         }
     }
@@ -195,6 +219,7 @@ impl Saved {
             Content::Analyze(result) => text::analyze::report(result),
             Content::Compare(result) => text::compare::report(result),
             Content::Diagnose(asked, results) => text::diagnose::report(asked.reverse, results),
+            Content::Rtt(result) => text::rtt::report(result),
         }
     }
 }
@@ -279,6 +304,7 @@ mod tests {
         no_value_panics(include_str!("../../../longhaul/tests/udp-result.json"));
         no_value_panics(include_str!("../../../../fuzz/corpus/saved_result/analyze"));
         no_value_panics(include_str!("../../../../fuzz/corpus/saved_result/compare"));
+        no_value_panics(include_str!("../../../../fuzz/corpus/saved_result/rtt"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::account::Counts;
 use crate::by_size::BySize;
 use crate::caveats;
+use crate::over_time::OverTime;
 use crate::parameters::RttEndReport;
 use crate::probe_log::{EndStamps, ProbeKind};
 
@@ -51,8 +52,10 @@ pub struct RttResult {
     pub longest_outage_ns: u64,
     /// Who took the time stamps.
     pub timestamps: EndsStamps,
-    /// Round trips by length: buckets in rising order, without empty ones.
+    /// How much longer round trips are than the least: buckets in rising order, without empty ones.
     pub histogram: Vec<HistogramBucket>,
+    /// Round trips over time.
+    pub over_time: OverTime,
     /// Round trips by the size of probes; `None` where all have one size.
     pub by_size: Option<BySize>,
 }
@@ -67,7 +70,7 @@ pub struct EndsStamps {
     pub server: Option<EndStamps>,
 }
 
-/// Quantiles of round trips, nanoseconds, within 0.1 %.
+/// Quantiles of round trips, nanoseconds, within 0.01 %.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RttQuantiles {
@@ -128,11 +131,11 @@ pub struct LossRun {
     pub probes: u64,
 }
 
-/// Round trips of about one length.
+/// Round trips that are longer than the least by about the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HistogramBucket {
-    /// They are at most this long, nanoseconds, and longer than the bucket before.
+    /// At most so much longer than the least, nanoseconds, and more than the bucket before.
     pub up_to_ns: u64,
     /// How many.
     pub probes: u64,

@@ -3,24 +3,31 @@
 use hdrhistogram::Histogram;
 
 use crate::by_size::Sizes;
+use crate::over_time::Stretches;
 use crate::probe_log::{EndStamps, ProbeKind, ProbeRow};
 use crate::result::{EndsStamps, HistogramBucket, LossRun, OneWayVariation, RttQuantiles, RttResult, Spread};
 use crate::thinned::Thinned;
 
 /// Longest time that a histogram tells apart, nanoseconds.
 const LONGEST_NS: u64 = 3_600_000_000_000;
+/// Digits of round trips that are told apart: on a long path microseconds count.
+const RTT_DIGITS: u8 = 4;
+/// The same of what they differ by.
+const DIFFERENCE_DIGITS: u8 = 3;
 /// Runs of loss that are listed.
 const RUNS_MOST: usize = 1_000;
 /// A run of loss of this length is an outage, nanoseconds.
 const OUTAGE_NS: u64 = 1_000_000_000;
 /// Delays of a direction that are kept.
 const KEPT: usize = 65_536;
-/// Buckets of the histogram in the result grow by this factor.
+/// The end of the first bucket of the histogram in the result, nanoseconds.
+const BUCKET_LEAST_NS: f64 = 1_000.0;
+/// Buckets grow by this factor.
 const BUCKET_GROWTH: f64 = 1.1;
 
-fn histogram() -> Histogram<u64> {
+fn histogram(digits: u8) -> Histogram<u64> {
     // The bounds are constants that the library takes, so this cannot fail.
-    Histogram::new_with_max(LONGEST_NS, 3).expect("constant bounds")
+    Histogram::new_with_max(LONGEST_NS, digits).expect("constant bounds")
 }
 
 /// Figures of the rows so far.
@@ -46,6 +53,7 @@ pub struct Statistics {
     outages: u64,
     longest_outage_ns: u64,
     by_size: Sizes,
+    over_time: Stretches,
 }
 
 impl Default for Statistics {
@@ -56,7 +64,7 @@ impl Default for Statistics {
             duplicates: 0,
             reordered: 0,
             span: None,
-            rtt: histogram(),
+            rtt: histogram(RTT_DIGITS),
             first_rtt: 0,
             sums: (0.0, 0.0),
             ipdv: Differences::default(),
@@ -69,6 +77,7 @@ impl Default for Statistics {
             outages: 0,
             longest_outage_ns: 0,
             by_size: Sizes::default(),
+            over_time: Stretches::default(),
         }
     }
 }
@@ -89,6 +98,7 @@ impl Statistics {
         self.backward.take(row.sequence, row.backward_ns);
         self.ipdv.take(row.sequence, row.rtt_ns);
         self.by_size.take(row.payload_bytes, row.rtt_ns);
+        self.over_time.take(row.sent_ns, row.rtt_ns);
         match row.rtt_ns {
             Some(rtt) => {
                 self.end_run(row.sent_ns);
@@ -135,7 +145,7 @@ impl Statistics {
         let least = quantiles.map_or(0, |quantiles| quantiles.min_ns);
         let over_least = |ns: u64| ns.saturating_sub(least);
         let answered = self.received > 0;
-        let buckets = self.rtt.iter_log(1_000, BUCKET_GROWTH).filter(|bucket| bucket.count_since_last_iteration() > 0);
+        let histogram = self.buckets(least);
         RttResult {
             kind,
             sent: self.sent,
@@ -157,13 +167,27 @@ impl Statistics {
             longest_outage_ns: self.longest_outage_ns,
             timestamps: EndsStamps { client, server },
             by_size: self.by_size.finish(),
-            histogram: buckets
-                .map(|bucket| HistogramBucket {
-                    up_to_ns: bucket.value_iterated_to(),
-                    probes: bucket.count_since_last_iteration(),
-                })
-                .collect(),
+            over_time: self.over_time.finish(),
+            histogram,
         }
+    }
+
+    /// What was longer than `least` by how much, in buckets that grow from a microsecond on.
+    fn buckets(&self, least: u64) -> Vec<HistogramBucket> {
+        let mut buckets: Vec<HistogramBucket> = Vec::new();
+        let mut up_to = BUCKET_LEAST_NS;
+        for value in self.rtt.iter_recorded() {
+            let over = value.value_iterated_to().saturating_sub(least);
+            while up_to < over as f64 {
+                up_to *= BUCKET_GROWTH;
+            }
+            let probes = value.count_since_last_iteration();
+            match buckets.last_mut().filter(|last| last.up_to_ns == up_to as u64) {
+                Some(last) => last.probes += probes,
+                None => buckets.push(HistogramBucket { up_to_ns: up_to as u64, probes }),
+            }
+        }
+        buckets
     }
 
     fn quantiles(&self) -> Option<RttQuantiles> {
@@ -199,7 +223,7 @@ struct Differences {
 
 impl Default for Differences {
     fn default() -> Self {
-        Self { histogram: histogram(), last: None }
+        Self { histogram: histogram(DIFFERENCE_DIGITS), last: None }
     }
 }
 
@@ -323,7 +347,7 @@ mod tests {
         near(forward.ipdv.max_ns, 1);
         assert_eq!((backward.pdv.max_ns, backward.ipdv.max_ns), (0, 0));
         assert_eq!(result.histogram.iter().map(|bucket| bucket.probes).sum::<u64>(), 99);
-        assert!(result.histogram.len() < 30, "{}", result.histogram.len());
+        assert!(result.histogram.len() < 50, "{}", result.histogram.len());
         assert!(result.histogram.is_sorted_by_key(|bucket| bucket.up_to_ns));
     }
 

@@ -11,14 +11,15 @@ use std::process::ExitCode;
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::client;
 use longhaul_peer::rtt::{probe_by_echo, probe_by_tcp};
+use longhaul_report::html::rtt::Report;
+use longhaul_report::saved::{RTT_SCHEMA, RttAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_rtt::probe_log::ProbeKind;
-use longhaul_rtt::{Counts, Ended, Observed, RttEndReport, RttParameters, Statistics, caveats_of};
+use longhaul_rtt::{Counts, Ended, Observed, RttEndReport, RttParameters, RttResult, Statistics, caveats_of};
 use longhaul_session::SessionError;
 use longhaul_terms::Amount;
 use longhaul_units::Nanos;
-use serde::Serialize;
 
 use crate::caveats;
 use crate::cmd::rtt::live::Live;
@@ -27,9 +28,8 @@ use crate::cmd::rtt::sizes::Sizes;
 use crate::cmd::test::Reach;
 use crate::output::live::{Lines, Show};
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, exit_code, print_result};
+use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, write_named};
 
-const SCHEMA: &str = "longhaul.rtt/1";
 /// What jitter shows well at, and what a host hardly notices.
 const SERVER_INTERVAL: Nanos = Nanos::from_millis(10);
 /// As ping(8): other people's hosts answer.
@@ -42,6 +42,7 @@ Example:
   longhaul rtt server -t 1h -o monday             # probes every 10 ms; a log with each
   longhaul rtt server --poisson -i 20ms -l 1472
   longhaul rtt server --sizes 64-1472 -t 1m       # what each byte of a message adds
+  longhaul rtt server -t 1h --html page.html      # over time, and how long the rare ones are
   longhaul rtt example.org --icmp -c 100          # without a server
   longhaul rtt example.org --tcp 443 -i 500ms
 
@@ -83,23 +84,12 @@ pub(crate) struct Args {
     /// Save in this folder: result.json, and a log of each probe in probes-*.parquet
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Draw round trips over time, by how rare they are and by size in this HTML file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
-}
-
-/// What was asked of a measurement of round trips, and of whom.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct RttAsked {
-    /// The host's address, and the port that was connected to; 0 for ICMP.
-    address: SocketAddr,
-    /// The host as given on the command line.
-    host: String,
-    /// How probes were made.
-    kind: ProbeKind,
-    /// The measurement.
-    rtt: RttParameters,
 }
 
 impl Args {
@@ -183,14 +173,27 @@ pub(crate) fn run(args: Args) -> Outcome {
     let server = (kind == ProbeKind::Udp).then(|| counts.responder());
     let result = statistics.finish(kind, counts.client(), server);
     let asked = RttAsked { address, host: args.reach.host, kind, rtt: parameters };
-    let envelope = Envelope::new(SCHEMA, started_at, asked, result, Caveat::unique(all));
+    let envelope = Envelope::new(RTT_SCHEMA, started_at, asked, result, Caveat::unique(all));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
+    let drawn = args.html.as_deref().map_or(Ok(()), |file| write_named(file, &page(&envelope)));
     print_result(&envelope, args.json, text::rtt::report);
-    if let Err(failure) = saved {
+    if let Err(failure) = saved.and(drawn) {
         // The result is printed already; with --json it is the only object.
         return Ok(failure.report_beside());
     }
     Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+}
+
+fn page(envelope: &Envelope<RttAsked, RttResult>) -> String {
+    Report {
+        host: envelope.parameters.host.clone(),
+        longhaul: envelope.longhaul.into(),
+        started_at: envelope.started_at.clone(),
+        result: &envelope.result,
+        caveats: &envelope.caveats,
+        text: text::rtt::report(&envelope.result),
+    }
+    .html()
 }
 
 /// Probes the host. Returns its address, and what the responder reports.

@@ -1,4 +1,4 @@
-//! A panel of lines and bands over time as SVG.
+//! A panel of lines and bands over time, or over numbers, as SVG.
 
 use std::fmt::Write;
 
@@ -49,6 +49,17 @@ pub(crate) struct Panel<'a> {
     pub(crate) since: &'static str,
     /// Where the axis of time ends at least.
     pub(crate) end_s: f64,
+    /// What points lie over in place of time.
+    pub(crate) across: Option<Across>,
+}
+
+/// An axis of numbers from 0 on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Across {
+    /// What the numbers are.
+    pub(crate) what: &'static str,
+    /// A number at a line; `None` where it has none.
+    pub(crate) label: fn(f64) -> Option<String>,
 }
 
 impl Panel<'_> {
@@ -82,7 +93,10 @@ impl Panel<'_> {
             );
         }
         axis.draw(&mut svg);
-        time_axis(&mut svg, end, self.since, x);
+        match &self.across {
+            None => time_axis(&mut svg, end, self.since, x),
+            Some(across) => across.draw(&mut svg, end, x),
+        }
         for band in &self.bands {
             for run in band.points.split(Option::is_none).filter(|run| !run.is_empty()) {
                 let point = |at: f64, value: f64| format!("{:.1},{:.1}", x(at), y(value));
@@ -196,29 +210,49 @@ impl Axis {
 }
 
 fn time_axis(svg: &mut String, end: f64, since: &str, x: impl Fn(f64) -> f64) {
-    let [_, _, right, bottom] = EDGES;
     let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
     let (size, unit) = units.into_iter().find(|(size, _)| end >= *size).unwrap_or(units[3]);
     let every = step(end / size);
-    for tick in 0..=(end / size / every * 1.000_001) as u32 {
-        let value = every * f64::from(tick);
-        let at = x(value * size);
-        let anchor = if at > right - 12.0 { "end" } else { "middle" };
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            svg,
-            "<line class=\"axis\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{bottom}\" y2=\"{}\"/>\
-             <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
-            bottom + 4.0,
-            bottom + 18.0,
-            trimmed(value)
-        );
+    for number in 0..=(end / size / every * 1.000_001) as u32 {
+        let value = every * f64::from(number);
+        tick(svg, x(value * size), &trimmed(value));
     }
+    below(svg, &format!("time from {since}, {unit}"));
+}
+
+impl Across {
+    fn draw(&self, svg: &mut String, end: f64, x: impl Fn(f64) -> f64) {
+        let every = step(end);
+        for number in 0..=(end / every * 1.000_001) as u32 {
+            let value = every * f64::from(number);
+            if let Some(label) = (self.label)(value) {
+                tick(svg, x(value), &label);
+            }
+        }
+        below(svg, self.what);
+    }
+}
+
+/// A number below the ground.
+fn tick(svg: &mut String, at: f64, label: &str) {
+    let [_, _, right, bottom] = EDGES;
+    let anchor = if at > right - 12.0 { "end" } else { "middle" };
+    // Writing to a string cannot fail.
     let _ = writeln!(
         svg,
-        "<text x=\"{right}\" y=\"{}\" text-anchor=\"end\">time from {since}, {unit}</text>",
-        bottom + 36.0
+        "<line class=\"axis\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{bottom}\" y2=\"{}\"/>\
+         <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
+        bottom + 4.0,
+        bottom + 18.0,
+        escape(label)
     );
+}
+
+/// What the numbers below the ground are.
+fn below(svg: &mut String, what: &str) {
+    let [_, _, right, bottom] = EDGES;
+    // Writing to a string cannot fail.
+    let _ = writeln!(svg, "<text x=\"{right}\" y=\"{}\" text-anchor=\"end\">{}</text>", bottom + 36.0, escape(what));
 }
 
 /// The largest unit that `highest` has one of.

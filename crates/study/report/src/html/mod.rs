@@ -11,6 +11,7 @@ pub mod diagnosed;
 mod lines;
 pub mod mix;
 mod page;
+pub mod rtt;
 pub mod series;
 mod table;
 pub mod tcp_goodput;

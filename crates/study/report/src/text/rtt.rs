@@ -58,7 +58,7 @@ const SIZES_SHOWN: usize = 16;
 fn by_size(by_size: &BySize) -> String {
     let BySize { sizes, line, steps } = by_size;
     let mut text =
-        format!("\n{:<16}{:>9}{:>9}{:>9}{:>9}{:>21}\n", "payload bytes", "answered", "lost", "min", "p50", "± 95 %");
+        format!("\n{:<16}{:>9}{:>9}{:>9}{:>9}{:>9}\n", "payload bytes", "answered", "lost", "min", "p50", "± 95 %");
     let last = sizes.len().saturating_sub(1);
     let every = last.div_ceil(SIZES_SHOWN - 1).max(1);
     for (_, size) in sizes.iter().enumerate().filter(|(at, _)| at % every == 0 || *at == last) {
@@ -67,7 +67,7 @@ fn by_size(by_size: &BySize) -> String {
         if let Some(rtt) = rtt {
             let half = rtt.p50_most_ns.abs_diff(rtt.p50_least_ns) / 2;
             let [least, median, half] = [rtt.min_ns.unsigned_abs(), rtt.p50_ns.unsigned_abs(), half].map(short);
-            text += &format!("{least:>9}{median:>9}{half:>21}");
+            text += &format!("{least:>9}{median:>9}{half:>9}");
         }
         text += "\n";
     }

@@ -1,0 +1,134 @@
+//! A measurement of round trips as a page: over time, by how rare they are, by the size of messages.
+
+use std::fmt::Write;
+
+use longhaul_result::Caveat;
+use longhaul_rtt::{BySize, OfSize, OverTime, RttResult, Stretch};
+
+use crate::html::lines::{Across, Band, Line, Panel};
+use crate::html::page::{escape, heading, page};
+
+/// Nanoseconds in larger units.
+const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
+
+/// The content of the page.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// The host, as it was named.
+    pub host: String,
+    /// The version of longhaul.
+    pub longhaul: String,
+    /// When the measurement began.
+    pub started_at: String,
+    /// What was measured.
+    pub result: &'a RttResult,
+    /// What speaks against trusting it.
+    pub caveats: &'a [Caveat],
+    /// What `longhaul rtt` prints.
+    pub text: String,
+}
+
+impl Report<'_> {
+    /// The page.
+    pub fn html(&self) -> String {
+        let title = format!("Round trips to {}", self.host);
+        let mut body = heading(&title, &self.longhaul, &self.started_at);
+        let figures = [
+            (over_time(&self.result.over_time), "Least to greatest, and mean. Marked above: probes were lost."),
+            (rare(self.result), "One round trip in so many is longer than this. The scale below is logarithmic."),
+            (
+                self.result.by_size.as_ref().and_then(by_size),
+                "The median of each size, the line through all, and steps that are no part of it.",
+            ),
+        ];
+        body += "<div class=\"panels\">\n";
+        for (figure, caption) in figures {
+            // Writing to a string cannot fail.
+            let _ = figure.map(|svg| writeln!(body, "<figure>{svg}<figcaption>{caption}</figcaption></figure>"));
+        }
+        body += "</div>\n";
+        if !self.caveats.is_empty() {
+            let all = (self.caveats.iter())
+                .map(|caveat| format!("<li>{}: {}</li>", escape(&caveat.message), escape(&caveat.remedy)));
+            let _ = writeln!(body, "<h2>Doubts</h2>\n<ul>{}</ul>", all.collect::<String>());
+        }
+        let _ = writeln!(body, "<h2>All figures</h2>\n<pre>{}</pre>", escape(&self.text));
+        page(&title, &body)
+    }
+}
+
+/// Round trips over time.
+fn over_time(over_time: &OverTime) -> Option<String> {
+    let OverTime { stretch_ns, stretches } = over_time;
+    let stretch_s = *stretch_ns as f64 / 1e9;
+    let timed = || stretches.iter().zip(0..).map(|(stretch, number)| (stretch, f64::from(number) * stretch_s));
+    let of = |stretch: &Stretch, at: f64| stretch.rtt.map(|rtt| (at, rtt));
+    let band = timed().map(|(stretch, at)| of(stretch, at).map(|(at, rtt)| (at, rtt.min_ns as f64, rtt.max_ns as f64)));
+    let line = timed().map(|(stretch, at)| of(stretch, at).map(|(at, rtt)| (at, rtt.mean_ns)));
+    let panel = Panel {
+        title: "Round trips over time",
+        what: "round trip, ",
+        units: &TIMES,
+        bands: vec![Band { name: "least to greatest", colour: "--blue", points: band.collect() }],
+        lines: vec![Line { name: "mean", colour: "--orange", points: line.collect() }],
+        marks: ("lost", timed().filter(|(stretch, _)| stretch.lost() > 0).map(|(_, at)| at).collect()),
+        since: "the first probe",
+        ..Panel::default()
+    };
+    panel.svg()
+}
+
+/// How long the longest of 10, 100, 1,000, … round trips are.
+fn rare(result: &RttResult) -> Option<String> {
+    let least = result.rtt?.min_ns as f64;
+    let all = result.received as f64;
+    let mut left = all;
+    let mut points = vec![Some((0.0, least))];
+    for bucket in &result.histogram {
+        left -= bucket.probes as f64;
+        // The last has none behind it: it is one of all.
+        let share = left.max(1.0) / all;
+        points.push(Some((-share.log10(), least + bucket.up_to_ns as f64)));
+    }
+    let label = |power: f64| (power.fract() == 0.0).then(|| format!("{}", 10_f64.powf(power)));
+    let panel = Panel {
+        title: "How long the rare ones are",
+        what: "round trip, ",
+        units: &TIMES,
+        lines: vec![Line { name: "round trip", colour: "--blue", points }],
+        across: Some(Across { what: "one in so many is longer", label }),
+        ..Panel::default()
+    };
+    panel.svg()
+}
+
+/// Medians by size, and the line with its steps.
+fn by_size(by_size: &BySize) -> Option<String> {
+    let BySize { sizes, line, steps } = by_size;
+    let measured = |size: &OfSize| size.rtt.map(|rtt| (f64::from(size.payload_bytes), rtt));
+    let median = sizes.iter().map(|size| measured(size).map(|(bytes, rtt)| (bytes, rtt.p50_ns as f64)));
+    let interval = sizes
+        .iter()
+        .map(|size| measured(size).map(|(bytes, rtt)| (bytes, rtt.p50_least_ns as f64, rtt.p50_most_ns as f64)));
+    let explained = |bytes: u32| {
+        let steps = steps.iter().filter(|step| bytes >= step.to_bytes).map(|step| step.ns).sum::<f64>();
+        line.map(|line| (f64::from(bytes), line.intercept_ns + line.slope_ns_per_byte * f64::from(bytes) + steps))
+    };
+    let panel = Panel {
+        title: "Round trips by size",
+        what: "median, ",
+        units: &TIMES,
+        bands: vec![Band { name: "95 % interval of the median", colour: "--blue", points: interval.collect() }],
+        lines: vec![
+            Line { name: "median", colour: "--blue", points: median.collect() },
+            Line {
+                name: "line and steps",
+                colour: "--orange",
+                points: sizes.iter().map(|size| explained(size.payload_bytes)).collect(),
+            },
+        ],
+        across: Some(Across { what: "payload, bytes", label: |bytes| Some(format!("{bytes}")) }),
+        ..Panel::default()
+    };
+    panel.svg()
+}
