@@ -1,9 +1,10 @@
-//! A path is measured by `ping`, rebuilt from that alone, and measured again.
+//! A path is measured, rebuilt from that alone, and measured again.
 
 use std::fs;
 
 use crate::common::captures::{Folder, json, missing, on};
 use crate::common::{TestLab, alone, longhaul, object};
+use crate::rtt::Answered;
 use serde_json::Value;
 
 /// What is to be found again.
@@ -79,4 +80,64 @@ fn a_path_is_measured_and_rebuilt() {
     for name in ["rtt_median_ns", "loss_share"] {
         assert_eq!(quantity(&verified, name)["verdict"], "outside", "{verified:#}");
     }
+}
+
+/// Another rate and queue each way.
+const ASYMMETRIC: &str = "
+name = 'asymmetric'
+[[forward]]
+rate = '60Mbit'
+queue = '300KiB'
+delay = '15ms'
+[[backward]]
+rate = '20Mbit'
+queue = '128KiB'
+delay = '15ms'
+";
+
+/// What TCP carries each way, Mb/s.
+fn carried(answered: &Answered) -> [f64; 2] {
+    [&[][..], &["-R"]].map(|way| {
+        let arguments = [&[env!("CARGO_BIN_EXE_longhaul"), "tcp", "server", "--json", "-t", "8s", "--omit", "3s"], way];
+        let output = on(&answered.lab, "client", &arguments.concat()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        object(&output.stdout)["result"]["goodput_bps"].as_f64().unwrap() / 1e6
+    })
+}
+
+#[test]
+fn a_copy_carries_what_the_path_carries() {
+    let _alone = alone();
+    let folder = Folder::new("profile-rate");
+    let [log, diagnosis, copy] = ["log", "diagnosis", "copy.toml"].map(|name| folder.file(name));
+    let Some(answered) = Answered::on_this_machine("profile-rate", ASYMMETRIC) else { return };
+    let client = |arguments: &[&str]| {
+        let arguments = [&[env!("CARGO_BIN_EXE_longhaul")], arguments].concat();
+        let output = on(&answered.lab, "client", &arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    client(&["rtt", "server", "-t", "4s", "-o", &log]);
+    client(&["diagnose", "server", "--bidir", "--rate", "100M", "--time", "10s", "-o", &diagnosis]);
+    let before = carried(&answered);
+    drop(answered);
+    let profile = json(&["profile", &log, "--diagnosis", &diagnosis, "-o", &copy, "--json"]);
+    let file = fs::read_to_string(&copy).unwrap();
+    for (way, rate, queue) in [("forward", 60e6, 300.0 * 1024.0), ("backward", 20e6, 128.0 * 1024.0)] {
+        let found = &profile["result"][format!("{way}_queue")];
+        let [of_rate, of_queue] =
+            [("rate_bps", rate), ("bytes", queue)].map(|(key, want)| found[key].as_f64().unwrap() / want);
+        println!("{way}: rate {of_rate:.3}, queue {of_queue:.3} of what they are");
+        assert!((of_rate - 1.0).abs() < 0.03 && (of_queue - 1.0).abs() < 0.15, "{found} {file}");
+    }
+    assert!(!file.contains("rate and queue of") && file.contains("# UDP: "), "{file}");
+    let Some(copied) = Answered::on_this_machine("profile-copied", &file) else { unreachable!("{file}") };
+    let after = carried(&copied);
+    println!("TCP carried {before:.1?} Mb/s, and over the copy {after:.1?}");
+    for (before, after) in before.into_iter().zip(after) {
+        assert!((after / before - 1.0).abs() < 0.1, "{before} {after}");
+    }
+    // A queue that no test met is not made up.
+    let profile = json(&["profile", &log, "--json"]);
+    assert_eq!(profile["result"]["forward_queue"], Value::Null);
+    assert!(profile["result"]["not_known"].to_string().contains("do not load the path"), "{profile}");
 }

@@ -31,10 +31,11 @@ loss = "LOSS"
 delay = "10ms"
 "#;
 
-struct Answered {
-    _shared: RwLockReadGuard<'static, ()>,
+/// A lab whose server answers.
+pub(crate) struct Answered {
+    shared: Option<RwLockReadGuard<'static, ()>>,
     server: Child,
-    lab: TestLab,
+    pub(crate) lab: TestLab,
 }
 
 impl Answered {
@@ -44,11 +45,18 @@ impl Answered {
     }
 
     fn over(name: &str, text: &str) -> Option<Self> {
+        let shared = side_by_side();
+        let mut answered = Self::on_this_machine(name, text)?;
+        answered.shared = Some(shared);
+        Some(answered)
+    }
+
+    /// As [`Self::over`], where the caller has the machine.
+    pub(crate) fn on_this_machine(name: &str, text: &str) -> Option<Self> {
         if !is_root_in_namespace() {
             longhaul_testing::no_judge!("needs root");
             return None;
         }
-        let shared = side_by_side();
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.toml"));
         std::fs::write(&path, text).unwrap();
         let lab = TestLab::up(name, path.to_str().unwrap())?;
@@ -58,7 +66,7 @@ impl Answered {
         errors.read_line(&mut line).unwrap();
         assert!(line.contains("listening"), "{line}");
         std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        Some(Self { _shared: shared, server, lab })
+        Some(Self { shared: None, server, lab })
     }
 
     fn rtt(&self, arguments: &[&str]) -> Value {

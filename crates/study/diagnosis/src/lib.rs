@@ -8,6 +8,7 @@
 //! (run length); Zhang et al., "On the characteristics and origins of Internet flow rates" (T-RAT), SIGCOMM 2002.
 
 mod before;
+mod bottleneck;
 mod diagnosis;
 mod evidence;
 pub mod plan;
@@ -15,6 +16,7 @@ mod rules;
 mod tests_seen;
 
 pub use before::{Before, Outcome};
+pub use bottleneck::{Bottleneck, NoBottleneck, bottleneck};
 pub use diagnosis::{
     Basis, Bound, Cause, Code, Diagnosis, Finding, Interval, Line, Remedy, Role, TargetBasis, Unknown, about,
 };

@@ -12,7 +12,7 @@ mod verify;
 
 pub use delay::{Correlation, Way};
 pub use loss::{LossFit, LossLaw, LostTime, fit_loss};
-pub use path_file::{Profile, ProfileError, ProfileOptions, Split};
+pub use path_file::{Profile, ProfileError, ProfileOptions, SlowestQueue, Split};
 pub use ping::{PingError, read_ping};
 pub use probes::{PROBES_MAX, Probe, Probes};
 pub use simulate::simulate;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use longhaul_flows::compare::clocks::{self, ClockFit};
 use longhaul_path::law::{Law, Table};
 use longhaul_path::spec::{
-    BurstLoss, DELAY_MAX, HopSpec, JitterSpec, LossSpec, Order, Outage, PathSpec, Probability, SpecError,
+    BurstLoss, DELAY_MAX, HopSpec, JitterSpec, LossSpec, Order, Outage, PathSpec, Probability, QueueLimit, SpecError,
 };
-use longhaul_units::Nanos;
+use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
 
 use crate::delay::Way;
@@ -17,11 +17,15 @@ use crate::probes::{Probe, Probes};
 
 /// Answers below which nothing is fitted.
 const LEAST_ANSWERS: usize = 20;
+/// Preamble, FCS and gap of Ethernet.
+const AROUND_FRAME_BYTES: u32 = 24;
+/// A shorter frame is filled up.
+const LEAST_FRAME_BYTES: u32 = 60;
 /// Variation of less than this is that of the hosts' stamps, not the path's.
 const STDDEV_LEAST_NS: f64 = 100.0;
 
 /// How to read the measurement.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileOptions {
     /// The path's name in its file.
     pub name: String,
@@ -29,6 +33,36 @@ pub struct ProfileOptions {
     pub source: String,
     /// Both ends are stamped by one clock, or by clocks that agree: delay each way is known.
     pub same_clock: bool,
+    /// The slowest queue of the way to the server and of the way back, or why it is not known.
+    pub queues: [Result<SlowestQueue, String>; 2],
+}
+
+impl Default for ProfileOptions {
+    fn default() -> Self {
+        let why = || Err("probes do not load the path (see longhaul diagnose, and --diagnosis)".to_owned());
+        Self { name: String::new(), source: String::new(), same_clock: false, queues: [why(), why()] }
+    }
+}
+
+/// The slowest queue of a way, from a test that loaded it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SlowestQueue {
+    /// Its rate on the wire (L1), bits per second.
+    pub rate_bps: u64,
+    /// What it holds, bytes on the wire; `None` if that is not known.
+    pub bytes: Option<u64>,
+    /// How the rate came about, a sentence.
+    pub rate_evidence: String,
+    /// How its size came about.
+    pub bytes_evidence: String,
+}
+
+impl SlowestQueue {
+    /// The time that a frame of `bytes` takes.
+    fn serialization_ns(&self, frame_bytes: u32) -> f64 {
+        f64::from(frame_bytes.max(LEAST_FRAME_BYTES) + AROUND_FRAME_BYTES) * 8e9 / self.rate_bps.max(1) as f64
+    }
 }
 
 /// Why no path can be made.
@@ -84,6 +118,10 @@ pub struct Profile {
     pub clocks: Option<ClockFit>,
     /// What was lost, and the law.
     pub loss: LossFit,
+    /// The slowest queue of the way to the server, where a test loaded it.
+    pub forward_queue: Option<SlowestQueue>,
+    /// The slowest queue of the way back.
+    pub backward_queue: Option<SlowestQueue>,
     /// What the measurement does not say, each a sentence.
     pub not_known: Vec<String>,
     /// The path file.
@@ -121,19 +159,21 @@ impl Profile {
             split,
             clocks,
             loss: fit_loss(&probes.rows),
+            forward_queue: options.queues[0].clone().ok(),
+            backward_queue: options.queues[1].clone().ok(),
             not_known: Vec::new(),
             path_file: String::new(),
             path: PathSpec::default(),
         };
-        profile.make_path(answers as u64, options)?;
-        profile.not_known = profile.unknown(probes);
+        profile.make_path(answers as u64, probes.frame_bytes, options)?;
+        profile.not_known = profile.unknown(probes, options);
         profile.path_file = profile.written();
         Ok(profile)
     }
 
-    fn make_path(&mut self, answers: u64, options: &ProfileOptions) -> Result<(), ProfileError> {
+    fn make_path(&mut self, answers: u64, frame_bytes: u32, options: &ProfileOptions) -> Result<(), ProfileError> {
         let order = if self.reordered_packets > 0 { Order::Free } else { Order::Fifo };
-        let hop = |way: &Way| {
+        let hop = |way: &Way, queue: &Option<SlowestQueue>| {
             let varies = way.stddev_ns >= STDDEV_LEAST_NS && way.table.len() > 1;
             let table = || Table::new(way.table.iter().map(|value| (value * 1e4).round() / 1e4).collect()).ok();
             let jitter = if varies { table() } else { None }.map(|table| JitterSpec {
@@ -144,16 +184,27 @@ impl Profile {
             });
             // Rounding of the table must not ask for a packet that leaves before it came.
             let reach = jitter.as_ref().map_or(0.0, |jitter| jitter.law.reach_below() * jitter.stddev.0 as f64);
-            HopSpec { delay: Nanos(way.mean_ns.max(reach).ceil() as u64), jitter, ..HopSpec::default() }
+            // The probe's own time at the rate is part of what was measured.
+            let own = queue.as_ref().map_or(0.0, |queue| queue.serialization_ns(frame_bytes));
+            HopSpec {
+                delay: Nanos((way.mean_ns - own).max(reach).ceil() as u64),
+                jitter,
+                rate: queue.as_ref().map(|queue| BitRate(queue.rate_bps)),
+                queue: queue
+                    .as_ref()
+                    .and_then(|queue| queue.bytes)
+                    .map_or_else(QueueLimit::default, |bytes| QueueLimit::Bytes(Bytes(bytes))),
+                ..HopSpec::default()
+            }
         };
         let (mut forward, backward) = match (&self.forward, &self.backward) {
-            (Some(forward), Some(backward)) => (hop(forward), hop(backward)),
+            (Some(forward), Some(backward)) => (hop(forward, &self.forward_queue), hop(backward, &self.backward_queue)),
             _ => {
                 let half = (self.rtt.min_ns / 2.0).max(0.0);
                 let mut varying = self.rtt.clone();
                 varying.mean_ns -= half;
-                let still = HopSpec { delay: Nanos(half.round() as u64), ..HopSpec::default() };
-                (hop(&varying), still)
+                let still = Way { mean_ns: half, stddev_ns: 0.0, ..self.rtt.clone() };
+                (hop(&varying, &self.forward_queue), hop(&still, &self.backward_queue))
             }
         };
         for way in [&forward, &backward] {
@@ -189,7 +240,7 @@ impl Profile {
         Ok(())
     }
 
-    fn unknown(&self, probes: &Probes) -> Vec<String> {
+    fn unknown(&self, probes: &Probes, options: &ProfileOptions) -> Vec<String> {
         let mut said = probes.notes.clone();
         match self.split {
             Split::OneClock => {}
@@ -215,10 +266,19 @@ impl Profile {
             let apart = Nanos(self.interval_ns);
             said.push(format!("how alike delays are that are less than {apart} apart: probe more often"));
         }
-        said.push(
-            "rate and queue: probes do not load the path, so the file has none (see longhaul udp, longhaul diagnose)"
-                .into(),
-        );
+        if let [Err(why), Err(other)] = &options.queues
+            && why == other
+        {
+            said.push(format!("rate and queue: {why}"));
+            return said;
+        }
+        for (queue, way) in options.queues.iter().zip(["to the server", "back"]) {
+            match queue {
+                Err(why) => said.push(format!("rate and queue of the way {way}: {why}")),
+                Ok(SlowestQueue { bytes: None, .. }) => said.push(format!("the size of the queue of the way {way}")),
+                Ok(_) => {}
+            }
+        }
         said
     }
 
@@ -236,15 +296,22 @@ impl Profile {
         for sentence in &self.not_known {
             let _ = writeln!(text, "# Not known: {sentence}.");
         }
-        let mut way = None;
+        let (mut way, mut queue) = (None, None);
         for line in self.path.to_toml().lines() {
             match line {
-                "[[forward]]" | "[[both]]" => way = self.forward.as_ref().or(Some(&self.rtt)),
-                "[[backward]]" => way = self.backward.as_ref(),
+                "[[forward]]" | "[[both]]" => {
+                    (way, queue) = (self.forward.as_ref().or(Some(&self.rtt)), self.forward_queue.as_ref());
+                }
+                "[[backward]]" => (way, queue) = (self.backward.as_ref(), self.backward_queue.as_ref()),
                 _ => {}
             }
             let key = line.split(" = ").next().unwrap_or_default();
-            for comment in self.evidence(key, way) {
+            let of_queue = match key {
+                "rate" => queue.map(|queue| queue.rate_evidence.clone()),
+                "queue" => queue.map(|queue| queue.bytes_evidence.clone()),
+                _ => None,
+            };
+            for comment in self.evidence(key, way).into_iter().chain(of_queue) {
                 let _ = writeln!(text, "# {comment}");
             }
             let _ = writeln!(text, "{line}");

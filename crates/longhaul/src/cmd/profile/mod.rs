@@ -3,19 +3,24 @@
 pub(crate) mod source;
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use longhaul_profile::{LossLaw, Profile, ProfileOptions, Split, Way};
+use longhaul_diagnosis::{Bottleneck, Diagnosed, about, bottleneck};
+use longhaul_profile::{LossLaw, Profile, ProfileOptions, SlowestQueue, Split, Way};
+use longhaul_report::saved::{Content, DIAGNOSE_SCHEMA, Saved};
+use longhaul_terms::Directions;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
 use crate::cmd::profile::source::Measured;
+use crate::output::saved::{no_result, read_result};
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_named};
 
 const EXAMPLES: &str = "\
 Example:
   longhaul profile far.txt -o far.toml                    # far.txt: ping -i 0.01 -c 60000 far.example > far.txt
+  longhaul profile monday --diagnosis tuesday -o far.toml # monday: longhaul rtt -o; tuesday: longhaul diagnose --bidir -o
   longhaul lab up --name far far.toml                     # that path between two hosts on this machine
   longhaul lab exec --name far client -- COMMAND          # your program over it
   longhaul verify far.toml --against far.txt              # how alike the two are
@@ -38,6 +43,9 @@ pub(crate) struct Args {
     /// Time between probes, where the output of ping does not say
     #[arg(short, long, value_name = "TIME")]
     interval: Option<Nanos>,
+    /// Take rate and queue from this diagnosis: the folder of longhaul diagnose -o
+    #[arg(long, value_name = "FILE|DIR")]
+    diagnosis: Option<PathBuf>,
     /// Trust that one clock stamped both ends: delay each way is known
     #[arg(long)]
     same_clock: bool,
@@ -57,6 +65,9 @@ pub(crate) struct Parameters {
     interval_ns: Option<u64>,
     /// Whether one clock stamped both ends.
     same_clock: bool,
+    /// The diagnosis that rate and queue were taken from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diagnosis: Option<String>,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -66,6 +77,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         name: args.name.clone().unwrap_or_else(|| measured.name.clone()),
         source: format!("longhaul profile of {}", measured.source),
         same_clock: args.same_clock,
+        queues: args.diagnosis.as_deref().map_or_else(|| Ok(ProfileOptions::default().queues), queues)?,
     };
     let profile = Profile::of(&measured.probes, &options)
         .map_err(|error| Failure::new("no_path", format!("{}: {error}", args.measured.display())))?;
@@ -77,6 +89,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             measured: args.measured.display().to_string(),
             interval_ns: args.interval.map(|interval| interval.0),
             same_clock: args.same_clock,
+            diagnosis: args.diagnosis.as_ref().map(|path| path.display().to_string()),
         };
         print_json(&Envelope::new("longhaul.profile/1", started_at, parameters, profile, Vec::new()));
     } else if let Some(file) = &args.output {
@@ -86,6 +99,38 @@ pub(crate) fn run(args: Args) -> Outcome {
         print_text(&profile.path_file);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The slowest queues of both ways, by a diagnosis.
+fn queues(path: &Path) -> Result<[Result<SlowestQueue, String>; 2], Failure> {
+    let (file, text) = read_result(path)?;
+    let saved = Saved::parse(&text).map_err(|error| no_result(&file, error))?;
+    let Content::Diagnose(asked, results) = saved.content else {
+        return Err(Failure::usage(format!("--diagnosis {}: no {DIAGNOSE_SCHEMA}", path.display())));
+    };
+    let of = |one: &Diagnosed| match bottleneck(&one.evidence) {
+        Ok(found) => Ok(slowest_queue(&found)),
+        Err(why) => Err(why.to_string()),
+    };
+    let other = |options: &str| Err(format!("the diagnosis was of the other way (see longhaul diagnose {options})"));
+    Ok(match &results {
+        Directions::Both { forward, backward } => [of(forward), of(backward)],
+        Directions::One(one) if asked.reverse => [other("--bidir"), of(one)],
+        Directions::One(one) => [of(one), other("--bidir")],
+    })
+}
+
+fn slowest_queue(found: &Bottleneck) -> SlowestQueue {
+    let Bottleneck { rate_bps, waits_ns, sent_bps, received_bps } = *found;
+    let holds = |ns: u64| u64::try_from(u128::from(rate_bps) * u128::from(ns) / 8_000_000_000).ok();
+    SlowestQueue {
+        rate_bps,
+        bytes: waits_ns.and_then(holds),
+        rate_evidence: format!("UDP: {} of payload sent, {} arrived", about(sent_bps), about(received_bps)),
+        bytes_evidence: waits_ns.map_or_else(String::new, |ns| {
+            format!("packets waited {:.2} ms longer above this rate than below", ns as f64 / 1e6)
+        }),
+    }
 }
 
 fn text(profile: &Profile) -> String {
@@ -123,6 +168,12 @@ fn text(profile: &Profile) -> String {
     for outage in &profile.loss.outages {
         let (at, lasting) = (outage.at_ns as f64 / 1e9, outage.lasting_ns as f64 / 1e9);
         let _ = writeln!(text, "outage      at {at:.2} s for {lasting:.2} s ({} probes)", outage.packets);
+    }
+    for (name, queue) in [("forward", &profile.forward_queue), ("backward", &profile.backward_queue)] {
+        if let Some(SlowestQueue { rate_bps, bytes, .. }) = queue {
+            let holds = bytes.map_or_else(String::new, |bytes| format!(", its queue holds {bytes} bytes"));
+            let _ = writeln!(text, "rate        {name} {} on the wire{holds}", about(*rate_bps));
+        }
     }
     let _ = writeln!(text, "reordered   {}", profile.reordered_packets);
     let _ = writeln!(text, "duplicates  {}", profile.duplicate_packets);

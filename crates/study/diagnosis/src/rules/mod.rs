@@ -107,7 +107,7 @@ pub(crate) fn share(value: u64, part: u64, whole: u64) -> u64 {
 }
 
 /// Bits on the wire of payload in packets of `payload_bytes`, each with `overhead`.
-fn scaled(bps: u64, overhead: u64, payload_bytes: u64) -> u64 {
+pub(crate) fn scaled(bps: u64, overhead: u64, payload_bytes: u64) -> u64 {
     let payload = payload_bytes.max(1);
     share(bps, payload.saturating_add(overhead), payload)
 }

@@ -7,6 +7,7 @@ use longhaul_tcp::{LimitedBy, ReceiverLimitedBy};
 
 use super::*;
 use crate::before::{Before, Outcome};
+use crate::bottleneck::{NoBottleneck, bottleneck};
 use crate::diagnosis::Role;
 use crate::evidence::{CpuFacts, Handshake, HostFacts, SynFacts};
 use crate::plan::{self, Asked, Program, Step};
@@ -280,6 +281,22 @@ fn few_losses_are_an_upper_end() {
         diagnose(&with(run, clear_path())).causes[0].worth_is_upper_end
     };
     assert_eq!([19, 20].map(price), [true, false]);
+}
+
+/// What a copy of a path takes from its diagnosis.
+#[test]
+fn only_a_queue_of_the_network_is_a_bottleneck() {
+    let run = lossy(Purpose::Default, 46 * MBIT, Location::Network);
+    let found = |queue_ms, received| {
+        let low = Run::Udp(udp(Purpose::Rate, 19 * MBIT, 19 * MBIT, 0));
+        bottleneck(&with(run.clone(), vec![low, Run::Udp(udp(Purpose::Rate, 191 * MBIT, received, queue_ms))]))
+    };
+    let queue = found(100, 50 * MBIT).unwrap();
+    assert_eq!((queue.sent_bps, queue.received_bps), (191 * MBIT, 50 * MBIT));
+    assert!(queue.rate_bps > 50 * MBIT && queue.rate_bps < 54 * MBIT && queue.waits_ns > Some(50_000_000), "{queue:?}");
+    assert_eq!(found(0, 50 * MBIT), Err(NoBottleneck::Policer(50 * MBIT)));
+    assert!(matches!(found(0, 191 * MBIT), Err(NoBottleneck::NotMet(_))));
+    assert_eq!(bottleneck(&with(run.clone(), Vec::new())), Err(NoBottleneck::NotTested));
 }
 
 #[test]

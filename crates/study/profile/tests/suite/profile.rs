@@ -6,7 +6,8 @@ use longhaul_profile::{Profile, ProfileError, ProfileOptions, Split};
 use crate::probes;
 
 fn profile(measured: &longhaul_profile::Probes, same_clock: bool) -> Profile {
-    let options = ProfileOptions { name: "copy".into(), source: "test".into(), same_clock };
+    let options =
+        ProfileOptions { name: "copy".into(), source: "test".into(), same_clock, ..ProfileOptions::default() };
     Profile::of(measured, &options).unwrap()
 }
 
