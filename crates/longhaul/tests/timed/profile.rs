@@ -127,7 +127,7 @@ fn a_copy_carries_what_the_path_carries() {
         let [of_rate, of_queue] =
             [("rate_bps", rate), ("bytes", queue)].map(|(key, want)| found[key].as_f64().unwrap() / want);
         println!("{way}: rate {of_rate:.3}, queue {of_queue:.3} of what they are");
-        assert!((of_rate - 1.0).abs() < 0.03 && (of_queue - 1.0).abs() < 0.15, "{found} {file}");
+        assert!((of_rate - 1.0).abs() < 0.01 && (of_queue - 1.0).abs() < 0.15, "{found} {file}");
     }
     assert!(!file.contains("rate and queue of") && file.contains("# UDP: "), "{file}");
     let Some(copied) = Answered::on_this_machine("profile-copied", &file) else { unreachable!("{file}") };

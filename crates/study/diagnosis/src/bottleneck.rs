@@ -3,8 +3,11 @@
 use longhaul_result::Location;
 
 use crate::diagnosis::about;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Purpose};
 use crate::rules::{Kind, Known, UDP_OVERHEAD, scaled};
+
+/// An IPv6 header is so much longer than one of IPv4.
+const IPV6_MORE: u64 = 20;
 
 /// A queue in the network that UDP filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +18,7 @@ pub struct Bottleneck {
     pub waits_ns: Option<u64>,
     /// What was sent to fill it, payload bits per second.
     pub sent_bps: u64,
-    /// What arrived of that.
+    /// What arrived of that at the host.
     pub received_bps: u64,
 }
 
@@ -39,11 +42,11 @@ pub enum NoBottleneck {
     Competing,
 }
 
-/// The queue that the tests of a diagnosis met.
+/// The queue that the tests of a diagnosis met, which used IPv6 or IPv4.
 ///
 /// # Errors
 /// Why it is not known.
-pub fn bottleneck(evidence: &Evidence) -> Result<Bottleneck, NoBottleneck> {
+pub fn bottleneck(evidence: &Evidence, ipv6: bool) -> Result<Bottleneck, NoBottleneck> {
     let known = Known::of(evidence);
     let capacity = known.capacity.as_ref().ok_or(NoBottleneck::NotTested)?;
     match capacity.kind {
@@ -53,16 +56,19 @@ pub fn bottleneck(evidence: &Evidence) -> Result<Bottleneck, NoBottleneck> {
         Kind::Competing => return Err(NoBottleneck::Competing),
         Kind::Shaper => {}
     }
-    let runs = known.udp_runs();
-    let full = runs.filter(|run| run.sent_bps > capacity.udp_bps).max_by_key(|run| run.received_bps);
-    let full = full.ok_or(NoBottleneck::NotTested)?;
-    match full.loss_packets.iter().max_by_key(|(_, packets)| **packets) {
-        Some((place, packets)) if *place != Location::Network && *packets > 0 => Err(NoBottleneck::AtHost(*place)),
+    let runs = known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_bps > capacity.udp_bps);
+    let full = runs.max_by_key(|run| run.arrived_bps()).ok_or(NoBottleneck::NotTested)?;
+    match full.main_place() {
+        Some(place) if place != Location::Network => Err(NoBottleneck::AtHost(place)),
         _ => Ok(Bottleneck {
-            rate_bps: scaled(capacity.udp_bps, UDP_OVERHEAD, capacity.payload_bytes),
+            rate_bps: scaled(
+                capacity.udp_bps,
+                if ipv6 { UDP_OVERHEAD + IPV6_MORE } else { UDP_OVERHEAD },
+                capacity.payload_bytes,
+            ),
             waits_ns: capacity.waits_ns,
             sent_bps: full.sent_bps,
-            received_bps: full.received_bps,
+            received_bps: full.arrived_bps(),
         }),
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use longhaul_flows::compare::clocks::{self, ClockFit};
 use longhaul_path::law::{Law, Table};
 use longhaul_path::spec::{
-    BurstLoss, DELAY_MAX, HopSpec, JitterSpec, LossSpec, Order, Outage, PathSpec, Probability, QueueLimit, SpecError,
+    BurstLoss, DELAY_MAX, HopSpec, JitterSpec, Layer, LossSpec, Order, Outage, PathSpec, Probability, QueueLimit,
+    SpecError,
 };
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
@@ -17,10 +18,6 @@ use crate::probes::{Probe, Probes};
 
 /// Answers below which nothing is fitted.
 const LEAST_ANSWERS: usize = 20;
-/// Preamble, FCS and gap of Ethernet.
-const AROUND_FRAME_BYTES: u32 = 24;
-/// A shorter frame is filled up.
-const LEAST_FRAME_BYTES: u32 = 60;
 /// Variation of less than this is that of the hosts' stamps, not the path's.
 const STDDEV_LEAST_NS: f64 = 100.0;
 
@@ -61,7 +58,7 @@ pub struct SlowestQueue {
 impl SlowestQueue {
     /// The time that a frame of `bytes` takes.
     fn serialization_ns(&self, frame_bytes: u32) -> f64 {
-        f64::from(frame_bytes.max(LEAST_FRAME_BYTES) + AROUND_FRAME_BYTES) * 8e9 / self.rate_bps.max(1) as f64
+        f64::from(Layer::L1.bytes_of(frame_bytes)) * 8e9 / self.rate_bps.max(1) as f64
     }
 }
 

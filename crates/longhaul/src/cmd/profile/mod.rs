@@ -10,7 +10,7 @@ use longhaul_diagnosis::{Bottleneck, Diagnosed, about, bottleneck};
 use longhaul_profile::{LossLaw, Profile, ProfileOptions, SlowestQueue, Split, Way};
 use longhaul_report::saved::{Content, DIAGNOSE_SCHEMA, Saved};
 use longhaul_terms::Directions;
-use longhaul_units::Nanos;
+use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 
 use crate::cmd::profile::source::Measured;
@@ -20,7 +20,7 @@ use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_na
 const EXAMPLES: &str = "\
 Example:
   longhaul profile far.txt -o far.toml                    # far.txt: ping -i 0.01 -c 60000 far.example > far.txt
-  longhaul profile monday --diagnosis tuesday -o far.toml # monday: longhaul rtt -o; tuesday: longhaul diagnose --bidir -o
+  longhaul profile monday --diagnosis tuesday             # of longhaul rtt -o and diagnose --bidir -o
   longhaul lab up --name far far.toml                     # that path between two hosts on this machine
   longhaul lab exec --name far client -- COMMAND          # your program over it
   longhaul verify far.toml --against far.txt              # how alike the two are
@@ -108,24 +108,23 @@ fn queues(path: &Path) -> Result<[Result<SlowestQueue, String>; 2], Failure> {
     let Content::Diagnose(asked, results) = saved.content else {
         return Err(Failure::usage(format!("--diagnosis {}: no {DIAGNOSE_SCHEMA}", path.display())));
     };
-    let of = |one: &Diagnosed| match bottleneck(&one.evidence) {
+    let of = |one: &Diagnosed| match bottleneck(&one.evidence, asked.address.ip().to_canonical().is_ipv6()) {
         Ok(found) => Ok(slowest_queue(&found)),
         Err(why) => Err(why.to_string()),
     };
-    let other = |options: &str| Err(format!("the diagnosis was of the other way (see longhaul diagnose {options})"));
+    let other = || Err("the diagnosis was of the other way (see longhaul diagnose --bidir)".to_owned());
     Ok(match &results {
         Directions::Both { forward, backward } => [of(forward), of(backward)],
-        Directions::One(one) if asked.reverse => [other("--bidir"), of(one)],
-        Directions::One(one) => [of(one), other("--bidir")],
+        Directions::One(one) if asked.reverse => [other(), of(one)],
+        Directions::One(one) => [of(one), other()],
     })
 }
 
 fn slowest_queue(found: &Bottleneck) -> SlowestQueue {
     let Bottleneck { rate_bps, waits_ns, sent_bps, received_bps } = *found;
-    let holds = |ns: u64| u64::try_from(u128::from(rate_bps) * u128::from(ns) / 8_000_000_000).ok();
     SlowestQueue {
         rate_bps,
-        bytes: waits_ns.and_then(holds),
+        bytes: waits_ns.map(|ns| BitRate(rate_bps).bytes_in(Nanos(ns))),
         rate_evidence: format!("UDP: {} of payload sent, {} arrived", about(sent_bps), about(received_bps)),
         bytes_evidence: waits_ns.map_or_else(String::new, |ns| {
             format!("packets waited {:.2} ms longer above this rate than below", ns as f64 / 1e6)

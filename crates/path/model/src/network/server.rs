@@ -2,20 +2,9 @@
 
 use std::collections::VecDeque;
 
-use longhaul_units::{BitRate, LAYER1_OVERHEAD_BYTES, Nanos};
+use longhaul_units::{BitRate, Nanos};
 
 use crate::spec::{Layer, QueueLimit};
-
-/// Shortest Ethernet frame without its FCS (IEEE 802.3 §3.2.8); what is shorter is padded on the wire.
-const SHORTEST_FRAME_BYTES: u32 = 60;
-
-/// Bytes of a frame of `frame_bytes` (L2, without FCS) that count at `layer`.
-pub(super) fn bytes_at(layer: Layer, frame_bytes: u32) -> u32 {
-    match layer {
-        Layer::L1 => frame_bytes.max(SHORTEST_FRAME_BYTES) + LAYER1_OVERHEAD_BYTES,
-        Layer::L2 => frame_bytes,
-    }
-}
 
 /// A FIFO queue with a limit and a server that sends one packet at a time.
 ///
@@ -65,7 +54,7 @@ impl Server {
     /// because the queue is full. Arrivals do not fall.
     pub(super) fn serve(&mut self, arrival: Nanos, frame_bytes: u32) -> Option<Nanos> {
         let Some(rate) = self.rate else { return Some(arrival) };
-        let bytes = bytes_at(self.layer, frame_bytes);
+        let bytes = self.layer.bytes_of(frame_bytes);
         if arrival >= self.busy_until {
             (self.busy_until, self.carry_ps) = (arrival, 0);
         } else if !self.enqueue(arrival, bytes) {

@@ -15,7 +15,7 @@ mod write;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use longhaul_units::{BitRate, Bytes, Nanos};
+use longhaul_units::{BitRate, Bytes, LAYER1_OVERHEAD_BYTES, Nanos};
 
 pub use change::{Change, ChangeError, HopRef};
 pub use error::SpecError;
@@ -114,6 +114,19 @@ pub enum Layer {
     L1,
     /// The frame from destination address to the end of its payload, without FCS.
     L2,
+}
+
+/// Shortest Ethernet frame without its FCS (IEEE 802.3 §3.2.8); what is shorter is padded on the wire.
+const SHORTEST_FRAME_BYTES: u32 = 60;
+
+impl Layer {
+    /// Bytes of a frame of `frame_bytes` (L2, without FCS) that count at this layer.
+    pub fn bytes_of(self, frame_bytes: u32) -> u32 {
+        match self {
+            Self::L1 => frame_bytes.max(SHORTEST_FRAME_BYTES).saturating_add(LAYER1_OVERHEAD_BYTES),
+            Self::L2 => frame_bytes,
+        }
+    }
 }
 
 /// Which packets a hop loses. Packets are counted from 1 as they arrive at the hop.

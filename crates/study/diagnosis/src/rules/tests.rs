@@ -289,14 +289,21 @@ fn only_a_queue_of_the_network_is_a_bottleneck() {
     let run = lossy(Purpose::Default, 46 * MBIT, Location::Network);
     let found = |queue_ms, received| {
         let low = Run::Udp(udp(Purpose::Rate, 19 * MBIT, 19 * MBIT, 0));
-        bottleneck(&with(run.clone(), vec![low, Run::Udp(udp(Purpose::Rate, 191 * MBIT, received, queue_ms))]))
+        bottleneck(&with(run.clone(), vec![low, Run::Udp(udp(Purpose::Rate, 191 * MBIT, received, queue_ms))]), false)
     };
     let queue = found(100, 50 * MBIT).unwrap();
     assert_eq!((queue.sent_bps, queue.received_bps), (191 * MBIT, 50 * MBIT));
     assert!(queue.rate_bps > 50 * MBIT && queue.rate_bps < 54 * MBIT && queue.waits_ns > Some(50_000_000), "{queue:?}");
     assert_eq!(found(0, 50 * MBIT), Err(NoBottleneck::Policer(50 * MBIT)));
     assert!(matches!(found(0, 191 * MBIT), Err(NoBottleneck::NotMet(_))));
-    assert_eq!(bottleneck(&with(run.clone(), Vec::new())), Err(NoBottleneck::NotTested));
+    assert_eq!(bottleneck(&with(run.clone(), Vec::new()), false), Err(NoBottleneck::NotTested));
+    let at_host = UdpFacts {
+        loss_packets: [(Location::SenderQdisc, 1_000)].into(),
+        ..udp(Purpose::Rate, 191 * MBIT, 50 * MBIT, 100)
+    };
+    let low = Run::Udp(udp(Purpose::Rate, 19 * MBIT, 19 * MBIT, 0));
+    let found = bottleneck(&with(run, vec![low, Run::Udp(at_host)]), false);
+    assert_eq!(found, Err(NoBottleneck::AtHost(Location::SenderQdisc)));
 }
 
 #[test]
