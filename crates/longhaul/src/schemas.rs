@@ -14,9 +14,10 @@ use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_host::HostSnapshot;
 use longhaul_profile::{Profile, Verification};
-use longhaul_report::saved::{DiagnoseAsked, RttAsked, TcpAsked, UdpAsked};
+use longhaul_report::saved::{DiagnoseAsked, RttAsked, SweepAsked, TcpAsked, UdpAsked};
 use longhaul_result::{Envelope, Hosts};
 use longhaul_rtt::RttResult;
+use longhaul_sweep::SweepResult;
 use longhaul_tcp::{TcpResult, WatchResult};
 use longhaul_terms::Directions;
 use longhaul_udp::UdpResult;
@@ -48,6 +49,7 @@ fn schemas() -> BTreeMap<String, String> {
         result::<WithHosts<TcpAsked, Directions<TcpResult>, crate::cmd::test::Hosts<'_>>>("tcp"),
         result::<WithHosts<UdpAsked, Directions<UdpResult>, crate::cmd::test::Hosts<'_>>>("udp"),
         result::<Envelope<RttAsked, RttResult>>("rtt"),
+        result::<Envelope<SweepAsked, SweepResult>>("sweep"),
         result::<Envelope<DiagnoseAsked, Directions<Diagnosed>>>("diagnose"),
         result::<WithHosts<lab::run::Parameters<'_>, lab::run::Ended<'_>, &Option<longhaul_experiment::Hosts>>>(
             "lab.run",

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use longhaul_kernel::driver_settings::{self, Channels, Coalescing, Pause, Rings};
 use longhaul_kernel::ethtool::{Ethtool, EthtoolError, Feature};
 use longhaul_kernel::link::{Link, Netlink};
-use longhaul_kernel::sysfs::{Sysfs, mask_list, number_list, read, read_number};
+use longhaul_kernel::sysfs::{self, Sysfs, mask_list, number_list, read, read_number};
 use longhaul_kernel::udp::nic_stamps_support;
 use serde::Serialize;
 
@@ -240,21 +240,10 @@ fn queue_name(name: &str) -> Option<(QueueDirection, u32)> {
 }
 
 fn interrupts(device: &Path) -> Vec<Interrupt> {
-    let msi = fs::read_dir(device.join("msi_irqs"))
-        .map(|entries| entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect::<Vec<u32>>())
-        .unwrap_or_default();
-    // Without MSI the device has one line, which it shares with others.
-    let mut numbers = if msi.is_empty() {
-        read_number(&device.join("irq")).ok().map(|irq| irq as u32).into_iter().collect()
-    } else {
-        msi
-    };
-    numbers.retain(|irq| *irq != 0);
-    numbers.sort_unstable();
     let cpus = |irq: u32, file: &str| {
         fs::read_to_string(format!("/proc/irq/{irq}/{file}")).ok().map(|text| number_list(&text))
     };
-    numbers
+    sysfs::interrupts(device)
         .into_iter()
         .map(|irq| Interrupt {
             irq,

@@ -27,6 +27,7 @@
 //! | read what sysfs has of an interface | [`sysfs`] |
 //! | read and set kernel parameters | [`sysctl`] |
 //! | steer received packets to CPUs, and back whatever happens | [`rps`] |
+//! | change what shapes arrivals at an interface, and back whatever happens | [`receive_settings`] |
 //! | find and end processes, read what they use | [`process`], [`procfs`] |
 //! | run a program in a cgroup of its own | [`cgroup`] |
 //! | know which process has which socket | [`process_sockets`] |
@@ -48,6 +49,6 @@ pub mod wait;
 
 pub use frames::{capture_ring, packet, packet_ring, socket_filter};
 pub(crate) use interfaces::link_ioctl;
-pub use interfaces::{counters, driver_settings, driver_statistics, ethtool, link, rps, sysfs};
+pub use interfaces::{counters, driver_settings, driver_statistics, ethtool, link, receive_settings, rps, sysfs};
 pub use processes::{capability, cgroup, guard, mounts, namespace, process, procfs, schedule, signals, user_namespace};
 pub use sockets::{congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};

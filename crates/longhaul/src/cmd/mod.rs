@@ -21,6 +21,7 @@ pub(crate) mod profile;
 pub(crate) mod rtt;
 pub(crate) mod serve;
 pub(crate) mod show;
+pub(crate) mod sweep;
 pub(crate) mod tcp;
 pub(crate) mod test;
 pub(crate) mod tune;

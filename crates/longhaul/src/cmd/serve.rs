@@ -46,8 +46,8 @@ pub(crate) struct Args {
     /// [default: a quarter of the memory that is available at the start]
     #[arg(long, value_name = "SIZE")]
     memory_cap: Option<Bytes>,
-    /// Allow or refuse tests that change settings of this host while they run: RPS, a NIC's time stamps, congestion controls that the kernel
-    /// must load [default: allow with --key and in a lab, else refuse]
+    /// Allow or refuse tests that change settings of this host while they run: RPS, GRO, NAPI, ring and interrupts of the receiving
+    /// interface, a NIC's time stamps, congestion controls that the kernel must load [default: allow with --key and in a lab, else refuse]
     #[arg(long, value_name = "WHETHER")]
     host_settings: Option<HostSettings>,
     /// Run at most this many tests at the same time

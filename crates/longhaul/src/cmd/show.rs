@@ -14,7 +14,7 @@ use crate::output::{Outcome, print_caveats, print_json_text, print_text};
     after_help = "Example:\n  longhaul show monday\n  longhaul analyze --json monday.pcap > monday.json; longhaul show monday.json\n  longhaul udp server --json > tuesday.json; longhaul show tuesday.json"
 )]
 pub(crate) struct Args {
-    /// Show this folder, written by -o of `longhaul udp`, `tcp`, `watch`, `analyze`, `compare`, `diagnose` or `rtt`, or this file, printed by --json
+    /// Show this folder, written by -o of `longhaul udp`, `tcp`, `watch`, `analyze`, `compare`, `diagnose`, `rtt` or `sweep`, or this file, printed by --json
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
     /// Print JSON

@@ -9,7 +9,7 @@ use crate::common::{printed, root};
 use serde_json::Value;
 
 /// Crates that know no operating system: their time is an argument.
-const PURE: [&str; 16] = [
+const PURE: [&str; 17] = [
     "longhaul-units",
     "longhaul-result",
     "longhaul-wire",
@@ -25,6 +25,7 @@ const PURE: [&str; 16] = [
     "longhaul-flows",
     "longhaul-diagnosis",
     "longhaul-profile",
+    "longhaul-sweep",
     "longhaul-report",
 ];
 /// Crates that know one.

@@ -17,5 +17,6 @@ mod judges;
 mod mix;
 mod profile;
 mod rtt;
+mod sweep;
 mod tcp;
 mod udp;

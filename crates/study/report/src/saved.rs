@@ -11,6 +11,7 @@ use longhaul_flows::compare::CompareResult;
 use longhaul_result::Caveat;
 use longhaul_rtt::probe_log::ProbeKind;
 use longhaul_rtt::{RttParameters, RttResult};
+use longhaul_sweep::SweepResult;
 use longhaul_tcp::{TcpParameters, TcpResult, WatchResult};
 use longhaul_terms::Directions;
 use longhaul_udp::{UdpParameters, UdpResult};
@@ -34,6 +35,8 @@ pub const COMPARE_SCHEMA: &str = "longhaul.compare/1";
 
 /// The form of a measurement of round trips.
 pub const RTT_SCHEMA: &str = "longhaul.rtt/1";
+/// The form of a sweep.
+pub const SWEEP_SCHEMA: &str = "longhaul.sweep/1";
 /// The form of a diagnosis.
 pub const DIAGNOSE_SCHEMA: &str = "longhaul.diagnose/1";
 
@@ -97,6 +100,24 @@ pub struct RttAsked {
     pub rtt: RttParameters,
 }
 
+/// What was asked of a sweep, and of whom.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SweepAsked {
+    /// The server's address and port.
+    pub address: SocketAddr,
+    /// The server as given on the command line.
+    pub host: String,
+    /// Whether the server sent.
+    pub reverse: bool,
+    /// How often each test was run.
+    pub repeat: u64,
+    /// The number from which the order of the tests was drawn.
+    pub seed: u64,
+    /// What all tests have in common.
+    pub udp: UdpParameters,
+}
+
 /// A result that was read.
 #[derive(Debug)]
 pub struct Saved {
@@ -123,6 +144,8 @@ pub enum Content {
     Diagnose(Box<DiagnoseAsked>, Directions<Diagnosed>),
     /// Of `longhaul rtt`.
     Rtt(Box<RttResult>),
+    /// Of `longhaul sweep`.
+    Sweep(Box<SweepResult>),
 }
 
 /// Why a text is no result.
@@ -132,7 +155,7 @@ pub enum SavedError {
     #[error("no result of longhaul: {0}")]
     NoResult(serde_json::Error),
     /// Another form of JSON, or none.
-    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {DIAGNOSE_SCHEMA} or {RTT_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
+    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {DIAGNOSE_SCHEMA}, {RTT_SCHEMA} or {SWEEP_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
     Schema(Option<String>),
     /// A part of it is not as its form has it.
     #[error("broken: {0}")]
@@ -206,6 +229,10 @@ impl Saved {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, RttResult>(text)?;
                 Ok(Self { content: Content::Rtt(Box::new(result)), caveats })
             }
+            Some(SWEEP_SCHEMA) => {
+                let Shown { result, caveats, .. } = read::<IgnoredAny, SweepResult>(text)?;
+                Ok(Self { content: Content::Sweep(Box::new(result)), caveats })
+            }
             _ => Err(SavedError::Schema(form.schema)),
         }
     }
@@ -220,6 +247,7 @@ impl Saved {
             Content::Compare(result) => text::compare::report(result),
             Content::Diagnose(asked, results) => text::diagnose::report(asked.reverse, results),
             Content::Rtt(result) => text::rtt::report(result),
+            Content::Sweep(result) => text::sweep::report(result),
         }
     }
 }
@@ -305,6 +333,7 @@ mod tests {
         no_value_panics(include_str!("../../../../fuzz/corpus/saved_result/analyze"));
         no_value_panics(include_str!("../../../../fuzz/corpus/saved_result/compare"));
         no_value_panics(include_str!("../../../../fuzz/corpus/saved_result/rtt"));
+        no_value_panics(include_str!("../../../../fuzz/corpus/saved_result/sweep"));
     }
 
     #[test]

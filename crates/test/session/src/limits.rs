@@ -52,8 +52,8 @@ pub struct Caps {
     pub memory: Bytes,
     /// Largest report.
     pub report: Bytes,
-    /// Whether a test may change settings of the server's host while it runs: RPS by a softirq placement or softirq CPUs, time
-    /// stamps of a NIC, congestion controls that the kernel does not have yet.
+    /// Whether a test may change settings of the server's host while it runs: RPS by a softirq placement or softirq CPUs, GRO,
+    /// NAPI, ring and interrupts of the receiving interface, time stamps of a NIC, congestion controls that the kernel does not have yet.
     #[serde(default = "allowed")]
     pub host_settings: bool,
 }

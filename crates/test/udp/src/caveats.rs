@@ -15,6 +15,8 @@ caveat_codes! {
     FOREIGN_PACKETS = "foreign_packets";
     /// Packets travelled in batches, so one drop may stand for a whole batch.
     BATCHES_HIDE_THE_WIRE = "batches_hide_the_wire";
+    /// Packets arrived in larger batches than they left: GRO, interrupts or the reader joined them.
+    ARRIVALS_IN_BATCHES = "arrivals_in_batches";
     /// Packets were sent in batches, so the spacing asked for is not that on the wire.
     OFFLOAD_HIDES_SPACING = "offload_hides_spacing";
 }

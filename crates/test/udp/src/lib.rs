@@ -12,9 +12,11 @@ mod caveats;
 pub mod locate;
 mod parameters;
 pub mod proof;
+mod receive_settings;
 mod report;
 mod result;
 
 pub use parameters::{MAX_PAYLOAD_BYTES, Pace, Timestamps, UdpParameters};
+pub use receive_settings::ReceiveSettings;
 pub use report::{Binding, UdpEndReport, UdpReceiverReport, UdpSenderReport};
 pub use result::{MAX_LISTED_LOSSES, UdpAssembled, UdpBuffers, UdpLossReason, UdpResult, UdpStreamResult};

@@ -5,6 +5,7 @@ use longhaul_wire::probe;
 use serde::{Deserialize, Serialize};
 
 use crate::account::MAX_SEQUENCES;
+use crate::receive_settings::ReceiveSettings;
 use longhaul_terms::{
     Affinity, Amount, Collect, MAX_DURATION, MAX_STREAMS, ParameterError, RATES, SoftirqPlacement, TestDirection,
     check_interval, check_range, check_sockbuf,
@@ -41,6 +42,9 @@ pub struct UdpParameters {
     pub timestamps: Timestamps,
     /// CPUs for the threads.
     pub affinity: Affinity,
+    /// Settings of the receiving interface that are changed for the time of the test.
+    #[serde(default, skip_serializing_if = "ReceiveSettings::is_empty")]
+    pub receive: ReceiveSettings,
     /// How lost packets are located. An end that cannot do this says so in its report.
     pub collect: Collect,
 }
@@ -88,6 +92,7 @@ impl Default for UdpParameters {
             interval_ns: Some(1_000_000_000),
             timestamps: Timestamps::App,
             affinity: Affinity::default(),
+            receive: ReceiveSettings::default(),
             collect: Collect::Auto,
         }
     }
@@ -119,6 +124,7 @@ impl UdpParameters {
         check_range("burst_packets", self.burst_packets, 1..=65_536, "1 to 65536 packets")?;
         check_interval(self.interval_ns)?;
         self.affinity.validate()?;
+        self.receive.validate()?;
         let Affinity { receiver_cpus, softirq_cpus, softirq, .. } = &self.affinity;
         let shared = receiver_cpus.iter().any(|cpu| softirq_cpus.contains(cpu));
         let differ = !softirq_cpus.is_empty() && !receiver_cpus.is_empty() && receiver_cpus != softirq_cpus;

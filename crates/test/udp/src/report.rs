@@ -4,8 +4,9 @@ use longhaul_result::LocationMethod;
 use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, StreamSent, ThreadCpu, bounded_list};
 use serde::{Deserialize, Serialize};
 
-use crate::account::{Spacing, StreamReceived};
+use crate::account::{Arrivals, Spacing, StreamReceived};
 use crate::locate::{Evidence, Total};
+use crate::receive_settings::ReceiveSettings;
 
 /// Longest list of streams in a report.
 const MAX_LIST: usize = MAX_STREAMS as usize;
@@ -35,6 +36,9 @@ pub struct UdpSenderReport {
     pub cpus: Vec<Option<ThreadCpu>>,
     /// Inter-departure times of all streams.
     pub spacing: Spacing,
+    /// Median of the time that a packet took in a system call that sent several; `None` where none did, or where packets left as one.
+    #[serde(default)]
+    pub back_to_back_ns: Option<u64>,
     /// Drop events at this end, for each stream.
     #[serde(deserialize_with = "bounded_list::<_, _, MAX_LIST>")]
     pub evidence: Vec<Evidence>,
@@ -82,6 +86,12 @@ pub struct UdpReceiverReport {
     /// The receive buffer of each socket.
     #[serde(default)]
     pub buffer: Option<SocketBuffer>,
+    /// Inter-arrival times of all streams.
+    #[serde(default)]
+    pub arrivals: Option<Arrivals>,
+    /// Settings of the interface by which the packets arrived.
+    #[serde(default)]
+    pub settings: Option<ReceiveSettings>,
     /// The CPUs that its threads and their softirq were bound to.
     #[serde(default)]
     pub binding: Option<Binding>,

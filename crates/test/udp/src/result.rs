@@ -8,9 +8,12 @@ use longhaul_terms::{EndCounters, SocketBuffer, ThreadCpu};
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::account::{DelayOverLeast, Distribution, LossPattern, ReorderingSummary, Spacing, StreamReceived};
+use crate::account::{
+    Arrivals, Capacity, DelayOverLeast, Distribution, LossPattern, ReorderingSummary, Spacing, StreamReceived,
+};
 use crate::locate::{Attribution, Loss, Sight, StreamLosses, attribute};
 use crate::parameters::UdpParameters;
+use crate::receive_settings::ReceiveSettings;
 use crate::report::{Binding, UdpReceiverReport, UdpSenderReport};
 
 /// If there are more runs, the result does not list them; a file named by `losses_file` does.
@@ -106,6 +109,15 @@ pub struct UdpResult {
     pub loss_distances: Distribution,
     /// Inter-departure times.
     pub spacing: Spacing,
+    /// Inter-arrival times; `null` if nothing arrived.
+    #[serde(default)]
+    pub arrivals: Option<Arrivals>,
+    /// What packets that left back to back say of the path's capacity, by the stream with the most of them; `null` without any.
+    #[serde(default)]
+    pub capacity: Option<Capacity>,
+    /// Settings of the interface by which the packets arrived; `null` if its end did not report them.
+    #[serde(default)]
+    pub receive_settings: Option<ReceiveSettings>,
     /// Socket buffers.
     pub socket_buffers: UdpBuffers,
     /// Where the receiver ran; `null` if no CPU was asked for.
@@ -215,6 +227,19 @@ impl UdpResult {
             caveats.push(Caveat::new(caveats::OFFLOAD_HIDES_SPACING, message, remedy));
         }
 
+        if let Some(arrivals) = receiver.arrivals
+            && arrivals.batch_packets.p50 > batch_packets.max(1)
+        {
+            let shaping = receiver.settings.as_ref().map(ReceiveSettings::shaping).unwrap_or_default();
+            let why = if shaping.is_empty() { "the reader found them together".into() } else { shaping };
+            let message = format!(
+                "packets arrived {} at a time and left {batch_packets} at a time: {why}",
+                arrivals.batch_packets.p50
+            );
+            let remedy = "for the times between arrivals take the kernel's time stamps, with `wire` and without GRO";
+            caveats.push(Caveat::new(caveats::ARRIVALS_IN_BATCHES, message, remedy));
+        }
+
         let result = Self {
             sent_packets,
             received_packets,
@@ -247,6 +272,11 @@ impl UdpResult {
             loss_periods: pattern.loss_periods(),
             loss_distances: pattern.loss_distances(),
             spacing: sender.spacing,
+            arrivals: receiver.arrivals,
+            capacity: (receiver.streams.iter().filter_map(|stream| stream.trains))
+                .max_by_key(|trains| trains.gaps)
+                .map(|trains| Capacity::of(trains, parameters.payload_bytes, sender.back_to_back_ns)),
+            receive_settings: receiver.settings.clone(),
             socket_buffers: UdpBuffers { sender: sender.buffer, receiver: receiver.buffer },
             binding: receiver.binding.clone(),
             counters: EndCounters { sender: sender.counters.clone(), receiver: receiver.counters.clone() },

@@ -6,5 +6,6 @@ pub mod driver_statistics;
 pub mod ethtool;
 pub mod link;
 pub(crate) mod link_ioctl;
+pub mod receive_settings;
 pub mod rps;
 pub mod sysfs;

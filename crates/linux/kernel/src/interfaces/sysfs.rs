@@ -89,6 +89,22 @@ pub fn read_number(path: &Path) -> io::Result<u64> {
     text.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("`{text}` is no number")))
 }
 
+/// The interrupt lines of `device`, a folder below `/sys/devices`, or of the device that it sits on; empty for a virtual one.
+pub fn interrupts(device: &Path) -> Vec<u32> {
+    let of = |device: &Path| -> Option<Vec<u32>> {
+        let msi = fs::read_dir(device.join("msi_irqs")).into_iter().flatten().flatten();
+        let mut numbers: Vec<u32> = msi.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        if numbers.is_empty() {
+            // Without MSI the device has one line, which it shares with others.
+            numbers.extend(read_number(&device.join("irq")).ok().and_then(|irq| u32::try_from(irq).ok()));
+        }
+        numbers.retain(|irq| *irq != 0);
+        numbers.sort_unstable();
+        (!numbers.is_empty()).then_some(numbers)
+    };
+    device.ancestors().find_map(of).unwrap_or_default()
+}
+
 /// The numbers in a list such as `0-3,8`. Skips malformed parts, and cuts ranges at 8,192 numbers (the most CPUs
 /// that Linux supports).
 pub fn number_list(text: &str) -> Vec<u32> {

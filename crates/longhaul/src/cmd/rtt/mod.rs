@@ -24,7 +24,7 @@ use longhaul_units::Nanos;
 use crate::caveats;
 use crate::cmd::rtt::live::Live;
 use crate::cmd::rtt::log::SegmentLog;
-use crate::cmd::rtt::sizes::Sizes;
+pub(crate) use crate::cmd::rtt::sizes::Sizes;
 use crate::cmd::test::Reach;
 use crate::output::live::{Lines, Show};
 use crate::output::saved::Folder;

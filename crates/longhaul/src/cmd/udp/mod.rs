@@ -11,7 +11,7 @@ use longhaul_session::kind;
 use longhaul_session::kind::udp::SaveLosses;
 use longhaul_terms::{Affinity, Amount, SoftirqPlacement};
 use longhaul_udp::locate::Loss;
-use longhaul_udp::{Pace, Timestamps, UdpParameters};
+use longhaul_udp::{Pace, ReceiveSettings, Timestamps, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::cmd::test::{TestArgs, no_report, word};
@@ -125,6 +125,7 @@ impl Args {
                 softirq_cpus: cpu(2),
                 softirq: self.softirq,
             },
+            receive: ReceiveSettings::default(),
             collect: self.test.collect,
         };
         parameters.validate()?;

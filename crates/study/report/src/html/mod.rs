@@ -13,6 +13,7 @@ pub mod mix;
 mod page;
 pub mod rtt;
 pub mod series;
+pub mod sweep;
 mod table;
 pub mod tcp_goodput;
 pub mod udp_loss;

@@ -5,6 +5,7 @@ pub mod compare;
 pub mod diagnose;
 pub mod experiment;
 pub mod rtt;
+pub mod sweep;
 pub mod tcp;
 pub mod udp;
 pub mod watch;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use longhaul_result::{Location, LocationMethod};
 use longhaul_terms::{Directions, SocketBuffer};
+use longhaul_udp::account::{Capacity, NoCapacity};
 use longhaul_udp::{UdpLossReason, UdpParameters, UdpResult};
 use longhaul_units::{BitRate, Bytes};
 
@@ -72,6 +73,22 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
             batch.p50, batch.p99, batch.max, parameters.payload_bytes
         ),
     );
+    if let Some(arrivals) = &result.arrivals {
+        let between = &arrivals.between_batches;
+        line(
+            "arrivals",
+            format!(
+                "{} p50, {} p99, {} max between batches of {} packets p50",
+                short(between.p50_ns),
+                short(between.p99_ns),
+                short(between.max_ns),
+                arrivals.batch_packets.p50,
+            ),
+        );
+    }
+    if let Some(capacity) = &result.capacity {
+        line("capacity", capacity_words(capacity));
+    }
     let (sender, receiver) = (result.socket_buffers.sender, result.socket_buffers.receiver);
     line("buffers", format!("sender {}; receiver {}", buffer(sender), buffer(receiver)));
     if let Some(binding) = &result.binding {
@@ -112,6 +129,31 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
         let _ = writeln!(text, "all losses are in {}", file.replace('\n', " "));
     }
     text
+}
+
+/// What packet trains say of the slowest link.
+fn capacity_words(capacity: &Capacity) -> String {
+    let trains = &capacity.trains;
+    match (capacity.payload_bps, capacity.why_not) {
+        (Some(found), _) if capacity.at_least => {
+            format!("at least {}/s of payload, as fast as the sender sent trains", rate(BitRate(found.least)))
+        }
+        (Some(found), _) => format!(
+            "{}/s of payload ({} to {}), by {} packet trains",
+            rate(BitRate(found.value)),
+            rate(BitRate(found.least)),
+            rate(BitRate(found.most)),
+            trains.trains
+        ),
+        (None, Some(NoCapacity::TooFew)) => {
+            format!("not known: {} pairs of packets in trains, it takes 200", trains.gaps)
+        }
+        (None, Some(NoCapacity::SharedStamps)) => {
+            let share = trains.shared_stamps as f64 * 100.0 / trains.gaps.max(1) as f64;
+            format!("not known: {share:.0} % of packets share the stamp of the one before")
+        }
+        (None, _) => "not known: packets arrived in batches, with pauses between them".into(),
+    }
 }
 
 /// The reasons of the losses at `location`.

@@ -8,12 +8,12 @@ use longhaul_result::{Location, LocationMethod};
 use longhaul_terms::Collect;
 use longhaul_terms::{SocketBuffer, ThreadCpu};
 use longhaul_udp::Binding;
-use longhaul_udp::UdpParameters;
 use longhaul_udp::account::SpacingRecorder;
-use longhaul_udp::account::StreamReceived;
+use longhaul_udp::account::{Arrivals, StreamReceived};
 use longhaul_udp::locate::{Evidence, EvidenceRecorder, Total, TotalScope};
+use longhaul_udp::{ReceiveSettings, UdpParameters};
 use longhaul_udp::{UdpReceiverReport, UdpSenderReport};
-use longhaul_units::Nanos;
+use longhaul_units::{Nanos, TimeHistogram};
 
 use super::drops::{Seen, SeenOfDirection, is_damage, may_be_fragmented};
 use super::sending::StreamOut;
@@ -29,6 +29,7 @@ pub(super) fn sender_report(
     caveats: &mut Vec<Caveat>,
 ) -> UdpSenderReport {
     let mut spacing = SpacingRecorder::default();
+    let mut back_to_back = TimeHistogram::default();
     let mut refused = Vec::new();
     let mut report = UdpSenderReport {
         totals: changed.totals,
@@ -40,6 +41,7 @@ pub(super) fn sender_report(
     };
     for out in outs {
         spacing.merge(&out.spacing);
+        back_to_back.merge(&out.back_to_back);
         report.streams.push(out.sent);
         report.cpus.push(out.cpu);
         report.evidence.push(out.evidence.recorded());
@@ -56,6 +58,8 @@ pub(super) fn sender_report(
         }
     }
     report.spacing = spacing.spacing(parameters.spacing());
+    let together = back_to_back.quantiles();
+    report.back_to_back_ns = (together.count > 0).then_some(together.p50_ns);
     match seen {
         Some(seen) => {
             // First the events, as they have the kernel's own reasons. What was refused before it became a packet has none.
@@ -110,6 +114,7 @@ fn queue_or_ring(report: &mut UdpSenderReport) {
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) streams: Vec<StreamReceived>,
+    pub(super) arrivals: Option<Arrivals>,
     /// What each receiving thread used of its CPU.
     pub(super) cpus: Vec<Option<ThreadCpu>>,
     /// What lay unread in each socket at the end.
@@ -118,6 +123,7 @@ pub(super) struct Received {
     pub(super) socket_drops: u64,
     pub(super) buffer: Option<SocketBuffer>,
     pub(super) binding: Option<Binding>,
+    pub(super) settings: Option<ReceiveSettings>,
     pub(super) changed: Changed,
     /// Packets that may travel as one.
     pub(super) unit_packets_most: u64,
@@ -129,7 +135,18 @@ pub(super) fn receiver_report(
     received: Received,
     seen: Option<&Seen>,
 ) -> UdpReceiverReport {
-    let Received { streams, cpus, unread, socket_drops, buffer, binding, changed, unit_packets_most } = received;
+    let Received {
+        streams,
+        arrivals,
+        cpus,
+        unread,
+        socket_drops,
+        buffer,
+        binding,
+        settings,
+        changed,
+        unit_packets_most,
+    } = received;
     // With UDP_GRO a counter counts all packets of a super-packet as one, so what remains need not be the network's.
     let counts_packets = parameters.wire || changed.totals.is_empty();
     let mut report = UdpReceiverReport {
@@ -137,8 +154,10 @@ pub(super) fn receiver_report(
         totals: changed.totals,
         counters: changed.all,
         binding,
+        settings,
         buffer,
         streams,
+        arrivals,
         cpus,
         method: LocationMethod::Counters,
         evidence: unread,

@@ -11,8 +11,8 @@ use longhaul_terms::{Amount, StreamSent, ThreadCpu};
 use longhaul_udp::account::SpacingRecorder;
 use longhaul_udp::locate::EvidenceRecorder;
 use longhaul_udp::{Pace as AskedPace, UdpParameters};
-use longhaul_units::Nanos;
 use longhaul_units::pacer::{Pace, Pacer};
+use longhaul_units::{Nanos, TimeHistogram};
 use longhaul_wire::probe::{Cookie, Probe};
 
 use crate::cpu_use::ThreadWatch;
@@ -29,6 +29,8 @@ const STOP_LOOK: Nanos = Nanos::from_millis(50);
 pub(super) struct StreamOut {
     pub(super) sent: StreamSent,
     pub(super) spacing: SpacingRecorder,
+    /// Time that each packet took in calls that sent several one by one.
+    pub(super) back_to_back: TimeHistogram,
     /// Packets that the kernel refused, and why.
     pub(super) evidence: EvidenceRecorder,
     /// Packets of a batch that it refused without a reason.
@@ -119,6 +121,9 @@ fn send_burst(
             let _ = Probe { cookie, sequence: first + i as u64, sent_ns: now.0 }.emit(datagram);
         }
         let taken = send_batch(socket, batch, part, singly, first, out);
+        if *singly && taken > 1 {
+            out.back_to_back.record(Nanos(monotonic().saturating_sub(now).0 / taken as u64), 1);
+        }
         done += taken;
         if taken < part {
             break;

@@ -6,13 +6,14 @@
 use std::net::IpAddr;
 
 use longhaul_kernel::link::{LinkError, Netlink};
+use longhaul_kernel::receive_settings::{self, HeldSettings, hold, receive_settings};
 use longhaul_kernel::rps::Rps;
 use longhaul_kernel::udp::NicStamps;
 use longhaul_session::{DataPlan, SessionError};
 use longhaul_terms::Affinity;
 use longhaul_terms::SoftirqPlacement;
 use longhaul_udp::Binding;
-use longhaul_udp::{Timestamps, UdpParameters};
+use longhaul_udp::{ReceiveSettings, Timestamps, UdpParameters};
 
 use crate::cpus::{all_in, allowed};
 
@@ -23,6 +24,9 @@ pub(super) struct Placement {
     softirq_cpus: Vec<u16>,
     rps: Option<Rps>,
     _stamps: Option<NicStamps>,
+    _held: Option<HeldSettings>,
+    /// Settings of the receiving interface as they are now.
+    pub(super) settings: Option<ReceiveSettings>,
 }
 
 impl Placement {
@@ -58,6 +62,14 @@ impl Placement {
                     SessionError::new("not_bound", error.to_string(), "leave the softirq where it is")
                 })?);
         }
+        if !parameters.receive.is_empty() {
+            let held = hold(&interface()?, &wanted(&parameters.receive));
+            bound._held = Some(held.map_err(|error| {
+                SessionError::new("receive_settings", error.to_string(), "leave the setting as it is, or run as root")
+            })?);
+        }
+        // Without knowing it, the test is as good.
+        bound.settings = interface().ok().map(|interface| reported(receive_settings(&interface)));
         if parameters.timestamps == Timestamps::Nic {
             let stamps = NicStamps::enable(&interface()?);
             bound._stamps = Some(stamps.map_err(|error| {
@@ -80,6 +92,31 @@ impl Placement {
             interfaces: self.rps.iter().flat_map(|rps| rps.interfaces().iter().cloned()).collect(),
         })
     }
+}
+
+fn wanted(asked: &ReceiveSettings) -> receive_settings::ReceiveSettings {
+    let ReceiveSettings { gro, napi_defer_hard_irqs, gro_flush_timeout_ns, ring_packets, coalesce_us, irq_cpus } =
+        asked.clone();
+    receive_settings::ReceiveSettings {
+        gro,
+        napi_defer_hard_irqs,
+        gro_flush_timeout_ns,
+        ring_packets,
+        coalesce_us,
+        irq_cpus,
+    }
+}
+
+fn reported(found: receive_settings::ReceiveSettings) -> ReceiveSettings {
+    let receive_settings::ReceiveSettings {
+        gro,
+        napi_defer_hard_irqs,
+        gro_flush_timeout_ns,
+        ring_packets,
+        coalesce_us,
+        irq_cpus,
+    } = found;
+    ReceiveSettings { gro, napi_defer_hard_irqs, gro_flush_timeout_ns, ring_packets, coalesce_us, irq_cpus }
 }
 
 /// CPUs of receiver and softirq, among those `allowed`; empty leaves them to the kernel.

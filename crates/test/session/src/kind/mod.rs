@@ -30,8 +30,8 @@ pub mod udp;
 
 pub use end::{EndReport, TestEnd};
 
-/// The features in a hello: the kinds of tests that not every server knows.
-pub(crate) const FEATURES: [&str; 2] = [tcp::FEATURE, rtt::FEATURE];
+/// The features in a hello: the kinds of tests that not every server knows, and what of a kind it may not know.
+pub(crate) const FEATURES: [&str; 3] = [tcp::FEATURE, rtt::FEATURE, udp::RECEIVE_SETTINGS];
 
 /// A test of any kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,7 +15,14 @@ use crate::caveats;
 use crate::limits::{Caps, DRAIN_QUIET};
 use crate::randomness::Randomness;
 
+/// A feature in a hello: this end changes settings of the receiving interface for the time of a test.
+pub const RECEIVE_SETTINGS: &str = "receive_settings";
+
 impl TestKind for UdpParameters {
+    fn needs(&self) -> Option<&'static str> {
+        (!self.receive.is_empty() && self.direction.client_sends()).then_some(RECEIVE_SETTINGS)
+    }
+
     fn amount(&self) -> Amount {
         self.amount
     }
@@ -79,6 +86,9 @@ impl TestKind for UdpParameters {
 
 /// The field and value by which a test changes settings of the receiving host.
 fn changes_receiver(asked: &UdpParameters) -> Option<(&'static str, String)> {
+    if !asked.receive.is_empty() {
+        return Some(("receive", "(settings of the interface)".into()));
+    }
     match (asked.affinity.softirq, asked.affinity.softirq_cpus.first()) {
         (Some(SoftirqPlacement::Same), _) => Some(("softirq", "same".into())),
         (Some(SoftirqPlacement::Split), _) => Some(("softirq", "split".into())),
@@ -150,6 +160,7 @@ pub fn results(end: &TestEnd, mut save: Option<&mut SaveLosses<'_>>) -> Option<(
 #[cfg(test)]
 mod tests {
     use longhaul_terms::Affinity;
+    use longhaul_udp::ReceiveSettings;
 
     use super::*;
 
@@ -163,7 +174,10 @@ mod tests {
         let softirq = bound(Affinity { softirq_cpus: vec![1], ..Affinity::default() });
         let reader = bound(Affinity { receiver_cpus: vec![1], ..Affinity::default() });
         let nic = UdpParameters { timestamps: Timestamps::Nic, ..plain.clone() };
-        for (asked, field) in [(&split, "softirq"), (&softirq, "affinity"), (&nic, "timestamps")] {
+        let gro = ReceiveSettings { gro: Some(false), ..ReceiveSettings::default() };
+        let interface = UdpParameters { receive: gro, ..plain.clone() };
+        let all = [(&split, "softirq"), (&softirq, "affinity"), (&nic, "timestamps"), (&interface, "receive")];
+        for (asked, field) in all {
             assert_eq!(grant(asked, caps).unwrap_err().field, field);
             assert!(grant(asked, Caps::default()).is_ok());
             // Then the setting is changed on the client's own host.

@@ -9,7 +9,7 @@ use longhaul_session::{
 };
 use longhaul_tcp::TcpParameters;
 use longhaul_terms::{StreamSent, TestDirection};
-use longhaul_udp::account::{Counts, LossMap, ReorderingSummary, Run, StreamReceived};
+use longhaul_udp::account::{Counts, LossMap, ReorderingSummary, Run, StreamReceived, Trains};
 use longhaul_udp::locate::{Total, TotalScope};
 use longhaul_udp::{UdpEndReport, UdpParameters, UdpReceiverReport, UdpResult, UdpSenderReport};
 use longhaul_units::Nanos;
@@ -213,6 +213,7 @@ fn a_report_that_lies_gives_a_result_with_caveats() {
         counts,
         jitter_ns: None,
         delay_over_least: None,
+        trains: Some(Trains { gaps: u64::MAX, mean_ns: u64::MAX, ..Trains::default() }),
         first_arrival_ns: u64::MAX,
         last_arrival_ns: 0,
         losses,

@@ -2,11 +2,12 @@
 //!
 //! [`SequenceTracker`] takes arrivals and keeps a [`SequenceSet`]. When the sender has reported how many packets it sent, the set
 //! becomes a [`LossMap`], which includes losses at the end of the stream. [`reordering`] implements RFC 4737, [`loss_pattern`] RFC
-//! 3357, [`jitter`] RFC 3550.
+//! 3357, [`jitter`] RFC 3550. [`Arrivals`] and [`Trains`] say how far apart packets arrived.
 //!
 //! This module does not say where a packet was lost ([`locate`](crate::locate)), and estimates nothing. A duplicate never hides a
 //! loss.
 
+mod arrivals;
 mod chunk;
 mod delay;
 pub mod jitter;
@@ -17,7 +18,9 @@ mod run_list;
 mod set;
 mod spacing;
 mod tracker;
+mod trains;
 
+pub use arrivals::{ArrivalRecorder, Arrivals};
 pub use delay::DelayOverLeast;
 pub use jitter::Jitter;
 pub use loss_map::LossMap;
@@ -27,3 +30,4 @@ pub use run_list::{MAX_SEQUENCES, Run, RunList, Runs, RunsError};
 pub use set::SequenceSet;
 pub use spacing::{Spacing, SpacingRecorder};
 pub use tracker::{Counts, Receipt, SequenceTracker, StreamReceived};
+pub use trains::{Capacity, Interval, NoCapacity, TrainRecorder, Trains};

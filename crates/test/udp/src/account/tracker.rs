@@ -3,11 +3,13 @@
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
+use super::arrivals::ArrivalRecorder;
 use super::delay::{DelayOverLeast, Delays};
 use super::jitter::Jitter;
 use super::loss_map::LossMap;
 use super::reordering::{Reordered, Reordering, ReorderingSummary};
 use super::set::SequenceSet;
+use super::trains::{TrainRecorder, Trains};
 
 /// Number of the newest chunks of 65,536 sequences that are kept as bitmaps, which take late packets fastest: 260,000 packets, or
 /// 0.3 s of 10 Gb/s in full-size packets. Later packets are counted too, in some 100 ns instead of 2.
@@ -32,6 +34,8 @@ pub struct SequenceTracker {
     reordering: Reordering,
     jitter: Option<Jitter>,
     delays: Delays,
+    arrivals: ArrivalRecorder,
+    trains: TrainRecorder,
 }
 
 /// What a packet was.
@@ -72,6 +76,9 @@ pub struct StreamReceived {
     /// One-way delay over its least; `None` if nothing arrived.
     #[serde(default)]
     pub delay_over_least: Option<DelayOverLeast>,
+    /// Times between packets that left together; `None` without any.
+    #[serde(default)]
+    pub trains: Option<Trains>,
     /// Arrival of the first packet, by the receiver's clock; 0 if none arrived.
     pub first_arrival_ns: u64,
     /// Arrival of the last.
@@ -97,6 +104,8 @@ impl SequenceTracker {
             reordering: Reordering::default(),
             jitter: stamped_each.then(Jitter::default),
             delays: Delays::default(),
+            arrivals: ArrivalRecorder::default(),
+            trains: TrainRecorder::default(),
         }
     }
 
@@ -104,10 +113,15 @@ impl SequenceTracker {
     #[inline]
     pub fn receive(&mut self, sequence: u64, arrival: Nanos, sent: Nanos) -> Receipt {
         let receipt = self.place(sequence, arrival);
+        if receipt == Receipt::OutOfRange {
+            return receipt;
+        }
+        self.arrivals.record(arrival, 1);
         if let Some(jitter) = &mut self.jitter
-            && matches!(receipt, Receipt::InOrder | Receipt::Reordered(_))
+            && receipt != Receipt::Duplicate
         {
             jitter.receive(arrival, sent);
+            self.trains.record(sequence, arrival, sent);
         }
         receipt
     }
@@ -161,6 +175,8 @@ impl SequenceTracker {
         self.out_of_range_packets += end - within;
         let (end, count) = (within, within - first);
         let in_one_chunk = first >> 16 == self.newest_chunk && end.saturating_sub(1) >> 16 == self.newest_chunk;
+        self.arrivals.record(arrival, count as u32);
+        self.trains.record_together(count as u32);
         if count == 0 || first != self.next_expected || !in_one_chunk {
             for sequence in first..end {
                 self.place(sequence, arrival);
@@ -225,6 +241,11 @@ impl SequenceTracker {
         self.received.heap_bytes() + self.reordering.heap_bytes()
     }
 
+    /// Takes out the times between arrivals.
+    pub fn take_arrivals(&mut self) -> ArrivalRecorder {
+        std::mem::take(&mut self.arrivals)
+    }
+
     /// The account of a stream of `sent_packets` packets, so that losses at its end count too. If `sent_packets` is less than the
     /// packets seen, the packets seen count as sent.
     pub fn finish(self, sent_packets: u64) -> StreamReceived {
@@ -239,6 +260,7 @@ impl SequenceTracker {
             last_arrival_ns: self.last_arrival.0,
             losses: LossMap::of_received(&self.received, sent_packets.max(self.next_expected)),
             delay_over_least: self.delays.over_least(),
+            trains: self.trains.trains(),
         }
     }
 }

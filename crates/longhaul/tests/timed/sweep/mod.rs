@@ -1,0 +1,123 @@
+//! `longhaul sweep`, and the capacity that packet trains show, over a path whose rate is known.
+
+use std::fs;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use longhaul_kernel::process::{Process, Signal};
+use serde_json::Value;
+
+use crate::common::captures::{Folder, on};
+use crate::common::{alone, longhaul, object};
+use crate::rtt::Answered;
+
+const PATH: &str = "
+name = 'narrow'
+[[both]]
+rate = '20Mbit'
+queue = '64KiB'
+delay = '2ms'
+";
+
+fn client(answered: &Answered, arguments: &[&str]) -> Output {
+    on(&answered.lab, "client", &[&[env!("CARGO_BIN_EXE_longhaul")], arguments].concat()).output().unwrap()
+}
+
+#[test]
+fn a_sweep_finds_the_rate_of_the_path() {
+    let _alone = alone();
+    let Some(answered) = Answered::on_this_machine("swept", PATH) else { return };
+    let features = || on(&answered.lab, "server", &["ethtool", "-k", "eth0"]).output().unwrap().stdout;
+    let before = features();
+    assert!(!before.is_empty());
+    let folder = Folder::new("sweep");
+    let [saved, html] = ["saved", "page.html"].map(|name| folder.file(name));
+    let swept = ["sweep", "server", "--sizes", "300,1400", "-b", "4M,40M", "--gro", "on,off", "-t", "500ms"];
+    let output = client(&answered, &[&swept[..], &["--repeat", "2", "-o", &saved, "--html", &html, "--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result = &object(&output.stdout)["result"];
+
+    let points = result["points"].as_array().unwrap();
+    assert_eq!(points.len(), 8);
+    let mut numbers = Vec::new();
+    for point in points {
+        let means = &point["means"];
+        for (test, figures) in point["tests"].as_array().unwrap().iter().map(|test| (test, &test["figures"])) {
+            numbers.push(test["number"].as_u64().unwrap());
+            assert!(figures["received_bps"].as_u64().unwrap() > 1_000_000, "{test:#}");
+        }
+        assert!(means["lost"]["standard_error"].is_f64() && means["lost"]["tests"] == 2, "{means:#}");
+        // Single packets, stamped one by one: what was spaced at 600 us or more still is.
+        if point["point"]["pace"]["rate_bps"] == 4_000_000 {
+            let [into, out] = ["spacing_in_ns", "spacing_out_ns"].map(|key| means[key]["mean"].as_f64().unwrap());
+            assert!((out / into - 1.0).abs() < 0.25, "{into} in, {out} out: {point:#}");
+        }
+    }
+    // Each test once, in an order of its own in each repetition.
+    let mut sorted = numbers.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, (0..16).collect::<Vec<_>>());
+    assert_ne!(numbers, sorted);
+
+    let knees = result["knees"].as_array().unwrap();
+    assert_eq!(knees.len(), 4);
+    for knee in knees {
+        let carried = knee["carried_bps"].as_f64().unwrap();
+        assert!((carried / 4e6 - 1.0).abs() < 0.05, "{knee:#}");
+        assert_eq!(knee["limit"]["loss"], "network", "{knee:#}");
+    }
+    assert_eq!(features(), before, "GRO is as it was");
+
+    // What was saved reads as what was printed, and the page draws each point once a metric.
+    let text = String::from_utf8(longhaul(&["show", &saved]).stdout).unwrap();
+    assert!(text.contains("with gro on") && text.contains("a limit of bits"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    let page = fs::read_to_string(&html).unwrap();
+    let maps = page.matches("<svg").count();
+    assert!(maps >= 4 && page.matches("<rect").count() == maps * 4, "{maps} maps");
+}
+
+#[test]
+fn a_setting_that_the_interface_lacks_is_named() {
+    let _alone = alone();
+    let Some(answered) = Answered::on_this_machine("swept-ring", PATH) else { return };
+    let output = client(&answered, &["sweep", "server", "--ring", "64,128", "--json"]);
+    let error = &object(&output.stdout)["error"];
+    assert_eq!((output.status.code(), &error["code"]), (Some(1), &Value::from("receive_settings")), "{error:#}");
+    assert!(error["message"].as_str().unwrap().contains("eth0 has no receive ring"), "{error:#}");
+}
+
+#[test]
+fn what_is_known_at_ctrl_c_is_printed() {
+    let _alone = alone();
+    let Some(answered) = Answered::on_this_machine("swept-end", PATH) else { return };
+    let longhaul = env!("CARGO_BIN_EXE_longhaul");
+    let mut command =
+        on(&answered.lab, "client", &[longhaul, "sweep", "server", "-b", "1M,2M", "-t", "300ms", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(7));
+    Process::open(child.id()).unwrap().unwrap().signal(Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let envelope = object(&output.stdout);
+    let tests = |point: &Value| point["tests"].as_array().unwrap().len();
+    let done: usize = envelope["result"]["points"].as_array().unwrap().iter().map(tests).sum();
+    assert!((1..18).contains(&done) && output.status.code() == Some(130), "{done} tests, {:?}", output.status);
+    assert!(envelope["caveats"].as_array().unwrap().iter().any(|caveat| caveat["code"] == "interrupted"));
+}
+
+#[test]
+fn packet_trains_show_the_capacity() {
+    let _alone = alone();
+    let Some(answered) = Answered::on_this_machine("trains", PATH) else { return };
+    let arguments = ["udp", "server", "-b", "4M", "-l", "1400", "--burst", "8", "--wire", "-t", "4s", "--json"];
+    let capacity = |stamps: &str| {
+        let output = client(&answered, &[&arguments[..], &["--timestamps", stamps]].concat());
+        object(&output.stdout)["result"]["capacity"].clone()
+    };
+    let found = capacity("kernel");
+    // 20 Mb/s with all headers: of 1,462 bytes with those of Ethernet and IPv6 1,400 are payload.
+    let payload = 20e6 * 1400.0 / 1462.0;
+    let value = found["payload_bps"]["value"].as_f64().unwrap_or_else(|| panic!("{found:#}"));
+    assert!((value / payload - 1.0).abs() < 0.05 && found["at_least"] == false, "{found:#}");
+    assert!(found["trains"]["gaps"].as_u64().unwrap() > 500, "{found:#}");
+}

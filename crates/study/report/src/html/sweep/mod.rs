@@ -1,0 +1,191 @@
+//! A sweep as a page: a heat map for each metric, by size and rate.
+
+use std::fmt::Write;
+
+use longhaul_result::Caveat;
+use longhaul_sweep::{Metric, PointResult, PointSetting, SweepResult, common};
+use longhaul_udp::Pace;
+
+use crate::html::page::{escape, heading, page};
+
+/// Width and height of a cell, and the room for labels at the left and below, in units of the drawing.
+const CELL: (usize, usize) = (84, 34);
+const LEFT: usize = 78;
+const BELOW: usize = 46;
+const ABOVE: usize = 26;
+
+/// The content of the page.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// The host, as it was named.
+    pub host: String,
+    /// The version of longhaul.
+    pub longhaul: String,
+    /// When the sweep began.
+    pub started_at: String,
+    /// What came of it.
+    pub result: &'a SweepResult,
+    /// What speaks against trusting it.
+    pub caveats: &'a [Caveat],
+    /// What `longhaul sweep` prints.
+    pub text: String,
+}
+
+/// A metric, its title, and how a value is written.
+type Map = (Metric, &'static str, fn(f64) -> String);
+
+const MAPS: [Map; 7] = [
+    (Metric::Lost, "Packets lost, %", percent),
+    (Metric::ReceivedBps, "Payload received, Mb/s", mbit),
+    (Metric::Reordered, "Packets reordered, %", percent),
+    (Metric::SpacingOutNs, "Median time between arrivals, µs", us),
+    (Metric::BatchOutPackets, "Packets that arrived together, median", |packets| format!("{packets:.0}")),
+    (Metric::ReceiverCpu, "CPU of the receiving thread, %", percent),
+    (Metric::SenderCpu, "CPU of the sending thread, %", percent),
+];
+
+impl Report<'_> {
+    /// The page.
+    pub fn html(&self) -> String {
+        let title = format!("UDP to {} over sizes and rates", self.host);
+        let mut body = heading(&title, &self.longhaul, &self.started_at);
+        body += "<h2>Where it gives way</h2>\n<ul>";
+        for knee in &self.result.knees {
+            let mut words = knee.setting.words();
+            words.insert(0, format!("{} bytes", knee.payload_bytes));
+            let evidence: String = knee.evidence.iter().map(|words| format!("; {words}")).collect();
+            // Writing to a string cannot fail.
+            let _ = write!(
+                body,
+                "<li><strong>{}</strong>: {}{}</li>",
+                escape(&words.join(", ")),
+                escape(&knee.verdict()),
+                escape(&evidence)
+            );
+        }
+        body += "</ul>\n";
+        let _ = common(&self.result.knees).map(|sentence| writeln!(body, "<p>{}.</p>", escape(&sentence)));
+        body += "<div class=\"panels\">\n";
+        for (metric, title, write) in MAPS {
+            let known = || self.result.points.iter().filter_map(|point| point.mean(metric));
+            // A figure in which all are alike says nothing.
+            let (Some(least), Some(most)) = (known().reduce(f64::min), known().reduce(f64::max)) else { continue };
+            if most <= least {
+                continue;
+            }
+            for setting in settings(&self.result.points) {
+                let words = setting.words().join(", ");
+                let title = if words.is_empty() { title.to_owned() } else { format!("{title}, {words}") };
+                let svg = heat(&self.result.points, setting, &title, most, |point| point.mean(metric), write);
+                let _ = writeln!(body, "<figure>{svg}</figure>");
+            }
+        }
+        body += "</div>\n";
+        if !self.caveats.is_empty() {
+            let all = (self.caveats.iter())
+                .map(|caveat| format!("<li>{}: {}</li>", escape(&caveat.message), escape(&caveat.remedy)));
+            let _ = writeln!(body, "<h2>Doubts</h2>\n<ul>{}</ul>", all.collect::<String>());
+        }
+        let _ = writeln!(body, "<h2>All figures</h2>\n<pre>{}</pre>", escape(&self.text));
+        page(&title, &body)
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}", share * 100.0)
+}
+
+/// Megabits, with three digits or as whole numbers.
+fn mbit(bps: f64) -> String {
+    digits(bps / 1e6)
+}
+
+fn us(ns: f64) -> String {
+    digits(ns / 1e3)
+}
+
+fn digits(value: f64) -> String {
+    let places = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.places$}")
+}
+
+/// The settings in their order.
+fn settings(points: &[PointResult]) -> Vec<PointSetting> {
+    let mut settings: Vec<PointSetting> = points.iter().map(|point| point.point.setting).collect();
+    settings.dedup();
+    settings
+}
+
+/// The points of `setting` as cells: rates to the right, sizes upwards, darker the nearer to `most`.
+fn heat(
+    points: &[PointResult],
+    setting: PointSetting,
+    title: &str,
+    most: f64,
+    value: impl Fn(&PointResult) -> Option<f64>,
+    write: impl Fn(f64) -> String,
+) -> String {
+    let own = || points.iter().filter(|point| point.point.setting == setting);
+    let pace = |point: &PointResult| match point.point.pace {
+        Pace::SpacingNs(ns) => format!("each {} µs", us(ns as f64)),
+        _ => point.point.rate().map_or_else(|| "unlimited".into(), |rate| format!("{} Mb/s", mbit(rate.0 as f64))),
+    };
+    let (mut paces, mut sizes): (Vec<String>, Vec<u32>) = (Vec::new(), Vec::new());
+    for point in own() {
+        if !paces.contains(&pace(point)) {
+            paces.push(pace(point));
+        }
+        if !sizes.contains(&point.point.payload_bytes) {
+            sizes.push(point.point.payload_bytes);
+        }
+    }
+    let (width, height) = (LEFT + CELL.0 * paces.len() + 8, ABOVE + CELL.1 * sizes.len() + BELOW);
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {width} {height}\" style=\"max-width:{width}px\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>\
+         <text x=\"{LEFT}\" y=\"16\" font-weight=\"600\">{0}</text>",
+        escape(title)
+    );
+    for point in own() {
+        let column = paces.iter().position(|own| *own == pace(point)).unwrap_or(0);
+        let row = sizes.iter().position(|own| *own == point.point.payload_bytes).unwrap_or(0);
+        let (x, y) = (LEFT + column * CELL.0, ABOVE + (sizes.len() - 1 - row) * CELL.1);
+        let found = value(point);
+        let share = found.map_or(0.0, |found| (found / most).clamp(0.0, 1.0));
+        let text = found.map_or_else(|| "–".into(), &write);
+        let _ = write!(
+            svg,
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill=\"#0072b2\" fill-opacity=\"{share:.3}\" stroke=\"var(--line)\">\
+             <title>{} bytes, {}: {}</title></rect><text x=\"{}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\"{}>{}</text>",
+            CELL.0 - 2,
+            CELL.1 - 2,
+            point.point.payload_bytes,
+            escape(&pace(point)),
+            escape(&text),
+            x + CELL.0 / 2,
+            y + CELL.1 / 2 + 4,
+            if share > 0.6 { " style=\"fill:#fff\"" } else { "" },
+            escape(&text)
+        );
+    }
+    for (row, bytes) in sizes.iter().rev().enumerate() {
+        let y = ABOVE + row * CELL.1 + CELL.1 / 2 + 4;
+        let _ = write!(svg, "<text x=\"{}\" y=\"{y}\" text-anchor=\"end\" font-size=\"12\">{bytes} B</text>", LEFT - 8);
+    }
+    let bottom = ABOVE + CELL.1 * sizes.len();
+    for (column, pace) in paces.iter().enumerate() {
+        let x = LEFT + column * CELL.0 + CELL.0 / 2;
+        let _ = write!(
+            svg,
+            "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\">{}</text>",
+            bottom + 16,
+            escape(pace)
+        );
+    }
+    let middle = LEFT + CELL.0 * paces.len() / 2;
+    let _ = write!(
+        svg,
+        "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\">payload rate asked, by payload of a packet</text></svg>",
+        bottom + 36
+    );
+    svg
+}

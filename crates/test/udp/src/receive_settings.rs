@@ -1,0 +1,66 @@
+//! Settings of the receiving interface that shape when packets arrive.
+
+use longhaul_terms::{ParameterError, check_range};
+use serde::{Deserialize, Serialize};
+
+/// Most CPUs of interrupts.
+const MAX_CPUS: usize = 64;
+
+/// Settings of the interface by which packets arrive. In a test's parameters: what to change for its time, `null` for what stays. In a
+/// result: as they were, `null` for what the interface does not have.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct ReceiveSettings {
+    /// The kernel joins received packets to super-packets (GRO).
+    pub gro: Option<bool>,
+    /// Polls without a packet that NAPI makes before it turns interrupts on again.
+    pub napi_defer_hard_irqs: Option<u32>,
+    /// Time between these polls, nanoseconds.
+    pub gro_flush_timeout_ns: Option<u64>,
+    /// Packets that the receive ring holds.
+    pub ring_packets: Option<u32>,
+    /// The longest time from a received packet to its interrupt, microseconds.
+    pub coalesce_us: Option<u32>,
+    /// CPUs that take the interrupts.
+    pub irq_cpus: Option<Vec<u32>>,
+}
+
+impl ReceiveSettings {
+    /// Whether nothing is to be changed.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Checks the limits that every longhaul has; a driver can have lower ones.
+    ///
+    /// # Errors
+    /// The first setting out of range, with what is allowed.
+    pub fn validate(&self) -> Result<(), ParameterError> {
+        check_range("napi_defer_hard_irqs", self.napi_defer_hard_irqs, 0..=1_000, "0 to 1000 polls")?;
+        // A packet may wait for so long.
+        check_range("gro_flush_timeout_ns", self.gro_flush_timeout_ns, 0..=100_000_000, "0 to 100 ms")?;
+        check_range("ring_packets", self.ring_packets, 1..=65_536, "1 to 65536 packets")?;
+        check_range("coalesce_us", self.coalesce_us, 0..=100_000, "0 to 100 ms")?;
+        match &self.irq_cpus {
+            Some(cpus) if cpus.is_empty() || cpus.len() > MAX_CPUS || cpus.iter().any(|cpu| *cpu > 8191) => {
+                let given = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+                Err(ParameterError::new("irq_cpus", given, format!("1 to {MAX_CPUS} CPUs, each 0 to 8191")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What of it can hold packets back or join them, in words; empty where nothing does.
+    pub fn shaping(&self) -> String {
+        let mut parts = Vec::new();
+        parts.extend((self.gro == Some(true)).then(|| "GRO is on".to_owned()));
+        parts.extend(self.coalesce_us.filter(|us| *us > 0).map(|us| format!("interrupts wait {us} us")));
+        parts.extend(
+            self.gro_flush_timeout_ns
+                .filter(|ns| *ns > 0 && self.napi_defer_hard_irqs.is_some_and(|polls| polls > 0))
+                .map(|ns| format!("NAPI polls each {} us", ns / 1_000)),
+        );
+        parts.join(", ")
+    }
+}
