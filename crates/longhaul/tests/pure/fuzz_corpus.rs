@@ -33,7 +33,7 @@ const TRIED: &str = "LONGHAUL_FUZZ_TRIED";
 const SEED_TIME_MOST: Duration = Duration::from_millis(20);
 
 /// Words that random bytes do not find by themselves.
-const WORDS: [&str; 65] = [
+const WORDS: [&str; 67] = [
     "[[both]]\n",
     "[[forward]]\n",
     "[[backward]]\n",
@@ -42,6 +42,8 @@ const WORDS: [&str; 65] = [
     "name = ",
     "rate = ",
     "delay = ",
+    "policer = ",
+    "burst = ",
     "queue = ",
     "loss = ",
     "jitter = ",

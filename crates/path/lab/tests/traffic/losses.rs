@@ -42,6 +42,35 @@ fn exactly_every_30000th_datagram_is_missing() {
     assert!(status.ports[1].sent_frames < 200_000 / 10, "the stream did not leave in super-packets");
 }
 
+/// What a policer drops of super-packets is what is missing, packet by packet, and the rest is its rate and a burst.
+#[test]
+fn a_policer_drops_what_is_missing() {
+    if unprivileged() {
+        return;
+    }
+    let _alone = alone();
+    let lab = lab(
+        "[[forward]]\nrate = '10Gbit'\n[[forward]]\ndelay = '2ms'\npolicer = '1Mbit,64KiB'\n[[backward]]\ndelay = '2ms'",
+    );
+    let sink = Sink::new(&lab, "server", SERVER_V4);
+    let mut source = Source::new(&lab, "client", SERVER_V4, 1000, SEGMENTS_MOST);
+    let began = std::time::Instant::now();
+    source.send_until(20_000, &sink, 20_000);
+    let status = settled(&lab);
+    let seconds = began.elapsed().as_secs_f64();
+    assert_faithful(&status);
+    let heard = sink.finish();
+    let policed = &hop(&status, "forward.hop2").counters;
+    let missing = heard.missing(20_000).len() as u64;
+    assert!(heard.numbers.is_sorted());
+    // 1000 bytes, UDP, IP, Ethernet and what L1 adds: 1066 bytes. Other packets (neighbour discovery) take tokens too.
+    let most = (f64::from(64 << 10) + seconds * 125_000.0) / 1066.0;
+    let came = heard.numbers.len() as u64;
+    assert!(came >= 55 && came as f64 <= most, "{came} of at most {most}");
+    assert!(policed.dropped_policer.packets.abs_diff(missing) <= 20, "{policed:?} for {missing}");
+    assert_eq!(policed.dropped().packets, policed.dropped_policer.packets);
+}
+
 /// Sequence number and payload bytes.
 type Segment = (u32, u32);
 

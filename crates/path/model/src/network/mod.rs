@@ -20,6 +20,7 @@ mod counters;
 mod frames;
 mod jitter;
 mod line;
+mod policer;
 mod server;
 mod stage;
 #[cfg(test)]

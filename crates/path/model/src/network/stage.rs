@@ -1,4 +1,4 @@
-//! One running hop: fates, queue, rate, delay, jitter, and the packets in it.
+//! One running hop: fates, policer, queue, rate, delay, jitter, and the packets in it.
 
 use std::collections::VecDeque;
 
@@ -11,6 +11,7 @@ use super::counters::HopCounters;
 use super::frames::Frames;
 use super::jitter::Jitter;
 use super::line::Line;
+use super::policer::Policer;
 use super::server::Server;
 use super::train::Train;
 use crate::spec::{self, HopSpec, Layer, LossSpec, QueueLimit};
@@ -29,6 +30,7 @@ pub(super) struct Stage {
     duplicate: Picker,
     corrupt: Picker,
     flips: Chance,
+    policer: Option<Policer>,
     server: Server,
     jitter: Option<Jitter>,
     /// By the time of their first packet.
@@ -99,6 +101,7 @@ impl Stage {
             duplicate: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
             corrupt: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
             flips: Chance::new(seed, 4),
+            policer: None,
             server: Server::new(None, Layer::L1, QueueLimit::Unlimited),
             jitter: None,
             line: Line::default(),
@@ -134,6 +137,9 @@ impl Stage {
         if spec.corrupt != self.spec.corrupt {
             self.corrupt = Picker::new(&LossSpec::Random(spec.corrupt), chance(3), before);
         }
+        if spec.policer != self.spec.policer {
+            self.policer = spec.policer.map(Policer::new);
+        }
         if spec.jitter != self.spec.jitter {
             self.jitter = spec.jitter.as_ref().map(|spec| Jitter::new(spec, chance(5)));
         }
@@ -157,7 +163,7 @@ impl Stage {
             && self.corrupt.next() > last_number
             && self.spec.outages.is_empty()
             && self.bursts.as_mut().is_none_or(|bursts| !bursts.touch(train.start, train.end()));
-        if plain && self.server.is_transparent() && self.jitter.is_none() {
+        if plain && self.policer.is_none() && self.server.is_transparent() && self.jitter.is_none() {
             self.pass(train);
             return;
         }
@@ -168,6 +174,16 @@ impl Stage {
             items.extend((0..train.count).map(|i| Item { index: i, time: train.time(i), mark: Mark::Plain }));
         } else {
             self.decide_fates(&train, first_number, &mut items, |i| shape.wire_len(i));
+        }
+        if let Some(policer) = &mut self.policer {
+            items.retain(|item| {
+                let frame_bytes = shape.wire_len(train.first + item.index);
+                let passes = policer.admit(item.time, self.spec.layer.bytes_of(frame_bytes));
+                if !passes {
+                    self.counters.dropped_policer.add(frame_bytes);
+                }
+                passes
+            });
         }
         if !self.server.is_transparent() {
             let counters = &mut self.counters;

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::law::{self, Law};
-use crate::spec::{BurstLoss, CoalesceSpec, JitterSpec, Layer, LossSpec, Order, Outage, Probability, QueueLimit};
+use crate::spec::{
+    BurstLoss, CoalesceSpec, JitterSpec, Layer, LossSpec, Order, Outage, PolicerSpec, Probability, QueueLimit,
+};
 
 /// A single frame of `bytes`.
 fn single(bytes: u32) -> Shape {
@@ -143,6 +145,41 @@ fn a_rate_holds() {
         let rate = f64::from(within) * bytes_on_layer * 8.0;
         assert!((rate / 1e9 - 1.0).abs() < 0.0005, "{layer:?}: {rate} bit/s");
     }
+}
+
+/// 1 Gb/s and 100 packets' worth of tokens, fed at 10 Gb/s for 10 ms: each wire packet meets the bucket at its own time, alone or in a
+/// train, and those that pass are not delayed. Only rate + burst pass.
+#[test]
+fn a_policer_drops_one_by_one() {
+    let policer = Some(PolicerSpec { rate: BitRate::from_gbit(1), burst: Bytes(153_800) });
+    let access = HostSpec { rate: Some(BitRate::from_gbit(10)), ..HostSpec::default() };
+    let mut spec = path(vec![HopSpec { policer, ..delay(1) }]);
+    (spec.clients, spec.servers) = (vec![access], vec![HostSpec::default()]);
+    let [auto, wire] = [Segmentation::Auto, Segmentation::Wire].map(|segmentation| {
+        let mut network = Network::new(&spec, Options { segmentation, ..Options::default() });
+        for token in 0..180 {
+            network.arrive(Nanos(token * 55_368), CLIENT, Destination::Port(SERVER), superpacket(45), token);
+        }
+        let got = packets(&drain(&mut network));
+        let dropped = network.hops().map(|hop| hop.counters.dropped_policer.packets).sum::<u64>();
+        assert_eq!(got.len() as u64 + dropped, 180 * 45);
+        got
+    });
+    assert_eq!(auto, wire);
+    // A twin by hand: packet n is whole after n · 1230.4 ns; tokens in bytes.
+    let (mut tokens, mut last, mut want) = (153_800.0f64, 0.0, Vec::new());
+    for n in 0..180 * 45u64 {
+        let at = ((n + 1) as f64 * 1230.4).floor();
+        tokens = (tokens + (at - last) * 0.125).min(153_800.0);
+        last = at;
+        if tokens >= 1538.0 {
+            tokens -= 1538.0;
+            want.push((n / 45, (n % 45) as u32));
+        }
+    }
+    assert_eq!(wire, want);
+    // 100 from the bucket, and a tenth of those after the first, at which it was still full: 909.9.
+    assert_eq!(want.len(), 909);
 }
 
 /// Two hosts 40 ms and 1 ms from the shared queue: what reaches it first is served first, whoever sent first.
@@ -460,8 +497,13 @@ fn any_hop() -> impl Strategy<Value = HopSpec> {
         lasting: Nanos::from_micros(300),
         every: Some(Nanos::from_millis(2)),
     }));
-    (loss, queue, rate, jitter, coalesce, outage, 0.0..0.1, 0.0..0.1).prop_map(
-        |(loss, queue, rate, jitter, coalesce, outage, duplicate, corrupt)| HopSpec {
+    let policer = proptest::option::of(
+        (100_000_000u64..40_000_000_000, 1_500u64..200_000)
+            .prop_map(|(rate, burst)| PolicerSpec { rate: BitRate(rate), burst: Bytes(burst) }),
+    );
+    (loss, queue, rate, jitter, coalesce, outage, 0.0..0.1, 0.0..0.1, policer).prop_map(
+        |(loss, queue, rate, jitter, coalesce, outage, duplicate, corrupt, policer)| HopSpec {
+            policer,
             loss,
             outages: outage.into_iter().collect(),
             duplicate: Probability(duplicate),
@@ -479,17 +521,18 @@ fn any_hop() -> impl Strategy<Value = HopSpec> {
 /// New values for some keys of a hop.
 #[derive(Debug, Clone)]
 struct Difference {
-    keys: [bool; 9],
+    keys: [bool; 10],
     of: HopSpec,
 }
 
 impl Difference {
     fn make(&self, hop: &mut HopSpec) {
         let of = self.of.clone();
-        let [loss, outages, duplicate, queue, rate, layer, delay, jitter, coalesce] = self.keys;
+        let [loss, outages, duplicate, policer, queue, rate, layer, delay, jitter, coalesce] = self.keys;
         hop.loss = if loss { of.loss } else { hop.loss.clone() };
         hop.outages = if outages { of.outages } else { hop.outages.clone() };
         hop.duplicate = if duplicate { of.duplicate } else { hop.duplicate };
+        hop.policer = if policer { of.policer } else { hop.policer };
         hop.queue = if queue { of.queue } else { hop.queue };
         hop.rate = if rate { of.rate } else { hop.rate };
         hop.layer = if layer { of.layer } else { hop.layer };
@@ -501,7 +544,7 @@ impl Difference {
 
 fn any_change() -> impl Strategy<Value = Difference> {
     let layer = any::<bool>().prop_map(|frame| if frame { Layer::L2 } else { Layer::L1 });
-    (any::<[bool; 9]>(), any_hop(), 60u64..2_000, layer).prop_map(|(keys, of, delay_us, layer)| Difference {
+    (any::<[bool; 10]>(), any_hop(), 60u64..2_000, layer).prop_map(|(keys, of, delay_us, layer)| Difference {
         keys,
         of: HopSpec { delay: Nanos::from_micros(delay_us), layer, ..of },
     })

@@ -17,6 +17,7 @@
 //! outages = [{ at = "10s", for = "50ms", every = "60s" }]
 //! duplicate = "0.1%"
 //! corrupt = "0.1%"
+//! policer = { rate = "100Mbit", burst = "64KiB" }
 //! coalesce = { time = "50us", count = 8 }
 //! ```
 //!
@@ -36,7 +37,8 @@ use super::error::shown;
 use super::validate::{self, HOPS_MAX, HOSTS_MAX, Problem};
 use super::value::{self, Key, Setting};
 use super::{
-    BurstLoss, CoalesceSpec, HopSpec, HostSpec, JitterSpec, Law, LossSpec, Outage, PathSpec, Probability, SpecError,
+    BurstLoss, CoalesceSpec, HopSpec, HostSpec, JitterSpec, Law, LossSpec, Outage, PathSpec, PolicerSpec, Probability,
+    SpecError,
 };
 use crate::law::Table;
 
@@ -263,6 +265,7 @@ fn setting(key: Key, field: &Field) -> Result<Setting, SpecError> {
             let items = field.items().unwrap_or_default();
             items.iter().map(outage).collect::<Result<_, _>>().map(Setting::Outages)
         }
+        (Key::Policer, DeValue::Table(_)) => policer(field).map(|policer| Setting::Policer(Some(policer))),
         (Key::Jitter, DeValue::Table(_)) => jitter(field).map(|jitter| Setting::Jitter(Some(jitter))),
         (Key::Coalesce, DeValue::Table(_)) => coalesce(field).map(|batch| Setting::Coalesce(Some(batch))),
         (_, DeValue::String(text)) => field.read(text, |text| key.read(text)),
@@ -271,6 +274,7 @@ fn setting(key: Key, field: &Field) -> Result<Setting, SpecError> {
                 r#""none", { random = "0.01%" }, { every = 30000 }, { gilbert-elliott = { p, r } }, { list } or { bursts = { for, every } }"#
             }
             Key::Outages => r#"[{ at = "10s", for = "50ms", every = "60s" }]"#,
+            Key::Policer => r#"{ rate = "100Mbit", burst = "64KiB" } or "none""#,
             Key::Queue => r#"a text such as "64MiB", "1000p" or "unlimited""#,
             Key::Rate => r#"a text such as "9.28Gbit""#,
             Key::Layer => r#""L1" or "L2""#,
@@ -341,6 +345,15 @@ fn outage(field: &Field) -> Result<Outage, SpecError> {
         lasting: time("for")?.ok_or_else(|| missing("for"))?,
         every: time("every")?,
     })
+}
+
+fn policer(field: &Field) -> Result<PolicerSpec, SpecError> {
+    let entries = field.entries("")?;
+    entries.only(&["rate", "burst"])?;
+    let part =
+        |key, such_as| entries.field(key).ok_or_else(|| field.error(format!("{key} is missing, such as {such_as}")));
+    let (rate, burst) = (part("rate", r#"rate = "100Mbit""#)?, part("burst", r#"burst = "64KiB""#)?);
+    Ok(PolicerSpec { rate: rate.read(rate.text()?, value::rate)?, burst: burst.read(burst.text()?, value::bytes)? })
 }
 
 fn jitter(field: &Field) -> Result<JitterSpec, SpecError> {

@@ -88,11 +88,13 @@ pub struct HopSpec {
     pub duplicate: Probability,
     /// Chance that one bit of a packet is flipped.
     pub corrupt: Probability,
+    /// Drops what exceeds a rate.
+    pub policer: Option<PolicerSpec>,
     /// How much waits for the rate.
     pub queue: QueueLimit,
     /// Serving rate; `None`: instant.
     pub rate: Option<BitRate>,
-    /// Which bytes `rate` and a byte queue count.
+    /// Which bytes `policer`, `rate` and a byte queue count.
     pub layer: Layer,
     /// Fixed delay, at most 10 s.
     pub delay: Nanos,
@@ -178,6 +180,15 @@ pub struct Outage {
     pub lasting: Nanos,
     /// From begin to begin of its repetitions; `None`: once.
     pub every: Option<Nanos>,
+}
+
+/// A token bucket that drops what exceeds it, without delay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicerSpec {
+    /// How fast tokens come.
+    pub rate: BitRate,
+    /// How many tokens the bucket holds: bytes at the hop's layer. A packet that counts more never passes.
+    pub burst: Bytes,
 }
 
 /// How much a drop-tail queue holds, besides the packet that is being sent.

@@ -5,6 +5,7 @@
 //! | `loss` | `none`, `random(0.01%)`, `every(30000)`, `gilbert-elliott(p,r)` or `(p,r,h,k)`, `list(1,5,9-12)`, `bursts(for,every)` or `(for,every,lost,otherwise)` |
 //! | `outages` | `none`, or `at,for` or `at,for,every`, several parted by `;`: `10s,50ms,60s` |
 //! | `duplicate`, `corrupt` | a probability: `0.1%`, `1e-3` |
+//! | `policer` | `none`, `rate,burst`: `100Mbit,64KiB` |
 //! | `queue` | `64MiB`, `1000p` (packets), `unlimited` |
 //! | `rate` | `9.28Gbit`, `none` |
 //! | `layer` | `L1`, `L2` |
@@ -19,7 +20,8 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use super::error::shown;
 use super::validate::LIST_MAX;
 use super::{
-    BurstLoss, CoalesceSpec, HopSpec, JitterSpec, Law, Layer, LossSpec, Order, Outage, Probability, QueueLimit,
+    BurstLoss, CoalesceSpec, HopSpec, JitterSpec, Law, Layer, LossSpec, Order, Outage, PolicerSpec, Probability,
+    QueueLimit,
 };
 
 /// A key of a hop that has a value which may change while the path runs.
@@ -30,6 +32,7 @@ pub enum Key {
     Outages,
     Duplicate,
     Corrupt,
+    Policer,
     Queue,
     Rate,
     Layer,
@@ -46,6 +49,7 @@ pub enum Setting {
     Outages(Vec<Outage>),
     Duplicate(Probability),
     Corrupt(Probability),
+    Policer(Option<PolicerSpec>),
     Queue(QueueLimit),
     Rate(Option<BitRate>),
     Layer(Layer),
@@ -56,11 +60,12 @@ pub enum Setting {
 
 impl Key {
     /// Every key, in the order in which a hop uses them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Loss,
         Self::Outages,
         Self::Duplicate,
         Self::Corrupt,
+        Self::Policer,
         Self::Queue,
         Self::Rate,
         Self::Layer,
@@ -76,6 +81,7 @@ impl Key {
             Self::Outages => "outages",
             Self::Duplicate => "duplicate",
             Self::Corrupt => "corrupt",
+            Self::Policer => "policer",
             Self::Queue => "queue",
             Self::Rate => "rate",
             Self::Layer => "layer",
@@ -98,6 +104,7 @@ impl Key {
             Self::Outages => hop.outages != default.outages,
             Self::Duplicate => hop.duplicate != default.duplicate,
             Self::Corrupt => hop.corrupt != default.corrupt,
+            Self::Policer => hop.policer != default.policer,
             Self::Queue => hop.queue != default.queue,
             Self::Rate => hop.rate != default.rate,
             Self::Layer => hop.layer != default.layer,
@@ -115,6 +122,7 @@ impl Key {
             Self::Outages => Setting::Outages(outages(text)?),
             Self::Duplicate => Setting::Duplicate(probability(text)?),
             Self::Corrupt => Setting::Corrupt(probability(text)?),
+            Self::Policer => Setting::Policer(policer(text)?),
             Self::Queue => Setting::Queue(queue(text)?),
             Self::Rate => Setting::Rate(if text == "none" { None } else { Some(rate(text)?) }),
             Self::Layer => Setting::Layer(layer(text)?),
@@ -133,6 +141,7 @@ impl Setting {
             Self::Outages(_) => Key::Outages,
             Self::Duplicate(_) => Key::Duplicate,
             Self::Corrupt(_) => Key::Corrupt,
+            Self::Policer(_) => Key::Policer,
             Self::Queue(_) => Key::Queue,
             Self::Rate(_) => Key::Rate,
             Self::Layer(_) => Key::Layer,
@@ -149,6 +158,7 @@ impl Setting {
             Self::Outages(outages) => hop.outages = outages,
             Self::Duplicate(chance) => hop.duplicate = chance,
             Self::Corrupt(chance) => hop.corrupt = chance,
+            Self::Policer(policer) => hop.policer = policer,
             Self::Queue(limit) => hop.queue = limit,
             Self::Rate(rate) => hop.rate = rate,
             Self::Layer(layer) => hop.layer = layer,
@@ -248,6 +258,19 @@ pub(crate) fn rate(text: &str) -> Result<BitRate, String> {
 }
 
 pub(crate) fn nanos(text: &str) -> Result<Nanos, String> {
+    text.parse().map_err(|error| format!("{error}"))
+}
+
+fn policer(text: &str) -> Result<Option<PolicerSpec>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let wrong = || format!("{}: use none or RATE,BURST, such as 100Mbit,64KiB", shown(text));
+    let (rate, burst) = text.split_once(',').ok_or_else(wrong)?;
+    Ok(Some(PolicerSpec { rate: self::rate(rate.trim())?, burst: bytes(burst.trim())? }))
+}
+
+pub(crate) fn bytes(text: &str) -> Result<Bytes, String> {
     text.parse().map_err(|error| format!("{error}"))
 }
 

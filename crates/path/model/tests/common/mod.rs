@@ -23,6 +23,11 @@ fn rate() -> impl Strategy<Value = Option<BitRate>> {
     prop::option::of((2_000u64..10_000_000_000_000).prop_map(BitRate))
 }
 
+fn policer() -> impl Strategy<Value = Option<PolicerSpec>> {
+    let parts = (2_000u64..10_000_000_000_000, 1u64..1 << 40);
+    prop::option::of(parts.prop_map(|(rate, burst)| PolicerSpec { rate: BitRate(rate), burst: Bytes(burst) }))
+}
+
 const MONTH_NS: u64 = 30 * 86_400_000_000_000;
 
 fn loss() -> impl Strategy<Value = LossSpec> {
@@ -76,14 +81,15 @@ fn coalesce() -> impl Strategy<Value = Option<CoalesceSpec>> {
 fn hop() -> impl Strategy<Value = HopSpec> {
     let layer = prop::sample::select(vec![Layer::L1, Layer::L2]);
     let timing = (0u64..=10_000_000_000).prop_flat_map(|delay| (Just(Nanos(delay)), jitter(delay)));
-    let fate = (loss(), prop::collection::vec(outage(), 0..3), chance(), chance());
+    let fate = (loss(), prop::collection::vec(outage(), 0..3), chance(), chance(), policer());
     (fate, queue(), rate(), layer, timing, coalesce()).prop_map(
-        |((loss, outages, duplicate, corrupt), queue, rate, layer, (delay, jitter), coalesce)| HopSpec {
+        |((loss, outages, duplicate, corrupt, policer), queue, rate, layer, (delay, jitter), coalesce)| HopSpec {
             name: None,
             loss,
             outages,
             duplicate,
             corrupt,
+            policer,
             queue,
             rate,
             layer,

@@ -1,7 +1,7 @@
 //! Live changes: what their text means, which hops they touch, and that a wrong one changes nothing.
 
 use longhaul_path::spec::*;
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::{BitRate, Bytes, Nanos};
 
 fn path(text: &str) -> PathSpec {
     PathSpec::parse(text, &no_files).unwrap()
@@ -150,6 +150,11 @@ fn every_value() {
         ("coalesce=50us", batch(None)),
         ("coalesce=50us,8", batch(Some(8))),
         ("coalesce=none", Setting::Coalesce(None)),
+        (
+            "policer=100Mbit, 64KiB",
+            Setting::Policer(Some(PolicerSpec { rate: BitRate(100_000_000), burst: Bytes(64 << 10) })),
+        ),
+        ("policer=none", Setting::Policer(None)),
         ("queue=1000p", Setting::Queue(QueueLimit::Packets(1000))),
         ("queue=unlimited", Setting::Queue(QueueLimit::Unlimited)),
         ("rate=1Gbit", Setting::Rate(Some(BitRate::from_gbit(1)))),
@@ -174,7 +179,7 @@ fn a_wrong_change_is_one_line_and_changes_nothing() {
         ("a.b.c=1", "`a.b.c=1`: use [forward.|backward.][HOP.]KEY=VALUE, such as forward.hop1.delay=50ms"),
         (
             "latency=1ms",
-            "`latency`: no such key, use loss, outages, duplicate, corrupt, queue, rate, layer, delay, jitter, coalesce",
+            "`latency`: no such key, use loss, outages, duplicate, corrupt, policer, queue, rate, layer, delay, jitter, coalesce",
         ),
         ("delay=fast", "delay: `fast` is not a number of 0 or more with a unit (ns, us, ms, s, m, h)"),
         ("delay=5", "delay: `5`: 5ms or 5s? write the unit"),
@@ -182,6 +187,7 @@ fn a_wrong_change_is_one_line_and_changes_nothing() {
         ("coalesce=50,8", "coalesce: `50`: 50ms or 50s? write the unit"),
         ("outage=10s,50", "outages: `50`: 50ms or 50s? write the unit"),
         ("hop2.jitter=normal(8)", "jitter: `8`: 8ms or 8s? write the unit"),
+        ("edge.policer=1Gbit", "policer: `1Gbit`: use none or RATE,BURST, such as 100Mbit,64KiB"),
         ("loss=random(2)", "loss: `2`: a probability is from 0 to 1, or 0% to 100%"),
         (
             "jitter=table(x.dist,1us)",

@@ -41,6 +41,7 @@ fn every_key_is_read() {
         outages = [{ at = "10s", for = "50ms", every = "60s" }, { at = "5", for = "1s" }]
         duplicate = "0.1%"
         corrupt = 1e-6
+        policer = { rate = "100Mbit", burst = "64KiB" }
         queue = "64MiB"
         rate = "9.28Gbit"
         layer = "L2"
@@ -64,6 +65,7 @@ fn every_key_is_read() {
         ],
         duplicate: Probability(0.001),
         corrupt: Probability(1e-6),
+        policer: Some(PolicerSpec { rate: BitRate(100_000_000), burst: Bytes(64 << 10) }),
         queue: QueueLimit::Bytes(Bytes(64 << 20)),
         rate: Some(BitRate(9_280_000_000)),
         layer: Layer::L2,
@@ -151,7 +153,7 @@ fn what_is_refused_and_how() {
     for (line, want) in [
         (
             "rat = \"1Gbit\"",
-            "line 2, column 1: forward[0].rat: no such key, use name, loss, outages, duplicate, corrupt, queue, rate, layer, delay, jitter, coalesce",
+            "line 2, column 1: forward[0].rat: no such key, use name, loss, outages, duplicate, corrupt, policer, queue, rate, layer, delay, jitter, coalesce",
         ),
         (
             "rate = \"10Gbyte\"",
@@ -173,6 +175,27 @@ fn what_is_refused_and_how() {
         (
             "queue = \"5 pots\"",
             "line 2, column 9: forward[0].queue: `5 pots`: use bytes (64MiB), packets (1000p) or unlimited",
+        ),
+        (
+            "policer = { rate = \"1Gbit\" }",
+            "line 2, column 11: forward[0].policer: burst is missing, such as burst = \"64KiB\"",
+        ),
+        (
+            "policer = { rate = \"1kbit\", burst = \"64KiB\" }",
+            "line 2, column 11: forward[0].policer: rate `1kbit`: from 2kbit to 10000Gbit",
+        ),
+        ("policer = \"1Gbit,0\"", "line 2, column 11: forward[0].policer: burst `0B`: from 1B to 1TiB"),
+        (
+            "policer = \"1Gbit\"",
+            "line 2, column 11: forward[0].policer: `1Gbit`: use none or RATE,BURST, such as 100Mbit,64KiB",
+        ),
+        (
+            "policer = 5",
+            "line 2, column 11: forward[0].policer: `5`: { rate = \"100Mbit\", burst = \"64KiB\" } or \"none\"",
+        ),
+        (
+            "policer = { rate = \"1Gbit\", burst = \"64KiB\", peak = 1 }",
+            "line 2, column 46: forward[0].policer.peak: no such key, use rate, burst",
         ),
         ("layer = \"L3\"", "line 2, column 9: forward[0].layer: `L3`: use L1 or L2"),
         (
