@@ -1,16 +1,17 @@
 //! `longhaul verify`.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_path::preset;
-use longhaul_profile::{Margin, Quantity, Verdict, Verification, verify};
+use longhaul_profile::{Margin, Verdict, verify};
+use longhaul_report::html::round_trips::verified::Report;
+use longhaul_report::text;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
 use crate::cmd::profile::source::Measured;
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_named};
 
 /// Ends the command where path and measurement differ or it cannot be said.
 const NOT_WITHIN: u8 = 3;
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "\
 Example:
   longhaul verify far.toml --against far.txt
   longhaul verify far.toml --against far.txt --margin p99=5% --margin loss=50%
+  longhaul verify far.toml --against far.txt --html page.html    # both drawn: distribution, quantiles, over time
 
 The path is run in virtual time, by the code that the emulator runs, with probes at the same times as the measurement's.
 A quantity is within where the 90 % interval of its difference lies within the margin, outside where it lies beyond; else more probes
@@ -43,6 +45,9 @@ pub(crate) struct Args {
     /// Seed of the path's random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Draw both in this HTML page: the verdict, their distributions, quantile by quantile, over time
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -69,64 +74,25 @@ pub(crate) fn run(args: Args) -> Outcome {
     let measured = Measured::read(&args.against, args.interval)?;
     let found = verify(&path, &measured.probes, &args.margin, args.seed);
     let exit = if found.verdict == Verdict::Within { ExitCode::SUCCESS } else { ExitCode::from(NOT_WITHIN) };
+    let against = args.against.display().to_string();
+    let drawn = args.html.as_deref().map_or(Ok(()), |file| {
+        let (path, against, longhaul) = (args.path.clone(), against.clone(), env!("CARGO_PKG_VERSION").to_owned());
+        write_named(file, &Report { path, against, longhaul, started_at: started_at.clone(), found: &found }.html())
+    });
     if args.json {
         let parameters = Parameters {
             path: args.path,
-            against: args.against.display().to_string(),
+            against,
             interval_ns: args.interval.map(|interval| interval.0),
             seed: args.seed,
         };
         print_json(&Envelope::new("longhaul.verify/1", started_at, parameters, found, Vec::new()));
     } else {
-        print_text(&text(&args.path, &args.against.display().to_string(), &found));
+        print_text(&text::verify::report(&args.path, &against, &found));
+    }
+    if let Err(failure) = drawn {
+        // The result is printed already; with --json it is the only object.
+        return Ok(failure.report_beside());
     }
     Ok(exit)
-}
-
-fn text(path: &str, against: &str, found: &Verification) -> String {
-    let mut text = String::new();
-    let verdict = match found.verdict {
-        Verdict::Within => "behaves like the measured path, within the margins",
-        Verdict::Outside => "does not behave like the measured path",
-        Verdict::TooLittleData => "may behave like the measured path: there is too little data to say",
-    };
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "{path} {verdict} ({against})\n");
-    let _ = writeln!(text, "             measured       path      difference, 90 %       margin");
-    // What neither has says nothing.
-    for quantity in found.quantities.iter().filter(|quantity| quantity.measured != 0.0 || quantity.path != 0.0) {
-        let _ = writeln!(text, "{}", row(quantity));
-    }
-    let _ = writeln!(
-        text,
-        "\nTimes in ms; p99 and p99.9 are above the median. {} probes, worth {} independent ones; {} over the path, in virtual time.",
-        found.probes, found.effective_samples, found.path_probes
-    );
-    text
-}
-
-fn row(quantity: &Quantity) -> String {
-    let scale = match quantity.name {
-        name if name.is_time() => 1e-6,
-        name if name.is_share() => 100.0,
-        _ => 1.0,
-    };
-    let unit = if quantity.name.is_share() { " %" } else { "" };
-    let value = |value: f64| format!("{:.3}{unit}", value * scale);
-    let difference = quantity.difference.map_or_else(
-        || "no 10 independent parts".to_owned(),
-        |[low, high]| format!("{:+.3} to {:+.3}{unit}", low * scale, high * scale),
-    );
-    let verdict = match quantity.verdict {
-        Verdict::Within => "within",
-        Verdict::Outside => "OUTSIDE",
-        Verdict::TooLittleData => "too little data",
-    };
-    format!(
-        "{:<11}{:>10} {:>10} {difference:>23} {:>12}  {verdict}",
-        quantity.name.name(),
-        value(quantity.measured),
-        value(quantity.path),
-        format!("±{}", value(quantity.margin))
-    )
 }

@@ -5,6 +5,7 @@ mod common;
 
 mod architecture;
 mod bad_input;
+mod copied;
 mod evidence;
 mod fuzz_corpus;
 mod help;

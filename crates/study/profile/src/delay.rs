@@ -79,7 +79,7 @@ impl Way {
 }
 
 /// The delays, ascending. Those of one printed value are spread over the interval that it stands for.
-fn sorted(samples: &[(i64, f64, u32)]) -> Vec<f64> {
+pub(crate) fn sorted(samples: &[(i64, f64, u32)]) -> Vec<f64> {
     let mut values: Vec<(f64, u32)> = samples.iter().map(|(_, delay, resolution)| (*delay, *resolution)).collect();
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut spread = Vec::with_capacity(values.len());

@@ -2,6 +2,7 @@
 //!
 //! [`Profile::of`] fits a path to [`Probes`]; [`verify`] sends the same probes over a path in virtual time and compares.
 
+mod curves;
 mod delay;
 mod loss;
 mod path_file;
@@ -10,6 +11,7 @@ mod probes;
 mod simulate;
 mod verify;
 
+pub use curves::{Curves, Level, Stretch};
 pub use delay::{Correlation, Way};
 pub use loss::{LossFit, LossLaw, LostTime, fit_loss};
 pub use path_file::{Profile, ProfileError, ProfileOptions, SlowestQueue, Split};

@@ -15,6 +15,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
+use crate::curves::Curves;
 use crate::delay::{autocorrelation, normal_scores};
 use crate::probes::{Probe, Probes};
 use crate::simulate::simulate;
@@ -191,6 +192,9 @@ pub struct Verification {
     pub verdict: Verdict,
     /// Each quantity.
     pub quantities: Vec<Quantity>,
+    /// Both as curves.
+    #[serde(skip)]
+    pub curves: Curves,
 }
 
 /// Runs `path` with the probes of `measured` and compares, quantity by quantity.
@@ -235,6 +239,7 @@ pub fn verify(path: &PathSpec, measured: &Probes, margins: &[Margin], seed: u64)
         path_probes: (sent.len() * runs) as u64,
         verdict,
         quantities,
+        curves: Curves::of(&measured.rows, &simulated),
     }
 }
 

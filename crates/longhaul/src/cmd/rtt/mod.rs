@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::client;
 use longhaul_peer::rtt::{probe_by_echo, probe_by_tcp};
-use longhaul_report::html::rtt::Report;
+use longhaul_report::html::round_trips::measured::Report;
 use longhaul_report::saved::{RTT_SCHEMA, RttAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;

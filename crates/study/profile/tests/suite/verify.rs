@@ -68,3 +68,27 @@ fn margins_are_read() {
     let range = found.quantities.iter().find(|quantity| quantity.name == QuantityName::RttRangeNs).unwrap();
     assert_eq!(range.margin, 20_000.0);
 }
+
+/// The curves have every quantile of both, and say when what was lost.
+#[test]
+fn curves_follow_both() {
+    let measured = probes(TRUE, 30_000, 10.0, 5);
+    let later = TRUE.replacen("delay = '20ms'", "delay = '23ms'", 1);
+    let curves = verify(&path(&later), &measured, &[], 1).curves;
+    let (first, last) = (curves.levels[0], curves.levels[curves.levels.len() - 1]);
+    assert_eq!(first.longer, 1.0);
+    let longest = measured.rows.iter().filter_map(|row| row.rtt_ns).max().unwrap();
+    assert_eq!(last.measured_ns as u64, longest);
+    assert!(curves.levels.windows(2).all(|pair| pair[1].longer < pair[0].longer), "{:?}", curves.levels);
+    let apart = |level: &longhaul_profile::Level| level.path_ns - level.measured_ns;
+    let body = curves.levels.iter().filter(|level| (0.02..=0.98).contains(&level.longer));
+    assert!(body.clone().count() > 150 && body.clone().all(|level| (apart(level) - 3e6).abs() < 5e5));
+    for stretches in [&curves.measured, &curves.path] {
+        assert_eq!(stretches.iter().map(|stretch| stretch.sent).sum::<u64>(), 30_000);
+        assert!(
+            stretches.iter().all(|stretch| stretch.rtt_ns.is_some_and(|[low, mid, high]| low <= mid && mid <= high))
+        );
+    }
+    let lost: u64 = curves.measured.iter().map(|stretch| stretch.lost).sum();
+    assert_eq!(lost, measured.lost());
+}

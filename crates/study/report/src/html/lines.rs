@@ -50,14 +50,14 @@ pub(crate) struct Panel<'a> {
     /// Where the axis of time ends at least.
     pub(crate) end_s: f64,
     /// What points lie over in place of time.
-    pub(crate) across: Option<Across>,
+    pub(crate) across: Option<Across<'a>>,
 }
 
-/// An axis of numbers from 0 on.
+/// An axis of numbers: from 0 on, or from the least where that is near the highest.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Across {
+pub(crate) struct Across<'a> {
     /// What the numbers are.
-    pub(crate) what: &'static str,
+    pub(crate) what: &'a str,
     /// A number at a line; `None` where it has none.
     pub(crate) label: fn(f64) -> Option<String>,
 }
@@ -77,7 +77,9 @@ impl Panel<'_> {
         let (size, unit) = unit_of(highest, self.units);
         let axis = Axis::of(least / size, highest / size);
         let [left, top, right, bottom] = EDGES;
-        let x = |value: f64| left + (right - left) * (value / end).clamp(0.0, 1.0);
+        let first = all.iter().map(|point| point.0).fold(f64::MAX, f64::min);
+        let begin = if self.across.is_some() && first > end * NARROW && first < end { first } else { 0.0 };
+        let x = |value: f64| left + (right - left) * ((value - begin) / (end - begin)).clamp(0.0, 1.0);
         let y = |value: f64| bottom - (bottom - top) * axis.share(value / size);
         let title = escape(self.title);
         let mut svg =
@@ -95,7 +97,7 @@ impl Panel<'_> {
         axis.draw(&mut svg);
         match &self.across {
             None => time_axis(&mut svg, end, self.since, x),
-            Some(across) => across.draw(&mut svg, end, x),
+            Some(across) => across.draw(&mut svg, [begin, end], x),
         }
         for band in &self.bands {
             for run in band.points.split(Option::is_none).filter(|run| !run.is_empty()) {
@@ -220,11 +222,11 @@ fn time_axis(svg: &mut String, end: f64, since: &str, x: impl Fn(f64) -> f64) {
     below(svg, &format!("time from {since}, {unit}"));
 }
 
-impl Across {
-    fn draw(&self, svg: &mut String, end: f64, x: impl Fn(f64) -> f64) {
-        let every = step(end);
-        for number in 0..=(end / every * 1.000_001) as u32 {
-            let value = every * f64::from(number);
+impl Across<'_> {
+    fn draw(&self, svg: &mut String, [begin, end]: [f64; 2], x: impl Fn(f64) -> f64) {
+        let every = step(end - begin);
+        for number in (begin / every * 0.999_999).ceil() as u64..=(end / every * 1.000_001) as u64 {
+            let value = every * number as f64;
             if let Some(label) = (self.label)(value) {
                 tick(svg, x(value), &label);
             }
@@ -283,6 +285,23 @@ mod tests {
     fn gaps_part_lines_and_are_shown() {
         let svg = drawn(&[Some(1.0), Some(2.0), None, Some(3.0), Some(1.0)]);
         assert_eq!((svg.matches("<polyline").count(), svg.contains("class=\"gap\"")), (2, true), "{svg}");
+    }
+
+    /// The same across.
+    #[test]
+    fn numbers_that_lie_close_fill_the_width() {
+        let drawn = |points: [(f64, f64); 3]| {
+            let lines = vec![Line { name: "one", colour: "--blue", points: points.map(Some).to_vec() }];
+            let across = Some(Across { what: "ms", label: |value| Some(trimmed(value)) });
+            Panel { title: "a", units: &[(1.0, "B")], lines, across, ..Panel::default() }.svg().unwrap()
+        };
+        let close = drawn([(250.0, 1.0), (250.5, 2.0), (251.0, 3.0)]);
+        assert!(
+            close.contains("points=\"66.0,") && close.contains(">250.2<") && !close.contains("middle\">0<"),
+            "{close}"
+        );
+        let far = drawn([(1.0, 1.0), (5.0, 2.0), (10.0, 3.0)]);
+        assert!(!far.contains("points=\"66.0,") && far.contains("middle\">0<"), "{far}");
     }
 
     /// 250.01 to 250.03: an axis from 0 would show a flat line.

@@ -11,7 +11,7 @@ pub mod diagnosed;
 mod lines;
 pub mod mix;
 mod page;
-pub mod rtt;
+pub mod round_trips;
 pub mod series;
 pub mod sweep;
 mod table;

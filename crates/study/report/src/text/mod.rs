@@ -8,6 +8,7 @@ pub mod rtt;
 pub mod sweep;
 pub mod tcp;
 pub mod udp;
+pub mod verify;
 pub mod watch;
 
 use longhaul_units::BitRate;

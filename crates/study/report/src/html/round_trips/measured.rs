@@ -7,9 +7,7 @@ use longhaul_rtt::{BySize, OfSize, OverTime, RttResult, Stretch};
 
 use crate::html::lines::{Across, Band, Line, Panel};
 use crate::html::page::{escape, heading, page};
-
-/// Nanoseconds in larger units.
-const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
+use crate::html::round_trips::{TIMES, power_of_ten};
 
 /// The content of the page.
 #[derive(Debug)]
@@ -41,7 +39,7 @@ impl Report<'_> {
                 "The median of each size, the line through all, and steps that are no part of it.",
             ),
         ];
-        body += "<div class=\"panels\">\n";
+        body += "<div class=\"panels wide\">\n";
         for (figure, caption) in figures {
             // Writing to a string cannot fail.
             let _ = figure.map(|svg| writeln!(body, "<figure>{svg}<figcaption>{caption}</figcaption></figure>"));
@@ -90,13 +88,12 @@ fn rare(result: &RttResult) -> Option<String> {
         let share = left.max(1.0) / all;
         points.push(Some((-share.log10(), least + bucket.up_to_ns as f64)));
     }
-    let label = |power: f64| (power.fract() == 0.0).then(|| format!("{}", 10_f64.powf(power)));
     let panel = Panel {
         title: "How long the rare ones are",
         what: "round trip, ",
         units: &TIMES,
         lines: vec![Line { name: "round trip", colour: "--blue", points }],
-        across: Some(Across { what: "one in so many is longer", label }),
+        across: Some(Across { what: "one in so many is longer", label: power_of_ten }),
         ..Panel::default()
     };
     panel.svg()

@@ -1,0 +1,45 @@
+//! A path made of a measurement, and what is drawn of both.
+
+use std::fmt::Write;
+use std::fs;
+
+use crate::common::captures::Folder;
+use crate::common::longhaul;
+
+/// What `ping` prints of round trips about 40 ms long; every hundredth probe is lost.
+fn ping(probes: u32) -> String {
+    let mut text = "PING far.example (192.0.2.1) 56(84) bytes of data.\n".to_owned();
+    for number in (1..=probes).filter(|number| number % 100 != 0) {
+        let tenths = 400 + number * 7919 % 31 + if number % 97 == 0 { 60 } else { 0 };
+        // Writing to a string cannot fail.
+        let _ =
+            writeln!(text, "64 bytes from 192.0.2.1: icmp_seq={number} ttl=60 time={}.{} ms", tenths / 10, tenths % 10);
+    }
+    text
+}
+
+#[test]
+fn a_path_and_its_measurement_are_drawn() {
+    let folder = Folder::new("copied");
+    let [measured, copy, page] = ["far.txt", "far.toml", "page.html"].map(|name| folder.file(name));
+    fs::write(&measured, ping(3_000)).unwrap();
+
+    assert!(longhaul(&["profile", &measured, "-i", "10ms", "-o", &copy]).status.success());
+    let moved = fs::read_to_string(&copy).unwrap().replacen("delay = \"", "delay = \"1", 1);
+    let other = folder.file("other.toml");
+    fs::write(&other, moved).unwrap();
+    for (path, verdict) in [(&copy, "behave"), (&other, "does not behave like the measured path")] {
+        let text = longhaul(&["verify", path, "--against", &measured, "-i", "10ms", "--html", &page]);
+        let text = String::from_utf8(text.stdout).unwrap();
+        let drawn = fs::read_to_string(&page).unwrap();
+        assert!(text.contains(verdict) && drawn.contains(verdict), "{text}{drawn}");
+        // Distribution, quantiles, rare ones, over time, losses.
+        assert_eq!(drawn.matches("<figure>").count(), 5, "{drawn}");
+        let median = text.lines().find(|line| line.starts_with("median")).unwrap();
+        let median = median.split_whitespace().nth(2).unwrap();
+        assert!(drawn.contains("<tr data-row=\"median, ms\">") && drawn.contains(&format!(">{median}<")), "{median}");
+    }
+    let nowhere =
+        longhaul(&["verify", &copy, "--against", &measured, "-i", "10ms", "--html", "/nonexistent/page.html"]);
+    assert!(!nowhere.status.success() && String::from_utf8_lossy(&nowhere.stderr).contains("/nonexistent"));
+}

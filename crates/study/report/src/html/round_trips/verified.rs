@@ -1,0 +1,232 @@
+//! A path beside the measurement that it shall behave like: the verdict, both distributions, both over time.
+
+use std::fmt::Write;
+
+use longhaul_profile::{Curves, Level, Quantity, Stretch, Verdict, Verification};
+
+use crate::equivalence::{Cells, said, verdict};
+use crate::html::lines::{Across, Band, Line, Panel, trimmed, unit_of};
+use crate::html::page::{escape, heading, page};
+use crate::html::round_trips::{TIMES, power_of_ten};
+use crate::html::table::Table;
+
+/// The plain distribution is drawn up to here: what is rarer has a drawing of its own.
+const PLAIN_TO: f64 = 0.01;
+const PERCENT: [(f64, &str); 1] = [(0.01, "%")];
+
+/// The content of the page.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// The path, as it was named.
+    pub path: String,
+    /// The measurement.
+    pub against: String,
+    /// The version of longhaul.
+    pub longhaul: String,
+    /// When the path was tested.
+    pub started_at: String,
+    /// What was found.
+    pub found: &'a Verification,
+}
+
+impl Report<'_> {
+    /// The page.
+    pub fn html(&self) -> String {
+        let Self { path, against, found, .. } = self;
+        let title = format!("{path} against {against}");
+        let mut body = heading(&title, &self.longhaul, &self.started_at);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            body,
+            "<p class=\"{}\"><strong>{}.</strong>{}</p>",
+            class(found),
+            escape(&verdict(path, found.verdict)),
+            why(found)
+        );
+        let _ = writeln!(
+            body,
+            "<p class=\"quiet\">{} probes measured, worth {} independent ones; {} sent over the path, in virtual time.</p>",
+            found.probes, found.effective_samples, found.path_probes
+        );
+        let curves = &found.curves;
+        let figures = [
+            (
+                distribution(&curves.levels),
+                "Share of round trips that are no longer, without the longest one in a hundred.",
+            ),
+            (
+                quantiles(&curves.levels),
+                "Each quantile of the path over the same one of the measurement. Where both are alike the lines meet; at the right end single probes decide.",
+            ),
+            (rare(&curves.levels), "One round trip in so many is longer than this. The scale below is logarithmic."),
+            (
+                over_time(curves),
+                "Probes at the same times. Chance differs: what matters is whether both move as far and as fast. Marked above: measured probes were lost.",
+            ),
+            (losses(curves), "Share of probes without an answer, stretch by stretch."),
+        ];
+        body += "<div class=\"panels wide\">\n";
+        for (figure, caption) in figures {
+            let _ = figure.map(|svg| writeln!(body, "<figure>{svg}<figcaption>{caption}</figcaption></figure>"));
+        }
+        body += "</div>\n";
+        let columns = ["Quantity", "measured", "path", "difference, 90 % interval", "margin", "verdict"];
+        let mut table = Table::new("Each quantity", "numbers", &columns);
+        for quantity in said(found) {
+            let Cells { measured, path, difference, margin, verdict } = Cells::of(quantity);
+            table.row(&named(quantity), [measured, path, difference, margin, verdict.into()]);
+        }
+        body += &table.finish();
+        body += "<p class=\"quiet\">p99 and p99.9 are above the median. Within: the whole interval lies within the margin. Outside: it lies beyond. \
+                 Too little data: it reaches over the margin's edge, and more probes would tell.</p>\n";
+        page(&title, &body)
+    }
+}
+
+fn class(found: &Verification) -> &'static str {
+    if found.verdict == Verdict::Within { "good" } else { "alert" }
+}
+
+/// The quantities that decided, in words.
+fn why(found: &Verification) -> String {
+    if found.verdict == Verdict::Within {
+        return String::new();
+    }
+    let all = said(found).filter(|quantity| quantity.verdict == found.verdict);
+    let names: Vec<&str> = all.map(|quantity| quantity.name.name()).collect();
+    match found.verdict {
+        Verdict::Outside => format!(" Outside the margin: {}.", names.join(", ")),
+        _ if names.is_empty() => String::new(),
+        _ => format!(" Too little data for: {}.", names.join(", ")),
+    }
+}
+
+/// With its unit.
+fn named(quantity: &Quantity) -> String {
+    let unit = if quantity.name.is_time() { ", ms" } else { "" };
+    format!("{}{unit}", quantity.name.name())
+}
+
+/// The label below a line.
+type Label = fn(f64) -> Option<String>;
+const NUMBER: Label = |value| Some(trimmed(value));
+
+fn unit_over(levels: &[Level]) -> (f64, &'static str) {
+    let highest = levels.iter().map(|level| level.measured_ns.max(level.path_ns)).fold(0.0, f64::max);
+    unit_of(highest, &TIMES)
+}
+
+/// Share of round trips up to each.
+fn distribution(levels: &[Level]) -> Option<String> {
+    let plain: Vec<Level> = levels.iter().copied().filter(|level| level.longer >= PLAIN_TO).collect();
+    let (size, unit) = unit_over(&plain);
+    let line = |ns: fn(&Level) -> f64| plain.iter().map(|level| Some((ns(level) / size, 1.0 - level.longer))).collect();
+    let what = format!("round trip, {unit}");
+    let panel = Panel {
+        title: "Distribution",
+        what: "round trips, ",
+        units: &PERCENT,
+        lines: vec![
+            Line { name: "measured", colour: "--blue", points: line(|level| level.measured_ns) },
+            Line { name: "path", colour: "--orange", points: line(|level| level.path_ns) },
+        ],
+        across: Some(Across { what: &what, label: NUMBER }),
+        ..Panel::default()
+    };
+    panel.svg()
+}
+
+/// Quantile over quantile.
+fn quantiles(levels: &[Level]) -> Option<String> {
+    let (size, unit) = unit_over(levels);
+    let ends = [levels.first()?.measured_ns, levels.last()?.measured_ns];
+    let what = format!("measured, {unit}");
+    let panel = Panel {
+        title: "Quantile by quantile",
+        what: "path, ",
+        units: &TIMES,
+        lines: vec![
+            Line { name: "alike", colour: "--quiet", points: ends.map(|ns| Some((ns / size, ns))).to_vec() },
+            Line {
+                name: "path over measurement",
+                colour: "--orange",
+                points: levels.iter().map(|level| Some((level.measured_ns / size, level.path_ns))).collect(),
+            },
+        ],
+        across: Some(Across { what: &what, label: NUMBER }),
+        ..Panel::default()
+    };
+    panel.svg()
+}
+
+/// How long the longest of 10, 100, 1,000, … round trips are.
+fn rare(levels: &[Level]) -> Option<String> {
+    let line = |ns: fn(&Level) -> f64| levels.iter().map(|level| Some((-level.longer.log10(), ns(level)))).collect();
+    let panel = Panel {
+        title: "How long the rare ones are",
+        what: "round trip, ",
+        units: &TIMES,
+        lines: vec![
+            Line { name: "measured", colour: "--blue", points: line(|level| level.measured_ns) },
+            Line { name: "path", colour: "--orange", points: line(|level| level.path_ns) },
+        ],
+        across: Some(Across { what: "one in so many is longer", label: power_of_ten }),
+        ..Panel::default()
+    };
+    panel.svg()
+}
+
+/// Seconds from the first probe to the middle of each stretch, with the stretch.
+fn timed<'a>(curves: &Curves, stretches: &'a [Stretch]) -> impl Iterator<Item = (f64, &'a Stretch)> {
+    let stretch_s = curves.stretch_ns as f64 / 1e9;
+    (0..).zip(stretches).map(move |(number, stretch)| ((f64::from(number) + 0.5) * stretch_s, stretch))
+}
+
+/// Both over time.
+fn over_time(curves: &Curves) -> Option<String> {
+    let level = |stretches, nth: usize| -> Vec<Option<(f64, f64)>> {
+        timed(curves, stretches).map(|(at, stretch)| stretch.rtt_ns.map(|rtt| (at, rtt[nth]))).collect()
+    };
+    let band = timed(curves, &curves.measured).map(|(at, stretch)| stretch.rtt_ns.map(|rtt| (at, rtt[0], rtt[2])));
+    let panel = Panel {
+        title: "Round trips over time",
+        what: "round trip, ",
+        units: &TIMES,
+        bands: vec![Band { name: "measured, 10 % to 90 %", colour: "--pale", points: band.collect() }],
+        lines: vec![
+            Line { name: "measured, median", colour: "--blue", points: level(&curves.measured, 1) },
+            Line { name: "path, median", colour: "--orange", points: level(&curves.path, 1) },
+            Line { name: "path, 10 %", colour: "--amber", points: level(&curves.path, 0) },
+            Line { name: "path, 90 %", colour: "--purple", points: level(&curves.path, 2) },
+        ],
+        marks: (
+            "lost",
+            timed(curves, &curves.measured).filter(|(_, stretch)| stretch.lost > 0).map(|(at, _)| at).collect(),
+        ),
+        since: "the first probe",
+        ..Panel::default()
+    };
+    panel.svg()
+}
+
+/// Losses of both over time; `None` where neither lost any.
+fn losses(curves: &Curves) -> Option<String> {
+    let share = |stretches| -> Vec<Option<(f64, f64)>> {
+        timed(curves, stretches)
+            .map(|(at, stretch)| (stretch.sent > 0).then(|| (at, stretch.lost as f64 / stretch.sent as f64)))
+            .collect()
+    };
+    curves.measured.iter().chain(&curves.path).any(|stretch| stretch.lost > 0).then_some(())?;
+    let panel = Panel {
+        title: "Losses over time",
+        what: "lost, ",
+        units: &PERCENT,
+        lines: vec![
+            Line { name: "measured", colour: "--blue", points: share(&curves.measured) },
+            Line { name: "path", colour: "--orange", points: share(&curves.path) },
+        ],
+        since: "the first probe",
+        ..Panel::default()
+    };
+    panel.svg()
+}
