@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::process::Command;
 
-use crate::common::captures::Folder;
+use crate::common::captures::{Folder, missing};
 use crate::common::longhaul;
 
 /// What `ping` prints of round trips about 40 ms long; every hundredth probe is lost.
@@ -42,4 +43,32 @@ fn a_path_and_its_measurement_are_drawn() {
     let nowhere =
         longhaul(&["verify", &copy, "--against", &measured, "-i", "10ms", "--html", "/nonexistent/page.html"]);
     assert!(!nowhere.status.success() && String::from_utf8_lossy(&nowhere.stderr).contains("/nonexistent"));
+}
+
+/// `tc` reads the table and all options: what refuses the interface is the kernel, or `tc` that finds none of the name.
+#[test]
+fn tc_understands_what_is_written_for_netem() {
+    let folder = Folder::new("netem");
+    let [measured, copy] = ["far.txt", "copy"].map(|name| folder.file(name));
+    fs::write(&measured, ping(3_000)).unwrap();
+    let said = longhaul(&["profile", &measured, "-i", "10ms", "--netem", &copy]);
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.contains("cannot express") && said.contains("both ways"), "{said}");
+    let script = fs::read_to_string(format!("{copy}/netem.sh")).unwrap();
+    let command = script.lines().find(|line| line.starts_with("tc ")).unwrap();
+    assert!(command.contains("distribution forward") && command.contains("loss random "), "{command}");
+    if missing("tc") {
+        return;
+    }
+    // Options are read before the interface is looked for.
+    let run = |folder: &str| {
+        let interface = ["none-such-1", "none-such-2"];
+        let output = Command::new("sh").arg(format!("{folder}/netem.sh")).args(interface).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let error = run(&copy);
+    assert!(error.contains("Cannot find device"), "{error}");
+    fs::write(format!("{copy}/forward.dist"), "no numbers\n").unwrap();
+    let error = run(&copy);
+    assert!(!error.contains("Cannot find device"), "{error}");
 }

@@ -5,6 +5,7 @@
 mod curves;
 mod delay;
 mod loss;
+mod netem;
 mod path_file;
 mod ping;
 mod probes;
@@ -14,6 +15,7 @@ mod verify;
 pub use curves::{Curves, Level, Stretch};
 pub use delay::{Correlation, Way};
 pub use loss::{LossFit, LossLaw, LostTime, fit_loss};
+pub use netem::Netem;
 pub use path_file::{Profile, ProfileError, ProfileOptions, SlowestQueue, Split};
 pub use ping::{PingError, read_ping};
 pub use probes::{PROBES_MAX, Probe, Probes};

@@ -7,20 +7,25 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use longhaul_diagnosis::{Bottleneck, Diagnosed, about, bottleneck};
-use longhaul_profile::{LossLaw, Profile, ProfileOptions, SlowestQueue, Split, Way};
+use longhaul_profile::{LossLaw, Netem, Profile, ProfileOptions, SlowestQueue, Split, Way};
 use longhaul_report::saved::{Content, DIAGNOSE_SCHEMA, Saved};
 use longhaul_terms::Directions;
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 
 use crate::cmd::profile::source::Measured;
+use crate::output::saved::folder_at;
 use crate::output::saved::{no_result, read_result};
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_named};
+
+/// The script of `--netem`.
+const SCRIPT: &str = "netem.sh";
 
 const EXAMPLES: &str = "\
 Example:
   longhaul profile far.txt -o far.toml                    # far.txt: ping -i 0.01 -c 60000 far.example > far.txt
   longhaul profile monday --diagnosis tuesday             # of longhaul rtt -o and diagnose --bidir -o
+  longhaul profile far.txt --netem far                    # for Linux's netem: tables of delay, tc commands
   longhaul lab up --name far far.toml                     # that path between two hosts on this machine
   longhaul lab exec --name far client -- COMMAND          # your program over it
   longhaul verify far.toml --against far.txt              # how alike the two are
@@ -46,6 +51,9 @@ pub(crate) struct Args {
     /// Take rate and queue from this diagnosis: the folder of longhaul diagnose -o
     #[arg(long, value_name = "FILE|DIR")]
     diagnosis: Option<PathBuf>,
+    /// Write the path for Linux's netem into this folder: a table of delay for each direction, a script of tc commands
+    #[arg(long, value_name = "DIR")]
+    netem: Option<PathBuf>,
     /// Trust that one clock stamped both ends: delay each way is known
     #[arg(long)]
     same_clock: bool,
@@ -84,6 +92,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let Some(file) = &args.output {
         write_named(file, &profile.path_file)?;
     }
+    let netem = args.netem.as_deref().map(|folder| write_netem(folder, &profile)).transpose()?;
     if args.json {
         let parameters = Parameters {
             measured: args.measured.display().to_string(),
@@ -95,10 +104,27 @@ pub(crate) fn run(args: Args) -> Outcome {
     } else if let Some(file) = &args.output {
         print_text(&text(&profile));
         print_text(&format!("\nTry it: longhaul lab up {}\n", file.display()));
-    } else {
+    } else if netem.is_none() {
         print_text(&profile.path_file);
     }
+    if let (Some(folder), Some(netem)) = (&args.netem, netem.filter(|_| !args.json)) {
+        print_text(&format!(
+            "netem: {}, with the tables beside it. netem cannot express:\n",
+            folder.join(SCRIPT).display()
+        ));
+        print_text(&netem.not_expressed.iter().map(|sentence| format!("- {sentence}\n")).collect::<String>());
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_netem(folder: &Path, profile: &Profile) -> Result<Netem, Failure> {
+    let netem = Netem::of(profile);
+    folder_at(folder).map_err(|error| Failure::unwritable(folder, error))?;
+    for (name, table) in &netem.tables {
+        write_named(&folder.join(format!("{name}.dist")), table)?;
+    }
+    write_named(&folder.join(SCRIPT), &netem.script)?;
+    Ok(netem)
 }
 
 /// The slowest queues of both ways, by a diagnosis.

@@ -1,6 +1,7 @@
 //! Measurements with a known truth, in virtual time.
 
 mod loss;
+mod netem;
 mod ping;
 mod profile;
 mod verify;
