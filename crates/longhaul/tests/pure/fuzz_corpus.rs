@@ -33,7 +33,7 @@ const TRIED: &str = "LONGHAUL_FUZZ_TRIED";
 const SEED_TIME_MOST: Duration = Duration::from_millis(20);
 
 /// Words that random bytes do not find by themselves.
-const WORDS: [&str; 67] = [
+const WORDS: [&str; 68] = [
     "[[both]]\n",
     "[[forward]]\n",
     "[[backward]]\n",
@@ -44,6 +44,7 @@ const WORDS: [&str; 67] = [
     "delay = ",
     "policer = ",
     "burst = ",
+    "delay-steps = ",
     "queue = ",
     "loss = ",
     "jitter = ",

@@ -69,7 +69,7 @@ fn hop_bytes(hop: &HopSpec, rate: &mut Option<BitRate>, packet_bytes: u64) -> u6
     // Six standard deviations are more than nearly any packet takes beyond the mean.
     let jitter = hop.jitter.as_ref().map_or(0, |jitter| 6 * jitter.stddev.0);
     let batch = hop.coalesce.as_ref().map_or(0, |coalesce| coalesce.time.0);
-    bytes + rate.unwrap_or(ASSUMED_RATE).bytes_in(Nanos(hop.delay.0 + jitter + batch))
+    bytes + rate.unwrap_or(ASSUMED_RATE).bytes_in(Nanos(hop.longest_delay().0 + jitter + batch))
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod line;
 mod policer;
 mod server;
 mod stage;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod train;

@@ -1,4 +1,4 @@
-//! One running hop: fates, policer, queue, rate, delay, jitter, and the packets in it.
+//! One running hop: fates, policer, queue, rate, delay, its steps, jitter, and the packets in it.
 
 use std::collections::VecDeque;
 
@@ -13,6 +13,7 @@ use super::jitter::Jitter;
 use super::line::Line;
 use super::policer::Policer;
 use super::server::Server;
+use super::steps::Steps;
 use super::train::Train;
 use crate::spec::{self, HopSpec, Layer, LossSpec, QueueLimit};
 
@@ -24,7 +25,7 @@ pub(super) struct Stage {
     seed: u64,
     /// How often each law of chance began, by the number of its stream: one that begins anew has other random numbers, whatever became
     /// of the others.
-    begun: [u64; 8],
+    begun: [u64; 9],
     loss: Picker,
     bursts: Option<Bursts>,
     duplicate: Picker,
@@ -32,6 +33,7 @@ pub(super) struct Stage {
     flips: Chance,
     policer: Option<Policer>,
     server: Server,
+    steps: Option<Steps>,
     jitter: Option<Jitter>,
     /// By the time of their first packet.
     line: Line,
@@ -95,7 +97,7 @@ impl Stage {
         let mut stage = Self {
             counters: HopCounters::default(),
             seed,
-            begun: [0; 8],
+            begun: [0; 9],
             loss: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
             bursts: None,
             duplicate: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
@@ -103,6 +105,7 @@ impl Stage {
             flips: Chance::new(seed, 4),
             policer: None,
             server: Server::new(None, Layer::L1, QueueLimit::Unlimited),
+            steps: None,
             jitter: None,
             line: Line::default(),
             coalescer: Coalescer::default(),
@@ -140,6 +143,9 @@ impl Stage {
         if spec.policer != self.spec.policer {
             self.policer = spec.policer.map(Policer::new);
         }
+        if spec.delay_steps != self.spec.delay_steps {
+            self.steps = Steps::new(&spec.delay_steps, chance(8));
+        }
         if spec.jitter != self.spec.jitter {
             self.jitter = spec.jitter.as_ref().map(|spec| Jitter::new(spec, chance(5)));
         }
@@ -163,7 +169,12 @@ impl Stage {
             && self.corrupt.next() > last_number
             && self.spec.outages.is_empty()
             && self.bursts.as_mut().is_none_or(|bursts| !bursts.touch(train.start, train.end()));
-        if plain && self.policer.is_none() && self.server.is_transparent() && self.jitter.is_none() {
+        if plain
+            && self.steps.is_none()
+            && self.policer.is_none()
+            && self.server.is_transparent()
+            && self.jitter.is_none()
+        {
             self.pass(train);
             return;
         }
@@ -260,19 +271,20 @@ impl Stage {
         }
     }
 
-    /// Adds delay and jitter to `items` and puts them in order.
+    /// Adds the delay of each one's time and jitter to `items` and puts them in order.
     fn delay(&mut self, train: &Train, items: &mut [Item]) {
-        let delay = self.spec.delay;
-        let free = self.order_is_free();
+        let (own, steps) = (self.spec.delay, &mut self.steps);
+        let mut delay_at = |time| steps.as_mut().and_then(|steps| steps.at(time)).unwrap_or(own);
+        let free = self.jitter.as_ref().is_some_and(|jitter| jitter.order() == spec::Order::Free);
         match &mut self.jitter {
-            None => items.iter_mut().for_each(|item| item.time += delay),
+            None => items.iter_mut().for_each(|item| item.time += delay_at(item.time)),
             Some(jitter) => {
                 let mut known = (Nanos::MAX, 0.0);
                 for item in items.iter_mut() {
                     if free || known.0 != item.time {
                         known = (item.time, jitter.at(item.time));
                     }
-                    let delay = delay.0 as f64 + known.1;
+                    let delay = delay_at(item.time).0 as f64 + known.1;
                     item.time += Nanos(delay.round() as u64);
                 }
             }
@@ -288,10 +300,6 @@ impl Stage {
         if let (Some(first), Some(last)) = (items.first(), items.last()) {
             self.order.leaves(train.end(), first.time, last.time);
         }
-    }
-
-    fn order_is_free(&self) -> bool {
-        self.jitter.as_ref().is_some_and(|jitter| jitter.order() == spec::Order::Free)
     }
 
     /// Forms trains of `items` and sends them on their way. Returns how many.
@@ -367,7 +375,7 @@ impl Stage {
     /// The shortest time that a packet which leaves the upstream hop now spends here.
     pub(super) fn shortest_delay(&self) -> Nanos {
         // Jitter may take from the delay, and how much depends on the law.
-        if self.spec.jitter.is_some() { Nanos::ZERO } else { self.spec.delay }
+        if self.spec.jitter.is_some() { Nanos::ZERO } else { self.spec.shortest_delay() }
     }
 
     /// How long a packet that arrives at `now` would wait for the server.

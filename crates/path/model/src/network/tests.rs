@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::law::{self, Law};
 use crate::spec::{
-    BurstLoss, CoalesceSpec, JitterSpec, Layer, LossSpec, Order, Outage, PolicerSpec, Probability, QueueLimit,
+    BurstLoss, CoalesceSpec, DelayStep, DelaySteps, JitterSpec, Layer, LossSpec, Order, Outage, PolicerSpec,
+    Probability, QueueLimit,
 };
 
 /// A single frame of `bytes`.
@@ -180,6 +181,31 @@ fn a_policer_drops_one_by_one() {
     assert_eq!(wire, want);
     // 100 from the bucket, and a tenth of those after the first, at which it was still full: 909.9.
     assert_eq!(want.len(), 909);
+}
+
+/// From 50 ms on the way takes 30 ms instead of 10, from 100 ms to 150 ms 1 ms: a shorter one lets no packet overtake, it waits for the one
+/// before.
+#[test]
+fn delay_steps_keep_the_order() {
+    let ms = Nanos::from_millis;
+    let step = |at, delay, lasting: Option<u64>| DelayStep {
+        at: ms(at),
+        delay: ms(delay),
+        lasting: lasting.map(ms),
+        every: None,
+    };
+    let delay_steps = DelaySteps::At(vec![step(50, 30, None), step(100, 1, Some(50))]);
+    let mut network = Network::new(&path(vec![HopSpec { delay_steps, ..delay(10) }]), Options::default());
+    for ms in 0..200 {
+        network.arrive(Nanos::from_millis(ms), CLIENT, Destination::Port(SERVER), single(100), ms);
+    }
+    let due: Vec<(u64, u64)> = drain(&mut network).iter().map(|r| (r.token, r.due.0 / 1_000_000)).collect();
+    let want = |ms: u64| match ms {
+        0..50 => ms + 10,
+        50..100 | 150.. => ms + 30,
+        _ => (ms + 1).max(99 + 30),
+    };
+    assert_eq!(due, (0..200).map(|ms| (ms, want(ms))).collect::<Vec<_>>());
 }
 
 /// Two hosts 40 ms and 1 ms from the shared queue: what reaches it first is served first, whoever sent first.
@@ -497,12 +523,24 @@ fn any_hop() -> impl Strategy<Value = HopSpec> {
         lasting: Nanos::from_micros(300),
         every: Some(Nanos::from_millis(2)),
     }));
+    let us = Nanos::from_micros;
+    let steps = prop_oneof![
+        Just(DelaySteps::default()),
+        (0u64..5_000, 60u64..2_000).prop_map(move |(at, delay)| DelaySteps::At(vec![DelayStep {
+            at: us(at),
+            delay: us(delay),
+            lasting: Some(us(300)),
+            every: Some(us(1_000)),
+        }])),
+        (60u64..2_000).prop_map(move |delay| DelaySteps::Random { every: us(500), delays: vec![us(delay), us(100)] }),
+    ];
     let policer = proptest::option::of(
         (100_000_000u64..40_000_000_000, 1_500u64..200_000)
             .prop_map(|(rate, burst)| PolicerSpec { rate: BitRate(rate), burst: Bytes(burst) }),
     );
-    (loss, queue, rate, jitter, coalesce, outage, 0.0..0.1, 0.0..0.1, policer).prop_map(
-        |(loss, queue, rate, jitter, coalesce, outage, duplicate, corrupt, policer)| HopSpec {
+    (loss, queue, rate, jitter, coalesce, outage, 0.0..0.1, 0.0..0.1, policer, steps).prop_map(
+        |(loss, queue, rate, jitter, coalesce, outage, duplicate, corrupt, policer, delay_steps)| HopSpec {
+            delay_steps,
             policer,
             loss,
             outages: outage.into_iter().collect(),
@@ -521,14 +559,14 @@ fn any_hop() -> impl Strategy<Value = HopSpec> {
 /// New values for some keys of a hop.
 #[derive(Debug, Clone)]
 struct Difference {
-    keys: [bool; 10],
+    keys: [bool; 11],
     of: HopSpec,
 }
 
 impl Difference {
     fn make(&self, hop: &mut HopSpec) {
         let of = self.of.clone();
-        let [loss, outages, duplicate, policer, queue, rate, layer, delay, jitter, coalesce] = self.keys;
+        let [loss, outages, duplicate, policer, queue, rate, layer, delay, steps, jitter, coalesce] = self.keys;
         hop.loss = if loss { of.loss } else { hop.loss.clone() };
         hop.outages = if outages { of.outages } else { hop.outages.clone() };
         hop.duplicate = if duplicate { of.duplicate } else { hop.duplicate };
@@ -537,6 +575,7 @@ impl Difference {
         hop.rate = if rate { of.rate } else { hop.rate };
         hop.layer = if layer { of.layer } else { hop.layer };
         hop.delay = if delay { of.delay } else { hop.delay };
+        hop.delay_steps = if steps { of.delay_steps } else { hop.delay_steps.clone() };
         hop.jitter = if jitter { of.jitter } else { hop.jitter.clone() };
         hop.coalesce = if coalesce { of.coalesce } else { hop.coalesce };
     }
@@ -544,7 +583,7 @@ impl Difference {
 
 fn any_change() -> impl Strategy<Value = Difference> {
     let layer = any::<bool>().prop_map(|frame| if frame { Layer::L2 } else { Layer::L1 });
-    (any::<[bool; 10]>(), any_hop(), 60u64..2_000, layer).prop_map(|(keys, of, delay_us, layer)| Difference {
+    (any::<[bool; 11]>(), any_hop(), 60u64..2_000, layer).prop_map(|(keys, of, delay_us, layer)| Difference {
         keys,
         of: HopSpec { delay: Nanos::from_micros(delay_us), layer, ..of },
     })

@@ -253,7 +253,7 @@ impl Change {
 fn bare_time(key: Key, value: &str) -> Option<&str> {
     let parts: Vec<&str> = value.split(['(', ')', ',', ';']).map(str::trim).collect();
     let times = match key {
-        Key::Delay | Key::Outages => &parts[..],
+        Key::Delay | Key::DelaySteps | Key::Outages => &parts[..],
         Key::Coalesce => &parts[..1],
         Key::Jitter => parts.get(1..2).unwrap_or_default(),
         _ => &[],

@@ -4,7 +4,7 @@ use std::fmt;
 
 use longhaul_units::{BitRate, Nanos};
 
-use super::{Direction, HopSpec, HostSpec, PathSpec, Side};
+use super::{DelaySteps, Direction, HopSpec, HostSpec, PathSpec, Side};
 
 /// Speeds of Ethernet links (IEEE 802.3) at and above what long fat networks have, in Gbit/s.
 const ETHERNET_GBIT: [u64; 6] = [10, 25, 40, 100, 200, 400];
@@ -89,6 +89,29 @@ impl PathSpec {
         let wanted = BitRate(fastest.0.saturating_mul(2));
         let standard = ETHERNET_GBIT.map(BitRate::from_gbit).into_iter().find(|speed| *speed >= wanted);
         Some(standard.unwrap_or(wanted))
+    }
+}
+
+impl HopSpec {
+    /// The shortest fixed delay that the hop has at any time.
+    pub fn shortest_delay(&self) -> Nanos {
+        self.delay_steps.delays().min().map_or(self.delay, |step| step.min(self.delay))
+    }
+
+    /// The longest fixed delay that the hop has at any time.
+    pub fn longest_delay(&self) -> Nanos {
+        self.delay_steps.delays().max().map_or(self.delay, |step| step.max(self.delay))
+    }
+}
+
+impl DelaySteps {
+    /// All delays beside the hop's own.
+    fn delays(&self) -> impl Iterator<Item = Nanos> {
+        let (steps, delays) = match self {
+            Self::At(steps) => (&steps[..], &[][..]),
+            Self::Random { delays, .. } => (&[][..], &delays[..]),
+        };
+        steps.iter().map(|step| step.delay).chain(delays.iter().copied())
     }
 }
 

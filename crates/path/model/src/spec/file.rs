@@ -15,6 +15,7 @@
 //!                                   # { gilbert-elliott = { p = "1%", r = "25%", h = "0%", k = "100%" } },
 //!                                   # { bursts = { for = "40ms", every = "10s", lost = "100%", otherwise = "0%" } }
 //! outages = [{ at = "10s", for = "50ms", every = "60s" }]
+//! delay-steps = [{ at = "60s", delay = "280ms", for = "30s", every = "10m" }]   # { every = "1h", delays = ["280ms"] }
 //! duplicate = "0.1%"
 //! corrupt = "0.1%"
 //! policer = { rate = "100Mbit", burst = "64KiB" }
@@ -37,8 +38,8 @@ use super::error::shown;
 use super::validate::{self, HOPS_MAX, HOSTS_MAX, Problem};
 use super::value::{self, Key, Setting};
 use super::{
-    BurstLoss, CoalesceSpec, HopSpec, HostSpec, JitterSpec, Law, LossSpec, Outage, PathSpec, PolicerSpec, Probability,
-    SpecError,
+    BurstLoss, CoalesceSpec, DelayStep, DelaySteps, HopSpec, HostSpec, JitterSpec, Law, LossSpec, Outage, PathSpec,
+    PolicerSpec, Probability, SpecError,
 };
 use crate::law::Table;
 
@@ -266,6 +267,12 @@ fn setting(key: Key, field: &Field) -> Result<Setting, SpecError> {
             items.iter().map(outage).collect::<Result<_, _>>().map(Setting::Outages)
         }
         (Key::Policer, DeValue::Table(_)) => policer(field).map(|policer| Setting::Policer(Some(policer))),
+        (Key::DelaySteps, DeValue::Array(_)) => {
+            let items = field.items().unwrap_or_default();
+            let steps = items.iter().map(delay_step).collect::<Result<_, _>>();
+            steps.map(|steps| Setting::DelaySteps(DelaySteps::At(steps)))
+        }
+        (Key::DelaySteps, DeValue::Table(_)) => random_delays(field).map(Setting::DelaySteps),
         (Key::Jitter, DeValue::Table(_)) => jitter(field).map(|jitter| Setting::Jitter(Some(jitter))),
         (Key::Coalesce, DeValue::Table(_)) => coalesce(field).map(|batch| Setting::Coalesce(Some(batch))),
         (_, DeValue::String(text)) => field.read(text, |text| key.read(text)),
@@ -278,6 +285,7 @@ fn setting(key: Key, field: &Field) -> Result<Setting, SpecError> {
             Key::Queue => r#"a text such as "64MiB", "1000p" or "unlimited""#,
             Key::Rate => r#"a text such as "9.28Gbit""#,
             Key::Layer => r#""L1" or "L2""#,
+            Key::DelaySteps => r#"[{ at = "60s", delay = "80ms" }], { every = "1h", delays = ["80ms"] } or "none""#,
             Key::Jitter => r#"{ law = "normal", stddev = "8.45us", order = "fifo" } or "none""#,
             Key::Coalesce => r#"{ time = "50us", count = 8 } or "none""#,
             Key::Delay | Key::Duplicate | Key::Corrupt => r#"a text such as "250ms""#,
@@ -345,6 +353,29 @@ fn outage(field: &Field) -> Result<Outage, SpecError> {
         lasting: time("for")?.ok_or_else(|| missing("for"))?,
         every: time("every")?,
     })
+}
+
+fn delay_step(field: &Field) -> Result<DelayStep, SpecError> {
+    let entries = field.entries(r#"{ at = "60s", delay = "80ms", for = "30s", every = "10m" }"#)?;
+    entries.only(&["at", "delay", "for", "every"])?;
+    let time = |key| entries.field(key).map(|field| field.read(field.text()?, value::nanos)).transpose();
+    let missing = |key| field.error(format!("{key} is missing, a time"));
+    Ok(DelayStep {
+        at: time("at")?.ok_or_else(|| missing("at"))?,
+        delay: time("delay")?.ok_or_else(|| missing("delay"))?,
+        lasting: time("for")?,
+        every: time("every")?,
+    })
+}
+
+fn random_delays(field: &Field) -> Result<DelaySteps, SpecError> {
+    let entries = field.entries("")?;
+    entries.only(&["every", "delays"])?;
+    let every = entries.field("every").ok_or_else(|| field.error("every is missing, a time"))?;
+    let list = entries.field("delays").ok_or_else(|| field.error("delays is missing, a list of times"))?;
+    let items = list.items().ok_or_else(|| list.error(list.not("a list of times")))?;
+    let delays = items.iter().map(|item| item.read(item.text()?, value::nanos)).collect::<Result<_, _>>()?;
+    Ok(DelaySteps::Random { every: every.read(every.text()?, value::nanos)?, delays })
 }
 
 fn policer(field: &Field) -> Result<PolicerSpec, SpecError> {

@@ -98,6 +98,8 @@ pub struct HopSpec {
     pub layer: Layer,
     /// Fixed delay, at most 10 s.
     pub delay: Nanos,
+    /// When another fixed delay holds.
+    pub delay_steps: DelaySteps,
     /// Variation around `delay`.
     pub jitter: Option<JitterSpec>,
     /// Release in batches.
@@ -201,6 +203,39 @@ pub enum QueueLimit {
     Bytes(Bytes),
     /// Wire packets.
     Packets(u64),
+}
+
+/// When a hop has another fixed delay than its own, as after a change of the route.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DelaySteps {
+    /// At these times; none if empty. Of steps that last at one time, the one that began last holds.
+    At(Vec<DelayStep>),
+    /// At random: the hop begins with its own delay; after exponential times it changes to another of its own and `delays`.
+    Random {
+        /// From change to change, on average.
+        every: Nanos,
+        /// What it changes between, beside its own delay. At least one.
+        delays: Vec<Nanos>,
+    },
+}
+
+impl Default for DelaySteps {
+    fn default() -> Self {
+        Self::At(Vec::new())
+    }
+}
+
+/// A time from which a hop has another delay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DelayStep {
+    /// When it begins, after the path's start.
+    pub at: Nanos,
+    /// The delay then.
+    pub delay: Nanos,
+    /// How long it lasts; `None`: until another step.
+    pub lasting: Option<Nanos>,
+    /// From begin to begin of its repetitions; `None`: once.
+    pub every: Option<Nanos>,
 }
 
 /// Variation of a hop's delay, with mean 0.

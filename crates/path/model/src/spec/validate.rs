@@ -4,7 +4,8 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 
 use super::error::shown;
 use super::{
-    Direction, HopSpec, HostSpec, JitterSpec, LossSpec, Outage, PathSpec, Probability, QueueLimit, Side, SpecError,
+    DelaySteps, Direction, HopSpec, HostSpec, JitterSpec, LossSpec, Outage, PathSpec, Probability, QueueLimit, Side,
+    SpecError,
 };
 
 /// The longest delay of a hop. A geostationary satellite and back is a quarter of a second; what is longer is a typing
@@ -26,6 +27,9 @@ const OUTAGES_MAX: usize = 1_000;
 const OUTAGE_TIME_MAX: Nanos = Nanos::from_secs(30 * 86_400);
 /// A day's rhythm is the slowest that a path has by itself.
 const CORRELATION_MAX: Nanos = Nanos::from_secs(86_400);
+const DELAY_STEPS_MAX: usize = 1_000;
+/// What changes more often is jitter.
+const DELAY_STEPS_EVERY_MIN: Nanos = Nanos::from_micros(1);
 const COALESCE_TIME_MAX: Nanos = Nanos::from_secs(1);
 const COALESCE_COUNT_MAX: u64 = 1_000_000;
 /// IPv4's least (RFC 791) and IP's most.
@@ -107,8 +111,9 @@ pub(crate) fn check_hop(hop: &HopSpec) -> Result<(), Problem> {
         within(policer.burst, Bytes(1), QUEUE_BYTES_MAX).map_err(|why| ("policer", format!("burst {why}")))?;
     }
     check_access(hop.rate, hop.queue, hop.delay)?;
+    check_delay_steps(&hop.delay_steps).map_err(|why| ("delay-steps", why))?;
     if let Some(jitter) = &hop.jitter {
-        check_jitter(jitter, hop.delay).map_err(|why| ("jitter", why))?;
+        check_jitter(jitter, hop.shortest_delay()).map_err(|why| ("jitter", why))?;
     }
     if let Some(coalesce) = hop.coalesce {
         within(coalesce.time, Nanos(1), COALESCE_TIME_MAX).map_err(|why| ("coalesce", format!("time {why}")))?;
@@ -193,6 +198,36 @@ fn check_outages(outages: &[Outage]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn check_delay_steps(steps: &DelaySteps) -> Result<(), String> {
+    let (count, least) = match steps {
+        DelaySteps::At(steps) => (steps.len(), 0),
+        DelaySteps::Random { delays, .. } => (delays.len(), 1),
+    };
+    if count < least || count > DELAY_STEPS_MAX {
+        return Err(format!("{count} delays, from {least} to {DELAY_STEPS_MAX}"));
+    }
+    match steps {
+        DelaySteps::At(steps) => steps.iter().try_for_each(|step| {
+            within(step.at, Nanos::ZERO, OUTAGE_TIME_MAX).map_err(|why| format!("at {why}"))?;
+            within(step.delay, Nanos::ZERO, DELAY_MAX).map_err(|why| format!("delay {why}"))?;
+            if let Some(lasting) = step.lasting {
+                within(lasting, Nanos(1), OUTAGE_TIME_MAX).map_err(|why| format!("for {why}"))?;
+            }
+            let least = step.lasting.map_or(DELAY_STEPS_EVERY_MIN, |lasting| lasting.max(DELAY_STEPS_EVERY_MIN));
+            step.every
+                .map_or(Ok(()), |every| within(every, least, OUTAGE_TIME_MAX))
+                .map_err(|why| format!("every {why}"))
+        }),
+        DelaySteps::Random { every, delays } => {
+            within(*every, DELAY_STEPS_EVERY_MIN, OUTAGE_TIME_MAX).map_err(|why| format!("every {why}"))?;
+            delays
+                .iter()
+                .try_for_each(|&delay| within(delay, Nanos::ZERO, DELAY_MAX))
+                .map_err(|why| format!("delays {why}"))
+        }
+    }
 }
 
 fn check_chance(chance: Probability) -> Result<(), String> {

@@ -10,6 +10,7 @@
 //! | `rate` | `9.28Gbit`, `none` |
 //! | `layer` | `L1`, `L2` |
 //! | `delay` | `250ms` |
+//! | `delay-steps` | `none`, or `at,delay`, `at,delay,for` or `at,delay,for,every`, several parted by `;`: `60s,80ms`; `random(every,delay,…)` |
 //! | `jitter` | `none`, `LAW(stddev)`, `LAW(stddev,ORDER)` or `LAW(stddev,ORDER,correlation)`: `normal(8.45us,free)` |
 //! | `coalesce` | `none`, `time` or `time,count`: `50us,8` |
 
@@ -20,8 +21,8 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use super::error::shown;
 use super::validate::LIST_MAX;
 use super::{
-    BurstLoss, CoalesceSpec, HopSpec, JitterSpec, Law, Layer, LossSpec, Order, Outage, PolicerSpec, Probability,
-    QueueLimit,
+    BurstLoss, CoalesceSpec, DelayStep, DelaySteps, HopSpec, JitterSpec, Law, Layer, LossSpec, Order, Outage,
+    PolicerSpec, Probability, QueueLimit,
 };
 
 /// A key of a hop that has a value which may change while the path runs.
@@ -37,6 +38,7 @@ pub enum Key {
     Rate,
     Layer,
     Delay,
+    DelaySteps,
     Jitter,
     Coalesce,
 }
@@ -54,13 +56,14 @@ pub enum Setting {
     Rate(Option<BitRate>),
     Layer(Layer),
     Delay(Nanos),
+    DelaySteps(DelaySteps),
     Jitter(Option<JitterSpec>),
     Coalesce(Option<CoalesceSpec>),
 }
 
 impl Key {
     /// Every key, in the order in which a hop uses them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Loss,
         Self::Outages,
         Self::Duplicate,
@@ -70,6 +73,7 @@ impl Key {
         Self::Rate,
         Self::Layer,
         Self::Delay,
+        Self::DelaySteps,
         Self::Jitter,
         Self::Coalesce,
     ];
@@ -86,6 +90,7 @@ impl Key {
             Self::Rate => "rate",
             Self::Layer => "layer",
             Self::Delay => "delay",
+            Self::DelaySteps => "delay-steps",
             Self::Jitter => "jitter",
             Self::Coalesce => "coalesce",
         }
@@ -109,6 +114,7 @@ impl Key {
             Self::Rate => hop.rate != default.rate,
             Self::Layer => hop.layer != default.layer,
             Self::Delay => hop.delay != default.delay,
+            Self::DelaySteps => hop.delay_steps != default.delay_steps,
             Self::Jitter => hop.jitter != default.jitter,
             Self::Coalesce => hop.coalesce != default.coalesce,
         }
@@ -127,6 +133,7 @@ impl Key {
             Self::Rate => Setting::Rate(if text == "none" { None } else { Some(rate(text)?) }),
             Self::Layer => Setting::Layer(layer(text)?),
             Self::Delay => Setting::Delay(nanos(text)?),
+            Self::DelaySteps => Setting::DelaySteps(delay_steps(text)?),
             Self::Jitter => Setting::Jitter(jitter(text)?),
             Self::Coalesce => Setting::Coalesce(coalesce(text)?),
         })
@@ -146,6 +153,7 @@ impl Setting {
             Self::Rate(_) => Key::Rate,
             Self::Layer(_) => Key::Layer,
             Self::Delay(_) => Key::Delay,
+            Self::DelaySteps(_) => Key::DelaySteps,
             Self::Jitter(_) => Key::Jitter,
             Self::Coalesce(_) => Key::Coalesce,
         }
@@ -163,6 +171,7 @@ impl Setting {
             Self::Rate(rate) => hop.rate = rate,
             Self::Layer(layer) => hop.layer = layer,
             Self::Delay(delay) => hop.delay = delay,
+            Self::DelaySteps(steps) => hop.delay_steps = steps,
             Self::Jitter(jitter) => hop.jitter = jitter,
             Self::Coalesce(coalesce) => hop.coalesce = coalesce,
         }
@@ -292,6 +301,37 @@ fn layer(text: &str) -> Result<Layer, String> {
         "L2" => Ok(Layer::L2),
         _ => Err(format!("{}: use L1 or L2", shown(text))),
     }
+}
+
+fn delay_steps(text: &str) -> Result<DelaySteps, String> {
+    let wrong = || {
+        format!(
+            "{}: use none, AT,DELAY, AT,DELAY,FOR or AT,DELAY,FOR,EVERY, several separated by `;`, or random(EVERY,DELAY,…)",
+            shown(text)
+        )
+    };
+    if text == "none" {
+        return Ok(DelaySteps::default());
+    }
+    if let Some((name, arguments)) = call(text)
+        && name == "random"
+    {
+        let (every, delays) = arguments.split_first().filter(|(_, delays)| !delays.is_empty()).ok_or_else(wrong)?;
+        let delays = delays.iter().map(|delay| nanos(delay)).collect::<Result<_, _>>()?;
+        return Ok(DelaySteps::Random { every: nanos(every)?, delays });
+    }
+    let step = |text: &str| {
+        let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+        let (at, delay, lasting, every) = match *parts {
+            [at, delay] => (at, delay, None, None),
+            [at, delay, lasting] => (at, delay, Some(lasting), None),
+            [at, delay, lasting, every] => (at, delay, Some(lasting), Some(every)),
+            _ => return Err(wrong()),
+        };
+        let (lasting, every) = (lasting.map(nanos).transpose()?, every.map(nanos).transpose()?);
+        Ok(DelayStep { at: nanos(at)?, delay: nanos(delay)?, lasting, every })
+    };
+    text.split(';').map(step).collect::<Result<_, _>>().map(DelaySteps::At)
 }
 
 fn jitter(text: &str) -> Result<Option<JitterSpec>, String> {

@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use longhaul_units::{BitRate, Nanos};
 
-use super::{HopSpec, HostSpec, JitterSpec, Law, Layer, LossSpec, Order, Outage, PathSpec, QueueLimit};
+use super::{
+    DelayStep, DelaySteps, HopSpec, HostSpec, JitterSpec, Law, Layer, LossSpec, Order, Outage, PathSpec, QueueLimit,
+};
 
 impl PathSpec {
     /// The path as a path file that names no other file; [`PathSpec::parse`] of it gives an equal path. Hops that
@@ -99,6 +101,9 @@ fn hop_table(text: &mut String, key: &str, hop: &HopSpec) {
     if hop.delay != default.delay {
         line(text, "delay", &time(hop.delay));
     }
+    if hop.delay_steps != default.delay_steps {
+        line(text, "delay-steps", &delay_steps(&hop.delay_steps));
+    }
     if let Some(spec) = &hop.jitter {
         line(text, "jitter", &jitter(spec));
     }
@@ -139,6 +144,21 @@ fn loss(loss: &LossSpec) -> String {
 fn outage(outage: &Outage) -> String {
     let every = outage.every.map(|every| format!(", every = {}", time(every))).unwrap_or_default();
     format!("{{ at = {}, for = {}{every} }}", time(outage.at), time(outage.lasting))
+}
+
+fn delay_steps(steps: &DelaySteps) -> String {
+    let step = |step: &DelayStep| {
+        let part = |key: &str, of: Option<Nanos>| of.map(|of| format!(", {key} = {}", time(of))).unwrap_or_default();
+        let (lasting, every) = (part("for", step.lasting), part("every", step.every));
+        format!("{{ at = {}, delay = {}{lasting}{every} }}", time(step.at), time(step.delay))
+    };
+    match steps {
+        DelaySteps::At(steps) => format!("[{}]", steps.iter().map(step).collect::<Vec<_>>().join(", ")),
+        DelaySteps::Random { every, delays } => {
+            let delays: Vec<String> = delays.iter().map(|delay| time(*delay)).collect();
+            format!("{{ every = {}, delays = [{}] }}", time(*every), delays.join(", "))
+        }
+    }
 }
 
 fn jitter(jitter: &JitterSpec) -> String {

@@ -82,22 +82,39 @@ fn hop() -> impl Strategy<Value = HopSpec> {
     let layer = prop::sample::select(vec![Layer::L1, Layer::L2]);
     let timing = (0u64..=10_000_000_000).prop_flat_map(|delay| (Just(Nanos(delay)), jitter(delay)));
     let fate = (loss(), prop::collection::vec(outage(), 0..3), chance(), chance(), policer());
-    (fate, queue(), rate(), layer, timing, coalesce()).prop_map(
-        |((loss, outages, duplicate, corrupt, policer), queue, rate, layer, (delay, jitter), coalesce)| HopSpec {
-            name: None,
-            loss,
-            outages,
-            duplicate,
-            corrupt,
-            policer,
-            queue,
-            rate,
-            layer,
-            delay,
-            jitter,
-            coalesce,
+    (fate, queue(), rate(), layer, timing, delay_steps(), coalesce()).prop_map(
+        |((loss, outages, duplicate, corrupt, policer), queue, rate, layer, (delay, jitter), delay_steps, coalesce)| {
+            HopSpec {
+                name: None,
+                loss,
+                outages,
+                duplicate,
+                corrupt,
+                policer,
+                queue,
+                rate,
+                layer,
+                delay,
+                delay_steps,
+                jitter,
+                coalesce,
+            }
         },
     )
+}
+
+fn delay_steps() -> impl Strategy<Value = DelaySteps> {
+    // No shorter than the hop's own delay: jitter is bounded by the shortest.
+    let delay = || Just(Nanos(10_000_000_000));
+    let lasting = prop::option::of((1..=MONTH_NS / 2).prop_map(Nanos));
+    let every = prop::option::of((MONTH_NS / 2..=MONTH_NS).prop_map(Nanos));
+    let step = ((0..=MONTH_NS).prop_map(Nanos), delay(), lasting, every);
+    let step = step.prop_map(|(at, delay, lasting, every)| DelayStep { at, delay, lasting, every });
+    let random = ((1_000..=MONTH_NS).prop_map(Nanos), prop::collection::vec(delay(), 1..4));
+    prop_oneof![
+        prop::collection::vec(step, 0..3).prop_map(DelaySteps::At),
+        random.prop_map(|(every, delays)| DelaySteps::Random { every, delays }),
+    ]
 }
 
 fn host() -> impl Strategy<Value = HostSpec> {

@@ -155,6 +155,23 @@ fn every_value() {
             Setting::Policer(Some(PolicerSpec { rate: BitRate(100_000_000), burst: Bytes(64 << 10) })),
         ),
         ("policer=none", Setting::Policer(None)),
+        (
+            "delay-steps=60s,80ms",
+            Setting::DelaySteps(DelaySteps::At(vec![DelayStep {
+                at: Nanos::from_secs(60),
+                delay: Nanos::from_millis(80),
+                lasting: None,
+                every: None,
+            }])),
+        ),
+        (
+            "delay-steps=random(10s, 80ms, 90ms)",
+            Setting::DelaySteps(DelaySteps::Random {
+                every: Nanos::from_secs(10),
+                delays: vec![Nanos::from_millis(80), Nanos::from_millis(90)],
+            }),
+        ),
+        ("delay-steps=none", Setting::DelaySteps(DelaySteps::default())),
         ("queue=1000p", Setting::Queue(QueueLimit::Packets(1000))),
         ("queue=unlimited", Setting::Queue(QueueLimit::Unlimited)),
         ("rate=1Gbit", Setting::Rate(Some(BitRate::from_gbit(1)))),
@@ -179,7 +196,7 @@ fn a_wrong_change_is_one_line_and_changes_nothing() {
         ("a.b.c=1", "`a.b.c=1`: use [forward.|backward.][HOP.]KEY=VALUE, such as forward.hop1.delay=50ms"),
         (
             "latency=1ms",
-            "`latency`: no such key, use loss, outages, duplicate, corrupt, policer, queue, rate, layer, delay, jitter, coalesce",
+            "`latency`: no such key, use loss, outages, duplicate, corrupt, policer, queue, rate, layer, delay, delay-steps, jitter, coalesce",
         ),
         ("delay=fast", "delay: `fast` is not a number of 0 or more with a unit (ns, us, ms, s, m, h)"),
         ("delay=5", "delay: `5`: 5ms or 5s? write the unit"),
@@ -188,6 +205,7 @@ fn a_wrong_change_is_one_line_and_changes_nothing() {
         ("outage=10s,50", "outages: `50`: 50ms or 50s? write the unit"),
         ("hop2.jitter=normal(8)", "jitter: `8`: 8ms or 8s? write the unit"),
         ("edge.policer=1Gbit", "policer: `1Gbit`: use none or RATE,BURST, such as 100Mbit,64KiB"),
+        ("hop2.delay-steps=10s,5", "delay-steps: `5`: 5ms or 5s? write the unit"),
         ("loss=random(2)", "loss: `2`: a probability is from 0 to 1, or 0% to 100%"),
         (
             "jitter=table(x.dist,1us)",

@@ -46,6 +46,7 @@ fn every_key_is_read() {
         rate = "9.28Gbit"
         layer = "L2"
         delay = "250ms"
+        delay-steps = [{ at = "60s", delay = "80ms" }, { at = "90s", delay = "1ms", for = "5s", every = "10m" }]
         jitter = { law = "normal", stddev = "8.45us", order = "free" }
         coalesce = { time = "50us", count = 8 }
         "#,
@@ -70,6 +71,15 @@ fn every_key_is_read() {
         rate: Some(BitRate(9_280_000_000)),
         layer: Layer::L2,
         delay: Nanos::from_millis(250),
+        delay_steps: DelaySteps::At(vec![
+            DelayStep { at: Nanos::from_secs(60), delay: Nanos::from_millis(80), lasting: None, every: None },
+            DelayStep {
+                at: Nanos::from_secs(90),
+                delay: Nanos::from_millis(1),
+                lasting: Some(Nanos::from_secs(5)),
+                every: Some(Nanos::from_secs(600)),
+            },
+        ]),
         jitter: Some(JitterSpec { law: Law::Normal, stddev: Nanos(8_450), order: Order::Free, correlation: None }),
         coalesce: Some(CoalesceSpec { time: Nanos::from_micros(50), count: Some(8.try_into().unwrap()) }),
     };
@@ -153,7 +163,7 @@ fn what_is_refused_and_how() {
     for (line, want) in [
         (
             "rat = \"1Gbit\"",
-            "line 2, column 1: forward[0].rat: no such key, use name, loss, outages, duplicate, corrupt, policer, queue, rate, layer, delay, jitter, coalesce",
+            "line 2, column 1: forward[0].rat: no such key, use name, loss, outages, duplicate, corrupt, policer, queue, rate, layer, delay, delay-steps, jitter, coalesce",
         ),
         (
             "rate = \"10Gbyte\"",
@@ -196,6 +206,28 @@ fn what_is_refused_and_how() {
         (
             "policer = { rate = \"1Gbit\", burst = \"64KiB\", peak = 1 }",
             "line 2, column 46: forward[0].policer.peak: no such key, use rate, burst",
+        ),
+        ("delay-steps = [{ at = \"1s\" }]", "line 2, column 16: forward[0].delay-steps[0]: delay is missing, a time"),
+        ("delay-steps = \"1s,11s\"", "line 2, column 15: forward[0].delay-steps: delay `11s`: from 0ns to 10s"),
+        (
+            "delay-steps = \"1s,1ms,2s,1s\"",
+            "line 2, column 15: forward[0].delay-steps: every `1s`: from 2s to 2592000s",
+        ),
+        (
+            "delay-steps = { every = \"1s\", delays = [] }",
+            "line 2, column 15: forward[0].delay-steps: 0 delays, from 1 to 1000",
+        ),
+        (
+            "delay-steps = { every = \"1s\" }",
+            "line 2, column 15: forward[0].delay-steps: delays is missing, a list of times",
+        ),
+        (
+            "delay-steps = \"5s\"",
+            "line 2, column 15: forward[0].delay-steps: `5s`: use none, AT,DELAY, AT,DELAY,FOR or AT,DELAY,FOR,EVERY, several separated by `;`, or random(EVERY,DELAY,…)",
+        ),
+        (
+            "delay = \"9ms\"\ndelay-steps = \"1s,3ms\"\njitter = \"normal(2ms)\"",
+            "line 4, column 10: forward[0].jitter: stddev `2ms`: at most 1ms for law normal around a delay of 3ms, or packets would leave before they came",
         ),
         ("layer = \"L3\"", "line 2, column 9: forward[0].layer: `L3`: use L1 or L2"),
         (
