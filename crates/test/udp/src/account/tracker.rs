@@ -175,8 +175,10 @@ impl SequenceTracker {
         self.out_of_range_packets += end - within;
         let (end, count) = (within, within - first);
         let in_one_chunk = first >> 16 == self.newest_chunk && end.saturating_sub(1) >> 16 == self.newest_chunk;
-        self.arrivals.record(arrival, count as u32);
-        self.trains.record_together(count as u32);
+        if count > 0 {
+            self.arrivals.record(arrival, count as u32);
+            self.trains.record_together(count as u32);
+        }
         if count == 0 || first != self.next_expected || !in_one_chunk {
             for sequence in first..end {
                 self.place(sequence, arrival);
