@@ -95,6 +95,8 @@ pub struct Guest {
     modules: PathBuf,
     archive: Archive,
     loaded: Vec<String>,
+    /// The model of two NICs on one cable, if it has them.
+    nics: Option<&'static str>,
 }
 
 impl Guest {
@@ -121,6 +123,7 @@ impl Guest {
             modules: folder,
             archive,
             loaded: Vec::new(),
+            nics: None,
         })
     }
 
@@ -174,6 +177,12 @@ impl Guest {
         self.archive.file(&Path::new(MODULES).join(format!("{:03}-{name}", self.loaded.len())), &image);
         self.loaded.push(name);
         self
+    }
+
+    /// With two NICs of this model (`virtio-net-pci`) on one cable, `eth0` and `eth1`; their driver is a module.
+    #[must_use]
+    pub fn with_nics(self, model: &'static str) -> Self {
+        Self { nics: Some(model), ..self }
     }
 
     /// Boots it and has it run `commands` by a shell, one after another.
@@ -230,6 +239,11 @@ impl Guest {
             "-append",
             "console=ttyS0 quiet panic=-1 tsc=reliable clocksource=tsc no_timer_check nokaslr mitigations=off",
         ]);
+        for (model, number) in self.nics.iter().flat_map(|model| [(model, 0), (model, 1)]) {
+            command.args(["-netdev", &format!("hubport,id=cable{number},hubid=0")]);
+            // Without a ROM: nothing boots from it.
+            command.args(["-device", &format!("{model},netdev=cable{number},romfile=")]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command
     }

@@ -6,5 +6,6 @@ mod common;
 mod cc;
 mod filter;
 mod kernels;
+mod nic;
 mod pace;
 mod tune;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use longhaul_result::Location;
-use longhaul_udp::UdpResult;
+use longhaul_terms::ThreadCpu;
+use longhaul_udp::{ReceiveSettings, UdpResult, UdpStreamResult};
 use serde::{Deserialize, Serialize};
 
 /// Prefix and end of the counters by which the receiving end reports each CPU of its machine.
@@ -49,6 +50,8 @@ pub struct Figures {
     pub busiest_cpu: Option<f64>,
     /// Whether the sender kept its schedule.
     pub kept_pace: bool,
+    /// Settings of the receiving interface as they were: a driver may round what it is asked for. `null` if its end did not report them.
+    pub receive_settings: Option<ReceiveSettings>,
 }
 
 /// A figure that a sweep compares.
@@ -94,7 +97,7 @@ impl Figures {
     /// The figures of a result.
     pub fn of(result: &UdpResult, kept_pace: bool) -> Self {
         let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
-        let cpu = |of: fn(&longhaul_udp::UdpStreamResult) -> Option<longhaul_terms::ThreadCpu>| {
+        let cpu = |of: fn(&UdpStreamResult) -> Option<ThreadCpu>| {
             let streams: Option<Vec<_>> = result.streams.iter().map(of).collect();
             let shares = streams?.into_iter().map(|cpu| share(cpu.cpu_time_ns, cpu.elapsed_ns)).collect::<Vec<_>>();
             (!shares.is_empty()).then(|| shares.iter().sum())
@@ -122,6 +125,7 @@ impl Figures {
             receiver_cpu: cpu(|stream| stream.receiver_cpu),
             busiest_cpu: watched.zip(busiest).map(|(watched, busy)| (busy as f64 / watched as f64).clamp(0.0, 1.0)),
             kept_pace,
+            receive_settings: result.receive_settings.clone(),
         }
     }
 

@@ -108,6 +108,11 @@ impl Args {
         if kind == ProbeKind::Tcp && interval < TCP_INTERVAL_LEAST {
             return Err(Failure::usage(format!("-i {interval}: with --tcp at least {TCP_INTERVAL_LEAST}")));
         }
+        if let Some(Sizes(sizes)) = &self.sizes
+            && sizes.len() < 2
+        {
+            return Err(Failure::usage(format!("--sizes {}: give two sizes or more, or -l", sizes[0])));
+        }
         let parameters = RttParameters {
             amount: self.count.map_or(Amount::DurationNs(self.time.0), Amount::Packets),
             interval_ns: interval.0,

@@ -28,7 +28,7 @@ impl FromStr for Sizes {
         };
         sizes.sort_unstable();
         sizes.dedup();
-        if sizes.len() < 2 { Err(format!("{text}: give two sizes or more, or -l")) } else { Ok(Self(sizes)) }
+        Ok(Self(sizes))
     }
 }
 
@@ -44,7 +44,8 @@ mod tests {
         let range = sizes("64-1472").unwrap();
         assert_eq!((range.len(), range[0], range[1], range[31]), (32, 64, 109, 1472));
         assert_eq!(sizes("0-4294967295").unwrap().len(), 32);
-        for wrong in ["64", "1472-64", "64-64", "64-", "-", "", "64,x", "4294967296,1", "64,,128"] {
+        assert_eq!(sizes("64"), Ok(vec![64]));
+        for wrong in ["1472-64", "64-64", "64-", "-", "", "64,x", "4294967296,1", "64,,128"] {
             assert!(sizes(wrong).is_err(), "{wrong}");
         }
     }

@@ -45,6 +45,7 @@ fn a_sweep_finds_the_rate_of_the_path() {
         for (test, figures) in point["tests"].as_array().unwrap().iter().map(|test| (test, &test["figures"])) {
             numbers.push(test["number"].as_u64().unwrap());
             assert!(figures["received_bps"].as_u64().unwrap() > 1_000_000, "{test:#}");
+            assert_eq!(figures["receive_settings"]["gro"], point["point"]["gro"], "{test:#}");
         }
         assert!(means["lost"]["standard_error"].is_f64() && means["lost"]["tests"] == 2, "{means:#}");
         // Single packets, stamped one by one: what was spaced at 600 us or more still is.
