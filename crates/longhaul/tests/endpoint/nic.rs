@@ -29,7 +29,7 @@ fn a_ring_is_changed_for_a_test_and_put_back() {
         println!("$ {command}\n{}\n[{}]", exit.output, exit.status);
     }
     assert!(exits[0].output.contains("listening"), "{}", exits[0].output);
-    // As the driver said it was in the test, and how it is behind it.
+    // As the driver said it was in the test, and how it is behind it. The guest has one CPU, so that the interrupts' is found and stays.
     assert!(exits[1].output.contains("\"ring_packets\":64,\"coalesce_us\":"), "{}", exits[1].output);
     assert!(exits[1].output.contains("\"irq_cpus\":[0]"), "{}", exits[1].output);
     assert!(exits[2].output.matches("RX:\t\t256").count() == 2, "{}", exits[2].output);

@@ -31,8 +31,8 @@ pub enum Limit {
     Loss(Location),
     /// The greatest rate of the sweep was carried.
     None,
-    /// Not even the least rate was carried, or no test has a result.
-    BelowSweep,
+    /// No test has a result.
+    NoResult,
 }
 
 /// Where host or path gives way at one size and setting.
@@ -72,7 +72,7 @@ impl Knee {
             (Limit::Loss(at), None) => format!("at {broken}, the least rate, lost {lost}, most at {at}"),
             (Limit::Sender, Some(carried)) => format!("{carried}; the sender reached {broken}"),
             (Limit::Sender, None) => format!("the sender reached {broken}, less than the least rate"),
-            (Limit::BelowSweep | Limit::None, _) => "no test has a result".into(),
+            (Limit::NoResult | Limit::None, _) => "no test has a result".into(),
         }
     }
 }
@@ -100,16 +100,11 @@ fn knee(payload_bytes: u32, setting: PointSetting, mut points: Vec<&PointResult>
     let mut evidence = Vec::new();
     let limit = match (carried, broken) {
         (_, Some(broken)) => {
-            let limit = limit(broken);
             evidence = words(broken);
-            if carried.is_none() && limit != Limit::Sender && broken.mean(Metric::Lost).is_none() {
-                Limit::BelowSweep
-            } else {
-                limit
-            }
+            limit(broken)
         }
         (Some(_), None) => Limit::None,
-        (None, None) => Limit::BelowSweep,
+        (None, None) => Limit::NoResult,
     };
     Knee {
         payload_bytes,
@@ -266,7 +261,7 @@ mod tests {
         let none = &knees(&curve(1000, &RATES, 1_000_000, 2_000_000_000))[0];
         assert_eq!((none.carried_bps, none.limit), (None, Limit::Loss(Location::ReceiverSocketBuffer)));
         let untested = PointResult::new(curve(1000, &RATES, 1, 1)[0].point);
-        assert_eq!(knees(&[untested])[0].limit, Limit::BelowSweep);
+        assert_eq!(knees(&[untested])[0].limit, Limit::NoResult);
         assert_eq!(knees(&[]), []);
     }
 

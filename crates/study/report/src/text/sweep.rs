@@ -7,7 +7,7 @@ use longhaul_units::BitRate;
 
 use super::{rate, short, visible};
 
-/// All of it, in lines of at most 80 characters.
+/// All of it; the lines of tables have at most 80 characters.
 pub fn report(result: &SweepResult) -> String {
     let mut text = String::new();
     let mut last = None;

@@ -1,10 +1,9 @@
 //! The times between arrivals: whether what was spaced at the sender is still spaced at the receiver (figure 7 of the NLR Rings paper).
 
-use longhaul_units::{Nanos, Quantiles};
+use longhaul_units::{Nanos, Quantiles, TimeHistogram};
 use serde::{Deserialize, Serialize};
 
-use super::loss_pattern::Distribution;
-use super::spacing::SpacingRecorder;
+use super::loss_pattern::{Collector, Distribution};
 
 /// Arrivals at the receiver, by the stamps of the test (`parameters.timestamps`).
 ///
@@ -21,10 +20,16 @@ pub struct Arrivals {
     pub batch_packets: Distribution,
 }
 
-/// Records arrivals of one stream for its [`Arrivals`].
+/// Records arrivals of one stream for its [`Arrivals`], in some 2 ns for a single packet.
 #[derive(Debug, Clone, Default)]
 pub struct ArrivalRecorder {
-    batches: SpacingRecorder,
+    gaps: Gaps,
+    /// Batches of one packet, and the others.
+    singles: u64,
+    batches: Collector,
+    /// Stamps of the first and of the last batch that ended.
+    span: Option<(Nanos, Nanos)>,
+    packets_after_first_batch: u64,
     /// Stamp and packets of the batch that still grows.
     batch: Option<(Nanos, u32)>,
 }
@@ -37,9 +42,28 @@ impl ArrivalRecorder {
             Some((stamp, batch)) if *stamp == arrival => *batch = batch.saturating_add(packets),
             batch => {
                 if let Some((stamp, packets)) = batch.replace((arrival, packets)) {
-                    self.batches.record(stamp, packets);
+                    self.end(stamp, packets);
                 }
             }
+        }
+    }
+
+    #[inline]
+    fn end(&mut self, stamp: Nanos, packets: u32) {
+        match &mut self.span {
+            None => self.span = Some((stamp, stamp)),
+            Some((_, last)) => {
+                self.gaps.record(stamp.saturating_sub(*last));
+                *last = stamp;
+                self.packets_after_first_batch += u64::from(packets);
+            }
+        }
+        if packets == 1 { self.singles += 1 } else { self.batches.record(packets.into(), 1) }
+    }
+
+    fn end_batch(&mut self) {
+        if let Some((stamp, packets)) = self.batch.take() {
+            self.end(stamp, packets);
         }
     }
 
@@ -47,24 +71,80 @@ impl ArrivalRecorder {
     pub fn merge(&mut self, mut other: Self) {
         self.end_batch();
         other.end_batch();
+        self.gaps.merge(&other.gaps);
+        self.singles += other.singles;
         self.batches.merge(&other.batches);
-    }
-
-    fn end_batch(&mut self) {
-        if let Some((stamp, packets)) = self.batch.take() {
-            self.batches.record(stamp, packets);
-        }
+        self.span = match (self.span, other.span) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+        self.packets_after_first_batch += other.packets_after_first_batch;
     }
 
     /// The result; `None` if nothing arrived.
     pub fn arrivals(mut self) -> Option<Arrivals> {
         self.end_batch();
-        let spacing = self.batches.spacing(None);
-        (self.batches.packets() > 0).then_some(Arrivals {
-            between_batches: spacing.achieved,
-            mean_ns: spacing.achieved_mean_ns,
-            batch_packets: spacing.batch_packets,
+        let (first, last) = self.span?;
+        self.batches.record(1, self.singles);
+        let after = self.packets_after_first_batch;
+        Some(Arrivals {
+            between_batches: self.gaps.quantiles(),
+            mean_ns: if after == 0 { 0.0 } else { last.saturating_sub(first).0 as f64 / after as f64 },
+            batch_packets: self.batches.distribution(),
         })
+    }
+}
+
+/// Times by their first seven binary digits, within 1 %: [`TimeHistogram`] takes ten times as long for each.
+#[derive(Debug, Clone)]
+struct Gaps {
+    counts: Box<[u64]>,
+    max: Nanos,
+}
+
+/// Significant digits of a time, and the longest: an hour has 42.
+const DIGITS: u32 = 7;
+const LONGEST: Nanos = Nanos::from_secs(3600);
+const BUCKETS: usize = (42 - DIGITS as usize + 2) << (DIGITS - 1);
+
+impl Default for Gaps {
+    fn default() -> Self {
+        Self { counts: vec![0; BUCKETS].into(), max: Nanos::ZERO }
+    }
+}
+
+impl Gaps {
+    #[inline]
+    fn record(&mut self, time: Nanos) {
+        let time = time.min(LONGEST);
+        self.max = self.max.max(time);
+        let shift = (u64::BITS - time.0.leading_zeros()).saturating_sub(DIGITS);
+        // Times below 128 ns have a bucket each; behind these, each power of two has 64.
+        let bucket = (shift as usize) << (DIGITS - 1);
+        self.counts[bucket + (time.0 >> shift) as usize] += 1;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(own, other)| *own += other);
+        self.max = self.max.max(other.max);
+    }
+
+    fn quantiles(&self) -> Quantiles {
+        let mut histogram = TimeHistogram::default();
+        for (bucket, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let shift = (bucket >> (DIGITS - 1)).saturating_sub(1);
+            let lowest = (bucket - (shift << (DIGITS - 1))) << shift;
+            histogram.record(Nanos((lowest + (1 << shift) / 2) as u64), *count);
+        }
+        let Quantiles { count, p50_ns, p99_ns, p99_9_ns, .. } = histogram.quantiles();
+        let most = self.max.0;
+        Quantiles {
+            count,
+            p50_ns: p50_ns.min(most),
+            p99_ns: p99_ns.min(most),
+            p99_9_ns: p99_9_ns.min(most),
+            max_ns: most,
+        }
     }
 }
 
@@ -88,5 +168,24 @@ mod tests {
         assert_eq!((arrivals.batch_packets.count, arrivals.batch_packets.max), (6, 3));
         assert_eq!(arrivals.between_batches.count, 5);
         assert_eq!(ArrivalRecorder::default().arrivals(), None);
+    }
+
+    /// Every time from 0 ns to an hour falls into a bucket whose middle is within 1 % of it.
+    #[test]
+    fn times_keep_their_first_digits() {
+        let mut times: Vec<u64> = (0..2_000).collect();
+        times.extend((0..=42).flat_map(|power| [(1_u64 << power) - 1, 1 << power, (1 << power) + (1 << power) / 3]));
+        for time in times.into_iter().filter(|time| *time <= LONGEST.0).chain([LONGEST.0]) {
+            let mut gaps = Gaps::default();
+            gaps.record(Nanos(time));
+            // So that the middle is not cut by the greatest.
+            gaps.max = LONGEST;
+            let found = gaps.quantiles();
+            assert_eq!(found.count, 1);
+            assert!(found.p50_ns.abs_diff(time) * 50 <= time, "{time}: {found:?}");
+        }
+        let mut beyond = Gaps::default();
+        beyond.record(Nanos(u64::MAX));
+        assert_eq!(beyond.quantiles().max_ns, LONGEST.0);
     }
 }
