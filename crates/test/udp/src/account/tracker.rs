@@ -17,7 +17,7 @@ const OPEN_CHUNKS: usize = 4;
 
 /// Accounts for every packet of one stream.
 ///
-/// Costs some 2–4 ns for a packet in order, and at most 8 KiB for each 65,536 sequences of which some but not all were received.
+/// Costs some 17 ns for a packet in order by itself (of which 10 for the times between arrivals), 1 ns in a batch, and at most 8 KiB for each 65,536 sequences of which some but not all were received.
 #[derive(Debug, Clone)]
 pub struct SequenceTracker {
     received: SequenceSet,
