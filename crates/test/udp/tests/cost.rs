@@ -97,8 +97,9 @@ fn packets_in_order_cost_a_few_nanoseconds() {
         assert!(bytes < 1_000_000, "{bytes} bytes for nothing lost");
         assert_eq!(tracker.counts().received_packets, count);
     }
-    // The aim is 5 ns, and some 3.5 are measured; on a machine whose cores share caches and clock with others it takes longer.
-    assert!(!OPTIMISED || best_ns < 10.0, "{best_ns} ns");
+    // 9 to 15 ns are measured, 5 of which are for the times between arrivals. At 10 Gb/s a full-size packet comes every 1,200 ns.
+    // On a machine whose cores share caches and clock with others it takes longer.
+    assert!(!OPTIMISED || best_ns < 30.0, "{best_ns} ns");
 
     let (_, _, tracker) = measure("in batches of 45", count, || {
         let mut tracker = SequenceTracker::new(1 << 32, false);

@@ -17,7 +17,7 @@ use longhaul_terms::Collect;
 use longhaul_terms::SocketBuffer;
 use longhaul_terms::{StreamSent, ThreadCpu};
 use longhaul_udp::UdpEndReport;
-use longhaul_udp::account::{ArrivalRecorder, MAX_SEQUENCES, SequenceTracker};
+use longhaul_udp::account::{Arrivals, MAX_SEQUENCES, SequenceTracker};
 use longhaul_udp::locate::Evidence;
 use longhaul_udp::{Timestamps, UdpParameters};
 use longhaul_units::Nanos;
@@ -292,7 +292,7 @@ impl UdpData {
         let buffer = buffer.map(|buffer| SocketBuffer { by_default: buffer.asked_bytes.is_some() && !asked, ..buffer });
         let collects = self.collects();
         let cpus = self.streams.iter().map(|stream| stream.receiver_cpu).collect();
-        let (mut streams, mut arrivals, mut socket_drops) = (Vec::new(), ArrivalRecorder::default(), 0);
+        let (mut streams, mut arrivals, mut socket_drops) = (Vec::new(), Vec::new(), 0);
         for (number, stream) in self.streams.drain(..).enumerate() {
             // The socket's own count covers this test alone, with its end.
             if collects {
@@ -300,12 +300,12 @@ impl UdpData {
             }
             let sent = self.peer_sent.get(number).map(|sent| sent.sent_packets);
             let mut account = stream.account.into_tracker();
-            arrivals.merge(account.take_arrivals());
+            arrivals.push(account.take_arrivals());
             let sent = sent.unwrap_or_else(|| account.next_expected());
             streams.push(account.finish(sent));
         }
         let unit_packets_most = self.unit_packets_most();
-        let arrivals = arrivals.arrivals();
+        let arrivals = Arrivals::of(arrivals);
         let settings = self.placement.settings.take();
         Received {
             streams,

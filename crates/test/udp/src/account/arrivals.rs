@@ -20,84 +20,75 @@ pub struct Arrivals {
     pub batch_packets: Distribution,
 }
 
+impl Arrivals {
+    /// The arrivals of `streams`; `None` if nothing arrived. Times between batches are those within each stream.
+    pub fn of(streams: impl IntoIterator<Item = ArrivalRecorder>) -> Option<Self> {
+        let (mut gaps, mut batches) = (Gaps::default(), Collector::default());
+        let (mut first, mut last, mut packets_after_first) = (Nanos(u64::MAX), Nanos::ZERO, 0);
+        for mut stream in streams {
+            if stream.packets == 0 {
+                continue;
+            }
+            stream.end_batch();
+            let singles = stream.gaps.count() + 1 - stream.large.count();
+            batches.record(1, singles);
+            batches.merge(&stream.large);
+            gaps.merge(&stream.gaps);
+            first = first.min(stream.first);
+            last = last.max(stream.last);
+            packets_after_first += singles + stream.large_packets - u64::from(stream.first_packets.max(1));
+        }
+        let span_ns = last.0.checked_sub(first.0)?;
+        Some(Self {
+            between_batches: gaps.quantiles(),
+            mean_ns: if packets_after_first == 0 { 0.0 } else { span_ns as f64 / packets_after_first as f64 },
+            batch_packets: batches.distribution(),
+        })
+    }
+}
+
 /// Records arrivals of one stream for its [`Arrivals`], in a few nanoseconds for a single packet.
 #[derive(Debug, Clone, Default)]
 pub struct ArrivalRecorder {
     gaps: Gaps,
-    /// Batches of one packet, and the others.
-    singles: u64,
-    batches: Collector,
-    /// Stamps of the first and of the last batch that ended.
-    span: Option<(Nanos, Nanos)>,
-    packets_after_first_batch: u64,
-    /// Stamp and packets of the batch that still grows; 0 packets: there is none.
-    stamp: Nanos,
+    /// Stamps of the first batch and of the last; the packets of the last so far, 0 before the first.
+    first: Nanos,
+    last: Nanos,
     packets: u32,
+    /// Packets of the first batch, if more than one.
+    first_packets: u32,
+    /// Batches of several packets that have ended: all others had one.
+    large: Collector,
+    large_packets: u64,
 }
 
 impl ArrivalRecorder {
-    /// `packets` packets arrived together at `arrival`.
+    /// `packets` packets (at least one) arrived together at `arrival`.
     #[inline]
     pub fn record(&mut self, arrival: Nanos, packets: u32) {
-        if self.stamp == arrival {
+        if self.last == arrival {
             self.packets = self.packets.saturating_add(packets);
             return;
         }
-        // Nearly all batches: a packet behind another batch.
-        match &mut self.span {
-            Some((_, last)) if self.packets == 1 => {
-                self.gaps.record(self.stamp.saturating_sub(*last));
-                *last = self.stamp;
-                self.singles += 1;
-                self.packets_after_first_batch += 1;
-            }
-            _ => self.end_batch(),
+        if self.packets != 1 && !self.end_batch() {
+            self.first = arrival;
+        } else {
+            self.gaps.record(arrival.saturating_sub(self.last));
         }
-        (self.stamp, self.packets) = (arrival, packets);
+        (self.last, self.packets) = (arrival, packets);
     }
 
+    /// Counts the last batch; `false` if there is none.
     #[cold]
-    fn end_batch(&mut self) {
-        let (stamp, packets) = (self.stamp, std::mem::take(&mut self.packets));
-        if packets == 0 {
-            return;
-        }
-        match &mut self.span {
-            None => self.span = Some((stamp, stamp)),
-            Some((_, last)) => {
-                self.gaps.record(stamp.saturating_sub(*last));
-                *last = stamp;
-                self.packets_after_first_batch += u64::from(packets);
+    fn end_batch(&mut self) -> bool {
+        if self.packets > 1 {
+            if self.last == self.first {
+                self.first_packets = self.packets;
             }
+            self.large.record(self.packets.into(), 1);
+            self.large_packets += u64::from(self.packets);
         }
-        self.batches.record(packets.into(), 1);
-    }
-
-    /// Adds the arrivals of another stream; times between batches are those within each stream.
-    pub fn merge(&mut self, mut other: Self) {
-        self.end_batch();
-        other.end_batch();
-        self.gaps.merge(&other.gaps);
-        self.singles += other.singles;
-        self.batches.merge(&other.batches);
-        self.span = match (self.span, other.span) {
-            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-            (a, b) => a.or(b),
-        };
-        self.packets_after_first_batch += other.packets_after_first_batch;
-    }
-
-    /// The result; `None` if nothing arrived.
-    pub fn arrivals(mut self) -> Option<Arrivals> {
-        self.end_batch();
-        let (first, last) = self.span?;
-        self.batches.record(1, self.singles);
-        let after = self.packets_after_first_batch;
-        Some(Arrivals {
-            between_batches: self.gaps.quantiles(),
-            mean_ns: if after == 0 { 0.0 } else { last.saturating_sub(first).0 as f64 / after as f64 },
-            batch_packets: self.batches.distribution(),
-        })
+        self.packets > 0
     }
 }
 
@@ -128,6 +119,10 @@ impl Gaps {
         // Times below 128 ns have a bucket each; behind these, each power of two has 64.
         let bucket = (shift as usize) << (DIGITS - 1);
         self.counts[bucket + (time.0 >> shift) as usize] += 1;
+    }
+
+    fn count(&self) -> u64 {
+        self.counts.iter().sum()
     }
 
     fn merge(&mut self, other: &Self) {
@@ -167,13 +162,11 @@ mod tests {
         }
         recorder.record(Nanos::from_micros(70), 2);
         recorder.record(Nanos::from_micros(70), 1);
-        let mut both = ArrivalRecorder::default();
-        both.merge(recorder);
-        let arrivals = both.arrivals().unwrap();
+        let arrivals = Arrivals::of([ArrivalRecorder::default(), recorder]).unwrap();
         assert!((arrivals.mean_ns - 10_000.0).abs() < 1e-9, "{arrivals:?}");
         assert_eq!((arrivals.batch_packets.count, arrivals.batch_packets.max), (6, 3));
         assert_eq!(arrivals.between_batches.count, 5);
-        assert_eq!(ArrivalRecorder::default().arrivals(), None);
+        assert_eq!(Arrivals::of([ArrivalRecorder::default()]), None);
     }
 
     /// Every time from 0 ns to an hour falls into a bucket whose middle is within 1 % of it.

@@ -59,8 +59,12 @@ impl Collector {
         self.sum += other.sum;
     }
 
+    pub(crate) fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
     pub(crate) fn distribution(&self) -> Distribution {
-        let count = self.histogram.len();
+        let count = self.count();
         if count == 0 {
             return Distribution::default();
         }

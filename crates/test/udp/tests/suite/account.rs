@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use longhaul_udp::account::{Receipt, Reordered, Run, SequenceTracker, StreamReceived};
+use longhaul_udp::account::{Arrivals, Receipt, Reordered, Run, SequenceTracker, StreamReceived};
 use longhaul_units::Nanos;
 use proptest::prelude::*;
 
@@ -94,7 +94,7 @@ proptest! {
             }
             prop_assert_eq!(by_run.counts(), by_one.counts());
         }
-        prop_assert_eq!(by_run.take_arrivals().arrivals(), by_one.take_arrivals().arrivals());
+        prop_assert_eq!(Arrivals::of([by_run.take_arrivals()]), Arrivals::of([by_one.take_arrivals()]));
         // Of packets that arrived as one it is not known when each left.
         let received = |tracker: SequenceTracker| StreamReceived { trains: None, ..tracker.finish(260_000) };
         prop_assert_eq!(received(by_run), received(by_one));
