@@ -15,12 +15,13 @@
 //!
 //! The layers, from below: [`checksum`]; one file a header ([`ethernet`], [`vlan`], [`ipv4`], [`ipv6`], [`udp`],
 //! [`tcp`], [`vnet`]); [`segmentation`] with the private `layers`, which finds the headers of a frame through tunnels.
-//! [`corrupt`] and [`describe`](fn@describe) serve the emulator's impairments and its counters.
+//! [`icmp`] answers a packet that is too long. [`corrupt`] and [`describe`](fn@describe) serve the emulator's impairments and its counters.
 
 pub mod checksum;
 pub mod corrupt;
 pub mod describe;
 pub mod ethernet;
+pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
 pub mod probe;

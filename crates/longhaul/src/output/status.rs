@@ -51,18 +51,19 @@ pub(crate) fn text(status: &Status) -> String {
     }
     let _ = writeln!(
         text,
-        "\n{:<20} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-        "hop", "packets", "lost", "outage", "policer", "queue full", "duplicate", "corrupted", "backlog"
+        "\n{:<20} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "hop", "packets", "lost", "outage", "mtu", "policer", "queue full", "duplicate", "corrupted", "backlog"
     );
     for hop in &status.hops {
         let c = &hop.counters;
         let _ = writeln!(
             text,
-            "{:<20} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "{:<20} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
             hop.name,
             c.arrived.packets,
             c.dropped_loss.packets,
             c.dropped_outage.packets,
+            c.dropped_mtu.packets,
             c.dropped_policer.packets,
             c.dropped_queue.packets,
             c.duplicated.packets,

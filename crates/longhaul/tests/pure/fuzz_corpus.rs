@@ -33,7 +33,7 @@ const TRIED: &str = "LONGHAUL_FUZZ_TRIED";
 const SEED_TIME_MOST: Duration = Duration::from_millis(20);
 
 /// Words that random bytes do not find by themselves.
-const WORDS: [&str; 68] = [
+const WORDS: [&str; 70] = [
     "[[both]]\n",
     "[[forward]]\n",
     "[[backward]]\n",
@@ -42,6 +42,8 @@ const WORDS: [&str; 68] = [
     "name = ",
     "rate = ",
     "delay = ",
+    "mtu = ",
+    "bytes = ",
     "policer = ",
     "burst = ",
     "delay-steps = ",

@@ -16,6 +16,8 @@ use longhaul_kernel::wait::{Poller, sleep_until};
 use longhaul_path::network::{HopPlace, Network, Options, PortId, Release};
 use longhaul_path::spec::{Direction, PathSpec, Side};
 use longhaul_units::{Bytes, Nanos, TimeHistogram};
+use longhaul_wire::icmp::packet_too_big;
+use longhaul_wire::{Segmenter, VnetHeader};
 
 use crate::payload::{Block, Store};
 use crate::port::{Port, PortError, Reception};
@@ -155,6 +157,8 @@ pub struct Engine {
     rested_at: Nanos,
     /// CPU time of the thread before the first packet: most of it went into clearing memory.
     cpu_before: Nanos,
+    /// A wire packet that a message quotes.
+    whole: Vec<u8>,
     sleeps: u64,
     rounds: u64,
 }
@@ -225,6 +229,7 @@ impl Engine {
             restless: Nanos::MAX,
             rested_at: Nanos::ZERO,
             cpu_before: thread_cpu_time(),
+            whole: Vec::new(),
             sleeps: 0,
             rounds: 0,
         })
@@ -265,6 +270,7 @@ impl Engine {
             }
             let (received, horizon) = self.receive();
             self.network.advance(horizon);
+            self.tell_of_long_packets();
             let done = self.send();
             self.keep_house();
             self.keep_pace(done && received < RECEIVE_BUDGET);
@@ -339,6 +345,23 @@ impl Engine {
             most = most.max(taken);
         }
         (most, horizon)
+    }
+
+    /// Puts the messages of hops to the senders of packets above an MTU onto their way.
+    fn tell_of_long_packets(&mut self) {
+        while let Some(packet) = self.network.too_long() {
+            let store = &mut self.stores[self.sides[usize::from(packet.from.0)] as usize];
+            let (stored, frame) = store.frame(packet.token);
+            let segmenter = stored.segmenter;
+            let message = segmenter.segment_whole(frame, packet.packet, &mut self.whole).ok().and_then(|_| {
+                let message = packet_too_big(&self.whole, packet.mtu_bytes)?;
+                let segmenter = Segmenter::new(&message, message.len(), VnetHeader::default()).ok()?;
+                // Where the store is full, nobody is told of this one.
+                store.room(message.len())?[..message.len()].copy_from_slice(&message);
+                Some((segmenter.shape(), store.keep(0, message.len(), segmenter)))
+            });
+            self.network.tell(packet, message);
+        }
     }
 
     /// Sends what is due. Says whether that was all.

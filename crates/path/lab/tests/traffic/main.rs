@@ -7,6 +7,7 @@ mod disturbances;
 mod live_changes;
 mod losses;
 mod memory;
+mod mtu;
 mod overload;
 mod protocols;
 mod rate;

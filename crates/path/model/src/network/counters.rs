@@ -6,7 +6,7 @@ use super::train::Count;
 
 /// Wire packets at one hop, since the path was made.
 ///
-/// `arrived + duplicated = departed + dropped_loss + dropped_outage + dropped_policer + dropped_queue + held`.
+/// `arrived + duplicated = departed + dropped_loss + dropped_outage + dropped_mtu + dropped_policer + dropped_queue + held`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HopCounters {
@@ -18,6 +18,8 @@ pub struct HopCounters {
     pub dropped_loss: Count,
     /// Dropped in an outage.
     pub dropped_outage: Count,
+    /// Dropped as longer than the MTU.
+    pub dropped_mtu: Count,
     /// Dropped by the policer, as it exceeded rate and burst.
     pub dropped_policer: Count,
     /// Dropped because the queue was full.
@@ -33,6 +35,7 @@ impl HopCounters {
     pub fn dropped(&self) -> Count {
         let mut all = self.dropped_loss;
         all += self.dropped_outage;
+        all += self.dropped_mtu;
         all += self.dropped_policer;
         all += self.dropped_queue;
         all

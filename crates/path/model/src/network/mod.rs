@@ -28,6 +28,8 @@ mod steps;
 mod tests;
 mod train;
 
+use std::collections::VecDeque;
+
 use longhaul_units::Nanos;
 
 use self::chance::mix;
@@ -108,6 +110,21 @@ pub struct Release {
     pub last: bool,
 }
 
+/// A packet that a hop's MTU does not carry, and whose sender is to be told. [`Network::tell`] takes it back.
+#[derive(Debug)]
+pub struct TooLong {
+    /// Who sent it.
+    pub from: PortId,
+    /// The frame's token.
+    pub token: u64,
+    /// The packet of the frame.
+    pub packet: u32,
+    /// What the hop carries, bytes behind the Ethernet header.
+    pub mtu_bytes: u32,
+    frame: u32,
+    stage: usize,
+}
+
 /// One hop as [`Network::hops`] shows it.
 #[derive(Debug, Clone, Copy)]
 pub struct HopView<'a> {
@@ -145,6 +162,7 @@ pub struct Network {
     frames: Frames,
     /// Trains that have reached their hosts, by the time of their last packet.
     egress: Line,
+    too_long: VecDeque<TooLong>,
     now: Nanos,
     options: Options,
 }
@@ -168,6 +186,7 @@ impl Network {
             tails: Vec::new(),
             frames: Frames::default(),
             egress: Line::default(),
+            too_long: VecDeque::new(),
             now: Nanos::ZERO,
             options: Options { batch_time: options.batch_time.min(BATCH_TIME_MAX), ..options },
         };
@@ -271,6 +290,46 @@ impl Network {
         self.frames.pop_lost().map(|(port, token)| (PortId(port), token))
     }
 
+    /// The next packet that met too small an MTU, in order of time. Its frame stays until [`Network::tell`].
+    pub fn too_long(&mut self) -> Option<TooLong> {
+        self.too_long.pop_front()
+    }
+
+    /// Sends a frame with `shape` and `token` to the sender of `packet`, from the hop that dropped it and from now on: over as many of the
+    /// last hops of the other direction as the packet has passed. `None`: nobody is told.
+    pub fn tell(&mut self, packet: TooLong, message: Option<(Shape, u64)>) {
+        self.frames.became_or_lost(packet.frame, 0);
+        let Some((shape, token)) = message else { return };
+        let from = packet.from.0;
+        let frame = self.frames.insert(shape, from, token);
+        let train = Train {
+            frame,
+            first: 0,
+            count: shape.segments,
+            from,
+            to: To::Port(from),
+            corrupt: None,
+            start: self.now,
+            offsets: Vec::new(),
+        };
+        self.accept(self.way_back(packet.stage, from), train);
+    }
+
+    /// The first hop from the hop `stage` back to the host at port `to`.
+    fn way_back(&self, stage: usize, to: u16) -> usize {
+        let last = |passed: usize, back: fn(usize) -> HopPlace| {
+            let place = |i: usize| self.places.iter().position(|place| *place == back(i));
+            let hops = (0..).take_while(|i| place(*i).is_some()).count();
+            if passed == 0 { None } else { place(hops.saturating_sub(passed)) }
+        };
+        let shared = match self.places[stage] {
+            HopPlace::Forward(passed) => last(passed, HopPlace::Backward),
+            HopPlace::Backward(passed) => last(passed, HopPlace::Forward),
+            HopPlace::Up(_) | HopPlace::Down(_) => None,
+        };
+        shared.unwrap_or(self.ports[usize::from(to)].down)
+    }
+
     /// No packet is due before this time; `None` while nothing is in flight. A lower bound: there may be none then.
     pub fn deadline(&self) -> Option<Nanos> {
         let egress = self.egress.head().unwrap_or(Nanos::MAX);
@@ -281,7 +340,13 @@ impl Network {
     /// No packet that arrives now is due before this time has passed.
     pub fn shortest_transit(&self) -> Nanos {
         let ups = self.ports.iter().map(|port| self.stages[port.up].shortest_delay() + self.tails[port.up]);
-        ups.min().unwrap_or(Nanos::ZERO)
+        let across = ups.min().unwrap_or(Nanos::ZERO);
+        if !self.stages.iter().any(|stage| stage.spec.mtu.is_some_and(|mtu| mtu.icmp)) {
+            return across;
+        }
+        // The first hop may send a message back at once.
+        let back = |port: &Port| self.stages[port.up].shortest_delay() + self.stages[port.down].shortest_delay();
+        self.ports.iter().map(back).min().unwrap_or(Nanos::ZERO).min(across)
     }
 
     /// Takes over what `path` says where it differs from what runs. Packets in a hop keep their fates and times.
@@ -313,7 +378,12 @@ impl Network {
 
     /// Gives `train` to a stage, at the train's time.
     fn accept(&mut self, stage: usize, train: Train) {
-        self.stages[stage].accept(train, &mut self.frames, self.options.batch_time);
+        let (frame, from) = (train.frame, PortId(train.from));
+        if let Some(packet) = self.stages[stage].accept(train, &mut self.frames, self.options.batch_time) {
+            let (token, mtu) = (self.frames.token(frame), self.stages[stage].spec.mtu);
+            let mtu_bytes = mtu.map_or(0, |mtu| mtu.bytes);
+            self.too_long.push_back(TooLong { from, token, packet, mtu_bytes, frame, stage });
+        }
         self.heads[stage] = self.stages[stage].next_event().unwrap_or(Nanos::MAX);
     }
 

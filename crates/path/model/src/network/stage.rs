@@ -1,4 +1,4 @@
-//! One running hop: fates, policer, queue, rate, delay, its steps, jitter, and the packets in it.
+//! One running hop: fates, MTU, policer, queue, rate, delay, its steps, jitter, and the packets in it.
 
 use std::collections::VecDeque;
 
@@ -31,6 +31,8 @@ pub(super) struct Stage {
     duplicate: Picker,
     corrupt: Picker,
     flips: Chance,
+    /// When the sender of a packet above the MTU may be told again.
+    tell_from: Nanos,
     policer: Option<Policer>,
     server: Server,
     steps: Option<Steps>,
@@ -42,6 +44,9 @@ pub(super) struct Stage {
     order: Order,
     items: Vec<Item>,
 }
+
+/// A hop tells senders of its MTU no more often than that, as the kernel's limit of 1,000 ICMP messages a second (`icmp_msgs_per_sec`).
+const TELL_INTERVAL: Nanos = Nanos::from_millis(1);
 
 /// When trains before this one leave, to keep the order of packets where delays change.
 ///
@@ -103,6 +108,7 @@ impl Stage {
             duplicate: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
             corrupt: Picker::new(&LossSpec::None, Chance::new(0, 0), 0),
             flips: Chance::new(seed, 4),
+            tell_from: Nanos::ZERO,
             policer: None,
             server: Server::new(None, Layer::L1, QueueLimit::Unlimited),
             steps: None,
@@ -156,8 +162,9 @@ impl Stage {
         self.spec = spec;
     }
 
-    /// Takes a train that arrives. The times of a train that leaves span at most `batch_time`.
-    pub(super) fn accept(&mut self, train: Train, frames: &mut Frames, batch_time: Nanos) {
+    /// Takes a train that arrives. The times of a train that leaves span at most `batch_time`. Returns a packet that the MTU does not carry,
+    /// where its sender is to be told: one more train of its frame then counts as in flight.
+    pub(super) fn accept(&mut self, train: Train, frames: &mut Frames, batch_time: Nanos) -> Option<u32> {
         let first_number = self.counters.arrived.packets + 1;
         let shape = *frames.shape(train.frame);
         self.counters.arrived.packets += u64::from(train.count);
@@ -169,14 +176,17 @@ impl Stage {
             && self.corrupt.next() > last_number
             && self.spec.outages.is_empty()
             && self.bursts.as_mut().is_none_or(|bursts| !bursts.touch(train.start, train.end()));
+        // No packet of a frame is longer than the first.
+        let too_long = self.spec.mtu.filter(|mtu| !mtu.carries(shape.wire_len(train.first)));
         if plain
+            && too_long.is_none()
             && self.steps.is_none()
             && self.policer.is_none()
             && self.server.is_transparent()
             && self.jitter.is_none()
         {
             self.pass(train);
-            return;
+            return None;
         }
 
         let mut items = std::mem::take(&mut self.items);
@@ -185,6 +195,21 @@ impl Stage {
             items.extend((0..train.count).map(|i| Item { index: i, time: train.time(i), mark: Mark::Plain }));
         } else {
             self.decide_fates(&train, first_number, &mut items, |i| shape.wire_len(i));
+        }
+        let mut told = None;
+        if let Some(mtu) = too_long {
+            items.retain(|item| {
+                let frame_bytes = shape.wire_len(train.first + item.index);
+                let carried = mtu.carries(frame_bytes);
+                if !carried {
+                    self.counters.dropped_mtu.add(frame_bytes);
+                    if mtu.icmp && item.time >= self.tell_from {
+                        self.tell_from = item.time + TELL_INTERVAL;
+                        told = told.or(Some(train.first + item.index));
+                    }
+                }
+                carried
+            });
         }
         if let Some(policer) = &mut self.policer {
             items.retain(|item| {
@@ -214,8 +239,9 @@ impl Stage {
         }
         self.delay(&train, &mut items);
         let trains = self.depart(&train, &items, batch_time);
-        frames.became_or_lost(train.frame, trains);
+        frames.became_or_lost(train.frame, trains + u32::from(told.is_some()));
         self.items = items;
+        told
     }
 
     /// The way of a train to which nothing happens but delay.

@@ -1,6 +1,7 @@
 //! The network as a whole, in virtual time.
 
 mod delay_steps;
+mod mtu;
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::law::{self, Law};
 use crate::spec::{
-    BurstLoss, CoalesceSpec, DelayStep, DelaySteps, JitterSpec, Layer, LossSpec, Order, Outage, PolicerSpec,
+    BurstLoss, CoalesceSpec, DelayStep, DelaySteps, JitterSpec, Layer, LossSpec, MtuSpec, Order, Outage, PolicerSpec,
     Probability, QueueLimit,
 };
 
@@ -61,7 +62,11 @@ const SERVER: PortId = PortId(1);
 /// Runs until nothing is in flight.
 fn drain(network: &mut Network) -> Vec<Release> {
     let mut released = Vec::new();
-    while let Some(at) = network.deadline() {
+    loop {
+        while let Some(packet) = network.too_long() {
+            network.tell(packet, None);
+        }
+        let Some(at) = network.deadline() else { break };
         network.advance(at);
         while let Some(release) = network.release() {
             assert!(release.due <= network.now, "released before it was due");
@@ -515,9 +520,11 @@ fn any_hop() -> impl Strategy<Value = HopSpec> {
         (100_000_000u64..40_000_000_000, 1_500u64..200_000)
             .prop_map(|(rate, burst)| PolicerSpec { rate: BitRate(rate), burst: Bytes(burst) }),
     );
-    (loss, queue, rate, jitter, coalesce, outage, 0.0..0.1, 0.0..0.1, policer, steps).prop_map(
-        |(loss, queue, rate, jitter, coalesce, outage, duplicate, corrupt, policer, delay_steps)| HopSpec {
+    let mtu = proptest::option::of((500u32..2_000, any::<bool>()).prop_map(|(bytes, icmp)| MtuSpec { bytes, icmp }));
+    (loss, queue, rate, jitter, coalesce, outage, 0.0..0.1, 0.0..0.1, (mtu, policer), steps).prop_map(
+        |(loss, queue, rate, jitter, coalesce, outage, duplicate, corrupt, (mtu, policer), delay_steps)| HopSpec {
             delay_steps,
+            mtu,
             policer,
             loss,
             outages: outage.into_iter().collect(),

@@ -18,6 +18,7 @@
 //! delay-steps = [{ at = "60s", delay = "280ms", for = "30s", every = "10m" }]   # { every = "1h", delays = ["280ms"] }
 //! duplicate = "0.1%"
 //! corrupt = "0.1%"
+//! mtu = 1400                        # { bytes = 1400, icmp = false }: a black hole for longer packets
 //! policer = { rate = "100Mbit", burst = "64KiB" }
 //! coalesce = { time = "50us", count = 8 }
 //! ```
@@ -38,8 +39,8 @@ use super::error::shown;
 use super::validate::{self, HOPS_MAX, HOSTS_MAX, Problem};
 use super::value::{self, Key, Setting};
 use super::{
-    BurstLoss, CoalesceSpec, DelayStep, DelaySteps, HopSpec, HostSpec, JitterSpec, Law, LossSpec, Outage, PathSpec,
-    PolicerSpec, Probability, SpecError,
+    BurstLoss, CoalesceSpec, DelayStep, DelaySteps, HopSpec, HostSpec, JitterSpec, Law, LossSpec, MtuSpec, Outage,
+    PathSpec, PolicerSpec, Probability, SpecError,
 };
 use crate::law::Table;
 
@@ -261,6 +262,8 @@ fn name(entries: &Entries) -> Result<Option<String>, SpecError> {
 fn setting(key: Key, field: &Field) -> Result<Setting, SpecError> {
     match (key, field.value.get_ref()) {
         (Key::Duplicate | Key::Corrupt, _) => field.read(&field.scalar()?, |text| key.read(text)),
+        (Key::Mtu, DeValue::Table(_)) => mtu(field).map(|mtu| Setting::Mtu(Some(mtu))),
+        (Key::Mtu, DeValue::Integer(_)) => field.read(&field.scalar()?, |text| key.read(text)),
         (Key::Loss, DeValue::Table(_)) => loss(field).map(Setting::Loss),
         (Key::Outages, DeValue::Array(_)) => {
             let items = field.items().unwrap_or_default();
@@ -281,6 +284,7 @@ fn setting(key: Key, field: &Field) -> Result<Setting, SpecError> {
                 r#""none", { random = "0.01%" }, { every = 30000 }, { gilbert-elliott = { p, r } }, { list } or { bursts = { for, every } }"#
             }
             Key::Outages => r#"[{ at = "10s", for = "50ms", every = "60s" }]"#,
+            Key::Mtu => r#"1400, { bytes = 1400, icmp = false } or "none""#,
             Key::Policer => r#"{ rate = "100Mbit", burst = "64KiB" } or "none""#,
             Key::Queue => r#"a text such as "64MiB", "1000p" or "unlimited""#,
             Key::Rate => r#"a text such as "9.28Gbit""#,
@@ -376,6 +380,19 @@ fn random_delays(field: &Field) -> Result<DelaySteps, SpecError> {
     let items = list.items().ok_or_else(|| list.error(list.not("a list of times")))?;
     let delays = items.iter().map(|item| item.read(item.text()?, value::nanos)).collect::<Result<_, _>>()?;
     Ok(DelaySteps::Random { every: every.read(every.text()?, value::nanos)?, delays })
+}
+
+fn mtu(field: &Field) -> Result<MtuSpec, SpecError> {
+    let entries = field.entries("")?;
+    entries.only(&["bytes", "icmp"])?;
+    let bytes = entries.field("bytes").ok_or_else(|| field.error("bytes is missing, such as bytes = 1400"))?;
+    let number = |text: &str| text.parse().map_err(|_| format!("{}: a number of bytes", shown(text)));
+    let icmp = match entries.field("icmp").map(|field| (field.value.get_ref(), field)) {
+        None => true,
+        Some((DeValue::Boolean(icmp), _)) => *icmp,
+        Some((_, field)) => return Err(field.error(field.not("true or false"))),
+    };
+    Ok(MtuSpec { bytes: bytes.read(&bytes.scalar()?, number)?, icmp })
 }
 
 fn policer(field: &Field) -> Result<PolicerSpec, SpecError> {

@@ -88,6 +88,8 @@ pub struct HopSpec {
     pub duplicate: Probability,
     /// Chance that one bit of a packet is flipped.
     pub corrupt: Probability,
+    /// Drops what is longer.
+    pub mtu: Option<MtuSpec>,
     /// Drops what exceeds a rate.
     pub policer: Option<PolicerSpec>,
     /// How much waits for the rate.
@@ -183,6 +185,25 @@ pub struct Outage {
     /// From begin to begin of its repetitions; `None`: once.
     pub every: Option<Nanos>,
 }
+
+/// The longest packet that a hop carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MtuSpec {
+    /// Bytes of a packet behind its Ethernet header of 14 bytes, 68 to 65,535.
+    pub bytes: u32,
+    /// Whether the sender of a longer one is told by ICMP (RFC 1191 §4, RFC 4443 §3.2); `false`: a black hole.
+    pub icmp: bool,
+}
+
+impl MtuSpec {
+    /// Whether it carries a frame of `frame_bytes` (L2, without FCS).
+    pub fn carries(self, frame_bytes: u32) -> bool {
+        frame_bytes <= self.bytes.saturating_add(ETHERNET_HEADER_BYTES)
+    }
+}
+
+/// IEEE 802.3 §3.1.1, without tags.
+const ETHERNET_HEADER_BYTES: u32 = 14;
 
 /// A token bucket that drops what exceeds it, without delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -106,6 +106,9 @@ pub(crate) fn check_hop(hop: &HopSpec) -> Result<(), Problem> {
     check_outages(&hop.outages).map_err(|why| ("outages", why))?;
     check_chance(hop.duplicate).map_err(|why| ("duplicate", why))?;
     check_chance(hop.corrupt).map_err(|why| ("corrupt", why))?;
+    if let Some(mtu) = hop.mtu {
+        within(mtu.bytes, *MTU.start(), *MTU.end()).map_err(|why| ("mtu", why))?;
+    }
     if let Some(policer) = hop.policer {
         within(policer.rate, RATE_MIN, RATE_MAX).map_err(|why| ("policer", format!("rate {why}")))?;
         within(policer.burst, Bytes(1), QUEUE_BYTES_MAX).map_err(|why| ("policer", format!("burst {why}")))?;

@@ -5,6 +5,7 @@
 //! | `loss` | `none`, `random(0.01%)`, `every(30000)`, `gilbert-elliott(p,r)` or `(p,r,h,k)`, `list(1,5,9-12)`, `bursts(for,every)` or `(for,every,lost,otherwise)` |
 //! | `outages` | `none`, or `at,for` or `at,for,every`, several parted by `;`: `10s,50ms,60s` |
 //! | `duplicate`, `corrupt` | a probability: `0.1%`, `1e-3` |
+//! | `mtu` | `none`, `bytes` or `bytes,silent`: `1400` |
 //! | `policer` | `none`, `rate,burst`: `100Mbit,64KiB` |
 //! | `queue` | `64MiB`, `1000p` (packets), `unlimited` |
 //! | `rate` | `9.28Gbit`, `none` |
@@ -21,7 +22,7 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use super::error::shown;
 use super::validate::LIST_MAX;
 use super::{
-    BurstLoss, CoalesceSpec, DelayStep, DelaySteps, HopSpec, JitterSpec, Law, Layer, LossSpec, Order, Outage,
+    BurstLoss, CoalesceSpec, DelayStep, DelaySteps, HopSpec, JitterSpec, Law, Layer, LossSpec, MtuSpec, Order, Outage,
     PolicerSpec, Probability, QueueLimit,
 };
 
@@ -33,6 +34,7 @@ pub enum Key {
     Outages,
     Duplicate,
     Corrupt,
+    Mtu,
     Policer,
     Queue,
     Rate,
@@ -51,6 +53,7 @@ pub enum Setting {
     Outages(Vec<Outage>),
     Duplicate(Probability),
     Corrupt(Probability),
+    Mtu(Option<MtuSpec>),
     Policer(Option<PolicerSpec>),
     Queue(QueueLimit),
     Rate(Option<BitRate>),
@@ -63,11 +66,12 @@ pub enum Setting {
 
 impl Key {
     /// Every key, in the order in which a hop uses them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Loss,
         Self::Outages,
         Self::Duplicate,
         Self::Corrupt,
+        Self::Mtu,
         Self::Policer,
         Self::Queue,
         Self::Rate,
@@ -85,6 +89,7 @@ impl Key {
             Self::Outages => "outages",
             Self::Duplicate => "duplicate",
             Self::Corrupt => "corrupt",
+            Self::Mtu => "mtu",
             Self::Policer => "policer",
             Self::Queue => "queue",
             Self::Rate => "rate",
@@ -109,6 +114,7 @@ impl Key {
             Self::Outages => hop.outages != default.outages,
             Self::Duplicate => hop.duplicate != default.duplicate,
             Self::Corrupt => hop.corrupt != default.corrupt,
+            Self::Mtu => hop.mtu != default.mtu,
             Self::Policer => hop.policer != default.policer,
             Self::Queue => hop.queue != default.queue,
             Self::Rate => hop.rate != default.rate,
@@ -128,6 +134,7 @@ impl Key {
             Self::Outages => Setting::Outages(outages(text)?),
             Self::Duplicate => Setting::Duplicate(probability(text)?),
             Self::Corrupt => Setting::Corrupt(probability(text)?),
+            Self::Mtu => Setting::Mtu(mtu(text)?),
             Self::Policer => Setting::Policer(policer(text)?),
             Self::Queue => Setting::Queue(queue(text)?),
             Self::Rate => Setting::Rate(if text == "none" { None } else { Some(rate(text)?) }),
@@ -148,6 +155,7 @@ impl Setting {
             Self::Outages(_) => Key::Outages,
             Self::Duplicate(_) => Key::Duplicate,
             Self::Corrupt(_) => Key::Corrupt,
+            Self::Mtu(_) => Key::Mtu,
             Self::Policer(_) => Key::Policer,
             Self::Queue(_) => Key::Queue,
             Self::Rate(_) => Key::Rate,
@@ -166,6 +174,7 @@ impl Setting {
             Self::Outages(outages) => hop.outages = outages,
             Self::Duplicate(chance) => hop.duplicate = chance,
             Self::Corrupt(chance) => hop.corrupt = chance,
+            Self::Mtu(mtu) => hop.mtu = mtu,
             Self::Policer(policer) => hop.policer = policer,
             Self::Queue(limit) => hop.queue = limit,
             Self::Rate(rate) => hop.rate = rate,
@@ -268,6 +277,19 @@ pub(crate) fn rate(text: &str) -> Result<BitRate, String> {
 
 pub(crate) fn nanos(text: &str) -> Result<Nanos, String> {
     text.parse().map_err(|error| format!("{error}"))
+}
+
+fn mtu(text: &str) -> Result<Option<MtuSpec>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let wrong = || format!("{}: use none, BYTES or BYTES,silent, such as 1400", shown(text));
+    let (bytes, icmp) = match text.split_once(',') {
+        None => (text, true),
+        Some((bytes, silent)) if silent.trim() == "silent" => (bytes.trim(), false),
+        Some(_) => return Err(wrong()),
+    };
+    Ok(Some(MtuSpec { bytes: bytes.parse().map_err(|_| wrong())?, icmp }))
 }
 
 fn policer(text: &str) -> Result<Option<PolicerSpec>, String> {

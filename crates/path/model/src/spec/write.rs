@@ -85,6 +85,10 @@ fn hop_table(text: &mut String, key: &str, hop: &HopSpec) {
     if hop.corrupt != default.corrupt {
         line(text, "corrupt", &format!("{:?}", hop.corrupt.0));
     }
+    if let Some(mtu) = hop.mtu {
+        let silent = format!("{{ bytes = {}, icmp = false }}", mtu.bytes);
+        line(text, "mtu", &if mtu.icmp { mtu.bytes.to_string() } else { silent });
+    }
     if let Some(policer) = hop.policer {
         let burst = exact(policer.burst, || format!("{}B", policer.burst.0));
         line(text, "policer", &format!("{{ rate = {}, burst = {burst} }}", rate_text(policer.rate)));

@@ -23,6 +23,10 @@ fn rate() -> impl Strategy<Value = Option<BitRate>> {
     prop::option::of((2_000u64..10_000_000_000_000).prop_map(BitRate))
 }
 
+fn mtu() -> impl Strategy<Value = Option<MtuSpec>> {
+    prop::option::of((68u32..=65_535, any::<bool>()).prop_map(|(bytes, icmp)| MtuSpec { bytes, icmp }))
+}
+
 fn policer() -> impl Strategy<Value = Option<PolicerSpec>> {
     let parts = (2_000u64..10_000_000_000_000, 1u64..1 << 40);
     prop::option::of(parts.prop_map(|(rate, burst)| PolicerSpec { rate: BitRate(rate), burst: Bytes(burst) }))
@@ -81,15 +85,24 @@ fn coalesce() -> impl Strategy<Value = Option<CoalesceSpec>> {
 fn hop() -> impl Strategy<Value = HopSpec> {
     let layer = prop::sample::select(vec![Layer::L1, Layer::L2]);
     let timing = (0u64..=10_000_000_000).prop_flat_map(|delay| (Just(Nanos(delay)), jitter(delay)));
-    let fate = (loss(), prop::collection::vec(outage(), 0..3), chance(), chance(), policer());
+    let fate = (loss(), prop::collection::vec(outage(), 0..3), chance(), chance(), (mtu(), policer()));
     (fate, queue(), rate(), layer, timing, delay_steps(), coalesce()).prop_map(
-        |((loss, outages, duplicate, corrupt, policer), queue, rate, layer, (delay, jitter), delay_steps, coalesce)| {
+        |(
+            (loss, outages, duplicate, corrupt, (mtu, policer)),
+            queue,
+            rate,
+            layer,
+            (delay, jitter),
+            delay_steps,
+            coalesce,
+        )| {
             HopSpec {
                 name: None,
                 loss,
                 outages,
                 duplicate,
                 corrupt,
+                mtu,
                 policer,
                 queue,
                 rate,

@@ -155,6 +155,9 @@ fn every_value() {
             Setting::Policer(Some(PolicerSpec { rate: BitRate(100_000_000), burst: Bytes(64 << 10) })),
         ),
         ("policer=none", Setting::Policer(None)),
+        ("mtu=1400", Setting::Mtu(Some(MtuSpec { bytes: 1400, icmp: true }))),
+        ("mtu=1280, silent", Setting::Mtu(Some(MtuSpec { bytes: 1280, icmp: false }))),
+        ("mtu=none", Setting::Mtu(None)),
         (
             "delay-steps=60s,80ms",
             Setting::DelaySteps(DelaySteps::At(vec![DelayStep {
@@ -196,7 +199,7 @@ fn a_wrong_change_is_one_line_and_changes_nothing() {
         ("a.b.c=1", "`a.b.c=1`: use [forward.|backward.][HOP.]KEY=VALUE, such as forward.hop1.delay=50ms"),
         (
             "latency=1ms",
-            "`latency`: no such key, use loss, outages, duplicate, corrupt, policer, queue, rate, layer, delay, delay-steps, jitter, coalesce",
+            "`latency`: no such key, use loss, outages, duplicate, corrupt, mtu, policer, queue, rate, layer, delay, delay-steps, jitter, coalesce",
         ),
         ("delay=fast", "delay: `fast` is not a number of 0 or more with a unit (ns, us, ms, s, m, h)"),
         ("delay=5", "delay: `5`: 5ms or 5s? write the unit"),
@@ -204,6 +207,7 @@ fn a_wrong_change_is_one_line_and_changes_nothing() {
         ("coalesce=50,8", "coalesce: `50`: 50ms or 50s? write the unit"),
         ("outage=10s,50", "outages: `50`: 50ms or 50s? write the unit"),
         ("hop2.jitter=normal(8)", "jitter: `8`: 8ms or 8s? write the unit"),
+        ("edge.mtu=1k", "mtu: `1k`: use none, BYTES or BYTES,silent, such as 1400"),
         ("edge.policer=1Gbit", "policer: `1Gbit`: use none or RATE,BURST, such as 100Mbit,64KiB"),
         ("hop2.delay-steps=10s,5", "delay-steps: `5`: 5ms or 5s? write the unit"),
         ("loss=random(2)", "loss: `2`: a probability is from 0 to 1, or 0% to 100%"),

@@ -41,6 +41,7 @@ fn every_key_is_read() {
         outages = [{ at = "10s", for = "50ms", every = "60s" }, { at = "5", for = "1s" }]
         duplicate = "0.1%"
         corrupt = 1e-6
+        mtu = { bytes = 1400, icmp = false }
         policer = { rate = "100Mbit", burst = "64KiB" }
         queue = "64MiB"
         rate = "9.28Gbit"
@@ -66,6 +67,7 @@ fn every_key_is_read() {
         ],
         duplicate: Probability(0.001),
         corrupt: Probability(1e-6),
+        mtu: Some(MtuSpec { bytes: 1400, icmp: false }),
         policer: Some(PolicerSpec { rate: BitRate(100_000_000), burst: Bytes(64 << 10) }),
         queue: QueueLimit::Bytes(Bytes(64 << 20)),
         rate: Some(BitRate(9_280_000_000)),
@@ -163,7 +165,7 @@ fn what_is_refused_and_how() {
     for (line, want) in [
         (
             "rat = \"1Gbit\"",
-            "line 2, column 1: forward[0].rat: no such key, use name, loss, outages, duplicate, corrupt, policer, queue, rate, layer, delay, delay-steps, jitter, coalesce",
+            "line 2, column 1: forward[0].rat: no such key, use name, loss, outages, duplicate, corrupt, mtu, policer, queue, rate, layer, delay, delay-steps, jitter, coalesce",
         ),
         (
             "rate = \"10Gbyte\"",
@@ -186,6 +188,13 @@ fn what_is_refused_and_how() {
             "queue = \"5 pots\"",
             "line 2, column 9: forward[0].queue: `5 pots`: use bytes (64MiB), packets (1000p) or unlimited",
         ),
+        ("mtu = 60", "line 2, column 7: forward[0].mtu: `60`: from 68 to 65535"),
+        (
+            "mtu = \"1400,quiet\"",
+            "line 2, column 7: forward[0].mtu: `1400,quiet`: use none, BYTES or BYTES,silent, such as 1400",
+        ),
+        ("mtu = { icmp = false }", "line 2, column 7: forward[0].mtu: bytes is missing, such as bytes = 1400"),
+        ("mtu = { bytes = 1400, icmp = 1 }", "line 2, column 30: forward[0].mtu.icmp: `1`: true or false"),
         (
             "policer = { rate = \"1Gbit\" }",
             "line 2, column 11: forward[0].policer: burst is missing, such as burst = \"64KiB\"",
