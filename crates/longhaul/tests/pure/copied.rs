@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::common::captures::{Folder, missing};
@@ -71,4 +72,15 @@ fn tc_understands_what_is_written_for_netem() {
     fs::write(format!("{copy}/forward.dist"), "no numbers\n").unwrap();
     let error = run(&copy);
     assert!(!error.contains("Cannot find device"), "{error}");
+    // No netem in this kernel: a `tc` that refuses the second interface. The first has none afterwards.
+    let tc = folder.file("tc");
+    fs::write(&tc, "#!/bin/sh\necho \"$*\"\ncase \"$*\" in *'add dev second'*) exit 2;; esac\n").unwrap();
+    fs::set_permissions(&tc, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.file(""), std::env::var("PATH").unwrap());
+    let script = format!("{copy}/netem.sh");
+    let output = Command::new("sh").args([&script, "first", "second"]).env("PATH", path).output().unwrap();
+    let did = String::from_utf8(output.stdout).unwrap();
+    let did: Vec<&str> = did.lines().map(|line| line.split(" root").next().unwrap()).collect();
+    assert_eq!(did, ["qdisc add dev first", "qdisc add dev second", "qdisc del dev first"]);
+    assert!(!output.status.success());
 }

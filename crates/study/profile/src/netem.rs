@@ -54,7 +54,7 @@ impl Netem {
             .flat_map(|(name, interface, hops)| hops.iter().map(move |hop| (name, interface, hop)))
             .map(|(name, interface, hop)| {
                 let options = netem.options(name, hop, profile.interval_ns);
-                format!("tc qdisc add dev \"{interface}\" root netem{options}")
+                format!("tc qdisc add dev \"{interface}\" root netem{options}\nmade=\"$made {interface}\"")
             })
             .collect();
         netem.script = format!(
@@ -65,7 +65,12 @@ impl Netem {
              set -eu\n\
              [ $# = 2 ] || {{ echo \"usage: sh netem.sh INTERFACE-TO-SERVER INTERFACE-TO-CLIENT\" >&2; exit 2; }}\n\
              TC_LIB_DIR=$(cd \"$(dirname \"$0\")\" && pwd)\n\
-             export TC_LIB_DIR\n{}\n",
+             export TC_LIB_DIR\n\
+             # Where one of them fails, none stays.\n\
+             made=\n\
+             trap 'for interface in $made; do tc qdisc del dev \"$interface\" root; done' EXIT\n\
+             {}\n\
+             trap - EXIT\n",
             netem
                 .not_expressed
                 .iter()

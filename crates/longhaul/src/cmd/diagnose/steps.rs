@@ -16,11 +16,12 @@ const SINGLE_PACKETS: u64 = 2_000_000_000;
 
 /// The step in a line, for who waits.
 pub(super) fn line(step: &Step) -> String {
+    let time = |ns: u64| format!("{:.1} s", Nanos(ns).as_secs_f64());
     match step {
-        Step::Tcp { duration_ns, bytes: None, .. } => format!("{}, {}", step.title(), Nanos(*duration_ns)),
+        Step::Tcp { duration_ns, bytes: None, .. } => format!("{}, {}", step.title(), time(*duration_ns)),
         Step::Tcp { bytes: Some(bytes), .. } => format!("{} of {}", step.title(), Bytes(*bytes)),
         Step::Udp { rate_bps, duration_ns, packets: None, .. } => {
-            format!("{}: {}, {}", step.title(), BitRate(*rate_bps), Nanos(*duration_ns))
+            format!("{}: {}, {}", step.title(), BitRate(*rate_bps).rounded(), time(*duration_ns))
         }
         Step::Udp { payload_bytes, packets: Some(packets), .. } => {
             format!("{}: {packets} UDP packets with {payload_bytes} bytes", step.title())

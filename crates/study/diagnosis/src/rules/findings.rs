@@ -72,7 +72,7 @@ pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
     }
     let quiet = known.capacity.as_ref().filter(|capacity| capacity.base_loss > 0.0);
     if let Some(capacity) = quiet.filter(|_| !named(Code::Loss) && !named(Code::EcmpMember)) {
-        let text = format!("UDP loses {:.1e} of its packets at a low rate", capacity.base_loss);
+        let text = format!("UDP loses {} of its packets at a low rate", loss::share_text(capacity.base_loss));
         push(Code::Loss.name(), None, text, "find where: longhaul udp HOST names the place");
     }
     for (role, host) in [(Role::Sender, &known.evidence.sender), (Role::Receiver, &known.evidence.receiver)] {

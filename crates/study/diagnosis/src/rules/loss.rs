@@ -249,23 +249,29 @@ fn reasons(reasons: &[(String, u64)]) -> String {
     reasons.first().map(|(reason, _)| format!("the kernel's reason: {reason}")).unwrap_or_default()
 }
 
+/// A share of packets: in percent, and below 0.1 % as a power of ten, as response functions have it.
+pub(super) fn share_text(share: f64) -> String {
+    if share >= 1e-3 { format!("{:.1} %", share * 100.0) } else { format!("{share:.1e}") }
+}
+
 fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
     let place = run.loss_bytes.iter().max_by_key(|(_, bytes)| **bytes).map_or(Location::Network, |(place, _)| *place);
     let share = lost as f64 / run.sent_packets.max(1) as f64;
     let control = &run.congestion_control;
     let mut evidence = vec![Line::new(
         format!(
-            "{lost} of {} packets were lost ({share:.1e}) at {place}; {control} cut its window for them",
-            run.sent_packets
+            "{lost} of {} packets were lost ({}) at {place}; {control} cut its window for them",
+            run.sent_packets,
+            share_text(share)
         ),
         "ss -tni: retrans, lost; nstat -az TcpRetransSegs",
     )];
     if let Some(step) = rates(known).filter(|run| run.lost_on_the_way() > 0).min_by_key(|run| run.sent_bps) {
         evidence.push(Line::new(
             format!(
-                "UDP at {} lost {:.1e}: the loss does not need a full queue",
+                "UDP at {} lost {}: the loss does not need a full queue",
                 about(step.sent_bps),
-                step.loss_share()
+                share_text(step.loss_share())
             ),
             "",
         ));
