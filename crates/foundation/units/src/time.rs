@@ -123,6 +123,21 @@ impl FromStr for Nanos {
     }
 }
 
+impl Nanos {
+    /// For people: up to three digits.
+    pub fn rounded(self) -> String {
+        let ns = self.0;
+        let (value, unit) = match ns {
+            0..1_000 => return format!("{ns}ns"),
+            1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+            1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+            _ => (ns as f64 / 1e9, "s"),
+        };
+        let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+        format!("{value:.digits$}{unit}")
+    }
+}
+
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.0;

@@ -4,6 +4,7 @@
 mod common;
 
 mod deaf;
+mod diagnose;
 mod documents;
 mod hosts;
 mod killed;

@@ -18,14 +18,14 @@ const PATH: &str = "[[both]]\nrate = '64Mbit'\nqueue = '2MiB'\ndelay = '20ms'\n"
 const FILE_BYTES: usize = 8 << 20;
 
 /// Two hosts, and a web server on one.
-struct Web {
-    server: Child,
-    lab: TestLab,
-    folder: PathBuf,
+pub(crate) struct Web {
+    pub(crate) server: Child,
+    pub(crate) lab: TestLab,
+    pub(crate) folder: PathBuf,
 }
 
 impl Web {
-    fn up(name: &str) -> Option<Self> {
+    pub(crate) fn up(name: &str) -> Option<Self> {
         for program in ["curl", "python3"] {
             if Command::new(program).arg("--version").output().is_err() {
                 longhaul_testing::no_judge!("{program} is not installed (make deps)");
@@ -56,7 +56,7 @@ impl Web {
         on(&self.lab, "client", &command).output().unwrap()
     }
 
-    fn set(&self, host: &str, setting: &str) {
+    pub(crate) fn set(&self, host: &str, setting: &str) {
         let output = on(&self.lab, host, &["sysctl", "-w", setting]).output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }
@@ -70,7 +70,7 @@ impl Drop for Web {
     }
 }
 
-fn on(lab: &TestLab, host: &str, command: &[&str]) -> Command {
+pub(crate) fn on(lab: &TestLab, host: &str, command: &[&str]) -> Command {
     let mut exec = Command::new(LONGHAUL);
     exec.args(["lab", "exec", host, "--name", &lab.name, "--"]).args(command);
     exec

@@ -206,8 +206,8 @@ impl LimitFinder {
     }
 
     fn judge(&mut self, slice: &Slice, flight: u64, took_ns: i64, mss: u64, known: Option<Limit>) -> Limit {
-        // Behind the path little is in flight: there the bytes of a round trip tell.
-        let is_behind = slice.max_in_flight * 2 < flight;
+        // Behind the path less is in flight than a round trip carries: there the bytes of a round trip tell.
+        let is_behind = slice.max_in_flight < brim(flight, mss);
         let mean_window = slice.window_sum.checked_div(slice.windows.into()).filter(|_| is_behind);
         let at_window = slice.filled_window > 0 || mean_window.is_some_and(|window| flight >= brim(window, mss));
         self.found.slices_at_receive_window += u64::from(at_window);
@@ -334,6 +334,14 @@ mod tests {
         let limits = finder.finish(MSS).unwrap();
         assert!(limits.limited_by.application > 0.99, "{limits:?}");
         assert_eq!(limits.silent_ns, 49 * 90_000_000);
+    }
+
+    /// Captured at the receiver, where two super-packets in flight are more than half of a small window.
+    #[test]
+    fn a_window_is_full_behind_the_path_as_well() {
+        let at_receiver = |seen: &mut Seen, _| (seen.in_flight, seen.window) = (30 * MSS, Some(51_000));
+        assert!(run(50, 1.0, at_receiver).receive_window > 0.95);
+        assert!(run(50, 1.0, |seen, round| (at_receiver(seen, round), seen.window = Some(80_000)).1).path_rate > 0.95);
     }
 
     /// Objects of several round trips each, with silence between: the window opens, then nothing is to be sent.

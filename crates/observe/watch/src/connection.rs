@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use longhaul_kernel::sock_diag::{TcpMemory, TcpSocket};
 use longhaul_tcp::{
-    CongestionSince, Flow, FlowSummary, Limit, LimitedTimes, ReceiverTimes, Receiving, Sample, Series, TcpInfo,
-    WatchedConnection, fields,
+    CongestionSince, Flow, FlowSummary, Limit, LimitedTimes, ReceiverTimes, Receiving, Sample, Series, TcpEndOptions,
+    TcpInfo, WatchedConnection, fields,
 };
 use longhaul_units::{BitRate, Nanos};
 
@@ -105,17 +105,19 @@ pub(crate) struct Connection {
     receiver_rtt_us: u64,
 }
 
-/// Payload bytes of both directions, without retransmissions.
+/// Payload bytes of both directions, without retransmissions, and packets that came out of order.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counters {
     sent: Option<u64>,
     received: u64,
+    /// Packets.
+    out_of_order: u64,
 }
 
 impl Counters {
     fn of(info: &TcpInfo) -> Self {
         let sent = info.get(fields::BYTES_SENT).map(|all| all.saturating_sub(info.value(fields::BYTES_RETRANS)));
-        Self { sent, received: info.value(fields::BYTES_RECEIVED) }
+        Self { sent, received: info.value(fields::BYTES_RECEIVED), out_of_order: info.value(fields::RCV_OOOPACK) }
     }
 }
 
@@ -136,7 +138,7 @@ impl Connection {
         let mut base = Counters::of(&seen.info);
         if let Some(began) = began {
             summary.begin(began.0, &seen.info);
-            base = Counters { sent: base.sent.map(|_| 0), received: 0 };
+            base = Counters { sent: base.sent.map(|_| 0), ..Counters::default() };
         }
         Self {
             number,
@@ -363,6 +365,10 @@ impl Connection {
             receive_buffer_bytes: self.memory.map(|memory| memory.receive_buffer_bytes.into()),
             send_buffer_bytes: self.memory.map(|memory| memory.send_buffer_bytes.into()),
             samples: summary.samples,
+            options: TcpEndOptions::of(&summary),
+            max_in_flight_bytes: summary.max_in_flight_bytes,
+            loss_events: summary.loss_events,
+            out_of_order_packets: self.now.out_of_order.saturating_sub(self.base.out_of_order),
         }
     }
 }

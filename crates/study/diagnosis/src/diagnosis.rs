@@ -4,6 +4,10 @@ use longhaul_result::Location;
 use longhaul_units::BitRate;
 use serde::{Deserialize, Serialize};
 
+/// Mending a cause must raise the goodput by this factor, or it is not named: what a user notices, and well beyond what
+/// two runs over one path differ by.
+pub(crate) const WORTH_NAMING: f64 = 1.3;
+
 /// The kind of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -342,4 +346,12 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// What could not be known.
     pub unknown: Vec<Unknown>,
+}
+
+impl Diagnosis {
+    /// Whether the flow carries about what was expected of it; `false` if nothing says what to expect.
+    pub fn is_on_target(&self) -> bool {
+        let target = self.target_payload_bps.filter(|_| self.target_bps.is_some());
+        self.goodput_bps.zip(target).is_some_and(|(goodput, target)| goodput as f64 * WORTH_NAMING > target as f64)
+    }
 }

@@ -1,6 +1,7 @@
 //! What is known of one direction: both hosts, the path, and what each test or observation saw.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use longhaul_result::Location;
 use longhaul_tcp::{LimitedBy, ReceiverLimitedBy};
@@ -91,6 +92,8 @@ pub enum Purpose {
     Burst,
     /// UDP packets of a size that must not be cut.
     Mtu,
+    /// No test: a connection of another program.
+    Observed,
 }
 
 impl Purpose {
@@ -106,6 +109,7 @@ impl Purpose {
             Self::Rate => "rate",
             Self::Burst => "burst",
             Self::Mtu => "mtu",
+            Self::Observed => "observed",
         }
     }
 }
@@ -182,6 +186,65 @@ pub struct TcpFacts {
     pub receiver_memory_drops: u64,
     /// Packets with a wrong checksum at the receiver (`InCsumErrors`).
     pub checksum_errors: u64,
+    /// Of a connection that no test made; `null` of a test.
+    #[serde(default)]
+    pub observed: Option<Observed>,
+}
+
+/// How a connection was seen that no test made.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Observed {
+    /// From where.
+    pub from: Vantage,
+    /// Payload bytes in this direction, without retransmissions.
+    pub payload_bytes: u64,
+    /// Whether its beginning was seen.
+    pub began: bool,
+    /// Packets that arrived out of order, where the vantage is the receiver; else 0.
+    pub out_of_order_packets: u64,
+    /// Greatest smoothed round-trip time, where the vantage is not the receiver; of packets the greatest sample.
+    #[serde(default)]
+    pub max_rtt_ns: Option<u64>,
+    /// The socket's buffer at this end, for the direction of most bytes, as the kernel counts it; `null` if it was not seen.
+    #[serde(default)]
+    pub buffer_bytes: Option<u64>,
+    /// What packets tell and the kernel's clocks do not; `null` without packets.
+    pub packets: Option<PacketShares>,
+}
+
+/// Who saw a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Vantage {
+    /// The kernel of the host that sends.
+    Sender,
+    /// The kernel of the host that receives: it sees windows and its reader, and not why the sender sends no more.
+    Receiver,
+    /// A capture, somewhere on the path.
+    Packets,
+}
+
+/// Shares of a flow's time that packets alone tell, 0…1 (T-RAT, SIGCOMM 2002).
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PacketShares {
+    /// Loss, and recovery from it.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
+    pub congestion: f64,
+    /// The window was still opening.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
+    pub slow_start: f64,
+    /// Packets came evenly, at one rate.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
+    pub path_rate: f64,
+    /// As much in each round trip, in a burst: the congestion window or the send buffer.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
+    pub sender_window: f64,
+    /// Cannot be told.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
+    pub unclear: f64,
 }
 
 /// The options of a connection; `null` where it was not seen.
@@ -314,4 +377,44 @@ pub struct Diagnosed {
     pub before: Option<Before>,
     /// What each test saw.
     pub evidence: Evidence,
+}
+
+/// The diagnoses of connections that no test made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DiagnosedFlows {
+    /// Connections that were seen.
+    pub connections: u64,
+    /// Those that moved enough data for a diagnosis, most payload first; no more than were asked for.
+    pub flows: Vec<DiagnosedFlow>,
+}
+
+/// The diagnosis of a connection, in the direction of most of its bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DiagnosedFlow {
+    /// Its number in the result of `longhaul watch` or `longhaul analyze`.
+    pub number: u64,
+    /// The end that sends most.
+    pub sender: SocketAddr,
+    /// The other end.
+    pub receiver: SocketAddr,
+    /// The program of this host's end; `null` if not known.
+    pub program: Option<String>,
+    /// Payload bytes, without retransmissions.
+    pub payload_bytes: u64,
+    /// The answer.
+    #[serde(flatten)]
+    pub diagnosed: Diagnosed,
+}
+
+impl DiagnosedFlows {
+    /// Puts the flows in order, most payload first, and keeps `most` (0: all).
+    pub fn of(connections: u64, mut flows: Vec<DiagnosedFlow>, most: usize) -> Self {
+        flows.sort_by_key(|flow| (std::cmp::Reverse(flow.payload_bytes), flow.number));
+        if most > 0 {
+            flows.truncate(most);
+        }
+        Self { connections, flows }
+    }
 }

@@ -11,6 +11,7 @@ mod before;
 mod bottleneck;
 mod diagnosis;
 mod evidence;
+mod observed;
 pub mod plan;
 mod rules;
 mod tests_seen;
@@ -21,8 +22,9 @@ pub use diagnosis::{
     Basis, Bound, Cause, Code, Diagnosis, Finding, Interval, Line, Remedy, Role, TargetBasis, Unknown, about,
 };
 pub use evidence::{
-    CpuFacts, Diagnosed, Evidence, FlowFacts, Handshake, HostFacts, LinkFacts, Purpose, Run, SynFacts, Target,
-    TcpFacts, UdpFacts,
+    CpuFacts, Diagnosed, DiagnosedFlow, DiagnosedFlows, Evidence, FlowFacts, Handshake, HostFacts, LinkFacts, Observed,
+    PacketShares, Purpose, Run, SynFacts, Target, TcpFacts, UdpFacts, Vantage,
 };
+pub use observed::{captured_facts, flow_goes_forward, watched_facts};
 pub use rules::diagnose;
 pub use tests_seen::{host_facts, tcp_facts, udp_facts};

@@ -107,6 +107,7 @@ impl Step {
             Purpose::Rate => "UDP at a rate",
             Purpose::Burst => "UDP in bursts",
             Purpose::Mtu => "packets of the full size",
+            Purpose::Observed => "a connection of another program",
         }
     }
 }

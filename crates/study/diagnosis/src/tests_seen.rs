@@ -60,6 +60,7 @@ pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>
         .into_iter()
         .fold(0, u64::saturating_add),
         checksum_errors: checksums.map(|(_, by)| u64::try_from(*by).unwrap_or(0)).fold(0, u64::saturating_add),
+        observed: None,
     }
 }
 
@@ -107,19 +108,8 @@ fn places(bytes: &LossBytes, result: &TcpResult) -> BTreeMap<Location, u64> {
         let reasons = result.loss_reasons.iter().filter(|reason| reason.location == name);
         reasons.max_by_key(|reason| reason.packets).map(|reason| reason.reason.as_str()).unwrap_or_default()
     };
-    let transmit = match main("snd_txloss") {
-        reason if reason.contains("NETFILTER") => Location::SenderStack,
-        reason if reason.contains("QDISC") || reason.contains("FQ_") => Location::SenderQdisc,
-        _ => Location::SenderDevice,
-    };
-    let receive = match main("rcv_rxloss") {
-        reason if reason.contains("NETFILTER") || reason.contains("XDP") || reason.contains("TC_") => {
-            Location::ReceiverFilter
-        }
-        reason if reason.contains("CPU_BACKLOG") => Location::ReceiverBacklog,
-        reason if reason.contains("CSUM") => Location::ReceiverStack,
-        _ => Location::ReceiverRing,
-    };
+    let transmit = transmit_place(main("snd_txloss"));
+    let receive = receive_place(main("rcv_rxloss"));
     let mut places = BTreeMap::new();
     for (place, bytes) in [
         (transmit, bytes.snd_txloss),
@@ -133,6 +123,27 @@ fn places(bytes: &LossBytes, result: &TcpResult) -> BTreeMap<Location, u64> {
         }
     }
     places
+}
+
+/// Where a sending host dropped packets, by the kernel's reason.
+pub(crate) fn transmit_place(reason: &str) -> Location {
+    match reason {
+        reason if reason.contains("NETFILTER") => Location::SenderStack,
+        reason if reason.contains("QDISC") || reason.contains("FQ_") => Location::SenderQdisc,
+        _ => Location::SenderDevice,
+    }
+}
+
+/// Where a receiving host dropped packets, by the kernel's reason.
+pub(crate) fn receive_place(reason: &str) -> Location {
+    match reason {
+        reason if reason.contains("NETFILTER") || reason.contains("XDP") || reason.contains("TC_") => {
+            Location::ReceiverFilter
+        }
+        reason if reason.contains("CPU_BACKLOG") => Location::ReceiverBacklog,
+        reason if reason.contains("CSUM") => Location::ReceiverStack,
+        _ => Location::ReceiverRing,
+    }
 }
 
 /// What a UDP test saw in one direction.

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use longhaul_diagnosis::Diagnosed;
+use longhaul_diagnosis::{Diagnosed, DiagnosedFlows};
 use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_result::Caveat;
@@ -60,6 +60,25 @@ pub struct DiagnoseAsked {
     pub congestion_control: Option<String>,
     /// Whether the path was loaded with at most a tenth of the target.
     pub gentle: bool,
+}
+
+/// The form of a diagnosis of connections that no test made.
+pub const DIAGNOSE_FLOWS_SCHEMA: &str = "longhaul.diagnose.flows/1";
+
+/// Which connections were diagnosed: those of a process, of a command, or of captures.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DiagnoseFlowsAsked {
+    /// The process that was watched.
+    pub pid: Option<u32>,
+    /// The command that was run.
+    pub command: Option<Vec<String>>,
+    /// The exit code of the command, 128 plus the signal number if a signal ended it; `null` without a command or if it did not end.
+    pub exit_code: Option<u8>,
+    /// The captures that were read.
+    pub files: Vec<String>,
+    /// The rate that the path should carry, bits per second on the wire; `null` if none was named.
+    pub rate_bps: Option<u64>,
 }
 
 /// What was asked of a UDP test, and of whom.
@@ -142,6 +161,8 @@ pub enum Content {
     Compare(Box<CompareResult>),
     /// Of `longhaul diagnose`.
     Diagnose(Box<DiagnoseAsked>, Directions<Diagnosed>),
+    /// Of `longhaul diagnose --watch` and `longhaul diagnose trace`.
+    DiagnoseFlows(Box<DiagnosedFlows>),
     /// Of `longhaul rtt`.
     Rtt(Box<RttResult>),
     /// Of `longhaul sweep`.
@@ -155,7 +176,7 @@ pub enum SavedError {
     #[error("no result of longhaul: {0}")]
     NoResult(serde_json::Error),
     /// Another form of JSON, or none.
-    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {DIAGNOSE_SCHEMA}, {RTT_SCHEMA} or {SWEEP_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
+    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {DIAGNOSE_SCHEMA}, {DIAGNOSE_FLOWS_SCHEMA}, {RTT_SCHEMA} or {SWEEP_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
     Schema(Option<String>),
     /// A part of it is not as its form has it.
     #[error("broken: {0}")]
@@ -225,6 +246,10 @@ impl Saved {
                 let (asked, results, caveats) = of_test(text, both)?;
                 Ok(Self { content: Content::Diagnose(Box::new(asked), results), caveats })
             }
+            Some(DIAGNOSE_FLOWS_SCHEMA) => {
+                let Shown { result, caveats, .. } = read::<IgnoredAny, DiagnosedFlows>(text)?;
+                Ok(Self { content: Content::DiagnoseFlows(Box::new(result)), caveats })
+            }
             Some(RTT_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, RttResult>(text)?;
                 Ok(Self { content: Content::Rtt(Box::new(result)), caveats })
@@ -246,6 +271,7 @@ impl Saved {
             Content::Analyze(result) => text::analyze::report(result),
             Content::Compare(result) => text::compare::report(result),
             Content::Diagnose(asked, results) => text::diagnose::report(asked.reverse, results),
+            Content::DiagnoseFlows(result) => text::diagnose::flows(result),
             Content::Rtt(result) => text::rtt::report(result),
             Content::Sweep(result) => text::sweep::report(result),
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::handshake::TcpEndOptions;
 use super::limited::LimitedBy;
 use super::loss::TcpDrop;
 use super::receiving::{ReceiverLimitedBy, Receiving};
@@ -142,6 +143,18 @@ pub struct WatchedConnection {
     pub send_buffer_bytes: Option<u64>,
     /// Number of samples.
     pub samples: u64,
+    /// The options that both ends agreed on.
+    #[serde(default)]
+    pub options: TcpEndOptions,
+    /// Greatest data in flight, bytes.
+    #[serde(default)]
+    pub max_in_flight_bytes: u64,
+    /// Times that its congestion window was cut, at least.
+    #[serde(default)]
+    pub loss_events: u64,
+    /// Packets that arrived out of order: reordered, or behind a lost one (`tcpi_rcv_ooopack`, Linux 5.4).
+    #[serde(default)]
+    pub out_of_order_packets: u64,
 }
 
 impl Limit {

@@ -1,6 +1,8 @@
 //! `longhaul diagnose`.
 
+mod observed;
 mod steps;
+mod trace;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,48 +35,65 @@ Example:
   longhaul diagnose server --before monday             # what was promised, what came?
   longhaul diagnose server --html page.html            # limits as bars beside the target
   longhaul diagnose server --gentle                    # on a path that others use
+  longhaul diagnose -- curl -O https://example.org/a   # without a test: why is this slow?
+  longhaul diagnose --watch 4711 -t 10s --rate 10G     # the connections of a process
+  longhaul diagnose trace monday.pcapng                # the connections of a capture
 
-It changes nothing on either host. It loads the path with up to the target's rate, unless --gentle is given.
+It changes nothing on either host. A test loads the path with up to the target's rate, unless --gentle is given; --watch, COMMAND
+and trace load nothing. The exit code of a COMMAND is that of `longhaul watch`.
 docs/reference/diagnosis.md explains each cause and how it is found.";
 
 /// Find what limits throughput to a host: causes, what each costs, what to do
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    mut_arg("host", |host| host.index(1).required(false).required_unless_present("observed")),
+)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    captured: Option<Captured>,
     #[command(flatten)]
-    reach: Reach,
+    reach: Option<Reach>,
+    /// Diagnose connections of this process and its descendants, without a test
+    #[arg(long, value_name = "PID", group = "observed", conflicts_with = "Reach")]
+    watch: Option<u32>,
+    /// Run this command, and diagnose its connections, without a test
+    #[arg(last = true, index = 2, value_name = "COMMAND", group = "observed", conflicts_with_all = ["Reach", "time"])]
+    command: Vec<String>,
     /// Diagnose the direction from the server to the client
-    #[arg(short = 'R', long)]
+    #[arg(short = 'R', long, conflicts_with = "observed")]
     reverse: bool,
     /// Diagnose both directions, one after the other
-    #[arg(long, conflicts_with = "reverse")]
+    #[arg(long, conflicts_with_all = ["reverse", "observed"])]
     bidir: bool,
     /// Expect this rate of the path, on the wire [default: the slowest link of both hosts, or what UDP carries]
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// Take about this time for each direction
-    #[arg(short = 't', long, value_name = "TIME", default_value = "60s")]
-    time: Nanos,
+    /// Take about this time for each direction [default: 60s]; with --watch, watch for this time [default: until Ctrl-C]
+    #[arg(short = 't', long, value_name = "TIME")]
+    time: Option<Nanos>,
     /// Diagnose transfers of this size, too
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", conflicts_with = "observed")]
     size: Option<Bytes>,
     /// Diagnose flows with this congestion control [default: the sender's]
-    #[arg(short = 'C', long, value_name = "NAME")]
+    #[arg(short = 'C', long, value_name = "NAME", conflicts_with = "observed")]
     congestion: Option<String>,
     /// Write at this rate, as my program does
-    #[arg(short = 'b', long, value_name = "RATE")]
+    #[arg(short = 'b', long, value_name = "RATE", conflicts_with = "observed")]
     write_rate: Option<BitRate>,
     /// Read at this rate, as my program does
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", conflicts_with = "observed")]
     read_rate: Option<BitRate>,
     /// Set the socket buffers to this size, as my program does
-    #[arg(short = 'w', long, value_name = "SIZE")]
+    #[arg(short = 'w', long, value_name = "SIZE", conflicts_with = "observed")]
     window: Option<Bytes>,
     /// Send no more than a tenth of the target: fewer causes can be found
-    #[arg(long)]
+    #[arg(long, conflicts_with = "observed")]
     gentle: bool,
     /// Say what became of an earlier answer: a folder of -o or a file of --json
-    #[arg(long, value_name = "FILE|DIR")]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with = "observed")]
     before: Option<PathBuf>,
     /// Draw the answer in this file
     #[arg(long, value_name = "FILE")]
@@ -87,18 +106,37 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Connections of captures.
+#[derive(Debug, clap::Subcommand)]
+enum Captured {
+    Trace(trace::Args),
+}
+
+/// The time of the tests of a direction, if none is named.
+const TEST_TIME: Nanos = Nanos::from_secs(60);
+
 pub(crate) fn run(args: Args) -> Outcome {
-    let target = args.reach.target()?;
-    if args.time.0 < 5_000_000_000 || args.time.0 > 3_600_000_000_000 {
-        return Err(Failure::usage(format!("--time {}: from 5 s to 1 hour", args.time)));
+    match (&args.captured, &args.reach) {
+        (Some(Captured::Trace(trace)), _) => trace::run(trace),
+        (None, Some(reach)) => tests(&args, reach),
+        (None, None) => observed::run(&args),
     }
-    let before = args.before.as_deref().map(|path| earlier(path, &args)).transpose()?;
+}
+
+/// Diagnoses by tests with a server.
+fn tests(args: &Args, reach: &Reach) -> Outcome {
+    let target = reach.target()?;
+    let time = args.time.unwrap_or(TEST_TIME);
+    if time < Nanos::from_secs(5) || time > Nanos::from_secs(3600) {
+        return Err(Failure::usage(format!("--time {time}: from 5 s to 1 hour")));
+    }
+    let before = args.before.as_deref().map(|path| earlier(path, args, &reach.host)).transpose()?;
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let mut caveats = Vec::new();
     let mut diagnosed = |backward: bool| -> Result<Diagnosed, Failure> {
-        let evidence = measure(&args, &target, backward, stop, &mut caveats)?;
+        let evidence = measure(args, time, &target, backward, stop, &mut caveats)?;
         let diagnosis = diagnose(&evidence);
         let before = before.as_ref().and_then(|before| Some(Before::of(before.of(backward)?, &diagnosis)));
         Ok(Diagnosed { diagnosis, before, evidence })
@@ -112,10 +150,10 @@ pub(crate) fn run(args: Args) -> Outcome {
         let message = "the diagnosis was interrupted before its end";
         caveats.push(Caveat::new(caveats::INTERRUPTED, message, "let it run to its end"));
     }
-    let asked = asked(&args, target.address);
+    let asked = asked(args, time, reach, target.address);
     let envelope = Envelope::new(DIAGNOSE_SCHEMA, started_at, asked, results, Caveat::unique(caveats));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
-    let drawn = args.html.as_deref().map_or(Ok(()), |file| write_named(file, &page(&args, &envelope)));
+    let drawn = args.html.as_deref().map_or(Ok(()), |file| write_named(file, &page(args, reach, &envelope)));
     print_result(&envelope, args.json, |results| text::diagnose::report(envelope.parameters.reverse, results));
     if let Err(failure) = saved.and(drawn) {
         return Ok(failure.report_beside());
@@ -136,7 +174,7 @@ impl Earlier {
 }
 
 /// Reads an earlier diagnosis of the directions that `args` asks for.
-fn earlier(path: &Path, args: &Args) -> Result<Earlier, Failure> {
+fn earlier(path: &Path, args: &Args, host: &str) -> Result<Earlier, Failure> {
     let (file, text) = read_result(path)?;
     let saved = Saved::parse(&text).map_err(|error| no_result(&file, error))?;
     let Content::Diagnose(asked, results) = saved.content else {
@@ -156,19 +194,19 @@ fn earlier(path: &Path, args: &Args) -> Result<Earlier, Failure> {
         let what = if asked.reverse { "with -R" } else { "without -R" };
         return Err(Failure::usage(format!("--before {}: that diagnosis was made {what}", path.display())));
     }
-    if asked.host != args.reach.host {
+    if asked.host != host {
         return Err(Failure::usage(format!("--before {}: that is of {}", path.display(), asked.host.escape_debug())));
     }
     Ok(earlier)
 }
 
-fn page(args: &Args, envelope: &Envelope<DiagnoseAsked, Directions<Diagnosed>>) -> String {
+fn page(args: &Args, reach: &Reach, envelope: &Envelope<DiagnoseAsked, Directions<Diagnosed>>) -> String {
     let directions = match &envelope.result {
         Directions::One(result) => vec![(if args.reverse { "backward" } else { "forward" }, &**result)],
         Directions::Both { forward, backward } => vec![("forward", &**forward), ("backward", &**backward)],
     };
     Report {
-        host: args.reach.host.clone(),
+        host: reach.host.clone(),
         longhaul: envelope.longhaul.into(),
         started_at: envelope.started_at.clone(),
         directions,
@@ -176,13 +214,13 @@ fn page(args: &Args, envelope: &Envelope<DiagnoseAsked, Directions<Diagnosed>>) 
     .html()
 }
 
-fn asked(args: &Args, address: SocketAddr) -> DiagnoseAsked {
+fn asked(args: &Args, time: Nanos, reach: &Reach, address: SocketAddr) -> DiagnoseAsked {
     DiagnoseAsked {
         address,
-        host: args.reach.host.clone(),
+        host: reach.host.clone(),
         reverse: args.reverse,
         rate_bps: args.rate.map(|rate| rate.0),
-        time_ns: args.time.0,
+        time_ns: time.0,
         size_bytes: args.size.map(|size| size.0),
         congestion_control: args.congestion.clone(),
         gentle: args.gentle,
@@ -192,13 +230,14 @@ fn asked(args: &Args, address: SocketAddr) -> DiagnoseAsked {
 /// Runs one test after the other, as the plan says, until nothing more would tell, or a signal ends it.
 fn measure(
     args: &Args,
+    time: Nanos,
     target: &client::Target,
     backward: bool,
     stop: Stop,
     caveats: &mut Vec<Caveat>,
 ) -> Result<Evidence, Failure> {
     let asked = Asked {
-        time_ns: args.time.0,
+        time_ns: time.0,
         size_bytes: args.size.map(|size| size.0),
         gentle: args.gentle,
         control: args.congestion.clone(),

@@ -1,29 +1,23 @@
 //! `longhaul watch`.
 
+pub(crate) mod following;
 pub(crate) mod live;
 
 use crate::caveats;
-use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::process::ExitCode;
 
-use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::namespace::NetNamespace;
-use longhaul_kernel::process::{Process, Signal, ended_child};
-use longhaul_kernel::process_sockets::adopt_orphans;
-use longhaul_kernel::signals::{Stop, StopSignal};
-use longhaul_kernel::wait::{readable_until, sleep_until};
+use longhaul_kernel::signals::Stop;
 use longhaul_report::parquet::{End, FlowSamples, write_samples};
 use longhaul_report::saved::WATCH_SCHEMA;
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_units::Nanos;
-use longhaul_watch::{Selection, Watch, WatchError, WatchOptions, Watched};
+use longhaul_watch::{Selection, Watch, WatchOptions, Watched};
 use serde::Serialize;
 
 use crate::args::interval::DEFAULT_INTERVAL;
+use crate::cmd::watch::following::{Times, code_of, follow, namespace_of, not_watched, start};
 use crate::cmd::watch::live::Live;
 use crate::output::exit_code;
 use crate::output::live::Show;
@@ -32,12 +26,6 @@ use crate::output::{Envelope, Failure, Outcome, plain, print_caveats, print_json
 
 /// The shortest time between samples: one takes some 0.1 ms.
 const LEAST_SAMPLE: Nanos = Nanos::from_millis(1);
-/// After the processes have ended, their connections have this long to end.
-const GRACE: Nanos = Nanos::from_secs(1);
-/// A signal is passed on to the command after this time. Ctrl-C on a terminal reaches the command directly, before that.
-const PASS_ON: Nanos = Nanos::from_millis(500);
-/// How often to check whether the processes still run.
-const LOOK_AGAIN: Nanos = Nanos::from_millis(100);
 /// The file with the samples, next to the result.
 const SAMPLES: &str = "samples.parquet";
 
@@ -137,18 +125,18 @@ pub(crate) fn run(args: Args) -> Outcome {
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
-    let namespace = args.pid.map(NetNamespace::of_process).transpose();
-    let namespace = namespace.map_err(|error| {
-        Failure::new("no_process", format!("--pid {}: {error}", args.pid.unwrap_or(0)))
-            .remedy("name a running process, and run longhaul as its user or as root")
-    })?;
-    let options =
-        WatchOptions { selection: args.selection(), namespace, sample: args.sample, keep_samples: folder.is_some() };
+    let options = WatchOptions {
+        selection: args.selection(),
+        namespace: args.pid.map(|pid| namespace_of("--pid", pid)).transpose()?,
+        sample: args.sample,
+        keep_samples: folder.is_some(),
+    };
     let mut watch = Watch::open(options).map_err(not_watched)?;
     // Start to watch first, so that its first connection is seen from its beginning.
     let child = (!args.command.is_empty()).then(|| start(&args.command, args.json)).transpose()?;
     let mut live = Live::new(args.show());
-    let ended = follow(&args, &mut watch, child, stop, &mut live).map_err(|error| Failure::new("watch", error))?;
+    let times = Times { whole: args.time, sample: args.sample, interval: args.interval.unwrap_or(DEFAULT_INTERVAL) };
+    let ended = follow(&times, &mut watch, child, stop, &mut live).map_err(|error| Failure::new("watch", error))?;
     live.end();
     let Watched { mut result, samples, mut caveats } = watch.finish();
 
@@ -198,113 +186,4 @@ pub(crate) fn run(args: Args) -> Outcome {
         (None, Some(code)) => ExitCode::from(code),
         (None, None) => ExitCode::SUCCESS,
     })
-}
-
-/// Samples until the end. Returns how the command ended.
-fn follow(
-    args: &Args,
-    watch: &mut Watch,
-    mut child: Option<u32>,
-    stop: Stop,
-    live: &mut Live,
-) -> io::Result<Option<ExitStatus>> {
-    let start = monotonic();
-    let interval = args.interval.unwrap_or(DEFAULT_INTERVAL);
-    let end = args.time.map_or(Nanos::MAX, |time| start.saturating_add(time));
-    let (mut tick, mut table, mut look) = (start, start.saturating_add(interval), start);
-    let mut ended = None;
-    let mut leave = Nanos::MAX;
-    let mut asked: Option<Nanos> = None;
-    loop {
-        let now = monotonic();
-        if now >= tick {
-            watch.sample();
-            while tick <= now {
-                tick += args.sample;
-            }
-        }
-        if live.is_shown() && now >= table {
-            live.take(now.saturating_sub(start), &watch.now());
-            while table <= now {
-                table += interval;
-            }
-        }
-        // Others are those that the command left behind.
-        while let Some((pid, status)) = ended_child()? {
-            if child == Some(pid) {
-                (ended, child) = (Some(status), None);
-                leave = now.saturating_add(GRACE);
-            }
-        }
-        if let Some(running) = child {
-            if let Some(signal) = stop.requested() {
-                pass_on(running, signal, *asked.get_or_insert(now), now)?;
-            }
-        } else if stop.requested().is_some() {
-            return Ok(ended);
-        }
-        if now >= look {
-            look = now.saturating_add(LOOK_AGAIN);
-            if leave == Nanos::MAX && watch.is_over() {
-                leave = now.saturating_add(GRACE);
-            }
-        }
-        let all_ended = leave < Nanos::MAX && watch.open_connections() == 0;
-        if now >= end || now >= leave || all_ended || stop.count() > 1 {
-            return Ok(ended);
-        }
-        let next = tick.min(end).min(leave);
-        // After a signal, the descriptor stays readable.
-        match stop.requested() {
-            None => _ = readable_until(stop, Some(next))?,
-            Some(_) => sleep_until(next),
-        }
-    }
-}
-
-/// Passes a signal on to the command. Ctrl-C on a terminal has reached it already.
-fn pass_on(child: u32, signal: StopSignal, asked: Nanos, now: Nanos) -> io::Result<()> {
-    let (signal, due) = match signal {
-        StopSignal::Interrupt => (Signal::INT, asked.saturating_add(PASS_ON)),
-        StopSignal::Terminate => (Signal::TERM, asked),
-        StopSignal::HangUp => (Signal::HUP, asked),
-    };
-    if now >= due
-        && let Some(process) = Process::open(child)?
-    {
-        process.signal(signal)?;
-    }
-    Ok(())
-}
-
-/// Starts the command; the number of its process.
-fn start(command: &[String], json: bool) -> Result<u32, Failure> {
-    let (program, arguments) = command.split_first().ok_or_else(|| Failure::usage("COMMAND is empty"))?;
-    adopt_orphans().map_err(|error| Failure::new("watch", error))?;
-    let mut command = Command::new(program);
-    command.args(arguments);
-    if json {
-        let stderr = io::stderr().as_fd().try_clone_to_owned().map_err(|error| Failure::new("watch", error))?;
-        command.stdout(Stdio::from(stderr));
-    }
-    command.spawn().map(|child| child.id()).map_err(|error| {
-        let exit = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-        Failure::new("not_run", format!("{program}: {error}")).remedy("name an executable program").exit(exit)
-    })
-}
-
-/// The exit code, as a shell computes it.
-fn code_of(status: ExitStatus) -> u8 {
-    let signal = status.signal().map(|signal| 128 + signal);
-    status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
-}
-
-fn not_watched(error: WatchError) -> Failure {
-    match error {
-        WatchError::Namespace(error) => Failure::new("no_namespace", error),
-        WatchError::SockDiag(_) => Failure::new("no_sock_diag", error),
-        WatchError::Cgroup { .. } => Failure::new("no_cgroup", format!("--cgroup {error}")),
-        WatchError::Process { .. } => Failure::new("no_process", format!("--pid: {error}"))
-            .remedy("name a running process, and run longhaul as its user or as root"),
-    }
 }

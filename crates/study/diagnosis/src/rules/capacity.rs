@@ -190,7 +190,8 @@ fn path(known: &Known<'_>) -> Option<Bound> {
     )];
     if let Some(waits) = capacity.waits_ns {
         let at = if capacity.kind == Kind::Policer { "no queue is there" } else { "a queue is there" };
-        evidence.push(Line::new(format!("packets waited {} longer than at low rate: {at}", Nanos(waits)), ""));
+        evidence
+            .push(Line::new(format!("packets waited {} longer than at low rate: {at}", Nanos(waits).rounded()), ""));
     }
     if over.len() > 1 {
         evidence.push(Line::new(

@@ -4,7 +4,7 @@ use longhaul_units::{Bytes, Nanos};
 
 use super::{Known, loss, path};
 use crate::diagnosis::{Cause, Code, Finding, Role};
-use crate::evidence::{HostFacts, Purpose, SynFacts};
+use crate::evidence::{HostFacts, SynFacts};
 
 /// A queue that holds more than the path does: loaded round trips of twice the base.
 const BLOATED: u64 = 2;
@@ -18,13 +18,16 @@ pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
         findings.push(Finding { code: code.into(), host, text, remedy: remedy.into() });
     };
     options(known, &mut push);
-    if let Some(run) = known.tcp(Purpose::Default) {
+    if let Some(run) = known.flow() {
         if let (Some(mean), Some(base)) = (run.mean_rtt_ns, known.base_rtt_ns)
             && mean > base.saturating_mul(BLOATED)
             && mean - base > NOTICED.0
         {
-            let text =
-                format!("the round trip grows from {} to {} under load: a queue is long", Nanos(base), Nanos(mean));
+            let text = format!(
+                "the round trip grows from {} to {} under load: a queue is long",
+                Nanos(base).rounded(),
+                Nanos(mean).rounded()
+            );
             push(
                 Code::Queue.name(),
                 None,

@@ -4,9 +4,9 @@
 
 use longhaul_units::{Bytes, Nanos};
 
-use super::{FILLS, Known, about, loss, measured, path};
+use super::{FILLS, Known, about, loss, measured, observed, path};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
-use crate::evidence::{CpuFacts, Purpose, TcpFacts};
+use crate::evidence::{CpuFacts, Purpose, TcpFacts, Vantage};
 
 /// A limit is the run's if it held for most of the time.
 const MOST_OF_THE_TIME: f64 = 0.5;
@@ -20,7 +20,7 @@ pub(super) fn bounds(known: &Known<'_>) -> Vec<Bound> {
     if path::black_hole(known).is_some() {
         return Vec::new();
     }
-    let purposes = [Purpose::Default, Purpose::LargeBuffers, Purpose::OtherControl];
+    let purposes = [Purpose::Default, Purpose::LargeBuffers, Purpose::OtherControl, Purpose::Observed];
     let mut bounds: Vec<Bound> = Vec::new();
     let mut add = |found: Vec<Bound>| {
         // A later run that does no better than the first shows the same limit.
@@ -79,7 +79,10 @@ fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
             )],
         });
     }
-    loss::limit(known, run)
+    match run.observed {
+        Some(seen) => observed::limit(known, run, seen),
+        None => loss::limit(known, run),
+    }
 }
 
 fn percent(part: f64) -> String {
@@ -151,8 +154,8 @@ fn receive_window(known: &Known<'_>, run: &TcpFacts) -> Bound {
     if run.handshake.window_scaling == Some(false) {
         return unscaled(known, run, evidence);
     }
-    if let Some(bytes) = run.window_bytes.filter(|_| run.purpose == Purpose::Default) {
-        return own_window(run, bytes, evidence);
+    if let Some(bytes) = own_buffer(known, run, Role::Receiver) {
+        return own_window(run, Role::Receiver, bytes, evidence);
     }
     let key = "net.ipv4.tcp_rmem";
     if let Some(bytes) = known.evidence.receiver.number(key) {
@@ -196,20 +199,34 @@ fn unscaled(known: &Known<'_>, run: &TcpFacts, mut evidence: Vec<Line>) -> Bound
     Bound { code, place: None, host: off, bound_bps: measured(run), evidence, remedies: vec![remedy] }
 }
 
+/// The size of a buffer that the program set itself: as asked in a test; or a buffer that was full, and that the kernel did not let grow to
+/// half of what its settings allow.
+fn own_buffer(known: &Known<'_>, run: &TcpFacts, role: Role) -> Option<u64> {
+    let Some(seen) = run.observed else {
+        return run.window_bytes.filter(|_| run.purpose == Purpose::Default);
+    };
+    let (from, host, key) = match role {
+        Role::Sender => (Vantage::Sender, &known.evidence.sender, "net.ipv4.tcp_wmem"),
+        Role::Receiver => (Vantage::Receiver, &known.evidence.receiver, "net.ipv4.tcp_rmem"),
+    };
+    let allowed = host.number(key)?;
+    seen.buffer_bytes.filter(|bytes| seen.from == from && bytes.saturating_mul(2) < allowed)
+}
+
 /// The program sets its buffers: the kernel no longer tunes them (tcp(7), `SO_RCVBUF`).
-fn own_window(run: &TcpFacts, bytes: u64, mut evidence: Vec<Line>) -> Bound {
+fn own_window(run: &TcpFacts, role: Role, bytes: u64, mut evidence: Vec<Line>) -> Bound {
     evidence.push(Line::new(
-        format!("the program sets its socket buffers to {}", Bytes(bytes)),
+        format!("the program sets its socket buffers to {}", Bytes(bytes).rounded()),
         "strace -f -e setsockopt COMMAND",
     ));
     Bound {
         code: Code::ApplicationWindow,
         place: None,
-        host: None,
+        host: Some(role),
         bound_bps: measured(run),
         evidence,
         remedies: vec![Remedy::new(
-            None,
+            Some(role),
             "let the program leave its buffers to the kernel, or raise its own window",
             "",
         )],
@@ -222,8 +239,8 @@ fn send_buffer(known: &Known<'_>, run: &TcpFacts) -> Bound {
         "ss -tni at the sender: sndbuf_limited",
     )];
     evidence.extend(in_flight(known, run));
-    if let Some(bytes) = run.window_bytes.filter(|_| run.purpose == Purpose::Default) {
-        return own_window(run, bytes, evidence);
+    if let Some(bytes) = own_buffer(known, run, Role::Sender) {
+        return own_window(run, Role::Sender, bytes, evidence);
     }
     let key = "net.ipv4.tcp_wmem";
     if let Some(bytes) = known.evidence.sender.number(key) {
@@ -242,7 +259,11 @@ fn send_buffer(known: &Known<'_>, run: &TcpFacts) -> Bound {
 fn in_flight(known: &Known<'_>, run: &TcpFacts) -> Option<Line> {
     let (bytes, rtt) = (run.max_in_flight_bytes?, known.base_rtt_ns?);
     let rate = about(super::share(bytes.saturating_mul(8), 1_000_000_000, rtt));
-    let text = format!("at most {} were in flight: over a round trip of {} that is {rate}", Bytes(bytes), Nanos(rtt));
+    let text = format!(
+        "at most {} were in flight: over a round trip of {} that is {rate}",
+        Bytes(bytes),
+        Nanos(rtt).rounded()
+    );
     Some(Line::new(text, ""))
 }
 
@@ -255,7 +276,7 @@ fn larger(known: &Known<'_>, role: Role, which: &str) -> Remedy {
     let core = if which == "rmem" { "net.core.rmem_max" } else { "net.core.wmem_max" };
     Remedy::new(
         Some(role),
-        format!("let the kernel use {} for each connection: twice rate × round trip", Bytes(needed)),
+        format!("let the kernel use {} for each connection: twice rate × round trip", Bytes(needed).rounded()),
         format!(
             "sysctl -w net.ipv4.tcp_{which}=\"4096 131072 {needed}\"; sysctl -w {core}={needed} for programs that set it"
         ),
@@ -291,7 +312,7 @@ fn buffers(known: &Known<'_>) -> Vec<Bound> {
             host: Some(role),
             bound_bps: Interval::derived(least, most),
             evidence: vec![Line::new(
-                format!("{key} allows {} over a round trip of {}", Bytes(bytes), Nanos(rtt)),
+                format!("{key} allows {} over a round trip of {}", Bytes(bytes), Nanos(rtt).rounded()),
                 format!("sysctl {key}"),
             )],
             remedies: vec![larger(known, role, which)],

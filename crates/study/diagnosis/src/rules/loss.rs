@@ -67,12 +67,14 @@ fn reordering(known: &Known<'_>, run: &TcpFacts) -> Bound {
         host: None,
         bound_bps: measured(run),
         evidence: vec![Line::new(text, "nstat -az TcpExtTCPDSACKRecv TcpExtTCPSACKReorder")],
-        remedies: vec![Remedy::new(
-            None,
-            "find the parallel links or queues that one flow is spread over, and keep a flow on one of them",
-            "",
-        )],
+        remedies: vec![one_link()],
     }
+}
+
+/// What mends reordering.
+pub(super) fn one_link() -> Remedy {
+    let text = "find the parallel links or queues that one flow is spread over, and keep a flow on one of them";
+    Remedy::new(None, text, "")
 }
 
 /// The round trip grows with TCP and not with UDP of as much: what waits is on the way back, where the acknowledgments go.
@@ -86,9 +88,9 @@ fn slow_acks(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     }
     let text = format!(
         "the round trip grew from {} to {} under TCP, and UDP of as much waited {}: acknowledgments wait on their way back",
-        Nanos(base),
-        Nanos(mean),
-        Nanos(passes)
+        Nanos(base).rounded(),
+        Nanos(mean).rounded(),
+        Nanos(passes).rounded()
     );
     Some(Bound {
         code: Code::Shaper,
@@ -109,7 +111,7 @@ fn shared_queue(known: &Known<'_>, run: &TcpFacts, waits_ns: u64) -> Bound {
     let steps = || rates(known).filter(|step| step.delay_p50_ns.is_some());
     let low = steps().map(|step| step.sent_bps).min().unwrap_or(0);
     let mut evidence = vec![Line::new(
-        format!("UDP at {} waited {} in the median: others fill a queue", about(low), Nanos(waits_ns)),
+        format!("UDP at {} waited {} in the median: others fill a queue", about(low), Nanos(waits_ns).rounded()),
         format!("longhaul udp HOST -b {} -t 10s; ping HOST", about(low)),
     )];
     if let Some(step) = steps().max_by_key(|step| step.sent_bps).filter(|step| step.sent_bps > low) {
@@ -135,7 +137,7 @@ fn shared_queue(known: &Known<'_>, run: &TcpFacts, waits_ns: u64) -> Bound {
     }
 }
 
-fn control_alone(known: &Known<'_>, run: &TcpFacts) -> Bound {
+pub(super) fn control_alone(known: &Known<'_>, run: &TcpFacts) -> Bound {
     let control = &run.congestion_control;
     let mut evidence = vec![Line::new(
         format!(
@@ -146,7 +148,7 @@ fn control_alone(known: &Known<'_>, run: &TcpFacts) -> Bound {
     )];
     if let (Some(mean), Some(base)) = (run.mean_rtt_ns, known.base_rtt_ns) {
         evidence.push(Line::new(
-            format!("the round trip was {} in the mean and {} at least", Nanos(mean), Nanos(base)),
+            format!("the round trip was {} in the mean and {} at least", Nanos(mean).rounded(), Nanos(base).rounded()),
             "",
         ));
     }
@@ -254,7 +256,7 @@ pub(super) fn share_text(share: f64) -> String {
     if share >= 1e-3 { format!("{:.1} %", share * 100.0) } else { format!("{share:.1e}") }
 }
 
-fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
+pub(super) fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
     let place = run.loss_bytes.iter().max_by_key(|(_, bytes)| **bytes).map_or(Location::Network, |(place, _)| *place);
     let share = lost as f64 / run.sent_packets.max(1) as f64;
     let control = &run.congestion_control;
@@ -343,7 +345,7 @@ pub(super) fn without_sack(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
 pub(super) fn has_too_few_events(known: &Known<'_>, bound: &Bound) -> bool {
     let events = |run: &TcpFacts| run.loss_events.unwrap_or(run.retransmits);
     matches!(bound.code, Code::Loss | Code::EcmpMember | Code::Queue)
-        && known.tcp(Purpose::Default).is_some_and(|run| {
+        && known.flow().is_some_and(|run| {
             let needed = if run.congestion_control == "reno" { RENO_EVENTS } else { OTHER_EVENTS };
             events(run) < needed
         })

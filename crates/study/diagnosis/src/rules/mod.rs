@@ -7,18 +7,17 @@ mod capacity;
 mod findings;
 mod flow;
 mod loss;
+mod observed;
 mod path;
 #[cfg(test)]
 mod tests;
 mod transfer;
 
+pub(crate) use crate::diagnosis::WORTH_NAMING;
 use crate::diagnosis::{Bound, Cause, Code, Diagnosis, Interval, TargetBasis, Unknown, about};
 use crate::evidence::{Evidence, Purpose, Run, Target, TcpFacts, UdpFacts};
 pub(crate) use capacity::{Capacity, Kind};
 
-/// Mending a cause must raise the goodput by this factor, or it is not named: what a user notices, and well beyond what
-/// two runs over one path differ by.
-pub(crate) const WORTH_NAMING: f64 = 1.3;
 /// A flow that carries this share of what the path carries is limited by the path: CUBIC's mean window between two losses is 0.85 of its
 /// greatest one (RFC 9438 §4.6: the window falls to 0.7, and its mean lies between).
 pub(crate) const FILLS: f64 = 0.85;
@@ -66,6 +65,11 @@ impl<'a> Known<'a> {
     /// The last TCP run of a kind: one that was repeated counts.
     pub(crate) fn tcp(&self, purpose: Purpose) -> Option<&'a TcpFacts> {
         self.tcp_runs().filter(|run| run.purpose == purpose).last()
+    }
+
+    /// The flow that is diagnosed: as an application gets it in a test, or of an application itself.
+    pub(crate) fn flow(&self) -> Option<&'a TcpFacts> {
+        self.tcp(Purpose::Default).or_else(|| self.tcp(Purpose::Observed))
     }
 
     /// Payload of a segment: that of the test, or the usual one.
@@ -120,7 +124,7 @@ pub(crate) fn has_hole(known: &Known<'_>) -> bool {
 /// What limits the flow of `evidence`, and what each limit costs.
 pub fn diagnose(evidence: &Evidence) -> Diagnosis {
     let known = Known::of(evidence);
-    let goodput = known.tcp(Purpose::Default).map(|run| run.steady_bps);
+    let goodput = known.flow().map(|run| run.steady_bps);
     let failed = |purpose| {
         evidence.runs.iter().any(|run| matches!(run, Run::Failed { purpose: failed, .. } if *failed == purpose))
     };
@@ -131,18 +135,20 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
     bounds.extend(flow::bounds(&known));
     bounds.extend(transfer::bounds(&known));
     let mut unknown = unknowns(&known);
-    let reached = goodput.is_some_and(|goodput| !known.is_below_target(goodput));
+    let reached = known.target.is_some() && goodput.is_some_and(|goodput| !known.is_below_target(goodput));
     // These concern other flows than the one that was tested.
     let of_others = |bound: &Bound| matches!(bound.code, Code::SlowStart | Code::EcmpMember);
     let (mut causes, mut others): (Vec<Bound>, Vec<Bound>) = bounds.into_iter().partition(|bound| {
-        known.is_below_target(bound.bound_bps.middle())
-            && bound.bound_bps.most.is_some()
-            && (!reached || of_others(bound))
+        let below = known.is_below_target(bound.bound_bps.middle()) || observed::ran_into(&known, bound);
+        below && bound.bound_bps.most.is_some() && (!reached || of_others(bound))
     });
     causes.sort_by_key(|bound| bound.bound_bps.middle());
     others.sort_by_key(|bound| bound.bound_bps.middle());
     once(&mut causes);
-    if causes.is_empty() && goodput.is_some_and(|goodput| known.is_below_target(goodput)) {
+    let untold = observed::unknown(&known, !causes.is_empty() || reached);
+    let told = untold.is_none();
+    unknown.extend(untold);
+    if told && causes.is_empty() && goodput.is_some_and(|goodput| known.is_below_target(goodput)) {
         unknown.push(Unknown {
             what: "why the goodput is below the target: no rule explains it".into(),
             test: "run again with more --time; longhaul tcp -o DIR and longhaul capture show each round trip".into(),
@@ -173,8 +179,12 @@ fn once(bounds: &mut Vec<Bound>) {
     });
 }
 
-/// What each cause costs: the way to the next bound, at most to the target.
+/// What each cause costs: the way to the next bound, at most to the target. Without a target nobody knows what the path has.
 fn priced(known: &Known<'_>, causes: Vec<Bound>, others: &[Bound]) -> Vec<Cause> {
+    if known.target.is_none() {
+        let worth_bps = Interval::at_least(0);
+        return causes.into_iter().map(|bound| Cause { bound, worth_bps, worth_is_upper_end: false }).collect();
+    }
     let target = known.target_payload_bps.unwrap_or(u64::MAX);
     let above = others.iter().filter_map(|bound| Some((bound.bound_bps.least, bound.bound_bps.most?)));
     let above = above.min_by_key(|(least, most)| least / 2 + most / 2).unwrap_or((target, target));

@@ -12,6 +12,8 @@ use crate::diagnosis::Role;
 use crate::evidence::{CpuFacts, Handshake, HostFacts, SynFacts};
 use crate::plan::{self, Asked, Program, Step};
 
+mod observed;
+
 const MBIT: u64 = 1_000_000;
 const MS: u64 = 1_000_000;
 
@@ -54,6 +56,7 @@ fn tcp(purpose: Purpose, bps: u64) -> TcpFacts {
         flows: Vec::new(),
         receiver_memory_drops: 0,
         checksum_errors: 0,
+        observed: None,
     }
 }
 
@@ -347,7 +350,7 @@ fn acknowledgments_that_wait() {
 fn a_program_with_its_own_window_or_a_slow_reader() {
     let mut run = TcpFacts { window_bytes: Some(128 << 10), ..tcp(Purpose::Default, 8 * MBIT) };
     run.limited_by = LimitedBy { receive_window: 0.9, congestion_window: 0.1, ..LimitedBy::default() };
-    assert_eq!(named(&with(run, clear_path())), [(Code::ApplicationWindow, None, None)]);
+    assert_eq!(named(&with(run, clear_path())), [(Code::ApplicationWindow, None, Some(Role::Receiver))]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) fn bounds(known: &Known<'_>) -> Option<Bound> {
     let text = format!("a transfer alone carries {}, a long flow {}", about(median), about(long.steady_bps));
     let segments = transfers.first().map_or(0, |run| run.sent_packets);
     let rounds = segments.div_ceil(INITIAL_WINDOW).saturating_add(1).ilog2() + 1;
-    let ideal = Nanos(rtt.saturating_mul(u64::from(rounds)));
+    let ideal = Nanos(rtt.saturating_mul(u64::from(rounds))).rounded();
     let doubling =
         format!("slow start needs {rounds} round trips ({ideal}) for {segments} segments (RFC 6928, RFC 5681 §3.1)");
     let (least, most) = (*rates.first()?, *rates.last()?);
@@ -32,17 +32,22 @@ pub(super) fn bounds(known: &Known<'_>) -> Option<Bound> {
         host: Some(Role::Sender),
         bound_bps: Interval::measured(least, most),
         evidence: vec![Line::new(text, ""), Line::new(doubling, "ss -tni: ssthresh shows where slow start ended")],
-        remedies: vec![
-            Remedy::new(
-                Some(Role::Sender),
-                "keep the connection, and its window while it is idle",
-                "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
-            ),
-            Remedy::new(
-                Some(Role::Sender),
-                "begin with a larger window where the path is known",
-                "ip route change DESTINATION initcwnd 40",
-            ),
-        ],
+        remedies: remedies(),
     })
+}
+
+/// What makes the beginning of a connection shorter.
+pub(super) fn remedies() -> Vec<Remedy> {
+    vec![
+        Remedy::new(
+            Some(Role::Sender),
+            "keep the connection, and its window while it is idle",
+            "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
+        ),
+        Remedy::new(
+            Some(Role::Sender),
+            "begin with a larger window where the path is known",
+            "ip route change DESTINATION initcwnd 40",
+        ),
+    ]
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use longhaul_diagnosis::{Basis, Before, Cause, Diagnosed, Diagnosis, Role, TargetBasis};
+use longhaul_diagnosis::{Basis, Before, Cause, Diagnosed, DiagnosedFlows, Diagnosis, Role, TargetBasis};
 use longhaul_terms::Directions;
-use longhaul_units::BitRate;
+use longhaul_units::{BitRate, Bytes};
 
-use super::{each_direction, rate, short};
+use super::{each_direction, rate, short, visible};
 
 /// Characters of a line of text; commands stand on a line of their own and are not cut.
 const WIDTH: usize = 80;
@@ -14,6 +14,40 @@ const WIDTH: usize = 80;
 /// The diagnosis of each direction. `reverse`: the only one is from the server to the client.
 pub fn report(reverse: bool, results: &Directions<Diagnosed>) -> String {
     each_direction(results, !reverse, |name, result| one(name, &result.diagnosis, result.before.as_ref()))
+}
+
+/// Connections that are told in full; the others have a line each.
+const IN_FULL: usize = 3;
+
+/// The diagnoses of connections that no test made.
+pub fn flows(result: &DiagnosedFlows) -> String {
+    let mut text = String::new();
+    for (number, flow) in result.flows.iter().take(IN_FULL).enumerate() {
+        if number > 0 {
+            text.push('\n');
+        }
+        let program = flow.program.as_ref().map_or(String::new(), |name| format!("  {name}"));
+        _ = writeln!(text, "{} > {}{program}, {}", flow.sender, flow.receiver, Bytes(flow.payload_bytes).rounded());
+        text += &one("goodput", &flow.diagnosed.diagnosis, None);
+    }
+    let others = result.flows.get(IN_FULL..).unwrap_or_default();
+    if !others.is_empty() {
+        _ = writeln!(text, "\n{:<52}{:<16}first cause", "others", "goodput");
+    }
+    for flow in others {
+        let diagnosis = &flow.diagnosed.diagnosis;
+        let cause = diagnosis.causes.first().map_or("-", |cause| cause.bound.code.name());
+        let ends = format!("{} > {}", flow.sender, flow.receiver);
+        _ = writeln!(text, "{ends:<52}{:<16}{cause}", diagnosis.goodput_bps.map_or_else(|| "?".into(), bps));
+    }
+    let silent = result.connections.saturating_sub(result.flows.len() as u64);
+    if result.connections == 0 {
+        text += "no TCP connection was seen\n";
+    } else if silent > 0 {
+        let seen = if silent == 1 { "1 more connection".into() } else { format!("{silent} more connections") };
+        _ = writeln!(text, "{}{seen}: too little data for a diagnosis", if text.is_empty() { "" } else { "\n" });
+    }
+    visible(&text)
 }
 
 fn bps(bps: u64) -> String {
@@ -60,9 +94,7 @@ fn one(name: &str, diagnosis: &Diagnosis, before: Option<&Before>) -> String {
                 _ = writeln!(text, "{:<10}{}{}", "do", at(remedy.host), remedy.text);
             }
         }
-        None if diagnosis.goodput_bps.is_some()
-            && diagnosis.unknown.iter().all(|unknown| !unknown.what.starts_with("why")) =>
-        {
+        None if diagnosis.is_on_target() => {
             _ = writeln!(text, "{:<10}none: mending no limit would raise the goodput by 1.3", "cause");
         }
         None => _ = writeln!(text, "{:<10}not found", "cause"),
@@ -100,6 +132,9 @@ fn at(host: Option<Role>) -> String {
 }
 
 fn worth(cause: &Cause) -> String {
+    if cause.worth_bps.most.is_none() {
+        return "a price that is not known: name the path's rate with --rate".into();
+    }
     let worth = cause.worth_bps.text();
     if cause.worth_is_upper_end { format!("up to {worth}: too few losses were seen for a price") } else { worth }
 }

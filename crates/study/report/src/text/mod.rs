@@ -11,20 +11,13 @@ pub mod udp;
 pub mod verify;
 pub mod watch;
 
-use longhaul_units::BitRate;
+use longhaul_units::{BitRate, Nanos};
 
 use longhaul_terms::Directions;
 
 /// A time with three digits.
 pub fn short(ns: u64) -> String {
-    let (value, unit) = match ns {
-        0..1_000 => return format!("{ns}ns"),
-        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
-        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
-        _ => (ns as f64 / 1e9, "s"),
-    };
-    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
-    format!("{value:.digits$}{unit}")
+    Nanos(ns).rounded()
 }
 
 /// A rate with one decimal, or three for Gbit/s.

@@ -1,0 +1,103 @@
+//! `longhaul diagnose --watch PID` and `longhaul diagnose -- COMMAND`: connections of other programs.
+
+use std::process::ExitCode;
+
+use longhaul_diagnosis::{
+    Diagnosed, DiagnosedFlow, DiagnosedFlows, Evidence, HostFacts, Run, diagnose, host_facts, watched_facts,
+};
+use longhaul_host::HostSnapshot;
+use longhaul_kernel::signals::Stop;
+use longhaul_report::saved::{DIAGNOSE_FLOWS_SCHEMA, DiagnoseFlowsAsked};
+use longhaul_report::text;
+use longhaul_result::Caveat;
+use longhaul_tcp::{Flow, WatchedConnection};
+use longhaul_units::{BitRate, Nanos};
+use longhaul_watch::{Selection, Watch, WatchOptions};
+
+use super::Args;
+use crate::args::interval::DEFAULT_INTERVAL;
+use crate::cmd::watch::following::{Times, code_of, follow, namespace_of, not_watched, start};
+use crate::cmd::watch::live::Live;
+use crate::output::live::Show;
+use crate::output::saved::Folder;
+use crate::output::{Envelope, Failure, Outcome, exit_code, plain, print_caveats, print_json, print_text};
+
+/// Between two samples of all connections.
+const SAMPLE: Nanos = Nanos::from_millis(10);
+
+pub(super) fn run(args: &Args) -> Outcome {
+    if args.html.is_some() {
+        return Err(Failure::usage("--html draws the answer of tests: give a HOST"));
+    }
+    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    let started_at = jiff::Timestamp::now().to_string();
+    let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
+    let own = args.command.is_empty();
+    let namespace = args.watch.map(|pid| namespace_of("--watch", pid)).transpose()?;
+    let host = match &namespace {
+        Some(namespace) => namespace.enter(HostSnapshot::take).map_err(|error| Failure::new("no_namespace", error))?,
+        None => HostSnapshot::take(),
+    };
+    let host = host_facts(&serde_json::to_value(host).unwrap_or_default());
+    let selection = args.watch.map_or(Selection::Descendants, Selection::Process);
+    let options = WatchOptions { selection, namespace, sample: SAMPLE, keep_samples: false };
+    let mut watch = Watch::open(options).map_err(not_watched)?;
+    let child = (!own).then(|| start(&args.command, args.json)).transpose()?;
+    let times = Times { whole: args.time, sample: SAMPLE, interval: DEFAULT_INTERVAL };
+    let mut live = Live::new(if own { Show::choose(None, args.json, false) } else { Show::Nothing });
+    let ended = follow(&times, &mut watch, child, stop, &mut live).map_err(|error| Failure::new("watch", error))?;
+    live.end();
+    let watched = watch.finish();
+    let connections = &watched.result.connections;
+    let flows = connections.iter().filter_map(|seen| diagnosed(seen, &host, args.rate)).collect();
+    let result = DiagnosedFlows::of(connections.len() as u64, flows, 0);
+    let exit = ended.map(code_of);
+    let asked = DiagnoseFlowsAsked {
+        pid: args.watch,
+        command: (!own).then(|| args.command.clone()),
+        exit_code: exit,
+        files: Vec::new(),
+        rate_bps: args.rate.map(|rate| rate.0),
+    };
+    let envelope = Envelope::new(DIAGNOSE_FLOWS_SCHEMA, started_at, asked, result, Caveat::unique(watched.caveats));
+    let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
+    let report = || text::diagnose::flows(&envelope.result);
+    match (args.json, own) {
+        (true, _) => print_json(&envelope),
+        (false, true) => print_text(&report()),
+        (false, false) => eprint!("{}", plain(&report())),
+    }
+    print_caveats(&envelope.caveats);
+    if let Err(failure) = saved {
+        return Ok(failure.report_beside());
+    }
+    Ok(match (stop.requested(), exit) {
+        (Some(signal), _) => ExitCode::from(exit_code(signal)),
+        (None, Some(code)) => ExitCode::from(code),
+        (None, None) => ExitCode::SUCCESS,
+    })
+}
+
+/// The diagnosis of a connection whose one end is on this host; `None` if too little moved.
+fn diagnosed(seen: &WatchedConnection, host: &HostFacts, rate: Option<BitRate>) -> Option<DiagnosedFlow> {
+    let facts = watched_facts(seen)?;
+    let payload_bytes = facts.observed?.payload_bytes;
+    let (sender, receiver) = match seen.flow {
+        Flow::Sending => (seen.local, seen.remote),
+        Flow::Receiving => (seen.remote, seen.local),
+    };
+    let mut evidence = Evidence {
+        named_target_bps: rate.map(|rate| rate.0),
+        ipv6: seen.remote.ip().to_canonical().is_ipv6(),
+        runs: vec![Run::Tcp(facts)],
+        ..Evidence::default()
+    };
+    match seen.flow {
+        Flow::Sending => evidence.sender = host.clone(),
+        Flow::Receiving => evidence.receiver = host.clone(),
+    }
+    let diagnosis = diagnose(&evidence);
+    let diagnosed = Diagnosed { diagnosis, before: None, evidence };
+    let number = seen.number.into();
+    Some(DiagnosedFlow { number, sender, receiver, program: seen.program.clone(), payload_bytes, diagnosed })
+}
