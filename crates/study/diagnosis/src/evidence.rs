@@ -188,7 +188,7 @@ pub struct TcpFacts {
     pub checksum_errors: u64,
     /// Of a connection that no test made; `null` of a test.
     #[serde(default)]
-    pub observed: Option<Observed>,
+    pub observed: Option<Box<Observed>>,
 }
 
 /// How a connection was seen that no test made.

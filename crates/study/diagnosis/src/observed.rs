@@ -79,7 +79,7 @@ pub fn watched_facts(seen: &WatchedConnection) -> Option<TcpFacts> {
         flows: Vec::new(),
         receiver_memory_drops: 0,
         checksum_errors: 0,
-        observed: Some(Observed {
+        observed: Some(Box::new(Observed {
             from: if sends { Vantage::Sender } else { Vantage::Receiver },
             payload_bytes,
             began: seen.began,
@@ -87,7 +87,7 @@ pub fn watched_facts(seen: &WatchedConnection) -> Option<TcpFacts> {
             max_rtt_ns: seen.max_rtt_ns.filter(|_| sends),
             buffer_bytes: if sends { seen.send_buffer_bytes } else { seen.receive_buffer_bytes },
             packets: None,
-        }),
+        })),
     })
 }
 
@@ -162,7 +162,7 @@ pub fn captured_facts(flow: &FlowSummary) -> Option<TcpFacts> {
         flows: Vec::new(),
         receiver_memory_drops: 0,
         checksum_errors: 0,
-        observed: Some(Observed {
+        observed: Some(Box::new(Observed {
             from: Vantage::Packets,
             payload_bytes: there.unique_bytes,
             began: opened,
@@ -176,7 +176,7 @@ pub fn captured_facts(flow: &FlowSummary) -> Option<TcpFacts> {
                 sender_window: by.sender_window,
                 unclear: by.unclear,
             }),
-        }),
+        })),
     })
 }
 

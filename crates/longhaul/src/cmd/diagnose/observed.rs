@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 /// The diagnosis of a connection whose one end is on this host; `None` if too little moved.
 fn diagnosed(seen: &WatchedConnection, host: &HostFacts, rate: Option<BitRate>) -> Option<DiagnosedFlow> {
     let facts = watched_facts(seen)?;
-    let payload_bytes = facts.observed?.payload_bytes;
+    let payload_bytes = facts.observed.as_ref()?.payload_bytes;
     let (sender, receiver) = match seen.flow {
         Flow::Sending => (seen.local, seen.remote),
         Flow::Receiving => (seen.remote, seen.local),

@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 
 fn diagnosed(flow: &FlowSummary, rate: Option<BitRate>) -> Option<DiagnosedFlow> {
     let facts = captured_facts(flow)?;
-    let payload_bytes = facts.observed?.payload_bytes;
+    let payload_bytes = facts.observed.as_ref()?.payload_bytes;
     let (sender, receiver) =
         if flow_goes_forward(flow) { (flow.client, flow.server) } else { (flow.server, flow.client) };
     let evidence = Evidence {

@@ -79,7 +79,7 @@ fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
             )],
         });
     }
-    match run.observed {
+    match run.observed.as_deref().copied() {
         Some(seen) => observed::limit(known, run, seen),
         None => loss::limit(known, run),
     }
@@ -202,7 +202,7 @@ fn unscaled(known: &Known<'_>, run: &TcpFacts, mut evidence: Vec<Line>) -> Bound
 /// The size of a buffer that the program set itself: as asked in a test; or a buffer that was full, and that the kernel did not let grow to
 /// half of what its settings allow.
 fn own_buffer(known: &Known<'_>, run: &TcpFacts, role: Role) -> Option<u64> {
-    let Some(seen) = run.observed else {
+    let Some(seen) = run.observed.as_deref() else {
         return run.window_bytes.filter(|_| run.purpose == Purpose::Default);
     };
     let (from, host, key) = match role {

@@ -26,7 +26,7 @@ const RATE_BASED: &str = "bbr";
 /// The observed connection.
 pub(super) fn run<'a>(known: &Known<'a>) -> Option<(&'a TcpFacts, Observed)> {
     let run = known.tcp(Purpose::Observed)?;
-    Some((run, run.observed?))
+    Some((run, *run.observed.as_deref()?))
 }
 
 /// The limit of a connection that its congestion window, or what looks like it, held back.

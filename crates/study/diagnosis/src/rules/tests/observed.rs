@@ -17,7 +17,7 @@ fn seen(from: Vantage) -> Observed {
 
 /// A flow of 40 Mbit/s at 80 ms that its congestion window held back for 10 s.
 fn flow(from: Vantage) -> TcpFacts {
-    TcpFacts { observed: Some(seen(from)), ..tcp(Purpose::Observed, 40 * MBIT) }
+    TcpFacts { observed: Some(Box::new(seen(from))), ..tcp(Purpose::Observed, 40 * MBIT) }
 }
 
 fn lost(events: u64) -> TcpFacts {
@@ -46,7 +46,7 @@ fn loss_is_told_from_a_queue_by_the_round_trip() {
     assert_eq!(first(grown.clone()), Some(Code::Shaper));
     // One burst of losses where slow start filled the queue, and not many that came at any time.
     let filled = |events| {
-        let observed = Some(Observed { max_rtt_ns: Some(160 * MS), ..seen(Vantage::Sender) });
+        let observed = Some(Box::new(Observed { max_rtt_ns: Some(160 * MS), ..seen(Vantage::Sender) }));
         TcpFacts { observed, ..lost(events) }
     };
     assert_eq!((first(filled(2)), first(filled(30))), (Some(Code::Shaper), Some(Code::Loss)));
@@ -63,7 +63,7 @@ fn a_control_that_measures_its_rate_is_not_held_back_by_loss() {
 #[test]
 fn a_short_transfer_ends_in_slow_start() {
     let short = |began| {
-        let observed = Some(Observed { payload_bytes: 2_000_000, began, ..seen(Vantage::Sender) });
+        let observed = Some(Box::new(Observed { payload_bytes: 2_000_000, began, ..seen(Vantage::Sender) }));
         TcpFacts { duration_ns: 850 * MS, observed, ..flow(Vantage::Sender) }
     };
     assert_eq!(first(short(true)), Some(Code::SlowStart));
@@ -74,7 +74,7 @@ fn a_short_transfer_ends_in_slow_start() {
 fn a_receiver_knows_its_window_and_no_more() {
     let sysctls = |key| host(&[(key, "4096 131072 33554432")]);
     let full = |buffer_bytes| {
-        let observed = Some(Observed { buffer_bytes: Some(buffer_bytes), ..seen(Vantage::Receiver) });
+        let observed = Some(Box::new(Observed { buffer_bytes: Some(buffer_bytes), ..seen(Vantage::Receiver) }));
         let run = TcpFacts { observed, ..limited_by_window(Vantage::Receiver) };
         let evidence = Evidence { receiver: sysctls("net.ipv4.tcp_rmem"), ..at_200(run) };
         named(&evidence)
@@ -95,7 +95,7 @@ fn a_receiver_knows_its_window_and_no_more() {
 #[test]
 fn packets_do_not_tell_what_paces_a_sender() {
     let of = |packets| {
-        let observed = Some(Observed { packets: Some(packets), ..seen(Vantage::Packets) });
+        let observed = Some(Box::new(Observed { packets: Some(packets), ..seen(Vantage::Packets) }));
         diagnose(&at_200(TcpFacts { observed, ..flow(Vantage::Packets) }))
     };
     let evenly = of(PacketShares { path_rate: 0.9, unclear: 0.1, ..PacketShares::default() });
