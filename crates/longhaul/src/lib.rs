@@ -72,9 +72,9 @@ enum Command {
 /// Runs the command that `arguments` ask for, the first of which is the program's name, and prints what comes of it.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let json = output::json_asked(&arguments);
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return output::usage(&error, json),
+        Err(error) => return output::usage(&error, &arguments, json),
     };
     let done = match cli.command {
         Command::Diagnose(args) => cmd::diagnose::run(args),

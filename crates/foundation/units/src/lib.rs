@@ -4,6 +4,7 @@
 //! Nothing here reads a clock: a [`Nanos`] is an instant only because its owner says from which origin it counts.
 
 mod histogram;
+mod nearest;
 pub mod pacer;
 mod quantity;
 mod rate;
@@ -14,10 +15,11 @@ mod text_file;
 mod time;
 
 pub use histogram::{Quantiles, TimeHistogram};
+pub use nearest::nearest;
 pub use quantity::QuantityError;
 pub use rate::{BitRate, LAYER1_OVERHEAD_BYTES};
 #[cfg(feature = "schema")]
 pub use schema::every_key;
 pub use size::Bytes;
 pub use text_file::read_text;
-pub use time::Nanos;
+pub use time::{Nanos, utc};

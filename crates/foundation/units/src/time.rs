@@ -123,6 +123,23 @@ impl FromStr for Nanos {
     }
 }
 
+/// A time since 1970 as RFC 3339 has it, in UTC, to the millisecond.
+pub fn utc(ns: i64) -> String {
+    let (days, of_day) = (ns.div_euclid(86_400_000_000_000), ns.rem_euclid(86_400_000_000_000));
+    // Years that begin in March, in eras of 400 years with 146,097 days: then a leap day is the last of its year.
+    let from_march_0000 = days + 719_468;
+    let (era, day_of_era) = (from_march_0000.div_euclid(146_097), from_march_0000.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    let ms = of_day / 1_000_000;
+    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", ms % 1_000)
+}
+
 impl Nanos {
     /// For people: up to three digits.
     pub fn rounded(self) -> String {
@@ -181,6 +198,24 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(Nanos(ns)), "{text}");
         }
+    }
+
+    /// Beside date(1).
+    #[test]
+    fn utc_as_date_has_it() {
+        for (ns, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+            (951782400123456789, "2000-02-29T00:00:00.123Z"),
+            (951868800000000000, "2000-03-01T00:00:00.000Z"),
+            (1795515330500000000, "2026-11-24T10:15:30.500Z"),
+            (4107542399999999999, "2100-02-28T23:59:59.999Z"),
+            (4107542400000000000, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(utc(ns), text);
+        }
+        let ends = [utc(i64::MIN), utc(i64::MAX)];
+        assert!(ends[0].starts_with("1677-09-21") && ends[1].starts_with("2262-04-11"), "{ends:?}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Captures as commands open them: which packets count, progress on a terminal, and what to do about errors.
 
+pub(crate) mod moment;
 pub(crate) mod progress;
+pub(crate) mod selected;
 pub(crate) mod source;
 
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
 //! The packets of captures that the user asked for, in order of time, and the caveats about these captures.
 
 use crate::caveats;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use longhaul_captures::reader::{Captures, ReadProgress, is_pipe};
@@ -10,6 +11,7 @@ use longhaul_flows::Gaps;
 
 use longhaul_result::{Caveat, CaveatCode};
 
+use crate::captures::moment::Moment;
 use crate::captures::{missing_parts, unsupported_links};
 use crate::output::Failure;
 
@@ -26,6 +28,12 @@ pub(crate) struct Filter {
     pub(crate) ends: Vec<End>,
     /// A port at either end; 0 is any.
     pub(crate) port: u16,
+    /// The first time that counts.
+    pub(crate) from: Option<Moment>,
+    /// The first time that does not count any more.
+    pub(crate) to: Option<Moment>,
+    /// Both, since 1970, once the first packet is known.
+    pub(crate) span: Option<Range<i64>>,
 }
 
 /// An endpoint of a flow, as given by the user.
@@ -60,11 +68,22 @@ impl std::fmt::Display for End {
 
 impl Filter {
     pub(crate) fn takes_all(&self) -> bool {
-        self.ends.is_empty() && self.port == 0
+        self.ends.is_empty() && self.port == 0 && self.from.is_none() && self.to.is_none()
     }
 
-    fn takes(&self, packet: &Packet) -> bool {
+    fn takes(&mut self, packet: &Packet) -> bool {
         if self.takes_all() {
+            return true;
+        }
+        let (from, to) = (self.from, self.to);
+        let span = self.span.get_or_insert_with(|| {
+            let ns = |moment: Moment| moment.ns(packet.at_ns);
+            from.map_or(i64::MIN, ns)..to.map_or(i64::MAX, ns)
+        });
+        if !span.contains(&packet.at_ns) {
+            return false;
+        }
+        if self.ends.is_empty() && self.port == 0 {
             return true;
         }
         let Some(ip) = &packet.ip else { return false };
@@ -128,12 +147,17 @@ impl Trace {
         self.captures.paths().map(|path| path.display().to_string()).collect()
     }
 
+    /// The time that counts, since 1970, where a part was asked for; once a packet was read.
+    pub(crate) fn span(&self) -> Option<Range<i64>> {
+        self.only.span.clone()
+    }
+
     /// Hands every packet that counts to `each`.
     pub(crate) fn for_each(&mut self, mut each: impl FnMut(&Packet)) -> Result<(), Failure> {
         if self.only.takes_all() {
             return Ok(self.captures.for_each_packet(each)?);
         }
-        let only = &self.only;
+        let only = &mut self.only;
         Ok(self.captures.for_each_packet(|packet| {
             if only.takes(packet) {
                 each(packet);
@@ -149,6 +173,17 @@ impl Trace {
             }
         }
         Ok(None)
+    }
+
+    /// Refuses a filter that no packet matched, once the captures were read.
+    pub(crate) fn had_packets(&self, matched: bool) -> Result<(), Failure> {
+        let seen = self.captures.account().ledger.seen_packets;
+        if matched || self.only.takes_all() || seen == 0 {
+            return Ok(());
+        }
+        let message =
+            format!("{}: none of {seen} packets matches --flow, --port, --from and --to", self.paths().join(", "));
+        Err(Failure::new("no_match", message).remedy("longhaul analyze FILE lists the flows and when they began"))
     }
 
     /// Refuses captures of which no packet could be looked into, once they were read.

@@ -19,6 +19,7 @@ use longhaul_result::Caveat;
 pub(crate) use longhaul_result::Envelope;
 use longhaul_session::SessionError;
 use longhaul_terms::ParameterError;
+use longhaul_units::nearest;
 use serde::Serialize;
 
 use crate::Cli;
@@ -143,7 +144,7 @@ impl From<ParameterError> for Failure {
 }
 
 /// Prints clap's message: help unchanged, an error in one line, with `json` as an object too.
-pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
+pub(crate) fn usage(error: &clap::Error, arguments: &[OsString], json: bool) -> ExitCode {
     if !error.use_stderr() {
         // A closed pipe (`longhaul --help | head`) is no error.
         let _ = error.print();
@@ -158,7 +159,29 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let message = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect::<Vec<_>>().join(" ");
     let message = message.strip_prefix("error: ").unwrap_or(&message);
-    Failure::usage(message).remedy("see longhaul --help").report(json)
+    // This tip is about values that look like options; what is meant is an option.
+    let message = message.split(" tip: to pass ").next().unwrap_or(message);
+    let top = Cli::command();
+    let (asked, command) = command_of(&top, arguments);
+    let meant = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) if error.get(ContextKind::SuggestedSubcommand).is_none() => {
+            nearest(word, command.get_subcommands().map(clap::Command::get_name))
+        }
+        _ => None,
+    };
+    let tip = meant.map_or(String::new(), |meant| format!(" tip: a similar subcommand exists: '{meant}'"));
+    Failure::usage(format!("{message}{tip}")).remedy(format!("see {asked} --help")).report(json)
+}
+
+/// The command that the first words name, as they call it.
+fn command_of<'a>(top: &'a clap::Command, arguments: &[OsString]) -> (String, &'a clap::Command) {
+    let (mut asked, mut command) = (String::from("longhaul"), top);
+    for word in arguments.iter().skip(1) {
+        let Some(below) = command.find_subcommand(word) else { break };
+        asked = format!("{asked} {}", below.get_name());
+        command = below;
+    }
+    (asked, command)
 }
 
 /// The command `asked`, such as `longhaul lab`, lacks a subcommand.

@@ -121,6 +121,7 @@ fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
     for flow in received["result"]["flows"].as_array().unwrap() {
         assert!(flow["connection"]["opened"] == true && flow["connection"]["end"] != "open", "{flow:#}");
     }
+    which_suffers(&a);
     shown_again(&["analyze", &b], &folder);
     shown_again(&["compare", &a, &b], &folder);
     shown_again(&["compare", "--behaviour", &a, &b], &folder);
@@ -131,6 +132,33 @@ fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
 }
 
 /// The milliseconds of the series are what the totals say: all payload, the fullest of them, the highest average over a second.
+/// The connection with the data lost most, not the one that carried iperf3's commands; its first half has fewer packets.
+fn which_suffers(capture: &str) {
+    let worst = printed(&["analyze", "--worst", capture]);
+    assert!(worst.contains("first cause") && worst.contains("lost most first"), "{worst}");
+    let by =
+        |what: &str| json(&["analyze", "--json", "--top", "1", "--sort", what, capture])["result"]["flows"][0].clone();
+    let lost = by("loss");
+    assert!(worst.contains(lost["client"].as_str().unwrap()), "{worst}");
+    assert_eq!((&lost["flow"], &lost["flow"]), (&by("bytes")["flow"], &by("retransmits")["flow"]));
+    let span = |flow: &Value| flow["last_ns"].as_i64().unwrap() - flow["first_ns"].as_i64().unwrap();
+    assert!(span(&by("duration")) >= span(&lost));
+
+    let all = json(&["analyze", "--json", capture]);
+    let (first, last) = (&all["result"]["totals"]["first_ns"], &all["result"]["totals"]["last_ns"]);
+    let half = (last.as_i64().unwrap() - first.as_i64().unwrap()) / 2;
+    let to = format!("+{half}ns");
+    let begin = json(&["analyze", "--json", "--to", &to, capture]);
+    let end = json(&["analyze", "--json", "--from", &to, capture]);
+    let packets = |of: &Value| of["result"]["totals"]["packets"].as_u64().unwrap();
+    assert_eq!(packets(&begin) + packets(&end), packets(&all));
+    assert!(packets(&begin) > 0 && packets(&end) > 0);
+    assert_eq!(begin["parameters"]["to_ns"].as_i64(), Some(first.as_i64().unwrap() + half));
+    let never =
+        longhaul(&["analyze", "--json", "--from", "2001-01-01T00:00:00Z", "--to", "2001-01-02T00:00:00Z", capture]);
+    assert_eq!(object(&never.stdout)["error"]["code"], "no_match");
+}
+
 fn series_adds_up(capture: &str, folder: &Folder) {
     let saved = folder.file("series");
     let result = json(&["analyze", "-o", &saved, "--json", capture]);

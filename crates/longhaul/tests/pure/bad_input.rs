@@ -139,6 +139,17 @@ fn flags_with_values_that_are_not_allowed() {
 }
 
 #[test]
+fn words_that_are_no_command_or_option() {
+    refused(&["upd", "host"], 2, &["'upd'", "'udp'", "see longhaul --help"]);
+    refused(&["lab", "stauts"], 2, &["'stauts'", "'status'", "see longhaul lab --help"]);
+    refused(&["tcp", "host", "--tiem", "3s"], 2, &["'--tiem'", "'--time'", "see longhaul tcp --help"]);
+    refused(&["diagnose", "trace"], 2, &["<FILE|DIR>", "see longhaul diagnose trace --help"]);
+    refused(&["diagnose"], 2, &["see longhaul diagnose --help"]);
+    refused(&["diagnose", "host", "--watch", "1"], 2, &["--watch"]);
+    refused(&["diagnose", "-R", "--", "true"], 2, &["--reverse"]);
+}
+
+#[test]
 fn udp_tests_that_make_no_sense() {
     let udp = |arguments: &[&'static str]| [&["udp", "localhost", "-4", "--no-auth"], arguments].concat();
     let cases: [(&[&str], &[&str]); 9] = [

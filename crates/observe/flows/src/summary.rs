@@ -138,6 +138,26 @@ pub struct DirectionSummary {
     pub probe: Option<ProbeSummary>,
 }
 
+impl FlowSummary {
+    /// The mean round-trip time of the whole path: that from the capture to each end and back, as far as it is known; `None` if neither is.
+    pub fn mean_rtt_ns(&self) -> Option<u64> {
+        let parts = [&self.forward, &self.backward].map(|direction| direction.tcp.as_ref()?.rtt);
+        let sum: f64 = parts.iter().flatten().map(|rtt| rtt.mean_ns).sum();
+        parts.iter().any(Option::is_some).then_some(sum as u64)
+    }
+}
+
+impl DirectionSummary {
+    /// Packets on the wire that were lost: retransmitted and not in vain; of longhaul's probes those missing.
+    pub fn lost_packets(&self) -> u64 {
+        let tcp = self.tcp.as_ref().map_or(0, |tcp| {
+            let in_vain = tcp.spurious_by_dsack.max(tcp.spurious_by_timestamp);
+            tcp.retransmitted_wire_packets.saturating_sub(in_vain)
+        });
+        tcp.saturating_add(self.probe.map_or(0, |probe| probe.lost_packets))
+    }
+}
+
 /// Quantiles of intervals, to a quarter of an octave.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -4,6 +4,8 @@
 
 use std::path::Path;
 
+use longhaul_units::nearest;
+
 use crate::spec::{PathSpec, SpecError, no_files};
 
 /// A path that comes with longhaul.
@@ -33,9 +35,6 @@ const PRESETS: &[Preset] = presets![
     "lan",
     "two-clients",
 ];
-
-/// Names this many edits apart, and no more than half of what was typed, are taken for a typing error.
-const EDITS_MAX: usize = 3;
 
 impl Preset {
     /// The path.
@@ -77,35 +76,15 @@ pub fn load(name_or_file: &str) -> Result<PathSpec, SpecError> {
 }
 
 fn suggestion(name: &str) -> String {
-    let near: Vec<&str> = (PRESETS.iter().map(|preset| preset.name))
-        .filter(|preset| {
-            edits(preset, name) <= EDITS_MAX.min(name.len() / 2) || (name.len() >= 3 && preset.contains(name))
-        })
-        .collect();
+    let names = || PRESETS.iter().map(|preset| preset.name);
+    let mut near: Vec<&str> = names().filter(|preset| name.len() >= 3 && preset.contains(name)).collect();
     if near.is_empty() {
-        let all: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-        return format!("presets are {}", all.join(", "));
+        near.extend(nearest(name, names()));
+    }
+    if near.is_empty() {
+        return format!("presets are {}", names().collect::<Vec<_>>().join(", "));
     }
     format!("did you mean {}?", near.join(" or "))
-}
-
-/// How many letters must be put in, left out or replaced to make one of the other (Levenshtein 1966); long texts count
-/// as far apart.
-fn edits(a: &str, b: &str) -> usize {
-    if b.len() > 64 {
-        return usize::MAX;
-    }
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use longhaul_flows::{AnalyzeResult, Millisecond};
-use longhaul_flows::{FlowOptions, FlowSummary, Flows, Sink};
+use longhaul_flows::{AnalyzeResult, DirectionSummary, FlowOptions, FlowSummary, Flows, Millisecond, Sink};
 use longhaul_kernel::new_file::{NewFile, PUBLIC};
 use longhaul_report::html::capture::Report;
 use longhaul_report::parquet::SeriesFile;
@@ -21,7 +20,8 @@ use parquet::errors::ParquetError;
 use serde::Serialize;
 
 use crate::captures::progress::pass;
-use crate::captures::source::{End, Filter, Trace};
+use crate::captures::selected::Selected;
+use crate::captures::source::{End, Trace};
 use crate::cmd::analyze::figures::Figures;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, print_result, write_named};
@@ -30,6 +30,8 @@ const EXAMPLES: &str = "\
 Example:
   longhaul analyze monday.pcapng
   longhaul analyze --port 443 --top 5 captures/     # all captures in a folder, merged by time
+  longhaul analyze --worst monday.pcapng            # which flow suffers?
+  longhaul analyze --sort rtt --from 10:15 --to 10:20 monday.pcapng
   longhaul analyze --flow 10.0.0.1 --json trace.pcap.zst
   longhaul analyze --html monday.html monday.pcap   # rate, sequence, in flight, round trip, intervals over time
   longhaul analyze -o series monday.pcap            # every millisecond of every flow, as Parquet
@@ -44,15 +46,17 @@ pub(crate) struct Args {
     /// Read these captures, or folders of captures
     #[arg(value_name = "FILE|DIR", required = true)]
     paths: Vec<PathBuf>,
-    /// Show this many flows, those with the most bytes (0: all)
+    /// Show this many flows, the first in the order of --sort (0: all)
     #[arg(long, value_name = "FLOWS", default_value_t = 20)]
     top: usize,
-    /// Read only packets of this endpoint, or between these two
-    #[arg(long, value_name = "ADDRESS[:PORT]", value_delimiter = ',', num_args = 1..=2)]
-    flow: Vec<End>,
-    /// Read only packets from or to this port
-    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
-    port: u16,
+    /// Put first the flows with most of this
+    #[arg(long, value_name = "WHAT", default_value = "bytes")]
+    sort: Sort,
+    /// Answer "which flow suffers?": a line each, most lost packets first
+    #[arg(long, conflicts_with = "sort")]
+    worst: bool,
+    #[command(flatten)]
+    selected: Selected,
     /// Write the result and a row for each millisecond of each flow into this folder
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -78,22 +82,61 @@ pub(crate) struct AnalyzeParameters {
     port: Option<u16>,
     /// How many flows were asked for; 0 is all.
     top: usize,
+    /// What the first flows have most of.
+    sort: Sort,
+    /// The first time that counts, nanoseconds since 1970; `null` for the first packet.
+    from_ns: Option<i64>,
+    /// The first time that does not count any more; `null` for none.
+    to_ns: Option<i64>,
 }
 
-/// Keeps the flows with the most bytes, and writes series.
+/// The order of flows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+enum Sort {
+    /// Bytes of frames, in both directions
+    Bytes,
+    /// Retransmitted packets, on the wire
+    Retransmits,
+    /// Lost packets: retransmitted because the receiver lacked them, or missing probes of a test
+    Loss,
+    /// The mean round-trip time
+    Rtt,
+    /// The time from first to last packet
+    Duration,
+}
+
+impl Sort {
+    fn key(self, flow: &FlowSummary) -> u64 {
+        let both = |of: &dyn Fn(&DirectionSummary) -> u64| of(&flow.forward).saturating_add(of(&flow.backward));
+        match self {
+            Self::Bytes => both(&|direction| direction.frame_bytes),
+            Self::Retransmits => {
+                both(&|direction| direction.tcp.as_ref().map_or(0, |tcp| tcp.retransmitted_wire_packets))
+            }
+            Self::Loss => both(&DirectionSummary::lost_packets),
+            Self::Rtt => flow.mean_rtt_ns().unwrap_or(0),
+            Self::Duration => u64::try_from(flow.last_ns.saturating_sub(flow.first_ns)).unwrap_or(0),
+        }
+    }
+}
+
+/// Keeps the first flows in an order, and writes series.
 struct Kept {
     top: usize,
+    sort: Sort,
     flows_total: u64,
     largest: BinaryHeap<Reverse<Ranked>>,
     series: Option<SeriesFile<File>>,
 }
 
-/// A flow by its bytes; of equal ones the earlier is the larger.
-struct Ranked(FlowSummary);
+/// A flow with its key; of equal ones the earlier is the larger.
+struct Ranked(u64, FlowSummary);
 
 impl Ranked {
     fn rank(&self) -> (u64, Reverse<u64>) {
-        (self.0.forward.frame_bytes + self.0.backward.frame_bytes, Reverse(self.0.flow))
+        (self.0, Reverse(self.1.flow))
     }
 }
 
@@ -120,7 +163,7 @@ impl Ord for Ranked {
 impl Sink for Kept {
     fn flow(&mut self, summary: FlowSummary) {
         self.flows_total += 1;
-        self.largest.push(Reverse(Ranked(summary)));
+        self.largest.push(Reverse(Ranked(self.sort.key(&summary), summary)));
         if self.top > 0 && self.largest.len() > self.top {
             self.largest.pop();
         }
@@ -135,7 +178,7 @@ impl Sink for Kept {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
-    let filter = Filter { ends: args.flow.clone(), port: args.port };
+    let filter = args.selected.filter();
     if args.html.is_some() {
         Trace::can_be_read_again(&args.paths, "--html")?;
     }
@@ -143,11 +186,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
     let file = args.output.as_deref().map(series_in).transpose()?;
     let series = file.as_ref().map(series).transpose().map_err(unwritable_series)?;
-    let kept = Kept { top: args.top, flows_total: 0, largest: BinaryHeap::new(), series };
+    let sort = if args.worst { Sort::Loss } else { args.sort };
+    let kept = Kept { top: args.top, sort, flows_total: 0, largest: BinaryHeap::new(), series };
     let mut flows = Flows::with_gaps(FlowOptions::default(), kept, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     trace.was_readable()?;
     let (kept, totals) = flows.finish();
+    trace.had_packets(totals.packets > 0)?;
     if let Some(series) = kept.series {
         series.finish().map_err(unwritable_series)?;
     }
@@ -155,16 +200,22 @@ pub(crate) fn run(args: Args) -> Outcome {
         file.finish().map_err(unwritable_series)?;
     }
     let ranked = kept.largest.into_sorted_vec();
-    let flows = ranked.into_iter().map(|Reverse(Ranked(flow))| flow).collect();
+    let flows = ranked.into_iter().map(|Reverse(Ranked(_, flow))| flow).collect();
     let result = AnalyzeResult { totals, flows_total: kept.flows_total, flows };
     let caveats = caveats(&trace, &result);
     let parameters = AnalyzeParameters {
         files: trace.paths(),
-        flow: args.flow.iter().map(End::to_string).collect(),
-        port: Some(args.port).filter(|port| *port > 0),
+        flow: args.selected.flow.iter().map(End::to_string).collect(),
+        port: Some(args.selected.port).filter(|port| *port > 0),
         top: args.top,
+        sort,
+        from_ns: trace.span().map(|span| span.start).filter(|ns| *ns > i64::MIN),
+        to_ns: trace.span().map(|span| span.end).filter(|ns| *ns < i64::MAX),
     };
-    let text = longhaul_report::text::analyze::report(&result);
+    let text = match args.worst {
+        true => longhaul_report::text::analyze::worst(&result),
+        false => longhaul_report::text::analyze::report(&result),
+    };
     let envelope = Envelope::new(ANALYZE_SCHEMA, started_at, parameters, result, caveats);
     if let Some(folder) = &folder {
         folder.save(&envelope)?;
@@ -178,7 +229,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 /// Reads the captures again and draws the largest flows.
 fn draw(args: &Args, file: &Path, at: &str, result: &AnalyzeResult, text: String) -> Result<(), Failure> {
-    let filter = Filter { ends: args.flow.clone(), port: args.port };
+    let filter = args.selected.filter();
     let mut trace = Trace::open(&args.paths, filter)?;
     let mut flows = Flows::with_gaps(FlowOptions::default(), Figures::of(&result.flows, trace.gaps()), trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;

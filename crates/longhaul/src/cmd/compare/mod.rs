@@ -120,7 +120,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         ));
     }
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
-    let filter = Filter { ends: args.flow.clone(), port: args.port };
+    let filter = Filter { ends: args.flow.clone(), port: args.port, ..Filter::default() };
     let open = |path: &PathBuf| Trace::open(std::slice::from_ref(path), filter.clone());
     let (mut a, mut b) = (open(&args.a)?, open(&args.b)?);
     let tolerance_ns = args.tolerance.0 as f64;

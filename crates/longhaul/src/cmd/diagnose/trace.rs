@@ -12,7 +12,8 @@ use longhaul_report::text;
 use longhaul_units::BitRate;
 
 use crate::captures::progress::pass;
-use crate::captures::source::{End, Filter, Trace};
+use crate::captures::selected::Selected;
+use crate::captures::source::Trace;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Outcome, print_result};
 
@@ -36,12 +37,8 @@ pub(super) struct Args {
     /// Diagnose this many connections, those with the most payload (0: all)
     #[arg(long, value_name = "FLOWS", default_value_t = 20)]
     top: usize,
-    /// Read only packets of this endpoint, or between these two
-    #[arg(long, value_name = "ADDRESS[:PORT]", value_delimiter = ',', num_args = 1..=2)]
-    flow: Vec<End>,
-    /// Read only packets from or to this port
-    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
-    port: u16,
+    #[command(flatten)]
+    selected: Selected,
     /// Save the answer with all its evidence in this folder
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -74,13 +71,14 @@ impl Sink for Kept {
 
 pub(super) fn run(args: &Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
-    let mut trace = Trace::open(&args.paths, Filter { ends: args.flow.clone(), port: args.port })?;
+    let mut trace = Trace::open(&args.paths, args.selected.filter())?;
     let folder = args.output.clone().map(Folder::prepare).transpose()?;
     let kept = Kept { rate: args.rate, top: args.top, connections: 0, flows: Vec::new() };
     let mut flows = Flows::with_gaps(FlowOptions::default(), kept, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     trace.was_readable()?;
     let (kept, totals) = flows.finish();
+    trace.had_packets(totals.packets > 0)?;
     let result = DiagnosedFlows::of(kept.connections, kept.flows, args.top);
     let caveats = trace.caveats(if totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
     let asked = DiagnoseFlowsAsked {

@@ -66,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RATE")]
     pace: Option<BitRate>,
     /// Write at this rate in the sending application, for each flow
-    #[arg(short = 'b', long, value_name = "RATE")]
+    #[arg(short = 'b', long, aliases = ["bandwidth", "bitrate"], value_name = "RATE")]
     rate: Option<BitRate>,
     /// Read at this rate in the receiving application, for each flow
     #[arg(long, value_name = "RATE")]

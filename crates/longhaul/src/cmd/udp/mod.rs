@@ -35,7 +35,7 @@ docs/reference/udp-results.md explains each number of the result.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Send this many payload bits per second and stream (0: as fast as possible)
-    #[arg(short = 'b', long, value_name = "RATE", default_value = "1M", conflicts_with = "spacing")]
+    #[arg(short = 'b', long, aliases = ["bandwidth", "bitrate"], value_name = "RATE", default_value = "1M", conflicts_with = "spacing")]
     rate: BitRate,
     /// Send one packet every TIME, instead of at a rate
     #[arg(long, value_name = "TIME")]

@@ -13,7 +13,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::error::{one_line, shown};
+use super::error::{one_line, one_of, shown};
 use super::{Direction, HopSpec, HostSpec, Key, PathSpec, Setting, Side, SpecError};
 
 /// A new value for a key of one or several hops.
@@ -53,7 +53,7 @@ pub enum ChangeError {
     #[error("{0}: use [forward.|backward.][HOP.]KEY=VALUE, such as forward.hop1.delay=50ms")]
     Form(String),
     /// The key is none of a hop.
-    #[error("{key}: no such key, use {}", Key::ALL.map(Key::name).join(", "))]
+    #[error("{key}: no such key, {}", one_of(key, &Key::ALL.map(Key::name)))]
     Key {
         /// What was written.
         key: String,

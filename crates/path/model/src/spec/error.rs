@@ -1,5 +1,6 @@
 //! Why a text is no path.
 
+use longhaul_units::nearest;
 use std::fmt;
 
 /// Why a path file is refused: one line with the place, the text there, and what is allowed.
@@ -63,4 +64,10 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
 /// A value as it is shown in a message.
 pub(crate) fn shown(text: &str) -> String {
     format!("`{}`", one_line(text, 60))
+}
+
+/// What may stand in place of `word`: the one that was likely meant, and all.
+pub(crate) fn one_of(word: &str, allowed: &[&str]) -> String {
+    let meant = nearest(word, allowed.iter().copied()).map_or(String::new(), |meant| format!("did you mean {meant}? "));
+    format!("{meant}use {}", allowed.join(", "))
 }

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::shown;
+use super::error::{one_of, shown};
 use super::validate::{self, HOPS_MAX, HOSTS_MAX, Problem};
 use super::value::{self, Key, Setting};
 use super::{
@@ -130,7 +130,7 @@ impl<'a> Entries<'a> {
         match self.table.keys().find(|key| !allowed.contains(&key.get_ref().as_ref())) {
             None => Ok(()),
             Some(key) => {
-                let message = format!("no such key, use {}", allowed.join(", "));
+                let message = format!("no such key, {}", one_of(key.get_ref(), allowed));
                 let error = SpecError::new(self.place_of(key.get_ref()), message);
                 Err(SpecError { position: Some(self.file.position(key.span().start)), ..error })
             }

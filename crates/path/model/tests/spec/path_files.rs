@@ -165,7 +165,7 @@ fn what_is_refused_and_how() {
     for (line, want) in [
         (
             "rat = \"1Gbit\"",
-            "line 2, column 1: forward[0].rat: no such key, use name, loss, outages, duplicate, corrupt, mtu, policer, queue, rate, layer, delay, delay-steps, jitter, coalesce",
+            "line 2, column 1: forward[0].rat: no such key, did you mean rate? use name, loss, outages, duplicate, corrupt, mtu, policer, queue, rate, layer, delay, delay-steps, jitter, coalesce",
         ),
         (
             "rate = \"10Gbyte\"",

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use longhaul_flows::{AnalyzeResult, DirectionSummary};
-use longhaul_units::BitRate;
+use longhaul_diagnosis::{Evidence, Run, captured_facts, diagnose};
+use longhaul_flows::{AnalyzeResult, DirectionSummary, FlowSummary};
+use longhaul_units::{BitRate, Nanos, utc};
 
 use super::visible;
 
@@ -14,11 +15,11 @@ const NAMED_SHARE: f64 = 0.05;
 pub fn report(result: &AnalyzeResult) -> String {
     let totals = &result.totals;
     let took_ns = totals.last_ns.unwrap_or(0).saturating_sub(totals.first_ns.unwrap_or(0));
-    let mut text = format!("{} packets in {}, {} flows", totals.packets, time(took_ns as f64), result.flows_total);
+    let mut text = format!("{} packets in {}, {}", totals.packets, time(took_ns as f64), flows(result.flows_total));
     let shown = result.flows.len() as u64;
     // Writing to a string cannot fail.
     if shown < result.flows_total {
-        let _ = write!(text, ", the {shown} with the most bytes");
+        let _ = write!(text, ", the first {shown}");
     }
     text.push('\n');
     if totals.gaps > 0 {
@@ -36,11 +37,12 @@ pub fn report(result: &AnalyzeResult) -> String {
         });
         let _ = writeln!(
             text,
-            "\n{} {} - {}, {}{state}",
+            "\n{} {} - {}, {} from {}{state}",
             flow.protocol,
             flow.client,
             flow.server,
-            time(flow.last_ns.saturating_sub(flow.first_ns) as f64)
+            time(flow.last_ns.saturating_sub(flow.first_ns) as f64),
+            utc(flow.first_ns)
         );
         for (arrow, direction) in [("->", &flow.forward), ("<-", &flow.backward)] {
             if direction.packets > 0 {
@@ -49,6 +51,51 @@ pub fn report(result: &AnalyzeResult) -> String {
         }
     }
     visible(&text)
+}
+
+/// A line for each flow, and what limited it by the rules of `longhaul diagnose`.
+pub fn worst(result: &AnalyzeResult) -> String {
+    let losing: Vec<_> = result.flows.iter().filter(|flow| lost(flow) > 0).collect();
+    let mut text =
+        format!("{} packets, {} flows; those that lost most first\n", result.totals.packets, result.flows_total);
+    if losing.is_empty() {
+        text.push_str("no flow lost a packet\n");
+        return text;
+    }
+    // Writing to a string cannot fail.
+    let _ =
+        writeln!(text, "\n{:>8} {:>8} {:>12} {:>9}  {:<20} began", "lost", "share", "goodput", "rtt", "first cause");
+    for flow in losing {
+        let facts = captured_facts(flow);
+        let diagnosed = facts.map(|facts| diagnose(&Evidence { runs: vec![Run::Tcp(facts)], ..Evidence::default() }));
+        let cause = diagnosed.as_ref().and_then(|diagnosis| diagnosis.causes.first());
+        let packets =
+            [&flow.forward, &flow.backward].map(|direction| (direction.lost_packets(), direction.wire_packets));
+        let (_, packets) = packets.into_iter().max().unwrap_or_default();
+        let goodput = flow.forward.payload_rate_bps.max(flow.backward.payload_rate_bps);
+        let _ = writeln!(
+            text,
+            "{:>8} {:>8} {:>12} {:>9}  {:<20} {}\n         {} {} - {}",
+            lost(flow),
+            format!("{:.3} %", lost(flow) as f64 * 100.0 / packets.max(1) as f64),
+            BitRate(goodput).rounded(),
+            flow.mean_rtt_ns().map_or_else(|| "?".into(), |ns| Nanos(ns).rounded()),
+            cause.map_or("-", |cause| cause.bound.code.name()),
+            utc(flow.first_ns),
+            flow.protocol,
+            flow.client,
+            flow.server,
+        );
+    }
+    visible(&text)
+}
+
+fn flows(count: u64) -> String {
+    if count == 1 { "1 flow".into() } else { format!("{count} flows") }
+}
+
+fn lost(flow: &FlowSummary) -> u64 {
+    flow.forward.lost_packets().saturating_add(flow.backward.lost_packets())
 }
 
 fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary) {
