@@ -1,7 +1,7 @@
 //! `longhaul lab try`: a path in one line, a program on it, and an end of the lab with the program.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 
 use longhaul_kernel::capability::is_root_in_namespace;
@@ -77,6 +77,44 @@ fn a_signal_that_ends_the_program_is_its_exit_code() {
     let Some(output) = tried(&["--rtt", "1ms", "/no/such/program"]) else { return };
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stderr).contains("cannot run `/no/such/program`"), "{output:?}");
+}
+
+#[test]
+fn a_program_may_end_its_lab() {
+    let script = "$0 lab down; sleep 1000";
+    let Some(output) = tried(&["--rtt", "1ms", "sh", "-c", script, env!("CARGO_BIN_EXE_longhaul")]) else { return };
+    assert_eq!(output.status.code(), Some(143), "the lab ended it with SIGTERM: {output:?}");
+    assert!(text(&output.stderr).trim_end().ends_with("round trip"), "nothing went wrong: {output:?}");
+}
+
+/// Ctrl-C at a terminal is for the program, which says what it has seen and ends well.
+#[test]
+fn the_keyboard_is_the_programs() {
+    let name = format!("try-keys-{}", std::process::id());
+    let line = format!("{} lab try --rtt 1ms --name {name} ping -i 0.1 server", env!("CARGO_BIN_EXE_longhaul"));
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut script) = script.spawn() else {
+        longhaul_testing::no_judge!("needs script (bsdutils)");
+        return;
+    };
+    let mut keys = script.stdin.take().unwrap();
+    let (mut said, mut pressed) = (String::new(), false);
+    let mut lines = BufReader::new(script.stdout.take().unwrap());
+    while lines.read_line(&mut said).is_ok_and(|bytes| bytes > 0) {
+        if !pressed && said.contains("icmp_seq=3") {
+            keys.write_all(b"\x03").unwrap();
+            pressed = true;
+        }
+    }
+    drop(keys);
+    let status = script.wait().unwrap();
+    if !pressed && !is_root_in_namespace() {
+        longhaul_testing::no_judge!("{said}");
+        return;
+    }
+    assert!(status.success() && said.contains("0% packet loss"), "{status}: {said}");
+    assert!(!printed(&["lab", "list"]).contains(&name));
 }
 
 /// However it ends, its lab and the programs in it end, too.

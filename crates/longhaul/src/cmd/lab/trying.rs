@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use longhaul_kernel::signals;
-use longhaul_lab::control::Client;
+use longhaul_lab::control::{Client, ControlError};
 use longhaul_path::one_line::{Loss, OneLine, QueueSize, RoundTrip};
 use longhaul_path::spec::PathSpec;
 use longhaul_units::BitRate;
@@ -83,9 +83,9 @@ pub(super) fn run(args: Args) -> Outcome {
     let ended = exit_code(&["longhaul".into()], on_client.status());
     match client.down() {
         Ok(Some(status)) => print_caveats(&status.caveats(info.spec.lateness_bound)),
-        // The program may have ended it.
-        Ok(None) => {}
-        Err(error) => say(error),
+        Err(ControlError::Refused(why)) => say(why),
+        // The program has ended the lab itself.
+        Ok(None) | Err(_) => {}
     }
     holder.wait();
     ended
