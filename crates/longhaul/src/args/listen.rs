@@ -9,8 +9,9 @@ use longhaul_channel::Key;
 use crate::args::key;
 use crate::output::Failure;
 
-/// Set on the hosts of a lab, all of which are on this machine.
-const LAB_VARIABLE: &str = "LONGHAUL_LAB";
+/// Set by `lab exec`, `lab shell` and `lab try` on the hosts of a lab, all of which are on this machine. Users set `LONGHAUL_LAB`
+/// themselves, elsewhere, to name a lab: that one says nothing of where a process runs.
+const HOST_VARIABLE: &str = "LONGHAUL_HOST";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Listen {
@@ -66,5 +67,5 @@ pub(crate) fn not_bound(address: SocketAddr, error: &io::Error, who: &str) -> Fa
 
 /// Whether this process runs on a host of a lab.
 pub(crate) fn in_lab() -> bool {
-    std::env::var_os(LAB_VARIABLE).is_some()
+    std::env::var_os(HOST_VARIABLE).is_some()
 }

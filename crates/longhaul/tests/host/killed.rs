@@ -79,6 +79,7 @@ const CASES: &[Case] = &[
     Case::near("filter attach lf0 --pin --for 60s").undo("filter detach lf0"),
     Case::near("mix lf0 --pps 1000 --target 10.96.0.1 --target-mac 02:00:00:00:00:02"),
     Case::near("emulate --left va --right vb --path lan --stats OUT/status.json").leaves(&["status.json"]),
+    Case::near("lab try --rtt 10ms --rate 100M --queue 64KiB -o OUT/try.toml -- sleep 0.5").leaves(&["try.toml"]),
     Case::near("lab up lan --name killedN").undo("lab down --name killedN"),
     Case::near("lab run demo-tcp -o OUT/run").undo("lab down").leaves(&["run"]),
     Case::near("lab run faults --measure --only policer-network,competing-udp --time 5s -o OUT/faults")

@@ -136,11 +136,16 @@ fn without_root_a_lab_lives_in_a_user_namespace() {
         run(&["lab", "exec", "client", "--name", &name, "--", "ping", "-c", "2", "-i", "0.05", "-W", "5", "server"]);
     let set = run(&["lab", "set", "--name", &name, "delay=3ms"]);
     let status = run(&["lab", "status", "--name", &name]);
+    // A program on a host reaches the lab and its other hosts.
+    let longhaul_there = everybodys.0.join("longhaul");
+    let script = "$0 lab exec server sh -c 'echo on $LONGHAUL_HOST' && $0 lab list";
+    let nested = run(&["lab", "exec", "client", "--name", &name, "sh", "-c", script, longhaul_there.to_str().unwrap()]);
     // Root's labs are others.
     let roots = text(&longhaul(&["lab", "list"]));
     let down = run(&["lab", "down", "--name", &name]);
     let list = run(&["lab", "list"]);
     assert!(ping.0, "{}", ping.1);
+    assert!(nested.0 && nested.1.starts_with("on server\n") && nested.1.contains(&name), "{}", nested.1);
     assert!(set.0 && status.0 && status.1.contains("client1"), "{} {}", set.1, status.1);
     assert!(!roots.contains(&name), "{roots}");
     assert!(down.0 && !list.1.contains(&name), "{} {}", down.1, list.1);

@@ -9,5 +9,7 @@ mod documents;
 mod hosts;
 mod killed;
 mod schemas;
+mod try_out;
 mod udp_refusals;
 mod watch;
+mod which_lab;

@@ -19,7 +19,7 @@ impl Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
             .args(["serve", "--port", "0"])
             .args(arguments)
-            .env_remove("LONGHAUL_LAB")
+            .env_remove("LONGHAUL_HOST")
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

@@ -76,7 +76,7 @@ fn wrong_usage_is_said_in_a_line() {
     for (arguments, named) in [
         (&["nonsense"][..], "nonsense"),
         (&[], "longhaul: which command? use one of diagnose, udp, tcp,"),
-        (&["lab"], "longhaul lab: which command? use one of up, exec, shell, set, run, status, list, down ("),
+        (&["lab"], "longhaul lab: which command? use one of up, try, exec, shell, set, run, status, list, down ("),
         (&["capture", "-i", "eth0", "-o", "x"], "-i is a time; name the interface without -i: eth0"),
         (&["key"], "longhaul key: which command? use one of new ("),
         (&["udp", "::1", "--key", "/no/such/key"], "longhaul key new FILE"),

@@ -1,23 +1,26 @@
 //! The protocol with the process that holds a lab: one JSON object a line in each direction, over an abstract socket, whose name ends
-//! with its process.
+//! with its process. The lab listens in the namespace in which it was made and on each of its hosts, as abstract names belong to a network
+//! namespace.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use longhaul_emulator::Status;
+use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::Process;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::unix::{connect_abstract, list_abstract, listen_abstract, peer_credentials};
-use longhaul_kernel::wait::Poller;
+use longhaul_kernel::wait::{Poller, sleep_until};
 use longhaul_path::spec::Change;
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::lab::Lab;
+use crate::lab::{Host, Lab};
 use crate::plan::HostPlan;
 use crate::spec::LabSpec;
 
@@ -29,6 +32,14 @@ const LINE_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a change may take: memory for a longer path comes at 4 s a GiB where the machine never had it before.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(300);
+/// How often a lab that comes up is asked whether it has.
+const ASKED_EVERY: Nanos = Nanos::from_millis(20);
+/// What wakes the process that holds a lab, beside a request at [`Listener`]'s own socket: a signal, the end of what the lab is tied
+/// to or of its coming up, and a request on host 0, 1, ….
+const AT_OWN_SOCKET: u64 = 0;
+const AT_STOP: u64 = 1;
+const AT_END: u64 = 2;
+const AT_HOST_0: u64 = 3;
 /// Longest name of a lab. It is part of a socket's name, which has 108 bytes (unix(7)).
 const NAME_BYTES_MOST: usize = 32;
 
@@ -51,6 +62,8 @@ enum Answer {
     Info(Box<Info>),
     Status(Box<Status>),
     Done,
+    /// It is not up yet; the process that makes it.
+    ComingUp(u32),
     Refused(String),
 }
 
@@ -94,6 +107,14 @@ pub enum ControlError {
     /// There is none.
     #[error("no lab `{0}` is up; `longhaul lab list` shows those that are")]
     NoLab(String),
+    /// It is being made.
+    #[error("lab `{name}` is still coming up; wait for it, or end it with `longhaul lab down --name {name}`")]
+    ComingUp {
+        /// The lab.
+        name: String,
+        /// The process that makes it.
+        pid: u32,
+    },
     /// Somebody else's process answers to the name.
     #[error("the name of lab `{name}` is taken by a process of {}, not by yours; give another --name", in_words(*.uid))]
     Stranger {
@@ -166,6 +187,7 @@ fn holder(socket: &str) -> io::Result<Option<u32>> {
 /// A lab's own end: whoever holds it has the name.
 #[derive(Debug)]
 pub struct Listener {
+    name: String,
     socket: UnixListener,
 }
 
@@ -178,7 +200,7 @@ impl Listener {
         let uid = own_uid()?;
         let socket = socket_name(uid, name)?;
         match listen_abstract(&socket) {
-            Ok(socket) => Ok(Self { socket }),
+            Ok(socket) => Ok(Self { name: name.to_owned(), socket }),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(match holder(&socket) {
                 Ok(holder) if holder != Some(uid) => ControlError::Stranger { name: name.to_owned(), uid: holder },
                 _ => ControlError::InUse(name.to_owned()),
@@ -187,30 +209,88 @@ impl Listener {
         }
     }
 
-    /// Answers for `lab` until somebody asks it to end or a signal does, and takes it down. Obeys this process's user and root, as far as its
-    /// user namespace tells them from others.
+    /// Runs `make`, which brings the lab up, and meanwhile answers that it comes up. Where somebody asks the lab to end, or a signal does,
+    /// `give_up` is called, which ends this process: nothing else ends what `make` does.
+    ///
+    /// # Errors
+    /// Where the kernel refuses to wait; `make` did not run.
+    pub fn while_coming_up<T>(
+        &self,
+        stop: Stop,
+        make: impl FnOnce() -> T,
+        give_up: impl FnOnce() + Send,
+    ) -> io::Result<T> {
+        let own = own_uid().map_err(io::Error::other)?;
+        // Its end here says to the thread that the lab is up.
+        let (making, made) = UnixStream::pair()?;
+        let poller = Poller::new()?;
+        poller.add(&self.socket, AT_OWN_SOCKET)?;
+        poller.add(stop, AT_STOP)?;
+        poller.add(&made, AT_END)?;
+        let answer = move || {
+            loop {
+                let Ok(events) = poller.wait(None) else { return };
+                let events: Vec<u64> = events.collect();
+                if events.contains(&AT_END) {
+                    return;
+                }
+                if stop.requested().is_some() {
+                    return give_up();
+                }
+                let Some(mut stream) = accept_known(&self.socket, own) else { continue };
+                match read_line::<Request>(&mut stream) {
+                    Ok(Request::Down) => {
+                        let _ = write_line(&mut stream, &Answer::Done);
+                        return give_up();
+                    }
+                    Ok(_) => drop(write_line(&mut stream, &Answer::ComingUp(std::process::id()))),
+                    Err(_) => {}
+                }
+            }
+        };
+        Ok(thread::scope(|scope| {
+            scope.spawn(answer);
+            let made = make();
+            drop(making);
+            made
+        }))
+    }
+
+    /// Answers for `lab`, here and on its hosts, until somebody asks it to end, a signal does, or the other end of `tied_to` is closed, and
+    /// takes it down. Obeys this process's user and root, as far as its user namespace tells them from others.
     ///
     /// # Errors
     /// Where the kernel refuses to wait.
-    pub fn serve(&self, mut lab: Lab, user_namespace: bool, stop: Stop) -> io::Result<()> {
+    pub fn serve(
+        &self,
+        mut lab: Lab,
+        user_namespace: bool,
+        stop: Stop,
+        tied_to: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
         let started_at = jiff::Timestamp::now().to_string();
         // Of a process in a user namespace of its own: root there, and nobody else has a number.
         let own = own_uid().map_err(io::Error::other)?;
+        let on_hosts = self.listen_on_hosts(&lab, own);
         let poller = Poller::new()?;
-        poller.add(&self.socket, 0)?;
-        poller.add(stop, 1)?;
+        poller.add(&self.socket, AT_OWN_SOCKET)?;
+        poller.add(stop, AT_STOP)?;
+        if let Some(tied_to) = tied_to {
+            poller.add(tied_to, AT_END)?;
+        }
+        for (socket, key) in on_hosts.iter().zip(AT_HOST_0..) {
+            poller.add(socket, key)?;
+        }
         loop {
-            drop(poller.wait(None)?);
-            if stop.requested().is_some() {
+            let events: Vec<u64> = poller.wait(None)?.collect();
+            if stop.requested().is_some() || events.contains(&AT_END) {
                 // Nobody waits to hear of programs that would not end.
                 let _ = lab.down();
                 return Ok(());
             }
-            let Ok((mut stream, _)) = self.socket.accept() else { continue };
-            let known = peer_credentials(&stream).is_ok_and(|peer| peer.uid == Some(own) || peer.uid == Some(0));
-            if !known {
-                continue;
-            }
+            let Some(&first) = events.first() else { continue };
+            let on_host = first.checked_sub(AT_HOST_0).and_then(|host| on_hosts.get(host as usize));
+            let Some(mut stream) = accept_known(on_host.unwrap_or(&self.socket), own) else { continue };
             let answer = match read_line::<Request>(&mut stream) {
                 Err(_) => continue,
                 Ok(Request::Down) => {
@@ -235,6 +315,20 @@ impl Listener {
             let _ = write_line(&mut stream, &answer);
         }
     }
+
+    /// Sockets by which programs on the hosts reach the lab. Without one they do not, and the lab is as good.
+    fn listen_on_hosts(&self, lab: &Lab, own: u32) -> Vec<UnixListener> {
+        let Ok(name) = socket_name(own, &self.name) else { return Vec::new() };
+        let listen = |host: &Host| host.namespace.enter(|| listen_abstract(&name)).ok()?.ok();
+        lab.hosts().iter().filter_map(listen).collect()
+    }
+}
+
+/// The next connection, if it is of user `own` or of root.
+fn accept_known(socket: &UnixListener, own: u32) -> Option<UnixStream> {
+    let (stream, _) = socket.accept().ok()?;
+    let known = peer_credentials(&stream).is_ok_and(|peer| peer.uid == Some(own) || peer.uid == Some(0));
+    known.then_some(stream)
 }
 
 fn set(lab: &mut Lab, changes: &[String]) -> Result<(), String> {
@@ -281,11 +375,25 @@ impl Client {
         Ok(Self { name: name.to_owned(), socket: socket_name(uid, name)?, uid })
     }
 
-    /// Who and where it is.
+    /// Who and where it is. Waits for one that comes up, 30 s at most.
     ///
     /// # Errors
     /// Any [`ControlError`].
     pub fn info(&self) -> Result<Info, ControlError> {
+        let deadline = monotonic() + Nanos::from(ANSWER_PATIENCE);
+        loop {
+            match self.info_now() {
+                Err(ControlError::ComingUp { .. }) if monotonic() < deadline => sleep_until(monotonic() + ASKED_EVERY),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Who and where it is now.
+    ///
+    /// # Errors
+    /// Any [`ControlError`].
+    pub fn info_now(&self) -> Result<Info, ControlError> {
         match self.ask(&Request::Info)? {
             Answer::Info(info) => Ok(*info),
             _ => Err(self.confused()),
@@ -314,21 +422,30 @@ impl Client {
         }
     }
 
-    /// Takes it down and returns its last status once its process has ended.
+    /// Takes it down and returns its last status once its process has ended; `None` where it was still coming up.
     ///
     /// # Errors
     /// Any [`ControlError`].
-    pub fn down(&self) -> Result<Status, ControlError> {
+    pub fn down(&self) -> Result<Option<Status>, ControlError> {
         let silent = |source| ControlError::Silent { name: self.name.clone(), source };
-        let process = Process::open(self.info()?.pid).map_err(silent)?;
-        let Answer::Status(status) = self.ask(&Request::Down)? else { return Err(self.confused()) };
+        let pid = match self.info_now() {
+            Ok(info) => info.pid,
+            Err(ControlError::ComingUp { pid, .. }) => pid,
+            Err(error) => return Err(error),
+        };
+        let process = Process::open(pid).map_err(silent)?;
+        let status = match self.ask(&Request::Down)? {
+            Answer::Status(status) => Some(*status),
+            Answer::Done => None,
+            _ => return Err(self.confused()),
+        };
         if let Some(process) = process {
-            let deadline = longhaul_kernel::clock::monotonic() + Nanos::from(ANSWER_PATIENCE);
+            let deadline = monotonic() + Nanos::from(ANSWER_PATIENCE);
             if !process.wait_until_gone(deadline).map_err(silent)? {
                 return Err(silent(io::Error::new(io::ErrorKind::TimedOut, "its process has not ended yet")));
             }
         }
-        Ok(*status)
+        Ok(status)
     }
 
     fn ask(&self, request: &Request) -> Result<Answer, ControlError> {
@@ -349,6 +466,7 @@ impl Client {
         stream.set_read_timeout(Some(patience)).map_err(silent)?;
         match parse_line(&mut stream).map_err(silent)? {
             Answer::Refused(why) => Err(ControlError::Refused(why)),
+            Answer::ComingUp(pid) => Err(ControlError::ComingUp { name: self.name.clone(), pid }),
             answer => Ok(answer),
         }
     }

@@ -4,5 +4,6 @@
 
 pub mod law;
 pub mod network;
+pub mod one_line;
 pub mod preset;
 pub mod spec;

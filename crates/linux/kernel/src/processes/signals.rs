@@ -6,11 +6,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use longhaul_units::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::low_level::{emulate_default_handler, register};
 
 use crate::clock::monotonic;
@@ -137,6 +137,18 @@ impl AsFd for Stop {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0
     }
+}
+
+/// From now on Ctrl-C and Ctrl-\\ (`SIGINT`, `SIGQUIT`) do nothing to this process: they are for the program that it has started, which is
+/// in the terminal's foreground with it and has the default handling (execve(2)).
+///
+/// # Errors
+/// Does not fail in practice.
+pub fn leave_the_keyboard_to_programs() -> io::Result<()> {
+    for signal in [SIGINT, SIGQUIT] {
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    Ok(())
 }
 
 /// Tells that somebody sent `SIGUSR1`.

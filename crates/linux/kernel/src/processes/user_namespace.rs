@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
@@ -54,7 +55,8 @@ pub fn unshare_user_as_root() -> Result<(), UserNamespaceError> {
     write("/proc/self/gid_map", &format!("0 {gid} 1\n"))
 }
 
-/// Moves the process into the user namespace of process `pid`, which the same user made; there it has all capabilities.
+/// Moves the process into the user namespace of process `pid`, which the same user made; there it has all capabilities. A process that
+/// is in it already stays as it is.
 ///
 /// It must be called while the process has one thread.
 ///
@@ -63,6 +65,11 @@ pub fn unshare_user_as_root() -> Result<(), UserNamespaceError> {
 pub fn enter_of_process(pid: u32) -> Result<(), UserNamespaceError> {
     let io = |step| move |source| UserNamespaceError::Io { step, source };
     let namespace = fs::File::open(format!("/proc/{pid}/ns/user")).map_err(io("open the lab's user namespace"))?;
+    // The kernel refuses to enter one's own (setns(2), EINVAL).
+    let id = |of: io::Result<fs::Metadata>| of.map(|of| (of.dev(), of.ino())).ok();
+    if id(namespace.metadata()).is_some_and(|there| Some(there) == id(fs::metadata("/proc/self/ns/user"))) {
+        return Ok(());
+    }
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::User)).map_err(|errno| match errno {
         Errno::INVAL => UserNamespaceError::SeveralThreads,
         errno => io("enter the lab's user namespace")(errno.into()),

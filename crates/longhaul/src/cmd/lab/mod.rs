@@ -1,27 +1,26 @@
 //! `longhaul lab`.
 
+mod exec;
+mod holder;
+pub(crate) mod links;
 pub(crate) mod printed;
 pub(crate) mod run;
+mod trying;
 mod within;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use clap::Subcommand;
-use longhaul_kernel::capability;
-use longhaul_kernel::signals::Stop;
-use longhaul_kernel::user_namespace;
-use longhaul_lab::control::{Client, ControlError, Info, Listener, list};
-use longhaul_lab::enter::{EnterError, enter};
-use longhaul_lab::{Lab, LabSpec, orphans};
+use longhaul_lab::control::{Client, ControlError, Info, list};
+use longhaul_lab::{LabSpec, orphans};
 use longhaul_path::preset;
 use longhaul_path::spec::{Change, ChangeError, PathSpec, no_files};
-use serde::{Deserialize, Serialize};
 
+use self::holder::{Holder, Order};
 use self::printed::{DownParameters, EndedLab, EndedLabs, ListedLab, ListedLabs, MadeLab};
 use crate::args::engine::EngineArgs;
+use crate::args::listen::in_lab;
 use crate::output::status;
 use crate::output::{Envelope, Failure, NothingAsked, Outcome, print_caveats, print_json, print_text, say};
 
@@ -30,9 +29,12 @@ use crate::output::{Envelope, Failure, NothingAsked, Outcome, print_caveats, pri
 #[command(arg_required_else_help = false)]
 #[command(after_help = "Example:
   longhaul lab up nlr-small
-  longhaul lab exec server -- iperf3 -s -D
-  longhaul lab exec client -- iperf3 -c server
-  longhaul lab down")]
+  longhaul lab exec server iperf3 -s -D
+  longhaul lab exec client iperf3 -c server
+  longhaul lab down
+  longhaul lab try --rtt 150ms --rate 1G --loss 0.01% -- ping -c 3 server
+
+The variable LONGHAUL_LAB names the lab where --name does not. It is set on a lab's hosts.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -42,18 +44,19 @@ pub(crate) struct Args {
 enum Action {
     /// Create the hosts of a path and the path between them
     Up(UpArgs),
+    Try(trying::Args),
     /// Run a program on a host
-    #[command(after_help = "Example:\n  longhaul lab exec client -- ping -c 3 server")]
+    #[command(after_help = "Example:\n  longhaul lab exec client ping -c 3 server")]
     Exec {
         /// Name of the host, such as client, server, client2
         host: String,
         #[command(flatten)]
         lab: Which,
         /// Program to run, and its arguments
-        #[arg(last = true, required = true, value_name = "COMMAND")]
+        #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
-    /// Open a shell on a host
+    /// Open a shell on a host, which its prompt names
     #[command(after_help = "Example:\n  longhaul lab shell server")]
     Shell {
         /// Name of the host, such as client, server, client2
@@ -71,7 +74,7 @@ enum Action {
         lab: Which,
     },
     Run(crate::cmd::lab::run::Args),
-    /// Show packets passed and lost at each hop, and the emulator's lateness
+    /// Show packets passed and lost at each hop, its delay, rate, queue and loss now, and the emulator's lateness
     #[command(after_help = "Example:\n  longhaul lab status --json | jq .result.lateness")]
     Status {
         #[command(flatten)]
@@ -117,9 +120,16 @@ enum Action {
 struct UpArgs {
     /// Path: a name from `longhaul paths`, or a path file
     path: String,
-    /// Name of the lab [default: the path's name]
+    /// Name of the lab [default: what LONGHAUL_LAB says, else the path's name]
     #[arg(long)]
     name: Option<String>,
+    #[command(flatten)]
+    making: MakingArgs,
+}
+
+/// How a lab is made of its path.
+#[derive(Debug, clap::Args)]
+struct MakingArgs {
     /// MTU of hosts whose MTU the path does not set
     #[arg(long, value_name = "BYTES", default_value_t = longhaul_lab::plan::DEFAULT_MTU, value_parser = clap::value_parser!(u32).range(68..=65535), allow_hyphen_values = true)]
     mtu: u32,
@@ -133,6 +143,21 @@ struct UpArgs {
     engine: EngineArgs,
 }
 
+impl MakingArgs {
+    /// Makes the changes that `--set` asks for.
+    fn change(&self, path: &mut PathSpec) -> Result<(), Failure> {
+        let read =
+            |text: &String| text.parse().map_err(|error: ChangeError| Failure::usage(format!("--set {text}: {error}")));
+        let changes: Vec<Change> = self.set.iter().map(read).collect::<Result<_, _>>()?;
+        Change::apply(&changes, path).map_err(|error| Failure::usage(format!("--set: {error}")))?;
+        Ok(())
+    }
+
+    fn spec(&self, name: String) -> LabSpec {
+        LabSpec { name, mtu_bytes: self.mtu, offload: self.offload == OnOff::On, ..self.engine.spec() }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum OnOff {
     On,
@@ -142,21 +167,38 @@ enum OnOff {
 /// Selects a lab.
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// Name of the lab [default: the only one that is up]
+    /// Name of the lab [default: what LONGHAUL_LAB says, else the only one that is up]
     #[arg(long)]
     name: Option<String>,
 }
 
+/// The lab that the environment names: on a lab's hosts that one, elsewhere what the user has set.
+fn lab_of_environment() -> Option<String> {
+    std::env::var("LONGHAUL_LAB").ok().filter(|name| !name.is_empty())
+}
+
 impl Which {
+    /// The lab that was named, whether or not it is up.
+    fn named(&self) -> Option<String> {
+        self.name.clone().or_else(lab_of_environment)
+    }
+
     fn find(&self) -> Result<String, Failure> {
-        if let Some(name) = &self.name {
-            return Ok(name.clone());
-        }
         let mut names = list().map_err(control_failure)?;
-        match names.len() {
-            0 => Err(Failure::new("no_lab", "no lab is up").remedy("longhaul lab up nlr-small")),
-            1 => Ok(names.remove(0)),
-            _ => Err(Failure::usage(format!("several labs are up: {}; choose one with --name", names.join(", ")))),
+        match self.named() {
+            Some(name) if self.name.is_none() && !names.contains(&name) => {
+                Err(Failure::new("no_lab", format!("no lab `{name}` is up, which LONGHAUL_LAB names"))
+                    .remedy("choose one of `longhaul lab list` with --name, or unset LONGHAUL_LAB"))
+            }
+            Some(name) => Ok(name),
+            None => match names.len() {
+                0 => Err(Failure::new("no_lab", "no lab is up").remedy("longhaul lab up nlr-small")),
+                1 => Ok(names.remove(0)),
+                _ => {
+                    let names = names.join(", ");
+                    Err(Failure::usage(format!("several labs are up: {names}; choose one with --name or LONGHAUL_LAB")))
+                }
+            },
         }
     }
 
@@ -169,6 +211,7 @@ fn control_failure(error: ControlError) -> Failure {
     match error {
         ControlError::Name(_) => Failure::usage(error),
         ControlError::InUse(_) | ControlError::Stranger { .. } => Failure::new("name_in_use", error),
+        ControlError::ComingUp { .. } => Failure::new("coming_up", error),
         ControlError::NoLab(_) => Failure::new("no_lab", error),
         ControlError::Refused(_) => Failure::new("refused", error),
         _ => Failure::new("lab", error),
@@ -178,11 +221,9 @@ fn control_failure(error: ControlError) -> Failure {
 pub(crate) fn run(args: Args) -> Outcome {
     match args.action {
         Action::Up(args) => up(args),
-        Action::Exec { host, lab, command } => exec(&lab, &host, command),
-        Action::Shell { host, lab } => {
-            let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
-            exec(&lab, &host, vec![shell])
-        }
+        Action::Try(args) => aside(trying::run(args)),
+        Action::Exec { host, lab, command } => aside(exec::exec(&lab, &host, &command)),
+        Action::Shell { host, lab } => aside(exec::shell(&lab, &host)),
         Action::Set { changes, lab } => {
             lab.client()?.set(changes).map_err(control_failure)?;
             Ok(ExitCode::SUCCESS)
@@ -191,146 +232,35 @@ pub(crate) fn run(args: Args) -> Outcome {
         Action::Status { lab, json } => show_status(&lab, json),
         Action::List { json } => show_list(json),
         Action::Down { lab, all, json } => down(&lab, all, json),
-        Action::Hold => hold(),
+        Action::Hold => holder::hold(),
         Action::Within { command } => within::run(&command),
     }
 }
 
-/// The order from `up` to the process that holds the lab.
-#[derive(Debug, Serialize, Deserialize)]
-struct Order {
-    spec: LabSpec,
-    path: String,
+/// Of a command that runs another program: its stdout is that program's, and a `--json` among the arguments is not its own.
+fn aside(outcome: Outcome) -> Outcome {
+    outcome.or_else(|failure| Ok(failure.report_beside()))
 }
 
 fn up(args: UpArgs) -> Outcome {
     let mut path = preset::load(&args.path).map_err(Failure::usage)?;
-    let read =
-        |text: &String| text.parse().map_err(|error: ChangeError| Failure::usage(format!("--set {text}: {error}")));
-    let changes: Vec<Change> = args.set.iter().map(read).collect::<Result<_, _>>()?;
-    Change::apply(&changes, &mut path).map_err(|error| Failure::usage(format!("--set: {error}")))?;
-    let name = args.name.unwrap_or_else(|| path.name.clone());
+    args.making.change(&mut path)?;
+    // On a host of a lab the variable names that lab, not the one that is wanted.
+    let from_environment = || lab_of_environment().filter(|_| !in_lab());
+    let name = args.name.or_else(from_environment).unwrap_or_else(|| path.name.clone());
     // Names are checked here, so that a wrong one costs nothing.
-    Client::new(&name).map_err(control_failure)?;
-    let spec = LabSpec { name, mtu_bytes: args.mtu, offload: args.offload == OnOff::On, ..args.engine.spec() };
-    let lab = spec.name.clone();
-    clear_orphans(std::slice::from_ref(&lab))?;
-    start_holder(&Order { spec, path: path.to_toml() })?;
-
-    let info = Client::new(&lab).and_then(|client| client.info()).map_err(control_failure)?;
-    let hosts: Vec<_> = info.hosts.iter().map(|host| format!("{} {}", host.plan.name, host.plan.ipv4)).collect();
-    say(format_args!(
-        "lab {lab} is up: {}; {} round trip; longhaul lab exec {} -- COMMAND",
-        hosts.join(", "),
-        path.round_trip(),
-        info.hosts[0].plan.name
-    ));
+    let client = Client::new(&name).map_err(control_failure)?;
+    clear_orphans(std::slice::from_ref(&name))?;
+    Holder::start(&Order { spec: args.making.spec(name), path: path.to_toml(), tied: false })?;
+    let info = client.info().map_err(control_failure)?;
+    say(format_args!("{}; longhaul lab exec {} COMMAND", came_up(&info, &path), info.hosts[0].plan.name));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the process that holds the lab and waits until packets pass, or until it says why not.
-fn start_holder(order: &Order) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new("lab", format!("cannot start the lab's process: {error}"));
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut holder = Command::new(program)
-        .args(["lab", "hold"])
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .map_err(failed)?;
-    if let Some(mut input) = holder.stdin.take() {
-        let order = serde_json::to_string(order).map_err(|error| failed(error.into()))?;
-        // A process that ended early says why on the other pipe.
-        let _ = writeln!(input, "{order}");
-    }
-    let mut answer = String::new();
-    if let Some(output) = holder.stdout.take() {
-        BufReader::new(output).read_line(&mut answer).map_err(failed)?;
-    }
-    match serde_json::from_str::<Result<(), Refusal>>(&answer) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(refusal)) => Err(refusal.failure()),
-        Err(_) => {
-            let status = holder.wait().map_err(failed)?;
-            Err(Failure::new("lab", format!("the lab's process ended before the lab was up: {status}")))
-        }
-    }
-}
-
-/// Why a lab did not come up, as it crosses the pipe.
-#[derive(Debug, Serialize, Deserialize)]
-struct Refusal {
-    in_use: bool,
-    message: String,
-}
-
-impl Refusal {
-    fn failure(self) -> Failure {
-        Failure::new(if self.in_use { "name_in_use" } else { "lab" }, self.message)
-    }
-}
-
-/// The process that holds a lab.
-fn hold() -> Outcome {
-    let failed = |error: std::io::Error| Failure::new("lab", error);
-    // It must outlive the terminal and the process group that started it.
-    let _ = rustix::process::setsid();
-    longhaul_kernel::schedule::favour_session();
-    let mut order = String::new();
-    std::io::stdin().read_line(&mut order).map_err(failed)?;
-    let order: Order = serde_json::from_str(&order).map_err(|error| failed(error.into()))?;
-    match make(order) {
-        Err(refusal) => {
-            print_json(&Err::<(), _>(refusal));
-            Ok(ExitCode::from(1))
-        }
-        Ok((listener, lab, user_namespace, stop)) => {
-            let answered = writeln!(std::io::stdout(), r#"{{"Ok":null}}"#).is_ok();
-            if !answered {
-                // The process that asked for the lab has ended.
-                return Ok(ExitCode::from(1));
-            }
-            let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(failed)?;
-            rustix::stdio::dup2_stdin(&null).map_err(|error| failed(error.into()))?;
-            rustix::stdio::dup2_stdout(&null).map_err(|error| failed(error.into()))?;
-            rustix::stdio::dup2_stderr(&null).map_err(|error| failed(error.into()))?;
-            listener.serve(lab, user_namespace, stop).map_err(failed)?;
-            Ok(ExitCode::SUCCESS)
-        }
-    }
-}
-
-fn make(order: Order) -> Result<(Listener, Lab, bool, Stop), Refusal> {
-    let refuse = |message: String| Refusal { in_use: false, message };
-    let path = PathSpec::parse(&order.path, &no_files).map_err(|error| refuse(error.to_string()))?;
-    let listener = Listener::claim(&order.spec.name).map_err(|error| Refusal {
-        in_use: matches!(error, ControlError::InUse(_) | ControlError::Stranger { .. }),
-        message: error.to_string(),
-    })?;
-    // Before there is a second thread.
-    let user_namespace = !capability::is_root_in_namespace();
-    if user_namespace {
-        user_namespace::unshare_user_as_root().map_err(|error| refuse(error.to_string()))?;
-    }
-    let stop = Stop::install().map_err(|error| refuse(error.to_string()))?;
-    let lab = Lab::up(order.spec, path).map_err(|error| refuse(error.to_string()))?;
-    Ok((listener, lab, user_namespace, stop))
-}
-
-fn exec(lab: &Which, host: &str, command: Vec<String>) -> Outcome {
-    let info = lab.client()?.info().map_err(control_failure)?;
-    let plan = enter(&info, host).map_err(|error| match error {
-        EnterError::NoHost { .. } => Failure::usage(error),
-        _ => Failure::new("exec", error),
-    })?;
-    let error = Command::new(&command[0])
-        .args(&command[1..])
-        .env("LONGHAUL_LAB", &info.spec.name)
-        .env("LONGHAUL_HOST", &plan.name)
-        .exec();
-    Err(Failure::new("exec", format!("cannot run `{}`: {error}", command[0])).remedy("is it installed, and in PATH?"))
+/// That a lab is up, and who is in it.
+fn came_up(info: &Info, path: &PathSpec) -> String {
+    let hosts: Vec<_> = info.hosts.iter().map(|host| format!("{} {}", host.plan.name, host.plan.ipv4)).collect();
+    format!("lab {} is up: {}; {} round trip", info.spec.name, hosts.join(", "), path.round_trip())
 }
 
 fn show_status(lab: &Which, as_json: bool) -> Outcome {
@@ -353,16 +283,29 @@ fn print_status(info: &Info, status: longhaul_emulator::Status, as_json: bool) {
             caveats.clone(),
         ));
     } else {
-        print_text(&format!("{}: {}", info.spec.name, status::text(&status)));
+        let links = links::text(&links::links(&path_of(info)));
+        print_text(&format!("{}: {}\n{links}", info.spec.name, status::text(&status)));
     }
     print_caveats(&caveats);
 }
 
+/// The path of a lab, with all live changes.
+fn path_of(info: &Info) -> PathSpec {
+    // The lab wrote it.
+    PathSpec::parse(&info.path, &no_files).unwrap_or_default()
+}
+
 fn show_list(as_json: bool) -> Outcome {
     let names = list().map_err(control_failure)?;
-    // A lab may go down while we ask.
-    let infos: Vec<Info> =
-        names.iter().filter_map(|name| Client::new(name).and_then(|client| client.info()).ok()).collect();
+    let (mut infos, mut coming_up) = (Vec::new(), Vec::new());
+    for name in names {
+        match Client::new(&name).and_then(|client| client.info_now()) {
+            Ok(info) => infos.push(info),
+            Err(ControlError::ComingUp { pid, .. }) => coming_up.push((name, pid)),
+            // A lab may go down while we ask.
+            Err(_) => {}
+        }
+    }
     if as_json {
         let labs = infos.iter().map(|info| ListedLab {
             name: &info.spec.name,
@@ -377,7 +320,7 @@ fn show_list(as_json: bool) -> Outcome {
     }
     let mut text = String::new();
     for info in &infos {
-        let path = PathSpec::parse(&info.path, &no_files).unwrap_or_default();
+        let path = path_of(info);
         let hosts: Vec<_> = info.hosts.iter().map(|host| host.plan.name.as_str()).collect();
         text += &format!(
             "{:<16} {:<20} {:>15}  pid {:<8} {}\n",
@@ -388,7 +331,10 @@ fn show_list(as_json: bool) -> Outcome {
             hosts.join(" ")
         );
     }
-    print_text(if infos.is_empty() { "no lab is up\n" } else { &text });
+    for (name, pid) in &coming_up {
+        text += &format!("{name:<16} {:<36}  pid {pid}\n", "is still coming up");
+    }
+    print_text(if text.is_empty() { "no lab is up\n" } else { &text });
     Ok(ExitCode::SUCCESS)
 }
 
@@ -396,25 +342,36 @@ fn down(lab: &Which, all: bool, as_json: bool) -> Outcome {
     let mut names = list().map_err(control_failure)?;
     if !all {
         let orphaned = orphaned_labs()?;
-        names = match &lab.name {
-            Some(name) if names.contains(name) => vec![name.clone()],
-            Some(name) if orphaned.contains(name) => Vec::new(),
+        names = match lab.named() {
+            Some(name) if names.contains(&name) => vec![name],
+            Some(name) if orphaned.contains(&name) => Vec::new(),
             None if names.is_empty() && !orphaned.is_empty() => Vec::new(),
             _ => vec![lab.find()?],
         };
     }
     let now = jiff::Timestamp::now().to_string();
-    let (mut labs, mut caveats) = (Vec::new(), Vec::new());
+    let (mut labs, mut interrupted, mut caveats) = (Vec::new(), BTreeSet::new(), Vec::new());
     for name in &names {
         let client = Client::new(name).map_err(control_failure)?;
-        let info = client.info().map_err(control_failure)?;
-        let status = client.down().map_err(control_failure)?;
-        let of_lab = status.caveats(info.spec.lateness_bound);
-        caveats.extend(of_lab.iter().map(|caveat| caveat.about(name)));
-        labs.push((info, status));
-        say(format_args!("lab {name} is down"));
+        let info = match client.info_now() {
+            Ok(info) => Some(info),
+            Err(ControlError::ComingUp { .. }) => None,
+            Err(error) => return Err(control_failure(error)),
+        };
+        match (info, client.down().map_err(control_failure)?) {
+            (Some(info), Some(status)) => {
+                let of_lab = status.caveats(info.spec.lateness_bound);
+                caveats.extend(of_lab.iter().map(|caveat| caveat.about(name)));
+                labs.push((info, status));
+                say(format_args!("lab {name} is down"));
+            }
+            _ => {
+                say(format_args!("lab {name} is down: it was still coming up"));
+                interrupted.insert(name.clone());
+            }
+        }
     }
-    let killed = if all || lab.name.is_none() { orphaned_labs()? } else { lab.name.clone().into_iter().collect() };
+    let killed = if all { orphaned_labs()? } else { lab.named().map_or_else(orphaned_labs, |name| Ok(vec![name]))? };
     let cleared = clear_orphans(&killed)?;
     if as_json {
         let labs = labs.iter().map(|(info, status)| EndedLab {
@@ -422,7 +379,7 @@ fn down(lab: &Which, all: bool, as_json: bool) -> Outcome {
             started_at: &info.started_at,
             status,
         });
-        let result = EndedLabs { labs: labs.collect(), cleared };
+        let result = EndedLabs { labs: labs.collect(), interrupted, cleared };
         print_json(&Envelope::new("longhaul.lab.down/1", now, DownParameters { all }, result, caveats.clone()));
     }
     print_caveats(&caveats);

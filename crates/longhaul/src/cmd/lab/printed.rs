@@ -7,6 +7,9 @@ use longhaul_lab::LabSpec;
 use longhaul_lab::control::{HostInfo, Info};
 use serde::Serialize;
 
+use super::links::{Link, links};
+use super::path_of;
+
 /// How a lab was made.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -18,11 +21,15 @@ pub(crate) struct MadeLab<'a> {
     /// Clients, then servers.
     #[cfg_attr(test, schemars(length(min = 2)))]
     hosts: &'a [HostInfo],
+    /// Each direction of each link as it is now: each host's access hops, then the shared hops forward, then those backward.
+    #[cfg_attr(test, schemars(length(min = 4)))]
+    links: Vec<Link>,
 }
 
 impl<'a> MadeLab<'a> {
     pub(crate) fn of(info: &'a Info) -> Self {
-        Self { lab: &info.spec, path: &info.path, hosts: &info.hosts }
+        let links = links(&path_of(info));
+        Self { lab: &info.spec, path: &info.path, hosts: &info.hosts, links }
     }
 }
 
@@ -65,6 +72,8 @@ pub(crate) struct DownParameters {
 pub(crate) struct EndedLabs<'a> {
     /// The labs that were up, by name.
     pub(crate) labs: Vec<EndedLab<'a>>,
+    /// Labs that were still coming up, by name.
+    pub(crate) interrupted: BTreeSet<String>,
     /// Labs that had been killed and whose programs were ended, by name.
     pub(crate) cleared: BTreeSet<String>,
 }

@@ -8,6 +8,7 @@ mod derived;
 mod error;
 pub mod file;
 mod load;
+mod short;
 mod validate;
 pub mod value;
 mod write;

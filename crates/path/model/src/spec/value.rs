@@ -189,7 +189,7 @@ impl Setting {
 
 const LOSS_FORMS: &str = "none, random(P), every(N), gilbert-elliott(P,R), gilbert-elliott(P,R,H,K), list(1,5,9-12), bursts(FOR,EVERY) or bursts(FOR,EVERY,LOST,OTHERWISE)";
 
-fn loss(text: &str) -> Result<LossSpec, String> {
+pub(crate) fn loss(text: &str) -> Result<LossSpec, String> {
     let unknown = || format!("{}: use {LOSS_FORMS}", shown(text));
     let (name, arguments) = call(text).ok_or_else(unknown)?;
     Ok(match (name, arguments.as_slice()) {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use longhaul_units::{BitRate, Nanos};
 
+use super::short::{self, numbers};
 use super::{
     DelayStep, DelaySteps, HopSpec, HostSpec, JitterSpec, Law, Layer, LossSpec, Order, Outage, PathSpec, QueueLimit,
 };
@@ -132,16 +133,7 @@ fn loss(loss: &LossSpec) -> String {
             bursts.lost.0,
             bursts.otherwise.0
         ),
-        LossSpec::List(numbers) => {
-            let runs: Vec<String> = numbers
-                .chunk_by(|a, b| a.checked_add(1) == Some(*b))
-                .map(|run| match run {
-                    [first, .., last] => format!("{first}-{last}"),
-                    _ => run[0].to_string(),
-                })
-                .collect();
-            format!("\"list({})\"", runs.join(","))
-        }
+        LossSpec::List(list) => format!("\"list({})\"", numbers(list)),
     }
 }
 
@@ -177,11 +169,7 @@ fn jitter(jitter: &JitterSpec) -> String {
 }
 
 fn queue(queue: QueueLimit) -> String {
-    match queue {
-        QueueLimit::Unlimited => "\"unlimited\"".into(),
-        QueueLimit::Bytes(bytes) => exact(bytes, || format!("{}B", bytes.0)),
-        QueueLimit::Packets(packets) => format!("\"{packets}p\""),
-    }
+    format!("\"{queue}\"")
 }
 
 fn time(time: Nanos) -> String {
@@ -192,9 +180,6 @@ fn rate_text(rate: BitRate) -> String {
     exact(rate, || format!("{}bit", rate.0))
 }
 
-/// The short text of a quantity where it says the same value, else `plain`, in quotes.
 fn exact<T: Display + FromStr + PartialEq>(quantity: T, plain: impl FnOnce() -> String) -> String {
-    let short = quantity.to_string();
-    let says_it = short.parse::<T>().is_ok_and(|read| read == quantity);
-    format!("\"{}\"", if says_it { short } else { plain() })
+    format!("\"{}\"", short::exact(&quantity, plain))
 }
