@@ -45,10 +45,11 @@ impl std::str::FromStr for Moment {
         let at = text.parse().map(Self::At);
         let local = || text.parse().map(Self::Local);
         let of_day = || text.parse().map(Self::OfDay);
-        // A date alone would be read as its midnight, which few mean.
-        at.or_else(|_| if text.contains(':') { of_day().or_else(|_| local()) } else { of_day() }).map_err(
-            |_: jiff::Error| "give 2026-11-24T10:15:00Z, 10:15, 10:15:30.5, or +90s after the first packet".into(),
-        )
+        // A date alone would be read as its midnight, and a number as an hour, which few mean.
+        Some(at)
+            .filter(|_| text.contains(':'))
+            .and_then(|at| at.or_else(|_: jiff::Error| of_day()).or_else(|_| local()).ok())
+            .ok_or_else(|| "give 2026-11-24T10:15:00Z, 10:15, 10:15:30.5, or +90s after the first packet".into())
     }
 }
 
