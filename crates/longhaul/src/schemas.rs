@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use longhaul_capture::{CaptureResult, LogResult};
 use longhaul_congestion::description::Description;
-use longhaul_diagnosis::{Diagnosed, DiagnosedFlows};
+use longhaul_diagnosis::{Diagnosed, DiagnosedFlows, LongPathTest};
 use longhaul_emulator::Status;
 use longhaul_filter::FilterStatus;
 use longhaul_flows::AnalyzeResult;
@@ -66,6 +66,7 @@ fn schemas() -> BTreeMap<String, String> {
         result::<Envelope<verify::Parameters, Verification>>("verify"),
         result::<Envelope<mix::Parameters, mix::Reported>>("mix"),
         result::<Envelope<tune::planned::Parameters, tune::planned::Tuned>>("tune"),
+        result::<Envelope<DiagnoseAsked, LongPathTest>>("diagnose.long-path"),
         result::<Envelope<DiagnoseFlowsAsked, DiagnosedFlows>>("diagnose.flows"),
         result::<Envelope<NothingAsked, tune::keeping::Shown>>("tune.status"),
         result::<Envelope<NothingAsked, tune::keeping::Confirmed>>("tune.confirm"),
@@ -89,6 +90,7 @@ fn schemas() -> BTreeMap<String, String> {
 fn result<T: JsonSchema>(command: &str) -> (String, String) {
     let title = match command {
         "lab.run.mix" => "What `longhaul lab run --json` prints of an experiment with a mix".into(),
+        "diagnose.long-path" => "What `longhaul diagnose --rtt` prints with `--json`".into(),
         "diagnose.flows" => "What `longhaul diagnose --watch` and `longhaul diagnose trace` print with `--json`".into(),
         "lab.run.faults" => "What `longhaul lab run faults --json` prints".into(),
         _ => format!("What `longhaul {} --json` prints", command.replace('.', " ")),

@@ -11,6 +11,7 @@ mod before;
 mod bottleneck;
 mod diagnosis;
 mod evidence;
+mod long_path;
 mod observed;
 pub mod plan;
 mod rules;
@@ -25,6 +26,7 @@ pub use evidence::{
     CpuFacts, Diagnosed, DiagnosedFlow, DiagnosedFlows, Evidence, FlowFacts, Handshake, HostFacts, LinkFacts, Observed,
     PacketShares, Purpose, Run, SynFacts, Target, TcpFacts, UdpFacts, Vantage,
 };
+pub use long_path::{Burst, LongPath, LongPathTest, NoLongPath, Verdict};
 pub use observed::{captured_facts, flow_goes_forward, watched_facts};
 pub use rules::diagnose;
 pub use tests_seen::{host_facts, tcp_facts, udp_facts};

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use longhaul_diagnosis::{Diagnosed, DiagnosedFlows};
+use longhaul_diagnosis::{Diagnosed, DiagnosedFlows, LongPathTest};
 use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_result::Caveat;
@@ -64,6 +64,9 @@ pub struct DiagnoseAsked {
 
 /// The form of a diagnosis of connections that no test made.
 pub const DIAGNOSE_FLOWS_SCHEMA: &str = "longhaul.diagnose.flows/1";
+
+/// The form of a test of a short path for a long one.
+pub const LONG_PATH_SCHEMA: &str = "longhaul.diagnose.long-path/1";
 
 /// Which connections were diagnosed: those of a process, of a command, or of captures.
 #[derive(Debug, Serialize, Deserialize)]
@@ -163,6 +166,8 @@ pub enum Content {
     Diagnose(Box<DiagnoseAsked>, Directions<Diagnosed>),
     /// Of `longhaul diagnose --watch` and `longhaul diagnose trace`.
     DiagnoseFlows(Box<DiagnosedFlows>),
+    /// Of `longhaul diagnose --rtt`.
+    LongPath(Box<LongPathTest>),
     /// Of `longhaul rtt`.
     Rtt(Box<RttResult>),
     /// Of `longhaul sweep`.
@@ -176,7 +181,7 @@ pub enum SavedError {
     #[error("no result of longhaul: {0}")]
     NoResult(serde_json::Error),
     /// Another form of JSON, or none.
-    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {DIAGNOSE_SCHEMA}, {DIAGNOSE_FLOWS_SCHEMA}, {RTT_SCHEMA} or {SWEEP_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
+    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {DIAGNOSE_SCHEMA}, {DIAGNOSE_FLOWS_SCHEMA}, {LONG_PATH_SCHEMA}, {RTT_SCHEMA} or {SWEEP_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
     Schema(Option<String>),
     /// A part of it is not as its form has it.
     #[error("broken: {0}")]
@@ -250,6 +255,10 @@ impl Saved {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, DiagnosedFlows>(text)?;
                 Ok(Self { content: Content::DiagnoseFlows(Box::new(result)), caveats })
             }
+            Some(LONG_PATH_SCHEMA) => {
+                let Shown { result, caveats, .. } = read::<IgnoredAny, LongPathTest>(text)?;
+                Ok(Self { content: Content::LongPath(Box::new(result)), caveats })
+            }
             Some(RTT_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, RttResult>(text)?;
                 Ok(Self { content: Content::Rtt(Box::new(result)), caveats })
@@ -272,6 +281,7 @@ impl Saved {
             Content::Compare(result) => text::compare::report(result),
             Content::Diagnose(asked, results) => text::diagnose::report(asked.reverse, results),
             Content::DiagnoseFlows(result) => text::diagnose::flows(result),
+            Content::LongPath(result) => text::long_path::report(result),
             Content::Rtt(result) => text::rtt::report(result),
             Content::Sweep(result) => text::sweep::report(result),
         }

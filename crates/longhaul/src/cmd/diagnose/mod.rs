@@ -1,5 +1,6 @@
 //! `longhaul diagnose`.
 
+mod long_path;
 mod observed;
 mod steps;
 mod trace;
@@ -35,6 +36,7 @@ Example:
   longhaul diagnose server --before monday             # what was promised, what came?
   longhaul diagnose server --html page.html            # limits as bars beside the target
   longhaul diagnose server --gentle                    # on a path that others use
+  longhaul diagnose server --rate 10G --rtt 150ms      # would this short path do as part of a long one?
   longhaul diagnose -- curl -O https://example.org/a   # without a test: why is this slow?
   longhaul diagnose --watch 4711 -t 10s --rate 10G     # the connections of a process
   longhaul diagnose trace monday.pcapng                # the connections of a capture
@@ -71,6 +73,9 @@ pub(crate) struct Args {
     /// Expect this rate of the path, on the wire [default: the slowest link of both hosts, or what UDP carries]
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
+    /// Let a nearby server stand for one this far away: are losses rare enough, queues long enough, for --rate? (RFC 8337)
+    #[arg(long, value_name = "TIME", requires = "rate", conflicts_with_all = ["observed", "bidir", "size", "before", "html", "gentle"])]
+    rtt: Option<Nanos>,
     /// Take about this time for each direction [default: 60s]; with --watch, watch for this time [default: until Ctrl-C]
     #[arg(short = 't', long, value_name = "TIME")]
     time: Option<Nanos>,
@@ -118,7 +123,7 @@ const TEST_TIME: Nanos = Nanos::from_secs(60);
 pub(crate) fn run(args: Args) -> Outcome {
     match (&args.captured, &args.reach) {
         (Some(Captured::Trace(trace)), _) => trace::run(trace),
-        (None, Some(reach)) => tests(&args, reach),
+        (None, Some(reach)) => args.rtt.map_or_else(|| tests(&args, reach), |rtt| long_path::run(&args, reach, rtt)),
         (None, None) => observed::run(&args),
     }
 }
