@@ -17,7 +17,7 @@ pub mod plan;
 mod rules;
 mod tests_seen;
 
-pub use before::{Before, Outcome};
+pub use before::{Before, KEPT, Outcome};
 pub use bottleneck::{Bottleneck, NoBottleneck, bottleneck};
 pub use diagnosis::{
     Basis, Bound, Cause, Code, Diagnosis, Finding, Interval, Line, Remedy, Role, TargetBasis, Unknown, about,

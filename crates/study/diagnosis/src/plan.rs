@@ -1,7 +1,7 @@
 //! Which test to run next, and when the answer is plain.
 //!
 //! The order: the path without load, TCP as an application gets it, and only if that is slow what tells why: UDP at a low rate, at the
-//! target and in bursts, packets of the full size, larger buffers, another congestion control.
+//! target and in bursts, packets of the full size, the flow without the limit of a host or program, another congestion control.
 
 use crate::evidence::{Evidence, Purpose, Run, TcpFacts};
 use crate::rules::{FILLS, Kind, Known};
@@ -124,8 +124,9 @@ pub fn next(evidence: &Evidence, asked: &Asked) -> Option<Step> {
         .or_else(|| plan.if_slow(Plan::at_target))
         .or_else(|| plan.if_slow(Plan::beyond))
         .or_else(|| plan.if_slow(Plan::sizes))
+        .or_else(|| plan.if_slow(Plan::without_limit))
+        .or_else(|| plan.if_slow(Plan::half))
         .or_else(|| plan.if_slow(Plan::bursts))
-        .or_else(|| plan.if_slow(Plan::large_buffers))
         .or_else(|| plan.if_slow(Plan::other_control))
 }
 
@@ -198,8 +199,10 @@ impl Plan<'_> {
         };
         match (self.count(Purpose::Default), self.known.tcp(Purpose::Default)) {
             (0, _) => Some(step(self.time(3, ROUND_TRIPS))),
-            // A window that still grows says nothing of what limits it.
-            (1, Some(run)) if self.still_grows(run) => Some(step(self.time(2, 2 * ROUND_TRIPS))),
+            // A window that still grows says nothing of what limits it, and one that falls not how far.
+            (1, Some(run)) if self.still_grows(run) || self.still_falls(run) => {
+                Some(step(self.time(2, 2 * ROUND_TRIPS)))
+            }
             _ => None,
         }
     }
@@ -207,6 +210,12 @@ impl Plan<'_> {
     fn still_grows(&self, run: &TcpFacts) -> bool {
         let grows = run.steady_bps as f64 > 1.1 * run.goodput_bps as f64;
         run.retransmits == 0 && grows && !self.fills(run)
+    }
+
+    /// Losses hold the window, and were too few to say where: it was higher in the beginning.
+    fn still_falls(&self, run: &TcpFacts) -> bool {
+        let events = run.loss_events.unwrap_or(0);
+        events > 1 && run.steady_bps < run.goodput_bps && crate::rules::loss::is_no_mean_yet(run) && !self.fills(run)
     }
 
     fn fills(&self, run: &TcpFacts) -> bool {
@@ -315,7 +324,8 @@ impl Plan<'_> {
     }
 
     fn bursts(&self) -> Option<Step> {
-        let lost = self.known.tcp(Purpose::Default).is_some_and(|run| run.retransmits > run.spurious_retransmits);
+        let runs = [Purpose::Default, Purpose::LargeBuffers].into_iter().filter_map(|purpose| self.known.tcp(purpose));
+        let lost = runs.into_iter().any(|run| run.retransmits > run.spurious_retransmits);
         let policed = self.known.capacity.as_ref().is_some_and(|capacity| capacity.kind == Kind::Policer);
         if self.count(Purpose::Burst) > 0 || !lost || policed || crate::rules::has_hole(self.known) {
             return None;
@@ -331,24 +341,36 @@ impl Plan<'_> {
         }
     }
 
-    fn large_buffers(&self) -> Option<Step> {
+    /// The flow without what held it back at the hosts: with large buffers, and a program that is never slow.
+    fn without_limit(&self) -> Option<Step> {
         let run = self.known.tcp(Purpose::Default)?;
         let by = run.limited_by;
         let window = by.receive_window + by.send_buffer > by.congestion_window.max(by.application);
-        if !window || self.count(Purpose::LargeBuffers) > 0 {
+        let program = by.application > by.congestion_window.max(by.receive_window).max(by.send_buffer)
+            || self.asked.program != Program::default();
+        if !(window || program) || self.count(Purpose::LargeBuffers) > 0 {
             return None;
         }
         let (rate, rtt) = (self.known.target?.rate_bps, self.known.base_rtt_ns?);
-        let window = crate::rules::share(rate, rtt, 8 * SECOND_NS).saturating_mul(2).clamp(1 << 20, 1 << 30);
+        let bytes = crate::rules::share(rate, rtt, 8 * SECOND_NS).saturating_mul(2).clamp(1 << 20, 1 << 30);
         Some(Step::Tcp {
             purpose: Purpose::LargeBuffers,
             duration_ns: self.time(6, ROUND_TRIPS),
             bytes: None,
-            window_bytes: Some(window),
+            window_bytes: Some(bytes),
             control: self.asked.control.clone(),
             write_rate_bps: None,
             read_rate_bps: None,
         })
+    }
+
+    /// Loss that no TCP run met, as another limit keeps it slow: half of the target fills no queue.
+    fn half(&self) -> Option<Step> {
+        let rate = self.target_udp()? / 2;
+        let limited = self.known.capacity.as_ref().is_some_and(|capacity| capacity.limited);
+        let near = |asked: Option<u64>| asked.is_some_and(|asked| (rate / 2..rate + rate / 8).contains(&asked));
+        let tried = self.known.udp_runs().any(|run| run.purpose == Purpose::Rate && near(run.asked_bps));
+        (!limited && !tried && crate::rules::masked::is_hidden(self.known)).then(|| self.rate(Purpose::Rate, rate, 10))
     }
 
     fn other_control(&self) -> Option<Step> {

@@ -6,7 +6,8 @@
 mod capacity;
 mod findings;
 mod flow;
-mod loss;
+pub(crate) mod loss;
+pub(crate) mod masked;
 mod observed;
 mod path;
 #[cfg(test)]
