@@ -141,7 +141,7 @@ fn links(known: &Known<'_>) -> impl Iterator<Item = Bound> {
         let link = host.link.as_ref()?;
         let speed = link.speed_bps?;
         let mss = known.mss_bytes();
-        let payload = super::share(speed, mss, mss + super::TCP_OVERHEAD);
+        let payload = super::share(speed, mss, mss + known.evidence.tcp_overhead());
         let text = format!("{}'s link {} runs at {}", role.name(), link.name, about(speed));
         Some(Bound {
             code: Code::Link,
@@ -159,10 +159,10 @@ fn path(known: &Known<'_>) -> Option<Bound> {
     let steps = steps(known);
     if !capacity.limited {
         // Loss at every rate is told by what TCP makes of it.
-        let (text, least) = (
-            format!("UDP at {} passed", about(steps.last()?.sent_bps)),
-            known.tcp_of_udp(steps.last()?.arrived_bps(), capacity.payload_bytes),
-        );
+        let text = format!("UDP at {} passed", about(steps.last()?.sent_bps));
+        let udp = known.tcp_of_udp(steps.last()?.arrived_bps(), capacity.payload_bytes);
+        // TCP may have carried more than UDP was asked to.
+        let least = known.tcp_runs().map(|run| run.steady_bps).fold(udp, u64::max);
         return Some(Bound {
             code: Code::Shaper,
             place: Some(Location::Network),

@@ -7,7 +7,7 @@ use longhaul_result::Location;
 use longhaul_units::Nanos;
 
 use super::capacity::place_host;
-use super::{Kind, Known, about, measured};
+use super::{Kind, Known, about, marks, measured};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, TcpFacts, UdpFacts};
 
@@ -28,6 +28,9 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     let spurious = run.spurious_retransmits.saturating_mul(2) > run.retransmits;
     if spurious && reordered(known) > LATE {
         return Some(reordering(known, run));
+    }
+    if let Some(bound) = marks::early(run, lost) {
+        return Some(bound);
     }
     if lost == 0 {
         return Some(slow_acks(known, run).unwrap_or_else(|| control_alone(known, run)));
@@ -343,7 +346,8 @@ pub(super) fn without_sack(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
 
 /// Whether too few losses were seen for a price.
 pub(super) fn has_too_few_events(known: &Known<'_>, bound: &Bound) -> bool {
-    let events = |run: &TcpFacts| run.loss_events.unwrap_or(run.retransmits);
+    let events =
+        |run: &TcpFacts| run.loss_events.unwrap_or(run.retransmits).saturating_add(run.marked_packets.unwrap_or(0));
     matches!(bound.code, Code::Loss | Code::EcmpMember | Code::Queue)
         && known.flow().is_some_and(|run| {
             let needed = if run.congestion_control == "reno" { RENO_EVENTS } else { OTHER_EVENTS };
