@@ -64,7 +64,7 @@ impl Drop for Served {
 
 /// Codes of the findings of a diagnosis that loads the path with little.
 fn findings(served: &Served) -> Vec<String> {
-    let whole = served.client(&["diagnose", "server", "--no-auth", "-J", "--rate", "20M", "-t", "5s", "--gentle"]);
+    let whole = served.client(&["diagnose", "10.77.2.1", "--no-auth", "-J", "--rate", "20M", "-t", "5s", "--gentle"]);
     let findings = whole["result"]["findings"].as_array().unwrap_or_else(|| panic!("{whole:#}")).clone();
     findings.iter().map(|finding| finding["code"].as_str().unwrap().to_owned()).collect()
 }
@@ -72,7 +72,7 @@ fn findings(served: &Served) -> Vec<String> {
 #[test]
 fn marks_that_something_rewrites_on_the_way() {
     let Some(served) = Served::up("diagnose-marks") else { return };
-    let udp = ["udp", "server", "--no-auth", "-J", "-S", "0x2a", "-k", "50", "-b", "2M", "--wire"];
+    let udp = ["udp", "10.77.2.1", "--no-auth", "-J", "-S", "0x2a", "-k", "50", "-b", "2M", "--wire"];
     let arrived = |served: &Served| {
         let whole = served.client(&udp);
         let classes = whole["result"]["traffic_classes"].as_array().unwrap().clone();
@@ -99,7 +99,7 @@ fn disks_are_bounds_and_nothing_that_was_written_stays() {
     fs::write(&file, vec![5; 3 << 20]).unwrap();
     fs::create_dir(&folder).unwrap();
     let diagnose = |words: &[&str]| {
-        let common = ["diagnose", "server", "--no-auth", "-J", "--rate", "20M", "-t", "5s", "--gentle"];
+        let common = ["diagnose", "10.77.2.1", "--no-auth", "-J", "--rate", "20M", "-t", "5s", "--gentle"];
         served.client(&[&common[..], words].concat())["result"].clone()
     };
     let disk = |result: &Value| {
@@ -114,8 +114,9 @@ fn disks_are_bounds_and_nothing_that_was_written_stays() {
     assert_eq!(disk(&written), "receiver");
     assert!(written["evidence"]["disks"][0]["bytes"].as_u64() > Some(0), "{written:#}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-    let refused =
-        on(&served.lab, "client", &[LONGHAUL, "diagnose", "server", "--no-auth", "--write", "/tmp"]).output().unwrap();
+    let refused = on(&served.lab, "client", &[LONGHAUL, "diagnose", "10.77.2.1", "--no-auth", "--write", "/tmp"])
+        .output()
+        .unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }
 
@@ -123,7 +124,7 @@ fn disks_are_bounds_and_nothing_that_was_written_stays() {
 fn transfers_with_pauses_are_timed_one_by_one() {
     let Some(served) = Served::up("diagnose-pauses") else { return };
     let words =
-        ["diagnose", "server", "--no-auth", "-J", "--rate", "20M", "-t", "5s", "--size", "100K", "--every", "500ms"];
+        ["diagnose", "10.77.2.1", "--no-auth", "-J", "--rate", "20M", "-t", "5s", "--size", "100K", "--every", "500ms"];
     let result = served.client(&words)["result"].clone();
     let runs = result["evidence"]["runs"].as_array().unwrap();
     let run = runs.iter().find(|run| run["purpose"] == "intervals").unwrap_or_else(|| panic!("{result:#}"));

@@ -6,6 +6,7 @@
 use longhaul_result::Location;
 use longhaul_units::{BitRate, Nanos};
 
+use super::hosts::is_void;
 use super::{Known, about};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, UdpFacts};
@@ -60,7 +61,7 @@ pub(crate) struct Capacity {
 
 fn steps<'a>(known: &Known<'a>) -> Vec<&'a UdpFacts> {
     let mut steps: Vec<_> =
-        known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_packets > 0).collect();
+        known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_packets > 0 && !is_void(run)).collect();
     steps.sort_by_key(|step| step.sent_bps);
     steps
 }

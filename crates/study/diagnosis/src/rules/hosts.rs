@@ -7,7 +7,7 @@ use longhaul_units::Bytes;
 use super::{Known, WORTH_NAMING, measured};
 use crate::diagnosis::{Bound, Cause, Code, Finding, Line, Remedy, Role};
 use crate::events::HostEvents;
-use crate::evidence::{HostFacts, TcpFacts};
+use crate::evidence::{CpuFacts, HostFacts, TcpFacts, UdpFacts};
 
 /// From this part on a table of connections deserves attention: at its end new connections are dropped. It is chosen.
 const NEARLY_FULL: f64 = 0.9;
@@ -19,6 +19,20 @@ fn ends<'a>(known: &Known<'a>, run: &TcpFacts) -> [(Role, &'a HostFacts, HostEve
     ]
 }
 
+/// Without its quota a thread that has no CPU for so long could do 1.3 times as much.
+const TOO_LONG: f64 = 1.0 - 1.0 / WORTH_NAMING;
+
+/// The share of the time in which a thread had no CPU as its control group had used up its quota.
+fn withheld(events: HostEvents, cpu: CpuFacts) -> Option<f64> {
+    (cpu.elapsed_ns > 0).then(|| events.throttled_ns.min(cpu.run_delay_ns) as f64 / cpu.elapsed_ns as f64)
+}
+
+/// Whether a quota kept the test itself from its CPU: then it tells of that, and not of the path.
+pub(super) fn is_void(run: &UdpFacts) -> bool {
+    let ends = [(run.sender_events, run.sender_cpu), (run.receiver_events, run.receiver_cpu)];
+    ends.into_iter().any(|(events, cpu)| cpu.and_then(|cpu| withheld(events, cpu)).is_some_and(|it| it >= TOO_LONG))
+}
+
 /// The quota of a control group kept a thread from its CPU for so long that the flow could carry 1.3 times as much without.
 ///
 /// A thread that waits for its group's next period counts as ready to run (`run_delay`). Both are asked for: the group's time is that of all
@@ -26,11 +40,7 @@ fn ends<'a>(known: &Known<'a>, run: &TcpFacts) -> [(Role, &'a HostFacts, HostEve
 pub(super) fn throttled(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     let cpus = [run.sender_cpu, run.receiver_cpu];
     ends(known, run).into_iter().zip(cpus).find_map(|((role, host, events), cpu)| {
-        let cpu = cpu?;
-        let withheld = events.throttled_ns.min(cpu.run_delay_ns) as f64 / cpu.elapsed_ns.max(1) as f64;
-        if withheld < 1.0 - 1.0 / WORTH_NAMING {
-            return None;
-        }
+        let withheld = withheld(events, cpu?).filter(|share| *share >= TOO_LONG)?;
         let (allowed, folder) = match &host.cpu_limit {
             Some(limit) => (
                 format!(" of {:.2} CPUs", limit.quota_us as f64 / limit.period_us.max(1) as f64),

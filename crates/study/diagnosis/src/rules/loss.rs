@@ -7,7 +7,7 @@ use longhaul_result::Location;
 use longhaul_units::Nanos;
 
 use super::capacity::place_host;
-use super::{Kind, Known, about, marks, measured};
+use super::{Kind, Known, about, hosts, marks, measured};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, TcpFacts, UdpFacts};
 
@@ -49,7 +49,7 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
 }
 
 fn rates<'a>(known: &Known<'a>) -> impl Iterator<Item = &'a UdpFacts> + use<'a> {
-    known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_packets > 0)
+    known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_packets > 0 && !hosts::is_void(run))
 }
 
 /// The greatest share of late packets.

@@ -237,6 +237,12 @@ fn unknowns(known: &Known<'_>) -> Vec<Unknown> {
         }
         Some(_) => {}
     }
+    if known.udp_runs().any(hosts::is_void) {
+        push(
+            "what the path carries: the quota of a control group kept UDP's tests from their CPU",
+            "run again without the quota",
+        );
+    }
     for run in &known.evidence.runs {
         if let Run::Failed { purpose, why } = run {
             push(&format!("the result of the test `{}`: {why}", purpose.name()), "run it again");

@@ -30,6 +30,18 @@ fn a_quota_is_told_from_a_busy_cpu() {
     let busy = first(&evidence(0));
     assert_eq!((busy.code, busy.host), (Code::Cpu, Some(Role::Receiver)));
     assert!(busy.remedies[0].text.contains("stop what competes"), "{busy:?}");
+    // UDP that the quota kept from its CPU says nothing of the path.
+    let starved = UdpFacts {
+        receiver_cpu: Some(CpuFacts { cpu_time_ns: second, run_delay_ns: 3 * second, elapsed_ns: 4 * second }),
+        receiver_events: HostEvents { throttled_ns: 9 * second, ..HostEvents::default() },
+        ..udp(Purpose::Rate, 191 * MBIT, 20 * MBIT, 300)
+    };
+    let found = diagnose(&with(run(7 * second), vec![Run::Udp(starved.clone())]));
+    assert_eq!(found.causes[0].bound.code, Code::Cpu, "{found:?}");
+    assert!(found.unknown.iter().any(|unknown| unknown.what.contains("quota")), "{found:?}");
+    let not_starved = UdpFacts { receiver_events: HostEvents::default(), ..starved };
+    let found = diagnose(&with(run(7 * second), vec![Run::Udp(not_starved)]));
+    assert_eq!(found.causes[0].bound.code, Code::Shaper, "{found:?}");
     // A group may be stopped for long while the thread has nothing to do.
     let mut idle = run(9 * second);
     idle.receiver_cpu = Some(CpuFacts { cpu_time_ns: second, run_delay_ns: second, elapsed_ns: 10 * second });
