@@ -5,6 +5,7 @@ mod common;
 
 mod deaf;
 mod diagnose;
+mod diagnose_tests;
 mod documents;
 mod hosts;
 mod killed;

@@ -363,6 +363,10 @@ mod tests {
             delay_p50_ns: None,
             delay_p99_ns: None,
             streams: Vec::new(),
+            traffic_class: 0,
+            traffic_classes: Vec::new(),
+            sender_events: Default::default(),
+            receiver_events: Default::default(),
             sender_cpu: None,
             receiver_cpu: None,
         }

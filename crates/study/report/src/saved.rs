@@ -56,6 +56,9 @@ pub struct DiagnoseAsked {
     pub time_ns: u64,
     /// The size of the transfers that matter; `null` for none.
     pub size_bytes: Option<u64>,
+    /// From the beginning of one transfer to that of the next over one connection; `null` if each has its own.
+    #[serde(default)]
+    pub every_ns: Option<u64>,
     /// The congestion control of the flows; `null` for the sender's default.
     pub congestion_control: Option<String>,
     /// Whether the path was loaded with at most a tenth of the target.

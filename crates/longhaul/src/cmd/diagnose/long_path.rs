@@ -106,5 +106,14 @@ fn measure(
 fn udp(purpose: Purpose, rate_bps: u64, duration: Nanos, packets: Option<u64>) -> Step {
     let rate_bps = BitRate(rate_bps).0.max(10_000);
     let payload_bytes = LongPath::payload_bytes();
-    Step::Udp { purpose, rate_bps, duration_ns: duration.0, packets, payload_bytes, streams: 1, burst_packets: 1 }
+    Step::Udp {
+        purpose,
+        rate_bps,
+        duration_ns: duration.0,
+        packets,
+        payload_bytes,
+        streams: 1,
+        burst_packets: 1,
+        traffic_class: 0,
+    }
 }

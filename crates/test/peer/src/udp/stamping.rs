@@ -99,6 +99,7 @@ mod tests {
             received_at_kernel,
             received_at_nic,
             dropped_before: 0,
+            traffic_class: None,
             truncated: false,
         }
     }

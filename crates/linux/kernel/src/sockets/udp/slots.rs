@@ -10,7 +10,7 @@ use longhaul_units::Nanos;
 const SLOTS_MOST: usize = 1024;
 
 /// Room for the control messages that come with a packet: `UDP_GRO` (24 bytes), `SCM_TIMESTAMPNS` (32),
-/// `SCM_TIMESTAMPING` (64), `SO_RXQ_OVFL` (24).
+/// `SCM_TIMESTAMPING` (64), `SO_RXQ_OVFL` (24), `IP_TOS` or `IPV6_TCLASS` (24).
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct ControlBuffer([MaybeUninit<u8>; 192]);
@@ -58,6 +58,8 @@ pub struct SuperPacket<'a> {
     /// Packets that the socket had dropped before it took this one (`SO_RXQ_OVFL`; see
     /// [`SocketMemory::drops`](super::SocketMemory::drops) for what counts as one); 0 where none.
     pub dropped_before: u32,
+    /// Its TOS byte or traffic class ([`ReceiverOptions::traffic_class`](super::ReceiverOptions::traffic_class)); `None` where it is not told.
+    pub traffic_class: Option<u8>,
     /// It did not fit its slot: the rest is lost, and with it datagrams of a super-packet.
     pub truncated: bool,
 }
@@ -134,6 +136,7 @@ impl ReceiveSlots {
             received_at_kernel: None,
             received_at_nic: None,
             dropped_before: 0,
+            traffic_class: None,
             truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
         };
         // SAFETY: recvmmsg filled this message; its control buffer is ours, aligned and unchanged since.
@@ -201,6 +204,14 @@ unsafe fn read_controls(message: &libc::msghdr, packet: &mut SuperPacket<'_>) {
                 // SAFETY: the kernel puts a u32 into this message.
                 packet.dropped_before = unsafe { data.cast::<u32>().read_unaligned() };
             }
+            (libc::SOL_IP, libc::IP_TOS) => {
+                // SAFETY: the kernel puts a byte into this message.
+                packet.traffic_class = Some(unsafe { data.read() });
+            }
+            (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
+                // SAFETY: the kernel puts an int into this message.
+                packet.traffic_class = u8::try_from(unsafe { data.cast::<i32>().read_unaligned() }).ok();
+            }
             _ => {}
         }
         // SAFETY: as above.
@@ -248,6 +259,7 @@ mod tests {
             received_at_kernel: None,
             received_at_nic: None,
             dropped_before: 0,
+            traffic_class: None,
             truncated: false,
         }
     }
