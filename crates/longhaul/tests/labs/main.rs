@@ -8,6 +8,7 @@ mod diagnose;
 mod documents;
 mod hosts;
 mod killed;
+mod rtt_hops;
 mod schemas;
 mod try_out;
 mod udp_refusals;
