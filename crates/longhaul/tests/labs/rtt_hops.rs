@@ -50,6 +50,7 @@ impl Routers {
                 ("net.ipv4.conf.default.rp_filter", "0"),
                 ("net.ipv4.fib_multipath_hash_policy", "1"),
                 ("net.ipv6.conf.all.forwarding", "1"),
+                ("net.ipv6.conf.default.accept_dad", "0"),
             ] {
                 host.enter(|| sysctl::write(setting.0, setting.1)).unwrap().unwrap();
             }

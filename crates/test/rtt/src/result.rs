@@ -212,11 +212,10 @@ pub fn caveats_of(counts: &Counts, skipped_ns: u64, remote: Option<&RttEndReport
 
 /// A doubt where there are gaps.
 pub fn caveats_of_gaps(result: &RttResult) -> Option<Caveat> {
-    if result.gap_count + result.responder_steps == 0 {
-        return None;
-    }
     let mut reasons: Vec<(GapReason, u64)> = Vec::new();
-    for gap in &result.gaps {
+    // A pause is the user's, and another session is no doubt.
+    let doubts = |gap: &&Gap| !matches!(gap.why, GapReason::Paused | GapReason::SessionRenewed);
+    for gap in result.gaps.iter().filter(doubts) {
         match reasons.iter_mut().find(|(why, _)| *why == gap.why) {
             Some((_, count)) => *count += 1,
             None => reasons.push((gap.why, 1)),
@@ -226,8 +225,11 @@ pub fn caveats_of_gaps(result: &RttResult) -> Option<Caveat> {
     if result.responder_steps > 0 {
         parts.push(format!("the responder's clock was set {}", result.responder_steps));
     }
+    if parts.is_empty() {
+        return None;
+    }
     let message = format!(
-        "probes told nothing for {:.1} s in all, which counts as no loss; how often: {}",
+        "probes told nothing of the path for {:.1} s in all, which counts as no loss; how often: {}",
         result.gaps_ns as f64 / 1e9,
         parts.join(", ")
     );

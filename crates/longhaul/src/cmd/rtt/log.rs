@@ -102,7 +102,7 @@ impl SegmentLog {
         while !self.rows.is_empty() {
             let part = &self.rows[..self.rows.len().min(SEGMENT_ROWS)];
             let written = self.folder.write(&segment_name(self.number), |file| {
-                write_segment(file, &self.about, part).map_err(|error| ParquetError::General(error.to_string()))
+                write_segment(file, &self.about, part).map_err(|error| ParquetError::General(root_of(&error)))
             });
             if let Err(error) = written {
                 self.failed_at_ns = self.rows.last().map(|row| row.sent_ns);
@@ -127,4 +127,13 @@ impl SegmentLog {
         let message = format!("the log lacks {missing} probes: {why}");
         Some(Caveat::new(caveats::LOG_INCOMPLETE, message, "free disk space, then measure again"))
     }
+}
+
+/// What the system said: that a log cannot be read is no help to one who writes it.
+fn root_of(error: &dyn std::error::Error) -> String {
+    let mut root = error;
+    while let Some(source) = root.source() {
+        root = source;
+    }
+    root.to_string()
 }

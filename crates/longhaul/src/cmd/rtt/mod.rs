@@ -25,7 +25,7 @@ use longhaul_rtt::{
 };
 use longhaul_session::{SessionError, TestEnd};
 use longhaul_terms::Amount;
-use longhaul_units::Nanos;
+use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -204,11 +204,14 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let server = (kind == ProbeKind::Udp).then(|| counts.responder());
     let clocks =
-        Clocks { client: clock_state(), server: ends.remote.and_then(|remote| remote.clock).map(ClockState::of_peer) };
-    let result = statistics.finish(kind, EndsStamps { client: counts.client(), server }, clocks);
+        Clocks { client: clock_state(), server: ends.remote.as_ref().and_then(|remote| remote.clock.clone()).map(ClockState::of_peer) };
+    let hosts = ProbingHosts::of(ends.last.as_ref());
+    let mut result = statistics.finish(kind, EndsStamps { client: counts.client(), server }, clocks);
     all.extend(caveats_of_gaps(&result));
     let asked = RttAsked { address, host: args.reach.host, kind, rtt: parameters };
-    let hosts = ProbingHosts::of(ends.last.as_ref());
+    if let Some(by_size) = &mut result.by_size {
+        by_size.explain(hosts.links());
+    }
     let envelope = Envelope::new(RTT_SCHEMA, started_at, asked, result, Caveat::unique(all)).with_hosts(hosts);
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     let drawn = args.html.as_deref().map_or(Ok(()), |file| write_named(file, &page(&envelope)));
@@ -233,6 +236,20 @@ pub(crate) struct ProbingHosts {
 }
 
 impl ProbingHosts {
+    /// The rate of each host's link, where a host has only one with hardware, a carrier and a rate.
+    fn links(&self) -> Vec<BitRate> {
+        let link = |host: &Value| {
+            let all = host["interfaces"].as_array()?.iter();
+            let in_use = |link: &&Value| link["hardware"] == true && link["up"] == true && link["carrier"] == true;
+            let mut rates = all.filter(in_use).map(|link| link["link_speed_bps"].as_u64());
+            match (rates.next(), rates.next()) {
+                (Some(rate), None) => rate.map(BitRate),
+                _ => None,
+            }
+        };
+        [Some(&self.client), self.server.as_ref()].into_iter().flatten().filter_map(link).collect()
+    }
+
     fn of(end: Option<&TestEnd>) -> Self {
         let own = || serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
         Self {

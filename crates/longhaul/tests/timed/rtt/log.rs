@@ -107,8 +107,8 @@ fn a_full_disk_costs_no_probe_once_it_has_room() {
     let folder = Folder::new("rtt-full");
     let (disk, kept) = (folder.file("disk"), folder.file("kept"));
     fs::create_dir(&disk).unwrap();
-    // In a namespace of mounts, so that none is left: a disk of 64 KiB, which grows when the measurement complains.
-    let script = "mount -t tmpfs -o size=64k none $DISK || exit 3
+    // In a namespace of mounts, so that none is left: a disk of 24 KiB, which grows when the measurement complains.
+    let script = "mount -t tmpfs -o size=24k none $DISK || exit 3
         $LONGHAUL rtt 127.0.0.1 --icmp -i 100us -c 80000 --json -o $DISK/log > $DISK.out 2> $DISK.err &
         for i in $(seq 1200); do grep -q 'cannot be written' $DISK.err && break; sleep 0.05; done
         grep -q 'cannot be written' $DISK.err || exit 4

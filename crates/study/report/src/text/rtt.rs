@@ -3,6 +3,8 @@
 use longhaul_rtt::probe_log::{EndStamps, StampedBy};
 use longhaul_rtt::{BySize, ClockState, OfSize, OneWayDelays, OneWayVariation, RttResult, SizeStep, Spread};
 
+use longhaul_units::BitRate;
+
 use super::{rate, short};
 
 /// The result for a terminal, lines of at most 80 characters.
@@ -59,7 +61,7 @@ const GAPS_SHOWN: usize = 5;
 fn gaps(result: &RttResult) -> String {
     let mut text = String::new();
     if result.gap_count > 0 {
-        text += &format!("{} gaps, {} in all, which are no losses:\n", result.gap_count, short(result.gaps_ns));
+        text += &format!("gaps: {}, {} in all, which are no losses\n", result.gap_count, short(result.gaps_ns));
     }
     for gap in result.gaps.iter().take(GAPS_SHOWN) {
         let set = match gap.step_ns {
@@ -111,7 +113,7 @@ fn signed(ns: i64) -> String {
 const SIZES_SHOWN: usize = 16;
 
 fn by_size(by_size: &BySize) -> String {
-    let BySize { sizes, line, steps } = by_size;
+    let BySize { sizes, line, steps, host_links_bps, host_links_ns_per_byte } = by_size;
     let mut text =
         format!("\n{:<16}{:>9}{:>9}{:>9}{:>9}{:>9}\n", "payload bytes", "answered", "lost", "min", "p50", "± 95 %");
     let last = sizes.len().saturating_sub(1);
@@ -143,6 +145,10 @@ fn by_size(by_size: &BySize) -> String {
             }
         }
         None => text += "no line: fewer than five sizes were answered\n",
+    }
+    if !host_links_bps.is_empty() {
+        let links: Vec<String> = host_links_bps.iter().map(|bps| rate(BitRate(*bps))).collect();
+        text += &format!("the hosts' links ({}) explain {host_links_ns_per_byte:.2} ns of it\n", links.join(", "));
     }
     for SizeStep { from_bytes, to_bytes, ns } in steps {
         let sign = if *ns < 0.0 { "-" } else { "+" };

@@ -14,8 +14,11 @@ use longhaul_units::Nanos;
 
 use super::own_clock::read_clocks;
 
-/// The thread wakes up this long before a probe is due and watches the clock: waking up takes tens of microseconds.
+/// The thread wakes up this long before a probe is due and watches the clock, as waking up takes tens of microseconds; where probes are far
+/// apart it need not, and a measurement of weeks costs little of a CPU.
 const RISE_EARLY: Nanos = Nanos::from_micros(80);
+/// Probes are far apart from this interval on.
+const FAR_APART: Nanos = Nanos::from_millis(5);
 /// How often to look whether the measurement was stopped.
 const STOP_LOOK: Nanos = Nanos::from_millis(20);
 /// How often rows are handed over.
@@ -173,9 +176,10 @@ fn send_all(
         _ => Nanos::MAX,
     };
     let most = asked.probes().unwrap_or(u64::MAX);
+    let early = if asked.interval_ns < FAR_APART.0 { RISE_EARLY } else { Nanos::ZERO };
     let mut sent = 0;
     while sent < most && schedule.due() < end {
-        while !stop.load(Ordering::Relaxed) && !wait(schedule.due()) {}
+        while !stop.load(Ordering::Relaxed) && !wait(schedule.due(), early) {}
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -201,11 +205,11 @@ fn send_all(
 }
 
 /// Waits towards `due`, not longer than until the next look at whether to stop. Whether it is due.
-fn wait(due: Nanos) -> bool {
+fn wait(due: Nanos, early: Nanos) -> bool {
     let now = monotonic();
-    let early = due.saturating_sub(RISE_EARLY);
-    if early > now {
-        sleep_until(early.min(now + STOP_LOOK));
+    let rise = due.saturating_sub(early);
+    if rise > now {
+        sleep_until(rise.min(now + STOP_LOOK));
         return false;
     }
     while monotonic() < due {
