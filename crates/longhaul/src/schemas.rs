@@ -14,9 +14,9 @@ use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_host::HostSnapshot;
 use longhaul_profile::{Profile, Verification};
-use longhaul_report::saved::{DiagnoseAsked, DiagnoseFlowsAsked, RttAsked, SweepAsked, TcpAsked, UdpAsked};
+use longhaul_report::saved::{DiagnoseAsked, DiagnoseFlowsAsked, HopsAsked, RttAsked, SweepAsked, TcpAsked, UdpAsked};
 use longhaul_result::{Envelope, Hosts};
-use longhaul_rtt::RttResult;
+use longhaul_rtt::{HopsResult, RttResult};
 use longhaul_sweep::SweepResult;
 use longhaul_tcp::{TcpResult, WatchResult};
 use longhaul_terms::Directions;
@@ -48,7 +48,8 @@ fn schemas() -> BTreeMap<String, String> {
         schema::<udp::live::Interval>("longhaul.udp.interval/1", stream("udp")),
         result::<WithHosts<TcpAsked, Directions<TcpResult>, crate::cmd::test::Hosts<'_>>>("tcp"),
         result::<WithHosts<UdpAsked, Directions<UdpResult>, crate::cmd::test::Hosts<'_>>>("udp"),
-        result::<Envelope<RttAsked, RttResult>>("rtt"),
+        result::<WithHosts<RttAsked, RttResult, crate::cmd::rtt::ProbingHosts>>("rtt"),
+        result::<Envelope<HopsAsked, HopsResult>>("rtt.hops"),
         result::<Envelope<SweepAsked, SweepResult>>("sweep"),
         result::<Envelope<DiagnoseAsked, Directions<Diagnosed>>>("diagnose"),
         result::<WithHosts<lab::run::Parameters<'_>, lab::run::Ended<'_>, &Option<longhaul_experiment::Hosts>>>(
@@ -90,6 +91,7 @@ fn schemas() -> BTreeMap<String, String> {
 fn result<T: JsonSchema>(command: &str) -> (String, String) {
     let title = match command {
         "lab.run.mix" => "What `longhaul lab run --json` prints of an experiment with a mix".into(),
+        "rtt.hops" => "What `longhaul rtt --to-each-hop --json` prints".into(),
         "diagnose.long-path" => "What `longhaul diagnose --rtt` prints with `--json`".into(),
         "diagnose.flows" => "What `longhaul diagnose --watch` and `longhaul diagnose trace` print with `--json`".into(),
         "lab.run.faults" => "What `longhaul lab run faults --json` prints".into(),

@@ -10,6 +10,7 @@ mod documents;
 mod hosts;
 mod killed;
 mod long_path;
+mod rtt_hops;
 mod schemas;
 mod try_out;
 mod udp_refusals;

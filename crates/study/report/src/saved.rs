@@ -10,7 +10,7 @@ use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_result::Caveat;
 use longhaul_rtt::probe_log::ProbeKind;
-use longhaul_rtt::{RttParameters, RttResult};
+use longhaul_rtt::{HopsParameters, HopsResult, RttParameters, RttResult};
 use longhaul_sweep::SweepResult;
 use longhaul_tcp::{TcpParameters, TcpResult, WatchResult};
 use longhaul_terms::Directions;
@@ -35,6 +35,8 @@ pub const COMPARE_SCHEMA: &str = "longhaul.compare/1";
 
 /// The form of a measurement of round trips.
 pub const RTT_SCHEMA: &str = "longhaul.rtt/1";
+/// The form of a measurement of round trips to each hop.
+pub const HOPS_SCHEMA: &str = "longhaul.rtt.hops/1";
 /// The form of a sweep.
 pub const SWEEP_SCHEMA: &str = "longhaul.sweep/1";
 /// The form of a diagnosis.
@@ -125,6 +127,20 @@ pub struct RttAsked {
     pub rtt: RttParameters,
 }
 
+/// What was asked of a measurement of round trips to each hop.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HopsAsked {
+    /// The destination's address, and the port that probes were sent to; 0 for ICMP.
+    pub address: SocketAddr,
+    /// The destination as given on the command line.
+    pub host: String,
+    /// How probes were made.
+    pub kind: ProbeKind,
+    /// The measurement.
+    pub hops: HopsParameters,
+}
+
 /// What was asked of a sweep, and of whom.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -173,6 +189,8 @@ pub enum Content {
     LongPath(Box<LongPathTest>),
     /// Of `longhaul rtt`.
     Rtt(Box<RttResult>),
+    /// Of `longhaul rtt --to-each-hop`.
+    Hops(Box<HopsResult>),
     /// Of `longhaul sweep`.
     Sweep(Box<SweepResult>),
 }
@@ -184,7 +202,7 @@ pub enum SavedError {
     #[error("no result of longhaul: {0}")]
     NoResult(serde_json::Error),
     /// Another form of JSON, or none.
-    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {DIAGNOSE_SCHEMA}, {DIAGNOSE_FLOWS_SCHEMA}, {LONG_PATH_SCHEMA}, {RTT_SCHEMA} or {SWEEP_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
+    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {DIAGNOSE_SCHEMA}, {DIAGNOSE_FLOWS_SCHEMA}, {LONG_PATH_SCHEMA}, {RTT_SCHEMA}, {HOPS_SCHEMA} or {SWEEP_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
     Schema(Option<String>),
     /// A part of it is not as its form has it.
     #[error("broken: {0}")]
@@ -266,6 +284,10 @@ impl Saved {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, RttResult>(text)?;
                 Ok(Self { content: Content::Rtt(Box::new(result)), caveats })
             }
+            Some(HOPS_SCHEMA) => {
+                let Shown { result, caveats, .. } = read::<IgnoredAny, HopsResult>(text)?;
+                Ok(Self { content: Content::Hops(Box::new(result)), caveats })
+            }
             Some(SWEEP_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, SweepResult>(text)?;
                 Ok(Self { content: Content::Sweep(Box::new(result)), caveats })
@@ -286,6 +308,7 @@ impl Saved {
             Content::DiagnoseFlows(result) => text::diagnose::flows(result),
             Content::LongPath(result) => text::long_path::report(result),
             Content::Rtt(result) => text::rtt::report(result),
+            Content::Hops(result) => text::hops::report(result),
             Content::Sweep(result) => text::sweep::report(result),
         }
     }

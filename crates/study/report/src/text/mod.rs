@@ -4,6 +4,7 @@ pub mod analyze;
 pub mod compare;
 pub mod diagnose;
 pub mod experiment;
+pub mod hops;
 pub mod long_path;
 pub mod rtt;
 pub mod sweep;

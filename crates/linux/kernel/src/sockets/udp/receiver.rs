@@ -131,8 +131,30 @@ impl UdpReceiver {
             .map_err(UdpOpenError::step("setsockopt SO_TIMESTAMPING"))
     }
 
+    /// From now on ICMP messages about what is sent on this socket come by [`UdpReceiver::receive_sent`] (`IP_RECVERR`).
+    ///
+    /// # Errors
+    /// [`UdpOpenError::Step`].
+    pub fn report_errors(&self) -> Result<(), UdpOpenError> {
+        let (level, name) = self.by_family((libc::SOL_IP, libc::IP_RECVERR), (libc::SOL_IPV6, libc::IPV6_RECVERR));
+        set_int(self.fd.as_fd(), level, name, 1).map_err(UdpOpenError::step("setsockopt IP_RECVERR"))
+    }
+
+    /// What is sent from now on may pass so many routers less one (TTL, hop limit), 1 to 255.
+    ///
+    /// # Errors
+    /// [`UdpOpenError::Step`].
+    pub fn set_hops(&self, hops: u8) -> Result<(), UdpOpenError> {
+        let (level, name) = self.by_family((libc::SOL_IP, libc::IP_TTL), (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS));
+        set_int(self.fd.as_fd(), level, name, hops.max(1).into()).map_err(UdpOpenError::step("setsockopt IP_TTL"))
+    }
+
+    fn by_family<T>(&self, v4: T, v6: T) -> T {
+        if self.local.is_ipv4() { v4 } else { v6 }
+    }
+
     /// Takes packets out of the socket's error queue: copies of those that were sent, with all headers before the payload and the
-    /// kernel's stamp ([`UdpReceiver::stamp_sent`]), and those that met ICMP errors, without. Never waits.
+    /// kernel's stamp ([`UdpReceiver::stamp_sent`]), and ICMP messages ([`SuperPacket::icmp`](super::SuperPacket::icmp)). Never waits.
     ///
     /// # Errors
     /// Any [`UdpReceiveError`].
