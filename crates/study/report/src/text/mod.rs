@@ -11,6 +11,7 @@ pub mod tcp;
 pub mod udp;
 pub mod verify;
 pub mod watch;
+pub mod watch_udp;
 
 use longhaul_units::{BitRate, Nanos};
 
