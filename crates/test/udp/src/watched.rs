@@ -1,7 +1,7 @@
 //! What UDP sockets of other programs sent, received and lost, and the account of both ends together. Programs may rely on the names.
 //!
-//! A datagram is counted where UDP hands it to IP, and where IP hands it to a socket. So at one end
-//! `sent = sent + dropped on the way out`, `arrived = received + dropped by the socket`; with both ends what is left was lost in between.
+//! A datagram is counted where IP hands it to an interface, and where an interface hands it to IP. What was dropped before the one is sent all
+//! the same, what was dropped behind the other was not received. With both ends, what is left was lost in between.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -52,7 +52,9 @@ pub struct WatchedUdpSocket {
     pub began: bool,
     /// Whether it ended.
     pub ended: bool,
-    /// Datagrams that it gave to IP; `null` if they could not be counted.
+    /// Whether other watched sockets have its port. Datagrams are counted by port and peer, so those of such sockets may be each other's.
+    pub shares_port: bool,
+    /// Datagrams that it sent; `null` if they could not be counted.
     pub sent_packets: Option<u64>,
     /// Their payload.
     pub sent_bytes: Option<u64>,
@@ -60,7 +62,8 @@ pub struct WatchedUdpSocket {
     pub received_packets: Option<u64>,
     /// Their payload.
     pub received_bytes: Option<u64>,
-    /// Datagrams that its program read; `null` if they could not be counted.
+    /// Datagrams that its program read (one for each call that received something: with `UDP_GRO` several); `null` if that is not known, as
+    /// before Linux 6.3.
     pub read_packets: Option<u64>,
     /// Datagrams that were in its buffer at the end of the watch, or when it was closed: the latter are lost. `null` if not known, as for a
     /// socket that existed before the watch.
@@ -88,7 +91,7 @@ pub struct WatchedUdpFlow {
     pub local: Option<IpAddr>,
     /// The peer; `null` for those that were too many to be told apart.
     pub remote: Option<SocketAddr>,
-    /// Datagrams given to IP.
+    /// Datagrams sent.
     pub sent_packets: u64,
     /// Their payload.
     pub sent_bytes: u64,
@@ -110,8 +113,6 @@ pub struct UdpSocketDrop {
     pub reason: String,
     /// Whether the socket sent them; else they were sent to it.
     pub sent: bool,
-    /// Whether only their port tells that they belong to the socket: several sockets may have it.
-    pub by_port: bool,
     /// Datagrams.
     pub packets: u64,
 }
@@ -136,7 +137,7 @@ pub struct UdpAccount {
     pub sending_program: Option<String>,
     /// The receiving program; `null` if not known.
     pub receiving_program: Option<String>,
-    /// Datagrams that the sender gave to IP.
+    /// Datagrams that the sender sent.
     pub sent_packets: u64,
     /// Datagrams that entered the receiver's buffer, without those that were unread when it closed its socket.
     pub received_packets: u64,
@@ -238,6 +239,7 @@ mod tests {
             last_seen_ns: 1,
             began: true,
             ended: false,
+            shares_port: false,
             sent_packets: Some(flow.sent_packets),
             sent_bytes: None,
             received_packets: Some(flow.received_packets),
@@ -258,7 +260,6 @@ mod tests {
             location: *location,
             reason: "why".into(),
             sent: *sent,
-            by_port: false,
             packets: *packets,
         };
         WatchedUdpFlow {

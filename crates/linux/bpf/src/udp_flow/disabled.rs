@@ -30,6 +30,11 @@ impl UdpFlows {
     }
 
     /// Cannot be called.
+    pub fn tells_reads(&self) -> bool {
+        match self.never {}
+    }
+
+    /// Cannot be called.
     pub fn reason_names(&self) -> &ReasonNames {
         match self.never {}
     }
@@ -62,7 +67,7 @@ impl UdpFlows {
     ///
     /// # Errors
     /// None.
-    pub fn keep_only(&self, _keep: impl Fn(u64) -> bool) -> io::Result<()> {
+    pub fn keep_only(&self, _socket: impl Fn(u64) -> bool, _port: impl Fn(u16) -> bool) -> io::Result<()> {
         match self.never {}
     }
 

@@ -1,6 +1,5 @@
 //! [`UdpFlows`]: loads and attaches the programs, reads their maps.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
@@ -28,6 +27,7 @@ pub struct UdpFlows {
     ports: MapHandle,
     counters: MapHandle,
     reasons: ReasonNames,
+    tells_lengths: bool,
 }
 
 impl fmt::Debug for UdpFlows {
@@ -44,6 +44,8 @@ impl UdpFlows {
     pub fn attach(namespace_inode: u32) -> Result<Self, BpfError> {
         let types = KernelTypes::read()?;
         let receiving_socket = types.drop_tells_receiving_socket()?;
+        // Since Linux 6.3.
+        let tells_lengths = types.has_tracepoint("btf_trace_sock_recv_length");
         require_capabilities()?;
         let mut object = MaybeUninit::uninit();
         let (loaded, log) = with_log(|| {
@@ -52,6 +54,8 @@ impl UdpFlows {
                 constants.has_receiving_socket = receiving_socket;
                 constants.netns_inum = namespace_inode;
             }
+            open.progs.on_read.set_autoload(tells_lengths);
+            open.progs.on_use.set_autoload(tells_lengths);
             open.load()
         });
         let skeleton = loaded.map_err(|error| load_error(PROGRAM, error, log))?;
@@ -59,16 +63,15 @@ impl UdpFlows {
         let maps = &skeleton.maps;
         let programs = &skeleton.progs;
         let attached = |attach: libbpf_rs::Result<Link>, what| attach.map_err(|error| step(what, error));
-        let links = vec![
-            attached(programs.on_port.attach(), "attach to udp_lib_get_port")?,
-            attached(programs.on_end.attach(), "attach to udp_destroy_sock")?,
-            attached(programs.on_end_ipv6.attach(), "attach to udpv6_destroy_sock")?,
-            attached(programs.on_read.attach(), "attach to skb_consume_udp")?,
+        let mut links = vec![
             attached(programs.on_drop.attach(), "attach the tracepoint skb:kfree_skb")?,
-            attached(programs.on_arrival.attach(), "attach to __udp_enqueue_schedule_skb")?,
-            attached(programs.on_send.attach(), "attach to ip_send_skb")?,
-            attached(programs.on_send_ipv6.attach(), "attach to ip6_send_skb")?,
+            attached(programs.on_arrival.attach(), "attach the tracepoint net:netif_receive_skb")?,
+            attached(programs.on_send.attach(), "attach the tracepoint net:net_dev_queue")?,
         ];
+        if tells_lengths {
+            links.push(attached(programs.on_read.attach(), "attach the tracepoint sock:sock_recv_length")?);
+            links.push(attached(programs.on_use.attach(), "attach the tracepoint sock:sock_send_length")?);
+        }
         Ok(Self {
             links,
             sockets: handle(&maps.sockets)?,
@@ -77,6 +80,7 @@ impl UdpFlows {
             ports: handle(&maps.ports)?,
             counters: handle(&maps.bss)?,
             reasons: types.drop_reasons(),
+            tells_lengths,
         })
     }
 
@@ -117,24 +121,30 @@ impl UdpFlows {
         read(&self.sockets, UdpUse::parse)
     }
 
-    /// Forgets sockets that have ended, but for those to `keep`: there is room for so many.
+    /// Whether what programs read is known, and by which process: since Linux 6.3.
+    pub fn tells_reads(&self) -> bool {
+        self.tells_lengths
+    }
+
+    /// Forgets sockets and the datagrams of ports, but for those to keep: there is room for so many.
     ///
     /// # Errors
     /// Those of bpf(2).
-    pub fn keep_only(&self, keep: impl Fn(u64) -> bool) -> io::Result<()> {
-        let ended = self.sockets()?.into_iter().filter(|socket| socket.ended_at.is_some() && !keep(socket.cookie));
-        let ended: HashSet<u64> = ended.map(|socket| socket.cookie).collect();
-        if ended.is_empty() {
-            return Ok(());
-        }
+    pub fn keep_only(&self, socket: impl Fn(u64) -> bool, port: impl Fn(u16) -> bool) -> io::Result<()> {
         for key in self.flows.keys() {
-            let cookie = key.first_chunk().map_or(0, |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes));
-            if ended.contains(&cookie) {
+            if !port(UdpFlow::parse(&key, &[]).local_port) {
                 let _ = self.flows.delete(&key);
             }
         }
-        for cookie in ended {
-            let _ = self.sockets.delete(&cookie.to_ne_bytes());
+        for key in self.drops.keys() {
+            if !port(UdpDropSum::parse(&key, &[]).local_port) {
+                let _ = self.drops.delete(&key);
+            }
+        }
+        for key in self.sockets.keys() {
+            if !socket(UdpUse::parse(&key, &[]).cookie) {
+                let _ = self.sockets.delete(&key);
+            }
         }
         Ok(())
     }

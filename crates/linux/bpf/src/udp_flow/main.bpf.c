@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Counts the datagrams of all UDP sockets of one network namespace, by socket and peer: sent (fentry of ip_send_skb and
- * ip6_send_skb), arrived at the socket (fentry of __udp_enqueue_schedule_skb), read (fentry of skb_consume_udp), and dropped, by reason
- * and function (tracepoint skb:kfree_skb). A socket begins when it gets its port (fexit of udp_lib_get_port) and ends in
- * udp_destroy_sock.
+ * Counts the datagrams of all UDP sockets of one network namespace, by port and peer: sent (tracepoint net:net_dev_queue, as IP gives
+ * them to an interface), arrived (net:netif_receive_skb, as an interface gives them to the stack) and dropped, by reason and function
+ * (skb:kfree_skb). And by socket what its program reads, and which program it is (sock:sock_recv_length, sock:sock_send_length).
  *
- * A datagram that arrives is counted before the socket looks for room: afterwards a reader may have freed it. A super-packet counts as the
- * datagrams that it stands for. Of a datagram in fragments the first one counts; a drop of a later one is not seen.
+ * Tracepoints alone: a kernel may refuse programs at its functions (fentry) to root, too.
  *
- * A drop belongs to a socket where the packet or the tracepoint names it, else to the port. Ports are those of the namespace's sockets.
+ * A super-packet counts as the datagrams that it stands for. Of a datagram in fragments the first one counts.
  *
  * Not here: UDP-Lite, IPv6 extension headers, tunnels, 802.1Q tags in the data.
  */
@@ -36,23 +34,14 @@ __u64 uncounted = 0;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-typedef struct {
-	__s64 counter;
-} atomic64___udp;
-
 struct sock_common___udp {
 	__u16 skc_num;
 	possible_net_t skc_net;
-	atomic64___udp skc_cookie;
 };
 
 struct sock___udp {
 	struct sock_common___udp __sk_common;
 	__u16 sk_protocol;
-};
-
-struct sk_buff___udp {
-	__u16 transport_header;
 };
 
 struct task_struct___udp {
@@ -83,7 +72,7 @@ struct {
 	__type(value, struct drop_sum);
 } drops SEC(".maps");
 
-/* The ports of the namespace's sockets. */
+/* The ports of the namespace's sockets, as far as known. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -150,15 +139,22 @@ static __always_inline __u64 datagrams_of(struct sk_buff *skb, __u64 bytes)
 	return gso_size && bytes > gso_size ? (bytes + gso_size - 1) / gso_size : 1;
 }
 
-static __always_inline bool is_watched(struct sock *sk)
+static __always_inline bool is_udp(struct sock *sk)
 {
-	return BPF_CORE_READ((struct sock___udp *)sk, sk_protocol) == IPPROTO_UDP &&
-	       BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum) == netns_inum;
+	return BPF_CORE_READ((struct sock___udp *)sk, sk_protocol) == IPPROTO_UDP;
 }
 
-static __always_inline __u64 cookie_of(struct sock *sk)
+static __always_inline __u16 port_of(struct sock *sk)
 {
-	return BPF_CORE_READ((struct sock___udp *)sk, __sk_common.skc_cookie.counter);
+	return BPF_CORE_READ((struct sock___udp *)sk, __sk_common.skc_num);
+}
+
+/* Whether the packet is at a device of the namespace. */
+static __always_inline bool is_here(struct sk_buff *skb)
+{
+	struct net_device *dev = skb->dev;
+
+	return dev && BPF_CORE_READ(dev, nd_net.net, ns.inum) == netns_inum;
 }
 
 static __always_inline struct flow_sum *flow_of(struct flow_key *key)
@@ -173,18 +169,24 @@ static __always_inline struct flow_sum *flow_of(struct flow_key *key)
 	return bpf_map_lookup_elem(&flows, key);
 }
 
-static __always_inline void count(__u64 cookie, bool is_sent, const struct ends *ends, __u64 datagrams, __u64 bytes)
+static __always_inline void count(struct sk_buff *skb, bool is_sent, const struct ends *ends)
 {
-	struct flow_key key = { .cookie = cookie };
+	struct flow_key key = {};
 	struct flow_sum *sum;
+	__u64 bytes = skb->data - skb->head + skb->len;
+	__u64 datagrams;
 
+	bytes = bytes > ends->payload ? bytes - ends->payload : 0;
+	datagrams = datagrams_of(skb, bytes);
 	__builtin_memcpy(key.local, is_sent ? ends->source : ends->destination, 16);
 	__builtin_memcpy(key.peer, is_sent ? ends->destination : ends->source, 16);
 	key.peer_port = is_sent ? ends->destination_port : ends->source_port;
+	key.local_port = bpf_ntohs(is_sent ? ends->source_port : ends->destination_port);
 	sum = flow_of(&key);
 	if (!sum) {
-		__builtin_memset(&key, 0, sizeof(key));
-		key.cookie = cookie;
+		__builtin_memset(key.local, 0, 16);
+		__builtin_memset(key.peer, 0, 16);
+		key.peer_port = 0;
 		sum = flow_of(&key);
 	}
 	if (!sum) {
@@ -195,133 +197,94 @@ static __always_inline void count(__u64 cookie, bool is_sent, const struct ends 
 	__sync_fetch_and_add(is_sent ? &sum->sent_bytes : &sum->arrived_bytes, bytes);
 }
 
-static __always_inline struct socket_sum *socket_of(__u64 cookie)
+SEC("tp_btf/net_dev_queue")
+int on_send(__u64 *ctx)
 {
-	struct socket_sum none = {};
-	struct socket_sum *sum = bpf_map_lookup_elem(&sockets, &cookie);
+	/* TP_PROTO(struct sk_buff *skb) */
+	struct sk_buff *skb = (struct sk_buff *)ctx[0];
+	struct sock *sk = skb->sk;
+	__u16 protocol = skb->protocol;
+	bool ipv6 = protocol == bpf_htons(ETH_P_IPV6);
+	struct ends ends = {};
 
+	/* What another host sent and this one forwards has no socket. */
+	if (!sk || (!ipv6 && protocol != bpf_htons(ETH_P_IP)) || !is_here(skb) || !is_udp(sk))
+		return 0;
+	if (read_ends(skb, skb->network_header, ipv6, &ends))
+		count(skb, true, &ends);
+	return 0;
+}
+
+SEC("tp_btf/netif_receive_skb")
+int on_arrival(__u64 *ctx)
+{
+	/* TP_PROTO(struct sk_buff *skb); its data begin with the network header */
+	struct sk_buff *skb = (struct sk_buff *)ctx[0];
+	__u16 protocol = skb->protocol;
+	bool ipv6 = protocol == bpf_htons(ETH_P_IPV6);
+	struct ends ends = {};
+
+	if ((!ipv6 && protocol != bpf_htons(ETH_P_IP)) || !is_here(skb))
+		return 0;
+	if (read_ends(skb, skb->data - skb->head, ipv6, &ends))
+		count(skb, false, &ends);
+	return 0;
+}
+
+/* The socket, with the process that uses it. */
+static __always_inline struct socket_sum *used(struct sock *sk)
+{
+	struct task_struct___udp *task = (void *)bpf_get_current_task();
+	struct socket_sum none = {};
+	struct socket_sum *sum;
+	__u64 cookie;
+	__u16 port;
+	__u8 one = 1;
+	int number;
+
+	if (!is_udp(sk) || BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum) != netns_inum)
+		return (void *)0;
+	cookie = bpf_get_socket_cookie(sk);
+	sum = bpf_map_lookup_elem(&sockets, &cookie);
 	if (sum)
 		return sum;
+	port = port_of(sk);
+	if (port)
+		bpf_map_update_elem(&ports, &port, &one, BPF_ANY);
+	none.began_ns = bpf_ktime_get_ns();
+	none.local_port = port;
+	none.cgroup_id = bpf_get_current_cgroup_id();
+	none.pid = bpf_get_current_pid_tgid() >> 32;
+	bpf_get_current_comm(none.comm, sizeof(none.comm));
+#pragma unroll
+	for (number = 0; number < MAX_ANCESTORS; number++) {
+		task = BPF_CORE_READ(task, real_parent);
+		none.ancestors[number] = BPF_CORE_READ(task, tgid);
+	}
 	bpf_map_update_elem(&sockets, &cookie, &none, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&sockets, &cookie);
 }
 
-SEC("fexit/udp_lib_get_port")
-int on_port(__u64 *ctx)
+SEC("tp_btf/sock_send_length")
+int on_use(__u64 *ctx)
 {
-	/* int udp_lib_get_port(struct sock *sk, unsigned short snum, unsigned int hash2_nulladdr) */
-	struct sock *sk = (struct sock *)ctx[0];
-	struct task_struct___udp *task = (void *)bpf_get_current_task();
-	__u16 port = BPF_CORE_READ((struct sock___udp *)sk, __sk_common.skc_num);
-	struct socket_sum *sum;
-	__u8 one = 1;
-	int number;
-
-	if ((int)ctx[3] || !is_watched(sk))
-		return 0;
-	bpf_map_update_elem(&ports, &port, &one, BPF_ANY);
-	sum = socket_of(bpf_get_socket_cookie(sk));
-	if (!sum)
-		return 0;
-	sum->began_ns = bpf_ktime_get_ns();
-	sum->local_port = port;
-	sum->cgroup_id = bpf_get_current_cgroup_id();
-	bpf_get_current_comm(sum->comm, sizeof(sum->comm));
-#pragma unroll
-	for (number = 0; number < MAX_ANCESTORS; number++) {
-		task = BPF_CORE_READ(task, real_parent);
-		sum->ancestors[number] = BPF_CORE_READ(task, tgid);
-	}
-	/* Last: whoever reads it takes the rest for complete. */
-	sum->pid = bpf_get_current_pid_tgid() >> 32;
+	/* TP_PROTO(struct sock *sk, int ret, int flags) */
+	used((struct sock *)ctx[0]);
 	return 0;
 }
 
-static __always_inline int ended(struct sock *sk)
-{
-	struct socket_sum *sum;
+#define MSG_PEEK 2
 
-	/* A socket without a port was never seen. */
-	if (!is_watched(sk) || !BPF_CORE_READ((struct sock___udp *)sk, __sk_common.skc_num))
-		return 0;
-	sum = socket_of(bpf_get_socket_cookie(sk));
-	if (sum)
-		sum->ended_ns = bpf_ktime_get_ns();
-	return 0;
-}
-
-SEC("fentry/udp_destroy_sock")
-int on_end(__u64 *ctx)
-{
-	return ended((struct sock *)ctx[0]);
-}
-
-SEC("fentry/udpv6_destroy_sock")
-int on_end_ipv6(__u64 *ctx)
-{
-	return ended((struct sock *)ctx[0]);
-}
-
-static __always_inline int sent(struct sk_buff *skb, bool ipv6)
-{
-	struct sock *sk = BPF_CORE_READ(skb, sk);
-	__u32 network = BPF_CORE_READ(skb, network_header);
-	struct ends ends = {};
-	__u64 bytes;
-
-	if (!sk || !is_watched(sk) || !read_ends(skb, network, ipv6, &ends))
-		return 0;
-	bytes = BPF_CORE_READ(skb, data) - BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, len);
-	bytes = bytes > ends.payload ? bytes - ends.payload : 0;
-	count(cookie_of(sk), true, &ends, datagrams_of(skb, bytes), bytes);
-	return 0;
-}
-
-SEC("fentry/ip_send_skb")
-int on_send(__u64 *ctx)
-{
-	/* int ip_send_skb(struct net *net, struct sk_buff *skb) */
-	return sent((struct sk_buff *)ctx[1], false);
-}
-
-SEC("fentry/ip6_send_skb")
-int on_send_ipv6(__u64 *ctx)
-{
-	/* int ip6_send_skb(struct sk_buff *skb) */
-	return sent((struct sk_buff *)ctx[0], true);
-}
-
-SEC("fentry/__udp_enqueue_schedule_skb")
-int on_arrival(__u64 *ctx)
-{
-	/* int __udp_enqueue_schedule_skb(struct sock *sk, struct sk_buff *skb) */
-	struct sock *sk = (struct sock *)ctx[0];
-	struct sk_buff *skb = (struct sk_buff *)ctx[1];
-	bool ipv6 = BPF_CORE_READ(skb, protocol) == bpf_htons(ETH_P_IPV6);
-	__u64 bytes = BPF_CORE_READ(skb, len);
-	struct ends ends = {};
-
-	if (!is_watched(sk) || !read_ends(skb, BPF_CORE_READ(skb, network_header), ipv6, &ends))
-		return 0;
-	count(bpf_get_socket_cookie(sk), false, &ends, datagrams_of(skb, bytes), bytes);
-	return 0;
-}
-
-SEC("fentry/skb_consume_udp")
+SEC("tp_btf/sock_recv_length")
 int on_read(__u64 *ctx)
 {
-	/* void skb_consume_udp(struct sock *sk, struct sk_buff *skb, int len); len is negative where it stays in the queue */
-	struct sock *sk = (struct sock *)ctx[0];
-	struct sk_buff *skb = (struct sk_buff *)ctx[1];
-	__u64 bytes = BPF_CORE_READ(skb, len);
-	struct socket_sum *sum;
+	/* TP_PROTO(struct sock *sk, int ret, int flags) */
+	struct socket_sum *sum = used((struct sock *)ctx[0]);
+	int bytes = ctx[1];
 
-	if ((int)ctx[2] < 0 || !is_watched(sk))
+	if (!sum || bytes < 0 || (int)ctx[2] & MSG_PEEK)
 		return 0;
-	sum = socket_of(bpf_get_socket_cookie(sk));
-	if (!sum)
-		return 0;
-	__sync_fetch_and_add(&sum->read, datagrams_of(skb, bytes));
+	__sync_fetch_and_add(&sum->read, 1);
 	__sync_fetch_and_add(&sum->read_bytes, bytes);
 	return 0;
 }
@@ -369,11 +332,7 @@ int on_drop(__u64 *ctx)
 
 	if (sk) {
 		net = BPF_CORE_READ(sk, __sk_common.skc_net.net);
-		own = BPF_CORE_READ((struct sock___udp *)sk, __sk_common.skc_num);
-		if (BPF_CORE_READ((struct sock___udp *)sk, sk_protocol) == IPPROTO_UDP)
-			kind.cookie = cookie_of(sk);
-		else
-			own = 0;
+		own = is_udp(sk) ? port_of(sk) : 0;
 	} else if (dev && bpf_core_read(&net, sizeof(net), &dev->nd_net.net)) {
 		net = (void *)0;
 	}
@@ -390,13 +349,12 @@ int on_drop(__u64 *ctx)
 	} else if (own == from && own) {
 		kind.flags |= FROM_HERE;
 		kind.local_port = from;
-	} else if (bpf_map_lookup_elem(&ports, &to)) {
-		kind.local_port = to;
-	} else if (bpf_map_lookup_elem(&ports, &from)) {
+	} else if (bpf_map_lookup_elem(&ports, &from) && !bpf_map_lookup_elem(&ports, &to)) {
 		kind.flags |= FROM_HERE;
 		kind.local_port = from;
 	} else {
-		return 0;
+		/* A packet of this host has its socket nearly everywhere. */
+		kind.local_port = to;
 	}
 
 	bool is_sent = kind.flags & FROM_HERE;

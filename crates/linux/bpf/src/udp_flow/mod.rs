@@ -1,9 +1,9 @@
 //! What the UDP sockets of a network namespace send, receive and lose: programs that know nothing of longhaul.
 //!
-//! [`UdpFlows`] attaches programs to a few functions of UDP and to the tracepoint `skb:kfree_skb`. They count in the kernel, by socket and
-//! peer; no event goes to user space for a datagram. What there is to read: [`UdpFlow`], [`UdpUse`], [`UdpDropSum`].
+//! [`UdpFlows`] attaches programs to tracepoints of interfaces, sockets and drops. They count in the kernel, by port and peer; no event
+//! goes to user space for a datagram. What there is to read: [`UdpFlow`], [`UdpUse`], [`UdpDropSum`].
 //!
-//! It costs each datagram of the namespace an addition at each function, and each drop of the machine a look at its headers.
+//! It costs each packet of the machine a look at its headers where it is sent, where it arrives and where it is dropped.
 
 #[cfg_attr(not(bpf_programs), allow(dead_code))]
 mod event;

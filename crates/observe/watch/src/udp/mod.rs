@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  InetSockets::dump ─► who has which port, what its socket dropped      ─┐
-//!  UdpFlows (BPF)    ─► datagrams by socket and peer, drops with a place ─┴─► UdpWatchResult
+//!  UdpFlows (BPF)    ─► datagrams by port and peer, drops with a place   ─┴─► UdpWatchResult
 //! ```
 //!
 //! Without BPF there is what a socket says of itself: how many datagrams it dropped, and how full its buffer was.
@@ -129,7 +129,7 @@ impl UdpWatch {
             let message = format!(
                 "datagrams are not counted, and only what a socket drops itself is known, without its reason: {error}"
             );
-            let remedy = "run as root on a kernel with BTF and function tracing";
+            let remedy = "run as root on Linux 5.17 or newer";
             caveats.push(Caveat::new(longhaul_bpf::caveats::NO_DROP_EVENTS, message, remedy));
         });
         let counters = within(&namespace, Snapshot::take).ok();
@@ -234,13 +234,18 @@ impl UdpWatch {
         let mut tallies = self.tallies();
         let uses: HashMap<u64, UdpUse> = self.uses().into_iter().map(|one| (one.cookie, one)).collect();
         let uncounted = self.flows.as_ref().map_or(0, |flows| flows.uncounted().unwrap_or(0));
+        let tells_reads = self.flows.as_ref().is_some_and(UdpFlows::tells_reads);
+        let reads = |one: &UdpUse| [one.read_packets, one.read_bytes];
         let mut followed: Vec<(u64, Followed)> = self.followed.drain().collect();
+        let ports: Vec<u16> = followed.iter().map(|(_, one)| one.candidate.local.port()).collect();
         followed.sort_by_key(|(_, one)| one.number);
         let sockets: Vec<WatchedUdpSocket> = followed
             .into_iter()
             .map(|(cookie, one)| {
                 let tally = self.flows.is_some().then(|| tallies.remove(&cookie).unwrap_or_default());
-                one.result(cookie, self.start, tally, uses.get(&cookie))
+                let seen = if tells_reads { Some(uses.get(&cookie).map_or([0; 2], reads)) } else { None };
+                let shares = ports.iter().filter(|port| **port == one.candidate.local.port()).count() > 1;
+                WatchedUdpSocket { shares_port: shares, ..one.result(cookie, self.start, tally, seen) }
             })
             .collect();
         let method = if self.flows.is_some() { LocationMethod::Bpf } else { LocationMethod::Counters };
@@ -297,21 +302,22 @@ impl UdpWatch {
 
     fn tallies(&self) -> HashMap<u64, Tally> {
         let Some(flows) = &self.flows else { return HashMap::new() };
-        let of_port = |port: u16| {
-            let with_port = self.followed.iter().filter(|(_, one)| one.candidate.local.port() == port);
-            with_port.min_by_key(|(_, one)| (one.ended, one.number)).map(|(cookie, _)| *cookie)
-        };
-        tally(flows, self.symbols.as_ref(), |cookie| self.followed.contains_key(&cookie), of_port)
+        let mut by_port: HashMap<u16, Vec<(u64, &Followed)>> = HashMap::new();
+        for (cookie, one) in &self.followed {
+            by_port.entry(one.candidate.local.port()).or_default().push((*cookie, one));
+        }
+        tally(flows, self.symbols.as_ref(), |port, peer, local| {
+            let fitting = by_port.get(&port)?.iter().filter_map(|(cookie, one)| Some((one.rank(peer, local)?, one.number, *cookie)));
+            fitting.min().map(|(.., cookie)| cookie)
+        })
     }
 
     /// Tells the chooser who opened the sockets that it does not know.
     fn learn(&mut self) -> Vec<UdpUse> {
         let uses = self.uses();
         for one in &uses {
-            if let Some(event) = &one.opened
-                && self.learnt.insert(one.cookie)
-            {
-                self.chooser.learn(event.clone());
+            if self.learnt.insert(one.cookie) {
+                self.chooser.learn(one.used.clone());
             }
         }
         uses
@@ -335,26 +341,26 @@ impl UdpWatch {
             let port = *port;
             for flow in flows.flows().unwrap_or_default() {
                 let Some(peer) = flow.peer.filter(|peer| peer.port() == port) else { continue };
-                if let Some((candidate, _)) = self.others.get(&flow.cookie) {
-                    let seen = Candidate { remote: peer, ..*candidate };
-                    let unconnected = candidate.remote;
-                    self.decide(now, seen, None);
-                    if let Some(one) = self.followed.get_mut(&flow.cookie) {
-                        one.candidate.remote = unconnected;
+                let own = |(candidate, _): &&(Candidate, Nanos)| candidate.local.port() == flow.local_port;
+                if let Some((candidate, _)) = self.others.values().find(own).copied() {
+                    self.decide(now, Candidate { remote: peer, ..candidate }, None);
+                    if let Some(one) = self.followed.get_mut(&candidate.cookie) {
+                        one.candidate.remote = candidate.remote;
                     }
                 }
-            }
-        }
-        for one in &uses {
-            if let Some(followed) = self.followed.get_mut(&one.cookie) {
-                followed.ended |= one.ended_at.is_some();
             }
         }
         self.name();
         if now.saturating_sub(self.forgot) >= FORGET_EVERY {
             self.forgot = now;
             if let Some(flows) = &self.flows {
-                let _ = flows.keep_only(|cookie| self.followed.contains_key(&cookie));
+                let of = |candidate: &Candidate| candidate.local.port();
+                let followed = self.followed.values().map(|one| of(&one.candidate));
+                let ports: HashSet<u16> = followed.chain(self.others.values().map(|(other, _)| of(other))).collect();
+                let _ = flows.keep_only(
+                    |cookie| self.followed.contains_key(&cookie) || self.others.contains_key(&cookie),
+                    |port| ports.contains(&port),
+                );
             }
             self.others.retain(|_, (_, decided)| now.saturating_sub(*decided) < FORGET_EVERY);
             let known: HashSet<u64> = uses.iter().map(|one| one.cookie).collect();
@@ -466,8 +472,23 @@ impl Followed {
         }
     }
 
-    /// `tally` is `None` where datagrams are not counted.
-    fn result(self, cookie: u64, start: Nanos, tally: Option<Tally>, seen: Option<&UdpUse>) -> WatchedUdpSocket {
+    /// How well the socket fits a datagram to its port; `None` where it cannot be its.
+    fn rank(&self, peer: Option<SocketAddr>, local: Option<IpAddr>) -> Option<u8> {
+        let own = self.candidate.local.ip();
+        if local.is_some_and(|local| !own.is_unspecified() && own != local) {
+            return None;
+        }
+        match self.remote() {
+            Some(remote) if peer == Some(remote) => Some(0),
+            // It may have been connected later.
+            Some(_) => Some(3),
+            None if self.ended => Some(2),
+            None => Some(1),
+        }
+    }
+
+    /// `tally` is `None` where datagrams are not counted; `read`: how many datagrams and bytes its program read, where that is known.
+    fn result(self, cookie: u64, start: Nanos, tally: Option<Tally>, read: Option<[u64; 2]>) -> WatchedUdpSocket {
         let counted = tally.is_some();
         let mut tally = tally.unwrap_or_default();
         let socket_drops = self.drops.map(|(first, last)| u64::from(last.wrapping_sub(first)));
@@ -477,14 +498,20 @@ impl Followed {
                 location: Location::ReceiverSocketBuffer,
                 reason,
                 sent: false,
-                by_port: false,
                 packets,
             };
             tally.drops.push(drop);
         }
-        let read_packets = seen.map_or(0, |seen| seen.read_packets);
-        let unread_packets =
-            (counted && self.was_empty).then(|| tally.received_packets.saturating_sub(read_packets));
+        let is_empty = !self.ended && self.memory.is_some_and(|memory| memory.received_bytes == 0);
+        let unread_packets = match read {
+            _ if is_empty => Some(0),
+            Some([packets, bytes]) if counted && self.was_empty => {
+                // With UDP_GRO one read brings several datagrams.
+                let all = bytes >= tally.received_bytes;
+                Some(if all { 0 } else { tally.received_packets.saturating_sub(packets) })
+            }
+            _ => None,
+        };
         if self.ended && let Some(packets @ 1..) = unread_packets {
             tally.add_unread(packets);
         }
@@ -504,14 +531,15 @@ impl Followed {
             program,
             pid,
             first_seen_ns: at(self.first),
-            last_seen_ns: at(seen.and_then(|seen| seen.ended_at).unwrap_or(self.last)),
+            last_seen_ns: at(self.last),
             began: self.began.is_some(),
             ended: self.ended,
+            shares_port: false,
             sent_packets: of(tally.sent_packets),
             sent_bytes: of(tally.sent_bytes),
             received_packets: of(tally.received_packets),
             received_bytes: of(tally.received_bytes),
-            read_packets: of(read_packets),
+            read_packets: read.map(|[packets, _]| packets).filter(|_| counted),
             unread_packets,
             dropped_packets: tally.drops.iter().map(|drop| drop.packets).sum(),
             drops: tally.drops,

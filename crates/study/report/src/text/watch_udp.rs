@@ -52,7 +52,7 @@ fn socket(text: &mut String, one: &WatchedUdpSocket) {
     if let Some(packets) = one.received_packets
         && (packets > 0 || one.sent_packets == Some(0))
     {
-        line("", format!("received {}; read {}", moved(packets, one.received_bytes), one.read_packets.unwrap_or(0)));
+        line("", format!("received {}; read {}", moved(packets, one.received_bytes), one.read_packets.map_or_else(|| "?".into(), |read| read.to_string())));
     }
     if one.dropped_packets > 0 {
         line("", format!("dropped on this host: {} datagrams", one.dropped_packets));
