@@ -15,4 +15,5 @@ mod schemas;
 mod try_out;
 mod udp_refusals;
 mod watch;
+mod watch_udp;
 mod which_lab;

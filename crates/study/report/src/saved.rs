@@ -14,7 +14,7 @@ use longhaul_rtt::{HopsParameters, HopsResult, RttParameters, RttResult};
 use longhaul_sweep::SweepResult;
 use longhaul_tcp::{TcpParameters, TcpResult, WatchResult};
 use longhaul_terms::Directions;
-use longhaul_udp::{UdpParameters, UdpResult};
+use longhaul_udp::{UdpAccounts, UdpParameters, UdpResult, UdpWatchResult};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -27,6 +27,10 @@ pub const UDP_SCHEMA: &str = "longhaul.udp/1";
 pub const TCP_SCHEMA: &str = "longhaul.tcp/1";
 /// The form of what watching came to.
 pub const WATCH_SCHEMA: &str = "longhaul.watch/1";
+/// The form of what watching UDP sockets came to.
+pub const WATCH_UDP_SCHEMA: &str = "longhaul.watch.udp/1";
+/// The form of the account of two such results.
+pub const COMPARE_UDP_SCHEMA: &str = "longhaul.compare.udp/1";
 
 /// The form of an analysis.
 pub const ANALYZE_SCHEMA: &str = "longhaul.analyze/1";
@@ -177,6 +181,10 @@ pub enum Content {
     Tcp(Box<TcpAsked>, Directions<TcpResult>),
     /// Of `longhaul watch`.
     Watch(Box<WatchResult>),
+    /// Of `longhaul watch --udp`.
+    WatchUdp(Box<UdpWatchResult>),
+    /// Of `longhaul compare` of two of these.
+    CompareUdp(Box<UdpAccounts>),
     /// Of `longhaul analyze`.
     Analyze(Box<AnalyzeResult>),
     /// Of `longhaul compare`.
@@ -202,7 +210,7 @@ pub enum SavedError {
     #[error("no result of longhaul: {0}")]
     NoResult(serde_json::Error),
     /// Another form of JSON, or none.
-    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {DIAGNOSE_SCHEMA}, {DIAGNOSE_FLOWS_SCHEMA}, {LONG_PATH_SCHEMA}, {RTT_SCHEMA}, {HOPS_SCHEMA} or {SWEEP_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
+    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {WATCH_UDP_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {COMPARE_UDP_SCHEMA}, {DIAGNOSE_SCHEMA}, {DIAGNOSE_FLOWS_SCHEMA}, {LONG_PATH_SCHEMA}, {RTT_SCHEMA}, {HOPS_SCHEMA} or {SWEEP_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
     Schema(Option<String>),
     /// A part of it is not as its form has it.
     #[error("broken: {0}")]
@@ -260,6 +268,14 @@ impl Saved {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, WatchResult>(text)?;
                 Ok(Self { content: Content::Watch(Box::new(result)), caveats })
             }
+            Some(WATCH_UDP_SCHEMA) => {
+                let Shown { result, caveats, .. } = read::<IgnoredAny, UdpWatchResult>(text)?;
+                Ok(Self { content: Content::WatchUdp(Box::new(result)), caveats })
+            }
+            Some(COMPARE_UDP_SCHEMA) => {
+                let Shown { result, caveats, .. } = read::<IgnoredAny, UdpAccounts>(text)?;
+                Ok(Self { content: Content::CompareUdp(Box::new(result)), caveats })
+            }
             Some(ANALYZE_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, AnalyzeResult>(text)?;
                 Ok(Self { content: Content::Analyze(Box::new(result)), caveats })
@@ -302,6 +318,8 @@ impl Saved {
             Content::Udp(asked, results) => text::udp::report(&asked.udp, results),
             Content::Tcp(asked, results) => text::tcp::report(&asked.tcp, results),
             Content::Watch(result) => text::watch::report(result),
+            Content::WatchUdp(result) => text::watch_udp::report(result),
+            Content::CompareUdp(result) => text::watch_udp::accounts(result),
             Content::Analyze(result) => text::analyze::report(result),
             Content::Compare(result) => text::compare::report(result),
             Content::Diagnose(asked, results) => text::diagnose::report(asked.reverse, results),

@@ -12,6 +12,7 @@ pub mod tcp;
 pub mod udp;
 pub mod verify;
 pub mod watch;
+pub mod watch_udp;
 
 use longhaul_units::{BitRate, Nanos};
 
