@@ -63,6 +63,8 @@ caveat_codes! {
     FOREIGN_DATAGRAMS = "foreign_datagrams";
     /// A signal ended the test early.
     INTERRUPTED = "interrupted";
+    /// Sockets of two hosts were not watched from their beginning, so that what was under way may count as lost.
+    WATCHED_IN_PART = "watched_in_part";
     /// The samples could not be written.
     SAMPLES_NOT_SAVED = "samples_not_saved";
     /// The disk did not take the whole log of probes.

@@ -2,7 +2,7 @@
 
 use crate::caveats;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use longhaul_captures::reader::{Captures, ReadProgress, is_pipe};
 use longhaul_captures::spool::Interface;
@@ -66,6 +66,11 @@ impl std::fmt::Display for End {
     }
 }
 
+/// The path to read: `-` is standard input.
+pub(crate) fn standard_input(path: &Path) -> PathBuf {
+    if path.as_os_str() == "-" { "/dev/stdin".into() } else { path.to_owned() }
+}
+
 impl Filter {
     pub(crate) fn takes_all(&self) -> bool {
         self.ends.is_empty() && self.port == 0 && self.from.is_none() && self.to.is_none()
@@ -117,12 +122,13 @@ impl Filter {
 impl Trace {
     /// Opens files, and those captures that lie in folders.
     pub(crate) fn open(paths: &[PathBuf], only: Filter) -> Result<Self, Failure> {
-        Ok(Self { captures: Captures::open(paths, false)?, only })
+        let paths: Vec<PathBuf> = paths.iter().map(|path| standard_input(path)).collect();
+        Ok(Self { captures: Captures::open(&paths, false)?, only })
     }
 
     /// Refuses pipes among `paths`, as `why` reads them more than once.
     pub(crate) fn can_be_read_again(paths: &[PathBuf], why: &str) -> Result<(), Failure> {
-        match paths.iter().find(|path| is_pipe(path)) {
+        match paths.iter().find(|path| is_pipe(&standard_input(path))) {
             Some(path) => Err(Failure::new(
                 "not_read",
                 format!("{}: a pipe can be read once, and {why} reads more often", path.display()),

@@ -7,6 +7,25 @@ use serde::Serialize;
 
 use crate::output::{plain, print_json, print_text};
 
+/// When and where an object of `--json-stream` was printed, so that those of several hosts can be laid over each other.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Stamp {
+    /// The end of the interval, in UTC, in the form of RFC 3339.
+    #[cfg_attr(test, schemars(extend("format" = "date-time")))]
+    at: String,
+    /// The name of the host that printed it.
+    host: String,
+}
+
+impl Stamp {
+    /// Now and here.
+    pub(crate) fn now() -> Self {
+        let host = longhaul_kernel::sysctl::read("kernel.hostname").unwrap_or_default();
+        Self { at: jiff::Timestamp::now().to_string(), host }
+    }
+}
+
 /// How to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {

@@ -28,6 +28,9 @@ pub struct Before {
     pub new: Vec<Code>,
     /// What became of it.
     pub outcome: Outcome,
+    /// What was asked otherwise then, by which the goodput may differ, too.
+    #[serde(default)]
+    pub differs: Vec<String>,
 }
 
 /// What became of a promise.
@@ -77,6 +80,7 @@ impl Before {
             gone: less(&then_codes, &now_codes),
             new: less(&now_codes, &then_codes),
             outcome,
+            differs: Vec::new(),
         }
     }
 
@@ -98,6 +102,11 @@ impl Before {
             Outcome::Worse => "it carries less now",
             Outcome::Unknown => "not known what became of it",
         };
-        format!("{then}{promised}: {outcome}")
+        let otherwise = if self.differs.is_empty() {
+            String::new()
+        } else {
+            format!("; it was asked otherwise: {}", self.differs.join("; "))
+        };
+        format!("{then}{promised}: {outcome}{otherwise}")
     }
 }

@@ -17,11 +17,14 @@ use longhaul_units::Nanos;
 use crate::control::{Control, Signals, connect, random};
 use crate::data::{Data, Place};
 use crate::driver::{Session, drive};
+use crate::event::Event;
 use crate::kinds;
 
 pub use crate::data::SenderNow;
 pub use crate::driver::Live;
 
+/// Threads that probe wait for the last answers, at most as long as a probe's longest time-out.
+const PROBES_END: Nanos = Nanos::from_secs(5);
 /// What to do where no server answers.
 const SERVE: &str = "start `longhaul serve` there, and open its port in the firewalls";
 /// The same for round trips.
@@ -112,13 +115,34 @@ fn run_with(
     control.establish(&receiver)?;
     let config =
         ClientConfig { parameters, nonce: u64::from_ne_bytes(random()?), report_bytes: Caps::default().report.0 };
-    let mut session = Client { session: ClientSession::new(monotonic(), config), observe: &mut observe };
-    drive(&mut session, control, &receiver, &sender, Place::Client(target.address.ip()), live)
+    let session = ClientSession::new(monotonic(), config);
+    let mut session = Client { session, observe: &mut observe, probes_run: false };
+    let driven = drive(&mut session, control, &receiver, &sender, Place::Client(target.address.ip()), live);
+    if session.probes_run && stop.is_none_or(|stop| stop.count() < 2) {
+        hand_over_rest(&receiver, &mut observe);
+    }
+    driven
+}
+
+/// Hands over what probes came to whose session broke off: their threads wait for the last answers.
+fn hand_over_rest(events: &mpsc::Receiver<Event>, observe: &mut impl FnMut(Observed)) {
+    let until = monotonic() + PROBES_END;
+    while let Ok(event) = events.recv_timeout(until.saturating_sub(monotonic()).into()) {
+        if let Event::Observed(observed) = event {
+            let ended = observed.ended.is_some();
+            observe(*observed);
+            if ended {
+                return;
+            }
+        }
+    }
 }
 
 struct Client<'a> {
     session: ClientSession,
     observe: &'a mut dyn FnMut(Observed),
+    /// Probes are sent, or their answers awaited.
+    probes_run: bool,
 }
 
 impl Session for Client<'_> {
@@ -141,6 +165,7 @@ impl Session for Client<'_> {
         self.session.handle_data(now, event);
     }
     fn handle_observed(&mut self, observed: Observed) {
+        self.probes_run = observed.ended.is_none();
         (self.observe)(observed);
     }
     fn handle_report(&mut self, now: Nanos, report: EndReport) {

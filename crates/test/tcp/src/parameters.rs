@@ -64,6 +64,19 @@ pub struct TcpParameters {
     pub write_rate_bps: Option<u64>,
     /// Rate at which the receiving application reads, payload bits per second; `null` for as fast as possible.
     pub read_rate_bps: Option<u64>,
+    /// The sending application writes transfers with pauses between them; `null` for without a pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<Transfers>,
+}
+
+/// Transfers over one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Transfers {
+    /// Payload bytes of each.
+    pub bytes: u64,
+    /// Time from the beginning of one to that of the next; one that takes longer is followed at once.
+    pub every_ns: u64,
 }
 
 /// The values from which `-w auto` computes the window.
@@ -123,6 +136,7 @@ impl Default for TcpParameters {
             collect: Collect::Auto,
             write_rate_bps: None,
             read_rate_bps: None,
+            transfers: None,
         }
     }
 }
@@ -150,6 +164,10 @@ impl TcpParameters {
         ];
         for (field, rate) in rates {
             check_range(field, rate.map(BitRate), RATES, "1kbit to 10Tbit")?;
+        }
+        if let Some(transfers) = self.transfers {
+            check_range("transfers", transfers.bytes, 1..=u64::MAX, "at least 1 byte")?;
+            check_range("transfers", Nanos(transfers.every_ns), Nanos::from_millis(1)..=MAX_DURATION, "1ms to 24h")?;
         }
         check_range("block_bytes", self.block_bytes, 1..=MAX_BLOCK_BYTES, "1 to 16M")?;
         check_range("omit_ns", Nanos(self.omit_ns), Nanos::ZERO..=MAX_DURATION, "0 to 24h")?;

@@ -22,6 +22,9 @@ pub struct FlowSummary {
     pub spurious_retransmits: u64,
     /// Retransmission timeouts (`tcpi_total_rto`); `null` before Linux 6.7.
     pub timeouts: Option<u64>,
+    /// Packets that arrived with a mark of congestion (CE, RFC 3168), as the receiver told (`tcpi_delivered_ce`); `null` before Linux 4.18.
+    #[serde(default)]
+    pub marked_packets: Option<u64>,
     /// Least round-trip time (`tcpi_min_rtt`); `null` if the kernel has none.
     pub min_rtt_ns: Option<u64>,
     /// Mean over time of the smoothed round-trip time (`tcpi_rtt`, RFC 6298's SRTT).
@@ -112,6 +115,7 @@ impl FlowSummary {
         self.retransmits = rise32(fields::TOTAL_RETRANS);
         self.spurious_retransmits = rise32(fields::DSACK_DUPS);
         self.timeouts = rise(fields::TOTAL_RTO);
+        self.marked_packets = rise(fields::DELIVERED_CE);
         self.mss_bytes = info.value(fields::SND_MSS);
         self.options = info.value(fields::OPTIONS) as u8;
         self.send_window_scale = info.value(fields::SND_WSCALE) as u8;

@@ -2,6 +2,7 @@
 
 pub(crate) mod figures;
 pub(crate) mod runs;
+pub(crate) mod udp;
 
 use crate::caveats;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ Example:
   longhaul compare --behaviour real.pcap emulated.pcap      # two runs: do they behave alike?
   longhaul compare --behaviour --same-clock real-a.pcap real-b.pcap emulated-a.pcap emulated-b.pcap
                                                             # compare delay and loss between two points of each run
+  longhaul compare at-client at-server                      # results of watch --udp: where each datagram was lost
 
 Packets are identified at both points by their header snippets, clipped or not, as super-packets or as segments.
 docs/reference/compare-results.md explains each number.";
@@ -43,10 +45,10 @@ const LONGER_SNIPPETS: &str = "capture longer snippets, at least 66 bytes of IPv
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Read the capture of this point or run
+    /// Read the capture of this point or run, or the result of `longhaul watch --udp` at one host
     #[arg(value_name = "A")]
     a: PathBuf,
-    /// Compare it with the capture of this point or run
+    /// Compare it with the capture of this point or run, or with the result of the other host
     #[arg(value_name = "B")]
     b: PathBuf,
     /// Compare the run A, B with a second run, captured at the same two points (needs --behaviour)
@@ -106,6 +108,10 @@ pub(crate) struct CompareParameters {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    if udp::is_result(&args.a) && udp::is_result(&args.b) {
+        let folder = args.output.clone().map(Folder::prepare).transpose()?;
+        return udp::run(&args.a, &args.b, folder, args.json).map(|()| ExitCode::SUCCESS);
+    }
     let started_at = jiff::Timestamp::now().to_string();
     let of_two_points = !args.behaviour || !args.second_run.is_empty();
     if of_two_points {

@@ -195,6 +195,7 @@ impl Args {
             collect: self.test.collect,
             write_rate_bps: self.rate.map(|rate| rate.0),
             read_rate_bps: self.read_rate.map(|rate| rate.0),
+            transfers: None,
         };
         parameters.validate()?;
         Ok(parameters)

@@ -12,7 +12,7 @@ use longhaul_kernel::process_sockets::adopt_orphans;
 use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_kernel::wait::{readable_until, sleep_until};
 use longhaul_units::Nanos;
-use longhaul_watch::{Watch, WatchError};
+use longhaul_watch::WatchError;
 
 use crate::cmd::watch::live::Live;
 use crate::output::Failure;
@@ -23,6 +23,18 @@ const GRACE: Nanos = Nanos::from_secs(1);
 const PASS_ON: Nanos = Nanos::from_millis(500);
 /// How often to check whether the processes still run.
 const LOOK_AGAIN: Nanos = Nanos::from_millis(100);
+
+/// What is sampled until the end.
+pub(crate) trait Watching {
+    /// Takes a sample.
+    fn sample(&mut self);
+    /// Reports what happened since the last call.
+    fn report(&mut self, live: &mut Live, elapsed: Nanos);
+    /// What is followed and still open.
+    fn open(&self) -> usize;
+    /// Whether the chosen processes have ended.
+    fn is_over(&self) -> bool;
+}
 
 /// How long to watch, and how often to look.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +58,7 @@ pub(crate) fn namespace_of(option: &str, pid: u32) -> Result<NetNamespace, Failu
 /// Samples until the end. Returns how the command ended.
 pub(crate) fn follow(
     times: &Times,
-    watch: &mut Watch,
+    watch: &mut impl Watching,
     mut child: Option<u32>,
     stop: Stop,
     live: &mut Live,
@@ -67,7 +79,7 @@ pub(crate) fn follow(
             }
         }
         if live.is_shown() && now >= table {
-            live.take(now.saturating_sub(start), &watch.now());
+            watch.report(live, now.saturating_sub(start));
             while table <= now {
                 table += interval;
             }
@@ -92,7 +104,7 @@ pub(crate) fn follow(
                 leave = now.saturating_add(GRACE);
             }
         }
-        let all_ended = leave < Nanos::MAX && watch.open_connections() == 0;
+        let all_ended = leave < Nanos::MAX && watch.open() == 0;
         if now >= end || now >= leave || all_ended || stop.count() > 1 {
             return Ok(ended);
         }

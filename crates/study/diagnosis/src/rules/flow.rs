@@ -5,7 +5,7 @@
 
 use longhaul_units::{Bytes, Nanos};
 
-use super::{FILLS, Known, about, loss, masked, measured, observed, path};
+use super::{FILLS, Known, about, hosts, loss, masked, measured, observed, path};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{CpuFacts, Purpose, TcpFacts, Vantage};
 
@@ -51,7 +51,8 @@ fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     if fills(known, run) {
         return None;
     }
-    if let Some(bound) = processor(run).or_else(|| loss::without_sack(known, run)) {
+    let at_host = hosts::throttled(known, run).or_else(|| processor(run)).or_else(|| hosts::memory(known, run));
+    if let Some(bound) = at_host.or_else(|| loss::without_sack(known, run)) {
         return Some(bound);
     }
     // The receiver's own clocks say whose the window was, also where loss held the flow for the rest of the time.

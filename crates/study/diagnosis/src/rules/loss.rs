@@ -7,7 +7,7 @@ use longhaul_result::Location;
 use longhaul_units::Nanos;
 
 use super::capacity::place_host;
-use super::{Kind, Known, about, measured};
+use super::{Kind, Known, about, hosts, marks, measured};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, TcpFacts, UdpFacts};
 
@@ -29,6 +29,9 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     if spurious && reordered(known) > LATE {
         return Some(reordering(known, run));
     }
+    if let Some(bound) = marks::early(run, lost) {
+        return Some(bound);
+    }
     if lost == 0 {
         return Some(slow_acks(known, run).unwrap_or_else(|| control_alone(known, run)));
     }
@@ -46,7 +49,7 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
 }
 
 pub(super) fn rates<'a>(known: &Known<'a>) -> impl Iterator<Item = &'a UdpFacts> + use<'a> {
-    known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_packets > 0)
+    known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_packets > 0 && !hosts::is_void(run))
 }
 
 /// The greatest share of late packets.
@@ -373,8 +376,8 @@ pub(super) fn has_too_few_events(known: &Known<'_>, bound: &Bound) -> bool {
     matches!(bound.code, Code::Loss | Code::EcmpMember | Code::Queue) && known.flow().is_some_and(is_no_mean_yet)
 }
 
-/// Whether the run met too few losses for a mean over its cycles: its window may still be on the way down from where slow start left it.
+/// Whether the run met too few losses and marks for a mean over its cycles: its window may still be on the way down from where slow start left it.
 pub(crate) fn is_no_mean_yet(run: &TcpFacts) -> bool {
     let needed = if run.congestion_control == "reno" { RENO_EVENTS } else { OTHER_EVENTS };
-    run.loss_events.unwrap_or(run.retransmits) < needed
+    run.loss_events.unwrap_or(run.retransmits).saturating_add(run.marked_packets.unwrap_or(0)) < needed
 }

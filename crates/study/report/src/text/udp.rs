@@ -89,6 +89,13 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
     if let Some(capacity) = &result.capacity {
         line("capacity", capacity_words(capacity));
     }
+    if parameters.traffic_class > 0 {
+        let arrived: Vec<String> = (result.traffic_classes.iter())
+            .map(|class| format!("{} with {:#04x}", class.packets, class.traffic_class))
+            .collect();
+        let arrived = if arrived.is_empty() { "none, or not told".into() } else { arrived.join(", ") };
+        line("tos", format!("{:#04x} sent; arrived: {arrived}", parameters.traffic_class));
+    }
     let (sender, receiver) = (result.socket_buffers.sender, result.socket_buffers.receiver);
     line("buffers", format!("sender {}; receiver {}", buffer(sender), buffer(receiver)));
     if let Some(binding) = &result.binding {

@@ -143,6 +143,7 @@ impl TcpData {
         report.last_ns = counts.last_ns();
         report.failure = counts.failure();
         report.cpu = counts.cpu();
+        report.transfers_ns = counts.transfers_ns();
         if self.place.is_server() {
             report.syn_received = saved_syn(flow.socket()).ok().and_then(|syn| SynReceived::parse(&syn));
         }

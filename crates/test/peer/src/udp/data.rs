@@ -116,8 +116,12 @@ impl UdpData {
             Timestamps::Kernel => TimestampMode::Kernel,
             Timestamps::Nic => TimestampMode::Nic,
         };
-        let receiving =
-            ReceiverOptions { receive_buffer_bytes: buffer, gro: plan.receives && !parameters.wire, timestamps };
+        let receiving = ReceiverOptions {
+            receive_buffer_bytes: buffer,
+            gro: plan.receives && !parameters.wire,
+            timestamps,
+            traffic_class: plan.receives && parameters.traffic_class > 0,
+        };
         let mut data = Self {
             streams: Vec::new(),
             before,
@@ -143,6 +147,7 @@ impl UdpData {
                     let options = SenderOptions {
                         send_buffer_bytes: buffer,
                         dont_fragment: parameters.dont_fragment,
+                        traffic_class: parameters.traffic_class,
                         ..SenderOptions::default()
                     };
                     let sender = UdpSender::connect(None, SocketAddr::new(server, port), &options)?;
@@ -485,6 +490,7 @@ fn connected_sender(
     let options = SenderOptions {
         send_buffer_bytes: parameters.sockbuf_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
         dont_fragment: parameters.dont_fragment,
+        traffic_class: parameters.traffic_class,
         ..SenderOptions::default()
     };
     receiver.sender_to(to, &options).map(Arc::new)
