@@ -285,7 +285,8 @@ fn a_route_is_changed_in_its_place_and_put_back() {
         apply(&store, changes[..1].iter(), terms, &mut || {}).unwrap();
         ip("route del 192.0.2.0/24");
         let undone = undo(&store, &mut || {}).unwrap();
-        assert_eq!((undone[0].outcome, undone[0].now.as_deref()), (Outcome::Left, Some("no such route")));
+        assert_eq!(undone[0].outcome, Outcome::Left);
+        assert_eq!(undone[0].now.as_deref(), Some("no such route"));
         // What a DHCP client set up is said, and not changed.
         ip("route add 198.51.100.0/24 via 10.9.0.2 proto dhcp");
         let host = HostState::take(Some("v0"), Some("198.51.100.1".parse().unwrap()));

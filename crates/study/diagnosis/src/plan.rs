@@ -465,8 +465,9 @@ impl Plan<'_> {
             streams: 1,
             window_bytes: run.window_bytes,
             control: Some("bbr".into()),
-            write_rate_bps: None,
-            read_rate_bps: None,
+            // What it is worth to this program, whose own limit may be the next.
+            write_rate_bps: self.asked.program.write_rate_bps,
+            read_rate_bps: self.asked.program.read_rate_bps,
         })
     }
 

@@ -61,13 +61,18 @@ impl Runner<'_> {
             let ended = lab.longhaul_on(host, &[&words[..], &paths[..]].concat(), PATIENCE, self.stop);
             let said = ended.map_err(|error| error.to_string())?.success().map_err(|why| format!("tune: {why}"))?;
             let said: Value = serde_json::from_str(&said).map_err(|error| format!("tune: {error}"))?;
+            let looked_at = |list: &str| said["result"][list].as_array().cloned().unwrap_or_default();
+            // Also where the host's control is a good one, and the program's is the fault.
+            chooses_control |= [looked_at("changes"), looked_at("kept")]
+                .concat()
+                .iter()
+                .any(|setting| setting["place"]["key"] == "net.ipv4.tcp_congestion_control");
             let changes = said["result"]["changes"].as_array().into_iter().flatten();
             for change in changes.filter(|change| change["blocked"].is_null()) {
                 let place = &change["place"];
                 let word = |key: &str| place[key].as_str().unwrap_or_default();
                 let name = ["link", "key", "feature"].map(word).into_iter().filter(|word| !word.is_empty());
                 let name = name.collect::<Vec<_>>().join(" ");
-                chooses_control |= name == "net.ipv4.tcp_congestion_control";
                 settings.push(format!("{role}: {name} {}", change["then"].as_str().unwrap_or_default()));
             }
         }
@@ -76,7 +81,7 @@ impl Runner<'_> {
         }
         let mut words = self.words("tcp", doing);
         if chooses_control {
-            // The program leaves it to the host.
+            // The program leaves it to the host, as the plan would have it.
             let at = words.iter().position(|word| word == "-C");
             at.into_iter().for_each(|at| drop(words.drain(at..at + 2)));
         }

@@ -101,3 +101,30 @@ fn a_flow_that_still_falls_is_tested_longer() {
     assert_eq!(times(5, 150), [20_000, 30_000]);
     assert_eq!((times(5, 140).len(), times(40, 150).len()), (1, 1));
 }
+
+/// Loss keeps the flow below what its program reads: another congestion control shows that the program is next.
+#[test]
+fn another_control_is_tried_with_the_program_as_it_is() {
+    let asked = Asked { program: Program { read_rate_bps: Some(20 * MBIT), ..Program::default() }, ..ASKED };
+    let mut evidence = evidence(Vec::new());
+    evidence.sender = host(&[("net.ipv4.tcp_available_congestion_control", "reno cubic bbr")]);
+    let mut read_rate = None;
+    while let Some(step) = plan::next(&evidence, &asked) {
+        assert!(evidence.runs.len() < 30);
+        evidence.runs.push(match step {
+            Step::Tcp { purpose: Purpose::Idle, .. } => Run::Tcp(tcp(Purpose::Idle, MBIT)),
+            Step::Tcp { purpose: Purpose::OtherControl, read_rate_bps, .. } => {
+                read_rate = read_rate_bps;
+                let mut run = tcp(Purpose::OtherControl, 20 * MBIT);
+                run.limited_by = LimitedBy { receive_window: 0.9, congestion_window: 0.1, ..LimitedBy::default() };
+                run.receiver_limited_by = Some(ReceiverLimitedBy { application: 0.9, ..ReceiverLimitedBy::default() });
+                Run::Tcp(run)
+            }
+            Step::Tcp { purpose, .. } => Run::Tcp(lossy(purpose, 12 * MBIT, Location::Network)),
+            Step::Udp { purpose, rate_bps, .. } => Run::Udp(udp(purpose, rate_bps, rate_bps, 0)),
+        });
+    }
+    assert_eq!(read_rate, Some(20 * MBIT));
+    let found: Vec<Code> = named(&evidence).into_iter().map(|it| it.0).collect();
+    assert_eq!(found, [Code::Loss, Code::ReceiverApplication]);
+}
