@@ -10,8 +10,7 @@ use longhaul_units::{BitRate, Nanos};
 use longhaul_watch::{UdpSocketNow, UdpWatch, UdpWatched};
 use serde::Serialize;
 
-use super::following::Watching;
-use super::live::{ADDRESS, Live, PROGRAM, ROWS, address, fitted};
+use super::live::{ADDRESS, Live, PROGRAM, ROWS, Watching, address, fitted};
 use super::{Asked, Watched};
 use crate::output::Outcome;
 use crate::output::live::Stamp;
