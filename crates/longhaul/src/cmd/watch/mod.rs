@@ -18,8 +18,8 @@ use longhaul_watch::{Selection, UdpWatch, Watch, WatchOptions, WatchedSamples};
 use serde::Serialize;
 
 use crate::args::interval::DEFAULT_INTERVAL;
-use crate::cmd::watch::following::{Times, Watching, code_of, follow, namespace_of, not_watched, start};
-use crate::cmd::watch::live::Live;
+use crate::cmd::watch::following::{Times, code_of, follow, namespace_of, not_watched, start};
+use crate::cmd::watch::live::{Live, Watching};
 use crate::output::exit_code;
 use crate::output::live::Show;
 use crate::output::saved::Folder;
