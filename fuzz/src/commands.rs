@@ -76,7 +76,7 @@ pub fn analyze(input: &[u8]) {
     run(&["analyze", &capture]);
 }
 
-/// One file or two for `longhaul compare`: at two points, and as two runs.
+/// One file or two for `longhaul compare`: at two points, and as two runs; and for `longhaul profile`.
 pub fn compare(input: &[u8]) {
     let two = input.strip_prefix(TWO).and_then(|rest| {
         let (length, rest) = rest.split_first_chunk::<4>()?;
@@ -87,6 +87,8 @@ pub fn compare(input: &[u8]) {
     let _ = fs::remove_dir_all(&delays);
     run(&["compare", "--json", "--html", &path("page.html"), "-o", &delays, &a, &b]);
     run(&["compare", "--behaviour", &a, &b]);
+    run(&["profile", &a, &b]);
+    run(&["profile", "--json", &a]);
 }
 
 /// A file for `longhaul convert`, to each form; and as a file of a spool, whose folder is read otherwise.

@@ -27,7 +27,7 @@ use longhaul_udp::{Pace, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
-pub use tcp::{TcpFlows, TcpSeries, TcpTest};
+pub use tcp::{HostSettings, TcpFlows, TcpSeries, TcpTest};
 
 /// A file that is longer is none.
 pub(crate) const FILE_BYTES_MOST: u64 = 1 << 20;
@@ -45,6 +45,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("nlr-tcp", include_str!("../../../../../experiments/nlr-tcp.toml")),
     ("datatag-loss", include_str!("../../../../../experiments/datatag-loss.toml")),
     ("datatag-fairness", include_str!("../../../../../experiments/datatag-fairness.toml")),
+    ("emulation-matrix", include_str!("../../../../../experiments/emulation-matrix.toml")),
 ];
 
 /// An experiment.

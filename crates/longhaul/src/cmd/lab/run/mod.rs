@@ -40,7 +40,7 @@ use crate::output::{
 
 docs/reference/experiments.md describes the file format.")]
 pub(crate) struct Args {
-    /// Experiment: a name (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness, nima), a file, or faults
+    /// Experiment: a name (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness, emulation-matrix, nima), a file, or faults
     experiment: String,
     /// Write result.json, report.html and losses into this folder
     #[arg(short, long, value_name = "FOLDER")]
