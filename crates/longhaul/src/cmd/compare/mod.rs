@@ -3,6 +3,7 @@
 pub(crate) mod figures;
 pub(crate) mod runs;
 
+use crate::args::overwrite::Overwrite;
 use crate::caveats;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,7 +36,7 @@ Example:
                                                             # compare delay and loss between two points of each run
 
 Packets are identified at both points by their header snippets, clipped or not, as super-packets or as segments.
-docs/reference/compare-results.md explains each number.";
+`longhaul docs compare-results` explains each number.";
 
 const LONGER_SNIPPETS: &str = "capture longer snippets, at least 66 bytes of IPv4 and 86 of IPv6, or send datagrams that differ in their first bytes";
 
@@ -73,6 +74,8 @@ pub(crate) struct Args {
     /// Write the result and the delay of each packet into this folder
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -119,7 +122,8 @@ pub(crate) fn run(args: Args) -> Outcome {
             "--html draws the path between two points: give both points of each run, A B A2 B2",
         ));
     }
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    args.overwrite.file(args.html.as_deref())?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let filter = Filter { ends: args.flow.clone(), port: args.port, ..Filter::default() };
     let open = |path: &PathBuf| Trace::open(std::slice::from_ref(path), filter.clone());
     let (mut a, mut b) = (open(&args.a)?, open(&args.b)?);
@@ -289,7 +293,12 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
         }
         if shifted {
             let message = "packets arrive before they were sent: the clocks differ".into();
-            warn(caveats::CLOCKS_DIFFER, message, "omit --same-clock");
+            let remedy = if points.clock.corrected {
+                "a clock was set, or does not run evenly: compare a shorter part of the captures"
+            } else {
+                "omit --same-clock"
+            };
+            warn(caveats::CLOCKS_DIFFER, message, remedy);
         }
     }
     caveats

@@ -21,6 +21,8 @@ use longhaul_session::SessionError;
 use longhaul_terms::Amount;
 use longhaul_units::Nanos;
 
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::{count, length, seconds};
 use crate::caveats;
 use crate::cmd::rtt::live::Live;
 use crate::cmd::rtt::log::SegmentLog;
@@ -46,7 +48,7 @@ Example:
   longhaul rtt example.org --icmp -c 100          # without a server
   longhaul rtt example.org --tcp 443 -i 500ms
 
-docs/reference/rtt-results.md explains each number of the result.";
+`longhaul docs rtt-results` explains each number of the result.";
 
 /// Measure round trips to a host: how they vary, what is lost
 #[derive(Debug, clap::Args)]
@@ -55,19 +57,19 @@ pub(crate) struct Args {
     #[command(flatten)]
     reach: Reach,
     /// Send a probe every TIME [default: 10ms; 1s with --icmp or --tcp]
-    #[arg(short = 'i', long, value_name = "TIME")]
+    #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Send probes by a Poisson process, whose mean interval is that of -i (RFC 2330)
     #[arg(long)]
     poisson: bool,
     /// Send probes for this time
-    #[arg(short = 't', long, value_name = "TIME", default_value = "10s", conflicts_with = "count")]
+    #[arg(short = 't', long, value_name = "TIME", default_value = "10s", conflicts_with = "count", value_parser = seconds)]
     time: Nanos,
     /// Send this many probes
-    #[arg(short = 'c', long, value_name = "COUNT")]
+    #[arg(short = 'c', long, value_name = "COUNT", value_parser = count)]
     count: Option<u64>,
     /// Send this many payload bytes in a probe
-    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = 64)]
+    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = 64, value_parser = length)]
     length: u32,
     /// Send payloads of these sizes in turn: 64,512,1472, or 32 sizes from one to the other: 64-1472
     #[arg(long, value_name = "SIZES", conflicts_with_all = ["length", "tcp"])]
@@ -84,6 +86,8 @@ pub(crate) struct Args {
     /// Save in this folder: result.json, and a log of each probe in probes-*.parquet
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Draw round trips over time, by how rare they are and by size in this HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -152,7 +156,8 @@ impl Measured {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let (parameters, kind) = (args.parameters()?, args.kind());
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    args.overwrite.file(args.html.as_deref())?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let log = folder.as_ref().map(|folder| SegmentLog::new(folder.clone(), &args.reach.host, kind, &parameters));
     let log = log.transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
@@ -163,12 +168,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     let probed = probe(&args, kind, &parameters, stop, &mut measured);
     measured.live.end();
     Stop::release();
-    let (address, remote) = probed.map_err(|failure| match stop.requested() {
+    let Probed { address, responder, cut } = probed.map_err(|failure| match stop.requested() {
         Some(signal) => failure.exit(exit_code(signal)),
         None => failure,
     })?;
     let Measured { statistics, counts, ended, log, .. } = measured;
-    let mut all = caveats_of(&counts, ended.skipped.0, remote.as_ref());
+    let mut all = caveats_of(&counts, ended.skipped.0, responder.as_ref());
+    all.extend(cut.as_ref().map(|failure| failure.as_caveat(caveats::CUT_SHORT)));
     all.extend(ended.stepped);
     all.extend(log.and_then(SegmentLog::finish));
     if stop.requested().is_some() {
@@ -177,6 +183,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let server = (kind == ProbeKind::Udp).then(|| counts.responder());
     let result = statistics.finish(kind, counts.client(), server);
+    if result.sent == 0
+        && let Some(failure) = cut
+    {
+        return Err(failure);
+    }
     let asked = RttAsked { address, host: args.reach.host, kind, rtt: parameters };
     let envelope = Envelope::new(RTT_SCHEMA, started_at, asked, result, Caveat::unique(all));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
@@ -186,7 +197,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         // The result is printed already; with --json it is the only object.
         return Ok(failure.report_beside());
     }
-    Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+    let otherwise = if cut.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    Ok(stop.requested().map_or(otherwise, |signal| ExitCode::from(exit_code(signal))))
 }
 
 fn page(envelope: &Envelope<RttAsked, RttResult>) -> String {
@@ -201,31 +213,41 @@ fn page(envelope: &Envelope<RttAsked, RttResult>) -> String {
     .html()
 }
 
-/// Probes the host. Returns its address, and what the responder reports.
+/// A host that was probed.
+struct Probed {
+    address: SocketAddr,
+    /// What the responder reports; `None` without one.
+    responder: Option<RttEndReport>,
+    /// How the server was lost; `None` if it was not.
+    cut: Option<Failure>,
+}
+
+/// Probes the host.
 fn probe(
     args: &Args,
     kind: ProbeKind,
     parameters: &RttParameters,
     stop: Stop,
     measured: &mut Measured,
-) -> Result<(SocketAddr, Option<RttEndReport>), Failure> {
+) -> Result<Probed, Failure> {
     let observe = |observed| measured.take(observed);
     let failed = |error: SessionError| Failure::from(error);
     match (kind, args.tcp) {
         (ProbeKind::Icmp, _) => {
             let address = args.reach.address(0)?;
             probe_by_echo(address.ip(), parameters, Some(stop), observe).map_err(failed)?;
-            Ok((address, None))
+            Ok(Probed { address, responder: None, cut: None })
         }
         (ProbeKind::Tcp, Some(port)) => {
             let address = args.reach.address(port)?;
             probe_by_tcp(address, parameters, Some(stop), observe).map_err(failed)?;
-            Ok((address, None))
+            Ok(Probed { address, responder: None, cut: None })
         }
         _ => {
             let target = args.reach.target()?;
             let end = client::probe(&target, parameters.clone(), Some(stop), observe).map_err(failed)?;
-            Ok((target.address, end.responder().copied()))
+            let responder = end.responder().copied();
+            Ok(Probed { address: target.address, responder, cut: end.cut.map(|cut| cut.error.into()) })
         }
     }
 }
