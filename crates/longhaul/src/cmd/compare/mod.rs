@@ -5,6 +5,7 @@ pub(crate) mod matched;
 pub(crate) mod runs;
 pub(crate) mod udp;
 
+use crate::args::overwrite::Overwrite;
 use crate::caveats;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,7 +40,7 @@ Example:
   longhaul compare at-client at-server                      # results of watch --udp: where each datagram was lost
 
 Packets are identified at both points by their header snippets, clipped or not, as super-packets or as segments.
-docs/reference/compare-results.md explains each number.";
+`longhaul docs compare-results` explains each number.";
 
 /// A tenth of what one loss in 30,000 is, which costs a flow over a long path most of its rate.
 const LEAST_LOSS: f64 = 1e-5;
@@ -81,6 +82,8 @@ pub(crate) struct Args {
     /// Write the result and the delay of each packet into this folder
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -131,7 +134,8 @@ pub(crate) fn run(args: Args) -> Outcome {
             "--html draws the path between two points: give both points of each run, A B A2 B2",
         ));
     }
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    args.overwrite.file(args.html.as_deref())?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let filter = Filter { ends: args.flow.clone(), port: args.port, ..Filter::default() };
     let open = |path: &PathBuf| Trace::open(std::slice::from_ref(path), filter.clone());
     let (mut a, mut b) = (open(&args.a)?, open(&args.b)?);
@@ -275,7 +279,12 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
         // Of two clocks that were laid over each other, it is drift that is not one line.
         if shifted && !points.clock.corrected {
             let message = "packets arrive before they were sent: the clocks differ".into();
-            warn(caveats::CLOCKS_DIFFER, message, "omit --same-clock");
+            let remedy = if points.clock.corrected {
+                "a clock was set, or does not run evenly: compare a shorter part of the captures"
+            } else {
+                "omit --same-clock"
+            };
+            warn(caveats::CLOCKS_DIFFER, message, remedy);
         }
     }
     caveats
