@@ -118,7 +118,7 @@ pub(crate) struct CompareParameters {
 
 pub(crate) fn run(args: Args) -> Outcome {
     if udp::is_result(&args.a) && udp::is_result(&args.b) {
-        let folder = args.output.clone().map(Folder::prepare).transpose()?;
+        let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
         return udp::run(&args.a, &args.b, folder, args.json).map(|()| ExitCode::SUCCESS);
     }
     let started_at = jiff::Timestamp::now().to_string();

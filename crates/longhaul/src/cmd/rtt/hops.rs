@@ -25,7 +25,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         timeout_ns: args.timeout.0,
     };
     hops.validate()?;
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let address = args.reach.address(args.udp.unwrap_or(0))?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;

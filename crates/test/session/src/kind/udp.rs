@@ -146,6 +146,7 @@ fn lost_server(client: &EndReport, heard: Option<Progress>) -> EndReport {
             trains: None,
             first_arrival_ns: 0,
             last_arrival_ns: heard.elapsed_ns,
+            traffic_classes: Default::default(),
             losses: LossMap::of_runs(sent, (missing > 0).then_some(run)),
         };
         UdpReceiverReport { streams: vec![all], ..UdpReceiverReport::default() }
