@@ -10,7 +10,7 @@ pub(crate) const DEFAULT_INTERVAL: Nanos = Nanos::from_secs(1);
 /// # Errors
 /// It is no time.
 pub(crate) fn interval(text: &str) -> Result<Nanos, String> {
-    text.parse().map_err(|error: QuantityError| {
+    Nanos::parse_seconds(text).map_err(|error: QuantityError| {
         let name_like = text.starts_with(|c: char| c.is_ascii_alphabetic());
         if name_like { format!("-i is a time; name the interface without -i: {text}") } else { error.to_string() }
     })

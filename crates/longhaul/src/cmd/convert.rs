@@ -1,5 +1,6 @@
 //! `longhaul convert`.
 
+use crate::args::overwrite::Overwrite;
 use crate::caveats;
 use std::fs::File;
 use std::io::stdout;
@@ -39,6 +40,8 @@ pub(crate) struct Args {
     /// Compression level of zstd for a header log
     #[arg(long, value_name = "1-22", default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=22))]
     level: i32,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -90,6 +93,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             "--keep-snippets applies to header logs only: name an output that ends in .parquet",
         ));
     }
+    args.overwrite.file(Some(to))?;
     let began = monotonic();
     let options = WriterOptions { snippets: args.keep_snippets, zstd_level: args.level };
     let Written { packets, bytes, account } = write_capture(from, to, options)?;

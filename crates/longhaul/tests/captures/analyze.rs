@@ -80,7 +80,10 @@ fn compare_finds_the_emulators_delay_and_each_lost_probe() {
 
     // A run is like itself, and not like one of another spacing.
     let same = json(&["compare", "--behaviour", "--json", &a, &a]);
-    assert_eq!(same["result"]["behaviour"]["alike"], true, "{same}");
+    let tests = same["result"]["behaviour"]["tests"].as_array().unwrap();
+    assert!(tests.len() > 1 && tests.iter().all(|test| test["verdict"] != "outside"), "{same}");
+    let text = printed(&["compare", "--behaviour", &a, &a]);
+    assert!(text.starts_with("The two runs ") && text.contains("margin"), "the verdict first: {text}");
 }
 
 /// TCP with super-packets, of which the emulator takes single wire packets.

@@ -6,6 +6,7 @@ mod common;
 mod cc;
 mod filter;
 mod kernels;
+mod netem;
 mod nic;
 mod pace;
 mod tune;

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod cut_short;
 mod deaf;
 mod diagnose;
 mod diagnose_tests;

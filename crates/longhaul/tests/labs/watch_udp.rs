@@ -71,20 +71,18 @@ fn each_datagram_of_a_program_is_accounted_for_as_kernel_filter_and_path_count_t
         assert!(output.status.success(), "{rule}: {output:?}");
     }
     let (near, far) = (file("near"), file("far"));
-    let mut receiver =
-        on(&lab, "server", &[LONGHAUL, "watch", "--udp", "-o", &far, "--", "python3", "-c", RECEIVER])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+    let mut receiver = on(&lab, "server", &[LONGHAUL, "watch", "--udp", "-o", &far, "--", "python3", "-c", RECEIVER])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut said = BufReader::new(receiver.stdout.take().unwrap());
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
-    let sender =
-        on(&lab, "client", &[LONGHAUL, "watch", "--udp", "-J", "-o", &near, "--", "python3", "-c", SENDER])
-            .output()
-            .unwrap();
+    let sender = on(&lab, "client", &[LONGHAUL, "watch", "--udp", "-J", "-o", &near, "--", "python3", "-c", SENDER])
+        .output()
+        .unwrap();
     let mut counted = String::new();
     said.read_to_string(&mut counted).unwrap();
     let output = receiver.wait_with_output().unwrap();
@@ -104,7 +102,8 @@ fn each_datagram_of_a_program_is_accounted_for_as_kernel_filter_and_path_count_t
     let received = object(&longhaul(&["show", "-J", &far]).stdout);
     assert_valid(&received, "longhaul.watch.udp/1");
     let [socket] = &received["result"]["sockets"].as_array().unwrap()[..] else { panic!("{received:#}") };
-    let nft = String::from_utf8(on(&lab, "server", &["nft", "list", "table", "ip", "t"]).output().unwrap().stdout).unwrap();
+    let nft =
+        String::from_utf8(on(&lab, "server", &["nft", "list", "table", "ip", "t"]).output().unwrap().stdout).unwrap();
     let filtered: u64 = nft.split("packets ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
     assert!(socket_drops > 100 && filtered > 10, "{socket_drops} {filtered}");
     assert_eq!(at(socket, "receiver_socket_buffer"), socket_drops, "{received:#}");
@@ -121,7 +120,11 @@ fn each_datagram_of_a_program_is_accounted_for_as_kernel_filter_and_path_count_t
     let places = account["loss_by_location"].as_object().unwrap();
     assert_eq!(places["network"], SENT / 50, "{both:#}");
     let lost: u64 = places.values().map(|packets| packets.as_u64().unwrap()).sum();
-    assert_eq!((account["lost_packets"].as_u64(), account["sent_packets"].as_u64()), (Some(lost), Some(SENT)), "{both:#}");
+    assert_eq!(
+        (account["lost_packets"].as_u64(), account["sent_packets"].as_u64()),
+        (Some(lost), Some(SENT)),
+        "{both:#}"
+    );
     assert_eq!(SENT, read + lost, "{both:#}");
     let said = String::from_utf8(longhaul(&["compare", &near, &far]).stdout).unwrap();
     assert!(said.contains("60 network: neither host dropped them"), "{said}");

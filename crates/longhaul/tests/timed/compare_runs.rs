@@ -49,35 +49,35 @@ impl Run {
 /// What a machine shared with others adds to one of two runs: less than a tenth of what another delay adds here.
 const SHARED_NS: f64 = 200_000.0;
 
-/// What the verdict says, names of what differs, and of what does so beyond doubt: at 5 % one of twenty pairs of alike runs differs, and
-/// times differ by what the hosts were busy.
+/// What the verdict says, names of quantities that are outside, and of those that are so beyond doubt: a machine that is busy makes round trips
+/// and intervals of its own.
 fn told(arguments: &[&str]) -> (Value, Vec<String>, Vec<String>) {
     let compared = json(&[&["compare", "--behaviour", "--json"][..], arguments].concat());
     let verdict = compared["result"]["behaviour"].clone();
-    let differ = |counts: &dyn Fn(&Value) -> bool| -> Vec<String> {
-        let tests = verdict["tests"].as_array().unwrap().iter();
-        let differ = tests.filter(|test| test["differs"] == true && counts(test));
-        differ.map(|test| test["of"].as_str().unwrap().to_owned()).collect()
-    };
-    let apart = |test: &Value| {
-        let [first, second] = [0, 1].map(|nth| test["medians"][nth].as_f64().unwrap());
-        !test["of"].as_str().unwrap().ends_with("_ns") || (first - second).abs() > SHARED_NS
-    };
-    let names = differ(&|_| true);
-    let certain = differ(&|test| test["adjusted_p"].as_f64().unwrap() < 0.01 && apart(test));
+    let (mut names, mut certain) = (Vec::new(), Vec::new());
     for test in verdict["tests"].as_array().unwrap() {
-        println!(
-            "  {} {} {} of {} samples in {} blocks: distance {:.3}, p {:.4}",
-            if test["differs"] == true { "DIFFERS" } else { "-" },
-            test["of"],
-            test["medians"],
-            test["samples"],
-            test["blocks"],
-            test["distance"].as_f64().unwrap(),
-            test["adjusted_p"].as_f64().unwrap()
-        );
+        println!("  {} of {} samples, worth {}", test["of"], test["samples"], test["effective_samples"]);
+        for quantity in test["quantities"].as_array().unwrap() {
+            println!(
+                "    {}: {} and {}, {} within {}: {}",
+                quantity["name"],
+                quantity["reference"],
+                quantity["tested"],
+                quantity["difference"],
+                quantity["margin"],
+                quantity["verdict"]
+            );
+            if quantity["verdict"] != "outside" {
+                continue;
+            }
+            let (of, name) = (test["of"].as_str().unwrap(), quantity["name"].as_str().unwrap());
+            names.push(format!("{of} {name}"));
+            let apart = (quantity["reference"].as_f64().unwrap() - quantity["tested"].as_f64().unwrap()).abs();
+            if of.starts_with("loss") || name == "median_ns" && apart > SHARED_NS {
+                certain.push(format!("{of} {name}"));
+            }
+        }
     }
-    println!("  not tested {}", verdict["not_tested"]);
     (verdict["alike"].clone(), names, certain)
 }
 
@@ -115,19 +115,21 @@ fn what_differs_between_runs_is_named() {
     };
     let probes = ["--same-clock", "--port", "9000"];
     let (alike, names, certain) = points(&again, &probes);
-    assert!(alike.is_boolean() && names.is_empty() == (alike == true), "{names:?}");
-    // Intervals are the sender's own, and it had the machine to itself or not.
-    assert!(certain.iter().all(|found| found.starts_with("interval")), "one path twice: {certain:?}");
-    for (run, name) in [(&losses, "loss_run_a_to_b_packets"), (&jitter, "delay_a_to_b_ns"), (&delay, "delay_a_to_b_ns")]
-    {
+    assert_eq!(names.is_empty(), alike != false, "{names:?}");
+    assert_eq!(certain, [""; 0], "one path twice");
+    for (run, name) in [
+        (&losses, "loss_a_to_b loss_run_packets"),
+        (&jitter, "delay_a_to_b_ns range_ns"),
+        (&delay, "delay_a_to_b_ns median_ns"),
+    ] {
         let (alike, names, certain) = points(run, &probes);
         assert!(alike == false && names.iter().any(|found| found == name), "{name}: {names:?}");
-        let lost_alike = certain.iter().all(|found| !found.starts_with("loss_run"));
-        assert!(lost_alike || name.starts_with("loss_run"), "{certain:?}");
+        let lost_alike = certain.iter().all(|found| !found.starts_with("loss"));
+        assert!(lost_alike || name.starts_with("loss"), "{certain:?}");
     }
     // Without one clock a delay is known to the least alone: jitter shows, another delay does not. Drift takes both directions.
     let (_, names, _) = points(&jitter, &[]);
-    assert!(names.contains(&"delay_variation_a_to_b_ns".to_owned()), "{names:?}");
+    assert!(names.contains(&"delay_variation_a_to_b_ns range_ns".to_owned()), "{names:?}");
 
     // TCP, and at one point each: losses from retransmissions, delay from round trips. Behind the loss there are holes, in front of it
     // what was sent passes twice.
@@ -137,10 +139,10 @@ fn what_differs_between_runs_is_named() {
             told(&["--port", "5201", &base.at(host), &other.at(host)])
         };
         let (_, _, certain) = one(&again);
-        assert!(certain.iter().all(|found| !found.starts_with("loss") && !found.starts_with("rtt")), "{certain:?}");
+        assert_eq!(certain, [""; 0]);
         let (alike, names, _) = one(&losses);
-        assert!(alike == false && names.contains(&"loss_run_forward_packets".to_owned()), "{names:?}");
+        assert!(alike == false && names.contains(&"loss_forward loss_run_packets".to_owned()), "{names:?}");
     }
     let (_, names, _) = told(&["--port", "5201", &base.at("client"), &delay.at("client")]);
-    assert!(names.contains(&"rtt_forward_ns".to_owned()), "{names:?}");
+    assert!(names.contains(&"rtt_forward_ns median_ns".to_owned()), "{names:?}");
 }

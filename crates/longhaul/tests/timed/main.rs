@@ -10,6 +10,7 @@ mod compare;
 mod compare_gaps;
 mod compare_runs;
 mod congestion;
+mod copies;
 mod experiments;
 mod faults;
 mod host;

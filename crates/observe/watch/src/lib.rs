@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use longhaul_bpf::tcp_owner::TcpOwners;
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
-use longhaul_kernel::sock_diag::{TcpEnds, InetSocket, InetSockets};
+use longhaul_kernel::sock_diag::{InetSocket, InetSockets, TcpEnds};
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_tcp::{CongestionSince, MAX_SAMPLES, SamplingCost, Series, WatchResult};
 use longhaul_units::Nanos;

@@ -2,6 +2,7 @@
 //!
 //! [`Profile::of`] fits a path to [`Probes`]; [`verify`] sends the same probes over a path in virtual time and compares.
 
+mod bunches;
 mod curves;
 mod delay;
 mod loss;
@@ -12,12 +13,13 @@ mod probes;
 mod simulate;
 mod verify;
 
+pub use bunches::Bunches;
 pub use curves::{Curves, Level, Stretch};
 pub use delay::{Correlation, Way};
 pub use loss::{LossFit, LossLaw, LostTime, fit_loss};
 pub use netem::Netem;
 pub use path_file::{Profile, ProfileError, ProfileOptions, SlowestQueue, Split};
 pub use ping::{PingError, read_ping};
-pub use probes::{PROBES_MAX, Probe, Probes};
-pub use simulate::simulate;
-pub use verify::{Margin, MarginError, Quantity, QuantityName, Verdict, Verification, verify};
+pub use probes::{LossesSeen, PROBES_MAX, Passage, Probe, Probes};
+pub use simulate::{simulate, simulate_ways};
+pub use verify::{Lateness, Verification, VerifiedWay, WayName, verify, verify_measured};

@@ -7,10 +7,12 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_path::spec::{BurstLoss, LossSpec, Outage, Probability};
+use longhaul_units::Nanos;
 use serde::Serialize;
 use statrs::distribution::{Beta, ContinuousCDF};
 
-use crate::probes::Probe;
+use crate::probes::{LossesSeen, Probe};
 
 /// χ² of one degree of freedom at 1 %: independent losses are taken for bursts once in a hundred times.
 const MEMORY_NEEDED: f64 = 6.635;
@@ -82,6 +84,49 @@ pub enum LossLaw {
     },
 }
 
+impl LossLaw {
+    /// As a path file says it.
+    pub(crate) fn spec(&self) -> LossSpec {
+        match *self {
+            Self::None { .. } => LossSpec::None,
+            Self::Random { chance, .. } => LossSpec::Random(Probability(chance)),
+            Self::Bursts { lasting_ns, every_ns, .. } => LossSpec::Bursts(BurstLoss {
+                lasting: Nanos(lasting_ns.round().max(1.0) as u64),
+                every: Nanos(every_ns.round().max(1_000.0) as u64),
+                lost: Probability(1.0),
+                otherwise: Probability(0.0),
+            }),
+        }
+    }
+}
+
+impl LostTime {
+    /// As a path file says it.
+    pub(crate) fn outage(&self) -> Outage {
+        Outage { at: Nanos(self.at_ns), lasting: Nanos(self.lasting_ns.max(1)), every: None }
+    }
+}
+
+/// Fits the law to packets that have no rows: they are taken as evenly apart.
+pub(crate) fn fit_seen(seen: &LossesSeen) -> LossFit {
+    let apart = seen.apart_ns.max(1);
+    let mut steps = Steps::default();
+    let (mut sent, mut lost, mut runs) = (0_u64, 0_u64, 0_u64);
+    for &(passed, in_a_row) in &seen.runs {
+        sent = sent.saturating_add(passed).saturating_add(in_a_row);
+        lost = lost.saturating_add(in_a_row);
+        steps.add_times(false, false, apart, passed.saturating_sub(1));
+        if in_a_row > 0 {
+            runs += 1;
+            steps.add_times(false, true, apart, u64::from(passed > 0));
+            steps.add_times(true, true, apart, in_a_row - 1);
+            steps.add_times(true, false, apart, 1);
+        }
+    }
+    let (law, gain) = law_of(&steps, sent, lost);
+    LossFit { sent_packets: sent, lost_packets: lost, runs, outages: Vec::new(), law, gain }
+}
+
 /// Fits the law to `rows`, which are in order of time.
 pub fn fit_loss(rows: &[Probe]) -> LossFit {
     let (outages, within) = outages(rows);
@@ -104,10 +149,7 @@ pub fn fit_loss(rows: &[Probe]) -> LossFit {
         before = Some((row.sent_ns, bad));
     }
     let lost_in_outages: u64 = outages.iter().map(|outage| outage.packets).sum();
-    let (law, gain) = match lost {
-        0 => (LossLaw::None { less_than: (3.0 / sent.max(1) as f64).min(1.0) }, 0.0),
-        _ => law(&steps, sent, lost),
-    };
+    let (law, gain) = law_of(&steps, sent, lost);
     LossFit { sent_packets: rows.len() as u64, lost_packets: lost + lost_in_outages, runs, outages, law, gain }
 }
 
@@ -137,12 +179,16 @@ struct Steps(BTreeMap<(bool, bool, u32), (u64, f64)>);
 
 impl Steps {
     fn add(&mut self, from: bool, to: bool, apart_ns: u64) {
+        self.add_times(from, to, apart_ns, 1);
+    }
+
+    fn add_times(&mut self, from: bool, to: bool, apart_ns: u64, times: u64) {
         // Times within half a percent count as one.
         let time = apart_ns.max(1) as f64;
         let class = (time.ln() * 100.0).round() as u32;
         let (count, sum) = self.0.entry((from, to, class)).or_default();
-        *count += 1;
-        *sum += time;
+        *count += times;
+        *sum += time * times as f64;
     }
 
     /// Log-likelihood of λ and μ, given as logarithms of rates in 1/ns.
@@ -154,10 +200,11 @@ impl Steps {
             let bad_again = if from { bad + (1.0 - bad) * kept } else { -bad * (-rate * time).exp_m1() };
             (if to { bad_again } else { 1.0 - bad_again }).max(1e-300)
         };
+        let seen = self.0.iter().filter(|(_, (count, _))| *count > 0);
         let each = |(&(from, to, _), &(count, sum)): (&(bool, bool, u32), &(u64, f64))| {
             count as f64 * chance(from, to, sum / count as f64).ln()
         };
-        self.0.iter().map(each).sum()
+        seen.map(each).sum()
     }
 
     /// Log-likelihood of independent losses, each with `chance`.
@@ -175,7 +222,10 @@ impl Steps {
     }
 }
 
-fn law(steps: &Steps, sent: u64, lost: u64) -> (LossLaw, f64) {
+fn law_of(steps: &Steps, sent: u64, lost: u64) -> (LossLaw, f64) {
+    if lost == 0 {
+        return (LossLaw::None { less_than: (3.0 / sent.max(1) as f64).min(1.0) }, 0.0);
+    }
     let chance = lost as f64 / sent as f64;
     let random = LossLaw::Random { chance, interval: clopper_pearson(lost, sent) };
     let (good_bad, time_a) = steps.sums(false, true);

@@ -115,6 +115,9 @@ impl Netem {
             }
             _ => self.cannot(name, "the law of loss"),
         }
+        if hop.coalesce.is_some() {
+            self.cannot(name, "packets that arrive in bunches");
+        }
         if !hop.outages.is_empty() {
             self.cannot(name, "outages");
         }

@@ -6,20 +6,23 @@ use std::sync::Arc;
 use longhaul_flows::compare::clocks::{self, ClockFit};
 use longhaul_path::law::{Law, Table};
 use longhaul_path::spec::{
-    BurstLoss, DELAY_MAX, HopSpec, JitterSpec, Layer, LossSpec, Order, Outage, PathSpec, Probability, QueueLimit,
-    SpecError,
+    CoalesceSpec, DELAY_MAX, HopSpec, JitterSpec, Layer, Order, PathSpec, Probability, QueueLimit, SpecError,
 };
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
 
+use crate::bunches::Bunches;
 use crate::delay::Way;
-use crate::loss::{LossFit, LossLaw, fit_loss};
-use crate::probes::{Probe, Probes};
+use crate::loss::{LossFit, LossLaw, fit_loss, fit_seen};
+use crate::probes::{Passage, Probe, Probes};
 
 /// Answers below which nothing is fitted.
 const LEAST_ANSWERS: usize = 20;
 /// Variation of less than this is that of the hosts' stamps, not the path's.
 const STDDEV_LEAST_NS: f64 = 100.0;
+
+/// Wire packets of one stamp left within this.
+const TOGETHER_MOST_NS: i64 = 10_000_000;
 
 /// How to read the measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,8 +116,14 @@ pub struct Profile {
     pub split: Split,
     /// How the server's clock went beside this one's, where two clocks were laid over each other.
     pub clocks: Option<ClockFit>,
-    /// What was lost, and the law.
+    /// What was lost, and the law. Of captures at both ends: on the way to the server.
     pub loss: LossFit,
+    /// What was lost on the way back, where captures at both ends tell.
+    pub backward_loss: Option<LossFit>,
+    /// Packets to the server arrive in bunches, where captures at both ends show it.
+    pub forward_bunches: Option<Bunches>,
+    /// Those on the way back.
+    pub backward_bunches: Option<Bunches>,
     /// The slowest queue of the way to the server, where a test loaded it.
     pub forward_queue: Option<SlowestQueue>,
     /// The slowest queue of the way back.
@@ -126,6 +135,9 @@ pub struct Profile {
     /// The path of the file.
     #[serde(skip)]
     pub path: PathSpec,
+    /// Probes were measured, not packets of others.
+    #[serde(skip)]
+    of_probes: bool,
 }
 
 impl Profile {
@@ -139,28 +151,53 @@ impl Profile {
         if answers < LEAST_ANSWERS {
             return Err(too_few);
         }
-        let interval_ns = probes.interval_ns();
-        let (split, clocks, ways) = ways(probes, options.same_clock);
+        let interval_ns = probes.ways.as_ref().map_or_else(|| probes.interval_ns(), |ways| interval_of(&ways[0]));
+        let (split, clocks, mut ways) = match &probes.ways {
+            Some(passages) => of_passages(passages, probes.clocks),
+            None => ways(probes, options.same_clock),
+        };
         let rtts: Vec<(i64, f64, u32)> =
             probes.rows.iter().filter_map(|row| Some((row.sent_ns, row.rtt_ns? as f64, row.resolution_ns))).collect();
-        let [forward, backward] = ways.map(|samples| Way::of(&samples, interval_ns));
+        let mut bunches = [None; 2];
+        for (nth, way) in probes.ways.iter().flatten().enumerate() {
+            if let Some((found, delays)) = Bunches::of(way) {
+                (bunches[nth], ways[nth]) = (Some(found), delays);
+            }
+        }
+        let of_way = |samples: &Samples, nth: usize| {
+            let apart = probes.ways.as_ref().map_or(interval_ns, |ways| interval_of(&ways[nth]));
+            Way::of(samples, apart)
+        };
+        let [forward, backward] = [of_way(&ways[0], 0), of_way(&ways[1], 1)];
+        let (loss, backward_loss) = match &probes.ways {
+            Some(ways) => (fit_loss(&as_rows(&ways[0])), Some(fit_loss(&as_rows(&ways[1])))),
+            None => (probes.losses.as_ref().map_or_else(|| fit_loss(&probes.rows), fit_seen), None),
+        };
+        let late = |ways: &[Vec<Passage>; 2]| ways.iter().flatten().filter(|passage| passage.reordered).count() as u64;
         let Some(rtt) = Way::of(&rtts, interval_ns) else { return Err(too_few) };
         let mut profile = Self {
             duration_ns: probes.duration_ns(),
             interval_ns,
             duplicate_packets: probes.rows.iter().map(|row| u64::from(row.copies)).sum(),
-            reordered_packets: probes.rows.iter().filter(|row| row.reordered).count() as u64,
+            reordered_packets: match &probes.ways {
+                Some(ways) => late(ways),
+                None => probes.rows.iter().filter(|row| row.reordered).count() as u64,
+            },
             rtt,
             forward,
             backward,
             split,
             clocks,
-            loss: fit_loss(&probes.rows),
+            loss,
+            backward_loss,
+            forward_bunches: bunches[0],
+            backward_bunches: bunches[1],
             forward_queue: options.queues[0].clone().ok(),
             backward_queue: options.queues[1].clone().ok(),
             not_known: Vec::new(),
             path_file: String::new(),
             path: PathSpec::default(),
+            of_probes: probes.ways.is_none() && probes.losses.is_none(),
         };
         profile.make_path(answers as u64, probes.frame_bytes, options)?;
         profile.not_known = profile.unknown(probes, options);
@@ -194,7 +231,7 @@ impl Profile {
                 ..HopSpec::default()
             }
         };
-        let (mut forward, backward) = match (&self.forward, &self.backward) {
+        let (mut forward, mut backward) = match (&self.forward, &self.backward) {
             (Some(forward), Some(backward)) => (hop(forward, &self.forward_queue), hop(backward, &self.backward_queue)),
             _ => {
                 let half = (self.rtt.min_ns / 2.0).max(0.0);
@@ -209,22 +246,14 @@ impl Profile {
                 return Err(SpecError { message: format!("a delay of {}", way.delay), ..SpecError::default() }.into());
             }
         }
-        forward.loss = match self.loss.law {
-            LossLaw::None { .. } => LossSpec::None,
-            LossLaw::Random { chance, .. } => LossSpec::Random(Probability(chance)),
-            LossLaw::Bursts { lasting_ns, every_ns, .. } => LossSpec::Bursts(BurstLoss {
-                lasting: Nanos(lasting_ns.round().max(1.0) as u64),
-                every: Nanos(every_ns.round().max(1_000.0) as u64),
-                lost: Probability(1.0),
-                otherwise: Probability(0.0),
-            }),
-        };
-        let outage = |outage: &crate::loss::LostTime| Outage {
-            at: Nanos(outage.at_ns),
-            lasting: Nanos(outage.lasting_ns.max(1)),
-            every: None,
-        };
-        forward.outages = self.loss.outages.iter().map(outage).collect();
+        for (hop, fit) in [(&mut forward, Some(&self.loss)), (&mut backward, self.backward_loss.as_ref())] {
+            let Some(fit) = fit else { continue };
+            hop.loss = fit.law.spec();
+            hop.outages = fit.outages.iter().map(crate::loss::LostTime::outage).collect();
+        }
+        for (hop, bunches) in [(&mut forward, self.forward_bunches), (&mut backward, self.backward_bunches)] {
+            hop.coalesce = bunches.map(|bunches| CoalesceSpec { time: Nanos(bunches.time_ns), count: None });
+        }
         forward.duplicate = Probability((self.duplicate_packets as f64 / answers as f64).min(1.0));
         self.path = PathSpec {
             name: options.name.clone(),
@@ -250,10 +279,15 @@ impl Profile {
                 "how delay and jitter are split into two ways: half of the delay each, all jitter to the way to the server".into(),
             ),
         }
-        if self.loss.lost_packets + self.duplicate_packets > 0 {
+        if self.backward_loss.is_none() && self.loss.lost_packets + self.duplicate_packets > 0 {
             said.push("which way lost or duplicated: the way to the server is taken".into());
         }
-        if let Some(last) = self.loss.outages.iter().map(|outage| outage.lasting_ns).max() {
+        if probes.ways.is_some() {
+            said.push("how much of the delay is a queue that the captured packets filled themselves: all of it is written as the path's".into());
+            said.push("duplicates".into());
+        }
+        let outages = self.losses().into_iter().flat_map(|fit| &fit.outages);
+        if let Some(last) = outages.map(|outage| outage.lasting_ns).max() {
             let seconds = last as f64 / 1e9;
             said.push(format!(
                 "whether the outage of up to {seconds:.1} s comes again: it is written once, at its time after the path's start"
@@ -285,30 +319,38 @@ impl Profile {
         let seconds = self.duration_ns as f64 / 1e9;
         let _ = writeln!(
             text,
-            "# Made from {} probes over {seconds:.0} s, {} apart, of which {} were lost.",
-            self.loss.sent_packets,
+            "# Made from {} {} over {seconds:.0} s, {} apart, of which {} were lost.",
+            self.losses().iter().map(|fit| fit.sent_packets).sum::<u64>(),
+            self.packets(),
             Nanos(self.interval_ns),
-            self.loss.lost_packets
+            self.losses().iter().map(|fit| fit.lost_packets).sum::<u64>()
         );
         for sentence in &self.not_known {
             let _ = writeln!(text, "# Not known: {sentence}.");
         }
-        let (mut way, mut queue) = (None, None);
+        let (mut way, mut queue, mut loss, mut bunches) = (None, None, &self.loss, self.forward_bunches);
         for line in self.path.to_toml().lines() {
             match line {
                 "[[forward]]" | "[[both]]" => {
                     (way, queue) = (self.forward.as_ref().or(Some(&self.rtt)), self.forward_queue.as_ref());
                 }
-                "[[backward]]" => (way, queue) = (self.backward.as_ref(), self.backward_queue.as_ref()),
+                "[[backward]]" => {
+                    (way, queue) = (self.backward.as_ref(), self.backward_queue.as_ref());
+                    loss = self.backward_loss.as_ref().unwrap_or(loss);
+                    bunches = self.backward_bunches;
+                }
                 _ => {}
             }
             let key = line.split(" = ").next().unwrap_or_default();
             let of_queue = match key {
                 "rate" => queue.map(|queue| queue.rate_evidence.clone()),
                 "queue" => queue.map(|queue| queue.bytes_evidence.clone()),
+                "coalesce" => bunches.map(|Bunches { share, packets, .. }| {
+                    format!("{:.0} % of the packets arrive in bunches, of {packets:.1} on average", share * 100.0)
+                }),
                 _ => None,
             };
-            for comment in self.evidence(key, way).into_iter().chain(of_queue) {
+            for comment in self.evidence(key, way, loss).into_iter().chain(of_queue) {
                 let _ = writeln!(text, "# {comment}");
             }
             let _ = writeln!(text, "{line}");
@@ -316,7 +358,7 @@ impl Profile {
         text
     }
 
-    fn evidence(&self, key: &str, way: Option<&Way>) -> Vec<String> {
+    fn evidence(&self, key: &str, way: Option<&Way>, loss: &LossFit) -> Vec<String> {
         let ms = |ns: f64| ns / 1e6;
         match (key, way) {
             ("delay", Some(way)) => vec![format!(
@@ -344,48 +386,90 @@ impl Profile {
                 })
                 .chain([format!("quantiles: means of {} equal parts", way.table.len())])
                 .collect(),
-            ("loss", _) => self.loss_evidence(),
+            ("loss", _) => loss_evidence(loss),
             ("outages", _) => {
-                let packets: Vec<String> = self.loss.outages.iter().map(|outage| outage.packets.to_string()).collect();
-                vec![format!("probes lost in a row: {}", packets.join(", "))]
+                let packets: Vec<String> = loss.outages.iter().map(|outage| outage.packets.to_string()).collect();
+                vec![format!("lost in a row: {}", packets.join(", "))]
             }
             ("duplicate", _) => vec![format!("{} duplicates", self.duplicate_packets)],
             _ => Vec::new(),
         }
     }
 
-    fn loss_evidence(&self) -> Vec<String> {
-        let fit = &self.loss;
-        let lost = fit.lost_packets - fit.outages.iter().map(|outage| outage.packets).sum::<u64>();
-        let of = format!("{lost} lost in {} runs outside of outages", fit.runs);
-        match fit.law {
-            LossLaw::None { less_than } => vec![format!("{of}: less than {:.4} % (95 %)", less_than * 100.0)],
-            LossLaw::Random { interval: [least, most], .. } => vec![
-                of,
-                format!(
-                    "independent: {:.4} to {:.4} % (95 %); bursts explain it no better (gain {:.1}, 6.6 needed)",
-                    least * 100.0,
-                    most * 100.0,
-                    fit.gain
-                ),
-            ],
-            LossLaw::Bursts { lasting_interval_ns: lasting, every_interval_ns: every, .. } => vec![
-                of,
-                format!(
-                    "bursts in time (gain {:.1} over independent losses): for {:.1} to {:.1} ms, every {:.2} to {:.2} s (95 %)",
-                    fit.gain,
-                    lasting[0] / 1e6,
-                    lasting[1] / 1e6,
-                    every[0] / 1e9,
-                    every[1] / 1e9
-                ),
-            ],
-        }
+    /// Of both ways where each is known.
+    pub fn losses(&self) -> Vec<&LossFit> {
+        std::iter::once(&self.loss).chain(&self.backward_loss).collect()
+    }
+
+    /// What was measured: probes, or packets of others in captures.
+    pub fn packets(&self) -> &'static str {
+        if self.of_probes { "probes" } else { "packets" }
+    }
+}
+
+fn loss_evidence(fit: &LossFit) -> Vec<String> {
+    let lost = fit.lost_packets - fit.outages.iter().map(|outage| outage.packets).sum::<u64>();
+    let of = format!("{lost} lost in {} runs outside of outages", fit.runs);
+    match fit.law {
+        LossLaw::None { less_than } => vec![format!("{of}: less than {:.4} % (95 %)", less_than * 100.0)],
+        LossLaw::Random { interval: [least, most], .. } => vec![
+            of,
+            format!(
+                "independent: {:.4} to {:.4} % (95 %); bursts explain it no better (gain {:.1}, 6.6 needed)",
+                least * 100.0,
+                most * 100.0,
+                fit.gain
+            ),
+        ],
+        LossLaw::Bursts { lasting_interval_ns: lasting, every_interval_ns: every, .. } => vec![
+            of,
+            format!(
+                "bursts in time (gain {:.1} over independent losses): for {:.1} to {:.1} ms, every {:.2} to {:.2} s (95 %)",
+                fit.gain,
+                lasting[0] / 1e6,
+                lasting[1] / 1e6,
+                every[0] / 1e9,
+                every[1] / 1e9
+            ),
+        ],
     }
 }
 
 /// (Sent, delay, resolution) in nanoseconds.
 type Samples = Vec<(i64, f64, u32)>;
+
+/// The delays of packets at both ends.
+fn of_passages(ways: &[Vec<Passage>; 2], clocks: Option<ClockFit>) -> (Split, Option<ClockFit>, [Samples; 2]) {
+    let samples = |way: &Vec<Passage>| -> Samples {
+        way.iter().filter_map(|passage| Some((passage.sent_ns, passage.delay_ns?, 1))).collect()
+    };
+    let split = if clocks.is_some() { Split::ShortestHalved } else { Split::OneClock };
+    (split, clocks, ways.each_ref().map(samples))
+}
+
+/// The mean time between packets: TCP's leave in bursts, which have a median of nothing between them.
+fn interval_of(way: &[Passage]) -> u64 {
+    let (Some(first), Some(last)) = (way.first(), way.last()) else { return 0 };
+    last.sent_ns.abs_diff(first.sent_ns) / (way.len() as u64 - 1).max(1)
+}
+
+/// What the law of loss is fitted to. A super-packet's wire packets have one stamp: they are laid evenly up to the next one.
+fn as_rows(way: &[Passage]) -> Vec<Probe> {
+    let row = |passage: &Passage, sent_ns: i64| Probe {
+        sent_ns,
+        rtt_ns: passage.delay_ns.map(|delay| delay.max(0.0) as u64),
+        ..Probe::default()
+    };
+    let (mut rows, mut at) = (Vec::with_capacity(way.len()), 0);
+    for equal in way.chunk_by(|a, b| a.sent_ns == b.sent_ns) {
+        at += equal.len();
+        let from = equal[0].sent_ns;
+        let until = way.get(at).map_or(from, |next| next.sent_ns.min(from.saturating_add(TOGETHER_MOST_NS)));
+        let apart = until.saturating_sub(from) / equal.len() as i64;
+        rows.extend((0..).zip(equal).map(|(nth, passage)| row(passage, from.saturating_add(apart * nth))));
+    }
+    rows
+}
 
 /// A probe that the responder stamped.
 struct Stamped<'a> {

@@ -163,6 +163,7 @@ impl Reader {
             rows: rows.collect(),
             frame_bytes: HEADER_BYTES + self.payload_bytes.unwrap_or(PAYLOAD_BYTES),
             notes: self.notes,
+            ..Probes::default()
         })
     }
 }

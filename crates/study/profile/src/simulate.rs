@@ -4,7 +4,7 @@ use longhaul_path::network::{Destination, Network, Options, PortId, Release, Seg
 use longhaul_path::spec::PathSpec;
 use longhaul_units::Nanos;
 
-use crate::probes::{Probe, Probes};
+use crate::probes::{Passage, Probe, Probes};
 
 /// Sends a probe of `frame_bytes` at each of `sent_ns` (ascending, any origin) over `path` and back, and says what came of it. One clock
 /// stamps both ends; the responder takes no time. The path starts with the first probe.
@@ -26,7 +26,7 @@ pub fn simulate(path: &PathSpec, sent_ns: &[i64], frame_bytes: u32, seed: u64) -
         run.send(at, PortId(0), run.server, index as u64);
     }
     run.until(Nanos::MAX);
-    Probes { rows: run.rows, frame_bytes, notes: Vec::new() }
+    Probes { rows: run.rows, frame_bytes, ..Probes::default() }
 }
 
 struct Run {
@@ -41,15 +41,7 @@ struct Run {
 
 impl Run {
     fn send(&mut self, at: Nanos, from: PortId, to: PortId, token: u64) {
-        let shape = Shape {
-            segments: 1,
-            header_bytes: self.frame_bytes,
-            segment_payload_bytes: 0,
-            payload_bytes: 0,
-            total_bytes: self.frame_bytes,
-            is_tunnel: false,
-        };
-        self.network.arrive(at, from, Destination::Port(to), shape, token);
+        self.network.arrive(at, from, Destination::Port(to), frame(self.frame_bytes), token);
     }
 
     /// Does all that happens before `end`.
@@ -88,4 +80,58 @@ impl Run {
         row.forward_ns.get_or_insert((release.due.0 as i64).saturating_sub(row.sent_ns - self.origin));
         self.send(release.due, self.server, PortId(0), release.token);
     }
+}
+
+fn frame(bytes: u32) -> Shape {
+    Shape {
+        segments: 1,
+        header_bytes: bytes,
+        segment_payload_bytes: 0,
+        payload_bytes: 0,
+        total_bytes: bytes,
+        is_tunnel: false,
+    }
+}
+
+/// Sends packets of both ways over `path` at the times of `measured`, each of its size, and says when they came. What one way brings
+/// changes nothing of the other: they leave at their times.
+pub fn simulate_ways(path: &PathSpec, measured: &[Vec<Passage>; 2], seed: u64) -> [Vec<Passage>; 2] {
+    let options = Options { seed, segmentation: Segmentation::Wire, ..Options::default() };
+    let mut network = Network::new(path, options);
+    let server = PortId(path.clients.len().max(1) as u16);
+    let origin = measured.iter().filter_map(|way| way.first()).map(|passage| passage.sent_ns).min().unwrap_or_default();
+    let unsent = |passage: &Passage| Passage { delay_ns: None, reordered: false, ..*passage };
+    let mut ways = measured.each_ref().map(|way| way.iter().map(unsent).collect::<Vec<_>>());
+    let mut latest = [None::<usize>; 2];
+    let mut until = |network: &mut Network, ways: &mut [Vec<Passage>; 2], end: Nanos| {
+        while let Some(at) = network.deadline().filter(|at| *at < end) {
+            network.advance(at);
+            while let Some(release) = network.release() {
+                if release.corrupt.is_some() {
+                    continue;
+                }
+                let (way, index) = (usize::from(release.port != server), (release.token >> 1) as usize);
+                let passage = &mut ways[way][index];
+                let since_sent = (release.due.0 as i64).saturating_sub(passage.sent_ns - origin).max(0);
+                if passage.delay_ns.replace(since_sent as f64).is_none() {
+                    passage.reordered = latest[way].is_some_and(|latest| latest > index);
+                    latest[way] = latest[way].max(Some(index));
+                }
+            }
+            while network.lost().is_some() {}
+        }
+    };
+    let mut order: Vec<(i64, usize, usize)> = (0..2)
+        .flat_map(|way| measured[way].iter().enumerate().map(move |(index, passage)| (passage.sent_ns, way, index)))
+        .collect();
+    order.sort_unstable();
+    for (sent_ns, way, index) in order {
+        let at = Nanos(sent_ns.saturating_sub(origin).max(0) as u64);
+        until(&mut network, &mut ways, at);
+        let (from, to) = if way == 0 { (PortId(0), server) } else { (server, PortId(0)) };
+        let shape = frame(measured[way][index].frame_bytes);
+        network.arrive(at, from, Destination::Port(to), shape, (index as u64) << 1 | way as u64);
+    }
+    until(&mut network, &mut ways, Nanos::MAX);
+    ways
 }

@@ -63,12 +63,25 @@ pub enum Family {
     V6,
 }
 
-/// Runs a test. Calls `live` each interval with what each receiver has received so far. The first signal of `stop` ends the test early,
+/// Runs a test of which both ends report. Else as [`measure`].
+///
+/// # Errors
+/// As [`measure`], and where the server is lost while the test runs.
+pub fn run(
+    target: &Target,
+    parameters: impl Into<TestParameters>,
+    stop: Option<Stop>,
+    live: impl FnMut(&Live),
+) -> Result<TestEnd, SessionError> {
+    measure(target, parameters, stop, live)?.whole()
+}
+
+/// Runs a test. Where the server is lost while it runs, its end says so and has what this end measured. Calls `live` each interval with what each receiver has received so far. The first signal of `stop` ends the test early,
 /// with what was measured; the second one ends it at once.
 ///
 /// # Errors
 /// Why there is no result, with what to do.
-pub fn run(
+pub fn measure(
     target: &Target,
     parameters: impl Into<TestParameters>,
     stop: Option<Stop>,
@@ -77,7 +90,7 @@ pub fn run(
     run_with(target, parameters.into(), stop, SERVE, live, |_| {})
 }
 
-/// Measures round trips with longhaul's server. Calls `observe` with what became of probes. Signals as in [`run`].
+/// Measures round trips with longhaul's server. Calls `observe` with what became of probes. Signals, and a server that is lost, as in [`measure`].
 ///
 /// # Errors
 /// Why there is no result, with what to do.
@@ -158,6 +171,9 @@ impl Session for Client<'_> {
     fn handle_data_probe(&mut self, now: Nanos, stream: u8, _: SocketAddr, bytes: &[u8]) {
         self.session.handle_data_probe(now, stream, bytes);
     }
+    fn handle_data_blocked(&mut self, now: Nanos, dropped: &str) {
+        self.session.handle_data_blocked(now, dropped);
+    }
     fn handle_data_hello(&mut self, _: Nanos, _: SocketAddr, _: &[u8]) -> Option<TcpStreamId> {
         None
     }
@@ -174,8 +190,8 @@ impl Session for Client<'_> {
     fn handle_interrupt(&mut self, now: Nanos) {
         self.session.handle_interrupt(now);
     }
-    fn handle_connection_lost(&mut self, error: SessionError) {
-        self.session.handle_connection_lost(error);
+    fn handle_connection_lost(&mut self, now: Nanos, error: SessionError) {
+        self.session.handle_connection_lost(now, error);
     }
     fn handle_timeout(&mut self, now: Nanos) {
         self.session.handle_timeout(now);

@@ -1,6 +1,6 @@
 //! The parameters of a TCP test.
 
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use longhaul_terms::{
@@ -169,7 +169,8 @@ impl TcpParameters {
             check_range("transfers", transfers.bytes, 1..=u64::MAX, "at least 1 byte")?;
             check_range("transfers", Nanos(transfers.every_ns), Nanos::from_millis(1)..=MAX_DURATION, "1ms to 24h")?;
         }
-        check_range("block_bytes", self.block_bytes, 1..=MAX_BLOCK_BYTES, "1 to 16M")?;
+        let blocks = Bytes(1)..=Bytes(MAX_BLOCK_BYTES.into());
+        check_range("block_bytes", Bytes(self.block_bytes.into()), blocks, "1 to 16M")?;
         check_range("omit_ns", Nanos(self.omit_ns), Nanos::ZERO..=MAX_DURATION, "0 to 24h")?;
         if let Amount::DurationNs(ns) = self.amount
             && self.omit_ns >= ns
@@ -212,6 +213,14 @@ impl TcpParameters {
                 }
                 _ => {}
             }
+        }
+        if let Amount::DurationNs(ns) = self.amount
+            && let Some((begins, name)) = self.congestion_starts().find(|(begins, _)| begins.0 >= ns)
+        {
+            let given = format!("{name} from {begins} on");
+            let allowed =
+                format!("the test ends before (`duration_ns` {}): make it longer, or the steps shorter", Nanos(ns));
+            return Err(ParameterError::new("congestion", given, allowed));
         }
         Ok(())
     }
@@ -270,6 +279,11 @@ mod tests {
                 .starts_with("`congestion` reno: every step but")
         );
         assert!(with(vec![step("../x", None)]).is_err());
+        let short = with(vec![step("cubic", Some(20_000_000_000)), step("reno", None)]).unwrap_err();
+        assert_eq!(
+            short.to_string(),
+            "`congestion` reno from 20s on: the test ends before (`duration_ns` 10s): make it longer, or the steps shorter"
+        );
         assert!(with(vec![step("sixteen_letters_", None)]).is_err());
     }
 

@@ -36,6 +36,9 @@ pub struct TcpEndReport {
     pub counters: ChangedCounters,
     /// The cost of sampling.
     pub sampling: SamplingCost,
+    /// Unix time minus this end's `CLOCK_MONOTONIC` at the end of the test, nanoseconds; `None` from older versions.
+    #[serde(default)]
+    pub unix_offset_ns: Option<i64>,
 }
 
 /// What one end knows of one connection.

@@ -14,6 +14,12 @@ pub struct FlowSummary {
     pub span_ns: u64,
     /// Payload bytes sent, retransmissions included (`tcpi_bytes_sent`); `null` before Linux 4.19.
     pub sent_bytes: Option<u64>,
+    /// Payload bytes that the receiver acknowledged (`tcpi_bytes_acked`); `null` before Linux 4.1, and from older versions.
+    #[serde(default)]
+    pub acked_bytes: Option<u64>,
+    /// Time from the first sample to the last one that had more of them.
+    #[serde(default)]
+    pub acked_span_ns: u64,
     /// Retransmitted payload bytes (`tcpi_bytes_retrans`); `null` before Linux 4.19.
     pub retransmitted_bytes: Option<u64>,
     /// Retransmitted packets (`tcpi_total_retrans`).
@@ -111,6 +117,11 @@ impl FlowSummary {
         // 32-bit counters can wrap.
         let rise32 = |field: Field| (info.value(field) as u32).wrapping_sub(first.value(field) as u32).into();
         self.sent_bytes = rise(fields::BYTES_SENT);
+        let acked_bytes = rise(fields::BYTES_ACKED);
+        if acked_bytes > self.acked_bytes.or(Some(0)) {
+            self.acked_span_ns = self.span_ns;
+        }
+        self.acked_bytes = acked_bytes;
         self.retransmitted_bytes = rise(fields::BYTES_RETRANS);
         self.retransmits = rise32(fields::TOTAL_RETRANS);
         self.spurious_retransmits = rise32(fields::DSACK_DUPS);
@@ -185,6 +196,7 @@ mod tests {
             (fields::SND_MSS, 1_000),
             (fields::TOTAL_RETRANS, u64::from(u32::MAX - 1) + retransmitted / 1_000),
             (fields::BUSY_TIME, sent),
+            (fields::BYTES_ACKED, sent.min(600)),
         ] {
             info.set(field, value);
         }
@@ -199,6 +211,8 @@ mod tests {
         summary.take(3_000_000, &info(1_100, 3_000, 60_000, 30));
         assert_eq!((summary.samples, summary.span_ns), (3, 2_000_000));
         assert_eq!((summary.sent_bytes, summary.retransmitted_bytes), (Some(1_000), Some(3_000)));
+        // The last sample acknowledged nothing new.
+        assert_eq!((summary.acked_bytes, summary.acked_span_ns), (Some(500), 1_000_000));
         // Over the wrap of 32 bits.
         assert_eq!(summary.retransmits, 3);
         assert_eq!(

@@ -213,7 +213,7 @@ mod tests {
             said(|p| p.pace = Pace::RateBps(5)),
             "`rate_bps` 5bit: 1kbit to 10Tbit, or 0 for as fast as possible"
         );
-        assert_eq!(said(|p| p.sockbuf_bytes = Some(1)), "`sockbuf_bytes` 1: 2K to 2G");
+        assert_eq!(said(|p| p.sockbuf_bytes = Some(1)), "`sockbuf_bytes` 1B: 2K to 2G");
         assert_eq!(said(|p| p.affinity.sender_cpus = vec![9000]), "`affinity` 9000: at most 64 CPUs, each 0 to 8191");
         let bind = |bind, receiver: &[u16], softirq: &[u16]| UdpParameters {
             affinity: Affinity {

@@ -285,7 +285,10 @@ mod tests {
         for (a, b) in [(&near, &far), (&far, &near)] {
             let UdpAccounts { accounts } = UdpAccounts::of(a, b);
             let [one] = &accounts[..] else { panic!("{accounts:?}") };
-            assert_eq!((one.source.to_string(), one.destination.to_string()), ("10.0.0.1:4000".into(), "10.0.0.2:53".into()));
+            assert_eq!(
+                (one.source.to_string(), one.destination.to_string()),
+                ("10.0.0.1:4000".into(), "10.0.0.2:53".into())
+            );
             assert_eq!((one.sent_packets, one.received_packets, one.lost_packets), (100, 80, 20));
             assert_eq!(one.loss_by_location[&Location::SenderQdisc], 5);
             assert_eq!(one.loss_by_location[&Location::ReceiverSocketBuffer], 12);

@@ -207,8 +207,9 @@ int on_send(__u64 *ctx)
 	bool ipv6 = protocol == bpf_htons(ETH_P_IPV6);
 	struct ends ends = {};
 
-	/* What another host sent and this one forwards has no socket. */
-	if (!sk || (!ipv6 && protocol != bpf_htons(ETH_P_IP)) || !is_here(skb) || !is_udp(sk))
+	/* What another host sent and this one forwards has no socket, or that of another namespace. */
+	if (!sk || (!ipv6 && protocol != bpf_htons(ETH_P_IP)) || !is_here(skb) || !is_udp(sk) ||
+	    BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum) != netns_inum)
 		return 0;
 	if (read_ends(skb, skb->network_header, ipv6, &ends))
 		count(skb, true, &ends);
@@ -330,12 +331,18 @@ int on_drop(__u64 *ctx)
 	__u16 to = bpf_ntohs(ends.destination_port), from = bpf_ntohs(ends.source_port);
 	__u16 own = 0;
 
-	if (sk) {
-		net = BPF_CORE_READ(sk, __sk_common.skc_net.net);
-		own = is_udp(sk) ? port_of(sk) : 0;
-	} else if (dev && bpf_core_read(&net, sizeof(net), &dev->nd_net.net)) {
+	if (sk && is_udp(sk) && BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum) == netns_inum)
+		own = port_of(sk);
+	/*
+	 * A packet may keep the sender's socket into the namespace behind a veth: there the device tells. In a UDP socket's queue other
+	 * things lie in the place of `dev`, and reading through them fails.
+	 */
+	if (receiving)
+		net = BPF_CORE_READ(receiving, __sk_common.skc_net.net);
+	else if (dev && bpf_core_read(&net, sizeof(net), &dev->nd_net.net))
 		net = (void *)0;
-	}
+	if (!net && sk)
+		net = BPF_CORE_READ(sk, __sk_common.skc_net.net);
 	if (!net) {
 		struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 

@@ -45,8 +45,9 @@ impl IntoFile {
     /// Writes the file, and removes the spool. Where that fails, the spool stays.
     pub(super) fn write(&self) -> Result<(), Failure> {
         let options = WriterOptions { snippets: true, ..WriterOptions::default() };
-        write_capture(std::slice::from_ref(&self.spool), &self.file, options)
-            .map_err(|failure| failure.remedy(format!("the packets are in {}: longhaul convert it", self.spool.display())))?;
+        write_capture(std::slice::from_ref(&self.spool), &self.file, options).map_err(|failure| {
+            failure.remedy(format!("the packets are in {}: longhaul convert it", self.spool.display()))
+        })?;
         fs::remove_dir_all(&self.spool).map_err(|error| Failure::unwritable(&self.spool, error))
     }
 }

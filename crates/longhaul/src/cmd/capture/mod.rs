@@ -14,12 +14,15 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::new_file::refuse_link_of_another;
 use longhaul_kernel::signals::{Nudge, Stop};
 use longhaul_kernel::wait::readable_until;
+use longhaul_result::Caveat;
 use longhaul_session::SessionError;
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
 
 use crate::args::interval::{DEFAULT_INTERVAL, IntervalOrInterface, interval_or_interface};
+use crate::args::quantity::{count, length, seconds};
 use crate::args::roll::Roll;
+use crate::caveats::NOTHING_MATCHED;
 use crate::cmd::capture::file::{IntoFile, every_interface};
 use crate::cmd::capture::filter::FilterArgs;
 use crate::cmd::capture::text::{caveats, text};
@@ -29,6 +32,10 @@ use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, ended_by, plain, pr
 
 /// How often the loop looks for a signal and for the end.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
+
+/// Holds Ethernet, a VLAN tag, IPv6 and TCP with all options (14 + 4 + 40 + 60 bytes): without SACK blocks nobody can tell what made a sender
+/// retransmit.
+const DEFAULT_SNAP: u32 = 128;
 
 /// Record packet headers at wire rate, and count every dropped packet
 ///
@@ -57,15 +64,15 @@ pub(crate) struct Args {
     #[command(flatten)]
     to: ToArgs,
     /// Keep this many bytes of each frame, counted from the MAC addresses (0: all)
-    #[arg(short = 's', long, value_name = "BYTES", default_value_t = 96, value_parser = clap::value_parser!(u32).range(0..=65_535))]
+    #[arg(short = 's', long, value_name = "BYTES", default_value_t = DEFAULT_SNAP, value_parser = length)]
     snap: u32,
     #[command(flatten)]
     filter: FilterArgs,
     /// End after this time
-    #[arg(short = 't', long, value_name = "TIME")]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
     time: Option<Nanos>,
     /// End after this many packets; a super-packet counts as one
-    #[arg(short = 'k', visible_short_alias = 'c', long, value_name = "N")]
+    #[arg(short = 'k', visible_short_alias = 'c', long, value_name = "N", value_parser = count)]
     packets: Option<u64>,
     /// End after this many bytes of frames
     #[arg(short = 'n', long, value_name = "BYTES")]
@@ -165,7 +172,12 @@ pub(crate) fn run(mut args: Args) -> Outcome {
         output: into.as_ref().map(|into| into.file.clone()).or_else(|| args.output.clone()),
         to: &args.to.to,
     };
-    let (result, caveats) = (captured.result(duration), caveats(&captured));
+    let (result, mut caveats) = (captured.result(duration), caveats(&captured));
+    if !spec.filter_text.is_empty() && captured.ledger.seen_packets == 0 {
+        let message = format!("no packet matched the filter ({})", spec.filter_text);
+        let remedy = "check the filter and the interface: without a filter, all packets are captured";
+        caveats.push(Caveat::new(NOTHING_MATCHED, message, remedy));
+    }
     let envelope = Envelope::new("longhaul.capture/1", started_at, parameters, result, caveats);
     match &into {
         Some(into) => {
@@ -237,9 +249,9 @@ impl Args {
 
     fn spec(&self) -> Result<CaptureSpec, Failure> {
         let snap_bytes = if self.snap == 0 { 65_535 } else { self.snap };
-        if snap_bytes < 14 {
+        if !(14..=65_535).contains(&snap_bytes) {
             return Err(Failure::usage(format!(
-                "--snap {snap_bytes}: give at least 14, the Ethernet header, or 0 for all"
+                "--snap {snap_bytes}: give 14, the Ethernet header, to 65535, or 0 for all"
             )));
         }
         let (filter, filter_text) = self.filter.compile(&self.expression, snap_bytes)?;

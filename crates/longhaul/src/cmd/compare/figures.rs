@@ -60,9 +60,7 @@ impl Delays {
         let start_ns = self.0.iter().filter_map(|columns| columns.start_ns).min().unwrap_or(0);
         let clock = &compared.clock;
         let seconds = |at_ns: i64| (at_ns - start_ns) as f64 / 1e9;
-        let by_a = |at_ns: i64| {
-            at_ns - clock.offset_at(at_ns - if clock.corrected { clock.offset_ns as i64 } else { 0 }) as i64
-        };
+        let by_a = |at_ns: i64| clock.by_a(at_ns);
         let of_a = gaps[0].spans().iter().copied();
         let of_b = gaps[1].spans().iter().map(|(from, to)| (by_a(*from), by_a(*to)));
         let mut spans: Vec<(f64, f64)> = of_a.chain(of_b).map(|(from, to)| (seconds(from), seconds(to))).collect();

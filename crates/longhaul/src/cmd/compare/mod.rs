@@ -1,27 +1,30 @@
 //! `longhaul compare`.
 
 pub(crate) mod figures;
+pub(crate) mod matched;
 pub(crate) mod runs;
 pub(crate) mod udp;
 
+use crate::args::overwrite::Overwrite;
 use crate::caveats;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use longhaul_flows::compare::{
-    CompareError, CompareResult, Compared, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, recognition,
-};
+use longhaul_flows::Gaps;
+use longhaul_flows::compare::behaviour::Verdict;
+use longhaul_flows::compare::equivalence::{Margin, Margins};
+use longhaul_flows::compare::{CompareResult, Compared, Reached};
 use longhaul_kernel::new_file::{NewFile, PUBLIC};
-use longhaul_report::html::compared::Report;
+use longhaul_report::html::compared::{Direction, Report};
 use longhaul_report::parquet::DelayFile;
 use longhaul_report::saved::COMPARE_SCHEMA;
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::Nanos;
 use serde::Serialize;
 
-use crate::captures::progress::{Progress, pass};
 use crate::captures::source::{End, Filter, Trace};
 use crate::cmd::compare::figures::Delays;
+use crate::cmd::compare::matched::{LONGER_SNIPPETS, matched};
 use crate::cmd::compare::runs::{of_points, of_runs};
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, print_result, write_named};
@@ -37,9 +40,10 @@ Example:
   longhaul compare at-client at-server                      # results of watch --udp: where each datagram was lost
 
 Packets are identified at both points by their header snippets, clipped or not, as super-packets or as segments.
-docs/reference/compare-results.md explains each number.";
+`longhaul docs compare-results` explains each number.";
 
-const LONGER_SNIPPETS: &str = "capture longer snippets, at least 66 bytes of IPv4 and 86 of IPv6, or send datagrams that differ in their first bytes";
+/// A tenth of what one loss in 30,000 is, which costs a flow over a long path most of its rate.
+const LEAST_LOSS: f64 = 1e-5;
 
 /// Compare two captures: what the path between them did, or whether they behave alike
 #[derive(Debug, clap::Args)]
@@ -60,9 +64,12 @@ pub(crate) struct Args {
     /// Trust that all time stamps are from one clock; estimate no offset
     #[arg(long)]
     same_clock: bool,
-    /// Count delays and round trips as alike up to this difference (needs --behaviour)
+    /// Let delays and round trips differ by this at least (needs --behaviour)
     #[arg(long, value_name = "TIME", default_value = "20us", requires = "behaviour")]
     tolerance: Nanos,
+    /// Let a quantity differ by this share of its value in A (needs --behaviour): median, range, p99, loss, loss-run, loss-dispersion
+    #[arg(long, value_name = "NAME=SHARE", requires = "behaviour")]
+    margin: Vec<Margin>,
     /// Read only packets of this endpoint, or between these two
     #[arg(long, value_name = "ADDRESS[:PORT]", value_delimiter = ',', num_args = 1..=2)]
     flow: Vec<End>,
@@ -75,6 +82,8 @@ pub(crate) struct Args {
     /// Write the result and the delay of each packet into this folder
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -125,38 +134,40 @@ pub(crate) fn run(args: Args) -> Outcome {
             "--html draws the path between two points: give both points of each run, A B A2 B2",
         ));
     }
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    args.overwrite.file(args.html.as_deref())?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let filter = Filter { ends: args.flow.clone(), port: args.port, ..Filter::default() };
     let open = |path: &PathBuf| Trace::open(std::slice::from_ref(path), filter.clone());
     let (mut a, mut b) = (open(&args.a)?, open(&args.b)?);
-    let tolerance_ns = args.tolerance.0 as f64;
-    let (mut delays, mut drawn) = (Delays::default(), None);
+    let margins = Margins { asked: args.margin.clone(), least_ns: args.tolerance.0 as f64, least_loss: LEAST_LOSS };
+    let mut delays = [Delays::default(), Delays::default()];
+    let mut drawn: Vec<(Compared, [Gaps; 2])> = Vec::new();
     let gaps = [a.gaps(), b.gaps()];
     let (result, caveats) = match args.second_run.as_slice() {
         [c, d] => {
             let (mut c, mut d) = (open(c)?, open(d)?);
             let delays_in = args.output.as_deref();
-            let first = lay_over(&args, [&args.a, &args.b], delays_in, open, [&mut a, &mut b], &mut delays)?;
+            let first = lay_over(&args, [&args.a, &args.b], delays_in, open, [&mut a, &mut b], &mut delays[0])?;
             let other = [&args.second_run[0], &args.second_run[1]];
-            let second = lay_over(&args, other, None, open, [&mut c, &mut d], &mut Delays::default())?;
-            let behaviour = of_points([&first, &second], args.same_clock, tolerance_ns);
-            let result = CompareResult { points: Some((&first).into()), behaviour: Some(behaviour) };
-            drawn = Some(first);
-            let mut said = caveats(&[&a, &b, &c, &d], &result);
-            said.extend(caveats(&[], &CompareResult { points: Some((&second).into()), behaviour: None }));
+            let second = lay_over(&args, other, None, open, [&mut c, &mut d], &mut delays[1])?;
+            let behaviour = of_points([&first, &second], args.same_clock, &margins);
+            let points = (Some((&first).into()), Some((&second).into()));
+            let result = CompareResult { points: points.0, second_points: points.1, behaviour: Some(behaviour) };
+            drawn = vec![(first, gaps), (second, [c.gaps(), d.gaps()])];
+            let said = caveats(&[&a, &b, &c, &d], &result);
             (result, said)
         }
         _ if args.behaviour => {
-            let behaviour = of_runs(&mut a, &mut b, tolerance_ns)?;
-            let result = CompareResult { points: None, behaviour: Some(behaviour) };
+            let behaviour = of_runs(&mut a, &mut b, &margins)?;
+            let result = CompareResult { points: None, second_points: None, behaviour: Some(behaviour) };
             let said = caveats(&[&a, &b], &result);
             (result, said)
         }
         _ => {
             let compared =
-                lay_over(&args, [&args.a, &args.b], args.output.as_deref(), open, [&mut a, &mut b], &mut delays)?;
-            let result = CompareResult { points: Some((&compared).into()), behaviour: None };
-            drawn = Some(compared);
+                lay_over(&args, [&args.a, &args.b], args.output.as_deref(), open, [&mut a, &mut b], &mut delays[0])?;
+            let result = CompareResult { points: Some((&compared).into()), second_points: None, behaviour: None };
+            drawn = vec![(compared, gaps)];
             let said = caveats(&[&a, &b], &result);
             (result, said)
         }
@@ -176,12 +187,28 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let Some(folder) = &folder {
         folder.save(&envelope)?;
     }
-    if let (Some(file), Some(compared), Some(points)) = (&args.html, &drawn, &envelope.result.points) {
+    if let Some(file) = &args.html {
+        let result = &envelope.result;
+        let two_runs = drawn.len() > 1;
+        let named = |run: usize, mut direction: Direction| {
+            if two_runs {
+                direction.name = format!("Run {}, {}", run + 1, direction.name);
+            }
+            direction
+        };
+        let points = [&result.points, &result.second_points].into_iter().flatten();
+        let directions = (drawn.iter().zip(points).zip(delays).enumerate())
+            .flat_map(|(run, (((compared, gaps), points), delays))| {
+                delays.drawn(compared, gaps, points).into_iter().map(move |direction| named(run, direction))
+            })
+            .collect();
+        let said = |behaviour: &Verdict| (behaviour.alike, longhaul_report::text::compare::alike(behaviour));
         let report = Report {
             title: format!("{} and {}", args.a.display(), args.b.display()),
             started_at: envelope.started_at.clone(),
             longhaul: env!("CARGO_PKG_VERSION").to_owned(),
-            directions: delays.drawn(compared, &gaps, points),
+            alike: result.behaviour.as_ref().map(said),
+            directions,
             text: text.clone(),
         };
         write_named(file, &report.html())?;
@@ -190,7 +217,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads both captures three times: for the segments' sizes, for the clocks, and to match packets as they come.
+/// Lays both captures over each other, and writes the delay of each packet into `delays_in`.
 fn lay_over(
     args: &Args,
     paths: [&PathBuf; 2],
@@ -199,24 +226,6 @@ fn lay_over(
     first: [&mut Trace; 2],
     drawn: &mut Delays,
 ) -> Result<Compared, Failure> {
-    let gaps = [first[0].gaps(), first[1].gaps()];
-    let mut looks = [FirstLook::default(), FirstLook::default()];
-    for (trace, look) in first.into_iter().zip(&mut looks) {
-        pass(trace, |packet| look.packet(packet))?;
-        trace.was_readable()?;
-    }
-    let looks = [&looks[0], &looks[1]];
-    let known = recognition(looks);
-    let mut samplers = [Sampler::new(&known), Sampler::new(&known)];
-    for (path, sampler) in paths.into_iter().zip(&mut samplers) {
-        pass(&mut again(path)?, |packet| sampler.packet(packet))?;
-    }
-    let plan =
-        Plan::of(looks, samplers, MatchOptions { same_clock: args.same_clock }).map_err(|error| match error {
-            CompareError::NothingInCommon => Failure::new("nothing_in_common", error)
-                .remedy("for two different runs, test with --behaviour whether they are alike"),
-            CompareError::AllAlike => Failure::new("all_alike", error).remedy(LONGER_SNIPPETS),
-        })?;
     let delays_file = delays_in.map(|folder| folder.join("delays.parquet"));
     let unwritable =
         |error: &dyn std::fmt::Display| Failure::unwritable(delays_file.as_deref().unwrap_or(Path::new("")), error);
@@ -224,14 +233,12 @@ fn lay_over(
     let new = delays_file.as_ref().map(create).transpose().map_err(|error| unwritable(&error))?;
     let file = new.as_ref().map(|new| new.file().try_clone()).transpose().map_err(|error| unwritable(&error))?;
     let mut delays = file.map(DelayFile::new).transpose().map_err(|error| unwritable(&error))?;
-    let mut matching = Matching::new(plan, &known, gaps, |reached: &Reached| {
+    let compared = matched(paths, args.same_clock, again, first, |reached: &Reached| {
         drawn.add(reached);
         if let Some(delays) = &mut delays {
             delays.push(*reached);
         }
-    });
-    match_up(&mut again(paths[0])?, &mut again(paths[1])?, &mut matching)?;
-    let compared = matching.finish();
+    })?;
     if let Some(delays) = delays {
         delays.finish().map_err(|error| unwritable(&error))?;
     }
@@ -239,30 +246,6 @@ fn lay_over(
         new.finish().map_err(|error| unwritable(&error))?;
     }
     Ok(compared)
-}
-
-/// Hands both captures' packets to `matching` in the order of time.
-fn match_up<F: FnMut(&Reached)>(a: &mut Trace, b: &mut Trace, matching: &mut Matching<'_, F>) -> Result<(), Failure> {
-    let mut shown = Progress::of(&[a.progress(), b.progress()]);
-    let (mut first, mut second) = (a.next()?, b.next()?);
-    loop {
-        shown.packet();
-        match (&first, &second) {
-            (Some(one), Some(other)) if matching.b_is_next(one.at_ns, other.at_ns) => {
-                matching.b(other);
-                second = b.next()?;
-            }
-            (Some(one), _) => {
-                matching.a(one);
-                first = a.next()?;
-            }
-            (None, Some(other)) => {
-                matching.b(other);
-                second = b.next()?;
-            }
-            (None, None) => return Ok(()),
-        }
-    }
 }
 
 fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
@@ -274,7 +257,7 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
     let mut warn = |code: CaveatCode, message: String, remedy: &str| {
         caveats.push(Caveat::new(code, message, remedy));
     };
-    if let Some(points) = &result.points {
+    for points in [&result.points, &result.second_points].into_iter().flatten() {
         if points.clock.corrected && points.clock.offset_error_ns.is_none() {
             let message = "packets of only one direction passed both points: the shortest delay is taken as 0".into();
             warn(caveats::OFFSET_UNKNOWN, message, "capture both directions, or say --same-clock");
@@ -293,9 +276,15 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
             );
             warn(caveats::WINDOW_SHORT, message, "compare a part: --flow or --port, or shorter captures");
         }
-        if shifted {
+        // Of two clocks that were laid over each other, it is drift that is not one line.
+        if shifted && !points.clock.corrected {
             let message = "packets arrive before they were sent: the clocks differ".into();
-            warn(caveats::CLOCKS_DIFFER, message, "omit --same-clock");
+            let remedy = if points.clock.corrected {
+                "a clock was set, or does not run evenly: compare a shorter part of the captures"
+            } else {
+                "omit --same-clock"
+            };
+            warn(caveats::CLOCKS_DIFFER, message, remedy);
         }
     }
     caveats

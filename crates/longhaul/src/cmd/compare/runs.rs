@@ -1,6 +1,7 @@
 //! `longhaul compare --behaviour`: what is sampled of runs, and the tests that it is put to.
 
 use longhaul_flows::compare::behaviour::{Kind, Verdict, verdict};
+use longhaul_flows::compare::equivalence::Margins;
 use longhaul_flows::compare::samples::{Losses, Samples, Thinned};
 use longhaul_flows::compare::{Compared, PathDirection};
 use longhaul_flows::{FlowOptions, FlowSummary, Flows, Sink};
@@ -47,7 +48,7 @@ impl Sink for Run {
 }
 
 /// Whether two runs, each captured at one point, behave alike.
-pub(crate) fn of_runs(a: &mut Trace, b: &mut Trace, tolerance_ns: f64) -> Result<Verdict, Failure> {
+pub(crate) fn of_runs(a: &mut Trace, b: &mut Trace, margins: &Margins) -> Result<Verdict, Failure> {
     let read = |trace: &mut Trace| -> Result<Run, Failure> {
         let mut flows = Flows::with_gaps(FlowOptions::default(), Run::default(), trace.gaps());
         pass(trace, |packet| flows.packet(packet))?;
@@ -55,28 +56,23 @@ pub(crate) fn of_runs(a: &mut Trace, b: &mut Trace, tolerance_ns: f64) -> Result
         Ok(flows.finish().0)
     };
     let (a, b) = (read(a)?, read(b)?);
-    let mut kinds = vec![
+    let kinds = [
         Kind::series("interval_forward_ns", &a.intervals[0], &b.intervals[0]),
         Kind::series("interval_backward_ns", &a.intervals[1], &b.intervals[1]),
         Kind::series("ack_interval_forward_ns", &a.ack_intervals[0], &b.ack_intervals[0]),
         Kind::series("ack_interval_backward_ns", &a.ack_intervals[1], &b.ack_intervals[1]),
-        Kind::tolerant("rtt_forward_ns", &a.rtt[0], &b.rtt[0], tolerance_ns),
-        Kind::tolerant("rtt_backward_ns", &a.rtt[1], &b.rtt[1], tolerance_ns),
+        Kind::times("rtt_forward_ns", &a.rtt[0], &b.rtt[0]),
+        Kind::times("rtt_backward_ns", &a.rtt[1], &b.rtt[1]),
         Kind::series("rate_1ms_forward_bps", &a.rate[0], &b.rate[0]),
         Kind::series("rate_1ms_backward_bps", &a.rate[1], &b.rate[1]),
+        Kind::losses("loss_forward", &a.losses[0], &b.losses[0]),
+        Kind::losses("loss_backward", &a.losses[1], &b.losses[1]),
     ];
-    kinds.extend(Kind::losses(FORWARD_LOSSES, &a.losses[0], &b.losses[0]));
-    kinds.extend(Kind::losses(BACKWARD_LOSSES, &a.losses[1], &b.losses[1]));
-    Ok(verdict(&kinds))
+    Ok(verdict(&kinds, margins))
 }
 
-const FORWARD_LOSSES: [&str; 3] =
-    ["loss_run_forward_packets", "loss_distance_forward_packets", "loss_count_forward_packets"];
-const BACKWARD_LOSSES: [&str; 3] =
-    ["loss_run_backward_packets", "loss_distance_backward_packets", "loss_count_backward_packets"];
-
 /// Whether two runs, each captured at the same two points, behave alike between these.
-pub(crate) fn of_points(runs: [&Compared; 2], one_clock: bool, tolerance_ns: f64) -> Verdict {
+pub(crate) fn of_points(runs: [&Compared; 2], one_clock: bool, margins: &Margins) -> Verdict {
     let none = Samples::default();
     let of = |run: &Compared, direction| {
         run.samples.iter().find(|(known, _)| *known == direction).map(|(_, samples)| samples.clone())
@@ -84,17 +80,15 @@ pub(crate) fn of_points(runs: [&Compared; 2], one_clock: bool, tolerance_ns: f64
     let [a, b] = [PathDirection::AToB, PathDirection::BToA]
         .map(|direction| runs.map(|run| of(run, direction).unwrap_or(none.clone())));
     let [[forward, forward_2], [backward, backward_2]] = [&a, &b];
-    let mut kinds = vec![
-        Kind::delays(["delay_a_to_b_ns", "delay_variation_a_to_b_ns"], forward, forward_2, one_clock, tolerance_ns),
-        Kind::delays(["delay_b_to_a_ns", "delay_variation_b_to_a_ns"], backward, backward_2, one_clock, tolerance_ns),
+    let kinds = [
+        Kind::delays(["delay_a_to_b_ns", "delay_variation_a_to_b_ns"], forward, forward_2, one_clock),
+        Kind::delays(["delay_b_to_a_ns", "delay_variation_b_to_a_ns"], backward, backward_2, one_clock),
         Kind::series("interval_a_to_b_ns", &forward.intervals_ns, &forward_2.intervals_ns),
         Kind::series("interval_b_to_a_ns", &backward.intervals_ns, &backward_2.intervals_ns),
         Kind::series("ack_interval_a_to_b_ns", &forward.ack_intervals_ns, &forward_2.ack_intervals_ns),
         Kind::series("ack_interval_b_to_a_ns", &backward.ack_intervals_ns, &backward_2.ack_intervals_ns),
+        Kind::losses("loss_a_to_b", &forward.losses, &forward_2.losses),
+        Kind::losses("loss_b_to_a", &backward.losses, &backward_2.losses),
     ];
-    let there = ["loss_run_a_to_b_packets", "loss_distance_a_to_b_packets", "loss_count_a_to_b_packets"];
-    let back = ["loss_run_b_to_a_packets", "loss_distance_b_to_a_packets", "loss_count_b_to_a_packets"];
-    kinds.extend(Kind::losses(there, &forward.losses, &forward_2.losses));
-    kinds.extend(Kind::losses(back, &backward.losses, &backward_2.losses));
-    verdict(&kinds)
+    verdict(&kinds, margins)
 }

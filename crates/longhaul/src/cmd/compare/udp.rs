@@ -9,9 +9,9 @@ use longhaul_udp::{UdpAccounts, UdpWatchResult};
 use serde::Serialize;
 
 use crate::caveats;
+use crate::output::print_result;
 use crate::output::saved::{Folder, no_result, read_result};
 use crate::output::{Envelope, Failure};
-use crate::output::print_result;
 
 /// What was asked.
 #[derive(Debug, Serialize)]
@@ -37,7 +37,11 @@ pub(super) fn run(a: &Path, b: &Path, folder: Option<Folder>, json: bool) -> Res
     let half = |result: &UdpWatchResult| result.sockets.iter().any(|socket| !socket.began && !socket.flows.is_empty());
     if half(&near) || half(&far) {
         let message = "some sockets existed before they were watched: what was on its way at that moment, or when a watch ended, may count as lost or as surplus";
-        caveats.push(Caveat::new(caveats::WATCHED_IN_PART, message, "watch both hosts before the programs start, until they have ended"));
+        caveats.push(Caveat::new(
+            caveats::WATCHED_IN_PART,
+            message,
+            "watch both hosts before the programs start, until they have ended",
+        ));
     }
     let parameters = Parameters { a: a.display().to_string(), b: b.display().to_string() };
     let envelope = Envelope::new(COMPARE_UDP_SCHEMA, started_at, parameters, result, Caveat::unique(caveats));

@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args, reach: &Reach, rtt: Nanos) -> Outcome {
     })?;
     let time = args.time.unwrap_or(TEST_TIME);
     let target = reach.target()?;
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     say(text::long_path::needed(&long, time.0));
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;

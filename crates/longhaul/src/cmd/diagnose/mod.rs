@@ -22,6 +22,8 @@ use longhaul_result::Caveat;
 use longhaul_terms::Directions;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::seconds;
 use crate::caveats;
 use crate::cmd::test::Reach;
 use crate::output::saved::Folder;
@@ -47,7 +49,7 @@ Example:
 
 It changes nothing on either host. A test loads the path with up to the target's rate, unless --gentle is given; --watch, COMMAND
 and trace load nothing. The exit code of a COMMAND is that of `longhaul watch`.
-docs/reference/diagnosis.md explains each cause and how it is found.";
+`longhaul docs diagnosis` explains each cause and how it is found.";
 
 /// Find what limits throughput to a host: causes, what each costs, what to do
 #[derive(Debug, clap::Args)]
@@ -81,7 +83,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", requires = "rate", conflicts_with_all = ["observed", "bidir", "size", "before", "html", "gentle"])]
     rtt: Option<Nanos>,
     /// Take about this time for each direction [default: 60s]; with --watch, watch for this time [default: until Ctrl-C]
-    #[arg(short = 't', long, value_name = "TIME")]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
     time: Option<Nanos>,
     /// Diagnose transfers of this size, too
     #[arg(long, value_name = "SIZE", conflicts_with = "observed")]
@@ -119,6 +121,8 @@ pub(crate) struct Args {
     /// Save the answer with all its evidence in this folder
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -155,7 +159,8 @@ fn tests(args: &Args, reach: &Reach) -> Outcome {
     }
     let asked = asked(args, time, reach, target.address);
     let before = args.before.as_deref().map(|path| before::earlier(path, &asked, args.bidir)).transpose()?;
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    args.overwrite.file(args.html.as_deref())?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let mut caveats = Vec::new();

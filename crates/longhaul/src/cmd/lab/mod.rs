@@ -5,6 +5,7 @@ mod holder;
 pub(crate) mod links;
 pub(crate) mod printed;
 pub(crate) mod run;
+pub(crate) mod tied;
 mod trying;
 mod within;
 

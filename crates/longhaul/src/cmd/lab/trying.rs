@@ -2,16 +2,15 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::process::Command;
 
 use longhaul_kernel::signals;
-use longhaul_lab::control::{Client, ControlError};
 use longhaul_path::one_line::{Loss, OneLine, QueueSize, RoundTrip};
 use longhaul_path::spec::PathSpec;
 use longhaul_units::BitRate;
 
-use super::holder::{Holder, Order};
-use super::{MakingArgs, came_up, control_failure};
+use super::tied::TiedLab;
+use super::{MakingArgs, came_up};
+use crate::args::overwrite::Overwrite;
 use crate::cmd::cc::exit_code;
 use crate::output::{Failure, Outcome, plain, print_caveats, say, write_named};
 
@@ -42,6 +41,8 @@ pub(super) struct Args {
     /// Write the path file here, not to stderr; `lab up FILE` makes the path again
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Name of the lab [default: try-PID]
     #[arg(long)]
     name: Option<String>,
@@ -57,22 +58,18 @@ const PATH_NAME: &str = "try";
 
 pub(super) fn run(args: Args) -> Outcome {
     let name = args.name.clone().unwrap_or_else(|| format!("{PATH_NAME}-{}", std::process::id()));
-    Client::new(&name).map_err(control_failure)?;
+    args.overwrite.file(args.output.as_deref())?;
     let path = args.path()?;
-    let file = path.to_toml();
     match &args.output {
-        Some(output) => write_named(output, &file)?,
-        None => eprint!("{}", plain(&file)),
+        Some(output) => write_named(output, &path.to_toml())?,
+        None => eprint!("{}", plain(&path.to_toml())),
     }
-    super::clear_orphans(std::slice::from_ref(&name))?;
-    let holder = Holder::start(&Order { spec: args.making.spec(name.clone()), path: file, tied: true })?;
-    let client = Client::new(&name).map_err(control_failure)?;
-    let info = client.info().map_err(control_failure)?;
-    say(came_up(&info, &path));
+    let lab = TiedLab::up(args.making.spec(name), &path)?;
+    say(came_up(&lab.info, &path));
 
     let unstarted = |error| Failure::new("exec", format!("cannot run a program on the client: {error}"));
-    let mut on_client = Command::new(std::env::current_exe().map_err(unstarted)?);
-    on_client.args(["lab", if args.command.is_empty() { "shell" } else { "exec" }, "--name", &name, "client"]);
+    let how = if args.command.is_empty() { "shell" } else { "exec" };
+    let mut on_client = lab.longhaul(&[how, "client"]).map_err(unstarted)?;
     if !args.command.is_empty() {
         on_client.arg("--").args(&args.command);
     }
@@ -81,13 +78,10 @@ pub(super) fn run(args: Args) -> Outcome {
         signals::leave_the_keyboard_to_programs().map_err(unstarted)?;
     }
     let ended = exit_code(&["longhaul".into()], on_client.status());
-    match client.down() {
-        Ok(Some(status)) => print_caveats(&status.caveats(info.spec.lateness_bound)),
-        Err(ControlError::Refused(why)) => say(why),
-        // The program has ended the lab itself.
-        Ok(None) | Err(_) => {}
+    let bound = lab.info.spec.lateness_bound;
+    if let Some(status) = lab.down() {
+        print_caveats(&status.caveats(bound));
     }
-    holder.wait();
     ended
 }
 

@@ -1,5 +1,7 @@
 //! `longhaul profile`.
 
+mod captures;
+mod of_tcp;
 pub(crate) mod source;
 
 use std::fmt::Write;
@@ -13,6 +15,8 @@ use longhaul_terms::Directions;
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::seconds;
 use crate::cmd::profile::source::Measured;
 use crate::output::saved::folder_at;
 use crate::output::saved::{no_result, read_result};
@@ -24,6 +28,8 @@ const SCRIPT: &str = "netem.sh";
 const EXAMPLES: &str = "\
 Example:
   longhaul profile far.txt -o far.toml                    # far.txt: ping -i 0.01 -c 60000 far.example > far.txt
+  longhaul profile near.pcap far.pcap -o far.toml         # captures of both ends: each way by itself
+  longhaul profile tcp.pcap                               # one capture of TCP: its round trips and losses
   longhaul profile monday --diagnosis tuesday             # of longhaul rtt -o and diagnose --bidir -o
   longhaul profile far.txt --netem far                    # for Linux's netem: tables of delay, tc commands
   longhaul lab up --name far far.toml                     # that path between two hosts on this machine
@@ -36,9 +42,10 @@ The path file has the evidence of each value as a comment, and says what the mea
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Read this measurement: the folder of longhaul rtt -o, or the output of ping; - is standard input
-    #[arg(value_name = "FILE")]
-    measured: PathBuf,
+    /// Read this measurement: the folder of longhaul rtt -o or tcp -o, the output of ping (- is standard input), a capture of TCP; or
+    /// two captures, of the client's end of the path and of the server's
+    #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
+    measured: Vec<PathBuf>,
     /// Write the path into this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -46,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Time between probes, where the output of ping does not say
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Take rate and queue from this diagnosis: the folder of longhaul diagnose -o
     #[arg(long, value_name = "FILE|DIR")]
@@ -54,6 +61,8 @@ pub(crate) struct Args {
     /// Write the path for Linux's netem into this folder: a table of delay for each direction, a script of tc commands
     #[arg(long, value_name = "DIR")]
     netem: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Trust that one clock stamped both ends: delay each way is known
     #[arg(long)]
     same_clock: bool,
@@ -66,8 +75,8 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Parameters {
-    /// The measurement.
-    measured: String,
+    /// The measurement, or captures of both ends.
+    measured: Vec<String>,
     /// Time between probes that was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     interval_ns: Option<u64>,
@@ -80,7 +89,9 @@ pub(crate) struct Parameters {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
-    let measured = Measured::read(&args.measured, args.interval)?;
+    let script = args.netem.as_ref().map(|folder| folder.join(SCRIPT));
+    [args.output.as_deref(), script.as_deref()].into_iter().try_for_each(|file| args.overwrite.file(file))?;
+    let measured = Measured::read(&args.measured, args.interval, args.same_clock)?;
     let options = ProfileOptions {
         name: args.name.clone().unwrap_or_else(|| measured.name.clone()),
         source: format!("longhaul profile of {}", measured.source),
@@ -88,14 +99,14 @@ pub(crate) fn run(args: Args) -> Outcome {
         queues: args.diagnosis.as_deref().map_or_else(|| Ok(ProfileOptions::default().queues), queues)?,
     };
     let profile = Profile::of(&measured.probes, &options)
-        .map_err(|error| Failure::new("no_path", format!("{}: {error}", args.measured.display())))?;
+        .map_err(|error| Failure::new("no_path", format!("{}: {error}", args.measured[0].display())))?;
     if let Some(file) = &args.output {
         write_named(file, &profile.path_file)?;
     }
     let netem = args.netem.as_deref().map(|folder| write_netem(folder, &profile)).transpose()?;
     if args.json {
         let parameters = Parameters {
-            measured: args.measured.display().to_string(),
+            measured: args.measured.iter().map(|path| path.display().to_string()).collect(),
             interval_ns: args.interval.map(|interval| interval.0),
             same_clock: args.same_clock,
             diagnosis: args.diagnosis.as_ref().map(|path| path.display().to_string()),
@@ -160,11 +171,12 @@ fn slowest_queue(found: &Bottleneck) -> SlowestQueue {
 
 fn text(profile: &Profile) -> String {
     let mut text = String::new();
-    let sent = profile.loss.sent_packets;
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "{sent} probes over {:.0} s, {} apart\n",
+        "{} {} over {:.0} s, {} apart\n",
+        profile.losses().iter().map(|fit| fit.sent_packets).sum::<u64>(),
+        profile.packets(),
         profile.duration_ns as f64 / 1e9,
         Nanos(profile.interval_ns)
     );
@@ -189,10 +201,12 @@ fn text(profile: &Profile) -> String {
         Split::RoundTrips => "halved, all jitter to the way to the server: guesses",
     };
     let _ = writeln!(text, "\ndelay       {split}");
-    let _ = writeln!(text, "loss        {} of {sent}: {}", profile.loss.lost_packets, loss(&profile.loss.law));
-    for outage in &profile.loss.outages {
-        let (at, lasting) = (outage.at_ns as f64 / 1e9, outage.lasting_ns as f64 / 1e9);
-        let _ = writeln!(text, "outage      at {at:.2} s for {lasting:.2} s ({} probes)", outage.packets);
+    for (fit, way) in profile.losses().into_iter().zip(["", " on the way back"]) {
+        let _ = writeln!(text, "loss        {} of {}{way}: {}", fit.lost_packets, fit.sent_packets, loss(&fit.law));
+        for outage in &fit.outages {
+            let (at, lasting) = (outage.at_ns as f64 / 1e9, outage.lasting_ns as f64 / 1e9);
+            let _ = writeln!(text, "outage      at {at:.2} s for {lasting:.2} s ({} packets)", outage.packets);
+        }
     }
     for (name, queue) in [("forward", &profile.forward_queue), ("backward", &profile.backward_queue)] {
         if let Some(SlowestQueue { rate_bps, bytes, .. }) = queue {

@@ -1,18 +1,22 @@
 //! Measurements of round trips, from what people have of them.
 
+use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longhaul_profile::{PROBES_MAX, Probe, Probes, read_ping};
 use longhaul_rtt::probe_log::{ProbeKind, ProbeLogReader, ProbeRow};
 use longhaul_units::{Nanos, read_text};
 
+use crate::cmd::profile::{captures, of_tcp};
 use crate::output::Failure;
 
 /// The longest output of `ping` that is read: two million lines.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// Ethernet, IPv4 and UDP or ICMP.
 const HEADER_BYTES: u32 = 14 + 20 + 8;
+/// The samples in the folder of `longhaul tcp -o`.
+pub(super) const SAMPLES: &str = "samples.parquet";
 /// A path's name has at most so many characters.
 const NAME_MAX: usize = 60;
 
@@ -27,12 +31,27 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Reads what `path` holds: a log of `rtt` (a folder or a segment) or the output of `ping`; `-` is standard input. `interval`: between
-    /// the probes of a `ping`.
-    pub(crate) fn read(path: &Path, interval: Option<Nanos>) -> Result<Self, Failure> {
-        if path.is_dir() || path.extension().is_some_and(|extension| extension == "parquet") {
-            return Self::of_log(path);
+    /// Reads what `paths` hold. One: a log of `rtt` (a folder or a segment), the folder of `tcp -o`, a capture of TCP, or the output of
+    /// `ping` (`-` is standard input), whose probes are `interval` apart where it does not say. Two: captures at the client's end of the
+    /// path and at the server's, stamped by one clock if `same_clock`.
+    pub(crate) fn read(paths: &[PathBuf], interval: Option<Nanos>, same_clock: bool) -> Result<Self, Failure> {
+        let path = match paths {
+            [path] => path.as_path(),
+            [near, far] => return captures::of_both_ends(near, far, same_clock),
+            _ => {
+                let why = "give one measurement, or two captures: of the client's end and of the server's";
+                return Err(Failure::usage(why));
+            }
+        };
+        match Kind::of(path) {
+            Kind::Log => Self::of_log(path),
+            Kind::Tcp => of_tcp::read(path),
+            Kind::Capture => captures::of_one_end(path),
+            Kind::Text => Self::of_text(path, interval),
         }
+    }
+
+    fn of_text(path: &Path, interval: Option<Nanos>) -> Result<Self, Failure> {
         let shown = path.display().to_string();
         let unreadable = |error: &dyn std::fmt::Display| Failure::new("unreadable", format!("{shown}: {error}"));
         let text = if path == Path::new("-") {
@@ -45,8 +64,9 @@ impl Measured {
         } else {
             read_text(path, TEXT_BYTES_MAX).map_err(|error| unreadable(&error))?
         };
-        let probes = read_ping(&text, interval.map(|interval| interval.0))
-            .map_err(|error| unreadable(&error).remedy("give the folder of longhaul rtt -o, or the output of ping"))?;
+        let probes = read_ping(&text, interval.map(|interval| interval.0)).map_err(|error| {
+            unreadable(&error).remedy("give the folder of longhaul rtt -o or tcp -o, captures, or the output of ping")
+        })?;
         let name = name_of(path);
         Ok(Self { probes, source: format!("{name}, output of ping"), name })
     }
@@ -86,6 +106,45 @@ impl Measured {
     }
 }
 
+/// What a measurement is, by what it looks like.
+enum Kind {
+    Log,
+    Tcp,
+    Capture,
+    Text,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Self {
+        if path.is_dir() {
+            // Whoever made the folder wrote its result last: a log without one is that of a run that was killed.
+            return match (ProbeLogReader::open(path), path.join(SAMPLES).exists()) {
+                (Ok(_), _) => Self::Log,
+                (Err(_), true) => Self::Tcp,
+                (Err(_), false) if holds_captures(path) => Self::Capture,
+                (Err(_), false) => Self::Log,
+            };
+        }
+        if path.extension().is_some_and(|extension| extension == "parquet") {
+            return if ProbeLogReader::open(path).is_ok() { Self::Log } else { Self::Capture };
+        }
+        // Standard input and pipes cannot be looked at first.
+        let mut begin = [0; 256];
+        let read = if path.is_file() { File::open(path).and_then(|mut file| file.read(&mut begin)) } else { Ok(0) };
+        let begin = &begin[..read.unwrap_or(0)];
+        if begin.contains(&0) || std::str::from_utf8(begin).is_err_and(|error| error.error_len().is_some()) {
+            Self::Capture
+        } else {
+            Self::Text
+        }
+    }
+}
+
+/// Whether a folder without a log has anything in it that may be a capture.
+fn holds_captures(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
+}
+
 fn probe(row: &ProbeRow, quantum_ns: i64) -> Probe {
     Probe {
         sent_ns: row.sent_ns,
@@ -99,7 +158,7 @@ fn probe(row: &ProbeRow, quantum_ns: i64) -> Probe {
     }
 }
 
-fn name_of(path: &Path) -> String {
+pub(super) fn name_of(path: &Path) -> String {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy()).filter(|stem| stem != "-");
     stem.map_or_else(|| "measured".to_owned(), |stem| plain(&stem))
 }

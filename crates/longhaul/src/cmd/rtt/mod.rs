@@ -29,6 +29,8 @@ use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::{count, length, seconds};
 use crate::caveats;
 use crate::cmd::rtt::live::Live;
 use crate::cmd::rtt::log::SegmentLog;
@@ -58,7 +60,7 @@ Example:
   longhaul rtt example.org --tcp 443 -i 500ms
   longhaul rtt example.org --to-each-hop          # each router on the way, by one flow
 
-docs/reference/rtt-results.md explains each number of the result.";
+`longhaul docs rtt-results` explains each number of the result.";
 
 /// Measure round trips to a host: how they vary, what is lost
 #[derive(Debug, clap::Args)]
@@ -67,19 +69,19 @@ pub(crate) struct Args {
     #[command(flatten)]
     reach: Reach,
     /// Send a probe every TIME [default: 10ms; 1s without a server]
-    #[arg(short = 'i', long, value_name = "TIME")]
+    #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Send probes by a Poisson process, whose mean interval is that of -i (RFC 2330)
     #[arg(long)]
     poisson: bool,
     /// Send probes for this time
-    #[arg(short = 't', long, value_name = "TIME", default_value = "10s", conflicts_with = "count")]
+    #[arg(short = 't', long, value_name = "TIME", default_value = "10s", conflicts_with = "count", value_parser = seconds)]
     time: Nanos,
     /// Send this many probes
-    #[arg(short = 'c', long, value_name = "COUNT")]
+    #[arg(short = 'c', long, value_name = "COUNT", value_parser = count)]
     count: Option<u64>,
     /// Send this many payload bytes in a probe
-    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = 64)]
+    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = 64, value_parser = length)]
     length: u32,
     /// Send payloads of these sizes in turn: 64,512,1472, or 32 sizes from one to the other: 64-1472
     #[arg(long, value_name = "SIZES", conflicts_with_all = ["length", "tcp"])]
@@ -106,6 +108,8 @@ pub(crate) struct Args {
     /// Save in this folder: result.json, and a log of each probe in probes-*.parquet
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Go on with the measurement in this folder, which -o wrote: for -t or -c more, with the probes that it had
     #[arg(long, value_name = "DIR", conflicts_with_all = ["interval", "poisson", "length", "sizes", "timeout", "icmp", "tcp", "udp", "to_each_hop", "output"])]
     resume: Option<PathBuf>,
@@ -164,6 +168,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.to_each_hop {
         return hops::run(args);
     }
+    args.overwrite.file(args.html.as_deref())?;
     let started_at = jiff::Timestamp::now().to_string();
     let resumed = args.resume.as_deref().map(|folder| resume::about(folder, &args.reach.host)).transpose()?;
     let kind = resumed.as_ref().map_or_else(|| args.kind(), |about| about.kind);
@@ -175,7 +180,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     asked.validate()?;
     let folder = match &args.resume {
         Some(folder) => Some(Folder::open(folder.clone())?),
-        None => args.output.clone().map(Folder::prepare).transpose()?,
+        None => args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?,
     };
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let live = Live::new(Lines::new(Show::choose(None, args.json, false)));
@@ -220,7 +225,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         // The result is printed already; with --json it is the only object.
         return Ok(failure.report_beside());
     }
-    Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+    let otherwise = if cut.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    Ok(stop.requested().map_or(otherwise, |signal| ExitCode::from(exit_code(signal))))
 }
 
 /// Snapshots of both hosts at the end, as `longhaul host` shows them.

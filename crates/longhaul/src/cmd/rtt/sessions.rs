@@ -74,7 +74,15 @@ pub(crate) fn probe(
                     ends.remote.iter().for_each(|before| sum.add(before));
                     ends.remote = Some(sum);
                 }
+                let lost = end.cut.as_ref().map(|cut| cut.error.clone());
                 ends.last = Some(end);
+                if let Some(error) = lost {
+                    between = Some((GapReason::ServerEnded, own));
+                    told = true;
+                    say(format!("{}; waiting for the server", error.message));
+                    wait(RETRY, stop);
+                    continue;
+                }
                 between = Some((GapReason::SessionRenewed, own));
                 // A server that ends each session at once is asked no more.
                 if measured.next == next {

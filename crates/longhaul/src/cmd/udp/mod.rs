@@ -14,7 +14,8 @@ use longhaul_udp::locate::Loss;
 use longhaul_udp::{Pace, ReceiveSettings, Timestamps, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
-use crate::cmd::test::{TestArgs, no_report, word};
+use crate::args::quantity::{count, length, seconds};
+use crate::cmd::test::{TestArgs, no_report, nothing_sent, word};
 use crate::cmd::udp::live::Live;
 use crate::output::{Failure, Outcome};
 
@@ -28,7 +29,7 @@ Example:
   longhaul udp server -R -b 1G -i 1s -o monday      # the server sends; keep the result
   longhaul show monday
 
-docs/reference/udp-results.md explains each number of the result.";
+`longhaul docs udp-results` explains each number of the result.";
 
 /// Send UDP to a host; say where each lost packet was lost
 #[derive(Debug, clap::Args)]
@@ -41,16 +42,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME")]
     spacing: Option<Nanos>,
     /// Send this many payload bytes per packet, including 18 bytes of probe header
-    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = DEFAULT_PAYLOAD)]
+    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = DEFAULT_PAYLOAD, value_parser = length)]
     length: u32,
     /// Send for this time
-    #[arg(short = 't', long, value_name = "TIME", default_value = "10s", conflicts_with_all = ["bytes", "packets"])]
+    #[arg(short = 't', long, value_name = "TIME", default_value = "10s", conflicts_with_all = ["bytes", "packets"], value_parser = seconds)]
     time: Nanos,
     /// Send this many payload bytes, over all streams
     #[arg(short = 'n', long, value_name = "SIZE", conflicts_with = "packets")]
     bytes: Option<Bytes>,
     /// Send this many packets, over all streams
-    #[arg(short = 'k', long, value_name = "COUNT")]
+    #[arg(short = 'k', long, value_name = "COUNT", value_parser = count)]
     packets: Option<u64>,
     /// Send this many streams in parallel
     #[arg(short = 'P', long, value_name = "N", default_value_t = 1)]
@@ -157,7 +158,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
     });
     let save = save.as_mut().map(|save| save as &mut SaveLosses<'_>);
-    let (results, caveats) = kind::udp::results(&tested.end, save).ok_or_else(no_report)?;
+    let (mut results, caveats) = kind::udp::results(&tested.end, save).ok_or_else(|| no_report(&tested.end))?;
+    let mut sent_packets = 0;
+    results.each(|result| sent_packets += result.sent_packets);
+    if sent_packets == 0 {
+        return Err(nothing_sent(&caveats));
+    }
     let udp = tested.end.parameters.udp().cloned().unwrap_or_default();
     let asked = UdpAsked { host: args.test.reach.host, address: tested.address, udp };
     tested.report(UDP_SCHEMA, asked, results, caveats, |asked, results| text::udp::report(&asked.udp, results))

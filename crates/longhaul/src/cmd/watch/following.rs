@@ -14,7 +14,7 @@ use longhaul_kernel::wait::{readable_until, sleep_until};
 use longhaul_units::Nanos;
 use longhaul_watch::WatchError;
 
-use crate::cmd::watch::live::Live;
+use crate::cmd::watch::live::{Live, Watching};
 use crate::output::Failure;
 
 /// After the processes have ended, their connections have this long to end.
@@ -23,18 +23,6 @@ const GRACE: Nanos = Nanos::from_secs(1);
 const PASS_ON: Nanos = Nanos::from_millis(500);
 /// How often to check whether the processes still run.
 const LOOK_AGAIN: Nanos = Nanos::from_millis(100);
-
-/// What is sampled until the end.
-pub(crate) trait Watching {
-    /// Takes a sample.
-    fn sample(&mut self);
-    /// Reports what happened since the last call.
-    fn report(&mut self, live: &mut Live, elapsed: Nanos);
-    /// What is followed and still open.
-    fn open(&self) -> usize;
-    /// Whether the chosen processes have ended.
-    fn is_over(&self) -> bool;
-}
 
 /// How long to watch, and how often to look.
 #[derive(Debug, Clone, Copy)]

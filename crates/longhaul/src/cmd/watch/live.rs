@@ -6,7 +6,6 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use longhaul_watch::{ConnectionNow, Watch};
 use serde::Serialize;
 
-use crate::cmd::watch::following::Watching;
 use crate::output::live::{Show, Stamp};
 use crate::output::{plain, print_json, print_text};
 use longhaul_report::text::{rate, short};
@@ -21,6 +20,18 @@ pub(super) const ADDRESS: usize = 21;
 pub(super) const PROGRAM: usize = 7;
 /// Characters for the congestion control: `lh_highspeed` is cut.
 const CONTROL: usize = 6;
+
+/// What is sampled until the end.
+pub(crate) trait Watching {
+    /// Takes a sample.
+    fn sample(&mut self);
+    /// Reports what happened since the last call.
+    fn report(&mut self, live: &mut Live, elapsed: Nanos);
+    /// What is followed and still open.
+    fn open(&self) -> usize;
+    /// Whether the chosen processes have ended.
+    fn is_over(&self) -> bool;
+}
 
 /// The connections in an interval, as `--json-stream` prints them.
 #[derive(Debug, Serialize)]

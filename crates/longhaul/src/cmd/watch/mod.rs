@@ -4,10 +4,13 @@ pub(crate) mod following;
 pub(crate) mod live;
 pub(crate) mod udp;
 
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::seconds;
 use crate::caveats;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use longhaul_kernel::clock::realtime_offset;
 use longhaul_kernel::signals::Stop;
 use longhaul_report::parquet::{End, FlowSamples, write_samples};
 use longhaul_report::saved::WATCH_SCHEMA;
@@ -18,8 +21,8 @@ use longhaul_watch::{Selection, UdpWatch, Watch, WatchOptions, WatchedSamples};
 use serde::Serialize;
 
 use crate::args::interval::DEFAULT_INTERVAL;
-use crate::cmd::watch::following::{Times, Watching, code_of, follow, namespace_of, not_watched, start};
-use crate::cmd::watch::live::Live;
+use crate::cmd::watch::following::{Times, code_of, follow, namespace_of, not_watched, start};
+use crate::cmd::watch::live::{Live, Watching};
 use crate::output::exit_code;
 use crate::output::live::Show;
 use crate::output::saved::Folder;
@@ -42,7 +45,7 @@ Example:
 
 With a COMMAND, the report goes to stderr and stdout belongs to the command. With --json, stdout has only the result, and the
 output of the command goes to stderr. The exit code is that of the command (128 plus the signal number if a signal ended it), 127 if
-the command does not exist, 126 if it cannot be run, 130 after Ctrl-C. docs/reference/watch-results.md explains each number.";
+the command does not exist, 126 if it cannot be run, 130 after Ctrl-C. `longhaul docs watch-results` explains each number.";
 
 /// Watch other programs: what limits their TCP connections, where their UDP datagrams are lost
 ///
@@ -66,10 +69,10 @@ pub(crate) struct Args {
     #[arg(last = true, value_name = "COMMAND", group = "which", conflicts_with = "time")]
     command: Vec<String>,
     /// Watch for this time [default: until Ctrl-C, or until the processes have ended]
-    #[arg(short = 't', long, value_name = "TIME")]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
     time: Option<Nanos>,
     /// Report every TIME (0: never) [default: 1s; with a COMMAND, never]
-    #[arg(short = 'i', long, value_name = "TIME")]
+    #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Take a sample of TCP_INFO every TIME
     #[arg(long, value_name = "TIME", default_value = "10ms")]
@@ -77,6 +80,8 @@ pub(crate) struct Args {
     /// Save the result in this folder: result.json, and of TCP samples.parquet with all TCP_INFO fields over time
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -176,7 +181,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.sample < LEAST_SAMPLE {
         return Err(Failure::usage(format!("--sample {}: give {LEAST_SAMPLE} or more", args.sample)));
     }
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let options = WatchOptions {
@@ -235,6 +240,6 @@ fn save_samples(folder: &Folder, samples: Vec<WatchedSamples>) -> Result<(), Str
         congestion,
         series: series.clone(),
     });
-    let end = End { flows: flows.collect() };
+    let end = End { flows: flows.collect(), unix_offset_ns: Some(realtime_offset().offset_ns) };
     folder.write(SAMPLES, |file| write_samples(file, &[end]))
 }

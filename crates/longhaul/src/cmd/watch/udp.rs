@@ -10,12 +10,11 @@ use longhaul_units::{BitRate, Nanos};
 use longhaul_watch::{UdpSocketNow, UdpWatch, UdpWatched};
 use serde::Serialize;
 
-use super::following::Watching;
-use super::live::{ADDRESS, Live, PROGRAM, ROWS, address, fitted};
+use super::live::{ADDRESS, Live, PROGRAM, ROWS, Watching, address, fitted};
 use super::{Asked, Watched};
+use crate::output::Outcome;
 use crate::output::live::Stamp;
 use crate::output::saved::Folder;
-use crate::output::Outcome;
 
 /// The sockets in an interval, as `--json-stream` prints them.
 #[derive(Debug, Serialize)]
@@ -144,10 +143,7 @@ mod tests {
             dropped_at: Some(Location::ReceiverSocketBuffer),
         };
         let lines = table(Nanos::from_secs(2), &[row]);
-        assert_eq!(
-            lines[1],
-            "socat   0.0.0.0:5000             0.0 k   12.3 M       37  receiver_socket_buffer"
-        );
+        assert_eq!(lines[1], "socat   0.0.0.0:5000             0.0 k   12.3 M       37  receiver_socket_buffer");
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
     }
 }

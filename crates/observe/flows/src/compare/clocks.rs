@@ -34,6 +34,12 @@ impl ClockFit {
         }
         self.offset_ns + self.drift_ppb * 1e-9 * (at_ns - self.at_ns) as f64
     }
+
+    /// A time of B's clock by A's.
+    pub fn by_a(&self, b_ns: i64) -> i64 {
+        let near_ns = if self.corrected { b_ns.saturating_sub(self.offset_ns as i64) } else { b_ns };
+        b_ns.saturating_sub(self.offset_at(near_ns) as i64)
+    }
 }
 
 /// Points that a line is laid below: minima of equal parts of time, so that memory is bounded.

@@ -4,12 +4,12 @@
 //! are laid over each other ([`clocks`]), and what remains is what the path did: delay, loss, order. Both captures are read three times,
 //! so that neither is held in memory: twice for the [`Plan`], then packet by packet.
 //!
-//! [`behaviour`]: captures of different runs, or two points of one: do they behave alike, by statistical test? It is TAPEE's
-//! question of a real path and a pseudo one. What is tested are [`samples`], by `blocks`.
+//! [`behaviour`]: captures of different runs, or two points of one: do they behave alike, within margins? It is TAPEE's
+//! question of a real path and a pseudo one. What is tested are [`samples`], by [`equivalence`].
 
 pub mod behaviour;
-mod blocks;
 pub mod clocks;
+pub mod equivalence;
 pub mod identity;
 mod plan;
 mod points;

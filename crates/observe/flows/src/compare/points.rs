@@ -37,6 +37,8 @@ pub struct Reached {
     pub path: u32,
     /// TCP's sequence number or the probe's.
     pub sequence: u64,
+    /// Bytes of its payload.
+    pub payload_bytes: u32,
     /// A's stamp.
     pub a_ns: i64,
     /// B's stamp.
@@ -63,6 +65,8 @@ pub struct LostRun {
     pub payload_bytes: u64,
     /// When the first passed, by the clock of that point.
     pub at_ns: i64,
+    /// When the last passed.
+    pub last_at_ns: i64,
 }
 
 /// Delays, summed up. Quantiles are of all up to 131,072 packets, of longer captures of as many or half of it, evenly spread.
@@ -355,7 +359,16 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         let after_gap = before.is_some_and(|(before_a_ns, before_b_ns)| {
             gaps[0].lie_between(before_a_ns, a_ns) || gaps[1].lie_between(before_b_ns.min(b_ns), b_ns.max(before_b_ns))
         });
-        (self.each)(&Reached { direction, path: held.path, sequence: held.sequence, a_ns, b_ns, delay_ns, after_gap });
+        (self.each)(&Reached {
+            direction,
+            path: held.path,
+            sequence: held.sequence,
+            payload_bytes: held.payload_len(),
+            a_ns,
+            b_ns,
+            delay_ns,
+            after_gap,
+        });
     }
 
     /// Both captures are over.

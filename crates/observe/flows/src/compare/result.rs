@@ -16,6 +16,9 @@ pub struct CompareResult {
     /// Of two points; of two runs with two points each those of the first; absent of two runs with one point each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub points: Option<Points>,
+    /// Of the second of two runs with two points each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_points: Option<Points>,
     /// Of two runs; absent of two points.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub behaviour: Option<Verdict>,

@@ -307,7 +307,10 @@ impl UdpWatch {
             by_port.entry(one.candidate.local.port()).or_default().push((*cookie, one));
         }
         tally(flows, self.symbols.as_ref(), |port, peer, local| {
-            let fitting = by_port.get(&port)?.iter().filter_map(|(cookie, one)| Some((one.rank(peer, local)?, one.number, *cookie)));
+            let fitting = by_port
+                .get(&port)?
+                .iter()
+                .filter_map(|(cookie, one)| Some((one.rank(peer, local)?, one.number, *cookie)));
             fitting.min().map(|(.., cookie)| cookie)
         })
     }
@@ -332,8 +335,7 @@ impl UdpWatch {
             if !self.followed.contains_key(&one.cookie) && !self.others.contains_key(&one.cookie) && one.local_port != 0
             {
                 let local = SocketAddr::new(nowhere.ip(), one.local_port);
-                let candidate =
-                    Candidate { cookie: one.cookie, local, remote: nowhere, inode: 0, cgroup_id: None };
+                let candidate = Candidate { cookie: one.cookie, local, remote: nowhere, inode: 0, cgroup_id: None };
                 self.decide(now, candidate, None);
             }
         }
@@ -454,9 +456,10 @@ impl Followed {
             },
         );
         let rose = |now: u64, before: u64| now.saturating_sub(before);
-        let drops = self.before.drops.iter().map(|(location, packets)| {
-            (*location, rose(*packets, before.drops.get(location).copied().unwrap_or(0)))
-        });
+        let drops =
+            self.before.drops.iter().map(|(location, packets)| {
+                (*location, rose(*packets, before.drops.get(location).copied().unwrap_or(0)))
+            });
         let drops: Vec<(Location, u64)> = drops.filter(|(_, packets)| *packets > 0).collect();
         UdpSocketNow {
             number: self.number,
@@ -494,12 +497,7 @@ impl Followed {
         let socket_drops = self.drops.map(|(first, last)| u64::from(last.wrapping_sub(first)));
         if !counted && let Some(packets @ 1..) = socket_drops {
             let reason = "counted by the socket (SO_MEMINFO)".into();
-            let drop = UdpSocketDrop {
-                location: Location::ReceiverSocketBuffer,
-                reason,
-                sent: false,
-                packets,
-            };
+            let drop = UdpSocketDrop { location: Location::ReceiverSocketBuffer, reason, sent: false, packets };
             tally.drops.push(drop);
         }
         let is_empty = !self.ended && self.memory.is_some_and(|memory| memory.received_bytes == 0);
@@ -512,7 +510,9 @@ impl Followed {
             }
             _ => None,
         };
-        if self.ended && let Some(packets @ 1..) = unread_packets {
+        if self.ended
+            && let Some(packets @ 1..) = unread_packets
+        {
             tally.add_unread(packets);
         }
         let remote = self.remote();

@@ -92,7 +92,8 @@ pub(super) fn tally(
         let reason = flows.reason_names().name(drop.reason);
         let role = if drop.from_here { HostRole::Sender } else { HostRole::Receiver };
         // What a socket had when it was closed is what arrived and was not read.
-        let Some(location) = place(&reason, symbol, role).filter(|place| *place != Location::ReceiverApplication) else {
+        let Some(location) = place(&reason, symbol, role).filter(|place| *place != Location::ReceiverApplication)
+        else {
             continue;
         };
         let tally = tallies.entry(cookie).or_default();

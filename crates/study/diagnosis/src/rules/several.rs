@@ -71,10 +71,8 @@ pub(super) fn explain(known: &Known<'_>, causes: &mut [Cause]) {
             // A cap on each flow is met by no setting of a host; other causes have a better remedy first.
             let remedy = Remedy::new(
                 Some(Role::Sender),
-                format!("use several connections: {flows} carried {several}"),
-                format!(
-                    "iperf3 -c HOST -P {flows} shows it; programs: bbcp, GridFTP, aria2c -x {flows}, rclone --multi-thread-streams {flows}"
-                ),
+                format!("use several connections, as bbcp, GridFTP, aria2c or rclone do: {flows} carried {several}"),
+                format!("iperf3 -c HOST -P {flows}"),
             );
             let place = if OF_PATH.contains(&code) { 0 } else { cause.bound.remedies.len() };
             cause.bound.remedies.insert(place, remedy);

@@ -11,8 +11,10 @@ use std::sync::mpsc;
 use std::thread;
 
 use longhaul_emulator::Status;
+use longhaul_kernel::link::Netlink;
 use longhaul_kernel::signals::Stop;
-use longhaul_lab::{Lab, LabError, LabSpec};
+use longhaul_kernel::sysctl;
+use longhaul_lab::{Lab, LabSpec, plan};
 use longhaul_path::spec::PathSpec;
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{ServeOptions, Server};
@@ -25,8 +27,8 @@ use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::spec::Experiment;
 use crate::spec::mix::MixExperiment;
+use crate::spec::{Experiment, HostSettings};
 
 /// What happens while an experiment runs.
 #[derive(Debug)]
@@ -164,18 +166,24 @@ impl Runner<'_> {
         &self,
         mut series: Series<R>,
         path: &PathSpec,
+        hosts: &HostSettings,
         tests: impl IntoIterator<Item = T>,
         mut one: impl FnMut(&Lab, T) -> R,
     ) -> InLab<R> {
-        let raised = Lab::up(self.spec.clone(), path.clone()).and_then(|lab| {
+        let mtu_bytes = hosts.mtu.unwrap_or(self.spec.mtu_bytes);
+        let raised = Lab::up(LabSpec { mtu_bytes, ..self.spec.clone() }, path.clone()).and_then(|lab| {
             series.poll_interval_ns.map_or(Ok(()), |interval| lab.poll_receiver("server", Nanos(interval)))?;
+            Ok(lab)
+        });
+        let raised = raised.map_err(|error| lab_failed(&error)).and_then(|lab| {
+            set_hosts(&lab, hosts)?;
             Ok(lab)
         });
         let lab = match raised {
             Ok(lab) => lab,
             Err(error) => {
-                (self.tell)(Event::NotMeasured(error.to_string()));
-                series.error = Some(lab_failed(error));
+                (self.tell)(Event::NotMeasured(error.message.clone()));
+                series.error = Some(error);
                 return InLab { series, emulator: None };
             }
         };
@@ -191,7 +199,7 @@ impl Runner<'_> {
                 Some(status)
             }
             Err(error) => {
-                series.caveats.push(lab_failed(error));
+                series.caveats.push(lab_failed(&error));
                 None
             }
         };
@@ -205,8 +213,30 @@ impl Runner<'_> {
 }
 
 /// There is no lab, or it ended badly.
-fn lab_failed(error: LabError) -> Caveat {
+fn lab_failed(error: &dyn fmt::Display) -> Caveat {
     Caveat::new(caveats::LAB, error.to_string(), "run as root, if you do not")
+}
+
+/// Sets the hosts of a lab as `wanted`; they end with it.
+fn set_hosts(lab: &Lab, wanted: &HostSettings) -> Result<(), Caveat> {
+    let switch = |on: bool| if on { "1" } else { "0" };
+    for host in lab.hosts() {
+        let set = || -> Result<(), String> {
+            let parameters = [("net.ipv4.tcp_sack", wanted.sack), ("net.ipv4.tcp_timestamps", wanted.timestamps)];
+            for (key, on) in parameters {
+                on.map_or(Ok(()), |on| sysctl::write(key, switch(on))).map_err(|error| error.to_string())?;
+            }
+            if let Some(packets) = wanted.txqueuelen {
+                let mut links = Netlink::open().map_err(|error| error.to_string())?;
+                let index = links.index_of(plan::HOST_INTERFACE).map_err(|error| error.to_string())?;
+                links.set_queue_packets(index, packets).map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        };
+        let done = host.namespace.enter(set).map_err(|error| error.to_string()).and_then(|done| done);
+        done.map_err(|error| lab_failed(&format!("{}: {error}", host.plan.name)))?;
+    }
+    Ok(())
 }
 
 /// One test from `client` to the server.

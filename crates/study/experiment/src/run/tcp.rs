@@ -18,13 +18,13 @@ impl Runner<'_> {
         let empty = Series {
             name: series.name.clone(),
             paper: series.paper.clone(),
-            changes: series.changes.clone(),
+            changes: series.changes.iter().cloned().chain(series.hosts.words()).collect(),
             poll_interval_ns: None,
             runs: Vec::new(),
             error: None,
             caveats: Vec::new(),
         };
-        self.run_series(empty, &series.path, &series.tests, |lab, wanted| {
+        self.run_series(empty, &series.path, &series.hosts, &series.tests, |lab, wanted| {
             let run = self.run_tcp_test(lab, wanted, &series.path, ran);
             (self.tell)(Event::Tcp(&run));
             run
@@ -71,7 +71,8 @@ impl Runner<'_> {
         let beside = wanted.beside.as_ref().zip(other).map(|(beside, end)| flows_of(beside, end));
         // Where others share the path, its losses are theirs as well.
         let expected_bps = if beside.is_none() { expected(path, &flows) } else { None };
-        Run { label: wanted.label.clone(), flows, beside, expected_bps, error, caveats }
+        let path_rtt_ns = path.round_trip().0;
+        Run { label: wanted.label.clone(), flows, beside, expected_bps, path_rtt_ns, error, caveats }
     }
 }
 

@@ -9,7 +9,7 @@ use longhaul_udp::locate::Loss;
 use longhaul_units::BitRate;
 
 use super::{Event, InLab, Ran, Runner, no_report, test};
-use crate::spec::UdpSeries;
+use crate::spec::{HostSettings, UdpSeries};
 
 impl Runner<'_> {
     /// Makes the tests of `series`. `ran` gets client and server as they were first seen. A test with more losses than a result lists has
@@ -24,11 +24,17 @@ impl Runner<'_> {
             error: None,
             caveats: Vec::new(),
         };
-        self.run_series(empty, &series.path, (1..).zip(&series.rates), |lab, (test_number, rate)| {
-            let run = self.run_udp_test(lab, series, *rate, &format!("losses-{number}-{test_number}"), ran);
-            (self.tell)(Event::Udp(&run));
-            run
-        })
+        self.run_series(
+            empty,
+            &series.path,
+            &HostSettings::default(),
+            (1..).zip(&series.rates),
+            |lab, (test_number, rate)| {
+                let run = self.run_udp_test(lab, series, *rate, &format!("losses-{number}-{test_number}"), ran);
+                (self.tell)(Event::Udp(&run));
+                run
+            },
+        )
     }
 
     fn run_udp_test(&self, lab: &Lab, series: &UdpSeries, rate: BitRate, losses_file: &str, ran: &mut Ran) -> Run {

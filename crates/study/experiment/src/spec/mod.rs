@@ -27,7 +27,7 @@ use longhaul_udp::{Pace, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
-pub use tcp::{TcpFlows, TcpSeries, TcpTest};
+pub use tcp::{HostSettings, TcpFlows, TcpSeries, TcpTest};
 
 /// A file that is longer is none.
 pub(crate) const FILE_BYTES_MOST: u64 = 1 << 20;
@@ -45,7 +45,13 @@ const KNOWN: &[(&str, &str)] = &[
     ("nlr-tcp", include_str!("../../../../../experiments/nlr-tcp.toml")),
     ("datatag-loss", include_str!("../../../../../experiments/datatag-loss.toml")),
     ("datatag-fairness", include_str!("../../../../../experiments/datatag-fairness.toml")),
+    ("emulation-matrix", include_str!("../../../../../experiments/emulation-matrix.toml")),
 ];
+
+/// What `lab run` knows by name.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().chain(mix::KNOWN).map(|(name, _)| *name).chain(["faults"])
+}
 
 /// An experiment.
 #[derive(Debug, Clone, PartialEq)]
@@ -206,8 +212,11 @@ impl Experiment {
         }
         let file = Path::new(name_or_file);
         let text = longhaul_units::read_text(file, FILE_BYTES_MOST).map_err(|error| {
-            let known = KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-            ExperimentError::new(format!("{error}; give a file, or one of {known}")).in_file(name_or_file)
+            let known: Vec<&str> = names().collect();
+            let meant = longhaul_units::nearest(name_or_file, known.iter().copied());
+            let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+            let known = known.join(", ");
+            ExperimentError::new(format!("{error}{meant}; give a file, or one of {known}")).in_file(name_or_file)
         })?;
         Self::parse(&text, file.parent().unwrap_or(Path::new(""))).map_err(|error| error.in_file(name_or_file))
     }

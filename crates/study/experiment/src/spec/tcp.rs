@@ -23,8 +23,39 @@ pub struct TcpSeries {
     pub changes: Vec<String>,
     /// The path with those changes.
     pub path: PathSpec,
+    /// How the hosts differ from a lab's.
+    pub hosts: HostSettings,
     /// Each a test.
     pub tests: Vec<TcpTest>,
+}
+
+/// Settings of both hosts; what is not said is as in any lab.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSettings {
+    /// MTU of their interfaces, bytes.
+    pub mtu: Option<u32>,
+    /// Packets that a queue of an interface holds.
+    pub txqueuelen: Option<u32>,
+    /// Selective acknowledgments.
+    pub sack: Option<bool>,
+    /// TCP time stamps.
+    pub timestamps: Option<bool>,
+}
+
+impl HostSettings {
+    /// Each as it is written.
+    pub fn words(&self) -> Vec<String> {
+        let on = |on: bool| if on { "on" } else { "off" };
+        let Self { mtu, txqueuelen, sack, timestamps } = *self;
+        let words = [
+            mtu.map(|bytes| format!("MTU of the hosts {bytes}")),
+            txqueuelen.map(|packets| format!("txqueuelen {packets}")),
+            sack.map(|is| format!("SACK {}", on(is))),
+            timestamps.map(|is| format!("time stamps {}", on(is))),
+        ];
+        words.into_iter().flatten().collect()
+    }
 }
 
 /// One test, or two that share the path.
@@ -63,6 +94,10 @@ pub(super) struct TcpText {
     #[serde(default)]
     omit: Nanos,
     window: Option<Bytes>,
+    #[serde(default)]
+    windows: Vec<Bytes>,
+    #[serde(default)]
+    hosts: HostSettings,
     pace: Option<BitRate>,
     mss: Option<u32>,
     beside: Option<BesideText>,
@@ -97,10 +132,21 @@ impl TcpSeries {
     pub(super) fn from_text(place: &str, written: TcpText, path: &PathSpec) -> Result<Self, ExperimentError> {
         let at = |key: &str| format!("{place}.{key}");
         check_name(&at("name"), &written.name)?;
-        let count = written.congestion.len() * written.flows.len();
+        if written.window.is_some() && !written.windows.is_empty() {
+            return Err(ExperimentError::at(at("windows"), "give `window` or `windows`"));
+        }
+        let windows: Vec<Option<Bytes>> = match written.windows.as_slice() {
+            [] => vec![written.window],
+            several => several.iter().copied().map(Some).collect(),
+        };
+        let count = written.congestion.len() * written.flows.len() * windows.len();
         if !(1..=TESTS_MOST).contains(&count) {
-            let why = format!("{count} tests of `congestion` and `flows`, 1 to {TESTS_MOST}");
+            let why = format!("{count} tests of `congestion`, `flows` and `windows`, 1 to {TESTS_MOST}");
             return Err(ExperimentError::at(place, why));
+        }
+        let mtus = 68..=65_535;
+        if let Some(mtu) = written.hosts.mtu.filter(|mtu| !mtus.contains(mtu)) {
+            return Err(ExperimentError::at(at("hosts.mtu"), format!("{mtu}: 68 to 65535")));
         }
         let mut path = path.clone();
         apply(&at("change"), &written.change, &mut path)?;
@@ -115,13 +161,13 @@ impl TcpSeries {
         };
         let own = host("host", &written.host)?;
         let other = written.beside.as_ref().map(|beside| host("beside.host", &beside.host)).transpose()?;
-        let parameters = |control: &str, streams: u8, mss_bytes: Option<u32>| {
+        let parameters = |control: &str, streams: u8, window: Option<Bytes>, mss_bytes: Option<u32>| {
             let parameters = TcpParameters {
                 amount: Amount::DurationNs(written.time.0),
                 omit_ns: written.omit.0,
                 streams,
                 congestion: vec![CongestionStep { name: control.to_owned(), duration_ns: None }],
-                window_bytes: written.window.map(|size| size.0),
+                window_bytes: window.map(|size| size.0),
                 pace_bps: written.pace.map(|rate| rate.0),
                 mss_bytes,
                 interval_ns: None,
@@ -131,22 +177,31 @@ impl TcpSeries {
             Ok::<_, ExperimentError>(parameters)
         };
         let mut tests = Vec::new();
-        for control in &written.congestion {
-            for streams in &written.flows {
-                let flows = TcpFlows { host: own.clone(), parameters: parameters(control, *streams, written.mss)? };
-                let beside = match (&written.beside, &other) {
-                    (Some(beside), Some(host)) => {
-                        let control = beside.congestion.as_ref().unwrap_or(control);
-                        let parameters = parameters(control, beside.flows, beside.mss.or(written.mss))?;
-                        Some(TcpFlows { host: host.clone(), parameters })
-                    }
-                    _ => None,
-                };
-                let label = if written.flows.len() > 1 { format!("{control} × {streams}") } else { control.clone() };
-                tests.push(TcpTest { label, flows, beside });
-            }
+        let axes =
+            written.congestion.iter().flat_map(|control| written.flows.iter().map(move |flows| (control, *flows)));
+        for ((control, streams), window) in axes.flat_map(|axis| windows.iter().map(move |window| (axis, *window))) {
+            let own_flows = parameters(control, streams, window, written.mss)?;
+            let flows = TcpFlows { host: own.clone(), parameters: own_flows };
+            let beside = match (&written.beside, &other) {
+                (Some(beside), Some(host)) => {
+                    let control = beside.congestion.as_ref().unwrap_or(control);
+                    let parameters = parameters(control, beside.flows, window, beside.mss.or(written.mss))?;
+                    Some(TcpFlows { host: host.clone(), parameters })
+                }
+                _ => None,
+            };
+            let of_window = window.filter(|_| windows.len() > 1).map(|window| window.to_string());
+            let of_flows = (written.flows.len() > 1).then(|| format!("{control} × {streams}"));
+            let label = match (of_flows, of_window) {
+                (None, None) => control.clone(),
+                (Some(flows), None) => flows,
+                (None, Some(window)) if written.congestion.len() == 1 => window,
+                (flows, Some(window)) => format!("{} {window}", flows.as_ref().unwrap_or(control)),
+            };
+            tests.push(TcpTest { label, flows, beside });
         }
-        Ok(Self { name: written.name, paper: written.paper, changes: written.change, path, tests })
+        let hosts = written.hosts;
+        Ok(Self { name: written.name, paper: written.paper, changes: written.change, path, hosts, tests })
     }
 }
 
@@ -176,9 +231,24 @@ mod tests {
     }
 
     #[test]
+    fn windows_are_an_axis_and_hosts_have_settings() {
+        let text = GOOD.replace("flows = [1, 4]", "windows = ['1M', '64M']\nhosts = { mtu = 9000, sack = false }");
+        let series = &Experiment::parse(&text, Path::new("")).unwrap().tcp[0];
+        let seen: Vec<_> =
+            series.tests.iter().map(|test| (test.label.as_str(), test.flows.parameters.window_bytes)).collect();
+        let [small, large] = [Some(1_000_000), Some(64_000_000)];
+        assert_eq!(seen.iter().map(|(_, window)| *window).collect::<Vec<_>>(), [small, large, small, large]);
+        assert!(seen[0].0.starts_with("reno ") && seen[3].0.starts_with("scalable "), "{seen:?}");
+        assert_eq!(series.hosts.words(), ["MTU of the hosts 9000", "SACK off"]);
+        assert_eq!(series.tests[1].beside.as_ref().unwrap().parameters.window_bytes, large);
+    }
+
+    #[test]
     fn what_is_wrong_is_said_in_a_line() {
         for (from, to, said) in [
-            ("flows = [1, 4]", "flows = []", "tcp[0]: 0 tests of `congestion` and `flows`, 1 to 64"),
+            ("flows = [1, 4]", "flows = []", "tcp[0]: 0 tests of `congestion`, `flows` and `windows`, 1 to 64"),
+            ("omit = '1s'", "hosts = { mtu = 60 }", "tcp[0].hosts.mtu: 60: 68 to 65535"),
+            ("omit = '1s'", "window = '1M'\nwindows = ['2M']", "tcp[0].windows: give `window` or `windows`"),
             ("flows = [1, 4]", "flows = [0]", "tcp[0].streams: 0"),
             ("'reno'", "'../x'", "tcp[0].congestion:"),
             ("host = 'client'", "host = 'far'", "tcp[0].beside.host: `far`: the path has client, server"),

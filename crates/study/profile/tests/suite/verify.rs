@@ -1,6 +1,7 @@
 //! How often a path that is the measured one is told as another, and another as the same.
 
-use longhaul_profile::{Profile, ProfileOptions, QuantityName, Verdict, verify};
+use longhaul_flows::compare::equivalence::{QuantityName, Verdict};
+use longhaul_profile::{Profile, ProfileOptions, verify};
 
 use crate::{path, probes};
 
@@ -15,8 +16,8 @@ fn what_a_path_made_is_not_outside_of_it() {
     for seed in 0..runs {
         let measured = probes(TRUE, 12_000, 10.0, 1_000 + seed);
         let found = verify(&path(TRUE), &measured, &[], 1);
-        of += found.quantities.len();
-        outside += found.quantities.iter().filter(|quantity| quantity.verdict == Verdict::Outside).count();
+        of += found.ways[0].quantities.len();
+        outside += found.ways[0].quantities.iter().filter(|quantity| quantity.verdict == Verdict::Outside).count();
     }
     println!("{outside} of {of} outside");
     assert!(outside as f64 <= 0.05 * of as f64, "{outside} of {of}");
@@ -27,15 +28,15 @@ fn what_a_path_made_is_not_outside_of_it() {
 fn what_differs_is_named() {
     let measured = probes(TRUE, 60_000, 10.0, 9);
     for (from, to, name) in [
-        ("delay = '20ms'", "delay = '21ms'", QuantityName::RttMedianNs),
-        ("stddev = '1ms'", "stddev = '1.3ms'", QuantityName::RttRangeNs),
-        ("correlation = '30ms'", "correlation = '8ms'", QuantityName::RttCorrelation),
+        ("delay = '20ms'", "delay = '21ms'", QuantityName::MedianNs),
+        ("stddev = '1ms'", "stddev = '1.3ms'", QuantityName::RangeNs),
+        ("correlation = '30ms'", "correlation = '8ms'", QuantityName::Correlation),
         ("for = '40ms'", "for = '80ms'", QuantityName::LossRunPackets),
         ("every = '2s'", "every = '5s'", QuantityName::LossShare),
         ("delay = '20ms'", "duplicate = '2%'\ndelay = '20ms'", QuantityName::DuplicateShare),
     ] {
         let found = verify(&path(&TRUE.replacen(from, to, 1)), &measured, &[], 1);
-        let quantity = found.quantities.iter().find(|quantity| quantity.name == name).unwrap();
+        let quantity = found.ways[0].quantities.iter().find(|quantity| quantity.name == name).unwrap();
         assert_eq!(quantity.verdict, Verdict::Outside, "{to}: {found:#?}");
         assert_eq!(found.verdict, Verdict::Outside);
     }
@@ -57,15 +58,10 @@ fn a_profile_is_within() {
 }
 
 #[test]
-fn margins_are_read() {
-    let margin = "p99=5%".parse::<longhaul_profile::Margin>().unwrap();
-    assert_eq!((margin.name, margin.share), (QuantityName::RttP99Ns, 0.05));
-    for wrong in ["p99", "p99=", "p99=-1", "p99=x", "colour=5%", "correlation=5%", "loss=NaN"] {
-        assert!(wrong.parse::<longhaul_profile::Margin>().is_err(), "{wrong}");
-    }
+fn a_margin_is_at_least_what_a_host_adds() {
     let tight = ["range=0%".parse().unwrap(), "median=0%".parse().unwrap()];
     let found = verify(&path(TRUE), &probes(TRUE, 12_000, 10.0, 1), &tight, 1);
-    let range = found.quantities.iter().find(|quantity| quantity.name == QuantityName::RttRangeNs).unwrap();
+    let range = found.ways[0].quantities.iter().find(|quantity| quantity.name == QuantityName::RangeNs).unwrap();
     assert_eq!(range.margin, 20_000.0);
 }
 
@@ -74,7 +70,7 @@ fn margins_are_read() {
 fn curves_follow_both() {
     let measured = probes(TRUE, 30_000, 10.0, 5);
     let later = TRUE.replacen("delay = '20ms'", "delay = '23ms'", 1);
-    let curves = verify(&path(&later), &measured, &[], 1).curves;
+    let curves = verify(&path(&later), &measured, &[], 1).ways.remove(0).curves;
     let (first, last) = (curves.levels[0], curves.levels[curves.levels.len() - 1]);
     assert_eq!(first.longer, 1.0);
     let longest = measured.rows.iter().filter_map(|row| row.rtt_ns).max().unwrap();
@@ -91,4 +87,116 @@ fn curves_follow_both() {
     }
     let lost: u64 = curves.measured.iter().map(|stretch| stretch.lost).sum();
     assert_eq!(lost, measured.lost());
+}
+
+/// Packets of both ways by themselves, as captures at both ends show them: each way's delay and losses are known, and found again.
+#[test]
+fn captures_at_both_ends_tell_each_way() {
+    use longhaul_profile::{LossLaw, Passage, Probes, Split, simulate_ways};
+
+    const BOTH: &str = "[[forward]]\ndelay = '20ms'\njitter = { law = 'normal', stddev = '1ms', correlation = '30ms' }\n\
+        loss = { random = '0.5%' }\n[[backward]]\ndelay = '12ms'\nloss = { bursts = { for = '60ms', every = '2s' } }\n";
+    let captured = |seed: u64, both: &str| {
+        let passage = |sent_ns: i64, frame_bytes| Passage { sent_ns, frame_bytes, ..Passage::default() };
+        let way = |after_ns: i64, frame_bytes: u32| -> Vec<Passage> {
+            (0..120_000).map(|n| passage(n * 2_000_000 + after_ns, frame_bytes)).collect()
+        };
+        Probes::of_ways(simulate_ways(&path(both), &[way(0, 1_514), way(7, 66)], seed), None)
+    };
+    let profile = Profile::of(&captured(3, BOTH), &ProfileOptions::default()).unwrap();
+    assert_eq!(profile.split, Split::OneClock);
+    let (forward, backward) = (profile.forward.as_ref().unwrap(), profile.backward.as_ref().unwrap());
+    assert!((forward.p50_ns / 20e6 - 1.0).abs() < 0.01 && (forward.stddev_ns / 1e6 - 1.0).abs() < 0.1, "{forward:?}");
+    assert!((backward.p50_ns / 12e6 - 1.0).abs() < 1e-3 && backward.stddev_ns < 1_000.0, "{backward:?}");
+    assert!((profile.rtt.p50_ns / 32e6 - 1.0).abs() < 0.01, "{:?}", profile.rtt);
+    let LossLaw::Random { interval: [least, most], .. } = profile.loss.law else { panic!("{:?}", profile.loss) };
+    assert!(least < 0.005 && 0.005 < most && most - least < 0.002, "{:?}", profile.loss);
+    let Some(LossLaw::Bursts { lasting_ns, .. }) = profile.backward_loss.as_ref().map(|fit| fit.law) else {
+        panic!("{:?}", profile.backward_loss)
+    };
+    assert!((lasting_ns / 60e6 - 1.0).abs() < 0.4, "{lasting_ns}");
+    assert!(!profile.not_known.iter().any(|said| said.contains("which way lost")), "{:?}", profile.not_known);
+    // The file says both.
+    let (there, back) = profile.path_file.split_once("[[backward]]").unwrap();
+    assert!(there.contains("random") && back.contains("bursts"), "{}", profile.path_file);
+
+    let found = verify(&profile.path, &captured(4, BOTH), &[], 1);
+    assert_ne!(found.verdict, Verdict::Outside, "{found:#?}");
+    assert_eq!(found.ways.iter().map(|way| way.of.name()).collect::<Vec<_>>(), ["forward", "backward"]);
+    // One way alone changed: that way alone is outside.
+    let other = verify(&path(&BOTH.replace("12ms", "13ms")), &captured(4, BOTH), &[], 1);
+    let outside = |nth: usize| {
+        let all = other.ways[nth].quantities.iter().filter(|quantity| quantity.verdict == Verdict::Outside);
+        all.map(|quantity| quantity.name).collect::<Vec<_>>()
+    };
+    assert_eq!((outside(0), outside(1)), (vec![], vec![QuantityName::MedianNs]), "{other:#?}");
+}
+
+/// Losses that have no row of their own are fitted by the runs in which they came.
+#[test]
+fn losses_without_rows_are_fitted() {
+    use longhaul_profile::{LossLaw, LossesSeen};
+
+    let of = |runs: Vec<(u64, u64)>| {
+        let seen = LossesSeen { runs, apart_ns: 100_000 };
+        let measured =
+            longhaul_profile::Probes { losses: Some(seen), ..probes("[[both]]\ndelay = '10ms'\n", 5_000, 10.0, 1) };
+        let profile = Profile::of(&measured, &ProfileOptions::default()).unwrap();
+        // Where losses have no rows, the path's are not laid to the measurement's charge.
+        assert_ne!(verify(&profile.path, &measured, &[], 1).verdict, Verdict::Outside);
+        profile.loss
+    };
+    let alone = of(vec![(999, 1); 300]);
+    assert_eq!((alone.sent_packets, alone.lost_packets, alone.runs), (300_000, 300, 300));
+    assert!(matches!(alone.law, LossLaw::Random { chance, .. } if (chance - 0.001).abs() < 1e-9), "{alone:?}");
+    let bursts = of(vec![(990, 10); 300]);
+    assert!(
+        matches!(bursts.law, LossLaw::Bursts { lasting_ns, .. } if (lasting_ns / 1e6 - 1.0).abs() < 0.2),
+        "{bursts:?}"
+    );
+    let none = of(vec![(5_000, 0)]);
+    assert!(matches!(none.law, LossLaw::None { less_than } if less_than < 0.001), "{none:?}");
+}
+
+/// Acknowledgments that a hop bunches: found with their time, and packets that keep their spacing are not.
+#[test]
+fn bunches_are_found() {
+    use longhaul_profile::{Passage, Probes, simulate_ways};
+
+    let profile = |coalesce: &str| {
+        let text = format!("[[forward]]\ndelay = '10ms'\n[[backward]]\ndelay = '10ms'\n{coalesce}");
+        let passage = |sent_ns: i64, frame_bytes| Passage { sent_ns, frame_bytes, ..Passage::default() };
+        let way = |after_ns: i64, frame_bytes: u32| -> Vec<Passage> {
+            (0..50_000).map(|n| passage(n * 24_000 + after_ns, frame_bytes)).collect()
+        };
+        let captured = Probes::of_ways(simulate_ways(&path(&text), &[way(0, 1_514), way(7, 66)], 1), None);
+        Profile::of(&captured, &ProfileOptions::default()).unwrap()
+    };
+    let found = profile("coalesce = { time = '200us' }");
+    let bunches = found.backward_bunches.unwrap();
+    assert!((bunches.time_ns as f64 / 200e3 - 1.0).abs() < 0.15 && bunches.packets > 7.0, "{bunches:?}");
+    assert!((found.backward.as_ref().unwrap().p50_ns / 10e6 - 1.0).abs() < 0.005, "{:?}", found.backward);
+    assert_eq!(found.forward_bunches, None);
+    assert!(
+        found.path_file.contains("arrive in bunches") && found.path_file.contains("coalesce = "),
+        "{}",
+        found.path_file
+    );
+    assert_eq!(profile("").backward_bunches, None);
+}
+
+/// What the emulator may have added is not laid to the path's charge, and hides nothing that is shorter.
+#[test]
+fn lateness_is_taken_into_account() {
+    use longhaul_profile::{Lateness, verify_measured};
+
+    let measured = probes(TRUE, 60_000, 10.0, 9);
+    let later = probes(&TRUE.replacen("'20ms'", "'20.6ms'", 1), 60_000, 10.0, 10);
+    let median = |tested, measured, p50_ns: u64| {
+        let found = verify_measured(tested, measured, &[], Lateness { p50_ns, p99_ns: p50_ns });
+        found.ways[0].quantities.iter().find(|quantity| quantity.name == QuantityName::MedianNs).unwrap().verdict
+    };
+    assert_eq!(median(&later, &measured, 0), Verdict::Outside);
+    assert_eq!(median(&later, &measured, 300_000), Verdict::TooLittleData);
+    assert_eq!(median(&measured, &later, 300_000), Verdict::Outside);
 }

@@ -19,7 +19,9 @@ pub struct Report {
     pub started_at: String,
     /// The version of longhaul.
     pub longhaul: String,
-    /// From A to B, and back.
+    /// Whether two runs behave alike, where that was asked, and the sentence that says it.
+    pub alike: Option<(Option<bool>, String)>,
+    /// From A to B, and back; of two runs those of the second behind them.
     pub directions: Vec<Direction>,
     /// What `longhaul compare` prints.
     pub text: String,
@@ -48,6 +50,11 @@ impl Report {
     /// The page.
     pub fn html(&self) -> String {
         let mut body = heading(&self.title, &self.longhaul, &self.started_at);
+        if let Some((alike, said)) = &self.alike {
+            let class = if *alike == Some(true) { "good" } else { "alert" };
+            // Writing to a string cannot fail.
+            let _ = writeln!(body, "<p class=\"{class}\"><strong>{}</strong></p>", escape(said));
+        }
         for direction in &self.directions {
             direction.write(&mut body);
         }
@@ -180,8 +187,14 @@ mod tests {
             ack_intervals: vec![],
         };
         let (title, text) = ("a & b".to_owned(), "x < y".to_owned());
-        let report =
-            Report { title, started_at: "now".into(), longhaul: "1".into(), directions: vec![direction], text };
+        let report = Report {
+            title,
+            started_at: "now".into(),
+            longhaul: "1".into(),
+            alike: None,
+            directions: vec![direction],
+            text,
+        };
         let html = report.html();
         assert!(html.contains("A to B &lt;b&gt;") && html.contains("a &amp; b") && !html.contains("<script"), "{html}");
         assert_eq!(html.matches("<polygon").count(), 2, "parted by the gap");

@@ -35,6 +35,8 @@ pub struct Run {
     pub beside: Option<Flows>,
     /// Goodput that the response function of the control says for the path's loss; `None` where it says nothing.
     pub expected_bps: Option<u64>,
+    /// The round trip that the path's file asks for, without queues, nanoseconds.
+    pub path_rtt_ns: u64,
     /// Why there is no result, with what to do; `None` where there is.
     pub error: Option<Caveat>,
     /// What speaks against trusting this test.
@@ -114,13 +116,15 @@ impl series::Run for Run {
     }
 }
 
-const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 11] = [
     "test",
     "goodput, Mb/s",
     "expected, Mb/s",
     "other flow, Mb/s",
     "packets retransmitted",
     "mean window, packets",
+    "RTT of the path, ms",
+    "least RTT, ms",
     "mean RTT, ms",
     "limited by",
     "lost, bytes",
@@ -177,6 +181,7 @@ fn cells(run: &Run) -> Option<Vec<String>> {
     };
     let window = mean(&|stream| Some(stream.mean_cwnd_bytes? as f64 / stream.mss_bytes.max(1) as f64));
     let rtt = mean(&|stream| Some(stream.mean_rtt_ns? as f64 / 1e6));
+    let least = mean(&|stream| Some(stream.min_rtt_ns? as f64 / 1e6));
     let lost = result.loss_bytes_by_location.places().into_iter().filter(|(_, bytes)| *bytes > 0);
     let lost: Vec<String> = lost.map(|(place, bytes)| format!("{place} {bytes}")).collect();
     Some(vec![
@@ -185,7 +190,9 @@ fn cells(run: &Run) -> Option<Vec<String>> {
         mbit(run.beside.as_ref().and_then(Flows::mbit)),
         result.retransmits.to_string(),
         window.map_or_else(none, |packets| format!("{packets:.0}")),
-        rtt.map_or_else(none, |ms| format!("{ms:.1}")),
+        format!("{:.3}", run.path_rtt_ns as f64 / 1e6),
+        least.map_or_else(none, |ms| format!("{ms:.3}")),
+        rtt.map_or_else(none, |ms| format!("{ms:.3}")),
         limit(&result.limited_by),
         if lost.is_empty() { "0".into() } else { lost.join(", ") },
     ])
@@ -278,7 +285,15 @@ mod tests {
 
     fn run(label: &str, goodput_mbit: Option<u64>) -> Run {
         let flows = flows(goodput_mbit);
-        Run { label: label.into(), flows, beside: None, expected_bps: None, error: None, caveats: Vec::new() }
+        Run {
+            label: label.into(),
+            flows,
+            beside: None,
+            expected_bps: None,
+            path_rtt_ns: 40_000_000,
+            error: None,
+            caveats: Vec::new(),
+        }
     }
 
     /// Bars of up to 1850 Mb/s have an axis to 2000, 190 units high.

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use longhaul_flows::compare::behaviour::{Verdict, Why};
+use longhaul_flows::compare::behaviour::{Test, Verdict};
+use longhaul_flows::compare::equivalence::Verdict as Of;
 use longhaul_flows::compare::{CompareResult, IntervalBin, PathDirection, Points};
 
 use super::analyze::time;
 use super::visible;
+use crate::equivalence::{Cells, header, why};
 
 /// Runs of lost packets that are printed; JSON has them all.
 const PRINTED_RUNS: usize = 20;
@@ -15,27 +17,33 @@ const PRINTED_RUNS: usize = 20;
 /// What the path between two points did, or whether two runs behave alike.
 pub fn report(result: &CompareResult) -> String {
     let mut text = String::new();
-    if let Some(points) = &result.points {
+    if let Some(behaviour) = &result.behaviour {
+        text += &format!("{}\n\n", alike(behaviour));
+        text += &header("A", "B");
+        tests(&mut text, behaviour);
+        text += "Times in ms; p99 is above the median; distance: of the distribution functions.\n";
+    }
+    let both = result.second_points.is_some();
+    for (points, run) in [(&result.points, "first"), (&result.second_points, "second")] {
+        let Some(points) = points else { continue };
+        if both {
+            text += &format!("\nThe {run} run, between its two points\n");
+        }
         points_lines(&mut text, points);
     }
-    if let Some(behaviour) = &result.behaviour {
-        if result.points.is_some() {
-            text.push('\n');
-        }
-        match behaviour.alike {
-            Some(true) => text.push_str("The two runs behave alike as far as the tests can tell.\n"),
-            Some(false) => {
-                let which = behaviour.tests.iter().filter(|test| test.differs).map(|test| named(&test.of));
-                text += &format!(
-                    "The two runs do not behave alike: they differ in {}.\n",
-                    which.collect::<Vec<_>>().join(", ")
-                );
-            }
-            None => text.push_str("The runs are too short to tell whether they behave alike.\n"),
-        }
-        tests(&mut text, behaviour);
-    }
     visible(&text)
+}
+
+/// Whether two runs behave alike, and what decided, in two sentences.
+pub fn alike(behaviour: &Verdict) -> String {
+    let (said, verdict) = match behaviour.alike {
+        Some(true) => ("The two runs behave alike, within the margins.", Of::Within),
+        Some(false) => ("The two runs do not behave alike.", Of::Outside),
+        None => ("The two runs may behave alike: there is too little data to say.", Of::TooLittleData),
+    };
+    let all =
+        behaviour.tests.iter().flat_map(|test| test.quantities.iter().map(|quantity| (named(&test.of), quantity)));
+    visible(format!("{said} {}", why(verdict, all)).trim_end())
 }
 
 // Writing to a string cannot fail.
@@ -114,7 +122,7 @@ fn points_lines(text: &mut String, points: &Points) {
             Some(false) => text.push_str("  the path changes the packets' spacing\n"),
             None => {}
         }
-        tests(text, &between.spacing);
+        spacing(text, &between.spacing);
         intervals(text, "data packets", &shown.intervals);
         intervals(text, "acknowledgments", &shown.ack_intervals);
     }
@@ -149,36 +157,38 @@ fn named(of: &str) -> String {
     unit.unwrap_or(of).replace(['_', '\n'], " ")
 }
 
-// Writing to a string cannot fail.
-fn tests(text: &mut String, verdict: &Verdict) {
-    for test in &verdict.tests {
-        let value = |value: f64| {
-            if test.of.ends_with("_ns") { time(value) } else { format!("{:.0}", value.clamp(-1e18, 1e18)) }
-        };
+/// What two points have of intervals.
+fn spacing(text: &mut String, verdict: &Verdict) {
+    for Test { of, medians, p99, quantities, .. } in &verdict.tests {
+        let [before, behind] = [0, 1].map(|nth| (time(medians[nth]), time(p99[nth])));
+        let distance = quantities.first().map_or_else(String::new, |distance| {
+            let Cells { difference, verdict, .. } = Cells::of(distance);
+            format!("; distance {difference}: {verdict}")
+        });
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "  {} {}: median {} and {}, 99 % {} and {}; distance {:.3}, p = {:.2e}",
-            if test.differs { "differs" } else { "  alike" },
-            named(&test.of),
-            value(test.medians[0]),
-            value(test.medians[1]),
-            value(test.p99[0]),
-            value(test.p99[1]),
-            test.distance.clamp(0.0, 1.0),
-            test.adjusted_p.clamp(0.0, 1.0)
+            "    {}: median {} and {}, 99 % {} and {}{distance}",
+            named(of),
+            before.0,
+            behind.0,
+            before.1,
+            behind.1
         );
     }
-    for not in &verdict.not_tested {
-        let why = match not.why {
-            Why::TooFew => "too few samples",
-            Why::TooDependent => "successive samples are too dependent: capture longer",
-        };
-        let _ = writeln!(
-            text,
-            "  not tested: {} ({} and {} samples): {why}",
-            named(&not.of),
-            not.samples[0],
-            not.samples[1]
-        );
+}
+
+fn tests(text: &mut String, verdict: &Verdict) {
+    for test in &verdict.tests {
+        let [a, b] = test.samples;
+        let [worth_a, worth_b] = test.effective_samples;
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{} ({a} and {b}, worth {worth_a} and {worth_b} independent ones)", named(&test.of));
+        for quantity in &test.quantities {
+            *text += &Cells::of(quantity).row(&format!("  {}", quantity.name.name()));
+        }
+        if test.quantities.is_empty() {
+            text.push_str("  in one run alone, or too few to compare\n");
+        }
     }
 }

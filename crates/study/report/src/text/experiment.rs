@@ -54,8 +54,8 @@ fn lost(result: &UdpResult, location: Location) -> u64 {
 /// The heading of a series.
 pub fn tcp_heading(name: &str) -> String {
     format!(
-        "{name}\n{:<16} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}  limited by",
-        "test", "goodput", "expected", "other", "retrans.", "mean window", "RTT, ms"
+        "{name}\n{:<16} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9} {:>9}  limited by",
+        "test", "goodput", "expected", "other", "retrans.", "mean window", "RTT asked", "seen, ms"
     )
 }
 
@@ -78,13 +78,14 @@ pub fn tcp_row(run: &tcp_goodput::Run) -> String {
         .foremost()
         .map_or_else(String::new, |(name, share)| format!("{} {:.0} %", name.replace('_', " "), share * 100.0));
     let mut line = format!(
-        "{:<16} {:>10} {:>10} {:>10} {:>9} {:>12.0} {:>9.1}  {limit}",
+        "{:<16} {:>10} {:>10} {:>10} {:>9} {:>12.0} {:>9.1} {:>9.1}  {limit}",
         run.label,
         mbit(Some(result.goodput_bps)),
         mbit(run.expected_bps),
         mbit(beside),
         result.retransmits,
         window / count,
+        run.path_rtt_ns as f64 / 1e6,
         rtt / count,
     );
     if let Some(error) = &run.error {

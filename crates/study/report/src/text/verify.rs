@@ -2,24 +2,51 @@
 
 use std::fmt::Write;
 
-use longhaul_profile::Verification;
+use longhaul_profile::{Verification, WayName};
 
-use crate::equivalence::{Cells, said, verdict};
+use crate::equivalence::{Cells, header, verdict, why};
 
 /// The result for a terminal: of `path` against the measurement `against`.
 pub fn report(path: &str, against: &str, found: &Verification) -> String {
-    let mut text = format!("{} ({against})\n\n", verdict(path, found.verdict));
-    text += "             measured       path      difference, 90 %       margin\n";
-    for quantity in said(found) {
-        let Cells { measured, path, difference, margin, verdict } = Cells::of(quantity);
-        let name = quantity.name.name();
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name:<11}{measured:>10} {path:>10} {difference:>23} {margin:>12}  {verdict}");
+    let mut text = format!("{} ({against})\n", verdict(path, found.verdict));
+    let single = found.ways.len() == 1;
+    let all = found.ways.iter().flat_map(|way| {
+        let of = if single { String::new() } else { way.of.name().to_owned() };
+        way.quantities.iter().map(move |quantity| (of.clone(), quantity))
+    });
+    let why = why(found.verdict, all);
+    if !why.is_empty() {
+        text += &format!("{why}\n");
     }
-    let _ = writeln!(
-        text,
-        "\nTimes in ms; p99 and p99.9 are above the median. {} probes, worth {} independent ones; {} over the path, in virtual time.",
-        found.probes, found.effective_samples, found.path_probes
-    );
+    text += &format!("\n{}", header("measured", "path"));
+    let how = if found.lateness.is_some() { "in real time" } else { "in virtual time" };
+    for way in &found.ways {
+        if !single {
+            text += &format!("{}\n", way.of.name());
+        }
+        for quantity in &way.quantities {
+            text += &Cells::of(quantity).row(quantity.name.name());
+        }
+        let packets = if way.of == WayName::RoundTrip { "probes" } else { "packets" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{} {packets}, worth {} independent ones; {} over the path, {how}.{}",
+            way.packets,
+            way.effective_samples,
+            way.path_packets,
+            if single { "" } else { "\n" }
+        );
+    }
+    if let Some(late) = found.lateness {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let _ = writeln!(
+            text,
+            "The emulator was late by {:.0} us in the median and {:.0} us at 99 %: intervals of times reach twice that lower.",
+            us(late.p50_ns),
+            us(late.p99_ns)
+        );
+    }
+    text += "Times in ms; p99 and p99.9 are above the median.\n";
     text
 }

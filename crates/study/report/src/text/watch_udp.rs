@@ -52,7 +52,14 @@ fn socket(text: &mut String, one: &WatchedUdpSocket) {
     if let Some(packets) = one.received_packets
         && (packets > 0 || one.sent_packets == Some(0))
     {
-        line("", format!("received {}; read {}", moved(packets, one.received_bytes), one.read_packets.map_or_else(|| "?".into(), |read| read.to_string())));
+        line(
+            "",
+            format!(
+                "received {}; read {}",
+                moved(packets, one.received_bytes),
+                one.read_packets.map_or_else(|| "?".into(), |read| read.to_string())
+            ),
+        );
     }
     if one.dropped_packets > 0 {
         line("", format!("dropped on this host: {} datagrams", one.dropped_packets));
@@ -64,7 +71,10 @@ fn socket(text: &mut String, one: &WatchedUdpSocket) {
         let used = Bytes(one.max_receive_used_bytes.unwrap_or(0)).rounded();
         let own = one.socket_drops.unwrap_or(0);
         let buffer = Bytes(buffer).rounded();
-        line("", format!("receive buffer {buffer}, at most {used} used in a sample; the socket itself counted {own} drops"));
+        line(
+            "",
+            format!("receive buffer {buffer}, at most {used} used in a sample; the socket itself counted {own} drops"),
+        );
     }
     if one.flows.len() > 1 {
         one.flows.iter().take(PEERS).for_each(|flow| line("", of_peer(flow)));

@@ -80,7 +80,7 @@ impl Arriving {
             self.times_ns.push(now.saturating_sub(began).0);
         }
         // What came with the end of one belongs to the next.
-        self.began = (bytes % self.transfer_bytes > 0).then_some(now);
+        self.began = (!bytes.is_multiple_of(self.transfer_bytes)).then_some(now);
     }
 }
 

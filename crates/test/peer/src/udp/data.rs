@@ -187,16 +187,11 @@ impl UdpData {
         let mut flows = Vec::new();
         for (number, stream) in (0..).zip(&self.streams) {
             let flow = |port, backward| Flow { port, cookie: self.plan.cookie.of(backward, number).0 };
-            if self.plan.receives {
-                flows.push(flow(stream.receiver.local_address().port(), !self.place.is_server()));
-            }
+            // Where this end only sends, the datagrams of the proof arrive here.
+            flows.push(flow(stream.receiver.local_address().port(), !self.place.is_server()));
             if self.plan.sends && !self.place.is_server() {
                 flows.extend(self.plan.server_ports.get(usize::from(number)).map(|port| flow(*port, false)));
             }
-        }
-        if flows.is_empty() && self.parameters.collect == Collect::Bpf {
-            // A server does not know yet to whom it will send, but now is the time to say that there are no events.
-            flows.push(Flow { port: 0, cookie: self.plan.cookie.of(true, 0).0 });
         }
         self.watch(&flows)
     }
@@ -388,6 +383,13 @@ impl Data for UdpData {
                 }
             }
         }
+    }
+
+    fn dropped_proof(&self) -> Option<String> {
+        let (location, why, packets) = self.watches.iter().find_map(Watch::dropped_proof)?;
+        let ports: Vec<String> = self.ports().iter().map(u16::to_string).collect();
+        let port = if self.place.is_server() { format!(" to UDP port {}", ports.join(", ")) } else { String::new() };
+        Some(format!("{packets} datagrams{port} were dropped: {location}, {why}"))
     }
 
     fn stop_sending(&self) {

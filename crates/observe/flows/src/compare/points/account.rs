@@ -4,12 +4,16 @@ use super::held::Held;
 use super::{Between, Delay, LostRun, NotObservable, PathDirection};
 use crate::Loss;
 use crate::compare::behaviour::{Kind, verdict};
+use crate::compare::equivalence::Margins;
 use crate::compare::samples::{Losses, Samples, Thinned};
 
 /// Runs of lost packets that are listed.
 const MOST_RUNS: usize = 10_000;
 /// Delays that quantiles are made of.
 const MOST_DELAYS: usize = 1 << 17;
+
+/// Intervals are compared as they are: what bunches acknowledgments moves them by microseconds.
+const SPACING: Margins = Margins { asked: Vec::new(), least_ns: 0.0, least_loss: 0.0 };
 
 /// What is kept of a direction of a flow.
 #[derive(Debug, Clone, Copy, Default)]
@@ -69,7 +73,7 @@ impl Account {
             lost: Vec::new(),
             intervals: Default::default(),
             ack_intervals: Default::default(),
-            spacing: verdict(&[]),
+            spacing: verdict(&[], &SPACING),
         };
         Self {
             between,
@@ -129,6 +133,7 @@ impl Account {
             if let Some(run) = place.checked_sub(1).and_then(|place| between.lost.get_mut(place as usize)) {
                 run.packets += 1;
                 run.last_sequence = held.sequence;
+                run.last_at_ns = held.at_ns;
                 run.payload_bytes += payload_bytes;
             }
             return;
@@ -145,6 +150,7 @@ impl Account {
                 packets: 1,
                 payload_bytes,
                 at_ns: held.at_ns,
+                last_at_ns: held.at_ns,
             });
         }
         flow.run = Some((if is_listed { between.lost.len() as u32 } else { 0 }, 1));
@@ -211,10 +217,9 @@ impl Account {
         }
         self.between.delay = self.delays.summed_up();
         let [data, acks] = &self.intervals;
-        self.between.spacing = verdict(&[
-            Kind::series("interval_ns", &data[0], &data[1]),
-            Kind::series("ack_interval_ns", &acks[0], &acks[1]),
-        ]);
+        let kinds =
+            [Kind::series("interval_ns", &data[0], &data[1]), Kind::series("ack_interval_ns", &acks[0], &acks[1])];
+        self.between.spacing = verdict(&kinds, &SPACING);
         self.samples.losses = self.losses;
         let [[_, data], [_, acks]] = self.intervals;
         (self.samples.intervals_ns, self.samples.ack_intervals_ns) = (data, acks);

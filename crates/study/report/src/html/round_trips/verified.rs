@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use longhaul_profile::{Curves, Level, Quantity, Stretch, Verdict, Verification};
+use longhaul_flows::compare::equivalence::{Quantity, Verdict};
+use longhaul_profile::{Curves, Level, Stretch, Verification, VerifiedWay, WayName};
 
-use crate::equivalence::{Cells, said, verdict};
+use crate::equivalence::{Cells, verdict, why};
 use crate::html::lines::{Across, Band, Line, Panel, trimmed, unit_of};
 use crate::html::page::{escape, heading, page};
 use crate::html::round_trips::{TIMES, power_of_ten};
@@ -36,69 +37,71 @@ impl Report<'_> {
         let title = format!("{path} against {against}");
         let mut body = heading(&title, &self.longhaul, &self.started_at);
         // Writing to a string cannot fail.
+        let single = found.ways.len() == 1;
+        let all = found.ways.iter().flat_map(|way| {
+            let of = if single { String::new() } else { way.of.name().to_owned() };
+            way.quantities.iter().map(move |quantity| (of.clone(), quantity))
+        });
         let _ = writeln!(
             body,
-            "<p class=\"{}\"><strong>{}.</strong>{}</p>",
+            "<p class=\"{}\"><strong>{}.</strong> {}</p>",
             class(found),
             escape(&verdict(path, found.verdict)),
-            why(found)
+            escape(&why(found.verdict, all))
         );
-        let _ = writeln!(
-            body,
-            "<p class=\"quiet\">{} probes measured, worth {} independent ones; {} sent over the path, in virtual time.</p>",
-            found.probes, found.effective_samples, found.path_probes
-        );
-        let curves = &found.curves;
-        let figures = [
-            (
-                distribution(&curves.levels),
-                "Share of round trips that are no longer, without the longest one in a hundred.",
-            ),
-            (
-                quantiles(&curves.levels),
-                "Each quantile of the path over the same one of the measurement. Where both are alike the lines meet; at the right end single probes decide.",
-            ),
-            (rare(&curves.levels), "One round trip in so many is longer than this. The scale below is logarithmic."),
-            (
-                over_time(curves),
-                "Probes at the same times. Chance differs: what matters is whether both move as far and as fast. Marked above: measured probes were lost.",
-            ),
-            (losses(curves), "Share of probes without an answer, stretch by stretch."),
-        ];
-        body += "<div class=\"panels wide\">\n";
-        for (figure, caption) in figures {
-            let _ = figure.map(|svg| writeln!(body, "<figure>{svg}<figcaption>{caption}</figcaption></figure>"));
+        let how = if found.lateness.is_some() { "in real time" } else { "in virtual time" };
+        for way in &found.ways {
+            if !single {
+                let _ = writeln!(body, "<h2>{}</h2>", way.of.name());
+            }
+            write_way(&mut body, way, how);
         }
-        body += "</div>\n";
-        let columns = ["Quantity", "measured", "path", "difference, 90 % interval", "margin", "verdict"];
-        let mut table = Table::new("Each quantity", "numbers", &columns);
-        for quantity in said(found) {
-            let Cells { measured, path, difference, margin, verdict } = Cells::of(quantity);
-            table.row(&named(quantity), [measured, path, difference, margin, verdict.into()]);
-        }
-        body += &table.finish();
         body += "<p class=\"quiet\">p99 and p99.9 are above the median. Within: the whole interval lies within the margin. Outside: it lies beyond. \
-                 Too little data: it reaches over the margin's edge, and more probes would tell.</p>\n";
+                 Too little data: it reaches over the margin's edge, and more packets would tell.</p>\n";
         page(&title, &body)
     }
 }
 
-fn class(found: &Verification) -> &'static str {
-    if found.verdict == Verdict::Within { "good" } else { "alert" }
+fn write_way(body: &mut String, way: &VerifiedWay, how: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        body,
+        "<p class=\"quiet\">{} {} measured, worth {} independent ones; {} sent over the path, {how}.</p>",
+        way.packets,
+        if way.of == WayName::RoundTrip { "probes" } else { "packets" },
+        way.effective_samples,
+        way.path_packets
+    );
+    let curves = &way.curves;
+    let figures = [
+        (distribution(&curves.levels), "Share of times that are no longer, without the longest one in a hundred."),
+        (
+            quantiles(&curves.levels),
+            "Each quantile of the path over the same one of the measurement. Where both are alike the lines meet; at the right end single packets decide.",
+        ),
+        (rare(&curves.levels), "One time in so many is longer than this. The scale below is logarithmic."),
+        (
+            over_time(curves),
+            "Packets at the same times. Chance differs: what matters is whether both move as far and as fast. Marked above: measured packets were lost.",
+        ),
+        (losses(curves), "Share of packets without an answer, stretch by stretch."),
+    ];
+    *body += "<div class=\"panels wide\">\n";
+    for (figure, caption) in figures {
+        let _ = figure.map(|svg| writeln!(body, "<figure>{svg}<figcaption>{caption}</figcaption></figure>"));
+    }
+    *body += "</div>\n";
+    let columns = ["Quantity", "measured", "path", "difference, 90 % interval", "margin", "verdict"];
+    let mut table = Table::new("Each quantity", "numbers", &columns);
+    for quantity in &way.quantities {
+        let Cells { reference, tested, difference, margin, verdict } = Cells::of(quantity);
+        table.row(&named(quantity), [reference, tested, difference, margin, verdict.into()]);
+    }
+    *body += &table.finish();
 }
 
-/// The quantities that decided, in words.
-fn why(found: &Verification) -> String {
-    if found.verdict == Verdict::Within {
-        return String::new();
-    }
-    let all = said(found).filter(|quantity| quantity.verdict == found.verdict);
-    let names: Vec<&str> = all.map(|quantity| quantity.name.name()).collect();
-    match found.verdict {
-        Verdict::Outside => format!(" Outside the margin: {}.", names.join(", ")),
-        _ if names.is_empty() => String::new(),
-        _ => format!(" Too little data for: {}.", names.join(", ")),
-    }
+fn class(found: &Verification) -> &'static str {
+    if found.verdict == Verdict::Within { "good" } else { "alert" }
 }
 
 /// With its unit.

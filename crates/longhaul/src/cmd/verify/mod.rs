@@ -1,15 +1,20 @@
 //! `longhaul verify`.
 
+mod measuring;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use longhaul_flows::compare::equivalence::{Margin, Verdict};
 use longhaul_path::preset;
-use longhaul_profile::{Margin, Verdict, verify};
+use longhaul_profile::{verify, verify_measured};
 use longhaul_report::html::round_trips::verified::Report;
 use longhaul_report::text;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::seconds;
 use crate::cmd::profile::source::Measured;
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_named};
 
@@ -21,8 +26,11 @@ Example:
   longhaul verify far.toml --against far.txt
   longhaul verify far.toml --against far.txt --margin p99=5% --margin loss=50%
   longhaul verify far.toml --against far.txt --html page.html    # both drawn: distribution, quantiles, over time
+  longhaul verify far.toml --against near.pcap far.pcap          # captures of both ends: each way by itself
+  longhaul verify far.toml --against far.txt --measure copy      # in real time, over an emulated path on this machine
 
-The path is run in virtual time, by the code that the emulator runs, with probes at the same times as the measurement's.
+The path is run in virtual time, by the code that the emulator runs, with packets at the same times as the measurement's; with --measure in
+real time, and measured by longhaul rtt at the same interval.
 A quantity is within where the 90 % interval of its difference lies within the margin, outside where it lies beyond; else more probes
 would tell. The exit code is 0 where all are within, else 3.";
 
@@ -33,14 +41,24 @@ pub(crate) struct Args {
     /// Test this path: a path file, or a name that longhaul paths lists
     #[arg(value_name = "PATH")]
     path: String,
-    /// Compare it with this measurement: the folder of longhaul rtt -o, or the output of ping; - is standard input
-    #[arg(long, value_name = "FILE")]
-    against: PathBuf,
+    /// Compare it with this measurement: the folder of longhaul rtt -o or tcp -o, the output of ping (- is standard input), a capture of
+    /// TCP; or two captures, of the client's end of the path and of the server's
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..=2)]
+    against: Vec<PathBuf>,
+    /// Run the path in real time between two hosts on this machine, measure it as it was measured, and keep that in this folder
+    #[arg(long, value_name = "DIR")]
+    measure: Option<PathBuf>,
+    /// With --measure: measure for this time [default: as long as the measurement lasted, 60s at most]
+    #[arg(short, long, value_name = "TIME", requires = "measure")]
+    time: Option<Nanos>,
+    /// Trust that one clock stamped both captures
+    #[arg(long)]
+    same_clock: bool,
     /// Let a quantity differ by this share of its value: median, range, p99, p99.9, loss, loss-run, reordered, duplicates
     #[arg(long, value_name = "NAME=SHARE")]
     margin: Vec<Margin>,
     /// Time between probes, where the output of ping does not say
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Seed of the path's random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -48,6 +66,8 @@ pub(crate) struct Args {
     /// Draw both in this HTML page: the verdict, their distributions, quantile by quantile, over time
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -59,8 +79,11 @@ pub(crate) struct Args {
 pub(crate) struct Parameters {
     /// The path.
     path: String,
-    /// The measurement.
-    against: String,
+    /// The measurement, or captures of both ends.
+    against: Vec<String>,
+    /// The folder of the measurement over the emulated path, where that ran in real time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measure: Option<String>,
     /// Time between probes that was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     interval_ns: Option<u64>,
@@ -70,11 +93,19 @@ pub(crate) struct Parameters {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
+    args.overwrite.file(args.html.as_deref())?;
     let path = preset::load(&args.path).map_err(Failure::usage)?;
-    let measured = Measured::read(&args.against, args.interval)?;
-    let found = verify(&path, &measured.probes, &args.margin, args.seed);
+    let measured = Measured::read(&args.against, args.interval, args.same_clock)?;
+    let found = match &args.measure {
+        Some(folder) => {
+            let (tested, lateness) = measuring::over(&path, &measured, folder, args.time, args.seed)?;
+            verify_measured(&tested.probes, &measured.probes, &args.margin, lateness)
+        }
+        None => verify(&path, &measured.probes, &args.margin, args.seed),
+    };
     let exit = if found.verdict == Verdict::Within { ExitCode::SUCCESS } else { ExitCode::from(NOT_WITHIN) };
-    let against = args.against.display().to_string();
+    let names: Vec<String> = args.against.iter().map(|path| path.display().to_string()).collect();
+    let against = names.join(" and ");
     let drawn = args.html.as_deref().map_or(Ok(()), |file| {
         let (path, against, longhaul) = (args.path.clone(), against.clone(), env!("CARGO_PKG_VERSION").to_owned());
         write_named(file, &Report { path, against, longhaul, started_at: started_at.clone(), found: &found }.html())
@@ -82,7 +113,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.json {
         let parameters = Parameters {
             path: args.path,
-            against,
+            against: names,
+            measure: args.measure.map(|folder| folder.display().to_string()),
             interval_ns: args.interval.map(|interval| interval.0),
             seed: args.seed,
         };

@@ -1,0 +1,182 @@
+//! Captures as measurements: of both ends of a path, packet by packet; of one end, TCP's round trips and losses.
+
+use std::path::{Path, PathBuf};
+
+use longhaul_flows::compare::{Compared, PathDirection, Reached};
+use longhaul_flows::{FlowOptions, FlowSummary, Flows, Loss, Millisecond, Sink};
+use longhaul_profile::{LossesSeen, PROBES_MAX, Passage, Probe, Probes};
+
+use crate::captures::progress::pass;
+use crate::captures::source::{Filter, Trace};
+use crate::cmd::compare::matched::matched;
+use crate::cmd::profile::source::{Measured, name_of};
+use crate::output::Failure;
+
+/// Ethernet, IPv4, and TCP with time stamps or UDP.
+const TCP_HEADERS: u32 = 14 + 20 + 32;
+const UDP_HEADERS: u32 = 14 + 20 + 8;
+/// IPv6's header is so much longer.
+const IPV6_MORE: u32 = 20;
+/// The IP protocol.
+const TCP: u8 = 6;
+/// Runs of losses that are kept of a capture at one end.
+const RUNS_MOST: usize = 1 << 22;
+/// A full segment of a path of 1,500 bytes.
+const SEGMENT_FRAME: u32 = 1_514;
+
+/// The packets of captures at the client's end of a path and at the server's.
+pub(super) fn of_both_ends(near: &Path, far: &Path, same_clock: bool) -> Result<Measured, Failure> {
+    let paths = [near.to_owned(), far.to_owned()];
+    Trace::can_be_read_again(&paths, "a profile of two captures")?;
+    let open = |path: &PathBuf| Trace::open(std::slice::from_ref(path), Filter::default());
+    let (mut a, mut b) = (open(&paths[0])?, open(&paths[1])?);
+    let mut ways = [Vec::new(), Vec::new()];
+    let mut payloads: [Vec<(u32, u32)>; 2] = Default::default();
+    let compared = matched([&paths[0], &paths[1]], same_clock, open, [&mut a, &mut b], |reached: &Reached| {
+        let way = reached.direction as usize;
+        if ways[way].len() >= PROBES_MAX / 2 {
+            return;
+        }
+        let sent_ns = match reached.direction {
+            PathDirection::AToB => reached.a_ns,
+            PathDirection::BToA => reached.a_ns.saturating_sub(reached.delay_ns as i64),
+        };
+        ways[way].push(Passage { sent_ns, delay_ns: Some(reached.delay_ns), ..Passage::default() });
+        payloads[way].push((reached.path, reached.payload_bytes));
+    })?;
+    let headers: Vec<u32> = (compared.paths.iter())
+        .map(|path| {
+            let ports = if path.protocol == TCP { TCP_HEADERS } else { UDP_HEADERS };
+            ports + if path.src.0.is_ipv6() { IPV6_MORE } else { 0 }
+        })
+        .collect();
+    let frame = |path: u32, payload: u32| headers.get(path as usize).copied().unwrap_or(TCP_HEADERS) + payload;
+    for (way, payloads) in ways.iter_mut().zip(&payloads) {
+        for (passage, (path, payload)) in way.iter_mut().zip(payloads) {
+            passage.frame_bytes = frame(*path, *payload);
+        }
+    }
+    let mut notes = Vec::new();
+    if ways.iter().any(|way| way.len() >= PROBES_MAX / 2) {
+        return Err(Failure::new("too_long", format!("more than {} packets one way", PROBES_MAX / 2))
+            .remedy("give shorter captures"));
+    }
+    add_lost(&compared, &frame, &mut ways, &mut notes);
+    let clocks = compared.clock.corrected.then_some(compared.clock);
+    let mut probes = Probes::of_ways(ways, clocks);
+    let [gaps_a, gaps_b] = compared.gaps;
+    if gaps_a.0 + gaps_b.0 > 0 {
+        notes.push("what passed while a capture dropped packets: that time is left out".into());
+    }
+    probes.notes = notes;
+    let name = name_of(near);
+    Ok(Measured { probes, source: format!("captures {name} and {}", name_of(far)), name })
+}
+
+/// The lost packets, spread evenly over the time of their run.
+fn add_lost(
+    compared: &Compared,
+    frame: &dyn Fn(u32, u32) -> u32,
+    ways: &mut [Vec<Passage>; 2],
+    notes: &mut Vec<String>,
+) {
+    for between in &compared.directions {
+        let way = between.direction as usize;
+        for run in &between.lost {
+            let by_a = |at_ns: i64| {
+                if between.direction == PathDirection::AToB { at_ns } else { compared.clock.by_a(at_ns) }
+            };
+            let (first, last) = (by_a(run.at_ns), by_a(run.last_at_ns));
+            let packets = run.packets.min(PROBES_MAX as u64 / 2).max(1);
+            let payload = (run.payload_bytes / run.packets.max(1)) as u32;
+            let apart = last.saturating_sub(first).max(0) / (packets as i64 - 1).max(1);
+            let room = (PROBES_MAX / 2).saturating_sub(ways[way].len());
+            ways[way].extend((0..packets as i64).take(room).map(|nth| Passage {
+                sent_ns: first.saturating_add(nth.saturating_mul(apart)),
+                frame_bytes: frame(run.path, payload),
+                ..Passage::default()
+            }));
+        }
+        if between.loss_runs > between.lost.len() as u64 {
+            let more = between.loss_runs - between.lost.len() as u64;
+            notes.push(format!("{more} more runs of lost packets: the first {} are read", between.lost.len()));
+        }
+    }
+}
+
+/// What TCP shows at one point: round trips from there to either end, and losses.
+#[derive(Default)]
+struct OneEnd {
+    rtts: [Vec<Probe>; 2],
+    runs: [Vec<(u64, u64)>; 2],
+    first_ns: Option<i64>,
+    last_ns: i64,
+}
+
+impl Sink for OneEnd {
+    fn flow(&mut self, _: FlowSummary) {}
+
+    fn millisecond(&mut self, _: u64, forward: bool, at_ns: i64, row: Millisecond) {
+        self.first_ns.get_or_insert(at_ns);
+        self.last_ns = self.last_ns.max(at_ns);
+        let rtts = &mut self.rtts[usize::from(!forward)];
+        if let Some(rtt) = row.rtt_ns.and_then(|rtt| u64::try_from(rtt).ok()).filter(|_| !row.in_gap)
+            && rtts.len() < PROBES_MAX / 2
+        {
+            let sent_ns = at_ns.saturating_sub_unsigned(rtt);
+            rtts.push(Probe { sent_ns, rtt_ns: Some(rtt), resolution_ns: 1, ..Probe::default() });
+        }
+    }
+
+    fn lost(&mut self, _: u64, forward: bool, loss: Loss) {
+        let runs = &mut self.runs[usize::from(!forward)];
+        if runs.len() < RUNS_MOST {
+            runs.push((loss.after_packets, loss.packets));
+        }
+    }
+}
+
+/// Round trips and losses of the TCP flows in a capture at one end, by time stamps or acknowledgments.
+pub(super) fn of_one_end(path: &Path) -> Result<Measured, Failure> {
+    let mut trace = Trace::open(&[path.to_owned()], Filter::default())?;
+    let mut flows = Flows::with_gaps(FlowOptions::default(), OneEnd::default(), trace.gaps());
+    pass(&mut trace, |packet| flows.packet(packet))?;
+    trace.was_readable()?;
+    let found = flows.finish().0;
+    let middle = |rtts: &Vec<Probe>| {
+        let mut all: Vec<u64> = rtts.iter().filter_map(|row| row.rtt_ns).collect();
+        let nth = all.len() / 2;
+        if all.is_empty() { 0 } else { *all.select_nth_unstable(nth).1 }
+    };
+    let middles = found.rtts.each_ref().map(middle);
+    // The path is where the round trips are: the other direction is that to the host of the capture.
+    let way = usize::from(middles[1] > middles[0]);
+    let other = middles[1 - way];
+    let (mut rtts, mut runs) = (found.rtts, found.runs);
+    let (mut rows, runs) = (std::mem::take(&mut rtts[way]), std::mem::take(&mut runs[way]));
+    if rows.is_empty() {
+        let failure = Failure::new("no_round_trips", format!("{}: no round trips of TCP", path.display()));
+        return Err(failure.remedy("capture both directions of TCP, or give captures of both ends: profile NEAR FAR"));
+    }
+    rows.sort_by_key(|row| row.sent_ns);
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let mut notes = vec![
+        "what the receiver took to acknowledge: delayed acknowledgments are part of the round trips".to_owned(),
+        "how much of the delay is a queue that the captured flows filled themselves: all of it is written as the path's".into(),
+        "reordering and duplicates".into(),
+    ];
+    if other * 20 > middles[way] {
+        notes.push(format!("the path on the other side of the capture: round trips of {:.3} ms there", ms(other)));
+    }
+    let packets: u64 = runs.iter().map(|(passed, lost)| passed.saturating_add(*lost)).fold(0, u64::saturating_add);
+    if runs.iter().any(|(_, lost)| *lost > 0) {
+        notes.push(
+            "when packets were lost: they are taken as evenly apart, as TCP's numbers tell the order alone".into(),
+        );
+    }
+    let lasted = found.last_ns.abs_diff(found.first_ns.unwrap_or(found.last_ns));
+    let losses = Some(LossesSeen { runs, apart_ns: lasted / packets.max(1) });
+    let name = name_of(path);
+    let probes = Probes { rows, losses, frame_bytes: SEGMENT_FRAME, notes, ..Probes::default() };
+    Ok(Measured { probes, source: format!("{name}, a capture of TCP at one end"), name })
+}

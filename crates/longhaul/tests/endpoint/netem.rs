@@ -1,0 +1,158 @@
+//! Linux's netem, in a guest that has it: it loads the tables of `profile --netem`, and the delay and loss of our emulator stand beside its own.
+//! A guest lives in virtual time, so that its delays are those of timers and code, whatever this machine does.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use longhaul_testing::guest::{Exit, Guest, Kernel};
+use longhaul_testing::no_judge;
+
+use crate::common::captures::Folder;
+use crate::common::{longhaul, object};
+
+/// client (10.1.1.1) ── r0, router, r1 ── server (10.1.2.1). The ip of busybox knows no namespaces.
+const ROUTER: &str = "set -e; ip() { /usr/bin/ip \"$@\"; }; mkdir -p /run/netns
+    ip netns add client; ip netns add server
+    ip link add r0 type veth peer name eth0 netns client; ip link add r1 type veth peer name eth0 netns server
+    ip address add 10.1.1.254/24 dev r0; ip address add 10.1.2.254/24 dev r1; ip link set r0 up; ip link set r1 up
+    for host in client server; do ip -n $host link set lo up; ip -n $host link set eth0 up; done
+    ip -n client address add 10.1.1.1/24 dev eth0; ip -n client route add default via 10.1.1.254
+    ip -n server address add 10.1.2.1/24 dev eth0; ip -n server route add default via 10.1.2.254
+    echo 1 >/proc/sys/net/ipv4/ip_forward
+    ip netns exec client ping -c 3 -i 0.2 10.1.2.1";
+
+fn guest(programs: &[&str]) -> Option<Guest> {
+    match Guest::new(Kernel::Linux6_12) {
+        Ok(guest) => {
+            let guest = guest.with_module("veth").with_module("sch_netem");
+            let programs = [&["/usr/sbin/ip", "/usr/sbin/tc", "/usr/bin/ping"], programs].concat();
+            Some(programs.iter().fold(guest, |guest, program| guest.with_program(program)))
+        }
+        Err(why) => {
+            no_judge!("{why}");
+            None
+        }
+    }
+}
+
+fn run(guest: &Guest, commands: &[&str]) -> Vec<Exit> {
+    let exits = guest.run(commands);
+    for (command, exit) in commands.iter().zip(&exits) {
+        let shown: String = exit.output.lines().take(12).fold(String::new(), |text, line| text + line + "\n");
+        println!("$ {command}\n{shown}[{}]", exit.status);
+        assert_eq!(exit.status, 0, "{command}: {}", exit.output);
+    }
+    exits
+}
+
+/// A mixture of two delays with a long tail, and one probe in fifty lost: what `ping` prints of it.
+fn measured() -> String {
+    let (mut text, mut state) =
+        (String::from("PING far (192.0.2.1) 56(84) bytes of data.\n"), 88_172_645_463_325_252_u64);
+    let mut share = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    for sequence in 1..=8_000 {
+        let way = if share() < 0.7 { 5.0 } else { 6.5 };
+        let ms = way - 0.4 * (1.0 - share()).ln();
+        if share() >= 0.02 {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "64 bytes from 192.0.2.1: icmp_seq={sequence} ttl=56 time={ms:.3} ms");
+        }
+    }
+    text + "\n--- far ping statistics ---\n"
+}
+
+#[test]
+fn netem_loads_the_tables_of_a_profile() {
+    let Some(guest) = guest(&[]) else { return };
+    let folder = Folder::new("netem");
+    let [ping, copy, netem, again] = ["far.txt", "far.toml", "netem", "again.txt"].map(|name| folder.file(name));
+    fs::write(&ping, measured()).unwrap();
+    let made = longhaul(&["profile", &ping, "-i", "10ms", "-o", &copy, "--netem", &netem]);
+    assert!(made.status.success(), "{made:?}");
+    let guest = fs::read_dir(&netem).unwrap().fold(guest, |guest, entry| {
+        let file = entry.unwrap();
+        guest.with_file(file.path(), Path::new("/netem").join(file.file_name()))
+    });
+    let commands = [
+        ROUTER,
+        "sh /netem/netem.sh r1 r0 && tc qdisc show",
+        "/usr/bin/ip netns exec client ping -c 8000 -i 0.01 10.1.2.1 || [ $? = 1 ]",
+        "tc qdisc del dev r0 root && tc qdisc del dev r1 root && tc qdisc show",
+    ];
+    let exits = run(&guest, &commands);
+    assert_eq!(exits[1].output.matches("netem").count(), 2, "{}", exits[1].output);
+    assert!(!exits[3].output.contains("netem"), "{}", exits[3].output);
+    // What the kernel's netem did of the tables is what was measured, by the test that verifies our own copies.
+    fs::write(&again, &exits[2].output).unwrap();
+    let verified = object(&longhaul(&["verify", &copy, "--against", &again, "-i", "10ms", "--json"]).stdout);
+    let quantities = verified["result"]["ways"][0]["quantities"].as_array().unwrap().clone();
+    for quantity in &quantities {
+        println!("{quantity}");
+        assert_ne!(quantity["verdict"], "outside", "{quantity}");
+    }
+    for name in ["median_ns", "range_ns"] {
+        let quantity = quantities.iter().find(|quantity| quantity["name"] == name).unwrap();
+        assert_eq!(quantity["verdict"], "within", "{quantity}");
+    }
+}
+
+/// Round trips that `ping` printed, milliseconds, ascending.
+fn round_trips(output: &str) -> Vec<f64> {
+    let times = output.lines().filter_map(|line| line.split_once("time=")?.1.split_once(' ')?.0.parse().ok());
+    let mut times: Vec<f64> = times.collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+/// Delay and loss, packet by packet: longhaul's emulator beside netem in one kernel. Of speed a guest tells nothing.
+#[test]
+fn emulators_side_by_side() {
+    const DELAY: &str = "[[both]]\ndelay = '2ms'\n";
+    const LOSS: &str = "[[forward]]\ndelay = '2ms'\nloss = { every = 50 }\n[[backward]]\ndelay = '2ms'\n";
+    const PROBES: usize = 2_000;
+    let Some(guest) = guest(&[env!("CARGO_BIN_EXE_longhaul")]) else { return };
+    let folder = Folder::new("emulators");
+    let [delay, loss] = [("delay.toml", DELAY), ("loss.toml", LOSS)].map(|(name, text)| {
+        let file = folder.file(name);
+        fs::write(&file, text).unwrap();
+        file
+    });
+    let guest = guest.with_file(&delay, "/delay.toml").with_file(&loss, "/loss.toml");
+    let probes = format!("ping -c {PROBES} -i 0.005");
+    let by_netem = format!("/usr/bin/ip netns exec client {probes} 10.1.2.1 || [ $? = 1 ]");
+    let by_longhaul = |path: &str| {
+        format!(
+            "longhaul lab up {path} >/dev/null && longhaul lab exec client -- {probes} -4 server; longhaul lab down"
+        )
+    };
+    let (ours, ours_lossy) = (by_longhaul("/delay.toml"), by_longhaul("/loss.toml"));
+    let commands = [
+        ROUTER,
+        "for side in r0 r1; do tc qdisc add dev $side root netem delay 2ms; done",
+        &by_netem,
+        "tc qdisc change dev r1 root netem delay 2ms loss random 2%",
+        &by_netem,
+        &ours,
+        &ours_lossy,
+    ];
+    let exits = run(&guest, &commands);
+    let [netem, netem_lossy, ours, ours_lossy] = [2, 4, 5, 6].map(|nth| round_trips(&exits[nth].output));
+    println!("beyond 4 ms of round trip, us     median      p99      max;   lost of {PROBES} at 1 in 50");
+    for (name, delays, lossy) in [("netem", &netem, &netem_lossy), ("longhaul", &ours, &ours_lossy)] {
+        assert_eq!(delays.len(), PROBES, "{name}");
+        let at = |share: f64| (delays[((share * PROBES as f64) as usize).min(PROBES - 1)] - 4.0) * 1e3;
+        println!("{name:<30} {:>9.0} {:>8.0} {:>8.0}    {:>6}", at(0.5), at(0.99), at(1.0), PROBES - lossy.len());
+    }
+    // Each 50th is lost: no more, no fewer. A chance is a chance.
+    assert_eq!(PROBES - ours_lossy.len(), PROBES / 50);
+    assert!((PROBES - netem_lossy.len()).abs_diff(PROBES / 50) < 30);
+    // Never early, and as exact as the kernel's own.
+    assert!(ours[0] >= 4.0 && netem[0] >= 4.0, "{} {}", ours[0], netem[0]);
+    assert!(ours[PROBES / 2] < 4.5, "{}", ours[PROBES / 2]);
+}
