@@ -101,7 +101,7 @@ fn rare(result: &RttResult) -> Option<String> {
 
 /// Medians by size, and the line with its steps.
 fn by_size(by_size: &BySize) -> Option<String> {
-    let BySize { sizes, line, steps } = by_size;
+    let BySize { sizes, line, steps, .. } = by_size;
     let measured = |size: &OfSize| size.rtt.map(|rtt| (f64::from(size.payload_bytes), rtt));
     let median = sizes.iter().map(|size| measured(size).map(|(bytes, rtt)| (bytes, rtt.p50_ns as f64)));
     let interval = sizes
