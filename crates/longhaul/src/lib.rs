@@ -28,7 +28,7 @@ use clap::{Parser, Subcommand};
     arg_required_else_help = false,
     // clap's template without its own two options, so that all commands fit a screen.
     help_template = "{about}\n\n{usage-heading} {usage}    (longhaul COMMAND --help lists options)\n\nCommands:\n{subcommands}\n\
-        The manual, shell completions, man pages: longhaul docs, longhaul completion SHELL, longhaul man FOLDER\n"
+        Manual, completions, man pages: longhaul docs, longhaul completion SHELL, longhaul man FOLDER\n"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

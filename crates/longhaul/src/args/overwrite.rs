@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use longhaul_kernel::new_file::followed;
+
 use crate::output::Failure;
 
 /// Whether files and results that are there may be replaced.
@@ -21,8 +23,10 @@ impl Overwrite {
     /// Refuses a file that is there, before any work whose result would be lost.
     pub(crate) fn file(self, file: Option<&Path>) -> Result<(), Failure> {
         match file {
-            // A device or a pipe has nothing to lose.
-            Some(file) if !self.force && file.is_file() => Err(there_already(file, "the file is there already")),
+            // A device or a pipe has nothing to lose. What a link of another user points to is refused when it is written.
+            Some(file) if !self.force && followed(file).is_ok_and(|file| file.is_file()) => {
+                Err(there_already(file, "the file is there already"))
+            }
             _ => Ok(()),
         }
     }

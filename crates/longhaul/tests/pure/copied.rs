@@ -31,7 +31,7 @@ fn a_path_and_its_measurement_are_drawn() {
     let other = folder.file("other.toml");
     fs::write(&other, moved).unwrap();
     for (path, verdict) in [(&copy, "behave"), (&other, "does not behave like the measured path")] {
-        let text = longhaul(&["verify", path, "--against", &measured, "-i", "10ms", "--html", &page]);
+        let text = longhaul(&["verify", path, "--against", &measured, "-i", "10ms", "--force", "--html", &page]);
         let text = String::from_utf8(text.stdout).unwrap();
         let drawn = fs::read_to_string(&page).unwrap();
         assert!(text.contains(verdict) && drawn.contains(verdict), "{text}{drawn}");

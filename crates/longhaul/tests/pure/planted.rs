@@ -97,7 +97,7 @@ fn a_link_of_another_user_is_not_followed() {
     }
     drop(planted);
     // Who names a link of his own means what it points to.
-    printed(&["analyze", "--html", &own, &capture]);
+    printed(&["analyze", "--force", "--html", &own, &capture]);
     assert!(fs::symlink_metadata(&own).unwrap().is_symlink());
     assert!(fs::read_to_string(folder.file("victim")).unwrap().contains("<html"));
 }

@@ -27,11 +27,13 @@
 mod admission;
 mod caveats;
 mod client;
+mod error;
 pub mod kind;
 pub mod limits;
 mod line;
 mod message;
 mod output;
+mod progress;
 mod randomness;
 mod server;
 mod transfer;

@@ -1,6 +1,6 @@
 //! The messages of the control protocol. A version ignores unknown fields, but rejects messages of unknown types.
 
-use longhaul_channel::{ChannelError, shown};
+use longhaul_channel::shown;
 use longhaul_result::Caveat;
 use longhaul_tcp::proof::TcpCookie;
 use longhaul_terms::{MAX_STREAMS, StreamSent, bounded_list};
@@ -8,8 +8,10 @@ use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;
 use serde::{Deserialize, Serialize};
 
+pub use super::error::SessionError;
 use super::kind::TestParameters;
 use super::limits::Caps;
+pub use super::progress::Progress;
 
 /// A message of the control protocol.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -119,53 +121,6 @@ pub struct Refusal {
     pub error: SessionError,
     /// When the client may try again; `None` if that would not help.
     pub retry_after: Option<Nanos>,
-}
-
-/// What a receiver got so far, for live lines: sums over its streams since the start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Progress {
-    /// Time since the first packet arrived, by the receiver's clock.
-    pub elapsed_ns: u64,
-    /// Packets received, without duplicates.
-    pub received_packets: u64,
-    /// Packets missing so far.
-    pub missing_packets: u64,
-    /// Duplicates.
-    pub duplicate_packets: u64,
-    /// Reordered packets.
-    pub reordered_packets: u64,
-    /// Payload bytes received, without duplicates.
-    pub payload_bytes: u64,
-}
-
-/// Why a session ended without a result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct SessionError {
-    /// The code, for programs.
-    pub code: String,
-    /// What is wrong, in one line.
-    pub message: String,
-    /// What the user can do.
-    pub remedy: String,
-}
-
-impl SessionError {
-    /// Creates an error.
-    pub fn new(code: &str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into(), remedy: remedy.into() }
-    }
-
-    /// An error that a peer sent, safe to show: one line of limited length without control characters.
-    pub fn of_peer(self) -> Self {
-        Self { code: shown(&self.code), message: shown(&self.message), remedy: shown(&self.remedy) }
-    }
-}
-
-impl From<ChannelError> for SessionError {
-    fn from(error: ChannelError) -> Self {
-        Self::new(error.code(), error.to_string(), error.remedy())
-    }
 }
 
 /// The caveats of the other end, safe to show: limited in number and length, without control characters.

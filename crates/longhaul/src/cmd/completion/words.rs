@@ -33,10 +33,9 @@ pub(super) fn after(top: &clap::Command, words: &[&str]) -> Vec<String> {
             positionals += 1;
         }
     }
-    let positional = || {
-        let mut all = command.get_positionals();
-        all.nth(positionals).or_else(|| command.get_positionals().last().filter(|last| takes_several(last)))
-    };
+    // What follows `--` is no word of longhaul's.
+    let own = || command.get_positionals().filter(|argument| !argument.is_last_set());
+    let positional = || own().nth(positionals).or_else(|| own().last().filter(|last| takes_several(last)));
     value_of.or_else(positional).map_or_else(Vec::new, |argument| values(&path, argument))
 }
 
@@ -52,7 +51,7 @@ fn option<'a>(command: &'a clap::Command, word: &str) -> Option<&'a clap::Arg> {
 }
 
 fn takes_several(argument: &clap::Arg) -> bool {
-    argument.get_num_args().is_some_and(|range| range.max_values() > 1)
+    matches!(argument.get_action(), clap::ArgAction::Append)
 }
 
 fn values(path: &[&str], argument: &clap::Arg) -> Vec<String> {

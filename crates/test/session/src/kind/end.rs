@@ -9,7 +9,8 @@ use longhaul_udp::UdpEndReport;
 use serde::{Deserialize, Serialize};
 
 use super::TestParameters;
-use crate::message::{Progress, SessionError};
+use crate::error::SessionError;
+use crate::progress::Progress;
 
 /// The report of one end of a test.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

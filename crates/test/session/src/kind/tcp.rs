@@ -10,7 +10,7 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 
 use super::{EndReport, Proof, TestEnd, TestKind, TestParameters, sockets};
 use crate::limits::{Caps, DRAIN_LIMIT};
-use crate::message::Progress;
+use crate::progress::Progress;
 use crate::randomness::Randomness;
 
 /// A feature in a hello: this end supports TCP tests.

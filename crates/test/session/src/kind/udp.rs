@@ -14,7 +14,7 @@ use longhaul_wire::probe::Cookie;
 use super::{EndReport, Proof, TestEnd, TestKind, TestParameters, datagrams_proof, sockets};
 use crate::caveats;
 use crate::limits::{Caps, DRAIN_QUIET};
-use crate::message::Progress;
+use crate::progress::Progress;
 use crate::randomness::Randomness;
 
 /// A feature in a hello: this end changes settings of the receiving interface for the time of a test.
