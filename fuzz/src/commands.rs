@@ -72,7 +72,7 @@ fn run(arguments: &[&str]) {
 pub fn analyze(input: &[u8]) {
     let (capture, series) = (capture(input), path("series"));
     let _ = fs::remove_dir_all(&series);
-    run(&["analyze", "--json", "--top", "0", "--html", &path("page.html"), "-o", &series, &capture]);
+    run(&["analyze", "--json", "--top", "0", "--force", "--html", &path("page.html"), "-o", &series, &capture]);
     run(&["analyze", &capture]);
 }
 
@@ -85,7 +85,7 @@ pub fn compare(input: &[u8]) {
     let (a, b) = two.unwrap_or((input, input));
     let (a, b, delays) = (file("a", a), file("b", b), path("delays"));
     let _ = fs::remove_dir_all(&delays);
-    run(&["compare", "--json", "--html", &path("page.html"), "-o", &delays, &a, &b]);
+    run(&["compare", "--json", "--force", "--html", &path("page.html"), "-o", &delays, &a, &b]);
     run(&["compare", "--behaviour", &a, &b]);
     run(&["profile", &a, &b]);
     run(&["profile", "--json", &a]);
@@ -95,15 +95,15 @@ pub fn compare(input: &[u8]) {
 pub fn convert(input: &[u8]) {
     let (capture, log) = (capture(input), path("log.parquet"));
     let _ = fs::remove_file(&log);
-    run(&["convert", "--keep-snippets", &capture, &log]);
+    run(&["convert", "--force", "--keep-snippets", &capture, &log]);
     for to in ["packets.pcapng", "packets.pcap.zst"] {
-        run(&["convert", if Path::new(&log).exists() { &log } else { &capture }, &path(to)]);
+        run(&["convert", "--force", if Path::new(&log).exists() { &log } else { &capture }, &path(to)]);
     }
     if input.starts_with(&longhaul_captures::spool::MAGIC) {
         let spool = path("spool");
         fs::create_dir_all(&spool).expect("memory");
         fs::write(Path::new(&spool).join("000000.lhs"), input).expect("memory");
-        run(&["convert", "--json", &spool, &log]);
+        run(&["convert", "--force", "--json", &spool, &log]);
     }
 }
 
@@ -133,6 +133,7 @@ pub fn peer_report(input: &[u8]) {
                 local: with_both(&local),
                 remote: Some(remote.clone()),
                 caveats: Vec::new(),
+                cut: None,
             };
             let udp = UdpParameters { direction, ..UdpParameters::default() };
             let mut save = |ending: &str, losses: &mut dyn Iterator<Item = longhaul_udp::locate::Loss>| {

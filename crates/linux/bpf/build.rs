@@ -70,7 +70,7 @@ mod programs {
     use libbpf_cargo::SkeletonBuilder;
 
     /// Folder of the source, name of the skeleton.
-    const PROGRAMS: [(&str, &str); 9] = [
+    const PROGRAMS: [(&str, &str); 10] = [
         ("src/congestion/selection", "selection"),
         ("src/drops", "drops"),
         ("src/filter", "filter"),
@@ -79,6 +79,7 @@ mod programs {
         ("src/pacing", "pacing"),
         ("src/tcp_loss", "tcp_loss"),
         ("src/tcp_owner", "tcp_owner"),
+        ("src/udp_flow", "udp_flow"),
         ("tests/hooks", "hooks"),
     ];
 

@@ -23,6 +23,8 @@ caveat_codes! {
     OPTIONS_CLIPPED = "options_clipped";
     /// The capture dropped packets.
     PACKETS_DROPPED = "packets_dropped";
+    /// No packet matched the filter of a capture.
+    NOTHING_MATCHED = "nothing_matched";
     /// A logging host could not be reached any more.
     LOGGER_LOST = "logger_lost";
     /// Packets were lost on the way to a logging host, or not written there.
@@ -63,6 +65,10 @@ caveat_codes! {
     FOREIGN_DATAGRAMS = "foreign_datagrams";
     /// A signal ended the test early.
     INTERRUPTED = "interrupted";
+    /// Sockets of two hosts were not watched from their beginning, so that what was under way may count as lost.
+    WATCHED_IN_PART = "watched_in_part";
+    /// The server was lost while the test ran: the result has what was known until then.
+    CUT_SHORT = "cut_short";
     /// The samples could not be written.
     SAMPLES_NOT_SAVED = "samples_not_saved";
     /// The disk did not take the whole log of probes.

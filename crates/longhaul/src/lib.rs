@@ -28,7 +28,7 @@ use clap::{Parser, Subcommand};
     arg_required_else_help = false,
     // clap's template without its own two options, so that all commands fit a screen.
     help_template = "{about}\n\n{usage-heading} {usage}    (longhaul COMMAND --help lists options)\n\nCommands:\n{subcommands}\n\
-        Shell completions and man pages: longhaul completion SHELL, longhaul man FOLDER\n"
+        The manual, shell completions, man pages: longhaul docs, longhaul completion SHELL, longhaul man FOLDER\n"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -67,6 +67,8 @@ enum Command {
     Completion(cmd::completion::Args),
     #[command(hide = true)]
     Man(cmd::man::Args),
+    #[command(hide = true)]
+    Docs(cmd::docs::Args),
 }
 
 /// Runs the command that `arguments` ask for, the first of which is the program's name, and prints what comes of it.
@@ -104,6 +106,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Paths(args) => cmd::paths::run(args),
         Command::Completion(args) => cmd::completion::run(args),
         Command::Man(args) => cmd::man::run(args),
+        Command::Docs(args) => cmd::docs::run(args),
     };
     done.unwrap_or_else(|failure| failure.report(json))
 }

@@ -14,13 +14,13 @@ use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_host::HostSnapshot;
 use longhaul_profile::{Profile, Verification};
-use longhaul_report::saved::{DiagnoseAsked, DiagnoseFlowsAsked, RttAsked, SweepAsked, TcpAsked, UdpAsked};
+use longhaul_report::saved::{DiagnoseAsked, DiagnoseFlowsAsked, HopsAsked, RttAsked, SweepAsked, TcpAsked, UdpAsked};
 use longhaul_result::{Envelope, Hosts};
-use longhaul_rtt::RttResult;
+use longhaul_rtt::{HopsResult, RttResult};
 use longhaul_sweep::SweepResult;
 use longhaul_tcp::{TcpResult, WatchResult};
 use longhaul_terms::Directions;
-use longhaul_udp::UdpResult;
+use longhaul_udp::{UdpAccounts, UdpResult, UdpWatchResult};
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
@@ -48,7 +48,8 @@ fn schemas() -> BTreeMap<String, String> {
         schema::<udp::live::Interval>("longhaul.udp.interval/1", stream("udp")),
         result::<WithHosts<TcpAsked, Directions<TcpResult>, crate::cmd::test::Hosts<'_>>>("tcp"),
         result::<WithHosts<UdpAsked, Directions<UdpResult>, crate::cmd::test::Hosts<'_>>>("udp"),
-        result::<Envelope<RttAsked, RttResult>>("rtt"),
+        result::<WithHosts<RttAsked, RttResult, crate::cmd::rtt::ProbingHosts>>("rtt"),
+        result::<Envelope<HopsAsked, HopsResult>>("rtt.hops"),
         result::<Envelope<SweepAsked, SweepResult>>("sweep"),
         result::<Envelope<DiagnoseAsked, Directions<Diagnosed>>>("diagnose"),
         result::<WithHosts<lab::run::Parameters<'_>, lab::run::Ended<'_>, &Option<longhaul_experiment::Hosts>>>(
@@ -78,6 +79,10 @@ fn schemas() -> BTreeMap<String, String> {
         result::<Envelope<cc::show::Parameters, Description>>("cc.show"),
         result::<Envelope<cc::table::Parameters, cc::table::Printed>>("cc.table"),
         result::<Envelope<watch::WatchParameters, WatchResult>>("watch"),
+        result::<Envelope<watch::WatchParameters, UdpWatchResult>>("watch.udp"),
+        result::<Envelope<compare::udp::Parameters, UdpAccounts>>("compare.udp"),
+        schema::<watch::live::WatchInterval<'_>>("longhaul.watch.interval/1", interval_of_watch("watch")),
+        schema::<watch::udp::UdpWatchInterval<'_>>("longhaul.watch.udp.interval/1", interval_of_watch("watch --udp")),
         result::<Envelope<capture::Parameters<'_>, CaptureResult>>("capture"),
         result::<Envelope<log::Parameters, LogResult>>("log"),
         result::<Envelope<convert::Parameters<'_>, convert::Converted<'_>>>("convert"),
@@ -90,12 +95,19 @@ fn schemas() -> BTreeMap<String, String> {
 fn result<T: JsonSchema>(command: &str) -> (String, String) {
     let title = match command {
         "lab.run.mix" => "What `longhaul lab run --json` prints of an experiment with a mix".into(),
+        "rtt.hops" => "What `longhaul rtt --to-each-hop --json` prints".into(),
         "diagnose.long-path" => "What `longhaul diagnose --rtt` prints with `--json`".into(),
         "diagnose.flows" => "What `longhaul diagnose --watch` and `longhaul diagnose trace` print with `--json`".into(),
+        "watch.udp" => "What `longhaul watch --udp --json` prints".into(),
+        "compare.udp" => "What `longhaul compare --json` prints of two results of `longhaul watch --udp`".into(),
         "lab.run.faults" => "What `longhaul lab run faults --json` prints".into(),
         _ => format!("What `longhaul {} --json` prints", command.replace('.', " ")),
     };
     schema::<T>(&format!("longhaul.{command}/1"), title)
+}
+
+fn interval_of_watch(command: &str) -> String {
+    format!("An interval, as `longhaul {command} --json-stream` prints it")
 }
 
 fn stream(command: &str) -> String {

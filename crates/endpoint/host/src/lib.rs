@@ -10,16 +10,21 @@
 //! `<linux/ethtool.h>`, proc(5).
 
 mod caveats;
+mod conntrack;
 mod cpu;
+mod disk;
 mod interface;
 mod judge;
 mod pcie;
 mod sysctls;
 
+pub use conntrack::Conntrack;
 pub use cpu::{Cpu, NumaNode};
+pub use disk::{DiskRate, read_rate, write_rate};
 pub use interface::{Interface, Interrupt, Offload, Queue, QueueDirection};
 pub use judge::LONG_PATH_RTT;
 pub use longhaul_kernel::driver_settings::{Channels, Coalescing, Pause, Rings};
+pub use longhaul_kernel::group_limits::{CpuLimit, GroupLimits, MemoryLimit};
 pub use pcie::{PcieLink, PciePath};
 pub use sysctls::SysctlValue;
 
@@ -47,6 +52,10 @@ pub struct HostSnapshot {
     /// Kernel parameters by name, as in sysctl(8); `tcp_mem` and `udp_mem` count pages (`page_bytes` of `kernel`),
     /// every other buffer bytes.
     pub sysctls: BTreeMap<String, SysctlValue>,
+    /// The table of connections of netfilter; `None` where the kernel has none.
+    pub conntrack: Option<Conntrack>,
+    /// What the control groups of this process allow it.
+    pub group_limits: GroupLimits,
     /// What could not be read, and why.
     pub unreadable: Vec<Unreadable>,
 }
@@ -108,6 +117,8 @@ impl HostSnapshot {
             cpu: cpu::read(&mut reasons),
             interfaces,
             sysctls: sysctls::read(&mut reasons),
+            conntrack: Conntrack::read(),
+            group_limits: GroupLimits::read(),
             unreadable: reasons.0,
         }
     }

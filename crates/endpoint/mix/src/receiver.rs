@@ -47,8 +47,12 @@ impl StreamReceiver {
     /// # Errors
     /// [`StreamReceiverError::Open`], [`StreamReceiverError::Thread`].
     pub fn start(local: SocketAddr, cookie: Cookie, buffer_bytes: usize) -> Result<Self, StreamReceiverError> {
-        let options =
-            ReceiverOptions { receive_buffer_bytes: Some(buffer_bytes), gro: false, timestamps: TimestampMode::App };
+        let options = ReceiverOptions {
+            receive_buffer_bytes: Some(buffer_bytes),
+            gro: false,
+            timestamps: TimestampMode::App,
+            ..ReceiverOptions::default()
+        };
         let socket = UdpReceiver::bind(local, &options)?;
         let stop = Arc::<AtomicBool>::default();
         let stopped = Arc::clone(&stop);

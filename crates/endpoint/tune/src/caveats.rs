@@ -9,4 +9,6 @@ caveat_codes! {
     TCP_MEMORY_SHORT = "tcp_memory_short";
     /// A running service changes such settings too.
     OTHER_TUNER = "other_tuner";
+    /// A file that is read later gives a setting that was to outlive a start of the machine.
+    DROP_IN_OVERRULED = "drop_in_overruled";
 }

@@ -82,7 +82,14 @@ pub fn apply<'a>(
         let at = state.done;
         let saved = &state.settings[at];
         let then = saved.given.clone();
-        match setting::write(&saved.place, &then) {
+        // The plan is of a moment ago.
+        let by_another =
+            setting::read(&saved.place).ok().filter(|now| *now != saved.before && !saved.ours.contains(now));
+        let written = match &by_another {
+            Some(now) => Err(format!("somebody else set it to {now} meanwhile; it is left: make the plan again")),
+            None => setting::write(&saved.place, &then),
+        };
+        match written {
             Ok(()) => {
                 // A driver may round.
                 if let Ok(now) = setting::read(&saved.place)
@@ -100,6 +107,7 @@ pub fn apply<'a>(
                         state.settings.insert(at, earlier.clone());
                         state.done = at + 1;
                     }
+                    None if by_another.is_some() => {}
                     // It may have come halfway.
                     None => _ = put_one_back(&saved, true),
                 }

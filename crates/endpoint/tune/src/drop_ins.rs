@@ -2,10 +2,11 @@
 //!
 //! **They win.** systemd-sysctl sorts all files of `sysctl.d` by name and the last one counts: `99-zz-longhaul.conf` comes after `99-sysctl.conf`. Of
 //! `.link` files only the first that matches an interface counts: a file of its own would take the name policy and everything else of
-//! `99-default.link` away, so settings of interfaces go into a drop-in of that one.
+//! `99-default.link` away, so settings of interfaces go into a drop-in of the file that udev took for the interface, mostly that one.
 //!
 //! Source: sysctl.d(5), systemd.link(5).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::io;
@@ -24,34 +25,102 @@ const HEAD: &str = "# Written by `longhaul tune --persist`; `longhaul tune undo`
 /// The file for kernel parameters.
 const SYSCTL: &str = "sysctl.d/99-zz-longhaul.conf";
 /// The file for interfaces.
-const LINK: &str = "systemd/network/99-default.link.d/50-longhaul.conf";
+const LINK: &str = "systemd/network";
+const LINK_DROP_IN: &str = "50-longhaul.conf";
+/// The `.link` file of interfaces that no other one matches.
+const DEFAULT_LINK: &str = "99-default.link";
+/// Where udev keeps what it knows of devices: interface 2 is `n2`.
+const UDEV: &str = "/run/udev/data";
 
 /// The files that make `settings` last, below `etc`, with their texts.
 pub(crate) fn texts(etc: &Path, settings: &[Saved]) -> Vec<(PathBuf, String)> {
-    let (mut sysctl, mut link) = (String::new(), Vec::new());
+    texts_with(etc, settings, &link_file)
+}
+
+fn texts_with(etc: &Path, settings: &[Saved], link_file: &dyn Fn(&str) -> String) -> Vec<(PathBuf, String)> {
+    let mut sysctl = String::new();
+    // What each `.link` file gets.
+    let mut files: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for saved in settings {
         let value = &saved.given;
+        let mut give = |link: &str, line: String| _ = files.entry(link_file(link)).or_default().insert(line);
         match &saved.place {
             Place::Sysctl { key } => _ = writeln!(sysctl, "{key} = {value}"),
-            Place::Feature { feature, .. } => link.extend(link_key(feature).map(|key| format!("{key}=yes"))),
-            Place::Ring { receive, .. } => {
-                link.push(format!("{}={value}", if *receive { "RxBufferSize" } else { "TxBufferSize" }));
+            Place::Feature { link, feature } => {
+                link_key(feature).into_iter().for_each(|key| give(link, format!("{key}=yes")));
             }
-            Place::QueueLength { .. } => link.push(format!("TransmitQueueLength={value}")),
-            // The default one is a kernel parameter, and is there before interfaces are.
-            Place::RootQdisc { .. } => {}
+            Place::Ring { link, receive } => {
+                give(link, format!("{}={value}", if *receive { "RxBufferSize" } else { "TxBufferSize" }));
+            }
+            Place::QueueLength { link } => give(link, format!("TransmitQueueLength={value}")),
+            // The default one is a kernel parameter, and is there before interfaces are. A route is its owner's to set up.
+            Place::RootQdisc { .. } | Place::Route { .. } => {}
         }
     }
-    link.sort();
-    link.dedup();
     let mut texts = Vec::new();
     if !sysctl.is_empty() {
         texts.push((etc.join(SYSCTL), format!("{HEAD}{sysctl}")));
     }
-    if !link.is_empty() {
-        texts.push((etc.join(LINK), format!("{HEAD}[Link]\n{}\n", link.join("\n"))));
+    for (file, lines) in files {
+        let lines: Vec<String> = lines.into_iter().collect();
+        let path = etc.join(LINK).join(format!("{file}.d")).join(LINK_DROP_IN);
+        texts.push((path, format!("{HEAD}[Link]\n{}\n", lines.join("\n"))));
     }
     texts
+}
+
+/// The name of the `.link` file that udev took for the interface `link`: a drop-in of another one would do nothing.
+fn link_file(link: &str) -> String {
+    let read = |path: PathBuf| read_text(&path, MOST_BYTES).ok();
+    let index = read(Path::new("/sys/class/net").join(link).join("ifindex"));
+    let known = index.and_then(|index| read(Path::new(UDEV).join(format!("n{}", index.trim()))));
+    known.as_deref().and_then(link_file_of).unwrap_or(DEFAULT_LINK).to_owned()
+}
+
+/// Of udev's lines: `E:ID_NET_LINK_FILE=/run/systemd/network/10-netplan-eth0.link`.
+fn link_file_of(known: &str) -> Option<&str> {
+    let path = known.lines().find_map(|line| line.strip_prefix("E:ID_NET_LINK_FILE="))?;
+    let name = path.rsplit('/').next()?;
+    let is_plain = name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.@:".contains(letter));
+    (name.ends_with(".link") && is_plain && name.len() < 200).then_some(name)
+}
+
+/// Where systemd-sysctl looks for files beside `/etc/sysctl.d` (sysctl.d(5)).
+const SYSCTL_FOLDERS: [&str; 4] = ["/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"];
+/// Files of a folder that are looked at, at most.
+const MOST_FILES: usize = 1000;
+
+/// Files that give one of `keys` after longhaul's drop-in, so that it does not win: those whose names come later, and `sysctl.conf`, which
+/// procps' `sysctl --system` reads last.
+pub(crate) fn later(etc: &Path, keys: &BTreeSet<String>) -> Vec<(PathBuf, String)> {
+    let own = SYSCTL.rsplit('/').next().unwrap_or(SYSCTL);
+    let mut files = vec![etc.join("sysctl.conf")];
+    for folder in std::iter::once(etc.join("sysctl.d")).chain(SYSCTL_FOLDERS.map(PathBuf::from)) {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_FILES);
+        let mut later: Vec<PathBuf> = entries
+            .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.ends_with(".conf") && name > own))
+            .map(|entry| entry.path())
+            .collect();
+        later.sort();
+        files.extend(later);
+    }
+    let mut found = Vec::new();
+    for file in files {
+        let text = read_text(&file, MOST_BYTES).unwrap_or_default();
+        let given = text.lines().filter_map(sysctl_key).filter(|key| keys.contains(key));
+        found.extend(given.map(|key| (file.clone(), key)));
+    }
+    found
+}
+
+/// The parameter that a line of `sysctl.d` sets: `net/ipv4/tcp_rmem = 1` and `-net.ipv4.tcp_rmem = 1` are `net.ipv4.tcp_rmem`.
+fn sysctl_key(line: &str) -> Option<String> {
+    let line = line.trim();
+    if line.starts_with(['#', ';']) {
+        return None;
+    }
+    let (key, _) = line.split_once('=')?;
+    Some(key.trim().trim_start_matches('-').replace('/', "."))
 }
 
 /// systemd.link(5)'s name of a feature.
@@ -81,7 +150,9 @@ pub(crate) fn remove(drop_in: &DropIn) -> (Outcome, Option<String>) {
         Owner::Longhaul => match fs::remove_file(&drop_in.path) {
             Ok(()) => {
                 // A folder for drop-ins that has none left; /etc/sysctl.d is there anyway.
-                if let Some(folder) = drop_in.path.parent().filter(|folder| folder.ends_with("99-default.link.d")) {
+                let is_of_link =
+                    |folder: &&Path| folder.extension().is_some_and(|end| end == "d") && !folder.ends_with("sysctl.d");
+                if let Some(folder) = drop_in.path.parent().filter(is_of_link) {
                     let _ = fs::remove_dir(folder);
                 }
                 (Outcome::PutBack, None)
@@ -99,4 +170,55 @@ pub(crate) fn now(drop_in: &DropIn) -> DropInNow {
         _ => Owner::Other,
     };
     DropInNow { file: drop_in.path.display().to_string(), owner }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saved(place: Place, given: &str) -> Saved {
+        Saved { place, before: "0".into(), given: given.into(), ours: Vec::new() }
+    }
+
+    /// netplan writes a `.link` file for an interface: a drop-in of 99-default.link would not count there.
+    #[test]
+    fn settings_of_an_interface_go_to_the_file_that_udev_took_for_it() {
+        let known = "I:123\nE:ID_NET_LINK_FILE=/run/systemd/network/10-netplan-eth1.link\nE:ID_NET_NAME=eth1\n";
+        assert_eq!(link_file_of(known), Some("10-netplan-eth1.link"));
+        assert_eq!(link_file_of("E:ID_NET_LINK_FILE=/x/..\n").or(link_file_of("E:ID_NET_NAME=eth1\n")), None);
+        let feature = |link: &str| Place::Feature { link: link.into(), feature: "rx-gro".into() };
+        let ring = Place::Ring { link: "eth1".into(), receive: true };
+        let settings = [saved(feature("eth0"), "on"), saved(feature("eth1"), "on"), saved(ring, "4096")];
+        let file = |link: &str| if link == "eth1" { "10-netplan-eth1.link" } else { DEFAULT_LINK }.to_owned();
+        let texts = texts_with(Path::new("/etc"), &settings, &file);
+        let texts: Vec<(&str, &str)> =
+            texts.iter().map(|(path, text)| (path.to_str().unwrap(), text.strip_prefix(HEAD).unwrap())).collect();
+        assert_eq!(
+            texts,
+            [
+                (
+                    "/etc/systemd/network/10-netplan-eth1.link.d/50-longhaul.conf",
+                    "[Link]\nGenericReceiveOffload=yes\nRxBufferSize=4096\n"
+                ),
+                ("/etc/systemd/network/99-default.link.d/50-longhaul.conf", "[Link]\nGenericReceiveOffload=yes\n"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_file_that_comes_later_is_found() {
+        let etc = std::env::temp_dir().join(format!("longhaul-tune-later-{}", std::process::id()));
+        fs::create_dir_all(etc.join("sysctl.d")).unwrap();
+        fs::write(etc.join("sysctl.d/99-sysctl.conf"), "net.core.rmem_max = 1\n").unwrap();
+        fs::write(etc.join("sysctl.d/zz-site.conf"), "# net.core.rmem_max = 1\n-net/core/wmem_max=1\n").unwrap();
+        fs::write(etc.join("sysctl.conf"), "net.core.rmem_max=1\nkernel.sysrq = 1\n").unwrap();
+        let keys = ["net.core.rmem_max", "net.core.wmem_max"].map(str::to_owned).into();
+        let found = later(&etc, &keys);
+        let expected = [
+            (etc.join("sysctl.conf"), "net.core.rmem_max".to_owned()),
+            (etc.join("sysctl.d/zz-site.conf"), "net.core.wmem_max".to_owned()),
+        ];
+        fs::remove_dir_all(&etc).unwrap();
+        assert_eq!(found, expected);
+    }
 }

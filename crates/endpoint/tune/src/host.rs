@@ -13,6 +13,8 @@ pub struct HostState {
     pub read_only: BTreeSet<String>,
     /// The interfaces to tune.
     pub links: Vec<LinkState>,
+    /// The route to the other end; `None` where that is not known, or there is none.
+    pub route: Option<RouteState>,
     /// Bytes of memory of the machine; `None` where that could not be read.
     pub memory_bytes: Option<u64>,
     /// Bytes of a page.
@@ -40,8 +42,23 @@ pub struct LinkState {
     pub queue_packets: Option<u32>,
     /// The kind of the queueing discipline at its root, and its number: 0 where the kernel attached it.
     pub root_qdisc: Option<(String, u16)>,
+    /// Somebody put queueing disciplines below that one.
+    pub qdisc_has_children: bool,
     /// How many transmit queues it has.
     pub transmit_queues: u32,
+}
+
+/// The route to the other end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteState {
+    /// The network that it leads to: `0.0.0.0/0` is everywhere.
+    pub network: String,
+    /// The first congestion window that it gives, or `default`.
+    pub first_window: String,
+    /// The congestion control that it gives, or `default`.
+    pub congestion_control: String,
+    /// Why a change would not last until the next start of the machine, or cannot be made; `None` where its owner keeps it.
+    pub not_kept: Option<String>,
 }
 
 /// Something that could not be read.

@@ -23,14 +23,31 @@ mod target;
 pub use changing::{Terms, apply, confirm, status, undo, undo_unconfirmed};
 pub use diagnosis::{Diagnosis, DiagnosisError, Direction};
 pub use error::TuneError;
-pub use host::{HostState, LinkState, Unread};
+pub use host::{HostState, LinkState, RouteState, Unread};
 pub use outcome::{DropInNow, Now, Outcome, Owner, PutBack, Refused, Status};
-pub use place::Place;
+pub use place::{Place, RoutePart};
 pub use plan::{ByHand, Change, Kept, Plan};
 pub use state::{STATE_FOLDER, Store};
 pub use target::{Cause, End, Role, Target};
 
 use longhaul_result::Caveat;
+
+/// Doubts about settings that shall outlive a start of the machine: files that come after longhaul's and give them, too.
+pub fn doubts_about_lasting(store: &Store, plan: &Plan) -> Vec<Caveat> {
+    let keys = plan.changes.iter().filter_map(|change| match &change.place {
+        Place::Sysctl { key } => Some(key.clone()),
+        _ => None,
+    });
+    let doubt = |(file, key): (std::path::PathBuf, String)| {
+        let file = file.display();
+        Caveat::new(
+            caveats::DROP_IN_OVERRULED,
+            format!("{file} gives {key} too, and is read after longhaul's file"),
+            format!("take {key} out of {file}"),
+        )
+    };
+    drop_ins::later(&store.etc, &keys.collect()).into_iter().map(doubt).collect()
+}
 
 /// Doubts about settings on this host: running services that change them too.
 pub fn doubts_about_others() -> Vec<Caveat> {

@@ -1,6 +1,7 @@
 //! What can be set, and the values that it has, as text.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,24 @@ pub enum Place {
         /// The interface.
         link: String,
     },
+    /// What connections take from the route to a network.
+    Route {
+        /// The network: `192.0.2.0/24`.
+        network: String,
+        /// What they take.
+        part: RoutePart,
+    },
+}
+
+/// What connections take from a route; `default` where the route does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RoutePart {
+    /// The first congestion window, in packets (`initcwnd`).
+    FirstWindow,
+    /// The congestion control (`congctl`).
+    CongestionControl,
 }
 
 impl Place {
@@ -60,8 +79,16 @@ impl Place {
             }
             Self::Feature { link, feature } => is_link(link) && is_word(feature, "-"),
             Self::Ring { link, .. } | Self::QueueLength { link } | Self::RootQdisc { link } => is_link(link),
+            Self::Route { network, .. } => network_of(network).is_some(),
         }
     }
+}
+
+/// The address and the leading bits of a network's text.
+pub(crate) fn network_of(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, bits) = text.split_once('/')?;
+    let (address, bits): (IpAddr, u8) = (address.parse().ok()?, bits.parse().ok()?);
+    (bits <= if address.is_ipv4() { 32 } else { 128 }).then_some((address, bits))
 }
 
 /// What the kernel takes for the name of an interface (dev_valid_name).
@@ -80,6 +107,8 @@ impl fmt::Display for Place {
             }
             Self::QueueLength { link } => f.pad(&format!("{link} txqueuelen")),
             Self::RootQdisc { link } => f.pad(&format!("{link} root qdisc")),
+            Self::Route { network, part: RoutePart::FirstWindow } => f.pad(&format!("route {network} initcwnd")),
+            Self::Route { network, part: RoutePart::CongestionControl } => f.pad(&format!("route {network} congctl")),
         }
     }
 }
@@ -99,6 +128,9 @@ mod tests {
         }
         let ring = |link: &str| Place::Ring { link: link.into(), receive: true };
         assert!(ring("eth0.7").is_known());
+        let route = |network: &str| Place::Route { network: network.into(), part: RoutePart::FirstWindow };
+        assert!(route("0.0.0.0/0").is_known() && route("2001:db8::/32").is_known());
+        assert!(!route("10.0.0.0/33").is_known() && !route("10.0.0.0").is_known() && !route("x/8").is_known());
         assert!(!ring("../x").is_known() && !ring("").is_known() && !ring("a name").is_known());
     }
 }

@@ -3,17 +3,19 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
 use std::path::Path;
 
 use longhaul_kernel::driver_settings;
 use longhaul_kernel::ethtool::{Ethtool, EthtoolError};
-use longhaul_kernel::link::{Link, Netlink};
+use longhaul_kernel::link::{Link, Netlink, Route, RouteOwner};
 use longhaul_kernel::memory::page_bytes;
 use longhaul_kernel::sysctl::{self, SysctlError};
 use longhaul_kernel::sysfs::Sysfs;
 use longhaul_units::read_text;
 
-use crate::host::{HostState, LinkState, Unread};
+use crate::host::{HostState, LinkState, RouteState, Unread};
+use crate::place::RoutePart;
 
 /// The kernel parameters that plans are made of.
 const KEYS: [&str; 17] = [
@@ -40,8 +42,8 @@ const MODULES_BYTES: u64 = 16 << 20;
 
 impl HostState {
     /// Reads the settings of the machine and of the calling thread's network namespace: of `interface`, or of those that are up; where there is
-    /// hardware among them, of that alone.
-    pub fn take(interface: Option<&str>) -> Self {
+    /// hardware among them, of that alone. With `to` also of the route to that address.
+    pub fn take(interface: Option<&str>, to: Option<IpAddr>) -> Self {
         let mut host = Self {
             page_bytes: page_bytes() as u64,
             memory_bytes: memory_bytes(),
@@ -64,7 +66,25 @@ impl HostState {
             }
         }
         host.read_links(interface);
+        if let Some(to) = to {
+            host.read_route(to);
+        }
         host
+    }
+
+    fn read_route(&mut self, to: IpAddr) {
+        match Netlink::open().and_then(|mut netlink| netlink.route_to(to)) {
+            Ok(Some(route)) => {
+                self.route = Some(RouteState {
+                    network: format!("{}/{}", route.network, route.prefix_bits),
+                    first_window: RoutePart::FirstWindow.of(&route),
+                    congestion_control: RoutePart::CongestionControl.of(&route),
+                    not_kept: not_kept(&route),
+                });
+            }
+            Ok(None) => self.note(format!("the route to {to}"), "none in the main table leads there"),
+            Err(error) => self.note(format!("the route to {to}"), error.to_string()),
+        }
     }
 
     fn note(&mut self, what: impl Into<String>, reason: impl Into<String>) {
@@ -118,11 +138,30 @@ impl HostState {
             receive_ring: rings.map(|rings| (rings.receive_packets, rings.receive_max_packets)),
             transmit_ring: rings.map(|rings| (rings.transmit_packets, rings.transmit_max_packets)),
             queue_packets: link.queue_packets,
+            qdisc_has_children: root.as_ref().is_some_and(|root| root.has_children),
             root_qdisc: root.map(|root| (root.kind, root.major)),
             transmit_queues: link.transmit_queues.unwrap_or(1),
             name,
         }
     }
+}
+
+/// Who sets up again what it set up, as its process is named, and whose routes look like a person's.
+const NETWORK_MANAGERS: [&str; 3] = ["NetworkManager", "systemd-networkd", "systemd-network"];
+
+/// Why a change of `route` would go by itself, or cannot be made.
+fn not_kept(route: &Route) -> Option<String> {
+    let owner = match route.owner {
+        RouteOwner::Kernel => None,
+        RouteOwner::Person => {
+            let found = running().find_map(|name| NETWORK_MANAGERS.into_iter().find(|manager| *manager == name));
+            found.map(|name| format!("{name} runs and may set it up again"))
+        }
+        RouteOwner::Dhcp => Some("a DHCP client sets it up again".to_owned()),
+        RouteOwner::RouterAdvertisement => Some("router advertisements set it up again".to_owned()),
+        RouteOwner::Daemon => Some("a routing daemon sets it up again".to_owned()),
+    };
+    route.obstacle.map(str::to_owned).or(owner)
 }
 
 /// `text` with one space between its words: the kernel separates numbers by tabs.
@@ -176,15 +215,17 @@ const TUNERS: [(&str, &str); 4] = [
 
 /// Those of them that run, and what they do.
 pub(crate) fn running_tuners() -> Vec<(&'static str, &'static str)> {
-    let mut found = BTreeSet::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if let Some(name) = longhaul_kernel::process_sockets::name(pid) {
-            found.extend(TUNERS.into_iter().filter(|(tuner, _)| *tuner == name));
-        }
-    }
+    let found: BTreeSet<_> =
+        running().flat_map(|name| TUNERS.into_iter().filter(move |(tuner, _)| *tuner == name)).collect();
     // tuned is a Python program, named `tuned` by itself where it can.
     found.into_iter().collect()
+}
+
+/// The names of the processes of this machine.
+fn running() -> impl Iterator<Item = String> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(longhaul_kernel::process_sockets::name)
 }
 
 #[cfg(test)]
@@ -193,7 +234,7 @@ mod tests {
 
     #[test]
     fn this_host_is_read_without_rights() {
-        let host = HostState::take(None);
+        let host = HostState::take(None, None);
         assert!(host.numbers("net.ipv4.tcp_rmem").is_some_and(|numbers| numbers.len() == 3), "{host:?}");
         assert!(host.page_bytes >= 4096 && host.memory_bytes > Some(1 << 20), "{host:?}");
         assert_eq!(one_space("4096\t131072  6291456\n"), "4096 131072 6291456");

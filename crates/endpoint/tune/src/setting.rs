@@ -4,10 +4,10 @@ use std::io;
 
 use longhaul_kernel::driver_settings;
 use longhaul_kernel::ethtool::Ethtool;
-use longhaul_kernel::link::{Netlink, RootQdisc};
+use longhaul_kernel::link::{Netlink, RootQdisc, Route};
 use longhaul_kernel::sysctl;
 
-use crate::place::Place;
+use crate::place::{Place, RoutePart, network_of};
 use crate::reading::one_space;
 
 /// The number of the queueing disciplines that longhaul attaches: `LH`. By it they are known again.
@@ -40,8 +40,32 @@ pub(crate) fn read(place: &Place) -> Result<String, String> {
             let mut netlink = netlink()?;
             let index = netlink.index_of(link).map_err(|error| words(&error))?;
             let root = netlink.root_qdisc(index).map_err(|error| words(&error))?;
-            Ok(root.map_or_else(|| "none".into(), |root| qdisc_text(&root)))
+            Ok(root.map_or_else(|| "none".into(), |root| with_children(&root)))
         }
+        Place::Route { network, part } => Ok(route(network)?.map_or_else(|| NO_ROUTE.into(), |route| part.of(&route))),
+    }
+}
+
+/// The value of a route that is there no longer.
+const NO_ROUTE: &str = "no such route";
+/// The value of what a route does not say.
+const DEFAULT: &str = "default";
+
+/// The route to `network` that comes first.
+fn route(network: &str) -> Result<Option<Route>, String> {
+    let (address, bits) = network_of(network).ok_or_else(|| format!("{network} is no network"))?;
+    let routes = netlink()?.routes_to_network(address, bits).map_err(|error| error.to_string())?;
+    Ok(routes.into_iter().next())
+}
+
+impl RoutePart {
+    /// Its value in `route`.
+    pub(crate) fn of(self, route: &Route) -> String {
+        let value = match self {
+            Self::FirstWindow => route.first_window.map(|packets| packets.to_string()),
+            Self::CongestionControl => route.congestion_control.clone(),
+        };
+        value.unwrap_or_else(|| DEFAULT.into())
     }
 }
 
@@ -55,6 +79,12 @@ fn qdisc_text(root: &RootQdisc) -> String {
         (kind, 0) => kind.into(),
         (kind, major) => format!("{kind} {major:x}:"),
     }
+}
+
+/// The same, and whether somebody put others below it: they would go with it.
+fn with_children(root: &RootQdisc) -> String {
+    let text = qdisc_text(root);
+    if root.has_children { format!("{text} with others below") } else { text }
 }
 
 fn netlink() -> Result<Netlink, String> {
@@ -105,6 +135,18 @@ pub(crate) fn write(place: &Place, value: &str) -> Result<(), String> {
                 }
             }
             .map_err(|error| error.to_string())
+        }
+        Place::Route { network, part } => {
+            let mut route = route(network)?.ok_or_else(|| format!("there is no route to {network}"))?;
+            if let Some(why) = route.obstacle {
+                return Err(format!("the route to {network} cannot be changed: {why}"));
+            }
+            let value = (value != DEFAULT).then_some(value);
+            match part {
+                RoutePart::FirstWindow => route.first_window = value.map(|_| number()).transpose()?,
+                RoutePart::CongestionControl => route.congestion_control = value.map(str::to_owned),
+            }
+            netlink()?.replace_route(&route).map_err(|error| error.to_string())
         }
     }
 }

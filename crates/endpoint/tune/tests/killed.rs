@@ -11,7 +11,8 @@ use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::sysctl;
 use longhaul_tune::{
-    HostState, Outcome, Plan, Role, Store, Target, Terms, TuneError, apply, confirm, status, undo, undo_unconfirmed,
+    HostState, Outcome, Place, Plan, Role, RoutePart, Store, Target, Terms, TuneError, apply, confirm, status, undo,
+    undo_unconfirmed,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -43,15 +44,15 @@ fn store(folder: &Path) -> Store {
 
 /// Everything of the namespace that a plan here changes, and more.
 fn settings() -> BTreeMap<String, String> {
-    let mut all: BTreeMap<String, String> = HostState::take(Some("v0")).sysctls;
-    let link = HostState::take(Some("v0")).links.remove(0);
+    let mut all: BTreeMap<String, String> = HostState::take(Some("v0"), None).sysctls;
+    let link = HostState::take(Some("v0"), None).links.remove(0);
     all.insert("v0".into(), format!("{link:?}"));
     all
 }
 
 fn plan() -> Plan {
     let target = Target { rate_bps: 10_000_000_000, rtt_ns: 150_000_000, role: Role::Both, causes: None };
-    let mut host = HostState::take(Some("v0"));
+    let mut host = HostState::take(Some("v0"), None);
     // As where the host itself is tuned.
     host.sysctls.remove("net.core.default_qdisc");
     Plan::make(&host, &target)
@@ -205,7 +206,7 @@ fn what_nobody_confirms_goes_back_and_what_is_confirmed_stays() {
         assert!(status(&store).unwrap().unwrap().settings.len() >= 8);
         // A second plan on top: what was before both comes back.
         let target = Target { rate_bps: 40_000_000_000, rtt_ns: 150_000_000, role: Role::Receiver, causes: None };
-        let more = Plan::make(&HostState::take(Some("v0")), &target);
+        let more = Plan::make(&HostState::take(Some("v0"), None), &target);
         assert_eq!(more.possible().count(), 1, "{more:#?}");
         apply(&store, more.possible(), Terms { unless_confirmed: false, persist: false }, &mut || {}).unwrap();
         undo(&store, &mut || {}).unwrap();
@@ -229,6 +230,86 @@ fn a_state_that_others_wrote_is_not_obeyed() {
         fs::set_permissions(store.folder(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         let refused = undo(&store, &mut || {}).unwrap_err();
         assert!(refused.to_string().contains("others may write"), "{refused}");
+    };
+    namespace.enter(test).unwrap();
+}
+
+/// A route that a person set up gets a first window and a congestion control, keeps the rest, and is as it was after an undo.
+#[test]
+fn a_route_is_changed_in_its_place_and_put_back() {
+    let Some(namespace) = namespace() else { return };
+    let folder = Folder::new("route");
+    let ip = |words: &str| {
+        let output = Command::new("ip").args(words.split(' ')).output().unwrap();
+        assert!(output.status.success(), "{words}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let test = || {
+        ip("addr add 10.9.0.1/24 dev v0");
+        ip("route add 192.0.2.0/24 via 10.9.0.2 metric 7 mtu 1400 initcwnd 12");
+        let before = ip("route show 192.0.2.0/24");
+        let store = store(&folder.0);
+        let host = HostState::take(Some("v0"), Some("192.0.2.77".parse().unwrap()));
+        let route = host.route.clone().unwrap();
+        assert_eq!(
+            (route.network.as_str(), route.first_window.as_str(), &route.not_kept),
+            ("192.0.2.0/24", "12", &None)
+        );
+        let change = |part, now: &str, then: &str| longhaul_tune::Change {
+            place: Place::Route { network: route.network.clone(), part },
+            now: now.into(),
+            then: then.into(),
+            why: String::new(),
+            source: String::new(),
+            memory_bytes: None,
+            touches: String::new(),
+            blocked: None,
+        };
+        let changes = [
+            change(RoutePart::FirstWindow, "12", "32"),
+            change(RoutePart::CongestionControl, "default", "reno"),
+            // The kernel has none of that name.
+            change(RoutePart::CongestionControl, "default", "no_such_control"),
+        ];
+        let terms = Terms { unless_confirmed: false, persist: false };
+        apply(&store, changes[..2].iter(), terms, &mut || {}).unwrap();
+        let tuned = ip("route show 192.0.2.0/24");
+        for word in ["via 10.9.0.2", "metric 7", "mtu 1400", "initcwnd 32", "congctl reno"] {
+            assert!(tuned.contains(word), "{word}: {tuned}");
+        }
+        undo(&store, &mut || {}).unwrap();
+        assert_eq!(ip("route show 192.0.2.0/24"), before);
+        assert!(matches!(apply(&store, changes[2..].iter(), terms, &mut || {}), Err(TuneError::Refused { .. })));
+        assert_eq!(ip("route show 192.0.2.0/24"), before);
+        // Its owner set it up anew meanwhile: that is left.
+        apply(&store, changes[..1].iter(), terms, &mut || {}).unwrap();
+        ip("route del 192.0.2.0/24");
+        let undone = undo(&store, &mut || {}).unwrap();
+        assert_eq!(undone[0].outcome, Outcome::Left);
+        assert_eq!(undone[0].now.as_deref(), Some("no such route"));
+        // What a DHCP client set up is said, and not changed.
+        ip("route add 198.51.100.0/24 via 10.9.0.2 proto dhcp");
+        let host = HostState::take(Some("v0"), Some("198.51.100.1".parse().unwrap()));
+        assert!(host.route.unwrap().not_kept.unwrap().contains("DHCP"));
+    };
+    namespace.enter(test).unwrap();
+}
+
+/// A plan is of a moment ago: what somebody else set since then is not overwritten.
+#[test]
+fn what_others_set_after_the_plan_is_left_and_told() {
+    let Some(namespace) = namespace() else { return };
+    let folder = Folder::new("since");
+    let test = || {
+        let (store, plan) = (store(&folder.0), plan());
+        sysctl::write("net.ipv4.tcp_wmem", "4096 16384 7000000").unwrap();
+        let terms = Terms { unless_confirmed: false, persist: false };
+        let refused = apply(&store, plan.possible(), terms, &mut || {}).unwrap();
+        let [wmem] = &refused[..] else { panic!("{refused:?}") };
+        assert!(wmem.place.to_string() == "net.ipv4.tcp_wmem" && wmem.why.contains("somebody else set it"), "{wmem:?}");
+        assert_eq!(sysctl::read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t7000000");
+        undo(&store, &mut || {}).unwrap();
+        assert_eq!(sysctl::read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t7000000");
     };
     namespace.enter(test).unwrap();
 }

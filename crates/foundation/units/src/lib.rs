@@ -16,7 +16,7 @@ mod time;
 
 pub use histogram::{Quantiles, TimeHistogram};
 pub use nearest::nearest;
-pub use quantity::QuantityError;
+pub use quantity::{QuantityError, parse_count};
 pub use rate::{BitRate, LAYER1_OVERHEAD_BYTES};
 #[cfg(feature = "schema")]
 pub use schema::every_key;

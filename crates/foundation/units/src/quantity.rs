@@ -21,6 +21,16 @@ pub enum QuantityError {
         /// The units that would do.
         units: &'static str,
     },
+    /// A number without a unit, where two are likely.
+    #[error("`{text}`: {text}{likely} or {text}{other}? write the unit")]
+    NoUnit {
+        /// What was given.
+        text: String,
+        /// A unit that would do.
+        likely: &'static str,
+        /// Another one.
+        other: &'static str,
+    },
     /// The value does not fit.
     #[error("`{text}` is too large, at most {most}")]
     TooLarge {
@@ -29,6 +39,22 @@ pub enum QuantityError {
         /// The largest value that is taken.
         most: &'static str,
     },
+}
+
+/// A number of things: `1000`, `1k`; prefixes are decimal.
+///
+/// # Errors
+/// The text is no number of 0 or more, or does not fit.
+pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
+    parse(text, "none, k, M, G", "9.2e18", |unit| {
+        Some(match unit {
+            "" => 1.0,
+            "k" | "K" => 1e3,
+            "M" | "m" => 1e6,
+            "G" | "g" => 1e9,
+            _ => return None,
+        })
+    })
 }
 
 /// Splits `text` into its number and its unit and returns `number × factor(unit)`, rounded to the nearest integer.

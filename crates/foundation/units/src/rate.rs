@@ -14,7 +14,7 @@ pub const LAYER1_OVERHEAD_BYTES: u32 = 24;
 
 /// Bits a second, decimal (`1Gbit` = 10⁹ bit/s). Which bytes count (payload, L2, L1) is said where it is used.
 ///
-/// As text: `10Gbit`, `9.28G`, `400Mbit`, `64k`; a bare number is bits a second.
+/// As text: `10Gbit`, `9.28G`, `400Mbit`, `400Mbps`, `64k`; a bare number is bits a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BitRate(pub u64);
 
@@ -53,8 +53,9 @@ impl FromStr for BitRate {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         quantity::parse(text, "bit, kbit, Mbit, Gbit, Tbit (or k, M, G, T)", "9.2e18 bit/s", |unit| {
-            let unit = unit.strip_suffix("/s").unwrap_or(unit);
-            let unit = unit.strip_suffix("bit").or_else(|| unit.strip_suffix("b")).unwrap_or(unit);
+            // `bps` as well as `b/s`. A byte is `B`, and refused.
+            let unit = unit.strip_suffix("/s").or_else(|| unit.strip_suffix("ps")).unwrap_or(unit);
+            let unit = ["bits", "bit", "b"].iter().find_map(|bits| unit.strip_suffix(bits)).unwrap_or(unit);
             Some(match unit {
                 "" => 1.0,
                 "k" | "K" => 1e3,
@@ -106,10 +107,15 @@ mod tests {
             ("2.5gbit/s", 2_500_000_000),
             ("64k", 64_000),
             ("1000000", 1_000_000),
+            ("2.5Gbps", 2_500_000_000),
+            ("9 Mbits/s", 9_000_000),
+            ("100bps", 100),
         ] {
             assert_eq!(text.parse(), Ok(BitRate(bps)), "{text}");
         }
-        assert!("10Gbyte".parse::<BitRate>().is_err());
+        for wrong in ["10Gbyte", "10GBps", "10GB/s", "10Gps/s"] {
+            assert!(wrong.parse::<BitRate>().is_err(), "{wrong}");
+        }
         assert_eq!(BitRate(9_280_000_000).to_string(), "9.28Gbit");
     }
 

@@ -11,8 +11,8 @@ use crate::quantity::{self, QuantityError};
 
 /// A span of time, or an instant counted from an origin that its owner names, in nanoseconds.
 ///
-/// 64 bits reach 584 years. As text: `184.000071ms`, `50us`, `8.45us`, `2s`, `1m`, `1h`; a bare number is seconds,
-/// as iperf3's `-t` has it.
+/// 64 bits reach 584 years. As text: `184.000071ms`, `50us`, `8.45us`, `2s`, `2sec`, `1m`, `1h`. A number other than 0 needs its unit, as 5
+/// may be ms or s; [`Self::parse_seconds`] takes it as seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Nanos(
@@ -108,14 +108,30 @@ impl From<Nanos> for std::time::Duration {
 impl FromStr for Nanos {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let number = text.trim();
+        match Self::parse_seconds(number)? {
+            Self(1..) if number.ends_with(|last: char| last.is_ascii_digit() || last == '.') => {
+                Err(QuantityError::NoUnit { text: number.into(), likely: "ms", other: "s" })
+            }
+            time => Ok(time),
+        }
+    }
+}
+
+impl Nanos {
+    /// As from any text, and a bare number is seconds, as `-t` and `-i` of iperf3 and ping have it.
+    ///
+    /// # Errors
+    /// The text is no time.
+    pub fn parse_seconds(text: &str) -> Result<Self, QuantityError> {
         quantity::parse(text, "ns, us, ms, s, m, h", "292 years", |unit| {
             Some(match unit {
-                "ns" => 1.0,
-                "us" | "µs" | "μs" => 1e3,
-                "ms" => 1e6,
-                "s" | "" => 1e9,
-                "m" | "min" => 60e9,
-                "h" => 3600e9,
+                "ns" | "nsec" => 1.0,
+                "us" | "µs" | "μs" | "usec" => 1e3,
+                "ms" | "msec" => 1e6,
+                "s" | "" | "sec" | "secs" | "second" | "seconds" => 1e9,
+                "m" | "min" | "mins" | "minute" | "minutes" => 60e9,
+                "h" | "hour" | "hours" => 3600e9,
                 _ => return None,
             })
         })
@@ -191,12 +207,25 @@ mod tests {
             ("184.000071ms", 184_000_071),
             ("8.45us", 8_450),
             ("8.45 µs", 8_450),
-            ("2", 2_000_000_000),
+            ("2s", 2_000_000_000),
+            ("2sec", 2_000_000_000),
             ("1e-3s", 1_000_000),
             ("20m", 1_200_000_000_000),
             ("0ns", 0),
+            ("0", 0),
         ] {
             assert_eq!(text.parse(), Ok(Nanos(ns)), "{text}");
+        }
+    }
+
+    /// A delay of 5 s for 5 ms holds gigabytes of packets.
+    #[test]
+    fn a_number_alone_has_two_readings() {
+        assert_eq!(Nanos::parse_seconds("2"), Ok(Nanos(2_000_000_000)));
+        for text in ["5", "5.", "1e3", " 0.5 "] {
+            let text = text.trim();
+            let refused = text.parse::<Nanos>().unwrap_err().to_string();
+            assert_eq!(refused, format!("`{text}`: {text}ms or {text}s? write the unit"));
         }
     }
 

@@ -16,6 +16,7 @@
 //! | generate frames in the kernel and send them as a driver does | [`mix`] |
 //! | see where TCP connections lose bytes, and what they retransmit | [`tcp_loss`] |
 //! | see which process opens and closes TCP connections | [`tcp_owner`] |
+//! | count what the UDP sockets of other programs send, receive and lose | [`udp_flow`] |
 //! | count, or drop in XDP, frames that are not addressed to this host | [`filter`] |
 //! | check beforehand whether BPF programs will work | [`support`] |
 //! | name an address of the kernel | [`symbols`] |
@@ -35,6 +36,7 @@ pub mod support;
 pub mod symbols;
 pub mod tcp_loss;
 pub mod tcp_owner;
+pub mod udp_flow;
 
 pub use error::BpfError;
 
@@ -65,5 +67,8 @@ mod skeleton {
     }
     pub(crate) mod tcp_owner {
         include!(concat!(env!("OUT_DIR"), "/tcp_owner.skel.rs"));
+    }
+    pub(crate) mod udp_flow {
+        include!(concat!(env!("OUT_DIR"), "/udp_flow.skel.rs"));
     }
 }

@@ -96,6 +96,11 @@ mod enabled {
             }
         }
 
+        /// Whether the kernel has the tracepoint whose type is `typedef`.
+        pub(crate) fn has_tracepoint(&self, typedef: &str) -> bool {
+            self.tracepoint_arguments(typedef).is_some()
+        }
+
         fn tracepoint_arguments(&self, typedef: &str) -> Option<usize> {
             let typedef: Typedef<'_> = self.btf.type_by_name(typedef)?;
             let pointer = Ptr::try_from(typedef.referenced_type()).ok()?;

@@ -3,6 +3,8 @@
 //! Two clocks matter: `CLOCK_MONOTONIC`, which never steps and which everything is scheduled by, and `CLOCK_REALTIME`, in
 //! which the kernel stamps packets. Source: clock_gettime(2), time_namespaces(7).
 
+use std::io;
+
 use longhaul_units::Nanos;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -14,6 +16,41 @@ pub fn monotonic() -> Nanos {
 /// Now on `CLOCK_REALTIME`: nanoseconds since 1970-01-01 00:00 UTC. Someone may step it.
 pub fn realtime() -> Nanos {
     from_timespec(clock_gettime(ClockId::Realtime))
+}
+
+/// Now on `CLOCK_BOOTTIME`: as [`monotonic`], and it goes on while the host is suspended.
+pub fn boottime() -> Nanos {
+    from_timespec(clock_gettime(ClockId::Boottime))
+}
+
+/// What the kernel knows of how the realtime clock is disciplined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Discipline {
+    /// Someone disciplines it, and has told the kernel so lately (not `STA_UNSYNC`).
+    pub synchronised: bool,
+    /// The most that it is off, as that one says; it grows by 500 ppm until told anew.
+    pub max_error: Nanos,
+    /// About how much it is off.
+    pub estimated_error: Nanos,
+}
+
+/// How the realtime clock is disciplined (ntp_adjtime(3), which needs no right to read).
+///
+/// # Errors
+/// Does not fail in practice.
+pub fn discipline() -> io::Result<Discipline> {
+    // SAFETY: integers, for which zero is a value; no modes: nothing is set.
+    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel reads and writes that struct alone.
+    if unsafe { libc::adjtimex(&raw mut timex) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let micros = |us: i64| Nanos(u64::try_from(us).unwrap_or(0).saturating_mul(1_000));
+    Ok(Discipline {
+        synchronised: timex.status & libc::STA_UNSYNC == 0,
+        max_error: micros(timex.maxerror),
+        estimated_error: micros(timex.esterror),
+    })
 }
 
 /// CPU time that the calling thread has used, in user and kernel mode together (`CLOCK_THREAD_CPUTIME_ID`).
@@ -96,6 +133,14 @@ mod tests {
         while thread_cpu_time() == cpu {}
         assert!(monotonic() > first);
         assert!(process_cpu_time() >= thread_cpu_time());
+    }
+
+    #[test]
+    fn the_discipline_is_read_without_rights() {
+        // A clock that is off by more than 16 s counts as not synchronised (`kernel/time/ntp.c`).
+        let found = discipline().unwrap();
+        assert!(!found.synchronised || found.max_error <= Nanos::from_secs(16), "{found:?}");
+        assert!(boottime() >= monotonic().saturating_sub(Nanos::from_secs(1)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Writing past the page cache: the disk takes bytes straight out of the program's memory.
+//! Writing and reading past the page cache: the disk takes bytes straight out of the program's memory, or brings them there.
 //!
 //! To write by way of the cache takes a copy, a page, and later another thread that hands it to the disk; of a capture that is half of
 //! all that it costs. Memory, length and place in the file must be whole [`ALIGNMENT`]s. Not every file system can do it.
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Advice, Mode, OFlags, fadvise, fstatvfs, open};
 
 /// What every disk is content with.
 pub const ALIGNMENT: usize = 4096;
@@ -22,4 +22,30 @@ pub const ALIGNMENT: usize = 4096;
 pub fn open_direct(path: &Path) -> io::Result<File> {
     let fd = open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
     Ok(fd.into())
+}
+
+/// Opens the file at `path`, to be read past the page cache.
+///
+/// # Errors
+/// As [`open_direct`].
+pub fn open_direct_to_read(path: &Path) -> io::Result<File> {
+    let fd = open(path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(fd.into())
+}
+
+/// Takes the pages of `file` out of the page cache, as far as they are on the disk already, so that reading it reads the disk.
+///
+/// # Errors
+/// Does not fail in practice on a file.
+pub fn forget_pages(file: &File) -> io::Result<()> {
+    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
+}
+
+/// Bytes that are free for this user where `file` is.
+///
+/// # Errors
+/// As fstatvfs(3).
+pub fn free_bytes(file: &File) -> io::Result<u64> {
+    let there = fstatvfs(file)?;
+    Ok(there.f_bavail.saturating_mul(there.f_frsize))
 }

@@ -30,6 +30,8 @@
 //! | change what shapes arrivals at an interface, and back whatever happens | [`receive_settings`] |
 //! | find and end processes, read what they use | [`process`], [`procfs`] |
 //! | run a program in a cgroup of its own | [`cgroup`] |
+//! | know how much CPU time and memory control groups allow | [`group_limits`] |
+//! | read and write files past the page cache | [`direct_file`] |
 //! | know which process has which socket | [`process_sockets`] |
 //! | talk to a process by name, leaving no file | [`unix`] |
 //! | know beforehand whether it will be allowed | [`capability`] |
@@ -50,5 +52,7 @@ pub mod wait;
 pub use frames::{capture_ring, packet, packet_ring, socket_filter};
 pub(crate) use interfaces::link_ioctl;
 pub use interfaces::{counters, driver_settings, driver_statistics, ethtool, link, receive_settings, rps, sysfs};
-pub use processes::{capability, cgroup, guard, mounts, namespace, process, procfs, schedule, signals, user_namespace};
+pub use processes::{
+    capability, cgroup, group_limits, guard, mounts, namespace, process, procfs, schedule, signals, user_namespace,
+};
 pub use sockets::{congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};

@@ -4,4 +4,6 @@ pub(crate) mod engine;
 pub(crate) mod interval;
 pub(crate) mod key;
 pub(crate) mod listen;
+pub(crate) mod overwrite;
+pub(crate) mod quantity;
 pub(crate) mod roll;

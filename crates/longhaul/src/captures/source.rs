@@ -2,7 +2,7 @@
 
 use crate::caveats;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use longhaul_captures::reader::{Captures, ReadProgress, is_pipe};
 use longhaul_captures::spool::Interface;
@@ -19,6 +19,8 @@ use crate::output::Failure;
 pub(crate) struct Trace {
     captures: Captures,
     only: Filter,
+    /// Whether a packet counted.
+    matched: bool,
 }
 
 /// Which packets count.
@@ -66,9 +68,25 @@ impl std::fmt::Display for End {
     }
 }
 
+/// The path to read: `-` is standard input.
+pub(crate) fn standard_input(path: &Path) -> PathBuf {
+    if path.as_os_str() == "-" { "/dev/stdin".into() } else { path.to_owned() }
+}
+
 impl Filter {
     pub(crate) fn takes_all(&self) -> bool {
         self.ends.is_empty() && self.port == 0 && self.from.is_none() && self.to.is_none()
+    }
+
+    /// The flags that were given.
+    fn flags(&self) -> String {
+        let given = [
+            ("--flow", !self.ends.is_empty()),
+            ("--port", self.port != 0),
+            ("--from", self.from.is_some()),
+            ("--to", self.to.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect::<Vec<_>>().join(" and ")
     }
 
     fn takes(&mut self, packet: &Packet) -> bool {
@@ -117,12 +135,13 @@ impl Filter {
 impl Trace {
     /// Opens files, and those captures that lie in folders.
     pub(crate) fn open(paths: &[PathBuf], only: Filter) -> Result<Self, Failure> {
-        Ok(Self { captures: Captures::open(paths, false)?, only })
+        let paths: Vec<PathBuf> = paths.iter().map(|path| standard_input(path)).collect();
+        Ok(Self { captures: Captures::open(&paths, false)?, only, matched: false })
     }
 
     /// Refuses pipes among `paths`, as `why` reads them more than once.
     pub(crate) fn can_be_read_again(paths: &[PathBuf], why: &str) -> Result<(), Failure> {
-        match paths.iter().find(|path| is_pipe(path)) {
+        match paths.iter().find(|path| is_pipe(&standard_input(path))) {
             Some(path) => Err(Failure::new(
                 "not_read",
                 format!("{}: a pipe can be read once, and {why} reads more often", path.display()),
@@ -157,9 +176,10 @@ impl Trace {
         if self.only.takes_all() {
             return Ok(self.captures.for_each_packet(each)?);
         }
-        let only = &mut self.only;
+        let (only, matched) = (&mut self.only, &mut self.matched);
         Ok(self.captures.for_each_packet(|packet| {
             if only.takes(packet) {
+                *matched = true;
                 each(packet);
             }
         })?)
@@ -169,24 +189,24 @@ impl Trace {
     pub(crate) fn next(&mut self) -> Result<Option<Packet>, Failure> {
         while let Some(packet) = self.captures.next_packet()? {
             if self.only.takes(&packet) {
+                self.matched = true;
                 return Ok(Some(packet));
             }
         }
         Ok(None)
     }
 
-    /// Refuses a filter that no packet matched, once the captures were read.
-    pub(crate) fn had_packets(&self, matched: bool) -> Result<(), Failure> {
+    /// Refuses a filter that no packet matched.
+    fn had_packets(&self) -> Result<(), Failure> {
         let seen = self.captures.account().ledger.seen_packets;
-        if matched || self.only.takes_all() || seen == 0 {
+        if self.matched || self.only.takes_all() || seen == 0 {
             return Ok(());
         }
-        let message =
-            format!("{}: none of {seen} packets matches --flow, --port, --from and --to", self.paths().join(", "));
+        let message = format!("{}: none of {seen} packets matches {}", self.paths().join(", "), self.only.flags());
         Err(Failure::new("no_match", message).remedy("longhaul analyze FILE lists the flows and when they began"))
     }
 
-    /// Refuses captures of which no packet could be looked into, once they were read.
+    /// Refuses captures of which no packet could be looked into, and a filter that none matched, once they were read.
     pub(crate) fn was_readable(&self) -> Result<(), Failure> {
         let account = self.captures.account();
         let is_other = |interface: &Interface| interface.link.unsupported().is_some();
@@ -195,7 +215,7 @@ impl Trace {
                 let message = format!("{}: {}", self.paths().join(", "), caveat.message);
                 Err(Failure::new("link_type", message).remedy(caveat.remedy))
             }
-            _ => Ok(()),
+            _ => self.had_packets(),
         }
     }
 

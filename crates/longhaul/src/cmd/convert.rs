@@ -1,6 +1,10 @@
 //! `longhaul convert`.
 
+use crate::args::overwrite::Overwrite;
 use crate::caveats;
+use std::fs::File;
+use std::io::stdout;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,16 +18,17 @@ use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::Bytes;
 use serde::Serialize;
 
+use crate::captures::source::standard_input;
 use crate::captures::{missing_parts, unsupported_links};
-use crate::output::{Envelope, Failure, Outcome, print_result};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_result, say};
 
 /// Turn captures into header logs (Parquet), pcap and pcapng, and back
 ///
 /// Reads spools of `longhaul capture`, header logs, pcap and pcapng (also compressed by gzip or zstd), several merged by time. The
-/// name of the output selects its format: .parquet, .pcap or .pcapng, the latter two also with .gz or .zst.
+/// name of the output selects its format: .parquet, .pcap or .pcapng, the latter two also with .gz or .zst; - is stdin, or stdout as pcapng.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  longhaul convert trace trace.parquet\n  longhaul convert a.pcap.gz b.pcapng both.pcapng.zst"
+    after_help = "Example:\n  longhaul convert trace trace.parquet\n  longhaul convert a.pcap.gz b.pcapng both.pcapng.zst\n  tcpdump -i eth0 -w - | longhaul convert - trace.parquet"
 )]
 pub(crate) struct Args {
     /// Read these folders and files; write the last file
@@ -35,6 +40,8 @@ pub(crate) struct Args {
     /// Compression level of zstd for a header log
     #[arg(long, value_name = "1-22", default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=22))]
     level: i32,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -81,28 +88,15 @@ pub(crate) fn run(args: Args) -> Outcome {
     let Some((to, from)) = args.files.split_last() else {
         return Err(Failure::usage("give the files to read, then the file to write"));
     };
-    if args.keep_snippets && Form::of(to)? != Form::Parquet {
+    if args.keep_snippets && form_of(to)? != Form::Parquet {
         return Err(Failure::usage(
             "--keep-snippets applies to header logs only: name an output that ends in .parquet",
         ));
     }
+    args.overwrite.file(Some(to))?;
     let began = monotonic();
-    let mut captures = Captures::open(from, true)?;
     let options = WriterOptions { snippets: args.keep_snippets, zstd_level: args.level };
-    Form::of(to)?;
-    let failed = |error: std::io::Error| Failure::from(WriteError::Io(to.clone(), error));
-    let new = followed(to).and_then(|to| NewFile::create(&to, PUBLIC)).map_err(failed)?;
-    let mut output =
-        CaptureWriter::begin(to, new.file().try_clone().map_err(failed)?, &captures.interfaces(), options)?;
-    let mut packets = 0_u64;
-    captures.for_each(|item| {
-        packets += 1;
-        output.write(item).map_err(Failure::from)
-    })?;
-    let account = captures.account();
-    output.finish(&account)?;
-    let bytes = new.file().metadata().map_err(failed)?.len();
-    new.finish().map_err(failed)?;
+    let Written { packets, bytes, account } = write_capture(from, to, options)?;
     let duration = monotonic().saturating_sub(began);
 
     let rate = packets as f64 / duration.as_secs_f64().max(1e-9);
@@ -119,11 +113,66 @@ pub(crate) fn run(args: Args) -> Outcome {
         late_packets: account.late_packets,
     };
     let envelope = Envelope::new("longhaul.convert/1", started_at, parameters, result, caveats(&account));
+    if is_standard(to) {
+        // Stdout is the capture.
+        say(format_args!("{packets} packets written"));
+        print_caveats(&envelope.caveats);
+        return Ok(ExitCode::SUCCESS);
+    }
     print_result(&envelope, args.json, |_| {
         let size = Bytes(bytes).rounded();
         format!("{packets} packets into {} ({size}), {rate:.0} packets/s\n", to.display())
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// A capture that was written.
+pub(crate) struct Written {
+    pub(crate) packets: u64,
+    /// Length of the file; 0 on stdout.
+    pub(crate) bytes: u64,
+    pub(crate) account: CaptureAccount,
+}
+
+/// Writes the captures `from` into one at `to`, by its name; `-` is stdout, as pcapng.
+pub(crate) fn write_capture(from: &[PathBuf], to: &Path, options: WriterOptions) -> Result<Written, Failure> {
+    form_of(to)?;
+    let from: Vec<PathBuf> = from.iter().map(|path| standard_input(path)).collect();
+    let mut captures = Captures::open(&from, true)?;
+    let failed = |error: std::io::Error| Failure::from(WriteError::Io(to.to_owned(), error));
+    let (new, file, named) = if is_standard(to) {
+        (None, File::from(stdout().as_fd().try_clone_to_owned().map_err(failed)?), Path::new(STDOUT_FORM))
+    } else {
+        let new = followed(to).and_then(|to| NewFile::create(&to, PUBLIC)).map_err(failed)?;
+        let file = new.file().try_clone().map_err(failed)?;
+        (Some(new), file, to)
+    };
+    let mut output = CaptureWriter::begin(named, file, &captures.interfaces(), options)?;
+    let mut packets = 0_u64;
+    captures.for_each(|item| {
+        packets += 1;
+        output.write(item).map_err(Failure::from)
+    })?;
+    let account = captures.account();
+    output.finish(&account)?;
+    let mut bytes = 0;
+    if let Some(new) = new {
+        bytes = new.file().metadata().map_err(failed)?.len();
+        new.finish().map_err(failed)?;
+    }
+    Ok(Written { packets, bytes, account })
+}
+
+/// A name that asks for the form of what goes to stdout.
+const STDOUT_FORM: &str = "stdout.pcapng";
+
+/// Whether `path` is `-`: standard input or output.
+pub(crate) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn form_of(path: &Path) -> Result<Form, WriteError> {
+    Form::of(if is_standard(path) { Path::new(STDOUT_FORM) } else { path })
 }
 
 fn caveats(account: &CaptureAccount) -> Vec<Caveat> {

@@ -14,6 +14,7 @@ use longhaul_units::Nanos;
 use serde::Serialize;
 
 use crate::args::engine::EngineArgs;
+use crate::args::quantity::seconds;
 use crate::output::status;
 use crate::output::{Envelope, Failure, Outcome, ended_by, print_result, say};
 
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
     /// End after this time
-    #[arg(short = 't', long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(short = 't', long, value_name = "TIME", allow_hyphen_values = true, value_parser = seconds)]
     time: Option<Nanos>,
     /// Print JSON at the end
     #[arg(short = 'J', long)]

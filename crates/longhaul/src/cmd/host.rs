@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use longhaul_host::{Coalescing, HostSnapshot, Interface, LONG_PATH_RTT, PciePath, QueueDirection};
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
 
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
@@ -85,6 +85,18 @@ fn text(host: &HostSnapshot) -> String {
     let _ = writeln!(text, "clock     {}{machine}", or(&host.kernel.clocksource));
     for interface in &host.interfaces {
         describe(&mut text, interface);
+    }
+    if let Some(table) = host.conntrack {
+        let _ = writeln!(text, "conntrack {} of {} entries", table.entries, table.most_entries);
+    }
+    let limits = &host.group_limits;
+    if let Some(cpu) = &limits.cpu {
+        let share = cpu.quota_us as f64 / cpu.period_us.max(1) as f64;
+        let _ = writeln!(text, "cgroup    {share:.2} CPUs ({})", cpu.folder);
+    }
+    if let Some(memory) = &limits.memory {
+        let (used, limit) = (Bytes(memory.used_bytes).rounded(), Bytes(memory.limit_bytes).rounded());
+        let _ = writeln!(text, "cgroup    {used} of {limit} memory ({})", memory.folder);
     }
     for (key, value) in &host.sysctls {
         let _ = writeln!(text, "{key:<44} {value}");

@@ -7,6 +7,7 @@ pub(crate) mod compare;
 pub(crate) mod completion;
 pub(crate) mod convert;
 pub(crate) mod diagnose;
+pub(crate) mod docs;
 pub(crate) mod emulate;
 pub(crate) mod filter;
 pub(crate) mod host;

@@ -17,11 +17,13 @@ use serde_json::Value;
 use crate::args::interval::DEFAULT_INTERVAL;
 use crate::args::key;
 use crate::args::listen::in_lab;
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::seconds;
 use crate::caveats;
 use crate::cmd::serve::PORT;
 use crate::output::live::{Lines, Show};
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, exit_code, print_result};
+use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, with_flags};
 
 /// Whom to test with, and how to reach it.
 #[derive(Debug, clap::Args)]
@@ -57,7 +59,7 @@ pub(crate) struct TestArgs {
     #[arg(long)]
     bidir: bool,
     /// Report every TIME (0: never) [default: 1s on a terminal or with --json-stream]
-    #[arg(short = 'i', long, value_name = "TIME")]
+    #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Locate losses by the kernel's drop events (bpf), by counters, by the best that each host allows (auto), or not at all
     #[arg(
@@ -70,6 +72,8 @@ pub(crate) struct TestArgs {
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON lines: one per interval, then the result
     #[arg(long, conflicts_with = "json")]
     json_stream: bool,
@@ -114,7 +118,8 @@ impl TestArgs {
 
     /// Time between interim reports, nanoseconds.
     pub(crate) fn interval_ns(&self) -> Option<u64> {
-        (self.show() != Show::Nothing).then_some(self.interval.unwrap_or(DEFAULT_INTERVAL).0)
+        // Also where nothing is shown: what the server last said is the result if it is lost.
+        Some(self.interval.unwrap_or(DEFAULT_INTERVAL).0).filter(|ns| *ns > 0)
     }
 
     /// Who sends.
@@ -137,11 +142,11 @@ impl TestArgs {
         mut live: impl FnMut(&Live, &mut Lines),
     ) -> Result<Tested, Failure> {
         let target = self.reach.target()?;
-        let folder = output.map(Folder::prepare).transpose()?;
+        let folder = output.map(|folder| Folder::prepare(folder, self.overwrite)).transpose()?;
         let started_at = jiff::Timestamp::now().to_string();
         let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
         let mut lines = Lines::new(self.show());
-        let end = client::run(&target, parameters, Some(stop), |progress| live(progress, &mut lines));
+        let end = client::measure(&target, parameters, Some(stop), |progress| live(progress, &mut lines));
         lines.end();
         // What was changed on this host is put back; from here on there are only results.
         Stop::release();
@@ -177,6 +182,8 @@ impl Tested {
         text: impl FnOnce(&P, &R) -> String,
     ) -> Outcome {
         let stopped = self.stop.requested();
+        let cut = self.end.cut.as_ref().map(|cut| Failure::from(cut.error.clone()));
+        caveats.extend(cut.as_ref().map(|failure| failure.as_caveat(caveats::CUT_SHORT)));
         if stopped.is_some() {
             let message = "the test was interrupted before its end";
             caveats.push(Caveat::new(caveats::INTERRUPTED, message, "let it run to its end"));
@@ -189,12 +196,28 @@ impl Tested {
             // The result is printed already; with --json it is the only object.
             return Ok(failure.report_beside());
         }
-        Ok(stopped.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+        let failed = cut.is_some() || envelope.caveats.iter().any(|caveat| caveat.code == SENDER_STOPPED);
+        let otherwise = if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        Ok(stopped.map_or(otherwise, |signal| ExitCode::from(exit_code(signal))))
     }
 }
 
-/// The server's report lacks the data that a result needs.
-pub(crate) fn no_report() -> Failure {
+/// The code of the caveat for a sender that did not send all that was asked for.
+const SENDER_STOPPED: &str = "sender_stopped";
+
+/// Refuses a result without a packet.
+pub(crate) fn nothing_sent(caveats: &[Caveat]) -> Failure {
+    let why = caveats.iter().find(|caveat| caveat.code == SENDER_STOPPED);
+    let said = why.map_or_else(String::new, |caveat| format!(": {}", caveat.message));
+    let failure = Failure::new("nothing_sent", with_flags(&format!("no packet was sent{said}")));
+    failure.remedy(why.map_or_else(String::new, |caveat| with_flags(&caveat.remedy)))
+}
+
+/// Why there is no result: the server was lost before there was any, or its report lacks the data.
+pub(crate) fn no_report(end: &TestEnd) -> Failure {
+    if let Some(cut) = &end.cut {
+        return cut.error.clone().into();
+    }
     Failure::new("no_report", "the server's report has no result")
         .remedy("use the same version of longhaul at both ends")
 }

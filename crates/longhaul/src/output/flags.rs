@@ -1,7 +1,7 @@
 //! The flags of what library crates name by field. They write a field between backticks, as JSON names it.
 
 /// Each field and its flag, in all commands.
-const FLAGS: [(&str, &str); 37] = [
+const FLAGS: [(&str, &str); 38] = [
     ("affinity", "-A"),
     ("block_bytes", "-l"),
     ("burst_packets", "--burst"),
@@ -17,6 +17,7 @@ const FLAGS: [(&str, &str); 37] = [
     ("interval_ns", "-i"),
     ("key", "--key FILE"),
     ("memory", "--memory"),
+    ("most_hops", "--max-hops"),
     ("mss_bytes", "-M"),
     ("no_auth", "--no-auth"),
     ("omit_ns", "--omit"),

@@ -7,6 +7,25 @@ use serde::Serialize;
 
 use crate::output::{plain, print_json, print_text};
 
+/// When and where an object of `--json-stream` was printed, so that those of several hosts can be laid over each other.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Stamp {
+    /// The end of the interval, in UTC, in the form of RFC 3339.
+    #[cfg_attr(test, schemars(extend("format" = "date-time")))]
+    at: String,
+    /// The name of the host that printed it.
+    host: String,
+}
+
+impl Stamp {
+    /// Now and here.
+    pub(crate) fn now() -> Self {
+        let host = longhaul_kernel::sysctl::read("kernel.hostname").unwrap_or_default();
+        Self { at: jiff::Timestamp::now().to_string(), host }
+    }
+}
+
 /// How to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {
@@ -35,6 +54,12 @@ impl Show {
     }
 }
 
+/// Characters of a line that is written over: 80 at most, and less than the terminal has, or it would begin a second line.
+fn columns() -> usize {
+    let size = terminal_size::terminal_size_of(std::io::stderr());
+    size.map_or(80, |(width, _)| usize::from(width.0).saturating_sub(1).clamp(1, 80))
+}
+
 /// Prints one line or object each interval.
 #[derive(Debug)]
 pub(crate) struct Lines {
@@ -55,7 +80,9 @@ impl Lines {
             Show::LinesBeside => eprintln!("{}", plain(line)),
             Show::Objects => print_json(object),
             Show::Terminal => {
-                eprint!("\r{:<80}", plain(line));
+                let width = columns();
+                let line: String = plain(line).chars().take(width).collect();
+                eprint!("\r{line:<width$}");
                 self.written_over = true;
             }
         }
@@ -64,7 +91,7 @@ impl Lines {
     /// Clears the line on the terminal, so that the result begins there.
     pub(crate) fn end(&mut self) {
         if self.written_over {
-            eprint!("\r{:80}\r", "");
+            eprint!("\r{:width$}\r", "", width = columns());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod flags;
 pub(crate) mod live;
+mod locale;
 pub(crate) mod saved;
 pub(crate) mod status;
 
@@ -15,8 +16,8 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use longhaul_kernel::new_file;
 use longhaul_kernel::signals::{Stop, StopSignal};
-use longhaul_result::Caveat;
 pub(crate) use longhaul_result::Envelope;
+use longhaul_result::{Caveat, CaveatCode};
 use longhaul_session::SessionError;
 use longhaul_terms::ParameterError;
 use longhaul_units::nearest;
@@ -108,6 +109,11 @@ impl Failure {
     /// With another exit code than 1.
     pub(crate) fn exit(self, exit: u8) -> Self {
         Self { exit, ..self }
+    }
+
+    /// The same as a caveat of a result that there is all the same.
+    pub(crate) fn as_caveat(&self, code: CaveatCode) -> Caveat {
+        Caveat::new(code, format!("the test was cut short: {}", self.message), &self.remedy)
     }
 
     /// Prints it as a line on stderr; stdout has the result.
@@ -260,15 +266,30 @@ fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// `text` without control characters except for line breaks.
+/// `text` without control characters except for line breaks, and in letters that the locale has.
 pub(crate) fn plain(text: &str) -> String {
-    text.replace(|letter: char| letter.is_control() && letter != '\n', " ")
+    let text = text.replace(|letter: char| letter.is_control() && letter != '\n', " ");
+    if locale::is_ascii() { locale::in_ascii(&text) } else { text }
 }
 
 /// `text` without line breaks and other control characters.
 fn one_line(text: &str) -> String {
+    let text = without_errno(text);
     let words = text.split(|letter: char| letter.is_control() || letter.is_whitespace());
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// `text` without the numbers that Rust puts behind the kernel's errors: the words before say the same.
+fn without_errno(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => plain += rest,
+            _ => plain += &format!(" (os error {part}"),
+        }
+    }
+    plain
 }
 
 fn with_remedy(message: &str, remedy: &str) -> String {
@@ -279,5 +300,19 @@ fn with_remedy(message: &str, remedy: &str) -> String {
 pub(crate) fn print_caveats(caveats: &[Caveat]) {
     for caveat in caveats {
         say(format_args!("caveat: {}", one_line(&with_flags(&with_remedy(&caveat.message, &caveat.remedy)))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_no_numbers_of_the_kernel() {
+        let error = std::io::Error::from_raw_os_error(2);
+        assert_eq!(one_line(&format!("x: {error}; use y")), "x: No such file or directory; use y");
+        for kept in ["a (os error", "a (os error x) b", "plain"] {
+            assert_eq!(one_line(kept), kept);
+        }
     }
 }

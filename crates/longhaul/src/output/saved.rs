@@ -9,6 +9,7 @@ use longhaul_kernel::new_file::{self, NewFile, PUBLIC, refuse_link_of_another, w
 use parquet::errors::ParquetError;
 use serde::Serialize;
 
+use crate::args::overwrite::{Overwrite, there_already};
 use crate::output::Failure;
 
 /// The result's name in its folder.
@@ -21,21 +22,16 @@ const MOST_BYTES: u64 = 64 << 20;
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes the folder if it is missing. Later writes replace files of the same name.
-    pub(crate) fn open(path: PathBuf) -> Result<Self, Failure> {
-        match folder_at(&path) {
-            Ok(()) => Ok(Self(path)),
-            Err(error) => Err(Failure::new("not_written", format!("-o {}: {error}", path.display()))
-                .remedy("give a folder that you can write to")),
-        }
-    }
-
-    /// Makes the folder if it is missing, before the test: no result is lost because it cannot be saved.
-    pub(crate) fn prepare(path: PathBuf) -> Result<Self, Failure> {
+    /// Makes the folder if it is missing, before the test: no result is lost because it cannot be saved. A result that is there is refused, or
+    /// removed with all its files.
+    pub(crate) fn prepare(path: PathBuf, overwrite: Overwrite) -> Result<Self, Failure> {
         let failed = |why: String| Failure::new("not_written", format!("-o {}: {why}", path.display()));
         folder_at(&path).map_err(|error| failed(error.to_string()).remedy("give a folder that you can write to"))?;
         if path.join(RESULT).exists() {
-            return Err(failed("the folder has a result already".into()).remedy("give another folder"));
+            if !overwrite.allowed() {
+                return Err(there_already(&path, "the folder has a result already"));
+            }
+            remove_result(&path).map_err(|error| failed(error.to_string()))?;
         }
         without_name(&path).map_err(|error| failed(error.to_string()).remedy("give a folder that you can write to"))?;
         Ok(Self(path))
@@ -64,6 +60,20 @@ impl Folder {
         };
         complete().map_err(|error| format!("{}: {error}", path.display()))
     }
+}
+
+/// Removes the result in `folder`, and the tables that belong to one.
+fn remove_result(folder: &Path) -> io::Result<()> {
+    let tables = ["losses", "samples", "series", "delays", "probes-"];
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name == RESULT || name.ends_with(".parquet") && tables.iter().any(|table| name.starts_with(table)) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// The folder that the user names, made if it is missing.

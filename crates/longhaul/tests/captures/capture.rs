@@ -528,3 +528,41 @@ fn it_ends_by_itself() {
         .unwrap();
     assert!(String::from_utf8_lossy(&again.stderr).contains("already holds a capture"), "{again:?}");
 }
+
+/// With tcpdump's own words: `-i any`, a count, a snap length, a file, a filter behind them. And `-` as standard input and output.
+#[test]
+fn a_file_is_written_and_read_as_tcpdump_would() {
+    let Some(host) = Host::new("file") else { return };
+    if Command::new("tcpdump").arg("--version").output().is_err() {
+        longhaul_testing::no_judge!("tcpdump is not installed (make deps)");
+        return;
+    }
+    let other = host.namespace.enter(|| UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+    host.sockets();
+    for (name, output) in [("w.pcapng", "-w"), ("o.pcap", "-o")] {
+        let file = host.path(name);
+        let words = ["capture", "-J", "-i", "any", "-c", "4", "-s", "60", output, &file, "udp", "port", "7070"];
+        let capture = host.start(Command::new(LONGHAUL).args(words));
+        for _ in 0..3 {
+            // Nobody listens there; the filter leaves it out.
+            let _ = other.send_to(&[7; PAYLOAD_BYTES], "127.0.0.1:7071");
+        }
+        host.send(4);
+        let result = capture.wait();
+        assert_eq!(result["parameters"]["interfaces"], json!(["lo"]), "{result}");
+        assert_eq!(result["parameters"]["filter"], "udp port 7070", "{result}");
+        assert_eq!(host.numbers(name).len(), 4);
+        assert!(host.numbers(name).iter().all(|number| *number < 4), "{:?}", host.numbers(name));
+        let read = |arguments: &[&str]| {
+            let stdin = Stdio::from(File::open(&file).unwrap());
+            Command::new(LONGHAUL).args(arguments).stdin(stdin).output().unwrap()
+        };
+        let analyzed = read(&["analyze", "-J", "-"]);
+        assert!(analyzed.status.success(), "{analyzed:?}");
+        let converted = read(&["convert", "-", "-"]);
+        assert!(converted.stdout.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]), "{converted:?}");
+    }
+    // No spool is left.
+    let left: Vec<_> = fs::read_dir(&host.folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}

@@ -96,6 +96,22 @@ fn a_diagnosis_says_what_to_mend_and_other_files_are_refused() {
     says(longhaul(&["tune", udp.to_str().unwrap()]), 1, "`longhaul.udp/1`");
 }
 
+/// bpftune would change buffers again: a process of that name is told.
+#[test]
+fn a_running_tuner_is_told() {
+    let folder = Folder::new("tuner");
+    let file = folder.path("bpftune");
+    fs::copy("/bin/sleep", &file).unwrap();
+    let _tuner = Program(Command::new(&file).arg("60").spawn().unwrap());
+    let told = || {
+        let output = longhaul(&[&TARGET[..], &["--json"]].concat());
+        let caveats = object(&output.stdout)["caveats"].clone();
+        let codes = caveats.as_array().unwrap().iter().filter(|caveat| caveat["code"] == "other_tuner");
+        codes.map(|caveat| caveat["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    until("the name of the process", || told().iter().any(|message| message.starts_with("bpftune is running")));
+}
+
 /// Runs in `namespace`.
 fn run(namespace: &NetNamespace, words: &[&str]) -> Output {
     namespace.enter(|| longhaul(words)).unwrap()

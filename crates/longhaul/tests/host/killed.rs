@@ -89,6 +89,7 @@ const CASES: &[Case] = &[
     Case::near("cc use htcp -- sleep 0.5"),
     Case::near("cc use htcp --to 192.0.2.0/24"),
     Case::near("tune --rate 10G --rtt 150ms --apply --for 60s --state OUT/tune").leaves(&["tune"]),
+    Case::near("diagnose 10.96.0.1 -p 7001 --key KEY -R --gentle --rate 10M -t 5s --write OUT"),
     Case::near("pace 100M -- sleep 0.5"),
     Case::near("watch -o OUT/watch -- sleep 0.5").leaves(&["watch", "watch/result.json", "watch/samples.parquet"]),
     Case::near("convert SPOOL OUT/all.parquet").leaves(&["all.parquet"]),

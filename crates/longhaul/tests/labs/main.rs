@@ -3,13 +3,18 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod cut_short;
 mod deaf;
 mod diagnose;
+mod diagnose_tests;
 mod documents;
 mod hosts;
 mod killed;
+mod long_path;
+mod rtt_hops;
 mod schemas;
 mod try_out;
 mod udp_refusals;
 mod watch;
+mod watch_udp;
 mod which_lab;

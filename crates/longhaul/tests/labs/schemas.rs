@@ -27,7 +27,7 @@ fn problems(object: &Value) -> Vec<String> {
     validator.iter_errors(object).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
-fn assert_valid(object: &Value, schema: &str) {
+pub(crate) fn assert_valid(object: &Value, schema: &str) {
     assert_eq!(object["schema"], schema, "{object}");
     let problems = problems(object);
     assert!(problems.is_empty(), "{}\n{object:#}", problems.join("\n"));

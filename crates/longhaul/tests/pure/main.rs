@@ -10,5 +10,6 @@ mod evidence;
 mod fuzz_corpus;
 mod help;
 mod layout;
+mod manners;
 mod planted;
 mod ticks;

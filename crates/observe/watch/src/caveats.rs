@@ -17,7 +17,9 @@ caveat_codes! {
     CONNECTIONS_NOT_FOLLOWED = "connections_not_followed";
     /// Samples were taken later than asked.
     SAMPLES_LATE = "samples_late";
-    /// No connection matched.
+    /// Some datagrams of the host were not counted, perhaps of a followed socket.
+    DATAGRAMS_UNCOUNTED = "datagrams_uncounted";
+    /// No connection or socket matched.
     NOTHING_SEEN = "nothing_seen";
     /// The processes of other users cannot be seen.
     PROCESSES_HIDDEN = "processes_hidden";

@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 
-use longhaul_kernel::sock_diag::{TcpMemory, TcpSocket};
+use longhaul_kernel::sock_diag::{InetMemory, InetSocket};
 use longhaul_tcp::{
     CongestionSince, Flow, FlowSummary, Limit, LimitedTimes, ReceiverTimes, Receiving, Sample, Series, TcpEndOptions,
     TcpInfo, WatchedConnection, fields,
 };
 use longhaul_units::{BitRate, Nanos};
+
+use crate::selection::Candidate;
 
 /// The most congestion controls of a connection: a sample stores their index in a byte.
 const MOST_CONTROLS: usize = 255;
@@ -25,13 +27,13 @@ pub(crate) struct Seen {
     pub(crate) cgroup_id: Option<u64>,
     info: TcpInfo,
     unread_bytes: u32,
-    memory: Option<TcpMemory>,
+    memory: Option<InetMemory>,
     congestion_control: Option<String>,
 }
 
 impl Seen {
     /// `None` if the socket has no `TCP_INFO` any more.
-    pub(crate) fn of(socket: &TcpSocket<'_>) -> Option<Self> {
+    pub(crate) fn of(socket: &InetSocket<'_>) -> Option<Self> {
         let memory = socket.memory();
         Some(Self {
             cookie: socket.cookie,
@@ -46,6 +48,12 @@ impl Seen {
             memory,
             congestion_control: socket.congestion_control().map(str::to_owned),
         })
+    }
+
+    /// What tells whether it is chosen.
+    pub(crate) fn candidate(&self) -> Candidate {
+        let &Self { cookie, local, remote, inode, cgroup_id, .. } = self;
+        Candidate { cookie, local, remote, inode, cgroup_id }
     }
 }
 
@@ -62,6 +70,8 @@ pub struct ConnectionNow {
     pub program: String,
     /// State (RFC 9293 §3.3.2).
     pub state: &'static str,
+    /// The congestion control; empty if unknown.
+    pub congestion_control: String,
     /// Payload bits per second, sent.
     pub sent_rate_bps: u64,
     /// Payload bits per second, received.
@@ -97,7 +107,7 @@ pub(crate) struct Connection {
     /// Its counters when it was first seen: 0 if it began during the watch.
     base: Counters,
     now: Counters,
-    memory: Option<TcpMemory>,
+    memory: Option<InetMemory>,
     congestion: Vec<CongestionSince>,
     series: Option<Series>,
     interval: Interval,
@@ -172,7 +182,7 @@ impl Connection {
     }
 
     /// Takes a sample.
-    pub(crate) fn take(&mut self, now: Nanos, socket: &TcpSocket<'_>) {
+    pub(crate) fn take(&mut self, now: Nanos, socket: &InetSocket<'_>) {
         let Some(info) = socket.info() else { return };
         if socket.inode != 0 {
             self.inode = socket.inode;
@@ -303,6 +313,7 @@ impl Connection {
             remote: self.remote,
             program: self.owner.as_ref().map_or_else(String::new, |(_, name)| name.clone()),
             state: state_name(self.state),
+            congestion_control: self.congestion.last().map_or_else(String::new, |since| since.name.clone()),
             sent_rate_bps: BitRate::of(sent, span).0,
             received_rate_bps: BitRate::of(received, span).0,
             rtt_ns: info.value(fields::RTT) * 1_000,

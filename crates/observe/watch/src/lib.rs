@@ -1,8 +1,8 @@
-//! Watches TCP connections of other programs. It samples their `TCP_INFO` with sock_diag(7) and takes the last one when a connection
+//! Watches TCP connections and UDP sockets of other programs. Of TCP it samples their `TCP_INFO` with sock_diag(7) and takes the last one when a connection
 //! ends. Tracepoints report drops and retransmissions. The programs are not touched.
 //!
 //! ```text
-//!  TcpSockets::dump ─┬─► known cookie ─► Connection (FlowSummary, Receiving, Series)
+//!  InetSockets::dump ─┬─► known cookie ─► Connection (FlowSummary, Receiving, Series)
 //!                    └─► unknown ─► Chooser: by port, control group, or process (/proc, TcpOwners)
 //!  TcpOwners ─► which process opened or closed it        TcpEnds ─► its last TCP_INFO        TcpLoss ─► drops, retransmissions
 //! ```
@@ -13,19 +13,21 @@ mod caveats;
 mod connection;
 mod losses;
 mod selection;
+mod udp;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use longhaul_bpf::tcp_owner::TcpOwners;
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
-use longhaul_kernel::sock_diag::{TcpEnds, TcpSocket, TcpSockets};
+use longhaul_kernel::sock_diag::{InetSocket, InetSockets, TcpEnds};
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_tcp::{CongestionSince, MAX_SAMPLES, SamplingCost, Series, WatchResult};
 use longhaul_units::Nanos;
 
 pub use connection::ConnectionNow;
 pub use selection::Selection;
+pub use udp::{UdpSocketNow, UdpWatch, UdpWatched};
 
 use connection::{Connection, Seen};
 use losses::Losses;
@@ -59,7 +61,7 @@ pub enum WatchError {
     Namespace(#[from] NamespaceError),
     /// The kernel does not list its sockets.
     #[error(
-        "sock_diag does not list TCP sockets: {0}; the kernel needs CONFIG_INET_DIAG (modprobe inet_diag tcp_diag)"
+        "sock_diag does not list sockets: {0}; the kernel needs CONFIG_INET_DIAG (modprobe inet_diag tcp_diag udp_diag)"
     )]
     SockDiag(std::io::Error),
     /// The folder is not a control group.
@@ -107,7 +109,7 @@ pub struct Watched {
 /// Watches connections: call [`Self::sample`] periodically.
 #[derive(Debug)]
 pub struct Watch {
-    sockets: TcpSockets,
+    sockets: InetSockets,
     ends: Option<TcpEnds>,
     owners: Option<TcpOwners>,
     losses: Losses,
@@ -159,12 +161,8 @@ impl Watch {
             }
         };
         let losses = Losses::attach(inode, &mut caveats);
-        let opened = namespace.enter(|| (TcpEnds::open(), TcpSockets::open()));
-        // The own namespace need not be entered; entering needs CAP_SYS_ADMIN.
-        let (ends, sockets) = match opened {
-            Err(NamespaceError::Denied { .. }) if is_own(inode) => (TcpEnds::open(), TcpSockets::open()),
-            other => other?,
-        };
+        let opened = within(&namespace, || (TcpEnds::open(), InetSockets::tcp()));
+        let (ends, sockets) = opened?;
         let ends = match ends {
             Ok(ends) => Some(ends),
             Err(error) => {
@@ -347,7 +345,7 @@ impl Watch {
     fn decide(&mut self, now: Nanos, before: Nanos, seen: &Seen) {
         let cookie = seen.cookie;
         let (first, _) = *self.others.get(&cookie).unwrap_or(&(before, now));
-        if !self.chooser.chooses(now, seen) {
+        if !self.chooser.chooses(now, &seen.candidate()) {
             self.others.insert(cookie, (first, now));
             return;
         }
@@ -363,7 +361,7 @@ impl Watch {
         if self.keep_samples {
             connection.keep_samples(MAX_SAMPLES);
         }
-        if let Some((pid, name)) = self.chooser.owner(seen) {
+        if let Some((pid, name)) = self.chooser.owner(&seen.candidate()) {
             connection.set_owner(pid, &name);
         }
         self.losses.follow(self.numbers, seen);
@@ -390,7 +388,7 @@ impl Watch {
     fn take_ends(&mut self, before: Nanos) {
         let Some(mut ends) = self.ends.take() else { return };
         let mut ended = Vec::new();
-        let all = ends.drain(|socket: &TcpSocket<'_>| {
+        let all = ends.drain(|socket: &InetSocket<'_>| {
             // Port 0: it was never connected.
             if socket.remote.port() != 0 {
                 ended.extend(Seen::of(socket));
@@ -457,6 +455,11 @@ impl Watch {
     }
 }
 
-fn is_own(inode: u64) -> bool {
-    NetNamespace::current().and_then(|own| own.inode()).is_ok_and(|own| own == inode)
+/// Runs `work` in `namespace`. The own one need not be entered; entering needs CAP_SYS_ADMIN.
+fn within<T: Send>(namespace: &NetNamespace, work: impl Fn() -> T + Send + Sync) -> Result<T, NamespaceError> {
+    let is_own = || Ok::<_, NamespaceError>(NetNamespace::current()?.inode()? == namespace.inode()?);
+    match namespace.enter(&work) {
+        Err(NamespaceError::Denied { .. }) if is_own().unwrap_or(false) => Ok(work()),
+        other => other,
+    }
 }

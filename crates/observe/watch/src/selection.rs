@@ -4,17 +4,17 @@ use crate::caveats;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_bpf::tcp_owner::{Owner, OwnerEvent};
 use longhaul_kernel::process_sockets::{self, SocketOwners};
-use longhaul_kernel::sock_diag::TcpFilter;
+use longhaul_kernel::sock_diag::InetFilter;
 use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 
 use crate::WatchError;
-use crate::connection::Seen;
 
 /// The most opened connections that are remembered until they are seen.
 const MOST_OWNERS: usize = 65_536;
@@ -36,7 +36,18 @@ pub enum Selection {
     Cgroup(PathBuf),
 }
 
-/// Decides whether to watch a connection.
+/// What there is to decide by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate {
+    pub(crate) cookie: u64,
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    /// 0 if no process holds the socket, or after its end.
+    pub(crate) inode: u32,
+    pub(crate) cgroup_id: Option<u64>,
+}
+
+/// Decides whether to watch a connection or a socket.
 #[derive(Debug)]
 pub(crate) struct Chooser {
     selection: Selection,
@@ -83,14 +94,18 @@ impl Chooser {
         })
     }
 
+    pub(crate) fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
     /// The part of the selection that the kernel can apply.
-    pub(crate) fn filter(&self) -> TcpFilter {
+    pub(crate) fn filter(&self) -> InetFilter {
         match self.selection {
-            Selection::Port(port) => TcpFilter::Port(port),
+            Selection::Port(port) => InetFilter::Port(port),
             Selection::Cgroup(_) if self.groups.len() == 1 => {
-                self.groups.iter().next().map_or(TcpFilter::All, |id| TcpFilter::Cgroup(*id))
+                self.groups.iter().next().map_or(InetFilter::All, |id| InetFilter::Cgroup(*id))
             }
-            _ => TcpFilter::All,
+            _ => InetFilter::All,
         }
     }
 
@@ -119,7 +134,7 @@ impl Chooser {
     }
 
     /// Whether to watch a connection.
-    pub(crate) fn chooses(&mut self, now: Nanos, seen: &Seen) -> bool {
+    pub(crate) fn chooses(&mut self, now: Nanos, seen: &Candidate) -> bool {
         match &self.selection {
             Selection::All => true,
             Selection::Port(port) => [seen.local.port(), seen.remote.port()].contains(port),
@@ -137,7 +152,7 @@ impl Chooser {
         }
     }
 
-    fn belongs(&mut self, now: Nanos, seen: &Seen) -> bool {
+    fn belongs(&mut self, now: Nanos, seen: &Candidate) -> bool {
         let Some(root) = self.root else { return false };
         if let Some((Some(owner), _)) = self.owners.get(&seen.cookie)
             && (owner.pid == root || owner.ancestors.contains(&root) || self.processes.contains(&owner.pid))
@@ -173,7 +188,7 @@ impl Chooser {
     }
 
     /// The process of a connection, if it is known already: PID and name.
-    pub(crate) fn owner(&self, seen: &Seen) -> Option<(u32, String)> {
+    pub(crate) fn owner(&self, seen: &Candidate) -> Option<(u32, String)> {
         if let Some((Some(owner), _)) = self.owners.get(&seen.cookie) {
             // Read the name again: a program that a shell starts has the shell's name at first.
             let name = process_sockets::name(owner.pid).unwrap_or_else(|| owner.name.clone());

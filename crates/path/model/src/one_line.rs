@@ -85,10 +85,6 @@ impl OneLine {
 impl FromStr for RoundTrip {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let is_bare = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        if is_bare && text.bytes().any(|byte| (b'1'..=b'9').contains(&byte)) {
-            return Err(format!("{}: {text}ms or {text}s? write the unit", shown(text)));
-        }
         let most = Nanos(DELAY_MAX.0 * 2);
         let time = nanos(text)?;
         if time > most { Err(format!("{}: at most {most}", shown(text))) } else { Ok(Self(time)) }

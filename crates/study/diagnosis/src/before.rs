@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnosis::{Code, Diagnosis, Interval, about};
 
-/// A promise counts as kept from this part of its lower end on. It is chosen, not measured.
-const KEPT: f64 = 0.8;
+/// A promise counts as kept from this part of the promised rate on: of the goodput of then and the lower end of what mending adds. It is chosen,
+/// not measured.
+pub const KEPT: f64 = 0.8;
 /// From this change on the goodput is another: what is worth mending raises it by as much.
 const CHANGED: f64 = 1.3;
 
@@ -17,7 +18,7 @@ pub struct Before {
     pub goodput_bps: Option<u64>,
     /// The first cause then; `null` if there was none.
     pub cause: Option<Code>,
-    /// What mending that cause was said to bring; `null` if there was none.
+    /// What mending that cause was said to add; `null` if there was none.
     pub promised_bps: Option<Interval>,
     /// Whether too few losses were seen then for a price: mending the cause was worth no more than `promised_bps`, and perhaps less.
     pub promise_is_upper_end: bool,
@@ -27,6 +28,9 @@ pub struct Before {
     pub new: Vec<Code>,
     /// What became of it.
     pub outcome: Outcome,
+    /// What was asked otherwise then, by which the goodput may differ, too.
+    #[serde(default)]
+    pub differs: Vec<String>,
 }
 
 /// What became of a promise.
@@ -34,7 +38,7 @@ pub struct Before {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The goodput reaches 80 % of the lower end of what was promised, at least.
+    /// The goodput reaches at least 80 % of what it was then and the lower end of what was promised to come to it.
     Kept,
     /// The goodput is at least 1.3 times that of before, and below what was promised.
     Partly,
@@ -59,7 +63,7 @@ impl Before {
             (Some(then), Some(came)) => {
                 let (then, came) = (then as f64, came as f64);
                 match promised_bps {
-                    Some(promised) if came >= KEPT * promised.least as f64 => Outcome::Kept,
+                    Some(promised) if came >= KEPT * (then + promised.least as f64) => Outcome::Kept,
                     _ if came * CHANGED <= then => Outcome::Worse,
                     Some(_) if came >= CHANGED * then => Outcome::Partly,
                     Some(_) => Outcome::NotMended,
@@ -76,6 +80,7 @@ impl Before {
             gone: less(&then_codes, &now_codes),
             new: less(&now_codes, &then_codes),
             outcome,
+            differs: Vec::new(),
         }
     }
 
@@ -97,6 +102,11 @@ impl Before {
             Outcome::Worse => "it carries less now",
             Outcome::Unknown => "not known what became of it",
         };
-        format!("{then}{promised}: {outcome}")
+        let otherwise = if self.differs.is_empty() {
+            String::new()
+        } else {
+            format!("; it was asked otherwise: {}", self.differs.join("; "))
+        };
+        format!("{then}{promised}: {outcome}{otherwise}")
     }
 }

@@ -4,10 +4,7 @@ use longhaul_result::Location;
 
 use crate::diagnosis::about;
 use crate::evidence::{Evidence, Purpose};
-use crate::rules::{Kind, Known, UDP_OVERHEAD, scaled};
-
-/// An IPv6 header is so much longer than one of IPv4.
-const IPV6_MORE: u64 = 20;
+use crate::rules::{IPV6_MORE, Kind, Known, UDP_OVERHEAD, scaled};
 
 /// A queue in the network that UDP filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

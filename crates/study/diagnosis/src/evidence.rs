@@ -8,7 +8,8 @@ use longhaul_tcp::{LimitedBy, ReceiverLimitedBy};
 use serde::{Deserialize, Serialize};
 
 use crate::before::Before;
-use crate::diagnosis::{Diagnosis, TargetBasis};
+use crate::diagnosis::{Diagnosis, Role, TargetBasis};
+use crate::events::HostEvents;
 
 /// The evidence of one direction.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -23,6 +24,8 @@ pub struct Evidence {
     pub sender: HostFacts,
     /// The host that receives it.
     pub receiver: HostFacts,
+    /// How fast disks were that the user named.
+    pub disks: Vec<DiskFacts>,
     /// The tests, in the order in which they ran.
     pub runs: Vec<Run>,
 }
@@ -47,6 +50,44 @@ pub struct HostFacts {
     pub link: Option<LinkFacts>,
     /// What `longhaul host` says of it: code, message, remedy.
     pub caveats: Vec<[String; 3]>,
+    /// Netfilter's table of connections; `null` if it has none.
+    pub conntrack: Option<ConntrackFacts>,
+    /// The CPU time that control groups allow the program; `null` if they do not limit it.
+    pub cpu_limit: Option<CpuLimitFacts>,
+    /// The memory that control groups allow the program; `null` if they do not limit it.
+    pub memory_limit: Option<MemoryLimitFacts>,
+}
+
+/// Netfilter's table of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ConntrackFacts {
+    /// Connections in it.
+    pub entries: u64,
+    /// Connections that it may hold.
+    pub most_entries: u64,
+}
+
+/// CPU time that a control group allows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CpuLimitFacts {
+    /// The group's folder.
+    pub folder: String,
+    /// CPU time in each period, microseconds.
+    pub quota_us: u64,
+    /// The period, microseconds.
+    pub period_us: u64,
+}
+
+/// Memory that a control group allows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MemoryLimitFacts {
+    /// The group's folder.
+    pub folder: String,
+    /// Memory, bytes; that of sockets is part of it.
+    pub limit_bytes: u64,
 }
 
 impl HostFacts {
@@ -69,6 +110,22 @@ pub struct LinkFacts {
     pub mtu_bytes: Option<u64>,
 }
 
+/// How fast a disk was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DiskFacts {
+    /// The host: the sender reads, the receiver writes.
+    pub host: Role,
+    /// The file that was read, or the folder that was written into.
+    pub path: String,
+    /// Bytes that were moved.
+    pub bytes: u64,
+    /// In this time.
+    pub elapsed_ns: u64,
+    /// Whether the page cache was left out.
+    pub past_cache: bool,
+}
+
 /// What a test was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -86,12 +143,16 @@ pub enum Purpose {
     SeveralFlows,
     /// A transfer of the size that the user named.
     Transfer,
+    /// Such transfers over one connection, with pauses between them.
+    Intervals,
     /// UDP at a rate.
     Rate,
     /// UDP in bursts.
     Burst,
     /// UDP packets of a size that must not be cut.
     Mtu,
+    /// UDP packets with DSCP and ECN.
+    Marks,
     /// No test: a connection of another program.
     Observed,
 }
@@ -106,9 +167,11 @@ impl Purpose {
             Self::OtherControl => "other_control",
             Self::SeveralFlows => "several_flows",
             Self::Transfer => "transfer",
+            Self::Intervals => "intervals",
             Self::Rate => "rate",
             Self::Burst => "burst",
             Self::Mtu => "mtu",
+            Self::Marks => "marks",
             Self::Observed => "observed",
         }
     }
@@ -186,6 +249,21 @@ pub struct TcpFacts {
     pub receiver_memory_drops: u64,
     /// Packets with a wrong checksum at the receiver (`InCsumErrors`).
     pub checksum_errors: u64,
+    /// Packets that arrived with a mark of congestion (CE); `null` if it was not seen.
+    #[serde(default)]
+    pub marked_packets: Option<u64>,
+    /// Payload of each of several transfers over one connection; `null` if the test was one flow.
+    #[serde(default)]
+    pub transfer_bytes: Option<u64>,
+    /// How long each of them took to arrive, from its first byte to its last.
+    #[serde(default)]
+    pub transfers_ns: Vec<u64>,
+    /// What happened at the sender.
+    #[serde(default)]
+    pub sender_events: HostEvents,
+    /// What happened at the receiver.
+    #[serde(default)]
+    pub receiver_events: HostEvents,
     /// Of a connection that no test made; `null` of a test.
     #[serde(default)]
     pub observed: Option<Box<Observed>>,
@@ -258,6 +336,10 @@ pub struct Handshake {
     pub sack: Option<bool>,
     /// Whether both ends use time stamps (RFC 7323).
     pub timestamps: Option<bool>,
+    /// Whether both ends use ECN (RFC 3168).
+    pub ecn: Option<bool>,
+    /// Whether packets reached the receiver of the data that ECN could mark: something takes the bits out if not.
+    pub ecn_seen: Option<bool>,
     /// The options of the SYN as the server received it; `null` if the server cannot tell.
     pub syn: Option<SynFacts>,
     /// Whether the client sent the data, and so the SYN.
@@ -290,6 +372,8 @@ pub struct SynFacts {
     pub timestamps: bool,
     /// The largest segment that it allows, bytes.
     pub mss_bytes: Option<u64>,
+    /// ECN.
+    pub ecn: bool,
 }
 
 /// What threads did with their time.
@@ -350,6 +434,18 @@ pub struct UdpFacts {
     pub delay_p99_ns: Option<u64>,
     /// Each stream: packets sent and lost.
     pub streams: Vec<(u64, u64)>,
+    /// The TOS byte or traffic class with which packets left.
+    #[serde(default)]
+    pub traffic_class: u8,
+    /// With which ones packets arrived, and how many: only where one was set.
+    #[serde(default)]
+    pub traffic_classes: Vec<(u8, u64)>,
+    /// What happened at the sender.
+    #[serde(default)]
+    pub sender_events: HostEvents,
+    /// What happened at the receiver.
+    #[serde(default)]
+    pub receiver_events: HostEvents,
     /// The sending thread.
     pub sender_cpu: Option<CpuFacts>,
     /// The receiving thread.

@@ -10,6 +10,7 @@
 mod before;
 mod bottleneck;
 mod diagnosis;
+mod events;
 mod evidence;
 mod long_path;
 mod observed;
@@ -17,14 +18,16 @@ pub mod plan;
 mod rules;
 mod tests_seen;
 
-pub use before::{Before, Outcome};
+pub use before::{Before, KEPT, Outcome};
 pub use bottleneck::{Bottleneck, NoBottleneck, bottleneck};
 pub use diagnosis::{
     Basis, Bound, Cause, Code, Diagnosis, Finding, Interval, Line, Remedy, Role, TargetBasis, Unknown, about,
 };
+pub use events::HostEvents;
 pub use evidence::{
-    CpuFacts, Diagnosed, DiagnosedFlow, DiagnosedFlows, Evidence, FlowFacts, Handshake, HostFacts, LinkFacts, Observed,
-    PacketShares, Purpose, Run, SynFacts, Target, TcpFacts, UdpFacts, Vantage,
+    ConntrackFacts, CpuFacts, CpuLimitFacts, Diagnosed, DiagnosedFlow, DiagnosedFlows, DiskFacts, Evidence, FlowFacts,
+    Handshake, HostFacts, LinkFacts, MemoryLimitFacts, Observed, PacketShares, Purpose, Run, SynFacts, Target,
+    TcpFacts, UdpFacts, Vantage,
 };
 pub use long_path::{Burst, LongPath, LongPathTest, NoLongPath, Verdict};
 pub use observed::{captured_facts, flow_goes_forward, watched_facts};

@@ -71,6 +71,8 @@ pub struct LongPathTest {
     pub losses: u64,
     /// Payload bits per second handed to the socket, on the mean.
     pub sent_bps: u64,
+    /// What the flow would reach over the long path with these losses, payload bits per second, by its response function; `None` without losses.
+    pub expected_bps: Option<u64>,
     /// Whether queues take what slow start sends at its end: a window at twice the rate (RFC 8337 §8.2).
     pub slow_start: Verdict,
     /// Each of these bursts.
@@ -139,6 +141,14 @@ impl LongPath {
         share(self.rate_bps, PAYLOAD_BYTES, PAYLOAD_BYTES + UDP_OVERHEAD)
     }
 
+    /// What a flow that loses so often reaches over the long path, payload bits per second: its response function, at most the target.
+    fn expected_bps(&self, packets: u64, losses: u64) -> Option<u64> {
+        let model = Model::named(&self.congestion_control).ok().filter(|_| losses > 0)?;
+        let window = model.window_at(losses as f64 / packets.max(1) as f64, Nanos(self.rtt_ns));
+        let bps = window * PAYLOAD_BYTES as f64 * 8e9 / self.rtt_ns.max(1) as f64;
+        Some((bps as u64).min(self.payload_bps()))
+    }
+
     /// How long so many packets take at `payload_bps`.
     pub fn time_of(packets: u64, payload_bps: u64) -> u64 {
         share(packets.saturating_mul(PAYLOAD_BYTES * 8), 1_000_000_000, payload_bps)
@@ -192,6 +202,7 @@ impl LongPathTest {
             lost_packets: 0,
             losses: 0,
             sent_bps: 0,
+            expected_bps: None,
             slow_start: Verdict::NotEnough,
             bursts: Vec::new(),
         }
@@ -208,6 +219,7 @@ impl LongPathTest {
         let mean = before.saturating_add(added) / u128::from(self.sent_packets.max(1));
         self.sent_bps = u64::try_from(mean).unwrap_or(u64::MAX);
         self.run_length = self.target.verdict(self.sent_packets, self.losses);
+        self.expected_bps = self.target.expected_bps(self.sent_packets, self.losses);
     }
 
     /// Takes a burst. One that the sender could not send at 1.5 times the rate says nothing, unless it lost packets.
@@ -327,6 +339,11 @@ mod tests {
         let mut test = LongPathTest::new(needs("cubic"));
         test.take(&facts(rate, 700));
         assert_eq!((test.lost_packets, test.losses, test.sent_bps), (700, 1, rate));
+        // One loss in 1000 packets: Mathis' window of Reno is the square root of 1.5 × 1000, for each round trip of 150 ms.
+        let mut reno = LongPathTest::new(needs("reno"));
+        reno.take(&facts(rate, 1));
+        let expected = 1_500_f64.sqrt() * 1448.0 * 8.0 / 0.15;
+        assert!((reno.expected_bps.unwrap() as f64 / expected - 1.0).abs() < 0.03, "{reno:?}, {expected}");
     }
 
     fn empty() -> UdpFacts {
@@ -346,6 +363,10 @@ mod tests {
             delay_p50_ns: None,
             delay_p99_ns: None,
             streams: Vec::new(),
+            traffic_class: 0,
+            traffic_classes: Vec::new(),
+            sender_events: Default::default(),
+            receiver_events: Default::default(),
             sender_cpu: None,
             receiver_cpu: None,
         }

@@ -7,6 +7,7 @@ use longhaul_result::{Location, TcpLocation};
 use longhaul_tcp::{Flow, LimitedBy, Segment, WatchedConnection};
 use longhaul_units::{BitRate, Nanos};
 
+use crate::events::HostEvents;
 use crate::evidence::{Handshake, Observed, PacketShares, Purpose, TcpFacts, Vantage};
 use crate::tests_seen::{receive_place, transmit_place};
 
@@ -79,6 +80,11 @@ pub fn watched_facts(seen: &WatchedConnection) -> Option<TcpFacts> {
         flows: Vec::new(),
         receiver_memory_drops: 0,
         checksum_errors: 0,
+        marked_packets: None,
+        transfer_bytes: None,
+        transfers_ns: Vec::new(),
+        sender_events: HostEvents::default(),
+        receiver_events: HostEvents::default(),
         observed: Some(Box::new(Observed {
             from: if sends { Vantage::Sender } else { Vantage::Receiver },
             payload_bytes,
@@ -162,6 +168,11 @@ pub fn captured_facts(flow: &FlowSummary) -> Option<TcpFacts> {
         flows: Vec::new(),
         receiver_memory_drops: 0,
         checksum_errors: 0,
+        marked_packets: None,
+        transfer_bytes: None,
+        transfers_ns: Vec::new(),
+        sender_events: HostEvents::default(),
+        receiver_events: HostEvents::default(),
         observed: Some(Box::new(Observed {
             from: Vantage::Packets,
             payload_bytes: there.unique_bytes,

@@ -1,13 +1,21 @@
 //! Which test to run next, and when the answer is plain.
 //!
 //! The order: the path without load, TCP as an application gets it, and only if that is slow what tells why: UDP at a low rate, at the
-//! target and in bursts, packets of the full size, larger buffers, another congestion control.
+//! target and in bursts, packets of the full size, the flow without the limit of a host or program, another congestion control.
 
 use crate::evidence::{Evidence, Purpose, Run, TcpFacts};
 use crate::rules::{FILLS, Kind, Known};
 
 /// Streams of the test at low rate: enough to meet each of four parallel links with 90 %.
 const STREAMS: u8 = 8;
+/// Flows of the test with several: enough to carry 1.3 times as much where each is limited by itself, and few enough for any host.
+const FLOWS: u8 = 4;
+/// AF11 (RFC 2597), which nobody takes for anything urgent, with ECT(0) (RFC 3168).
+const MARKS: u8 = 10 << 2 | 2;
+/// Packets with marks: all of them are changed, or none.
+const MARKED_PACKETS: u64 = 20;
+/// Transfers over one connection with pauses: the first begins in slow start in any case.
+const TRANSFERS: u64 = 6;
 /// Least time of a flow, in round trips: CUBIC's window has its shape after some tens of them.
 const ROUND_TRIPS: u64 = 100;
 /// Packets of a burst: what a sender with segmentation offload hands over in one piece and some of its like.
@@ -29,6 +37,8 @@ pub struct Asked {
     pub time_ns: u64,
     /// Bytes of a transfer, if transfers matter.
     pub size_bytes: Option<u64>,
+    /// From the beginning of a transfer to that of the next over the same connection; `None` if each has a connection of its own.
+    pub every_ns: Option<u64>,
     /// Load the path with no more than a tenth of the target.
     pub gentle: bool,
     /// The congestion control of the flow; `None` for the sender's default.
@@ -59,6 +69,10 @@ pub enum Step {
         duration_ns: u64,
         /// Payload bytes, if it ends with them.
         bytes: Option<u64>,
+        /// From the beginning of one transfer of `bytes` to that of the next, if it is several over one connection.
+        every_ns: Option<u64>,
+        /// Flows at the same time.
+        streams: u8,
         /// Socket buffers; `None` for the kernel's autotuning.
         window_bytes: Option<u64>,
         /// The congestion control; `None` for the default.
@@ -84,6 +98,8 @@ pub enum Step {
         streams: u8,
         /// Packets of a burst; 1 for none.
         burst_packets: u32,
+        /// TOS byte or traffic class.
+        traffic_class: u8,
     },
 }
 
@@ -95,6 +111,26 @@ impl Step {
         }
     }
 
+    fn with_streams(mut self, number: u8) -> Self {
+        let (Self::Tcp { streams, .. } | Self::Udp { streams, .. }) = &mut self;
+        *streams = number;
+        self
+    }
+
+    fn in_bursts(mut self, packets: u32) -> Self {
+        if let Self::Udp { burst_packets, .. } = &mut self {
+            *burst_packets = packets;
+        }
+        self
+    }
+
+    fn with_class(mut self, class: u8) -> Self {
+        if let Self::Udp { traffic_class, .. } = &mut self {
+            *traffic_class = class;
+        }
+        self
+    }
+
     /// In a line, for who waits.
     pub fn title(&self) -> &'static str {
         match self.purpose() {
@@ -104,9 +140,11 @@ impl Step {
             Purpose::OtherControl => "TCP with another congestion control",
             Purpose::SeveralFlows => "several TCP flows",
             Purpose::Transfer => "a transfer",
+            Purpose::Intervals => "transfers over one connection",
             Purpose::Rate => "UDP at a rate",
             Purpose::Burst => "UDP in bursts",
             Purpose::Mtu => "packets of the full size",
+            Purpose::Marks => "packets with DSCP and ECN",
             Purpose::Observed => "a connection of another program",
         }
     }
@@ -119,14 +157,18 @@ pub fn next(evidence: &Evidence, asked: &Asked) -> Option<Step> {
     plan.idle()
         .or_else(|| plan.default_flow())
         .or_else(|| plan.transfer())
+        .or_else(|| plan.intervals())
         .or_else(|| plan.low_rate())
+        .or_else(|| plan.marks())
         .or_else(|| plan.unknown_rate())
         .or_else(|| plan.if_slow(Plan::at_target))
         .or_else(|| plan.if_slow(Plan::beyond))
         .or_else(|| plan.if_slow(Plan::sizes))
+        .or_else(|| plan.if_slow(Plan::without_limit))
+        .or_else(|| plan.if_slow(Plan::half))
         .or_else(|| plan.if_slow(Plan::bursts))
-        .or_else(|| plan.if_slow(Plan::large_buffers))
         .or_else(|| plan.if_slow(Plan::other_control))
+        .or_else(|| plan.if_slow(Plan::several_flows))
 }
 
 struct Plan<'a> {
@@ -155,7 +197,7 @@ impl Plan<'_> {
     /// The target as payload of UDP.
     fn target_udp(&self) -> Option<u64> {
         let rate = self.known.target?.rate_bps;
-        Some(crate::rules::share(rate, PAYLOAD, PAYLOAD + crate::rules::UDP_OVERHEAD))
+        Some(crate::rules::share(rate, PAYLOAD, PAYLOAD + self.evidence.udp_overhead()))
     }
 
     fn rate(&self, purpose: Purpose, rate_bps: u64, part: u64) -> Step {
@@ -167,6 +209,21 @@ impl Plan<'_> {
             payload_bytes: PAYLOAD,
             streams: 1,
             burst_packets: 1,
+            traffic_class: 0,
+        }
+    }
+
+    /// So few packets that their rate says nothing.
+    fn few(&self, purpose: Purpose, packets: u64, payload_bytes: u64) -> Step {
+        Step::Udp {
+            purpose,
+            rate_bps: 1_000_000,
+            duration_ns: SECOND_NS,
+            packets: Some(packets),
+            payload_bytes,
+            streams: 1,
+            burst_packets: 1,
+            traffic_class: 0,
         }
     }
 
@@ -176,6 +233,8 @@ impl Plan<'_> {
             purpose: Purpose::Idle,
             duration_ns: 2 * SECOND_NS,
             bytes: None,
+            every_ns: None,
+            streams: 1,
             window_bytes: None,
             control: self.asked.control.clone(),
             write_rate_bps: Some(rate),
@@ -191,6 +250,8 @@ impl Plan<'_> {
             purpose: Purpose::Default,
             duration_ns,
             bytes: None,
+            every_ns: None,
+            streams: 1,
             window_bytes: self.asked.program.window_bytes,
             control: self.asked.control.clone(),
             write_rate_bps: self.asked.program.write_rate_bps,
@@ -198,8 +259,10 @@ impl Plan<'_> {
         };
         match (self.count(Purpose::Default), self.known.tcp(Purpose::Default)) {
             (0, _) => Some(step(self.time(3, ROUND_TRIPS))),
-            // A window that still grows says nothing of what limits it.
-            (1, Some(run)) if self.still_grows(run) => Some(step(self.time(2, 2 * ROUND_TRIPS))),
+            // A window that still grows says nothing of what limits it, and one that falls not how far.
+            (1, Some(run)) if self.still_grows(run) || self.still_falls(run) => {
+                Some(step(self.time(2, 2 * ROUND_TRIPS)))
+            }
             _ => None,
         }
     }
@@ -207,6 +270,12 @@ impl Plan<'_> {
     fn still_grows(&self, run: &TcpFacts) -> bool {
         let grows = run.steady_bps as f64 > 1.1 * run.goodput_bps as f64;
         run.retransmits == 0 && grows && !self.fills(run)
+    }
+
+    /// Losses hold the window, and were too few to say where: it was higher in the beginning.
+    fn still_falls(&self, run: &TcpFacts) -> bool {
+        let events = run.loss_events.unwrap_or(0);
+        events > 1 && run.steady_bps < run.goodput_bps && crate::rules::loss::is_no_mean_yet(run) && !self.fills(run)
     }
 
     fn fills(&self, run: &TcpFacts) -> bool {
@@ -223,11 +292,14 @@ impl Plan<'_> {
     }
 
     fn transfer(&self) -> Option<Step> {
-        let bytes = self.asked.size_bytes.filter(|_| !self.asked.gentle && self.count(Purpose::Transfer) < 3)?;
+        let alone = self.asked.every_ns.is_none() && !self.asked.gentle;
+        let bytes = self.asked.size_bytes.filter(|_| alone && self.count(Purpose::Transfer) < 3)?;
         Some(Step::Tcp {
             purpose: Purpose::Transfer,
             duration_ns: self.time(4, ROUND_TRIPS),
             bytes: Some(bytes),
+            every_ns: None,
+            streams: 1,
             window_bytes: None,
             control: self.asked.control.clone(),
             write_rate_bps: None,
@@ -235,14 +307,31 @@ impl Plan<'_> {
         })
     }
 
+    /// Transfers over one connection with pauses, as long as they have to be: [`TRANSFERS`] of them.
+    fn intervals(&self) -> Option<Step> {
+        let (bytes, every_ns) = self.asked.size_bytes.zip(self.asked.every_ns)?;
+        (!self.asked.gentle && self.count(Purpose::Intervals) == 0).then(|| Step::Tcp {
+            purpose: Purpose::Intervals,
+            duration_ns: every_ns.saturating_mul(TRANSFERS),
+            bytes: Some(bytes),
+            every_ns: Some(every_ns),
+            streams: 1,
+            window_bytes: self.asked.program.window_bytes,
+            control: self.asked.control.clone(),
+            write_rate_bps: None,
+            read_rate_bps: self.asked.program.read_rate_bps,
+        })
+    }
+
     fn low_rate(&self) -> Option<Step> {
         let rate = self.target_udp()? / 10;
-        (self.count(Purpose::Rate) == 0).then(|| match self.rate(Purpose::Rate, rate, 10) {
-            Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, burst_packets, .. } => {
-                Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, streams: STREAMS, burst_packets }
-            }
-            tcp => tcp,
-        })
+        (self.count(Purpose::Rate) == 0).then(|| self.rate(Purpose::Rate, rate, 10).with_streams(STREAMS))
+    }
+
+    /// What the path does to DSCP and ECN.
+    fn marks(&self) -> Option<Step> {
+        let step = || self.few(Purpose::Marks, MARKED_PACKETS, SMALL_PAYLOAD).with_class(MARKS);
+        (self.count(Purpose::Marks) == 0).then(step)
     }
 
     /// Nobody knows the links: four times as much until it does not pass.
@@ -288,15 +377,7 @@ impl Plan<'_> {
         let tried = |payload: u64| {
             self.known.udp_runs().find(|run| run.purpose == Purpose::Mtu && run.payload_bytes == payload)
         };
-        let size = |payload_bytes| Step::Udp {
-            purpose: Purpose::Mtu,
-            rate_bps: 1_000_000,
-            duration_ns: SECOND_NS,
-            packets: Some(SIZE_PACKETS),
-            payload_bytes,
-            streams: 1,
-            burst_packets: 1,
-        };
+        let size = |payload_bytes| self.few(Purpose::Mtu, SIZE_PACKETS, payload_bytes);
         if self.count(Purpose::Mtu) >= 4 {
             return None;
         }
@@ -315,40 +396,49 @@ impl Plan<'_> {
     }
 
     fn bursts(&self) -> Option<Step> {
-        let lost = self.known.tcp(Purpose::Default).is_some_and(|run| run.retransmits > run.spurious_retransmits);
+        let runs = [Purpose::Default, Purpose::LargeBuffers].into_iter().filter_map(|purpose| self.known.tcp(purpose));
+        let lost = runs.into_iter().any(|run| run.retransmits > run.spurious_retransmits);
         let policed = self.known.capacity.as_ref().is_some_and(|capacity| capacity.kind == Kind::Policer);
         if self.count(Purpose::Burst) > 0 || !lost || policed || crate::rules::has_hole(self.known) {
             return None;
         }
         let rate =
             self.target_udp()?.min(self.known.capacity.as_ref().map_or(u64::MAX, |capacity| capacity.udp_bps)) / 4;
-        match self.rate(Purpose::Burst, rate, 20) {
-            Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, streams, .. } => {
-                let burst_packets = BURST_PACKETS;
-                Some(Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, streams, burst_packets })
-            }
-            Step::Tcp { .. } => None,
-        }
+        Some(self.rate(Purpose::Burst, rate, 20).in_bursts(BURST_PACKETS))
     }
 
-    fn large_buffers(&self) -> Option<Step> {
+    /// The flow without what held it back at the hosts: with large buffers, and a program that is never slow.
+    fn without_limit(&self) -> Option<Step> {
         let run = self.known.tcp(Purpose::Default)?;
         let by = run.limited_by;
         let window = by.receive_window + by.send_buffer > by.congestion_window.max(by.application);
-        if !window || self.count(Purpose::LargeBuffers) > 0 {
+        let program = by.application > by.congestion_window.max(by.receive_window).max(by.send_buffer)
+            || self.asked.program != Program::default();
+        if !(window || program) || self.count(Purpose::LargeBuffers) > 0 {
             return None;
         }
         let (rate, rtt) = (self.known.target?.rate_bps, self.known.base_rtt_ns?);
-        let window = crate::rules::share(rate, rtt, 8 * SECOND_NS).saturating_mul(2).clamp(1 << 20, 1 << 30);
+        let bytes = crate::rules::share(rate, rtt, 8 * SECOND_NS).saturating_mul(2).clamp(1 << 20, 1 << 30);
         Some(Step::Tcp {
             purpose: Purpose::LargeBuffers,
             duration_ns: self.time(6, ROUND_TRIPS),
             bytes: None,
-            window_bytes: Some(window),
+            every_ns: None,
+            streams: 1,
+            window_bytes: Some(bytes),
             control: self.asked.control.clone(),
             write_rate_bps: None,
             read_rate_bps: None,
         })
+    }
+
+    /// Loss that no TCP run met, as another limit keeps it slow: half of the target fills no queue.
+    fn half(&self) -> Option<Step> {
+        let rate = self.target_udp()? / 2;
+        let limited = self.known.capacity.as_ref().is_some_and(|capacity| capacity.limited);
+        let near = |asked: Option<u64>| asked.is_some_and(|asked| (rate / 2..rate + rate / 8).contains(&asked));
+        let tried = self.known.udp_runs().any(|run| run.purpose == Purpose::Rate && near(run.asked_bps));
+        (!limited && !tried && crate::rules::masked::is_hidden(self.known)).then(|| self.rate(Purpose::Rate, rate, 10))
     }
 
     fn other_control(&self) -> Option<Step> {
@@ -371,10 +461,41 @@ impl Plan<'_> {
             purpose: Purpose::OtherControl,
             duration_ns: self.time(8, ROUND_TRIPS / 2),
             bytes: None,
+            every_ns: None,
+            streams: 1,
             window_bytes: run.window_bytes,
             control: Some("bbr".into()),
-            write_rate_bps: None,
-            read_rate_bps: None,
+            // What it is worth to this program, whose own limit may be the next.
+            write_rate_bps: self.asked.program.write_rate_bps,
+            read_rate_bps: self.asked.program.read_rate_bps,
         })
+    }
+
+    /// Whether a limit is that of each flow: of UDP where UDP met it, else of TCP.
+    fn several_flows(&self) -> Option<Step> {
+        if self.count(Purpose::SeveralFlows) > 0 || crate::rules::has_hole(self.known) {
+            return None;
+        }
+        let capacity = self.known.capacity.as_ref();
+        match capacity.map(|capacity| capacity.kind) {
+            Some(Kind::Shaper | Kind::Policer) => {
+                Some(self.rate(Purpose::SeveralFlows, self.target_udp()?, 15).with_streams(STREAMS))
+            }
+            Some(Kind::Sender) | None => None,
+            Some(Kind::NotMet | Kind::Competing) => {
+                let run = self.known.tcp(Purpose::Default)?;
+                Some(Step::Tcp {
+                    purpose: Purpose::SeveralFlows,
+                    duration_ns: self.time(8, ROUND_TRIPS / 2),
+                    bytes: None,
+                    every_ns: None,
+                    streams: FLOWS,
+                    window_bytes: run.window_bytes,
+                    control: self.asked.control.clone(),
+                    write_rate_bps: None,
+                    read_rate_bps: None,
+                })
+            }
+        }
     }
 }

@@ -6,8 +6,10 @@ use longhaul_result::Location;
 use longhaul_tcp::{LossBytes, TcpEndOptions, TcpResult};
 use longhaul_terms::ThreadCpu;
 use longhaul_udp::{UdpParameters, UdpResult};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::events::HostEvents;
 use crate::evidence::{CpuFacts, FlowFacts, Handshake, HostFacts, LinkFacts, Purpose, SynFacts, TcpFacts, UdpFacts};
 
 /// What a TCP test saw in one direction. `client_sends`: the client sent the data.
@@ -60,6 +62,11 @@ pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>
         .into_iter()
         .fold(0, u64::saturating_add),
         checksum_errors: checksums.map(|(_, by)| u64::try_from(*by).unwrap_or(0)).fold(0, u64::saturating_add),
+        marked_packets: streams.iter().filter_map(|stream| stream.marked_packets).reduce(u64::saturating_add),
+        transfer_bytes: None,
+        transfers_ns: streams.first().map(|stream| stream.transfers_ns.clone()).unwrap_or_default(),
+        sender_events: HostEvents::of(&result.counters.sender),
+        receiver_events: HostEvents::of(&result.counters.receiver),
         observed: None,
     }
 }
@@ -79,11 +86,14 @@ fn handshake(result: &TcpResult, client_sends: bool) -> Handshake {
         window_scaling: both(|end| end.window_scaling),
         sack: both(|end| end.sack),
         timestamps: both(|end| end.timestamps),
+        ecn: both(|end| end.ecn),
+        ecn_seen: Some(if client_sends { seen.server_options.ecn_seen } else { seen.client_options.ecn_seen }),
         syn: seen.syn_received.map(|syn| SynFacts {
             window_scaling: syn.window_scale.is_some(),
             sack: syn.sack_permitted,
             timestamps: syn.timestamps,
             mss_bytes: syn.mss_bytes.map(u64::from),
+            ecn: syn.ecn,
         }),
         client_sends,
     }
@@ -168,9 +178,18 @@ pub fn udp_facts(purpose: Purpose, result: &UdpResult, parameters: &UdpParameter
         delay_p50_ns: result.delay_over_least.map(|delay| delay.p50_ns),
         delay_p99_ns: result.delay_over_least.map(|delay| delay.p99_ns),
         streams: result.streams.iter().map(|stream| (stream.sent_packets, stream.lost_packets)).collect(),
+        traffic_class: parameters.traffic_class,
+        traffic_classes: result.traffic_classes.iter().map(|class| (class.traffic_class, class.packets)).collect(),
+        sender_events: HostEvents::of(&result.counters.sender),
+        receiver_events: HostEvents::of(&result.counters.receiver),
         sender_cpu: busiest(result.streams.iter().map(|stream| stream.sender_cpu)),
         receiver_cpu: busiest(result.streams.iter().map(|stream| stream.receiver_cpu)),
     }
+}
+
+/// A part of a snapshot that is of this form; `None` if it is not.
+fn read<T: DeserializeOwned>(part: &Value) -> Option<T> {
+    T::deserialize(part).ok()
 }
 
 /// What a snapshot of a host says, as `longhaul host --json` has it. `address` is the one that the test used; with it the interface is
@@ -195,5 +214,8 @@ pub fn host_facts(snapshot: &Value) -> HostFacts {
         sysctls: sysctls.map(|(key, value)| (key.clone(), text(value))).collect(),
         link,
         caveats: Vec::new(),
+        conntrack: read(&snapshot["conntrack"]),
+        cpu_limit: read(&snapshot["group_limits"]["cpu"]),
+        memory_limit: read(&snapshot["group_limits"]["memory"]),
     }
 }

@@ -11,4 +11,4 @@ mod spec;
 
 pub use run::{Event, Hosts, InLab, Ran, Runner, SaveLosses};
 pub use spec::mix::{MixExperiment, MixSeries, ReceiverKind};
-pub use spec::{Experiment, ExperimentError, HostSettings, TcpFlows, TcpSeries, TcpTest, UdpSeries};
+pub use spec::{Experiment, ExperimentError, HostSettings, TcpFlows, TcpSeries, TcpTest, UdpSeries, names};

@@ -10,11 +10,11 @@ use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_result::Caveat;
 use longhaul_rtt::probe_log::ProbeKind;
-use longhaul_rtt::{RttParameters, RttResult};
+use longhaul_rtt::{HopsParameters, HopsResult, RttParameters, RttResult};
 use longhaul_sweep::SweepResult;
 use longhaul_tcp::{TcpParameters, TcpResult, WatchResult};
 use longhaul_terms::Directions;
-use longhaul_udp::{UdpParameters, UdpResult};
+use longhaul_udp::{UdpAccounts, UdpParameters, UdpResult, UdpWatchResult};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -27,6 +27,10 @@ pub const UDP_SCHEMA: &str = "longhaul.udp/1";
 pub const TCP_SCHEMA: &str = "longhaul.tcp/1";
 /// The form of what watching came to.
 pub const WATCH_SCHEMA: &str = "longhaul.watch/1";
+/// The form of what watching UDP sockets came to.
+pub const WATCH_UDP_SCHEMA: &str = "longhaul.watch.udp/1";
+/// The form of the account of two such results.
+pub const COMPARE_UDP_SCHEMA: &str = "longhaul.compare.udp/1";
 
 /// The form of an analysis.
 pub const ANALYZE_SCHEMA: &str = "longhaul.analyze/1";
@@ -35,6 +39,8 @@ pub const COMPARE_SCHEMA: &str = "longhaul.compare/1";
 
 /// The form of a measurement of round trips.
 pub const RTT_SCHEMA: &str = "longhaul.rtt/1";
+/// The form of a measurement of round trips to each hop.
+pub const HOPS_SCHEMA: &str = "longhaul.rtt.hops/1";
 /// The form of a sweep.
 pub const SWEEP_SCHEMA: &str = "longhaul.sweep/1";
 /// The form of a diagnosis.
@@ -56,6 +62,9 @@ pub struct DiagnoseAsked {
     pub time_ns: u64,
     /// The size of the transfers that matter; `null` for none.
     pub size_bytes: Option<u64>,
+    /// From the beginning of one transfer to that of the next over one connection; `null` if each has its own.
+    #[serde(default)]
+    pub every_ns: Option<u64>,
     /// The congestion control of the flows; `null` for the sender's default.
     pub congestion_control: Option<String>,
     /// Whether the path was loaded with at most a tenth of the target.
@@ -122,6 +131,20 @@ pub struct RttAsked {
     pub rtt: RttParameters,
 }
 
+/// What was asked of a measurement of round trips to each hop.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HopsAsked {
+    /// The destination's address, and the port that probes were sent to; 0 for ICMP.
+    pub address: SocketAddr,
+    /// The destination as given on the command line.
+    pub host: String,
+    /// How probes were made.
+    pub kind: ProbeKind,
+    /// The measurement.
+    pub hops: HopsParameters,
+}
+
 /// What was asked of a sweep, and of whom.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -158,6 +181,10 @@ pub enum Content {
     Tcp(Box<TcpAsked>, Directions<TcpResult>),
     /// Of `longhaul watch`.
     Watch(Box<WatchResult>),
+    /// Of `longhaul watch --udp`.
+    WatchUdp(Box<UdpWatchResult>),
+    /// Of `longhaul compare` of two of these.
+    CompareUdp(Box<UdpAccounts>),
     /// Of `longhaul analyze`.
     Analyze(Box<AnalyzeResult>),
     /// Of `longhaul compare`.
@@ -170,6 +197,8 @@ pub enum Content {
     LongPath(Box<LongPathTest>),
     /// Of `longhaul rtt`.
     Rtt(Box<RttResult>),
+    /// Of `longhaul rtt --to-each-hop`.
+    Hops(Box<HopsResult>),
     /// Of `longhaul sweep`.
     Sweep(Box<SweepResult>),
 }
@@ -181,7 +210,7 @@ pub enum SavedError {
     #[error("no result of longhaul: {0}")]
     NoResult(serde_json::Error),
     /// Another form of JSON, or none.
-    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {DIAGNOSE_SCHEMA}, {DIAGNOSE_FLOWS_SCHEMA}, {LONG_PATH_SCHEMA}, {RTT_SCHEMA} or {SWEEP_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
+    #[error("{}, not a {UDP_SCHEMA}, {TCP_SCHEMA}, {WATCH_SCHEMA}, {WATCH_UDP_SCHEMA}, {ANALYZE_SCHEMA}, {COMPARE_SCHEMA}, {COMPARE_UDP_SCHEMA}, {DIAGNOSE_SCHEMA}, {DIAGNOSE_FLOWS_SCHEMA}, {LONG_PATH_SCHEMA}, {RTT_SCHEMA}, {HOPS_SCHEMA} or {SWEEP_SCHEMA}", .0.as_ref().map_or("without a schema".into(), |it| format!("a {}", it.escape_debug())))]
     Schema(Option<String>),
     /// A part of it is not as its form has it.
     #[error("broken: {0}")]
@@ -239,6 +268,14 @@ impl Saved {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, WatchResult>(text)?;
                 Ok(Self { content: Content::Watch(Box::new(result)), caveats })
             }
+            Some(WATCH_UDP_SCHEMA) => {
+                let Shown { result, caveats, .. } = read::<IgnoredAny, UdpWatchResult>(text)?;
+                Ok(Self { content: Content::WatchUdp(Box::new(result)), caveats })
+            }
+            Some(COMPARE_UDP_SCHEMA) => {
+                let Shown { result, caveats, .. } = read::<IgnoredAny, UdpAccounts>(text)?;
+                Ok(Self { content: Content::CompareUdp(Box::new(result)), caveats })
+            }
             Some(ANALYZE_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, AnalyzeResult>(text)?;
                 Ok(Self { content: Content::Analyze(Box::new(result)), caveats })
@@ -263,6 +300,10 @@ impl Saved {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, RttResult>(text)?;
                 Ok(Self { content: Content::Rtt(Box::new(result)), caveats })
             }
+            Some(HOPS_SCHEMA) => {
+                let Shown { result, caveats, .. } = read::<IgnoredAny, HopsResult>(text)?;
+                Ok(Self { content: Content::Hops(Box::new(result)), caveats })
+            }
             Some(SWEEP_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, SweepResult>(text)?;
                 Ok(Self { content: Content::Sweep(Box::new(result)), caveats })
@@ -277,12 +318,15 @@ impl Saved {
             Content::Udp(asked, results) => text::udp::report(&asked.udp, results),
             Content::Tcp(asked, results) => text::tcp::report(&asked.tcp, results),
             Content::Watch(result) => text::watch::report(result),
+            Content::WatchUdp(result) => text::watch_udp::report(result),
+            Content::CompareUdp(result) => text::watch_udp::accounts(result),
             Content::Analyze(result) => text::analyze::report(result),
             Content::Compare(result) => text::compare::report(result),
             Content::Diagnose(asked, results) => text::diagnose::report(asked.reverse, results),
             Content::DiagnoseFlows(result) => text::diagnose::flows(result),
             Content::LongPath(result) => text::long_path::report(result),
             Content::Rtt(result) => text::rtt::report(result),
+            Content::Hops(result) => text::hops::report(result),
             Content::Sweep(result) => text::sweep::report(result),
         }
     }

@@ -17,11 +17,14 @@ use longhaul_units::Nanos;
 use crate::control::{Control, Signals, connect, random};
 use crate::data::{Data, Place};
 use crate::driver::{Session, drive};
+use crate::event::Event;
 use crate::kinds;
 
 pub use crate::data::SenderNow;
 pub use crate::driver::Live;
 
+/// Threads that probe wait for the last answers, at most as long as a probe's longest time-out.
+const PROBES_END: Nanos = Nanos::from_secs(5);
 /// What to do where no server answers.
 const SERVE: &str = "start `longhaul serve` there, and open its port in the firewalls";
 /// The same for round trips.
@@ -60,12 +63,25 @@ pub enum Family {
     V6,
 }
 
-/// Runs a test. Calls `live` each interval with what each receiver has received so far. The first signal of `stop` ends the test early,
+/// Runs a test of which both ends report. Else as [`measure`].
+///
+/// # Errors
+/// As [`measure`], and where the server is lost while the test runs.
+pub fn run(
+    target: &Target,
+    parameters: impl Into<TestParameters>,
+    stop: Option<Stop>,
+    live: impl FnMut(&Live),
+) -> Result<TestEnd, SessionError> {
+    measure(target, parameters, stop, live)?.whole()
+}
+
+/// Runs a test. Where the server is lost while it runs, its end says so and has what this end measured. Calls `live` each interval with what each receiver has received so far. The first signal of `stop` ends the test early,
 /// with what was measured; the second one ends it at once.
 ///
 /// # Errors
 /// Why there is no result, with what to do.
-pub fn run(
+pub fn measure(
     target: &Target,
     parameters: impl Into<TestParameters>,
     stop: Option<Stop>,
@@ -74,7 +90,7 @@ pub fn run(
     run_with(target, parameters.into(), stop, SERVE, live, |_| {})
 }
 
-/// Measures round trips with longhaul's server. Calls `observe` with what became of probes. Signals as in [`run`].
+/// Measures round trips with longhaul's server. Calls `observe` with what became of probes. Signals, and a server that is lost, as in [`measure`].
 ///
 /// # Errors
 /// Why there is no result, with what to do.
@@ -112,13 +128,34 @@ fn run_with(
     control.establish(&receiver)?;
     let config =
         ClientConfig { parameters, nonce: u64::from_ne_bytes(random()?), report_bytes: Caps::default().report.0 };
-    let mut session = Client { session: ClientSession::new(monotonic(), config), observe: &mut observe };
-    drive(&mut session, control, &receiver, &sender, Place::Client(target.address.ip()), live)
+    let session = ClientSession::new(monotonic(), config);
+    let mut session = Client { session, observe: &mut observe, probes_run: false };
+    let driven = drive(&mut session, control, &receiver, &sender, Place::Client(target.address.ip()), live);
+    if session.probes_run && stop.is_none_or(|stop| stop.count() < 2) {
+        hand_over_rest(&receiver, &mut observe);
+    }
+    driven
+}
+
+/// Hands over what probes came to whose session broke off: their threads wait for the last answers.
+fn hand_over_rest(events: &mpsc::Receiver<Event>, observe: &mut impl FnMut(Observed)) {
+    let until = monotonic() + PROBES_END;
+    while let Ok(event) = events.recv_timeout(until.saturating_sub(monotonic()).into()) {
+        if let Event::Observed(observed) = event {
+            let ended = observed.ended.is_some();
+            observe(*observed);
+            if ended {
+                return;
+            }
+        }
+    }
 }
 
 struct Client<'a> {
     session: ClientSession,
     observe: &'a mut dyn FnMut(Observed),
+    /// Probes are sent, or their answers awaited.
+    probes_run: bool,
 }
 
 impl Session for Client<'_> {
@@ -134,6 +171,9 @@ impl Session for Client<'_> {
     fn handle_data_probe(&mut self, now: Nanos, stream: u8, _: SocketAddr, bytes: &[u8]) {
         self.session.handle_data_probe(now, stream, bytes);
     }
+    fn handle_data_blocked(&mut self, now: Nanos, dropped: &str) {
+        self.session.handle_data_blocked(now, dropped);
+    }
     fn handle_data_hello(&mut self, _: Nanos, _: SocketAddr, _: &[u8]) -> Option<TcpStreamId> {
         None
     }
@@ -141,6 +181,7 @@ impl Session for Client<'_> {
         self.session.handle_data(now, event);
     }
     fn handle_observed(&mut self, observed: Observed) {
+        self.probes_run = observed.ended.is_none();
         (self.observe)(observed);
     }
     fn handle_report(&mut self, now: Nanos, report: EndReport) {
@@ -149,8 +190,8 @@ impl Session for Client<'_> {
     fn handle_interrupt(&mut self, now: Nanos) {
         self.session.handle_interrupt(now);
     }
-    fn handle_connection_lost(&mut self, error: SessionError) {
-        self.session.handle_connection_lost(error);
+    fn handle_connection_lost(&mut self, now: Nanos, error: SessionError) {
+        self.session.handle_connection_lost(now, error);
     }
     fn handle_timeout(&mut self, now: Nanos) {
         self.session.handle_timeout(now);

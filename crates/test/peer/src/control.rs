@@ -256,6 +256,13 @@ pub fn connect(address: SocketAddr, stop: Option<Stop>, remedy: &'static str) ->
     let attempt = move || _ = sender.send(TcpStream::connect_timeout(&address, CONNECT_PATIENCE));
     let unreachable = |error: std::io::Error| {
         let message = format!("cannot connect to {address}: {error}");
+        let remedy = match error.kind() {
+            // Nobody has been asked yet.
+            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+                format!("check the address, that the host is up, and the route: ip route get {}", address.ip())
+            }
+            _ => remedy.to_owned(),
+        };
         SessionError::new("unreachable", message, remedy)
     };
     thread::Builder::new().name("connect".into()).spawn(attempt).map_err(unreachable)?;

@@ -111,6 +111,9 @@ impl Before {
             {
                 changed.totals.push(Total { location, reason: name.clone(), packets, scope: TotalScope::Host });
             }
+            if let Some(pauses) = pause_frames(&change) {
+                *changed.all.entry(pauses).or_default() += change.by;
+            }
             changed.all.insert(name, change.by);
         }
         changed.bound_backlog();
@@ -207,6 +210,17 @@ fn place(change: &Change, receives: bool) -> Option<Location> {
             (!receives).then_some(Location::SenderStack)
         }
         _ if receives => PLACES.iter().find(|(known, _)| *known == name).map(|(_, location)| *location),
+        _ => None,
+    }
+}
+
+/// What a driver's count of pause frames (IEEE 802.3 annex 31B) is called here, whatever the driver calls it; `None` for another counter.
+fn pause_frames(change: &Change) -> Option<String> {
+    let Scope::Driver { interface, driver } = &change.scope else { return None };
+    let row = row(driver, &change.name).filter(|row| row.part_of.is_none())?;
+    match row.meaning {
+        Meaning::PauseReceived => Some(format!("{interface}: pause_frames_received")),
+        Meaning::PauseSent => Some(format!("{interface}: pause_frames_sent")),
         _ => None,
     }
 }

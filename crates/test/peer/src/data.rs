@@ -48,6 +48,11 @@ pub(crate) trait Data {
     /// Sends a datagram of the proof: the client to the server, the server to `to`. The session repeats a lost one.
     fn send_probe(&self, _stream: u8, _to: Option<SocketAddr>, _bytes: &[u8]) {}
 
+    /// Where this host dropped datagrams of the proof, and how many; `None` if it is not known that it did.
+    fn dropped_proof(&self) -> Option<String> {
+        None
+    }
+
     /// The session proved that `connection` belongs to stream `id`.
     fn admit(&mut self, _id: TcpStreamId, _connection: TcpStream) {}
 

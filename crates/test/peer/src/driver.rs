@@ -22,6 +22,8 @@ pub(crate) trait Session {
     fn handle_data_opened(&mut self, now: Nanos, data: &mut dyn Data);
     fn handle_data_failed(&mut self, now: Nanos, error: SessionError);
     fn handle_data_probe(&mut self, now: Nanos, stream: u8, from: SocketAddr, bytes: &[u8]);
+    /// This host dropped datagrams of the proof: where.
+    fn handle_data_blocked(&mut self, now: Nanos, dropped: &str);
     /// A data connection and its first bytes. Returns the stream it belongs to; `None`: close it.
     fn handle_data_hello(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> Option<TcpStreamId>;
     fn handle_data(&mut self, now: Nanos, event: DataEvent);
@@ -29,7 +31,7 @@ pub(crate) trait Session {
     fn handle_observed(&mut self, _observed: Observed) {}
     fn handle_report(&mut self, now: Nanos, report: EndReport);
     fn handle_interrupt(&mut self, now: Nanos);
-    fn handle_connection_lost(&mut self, error: SessionError);
+    fn handle_connection_lost(&mut self, now: Nanos, error: SessionError);
     fn handle_timeout(&mut self, now: Nanos);
     /// Asks for admission; `None`: repeats the request.
     fn handle_admission(&mut self, now: Nanos, longest: Option<Nanos>);
@@ -92,18 +94,26 @@ pub(crate) fn drive(
     let mut interval: Option<Interval> = None;
     let mut draining: Option<Nanos> = None;
     let mut receiving = false;
+    // The control connection broke when it was written to: nothing is sent any more.
+    let mut lost = false;
     loop {
         while let Some(output) = session.poll_output(monotonic()) {
             let now = monotonic();
             match output {
                 Output::SendMessage(message) => {
                     if control.send(&message).is_err() {
-                        session.handle_connection_lost(SessionError::new("protocol", "a message is too long", ""));
+                        let error = SessionError::new("protocol", "a message is too long", "");
+                        session.handle_connection_lost(now, error);
                     }
                 }
                 Output::SendProbe { stream, to, bytes } => {
                     if let Some(data) = &data {
                         data.send_probe(stream, to, &bytes);
+                    }
+                }
+                Output::LookForDrops => {
+                    if let Some(dropped) = data.as_ref().and_then(|data| data.dropped_proof()) {
+                        session.handle_data_blocked(now, &dropped);
                     }
                 }
                 Output::RequestAdmission { longest } => session.handle_admission(now, Some(longest)),
@@ -156,8 +166,9 @@ pub(crate) fn drive(
                 }
             }
         }
-        if let Err(error) = control.transmit() {
-            session.handle_connection_lost(SessionError::new("control_lost", error.to_string(), ""));
+        if !lost && let Err(error) = control.transmit() {
+            lost = true;
+            session.handle_connection_lost(monotonic(), SessionError::new("control_lost", error.to_string(), ""));
             continue;
         }
 
@@ -217,16 +228,13 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
                 session.handle_message(now, message);
             }
             if let Err(error) = handled {
-                session.handle_connection_lost(error.into());
+                session.handle_connection_lost(now, error.into());
             }
         }
         (Event::Control(ControlEvent::Lost(why)), _) => {
             let message = format!("the control connection was lost: {why}");
-            session.handle_connection_lost(SessionError::new(
-                "control_lost",
-                message,
-                "is the other end still running?",
-            ));
+            let error = SessionError::new("control_lost", message, "is the other end still running?");
+            session.handle_connection_lost(now, error);
         }
         (Event::Control(ControlEvent::Interrupt), _) => session.handle_interrupt(now),
         (Event::Probe { stream, from, bytes }, _) => session.handle_data_probe(now, stream, from, &bytes),

@@ -171,6 +171,9 @@ impl Session for Serving<'_> {
         let from = SocketAddr::new(canonical(from.ip()), from.port());
         self.session.handle_data_probe(now, from, bytes);
     }
+    fn handle_data_blocked(&mut self, now: Nanos, dropped: &str) {
+        self.session.handle_data_blocked(now, dropped);
+    }
     fn handle_data_hello(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> Option<TcpStreamId> {
         self.session.handle_data_hello(now, from, bytes)
     }
@@ -183,7 +186,7 @@ impl Session for Serving<'_> {
     fn handle_interrupt(&mut self, now: Nanos) {
         self.session.handle_shutdown(now);
     }
-    fn handle_connection_lost(&mut self, error: SessionError) {
+    fn handle_connection_lost(&mut self, _: Nanos, error: SessionError) {
         self.session.handle_connection_lost(error);
     }
     fn handle_timeout(&mut self, now: Nanos) {

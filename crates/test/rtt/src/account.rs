@@ -32,6 +32,8 @@ pub enum Arrival {
     Copy,
     /// Its probe counts as lost already.
     Late,
+    /// Its probe was sent before a gap, and is accounted for.
+    LeftOut,
     /// Not an answer to what was sent.
     Ignored,
 }
@@ -78,6 +80,8 @@ struct Waiting {
     answer: Option<Answer>,
     copies: u32,
     late_by: u32,
+    /// The clocks were right when it was answered.
+    sound: bool,
 }
 
 /// The account of all probes. Times are Unix times in nanoseconds, by this host's clock.
@@ -86,6 +90,8 @@ pub struct Account {
     timeout_ns: i64,
     /// The number of the first in the window.
     first: u64,
+    /// The number of the first that was sent after the last gap.
+    gap_before: u64,
     window: VecDeque<Waiting>,
     /// The greatest number that was answered.
     answered_most: Option<u64>,
@@ -94,11 +100,12 @@ pub struct Account {
 }
 
 impl Account {
-    /// An account of probes that are lost after `timeout_ns`.
-    pub fn new(timeout_ns: u64) -> Self {
+    /// An account of probes that are lost after `timeout_ns`; the first has the number `first`.
+    pub fn new(timeout_ns: u64, first: u64) -> Self {
         Self {
             timeout_ns: i64::try_from(timeout_ns).unwrap_or(i64::MAX),
-            first: 0,
+            first,
+            gap_before: first,
             window: VecDeque::new(),
             answered_most: None,
             counts: Counts::default(),
@@ -109,8 +116,15 @@ impl Account {
     /// The next probe is about to be sent at `program_ns`, with so many bytes of payload. Returns its number.
     pub fn send(&mut self, program_ns: i64, payload_bytes: u32) -> u64 {
         let sequence = self.next();
-        let (kernel_ns, answer, copies, late_by) = (None, None, 0, 0);
-        self.window.push_back(Waiting { program_ns, payload_bytes, kernel_ns, answer, copies, late_by });
+        self.window.push_back(Waiting {
+            program_ns,
+            payload_bytes,
+            kernel_ns: None,
+            answer: None,
+            copies: 0,
+            late_by: 0,
+            sound: false,
+        });
         self.recent.sent += 1;
         sequence
     }
@@ -141,7 +155,7 @@ impl Account {
         match arrival {
             Arrival::Late => self.counts.late += 1,
             Arrival::Ignored => self.counts.ignored += 1,
-            Arrival::First | Arrival::Copy => {}
+            Arrival::First | Arrival::Copy | Arrival::LeftOut => {}
         }
         arrival
     }
@@ -152,6 +166,9 @@ impl Account {
     }
 
     fn take(&mut self, answer: Answer) -> Arrival {
+        if answer.sequence < self.gap_before {
+            return Arrival::LeftOut;
+        }
         if answer.sequence < self.first {
             return Arrival::Late;
         }
@@ -241,6 +258,32 @@ impl Account {
         });
     }
 
+    /// Clocks were right up to now: answers that came so far stay whatever comes.
+    pub fn sound(&mut self) {
+        self.window
+            .iter_mut()
+            .rev()
+            .filter(|waiting| waiting.answer.is_some())
+            .for_each(|waiting| waiting.sound = true);
+    }
+
+    /// Hands out the rows of probes that are answered, and leaves out those that are on their way or were answered since [`Self::sound`]: a
+    /// gap spoilt their times. Returns how many.
+    pub fn leave_out(&mut self, mut row: impl FnMut(ProbeRow)) -> u64 {
+        let mut left_out = 0;
+        while let Some(waiting) = self.window.front() {
+            if waiting.sound {
+                self.pop(&mut row);
+            } else {
+                self.window.pop_front();
+                self.first += 1;
+                left_out += 1;
+            }
+        }
+        self.gap_before = self.first;
+        left_out
+    }
+
     /// Whether every probe that was sent is answered.
     pub fn all_answered(&self) -> bool {
         self.window.iter().all(|waiting| waiting.answer.is_some())
@@ -282,6 +325,20 @@ impl Counts {
         EndStamps { sent: StampedBy::Program, received: self.most(self.responder_by_kernel) }
     }
 
+    /// With the sums of `other`.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            late: self.late + other.late,
+            ignored: self.ignored + other.ignored,
+            sent_by_kernel: self.sent_by_kernel + other.sent_by_kernel,
+            received_by_kernel: self.received_by_kernel + other.received_by_kernel,
+            responder_by_kernel: self.responder_by_kernel + other.responder_by_kernel,
+            answered: self.answered + other.answered,
+            impossible: self.impossible + other.impossible,
+        }
+    }
+
     fn most(&self, by_kernel: u64) -> StampedBy {
         if by_kernel > self.answered / 2 { StampedBy::Kernel } else { StampedBy::Program }
     }
@@ -295,7 +352,7 @@ mod tests {
 
     /// An account of `probes`, one each 10 ms from 1 s on.
     fn sent(probes: i64) -> Account {
-        let mut account = Account::new(3_000_000_000);
+        let mut account = Account::new(3_000_000_000, 0);
         (0..probes).for_each(|at| _ = account.send(at_ms(at), 64));
         account
     }
@@ -364,6 +421,30 @@ mod tests {
         assert_eq!(rows.iter().map(|row| row.copies).collect::<Vec<_>>(), [0, 0, 0, 2, 0, 0]);
         assert_eq!(rows.iter().map(|row| row.late_by).collect::<Vec<_>>(), [0, 1, 0, 0, 1, 0]);
         assert_eq!(rows.iter().map(|row| row.sequence).collect::<Vec<_>>(), (0..6).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_a_gap_spoils_has_no_row_and_is_not_lost() {
+        let mut account = sent(4);
+        assert_eq!(account.answer(answer(0)), Arrival::First);
+        account.sound();
+        // Answered after the clocks were right for the last time; 2 and 3 are on their way.
+        assert_eq!(account.answer(answer(1)), Arrival::First);
+        let mut kept = Vec::new();
+        assert_eq!(account.leave_out(|row| kept.push(row.sequence)), 3);
+        assert_eq!((account.answer(answer(2)), account.answer(answer(0))), (Arrival::LeftOut, Arrival::LeftOut));
+        assert!(account.all_answered());
+        assert_eq!(account.send(at_ms(4), 64), 4);
+        assert_eq!(account.counts().late, 0);
+        account.finish(|row| kept.push(row.sequence));
+        assert_eq!(kept, [0, 4]);
+    }
+
+    #[test]
+    fn numbers_go_on_from_those_before() {
+        let mut account = Account::new(3_000_000_000, 700);
+        assert_eq!((account.send(at_ms(0), 64), account.next()), (700, 701));
+        assert_eq!(account.answer(Answer { echoed_ns: None, responder: None, ..answer(699) }), Arrival::LeftOut);
     }
 
     #[test]

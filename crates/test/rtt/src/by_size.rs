@@ -35,6 +35,20 @@ pub struct BySize {
     pub line: Option<SizeLine>,
     /// Where medians change by more than the line and chance explain.
     pub steps: Vec<SizeStep>,
+    /// The link of each host whose rate is known, the client's first, bits per second.
+    #[serde(default)]
+    pub host_links_bps: Vec<u64>,
+    /// What these links add for each byte, there and back, nanoseconds: what the slope has beyond it, the path and the hosts add.
+    #[serde(default)]
+    pub host_links_ns_per_byte: f64,
+}
+
+impl BySize {
+    /// With the rates of the hosts' links: a message passes each once in each direction.
+    pub fn explain(&mut self, host_links: impl IntoIterator<Item = BitRate>) {
+        self.host_links_bps = host_links.into_iter().map(|link| link.0).filter(|bps| *bps > 0).collect();
+        self.host_links_ns_per_byte = self.host_links_bps.iter().map(|bps| 16.0 * 1e9 / *bps as f64).sum();
+    }
 }
 
 /// Round trips of the probes of one size.
@@ -137,7 +151,7 @@ impl Sizes {
         (!sizes.is_empty()).then(|| {
             let points: Vec<Point> = sizes.iter().filter_map(Point::of).collect();
             let (line, steps) = line_and_steps(&points);
-            BySize { sizes, line, steps }
+            BySize { sizes, line, steps, host_links_bps: Vec::new(), host_links_ns_per_byte: 0.0 }
         })
     }
 }
@@ -301,5 +315,9 @@ mod tests {
         assert_eq!((found.sizes[1].rtt, found.line), (None, None));
         assert_eq!(found.sizes[0].rtt.unwrap().p50_most_ns, 5_000);
         assert_eq!(Sizes::new(&[]).finish(), None);
+        // 1 Gb/s there and back is 16 ns a byte, 10 Gb/s a tenth of it.
+        let mut found = found;
+        found.explain([BitRate(1_000_000_000), BitRate(0), BitRate(10_000_000_000)]);
+        assert!((found.host_links_ns_per_byte - 17.6).abs() < 1e-9, "{found:?}");
     }
 }

@@ -11,6 +11,8 @@ caveat_codes! {
     ANSWERS_LATE = "answers_late";
     /// The responder did not answer every probe that reached it, to keep to its rate.
     ANSWERS_LIMITED = "answers_limited";
+    /// There were times in which probes told nothing of the path: a pause, a host that was suspended, a clock that was set, a server that ended.
+    MEASUREMENT_HAS_GAPS = "measurement_has_gaps";
     /// Probes were sent in bursts or late, as this host could not keep the interval.
     INTERVAL_NOT_KEPT = "interval_not_kept";
 }

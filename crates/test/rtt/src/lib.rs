@@ -10,7 +10,9 @@
 mod account;
 mod by_size;
 mod caveats;
+mod clocks;
 mod exchange;
+mod hops;
 mod observed;
 mod over_time;
 mod parameters;
@@ -22,10 +24,18 @@ mod thinned;
 
 pub use account::{Account, Answer, Arrival, Counts, Recent};
 pub use by_size::{BySize, MOST_SIZES, OfSize, SizeLine, SizeRtt, SizeStep};
+pub use clocks::{ClockReading, ClockState, ClockWatch, Gap, GapReason, OneWayDelay, OneWayDelays};
 pub use exchange::{Answered, Responder, ResponderStamps, question, reply};
+pub use hops::{
+    HopAccount, HopAddress, HopAnswer, HopPlace, HopRtt, HopsParameters, HopsResult, LEAST_ROUND, MOST_HOPS, OfHop,
+    RouteChange,
+};
 pub use observed::{Ended, Observed};
 pub use over_time::{OverTime, Stretch, StretchRtt};
 pub use parameters::{MIN_PAYLOAD_BYTES, RttEndReport, RttParameters};
-pub use result::{EndsStamps, HistogramBucket, LossRun, OneWayVariation, RttQuantiles, RttResult, Spread, caveats_of};
+pub use result::{
+    Clocks, EndsStamps, HistogramBucket, LossRun, OneWayVariation, RttQuantiles, RttResult, Spread, caveats_of,
+    caveats_of_gaps,
+};
 pub use schedule::Schedule;
 pub use statistics::Statistics;

@@ -1,9 +1,9 @@
 //! What a running measurement hands over.
 
-use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 
 use crate::account::{Counts, Recent};
+use crate::clocks::Gap;
 use crate::probe_log::ProbeRow;
 
 /// What was seen of a measurement since the last time.
@@ -15,15 +15,15 @@ pub struct Observed {
     pub recent: Recent,
     /// Sums so far.
     pub counts: Counts,
+    /// Times in which probes told nothing, that ended since the last time.
+    pub gaps: Vec<Gap>,
     /// At the end of the measurement.
     pub ended: Option<Ended>,
 }
 
 /// What is known at the end of a measurement.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Ended {
     /// Time by which the schedule was put off.
     pub skipped: Nanos,
-    /// A caveat where `CLOCK_REALTIME` was stepped.
-    pub stepped: Option<Caveat>,
 }

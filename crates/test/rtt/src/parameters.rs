@@ -7,6 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use crate::by_size::MOST_SIZES;
+use crate::clocks::ClockState;
 use crate::exchange::LEAST_BYTES;
 
 /// Shortest payload: the answer has the responder's time stamps, and is as long as the question.
@@ -40,6 +41,13 @@ pub struct RttParameters {
     pub sizes: Vec<u32>,
     /// After this time without an answer a probe is lost, nanoseconds.
     pub timeout_ns: u64,
+    /// The number of the first probe, where others came before: in a session that follows another, or after a pause.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first_sequence: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Default for RttParameters {
@@ -52,6 +60,7 @@ impl Default for RttParameters {
             payload_bytes: 64,
             sizes: Vec::new(),
             timeout_ns: 3_000_000_000,
+            first_sequence: 0,
         }
     }
 }
@@ -74,6 +83,7 @@ impl RttParameters {
             }
         }
         check_range("interval_ns", Nanos(self.interval_ns), INTERVALS, "100us to 1h")?;
+        check_range("first_sequence", self.first_sequence, 0..=MOST_PROBES, "fewer probes before")?;
         check_range("timeout_ns", Nanos(self.timeout_ns), TIMEOUTS, "10ms to 4s")?;
         match self.amount {
             Amount::DurationNs(ns) => {
@@ -110,7 +120,7 @@ impl RttParameters {
 }
 
 /// What an end of a measurement reports. Each end has its own part of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RttEndReport {
     /// Responder: probes of this measurement that arrived.
     #[serde(default)]
@@ -121,6 +131,18 @@ pub struct RttEndReport {
     /// Responder: probes that it did not answer to keep to its rate.
     #[serde(default)]
     pub limited: u64,
+    /// Responder: its clock, at the end.
+    #[serde(default)]
+    pub clock: Option<ClockState>,
+}
+
+impl RttEndReport {
+    /// With the sums of a session before.
+    pub fn add(&mut self, before: &Self) {
+        self.received += before.received;
+        self.answered += before.answered;
+        self.limited += before.limited;
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::account::Counts;
 use crate::by_size::BySize;
 use crate::caveats;
+use crate::clocks::{ClockState, Gap, GapReason, OneWayDelays};
 use crate::over_time::OverTime;
 use crate::parameters::RttEndReport;
 use crate::probe_log::{EndStamps, ProbeKind};
@@ -38,7 +39,7 @@ pub struct RttResult {
     pub forward: Option<OneWayVariation>,
     /// How the delay backward varied.
     pub backward: Option<OneWayVariation>,
-    /// The delay of one direction, nanoseconds: always null, as it is not known whether the clocks of both hosts agree.
+    /// The delay of one direction, nanoseconds: always null: see `one_way`.
     pub one_way_delay_ns: Option<i64>,
     /// Probes in runs of loss: how many runs there were.
     pub loss_runs: u64,
@@ -50,6 +51,25 @@ pub struct RttResult {
     pub outages: u64,
     /// The longest of them, nanoseconds.
     pub longest_outage_ns: u64,
+    /// Times in which probes told nothing of the path: how many. They are no losses and no outages.
+    #[serde(default)]
+    pub gap_count: u64,
+    /// How long they lasted in all, nanoseconds.
+    #[serde(default)]
+    pub gaps_ns: u64,
+    /// The first thousand of them.
+    #[serde(default)]
+    pub gaps: Vec<Gap>,
+    /// How often the responder's clock was set while probes were under way: what one direction gained the other lost. It is no part of
+    /// `forward` and `backward`.
+    #[serde(default)]
+    pub responder_steps: u64,
+    /// What both hosts say of their clocks; `None` where one was not asked.
+    #[serde(default)]
+    pub clocks: Clocks,
+    /// The delay of each direction; `None` unless both clocks are synchronised.
+    #[serde(default)]
+    pub one_way: Option<OneWayDelays>,
     /// Who took the time stamps.
     pub timestamps: EndsStamps,
     /// How much longer round trips are than the least: buckets in rising order, without empty ones.
@@ -58,6 +78,16 @@ pub struct RttResult {
     pub over_time: OverTime,
     /// Round trips by the size of probes; `None` where all have one size.
     pub by_size: Option<BySize>,
+}
+
+/// What hosts say of their clocks.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Clocks {
+    /// The host that sends probes.
+    pub client: Option<ClockState>,
+    /// The responder.
+    pub server: Option<ClockState>,
 }
 
 /// Who took the time stamps at each end.
@@ -178,4 +208,31 @@ pub fn caveats_of(counts: &Counts, skipped_ns: u64, remote: Option<&RttEndReport
         ));
     }
     all
+}
+
+/// A doubt where there are gaps.
+pub fn caveats_of_gaps(result: &RttResult) -> Option<Caveat> {
+    let mut reasons: Vec<(GapReason, u64)> = Vec::new();
+    // A pause is the user's, and another session is no doubt.
+    let doubts = |gap: &&Gap| !matches!(gap.why, GapReason::Paused | GapReason::SessionRenewed);
+    for gap in result.gaps.iter().filter(doubts) {
+        match reasons.iter_mut().find(|(why, _)| *why == gap.why) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((gap.why, 1)),
+        }
+    }
+    let mut parts: Vec<String> = reasons.iter().map(|(why, count)| format!("{} {count}", why.words())).collect();
+    if result.responder_steps > 0 {
+        parts.push(format!("the responder's clock was set {}", result.responder_steps));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "probes told nothing of the path for {:.1} s in all, which counts as no loss; how often: {}",
+        result.gaps_ns as f64 / 1e9,
+        parts.join(", ")
+    );
+    let remedy = "keep hosts from suspending, and clocks from being set (chrony: makestep)";
+    Some(Caveat::new(caveats::MEASUREMENT_HAS_GAPS, message, remedy))
 }

@@ -29,8 +29,8 @@ impl Schedule {
         self.due
     }
 
-    /// A probe was sent at `now`.
-    pub fn sent(&mut self, now: Nanos) {
+    /// A probe was sent at `now`. Returns by how much the schedule is put off, as the host did not let it be sent in time.
+    pub fn sent(&mut self, now: Nanos) -> Nanos {
         let gap = match &mut self.random {
             None => self.interval,
             Some(random) => {
@@ -41,10 +41,12 @@ impl Schedule {
         };
         self.due = self.due.saturating_add(gap);
         let behind = now.saturating_sub(self.due);
-        if behind > BEHIND_LEAST.max(Nanos(self.interval.0.saturating_mul(BEHIND_MOST))) {
-            self.skipped = self.skipped.saturating_add(behind);
-            self.due = now;
+        if behind <= BEHIND_LEAST.max(Nanos(self.interval.0.saturating_mul(BEHIND_MOST))) {
+            return Nanos::ZERO;
         }
+        self.skipped = self.skipped.saturating_add(behind);
+        self.due = now;
+        behind
     }
 
     /// Time by which the schedule was put off.
@@ -61,9 +63,9 @@ mod tests {
     fn periodic_probes_do_not_drift_and_a_pause_is_not_made_up() {
         let ms = Nanos::from_millis;
         let mut schedule = Schedule::new(ms(5), ms(10), None);
-        schedule.sent(ms(9));
+        assert_eq!(schedule.sent(ms(9)), Nanos::ZERO);
         assert_eq!(schedule.due(), ms(15));
-        schedule.sent(ms(5_000));
+        assert_eq!(schedule.sent(ms(5_000)), ms(4_975));
         assert_eq!((schedule.due(), schedule.skipped()), (ms(5_000), ms(4_975)));
     }
 

@@ -3,9 +3,12 @@
 use hdrhistogram::Histogram;
 
 use crate::by_size::Sizes;
+use crate::clocks::responder::{BothWays, ResponderClock};
+use crate::clocks::state::bound_ns;
+use crate::clocks::{Gap, OneWayDelay, OneWayDelays};
 use crate::over_time::Stretches;
-use crate::probe_log::{EndStamps, ProbeKind, ProbeRow};
-use crate::result::{EndsStamps, HistogramBucket, LossRun, OneWayVariation, RttQuantiles, RttResult, Spread};
+use crate::probe_log::{ProbeKind, ProbeRow};
+use crate::result::{Clocks, EndsStamps, HistogramBucket, LossRun, OneWayVariation, RttQuantiles, RttResult, Spread};
 use crate::thinned::Thinned;
 
 /// Longest time that a histogram tells apart, nanoseconds.
@@ -18,6 +21,8 @@ const DIFFERENCE_DIGITS: u8 = 3;
 const RUNS_MOST: usize = 1_000;
 /// A run of loss of this length is an outage, nanoseconds.
 const OUTAGE_NS: u64 = 1_000_000_000;
+/// Gaps that are listed.
+const GAPS_MOST: usize = 1_000;
 /// Delays of a direction that are kept.
 const KEPT: usize = 65_536;
 /// The end of the first bucket of the histogram in the result, nanoseconds.
@@ -46,6 +51,10 @@ pub struct Statistics {
     ipdv: Differences,
     forward: Direction,
     backward: Direction,
+    responder: ResponderClock,
+    gaps: Vec<Gap>,
+    gap_count: u64,
+    gaps_ns: u64,
     run: Option<(LossRun, i64)>,
     runs: Vec<LossRun>,
     run_count: u64,
@@ -70,6 +79,10 @@ impl Default for Statistics {
             ipdv: Differences::default(),
             forward: Direction::default(),
             backward: Direction::default(),
+            responder: ResponderClock::default(),
+            gaps: Vec::new(),
+            gap_count: 0,
+            gaps_ns: 0,
             run: None,
             runs: Vec::new(),
             run_count: 0,
@@ -94,8 +107,12 @@ impl Statistics {
         self.duplicates += u64::from(row.copies);
         self.reordered += u64::from(row.late_by > 0);
         self.span = Some((self.span.map_or(row.sent_ns, |(first, _)| first), row.sent_ns));
-        self.forward.take(row.sequence, row.forward_ns);
-        self.backward.take(row.sequence, row.backward_ns);
+        if let (Some(forward_ns), Some(backward_ns)) = (row.forward_ns, row.backward_ns) {
+            let both = BothWays { sequence: row.sequence, forward_ns, backward_ns };
+            if let Some(both) = self.responder.take(both) {
+                self.take_both(both);
+            }
+        }
         self.ipdv.take(row.sequence, row.rtt_ns);
         self.by_size.take(row.payload_bytes, row.rtt_ns);
         self.over_time.take(row.sent_ns, row.rtt_ns);
@@ -115,6 +132,30 @@ impl Statistics {
                 self.run.get_or_insert(new).0.probes += 1;
             }
         }
+    }
+
+    fn take_both(&mut self, both: BothWays) {
+        self.forward.take(both.sequence, both.forward_ns);
+        self.backward.take(both.sequence, both.backward_ns);
+    }
+
+    /// Takes a gap between the rows before and the next one: a run of loss ends there, and what lies on either side is not compared.
+    pub fn gap(&mut self, gap: &Gap) {
+        self.gap_count += 1;
+        self.gaps_ns = self.gaps_ns.saturating_add(gap.lasted_ns());
+        if self.gaps.len() < GAPS_MOST {
+            self.gaps.push(*gap);
+        }
+        if let Some((_, last_ns)) = self.span {
+            self.end_run(last_ns);
+        }
+        while let Some(both) = self.responder.drain() {
+            self.take_both(both);
+        }
+        self.responder.own_step(gap.step_ns);
+        [&mut self.ipdv, &mut self.forward.differences, &mut self.backward.differences]
+            .into_iter()
+            .for_each(|differences| differences.last = None);
     }
 
     /// A run of loss ends with what was sent at `sent_ns`.
@@ -138,9 +179,20 @@ impl Statistics {
     }
 
     /// The figures.
-    pub fn finish(mut self, kind: ProbeKind, client: EndStamps, server: Option<EndStamps>) -> RttResult {
+    pub fn finish(mut self, kind: ProbeKind, timestamps: EndsStamps, clocks: Clocks) -> RttResult {
         let (first, last) = self.span.unwrap_or_default();
         self.end_run(last);
+        while let Some(both) = self.responder.drain() {
+            self.take_both(both);
+        }
+        let (forward, backward) = (self.forward.finish(), self.backward.finish());
+        // A clock that was set is no clock that was kept to the time.
+        let bound = bound_ns(clocks.client.as_ref(), clocks.server.as_ref()).filter(|_| self.responder.is_steady());
+        let one_way = bound.zip(forward).zip(backward).map(|((bound_ns, forward), backward)| OneWayDelays {
+            forward: forward.delay,
+            backward: backward.delay,
+            bound_ns,
+        });
         let quantiles = self.quantiles();
         let least = quantiles.map_or(0, |quantiles| quantiles.min_ns);
         let over_least = |ns: u64| ns.saturating_sub(least);
@@ -157,15 +209,21 @@ impl Statistics {
             rtt: quantiles,
             ipdv: self.ipdv.spread(),
             pdv: answered.then(|| spread(|quantile| over_least(self.rtt.value_at_quantile(quantile)))),
-            forward: self.forward.variation(),
-            backward: self.backward.variation(),
+            forward: forward.map(|found| found.variation),
+            backward: backward.map(|found| found.variation),
             one_way_delay_ns: None,
             loss_runs: self.run_count,
             longest_loss_run: self.longest_run,
             losses: self.runs,
             outages: self.outages,
             longest_outage_ns: self.longest_outage_ns,
-            timestamps: EndsStamps { client, server },
+            gap_count: self.gap_count,
+            gaps_ns: self.gaps_ns,
+            gaps: self.gaps,
+            responder_steps: self.responder.steps(),
+            clocks,
+            one_way,
+            timestamps,
             by_size: self.by_size.finish(),
             over_time: self.over_time.finish(),
             histogram,
@@ -258,27 +316,40 @@ impl Default for Direction {
 }
 
 impl Direction {
-    fn take(&mut self, sequence: u64, value: Option<i64>) {
-        self.differences.take(sequence, value);
-        if let Some(value) = value {
-            self.least = Some(self.least.map_or(value, |least| least.min(value)));
-            self.kept.take(value);
-        }
+    fn take(&mut self, sequence: u64, value: i64) {
+        self.differences.take(sequence, Some(value));
+        self.least = Some(self.least.map_or(value, |least| least.min(value)));
+        self.kept.take(value);
     }
 
-    fn variation(self) -> Option<OneWayVariation> {
+    fn finish(&mut self) -> Option<OfDirection> {
         let least = self.least?;
-        let kept = self.kept.sorted();
+        let kept = std::mem::take(&mut self.kept).sorted();
         let at = |quantile: f64| {
             let place = ((quantile * kept.len() as f64).ceil() as usize).saturating_sub(1);
-            kept.get(place).map_or(0, |value| value.abs_diff(least))
+            kept.get(place).copied().unwrap_or(least)
         };
-        Some(OneWayVariation { ipdv: self.differences.spread().unwrap_or_default(), pdv: spread(at) })
+        let variation = OneWayVariation {
+            ipdv: self.differences.spread().unwrap_or_default(),
+            pdv: spread(|quantile| at(quantile).abs_diff(least)),
+        };
+        Some(OfDirection { variation, delay: OneWayDelay { min_ns: least, p50_ns: at(0.5), p99_ns: at(0.99) } })
     }
+}
+
+/// What is known of a direction at the end.
+#[derive(Debug, Clone, Copy)]
+struct OfDirection {
+    variation: OneWayVariation,
+    /// By the difference of both clocks.
+    delay: OneWayDelay,
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::clocks::{ClockState, GapReason};
+    use crate::probe_log::EndStamps;
+
     use super::*;
 
     const MS: i64 = 1_000_000;
@@ -296,7 +367,76 @@ mod tests {
     fn result(rows: &[ProbeRow]) -> RttResult {
         let mut statistics = Statistics::default();
         rows.iter().for_each(|row| statistics.take(row));
-        statistics.finish(ProbeKind::Udp, EndStamps::default(), None)
+        finished(statistics)
+    }
+
+    fn finished(statistics: Statistics) -> RttResult {
+        let timestamps = EndsStamps { client: EndStamps::default(), server: None };
+        statistics.finish(ProbeKind::Udp, timestamps, Clocks::default())
+    }
+
+    #[test]
+    fn a_gap_is_no_loss_and_ends_a_run_of_them() {
+        let mut statistics = Statistics::default();
+        [row(0, Some(20)), row(1, None)].iter().for_each(|row| statistics.take(row));
+        let hour = 3_600_000 * MS;
+        let gap = Gap { why: GapReason::Suspended, from_ns: 400 * MS, to_ns: 400 * MS + hour, step_ns: 0, left_out: 3 };
+        statistics.gap(&gap);
+        let later =
+            |sequence, rtt: Option<i64>| ProbeRow { sent_ns: row(sequence, rtt).sent_ns + hour, ..row(sequence, rtt) };
+        [later(2, None), later(3, Some(50))].iter().for_each(|row| statistics.take(row));
+        let result = finished(statistics);
+        assert_eq!((result.lost, result.loss_runs, result.longest_loss_run, result.outages), (2, 2, 1, 0));
+        assert_eq!((result.gap_count, result.gaps_ns, &result.gaps[..]), (1, hour as u64, &[gap][..]));
+        // 20 and 50 ms are no neighbours.
+        assert_eq!(result.ipdv, None);
+    }
+
+    #[test]
+    fn steps_of_either_clock_are_cut_out_of_both_directions() {
+        let mut statistics = Statistics::default();
+        let hour = 3_600_000 * MS;
+        for at in 0..300_u64 {
+            // The responder's clock is set back by an hour at 100, this host's forward by five seconds at 200.
+            let offset = if at < 100 { hour } else { 0 } - if at < 200 { 0 } else { 5_000 * MS };
+            if at == 200 {
+                let (from_ns, to_ns) = (80_000 * MS, 85_001 * MS);
+                let (why, step_ns) = (GapReason::ClockStepped, 5_000 * MS);
+                statistics.gap(&Gap { why, from_ns, to_ns, step_ns, left_out: 1 });
+            }
+            // From 150 on the way there is 5 ms longer.
+            let forward = if at < 150 { 10 } else { 15 } * MS + at as i64 % 3 * 1_000;
+            let backward = 10 * MS + at as i64 % 5 * 1_000;
+            statistics.take(&ProbeRow {
+                rtt_ns: Some(forward + backward),
+                forward_ns: Some(forward + offset),
+                backward_ns: Some(backward - offset),
+                ..row(at, None)
+            });
+        }
+        let result = finished(statistics);
+        assert_eq!((result.responder_steps, result.gap_count), (1, 1));
+        let (forward, backward) = (result.forward.unwrap(), result.backward.unwrap());
+        assert!(forward.pdv.max_ns.abs_diff(5_002_000) < 10, "{forward:?}");
+        assert!(backward.pdv.max_ns <= 4_000 && backward.ipdv.max_ns <= 4_010, "{backward:?}");
+        assert_eq!(result.one_way, None);
+    }
+
+    #[test]
+    fn delays_are_told_where_both_clocks_are_kept_to_the_time() {
+        let clock = |max_error_ns| Some(ClockState { synchronised: true, max_error_ns, ..ClockState::default() });
+        let delays = |server: Option<ClockState>| {
+            let mut statistics = Statistics::default();
+            (0..100).for_each(|at| {
+                let (forward_ns, backward_ns) = (Some(7 * MS), Some(13 * MS));
+                statistics.take(&ProbeRow { forward_ns, backward_ns, ..row(at, Some(20)) });
+            });
+            let timestamps = EndsStamps { client: EndStamps::default(), server: None };
+            statistics.finish(ProbeKind::Udp, timestamps, Clocks { client: clock(10_000), server }).one_way
+        };
+        let known = delays(clock(2_000)).unwrap();
+        assert_eq!((known.forward.p50_ns, known.backward.min_ns, known.bound_ns), (7 * MS, 13 * MS, 12_000));
+        assert_eq!(delays(None), None);
     }
 
     #[test]
@@ -364,8 +504,8 @@ mod tests {
     #[test]
     fn the_variation_of_a_week_is_that_of_probes_spread_over_it() {
         let mut direction = Direction::default();
-        (0..1_000_000).for_each(|at| direction.take(at, Some(at as i64 % 1000)));
-        let variation = direction.variation().unwrap();
+        (0..1_000_000).for_each(|at| direction.take(at, at as i64 % 1000));
+        let variation = direction.finish().unwrap().variation;
         assert!(variation.pdv.p50_ns.abs_diff(500) < 10, "{variation:?}");
     }
 }

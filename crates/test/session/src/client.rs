@@ -1,13 +1,15 @@
 //! The client's part of a test.
 
 use crate::caveats;
+use std::collections::BTreeSet;
+
 use longhaul_channel::PROTOCOL;
 use longhaul_result::Caveat;
 use longhaul_udp::proof::ClientProof;
 use longhaul_units::Nanos;
 
-use super::kind::{EndReport, TestEnd, TestParameters};
-use super::limits::{PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
+use super::kind::{Cut, EndReport, TestEnd, TestParameters};
+use super::limits::{PROOF_LOOK, PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
 use super::message::{Accept, Hello, Message, SessionError, caveats_of_peer};
 use super::output::{DataPlan, Output};
@@ -52,6 +54,8 @@ enum State {
         /// `None` for connections, which need no more messages.
         proof: Option<ClientProof>,
         resend: Nanos,
+        /// When to look whether this host drops the datagrams.
+        look: Nanos,
         deadline: Nanos,
     },
     Running(Box<Running>),
@@ -67,6 +71,8 @@ struct Running {
     remote: String,
     remote_whole: bool,
     deadline: Option<Nanos>,
+    /// Why the server is lost: the result is what this end knows.
+    cut: Option<SessionError>,
 }
 
 impl ClientSession {
@@ -85,18 +91,20 @@ impl ClientSession {
 
     /// Handles a message of the server.
     pub fn handle_message(&mut self, now: Nanos, message: Message) {
-        if self.line.is_over() {
+        // Who was given up is not heard any more.
+        let lost = matches!(&self.state, State::Running(running) if running.cut.is_some());
+        if self.line.is_over() || lost {
             return;
         }
         self.line.hear(now);
         match message {
-            Message::Error(error) => return self.lose(error.of_peer()),
+            Message::Error(error) => return self.lose(now, error.of_peer()),
             Message::Refuse(refusal) => {
                 let mut error = refusal.error.of_peer();
                 if let Some(after) = refusal.retry_after {
                     error.remedy = format!("try again in {:.0} s", after.as_secs_f64().ceil());
                 }
-                return self.lose(error);
+                return self.lose(now, error);
             }
             message => self.dispatch(now, message),
         }
@@ -189,7 +197,8 @@ impl ClientSession {
         if let State::Opening { accept, proof, proven, .. } = &self.state {
             let (accept, proof, proven) = (accept.clone(), proof.clone(), *proven);
             let deadline = now.saturating_add(PROOF_TIMEOUT);
-            self.state = State::Proving { accept, proof, resend: now, deadline };
+            let look = now.saturating_add(PROOF_LOOK);
+            self.state = State::Proving { accept, proof, resend: now, look, deadline };
             if proven {
                 self.start(now);
             } else {
@@ -215,6 +224,13 @@ impl ClientSession {
         }
     }
 
+    /// This host dropped datagrams of the proof, after [`Output::LookForDrops`]: `dropped` says where.
+    pub fn handle_data_blocked(&mut self, now: Nanos, dropped: &str) {
+        if let State::Proving { .. } = self.state {
+            self.fail(now, blocked_at("client", dropped));
+        }
+    }
+
     fn start(&mut self, now: Nanos) {
         let State::Proving { accept, .. } = std::mem::replace(&mut self.state, State::Over) else { return };
         let kind = accept.parameters.kind();
@@ -224,9 +240,16 @@ impl ClientSession {
             self.line.push(Output::StartSending { to: Vec::new() });
         }
         let transfer = Transfer::new(now, sends, receives, kind, accept.caps.stop_after(kind.amount()));
-        let (remote, remote_whole) = (String::new(), false);
-        self.state =
-            State::Running(Box::new(Running { accept, transfer, local: None, remote, remote_whole, deadline: None }));
+        let (remote, remote_whole, deadline) = (String::new(), false, None);
+        self.state = State::Running(Box::new(Running {
+            accept,
+            transfer,
+            local: None,
+            remote,
+            remote_whole,
+            deadline,
+            cut: None,
+        }));
     }
 
     /// Something happened to the data of the test.
@@ -260,8 +283,8 @@ impl ClientSession {
     }
 
     /// The control connection is closed, or its data was invalid; `error` says which.
-    pub fn handle_connection_lost(&mut self, error: SessionError) {
-        self.lose(error);
+    pub fn handle_connection_lost(&mut self, now: Nanos, error: SessionError) {
+        self.lose(now, error);
     }
 
     /// Handles the passing of time.
@@ -274,23 +297,30 @@ impl ClientSession {
                 let text = format!("the server did not accept the test within {SETUP_TIMEOUT}");
                 return self.fail(now, SessionError::new("setup_timeout", text, "check the load of the server"));
             }
-            State::Proving { proof, deadline, .. } if now >= *deadline => {
+            State::Proving { accept, proof, deadline, .. } if now >= *deadline => {
+                // Streams may share a port.
+                let numbers: BTreeSet<u16> = accept.data_ports.iter().copied().collect();
+                let numbers = numbers.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
                 let (lacks, ports) = match proof {
-                    Some(_) => ("no datagram came back", "UDP ports"),
-                    None => ("the server did not see the data connections", "TCP ports"),
+                    Some(_) => ("no datagram came back from", format!("UDP port {numbers}")),
+                    None => ("the server did not see the connections to", format!("TCP port {numbers}")),
                 };
-                let text = format!("the control connection works, but {lacks} within {PROOF_TIMEOUT}");
-                let remedy = format!("open the server's {ports} in the firewalls between the hosts");
+                let text = format!("the control connection works, but {lacks} {ports} within {PROOF_TIMEOUT}");
+                let remedy = format!("open {ports} of the server in the firewalls of both hosts and between them");
                 return self.fail(now, SessionError::new("data_path_blocked", text, remedy));
             }
-            State::Proving { proof, resend, .. } if now >= *resend => {
+            State::Proving { proof, resend, look, .. } if now >= *resend => {
                 *resend = now.saturating_add(PROOF_RESEND);
                 for (stream, bytes) in proof.iter_mut().flat_map(ClientProof::hellos) {
                     self.line.push(Output::SendProbe { stream, to: None, bytes });
                 }
+                if now >= *look && proof.is_some() {
+                    *look = now.saturating_add(PROOF_LOOK);
+                    self.line.push(Output::LookForDrops);
+                }
             }
             State::Running(running) => {
-                if running.deadline.is_some_and(|deadline| now >= deadline) {
+                if running.cut.is_none() && running.deadline.is_some_and(|deadline| now >= deadline) {
                     let error =
                         SessionError::new("report_timeout", "the server's report did not arrive in time", "try again");
                     return self.fail(now, error);
@@ -299,8 +329,11 @@ impl ClientSession {
             }
             _ => {}
         }
-        if !self.line.is_over() {
-            self.line.handle_timeout(now);
+        if !self.line.is_over()
+            && let Err(error) = self.line.handle_timeout(now)
+        {
+            self.line.say(now, Message::Error(error.clone()));
+            self.lose(now, error);
         }
         self.clean_up();
     }
@@ -315,7 +348,10 @@ impl ClientSession {
         let own = match &self.state {
             State::Proposed { deadline, .. } | State::Opening { deadline, .. } => *deadline,
             State::Proving { resend, deadline, .. } => (*resend).min(*deadline),
-            State::Running(running) => running.transfer.poll_timeout().min(running.deadline.unwrap_or(Nanos::MAX)),
+            State::Running(running) => {
+                let deadline = running.deadline.filter(|_| running.cut.is_none());
+                running.transfer.poll_timeout().min(deadline.unwrap_or(Nanos::MAX))
+            }
             State::Over => Nanos::MAX,
         };
         (!self.line.is_over()).then(|| own.min(self.line.poll_timeout()))
@@ -336,10 +372,13 @@ impl ClientSession {
 
     fn finish_if_complete(&mut self, now: Nanos) {
         let State::Running(running) = &mut self.state else { return };
-        let Running { accept, local: Some(local), remote, remote_whole: true, .. } = &mut **running else { return };
         if self.line.is_over() {
             return;
         }
+        if running.cut.is_some() {
+            return self.finish_cut();
+        }
+        let Running { accept, local: Some(local), remote, remote_whole: true, .. } = &mut **running else { return };
         match serde_json::from_str::<EndReport>(remote) {
             Ok(mut remote) => {
                 remote.caveats = caveats_of_peer(remote.caveats);
@@ -348,6 +387,7 @@ impl ClientSession {
                     local: std::mem::take(local),
                     remote: Some(remote),
                     caveats: std::mem::take(&mut accept.caveats),
+                    cut: None,
                 };
                 self.line.say(now, Message::Goodbye);
                 self.line.push(Output::Finished(Box::new(end)));
@@ -359,6 +399,22 @@ impl ClientSession {
                 self.fail(now, error.of_peer());
             }
         }
+    }
+
+    /// The server is lost: there is a result as soon as this end has reported.
+    fn finish_cut(&mut self) {
+        let State::Running(running) = &mut self.state else { return };
+        let Running { accept, local: Some(local), cut: Some(error), transfer, .. } = &mut **running else { return };
+        let end = TestEnd {
+            parameters: accept.parameters.clone(),
+            local: std::mem::take(local),
+            remote: None,
+            caveats: std::mem::take(&mut accept.caveats),
+            cut: Some(Cut { error: error.clone(), heard: transfer.heard() }),
+        };
+        self.line.push(Output::Finished(Box::new(end)));
+        self.line.end();
+        self.state = State::Over;
     }
 
     fn unexpected(&mut self, now: Nanos, message: &Message) {
@@ -373,11 +429,21 @@ impl ClientSession {
         }
     }
 
-    fn lose(&mut self, error: SessionError) {
-        if !self.line.is_over() {
-            self.line.fail_silently(error);
-            self.clean_up();
+    /// The server is lost. Of a test that runs there is a result: what this end measured.
+    fn lose(&mut self, now: Nanos, error: SessionError) {
+        if self.line.is_over() {
+            return;
         }
+        let State::Running(running) = &mut self.state else {
+            self.line.fail_silently(error);
+            return self.clean_up();
+        };
+        if running.cut.is_none() {
+            running.cut = Some(error);
+            self.line.cut();
+            running.transfer.cut(now, &mut self.line);
+        }
+        self.finish_cut();
     }
 
     /// Nothing follows an end.
@@ -395,4 +461,10 @@ pub(super) fn version_mismatch(who: &str, version: &str) -> SessionError {
         format!("the {who} speaks {version}, but this end speaks {PROTOCOL}"),
         "use the same version of longhaul at both ends",
     )
+}
+
+/// The error for a proof whose datagrams the host of `end` dropped.
+pub(super) fn blocked_at(end: &str, dropped: &str) -> SessionError {
+    let text = format!("the {end}'s host does not let the test's datagrams pass: {dropped}");
+    SessionError::new("data_path_blocked", text, format!("let them pass in the {end}'s firewall (nft list ruleset)"))
 }

@@ -38,7 +38,7 @@ mod transfer;
 
 pub use admission::{Admission, BusyPolicy, Ticket, Verdict};
 pub use client::{ClientConfig, ClientSession};
-pub use kind::{EndReport, TestEnd, TestKind, TestParameters};
+pub use kind::{Cut, EndReport, TestEnd, TestKind, TestParameters};
 pub use limits::Caps;
 pub use message::{Accept, Hello, Message, Progress, Refusal, SessionError};
 pub use output::{DataPlan, Output};

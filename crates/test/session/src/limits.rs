@@ -17,6 +17,8 @@ pub const PEER_SILENCE: Nanos = Nanos::from_secs(20);
 pub const ALIVE_INTERVAL: Nanos = Nanos::from_secs(4);
 /// Time limit for the proof of the data path: forty attempts.
 pub const PROOF_TIMEOUT: Nanos = Nanos::from_secs(10);
+/// If the proof has not succeeded after this time, each end looks whether its own host drops the datagrams: twenty attempts.
+pub const PROOF_LOOK: Nanos = Nanos::from_secs(5);
 /// Time between attempts. On a path that loses half of them the proof still succeeds (all forty fail with 2⁻⁴⁰).
 pub const PROOF_RESEND: Nanos = Nanos::from_millis(250);
 /// After the sender's last message, packets can be in flight for this time without any arrival: more than the queueing delay by

@@ -14,12 +14,14 @@ pub(super) struct Line {
     outputs: VecDeque<Output>,
     heard: Nanos,
     said: Nanos,
+    /// The connection is lost: nothing is sent, nothing is expected.
+    cut: bool,
     over: bool,
 }
 
 impl Line {
     pub(super) fn new(now: Nanos) -> Self {
-        Self { outputs: VecDeque::new(), heard: now, said: now, over: false }
+        Self { outputs: VecDeque::new(), heard: now, said: now, cut: false, over: false }
     }
 
     pub(super) fn push(&mut self, output: Output) {
@@ -32,7 +34,14 @@ impl Line {
 
     pub(super) fn say(&mut self, now: Nanos, message: Message) {
         self.said = now;
-        self.push(Output::SendMessage(message));
+        if !self.cut {
+            self.push(Output::SendMessage(message));
+        }
+    }
+
+    /// The connection is lost. The session goes on without it.
+    pub(super) fn cut(&mut self) {
+        self.cut = true;
     }
 
     /// Handles a message.
@@ -70,20 +79,26 @@ impl Line {
         self.fail(now, SessionError::new("protocol", text, "use the same version of longhaul at both ends"));
     }
 
-    /// Keeps the connection alive, and ends the session if the peer is silent.
-    pub(super) fn handle_timeout(&mut self, now: Nanos) {
-        if now >= self.heard.saturating_add(PEER_SILENCE) {
+    /// Keeps the connection alive. Returns an error if the peer is silent.
+    pub(super) fn handle_timeout(&mut self, now: Nanos) -> Result<(), SessionError> {
+        if !self.cut && now >= self.heard.saturating_add(PEER_SILENCE) {
             let text = format!("the peer sent nothing for {PEER_SILENCE}");
-            self.fail(
-                now,
-                SessionError::new("peer_silent", text, "check that the peer is running and that the path is up"),
-            );
-        } else if now >= self.said.saturating_add(ALIVE_INTERVAL) {
+            return Err(SessionError::new(
+                "peer_silent",
+                text,
+                "check that the peer is running and that the path is up",
+            ));
+        }
+        if now >= self.said.saturating_add(ALIVE_INTERVAL) {
             self.say(now, Message::Alive);
         }
+        Ok(())
     }
 
     pub(super) fn poll_timeout(&self) -> Nanos {
+        if self.cut {
+            return Nanos::MAX;
+        }
         self.heard.saturating_add(PEER_SILENCE).min(self.said.saturating_add(ALIVE_INTERVAL))
     }
 }

@@ -33,6 +33,8 @@ pub enum Output {
     /// [`TcpCookie::hello`]. Attach the drop observers, read counters, and be ready to receive. Then call `handle_data_opened` or
     /// `handle_data_failed`.
     OpenData(DataPlan),
+    /// No datagram of the proof has passed for long. If this host dropped them, call `handle_data_blocked`.
+    LookForDrops,
     /// Start to send bulk data as the plan says, or to answer the client's where the kind of test has it so; at the end of sending comes [`DataEvent::Sent`](crate::DataEvent::Sent).
     StartSending {
         /// The client's proven address of each stream, at the server; empty at the client.

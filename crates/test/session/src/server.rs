@@ -8,9 +8,9 @@ use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::Nanos;
 
 use super::admission::Verdict;
-use super::client::version_mismatch;
+use super::client::{blocked_at, version_mismatch};
 use super::kind::{EndReport, FEATURES, Proof, TestEnd, TestParameters};
-use super::limits::{ALIVE_INTERVAL, CHUNK_CHARS, Caps, DRAIN_LIMIT, PROOF_TIMEOUT, SETUP_TIMEOUT};
+use super::limits::{ALIVE_INTERVAL, CHUNK_CHARS, Caps, DRAIN_LIMIT, PROOF_LOOK, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
 use super::message::{Accept, Hello, Message, Refusal, SessionError};
 use super::output::{DataPlan, Output};
@@ -58,6 +58,8 @@ enum State {
         granted: TestParameters,
         proof: Proof,
         to: Option<Vec<SocketAddr>>,
+        /// When to look whether this host drops the datagrams.
+        look: Nanos,
         deadline: Nanos,
     },
     Running {
@@ -182,7 +184,8 @@ impl ServerSession {
         );
         // The client opens its own sockets first.
         let deadline = now.saturating_add(SETUP_TIMEOUT).saturating_add(PROOF_TIMEOUT);
-        self.state = State::Proving { granted, proof, to: None, deadline };
+        let look = now.saturating_add(PROOF_LOOK);
+        self.state = State::Proving { granted, proof, to: None, look, deadline };
     }
 
     /// The data sockets could not be opened.
@@ -208,6 +211,14 @@ impl ServerSession {
             }
             *to = Some(addresses);
             self.line.say(now, Message::DataProven);
+        }
+    }
+
+    /// This host dropped datagrams of the proof, after [`Output::LookForDrops`]: `dropped` says where.
+    pub fn handle_data_blocked(&mut self, now: Nanos, dropped: &str) {
+        if let State::Proving { to: None, .. } = self.state {
+            self.line.fail(now, blocked_at("server", dropped));
+            self.clean_up();
         }
     }
 
@@ -250,7 +261,7 @@ impl ServerSession {
         match serde_json::to_string(&report) {
             Ok(text) if text.len() as u64 <= most.0 => {
                 let parameters = std::mem::take(granted);
-                let end = TestEnd { parameters, local: report, remote: None, caveats: Vec::new() };
+                let end = TestEnd { parameters, local: report, ..TestEnd::default() };
                 let deadline = report_deadline(now);
                 self.state = State::Reporting { end: Box::new(end), text, sent: 0, deadline };
             }
@@ -298,6 +309,10 @@ impl ServerSession {
                     },
                 );
             }
+            State::Proving { to: None, look, .. } if now >= *look => {
+                *look = now.saturating_add(PROOF_LOOK);
+                self.line.push(Output::LookForDrops);
+            }
             State::Waiting { ahead: Some(ahead), remind, .. } if now >= *remind => {
                 *remind = now.saturating_add(ALIVE_INTERVAL);
                 self.line.say(now, Message::Queued { ahead: *ahead });
@@ -317,8 +332,10 @@ impl ServerSession {
             }
             _ => {}
         }
-        if !self.line.is_over() {
-            self.line.handle_timeout(now);
+        if !self.line.is_over()
+            && let Err(error) = self.line.handle_timeout(now)
+        {
+            self.line.fail(now, error);
         }
         self.clean_up();
     }
@@ -349,8 +366,9 @@ impl ServerSession {
         let own = match &self.state {
             State::Setup { deadline, .. }
             | State::Opening { deadline, .. }
-            | State::Proving { deadline, .. }
+            | State::Proving { to: Some(_), deadline, .. }
             | State::Reporting { deadline, .. } => *deadline,
+            State::Proving { to: None, look, deadline, .. } => (*look).min(*deadline),
             State::Waiting { remind, .. } => *remind,
             State::Running { transfer, deadline, .. } => transfer.poll_timeout().min(deadline.unwrap_or(Nanos::MAX)),
             State::Over => Nanos::MAX,

@@ -41,6 +41,10 @@ pub(super) struct Transfer {
     drain_quiet: Nanos,
     sending: Sending,
     receiving: Receiving,
+    /// What the peer last said that it received.
+    heard: Option<Progress>,
+    /// The peer says nothing any more.
+    cut: bool,
     collecting: bool,
 }
 
@@ -80,6 +84,8 @@ impl Transfer {
             drain_quiet: kind.drain_quiet(),
             sending: if sends { Sending::Until(end) } else { Sending::No },
             receiving: if receives { Receiving::Until(peer_end) } else { Receiving::No },
+            heard: None,
+            cut: false,
             collecting: false,
         }
     }
@@ -89,6 +95,7 @@ impl Transfer {
         match (message, self.sending, self.receiving) {
             (Message::Alive, ..) => {}
             (Message::Progress(progress), sending, _) if sending != Sending::No => {
+                self.heard = Some(progress);
                 line.push(Output::Progress(progress))
             }
             (Message::Stop, ..) => self.stop(now, line),
@@ -114,12 +121,25 @@ impl Transfer {
         }
     }
 
+    /// The peer is lost: this end stops, and reports what it has.
+    pub(super) fn cut(&mut self, now: Nanos, line: &mut Line) {
+        self.cut = true;
+        self.stop(now, line);
+        self.advance(line);
+    }
+
+    /// What the peer last said that it received.
+    pub(super) fn heard(&self) -> Option<Progress> {
+        self.heard
+    }
+
     /// Handles what the driver says of the data.
     pub(super) fn handle_data(&mut self, now: Nanos, event: DataEvent, line: &mut Line) {
         match (event, self.sending, self.receiving) {
             (DataEvent::Sent(streams), Sending::Until(_) | Sending::Stopping(_), _) => {
                 self.sending = Sending::Finished(now.saturating_add(DRAIN_LIMIT).saturating_add(PEER_SILENCE));
                 line.say(now, Message::Finished { streams });
+                self.advance(line);
             }
             (DataEvent::Progress(progress), _, Receiving::Until(_)) => line.say(now, Message::Progress(progress)),
             (DataEvent::Arrivals, _, Receiving::Draining { limit, .. }) => {
@@ -140,8 +160,9 @@ impl Transfer {
     }
 
     fn advance(&mut self, line: &mut Line) {
-        let sent = matches!(self.sending, Sending::No | Sending::Drained);
-        let received = matches!(self.receiving, Receiving::No | Receiving::Drained);
+        let sent = matches!(self.sending, Sending::No | Sending::Drained)
+            || self.cut && matches!(self.sending, Sending::Finished(_));
+        let received = self.cut || matches!(self.receiving, Receiving::No | Receiving::Drained);
         if sent && received && !self.collecting {
             self.collecting = true;
             line.push(Output::CollectReport);
@@ -149,8 +170,15 @@ impl Transfer {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Nanos, line: &mut Line) {
+        if self.collecting {
+            return;
+        }
         match self.sending {
             Sending::Until(end) if now >= end => self.stop(now, line),
+            Sending::Stopping(end) if self.cut && now >= end => {
+                self.sending = Sending::Drained;
+                self.advance(line);
+            }
             Sending::Stopping(end) if now >= end => {
                 line.fail(
                     now,
@@ -167,7 +195,7 @@ impl Transfer {
             _ => {}
         }
         match self.receiving {
-            Receiving::Until(end) if now >= end && !line.is_over() => {
+            Receiving::Until(end) if now >= end && !self.cut && !line.is_over() => {
                 let text = "the sender did not stop at the end of the test";
                 line.fail(now, SessionError::new("overrun", text, "try again"));
             }
@@ -179,12 +207,16 @@ impl Transfer {
     }
 
     pub(super) fn poll_timeout(&self) -> Nanos {
+        if self.collecting {
+            return Nanos::MAX;
+        }
         let sending = match self.sending {
             Sending::Until(end) | Sending::Stopping(end) | Sending::Finished(end) => end,
             Sending::No | Sending::Drained => Nanos::MAX,
         };
         let receiving = match self.receiving {
-            Receiving::Until(end) => end,
+            Receiving::Until(end) if !self.cut => end,
+            Receiving::Until(_) => Nanos::MAX,
             Receiving::Draining { quiet, limit } => quiet.min(limit),
             Receiving::No | Receiving::Drained => Nanos::MAX,
         };

@@ -28,10 +28,10 @@ pub use info::{FIELDS, Field, INFO_BYTES, TcpInfo, fields};
 pub use limited::{LimitedBy, LimitedTimes};
 pub use loss::{LossBytes, Segment, TcpDrop};
 pub use parameters::{
-    CongestionStep, MAX_BLOCK_BYTES, MAX_CONGESTION_NAME, TcpParameters, WindowAuto, is_congestion_name,
+    CongestionStep, MAX_BLOCK_BYTES, MAX_CONGESTION_NAME, TcpParameters, Transfers, WindowAuto, is_congestion_name,
 };
 pub use receiving::{ReceiverLimitedBy, ReceiverSummary, ReceiverTimes, Receiving};
-pub use report::{CongestionSince, Retransmitted, SamplingCost, TcpEndReport, TcpStreamReport};
+pub use report::{CongestionSince, MOST_TRANSFERS, Retransmitted, SamplingCost, TcpEndReport, TcpStreamReport};
 pub use result::{
     Rfc6349, TcpAssembled, TcpBuffers, TcpLossReason, TcpMemory, TcpResult, TcpStreamResult, buffer_delay_percentage,
     tcp_efficiency_percentage, transfer_time_ratio,

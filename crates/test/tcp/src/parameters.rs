@@ -1,6 +1,6 @@
 //! The parameters of a TCP test.
 
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use longhaul_terms::{
@@ -64,6 +64,19 @@ pub struct TcpParameters {
     pub write_rate_bps: Option<u64>,
     /// Rate at which the receiving application reads, payload bits per second; `null` for as fast as possible.
     pub read_rate_bps: Option<u64>,
+    /// The sending application writes transfers with pauses between them; `null` for without a pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<Transfers>,
+}
+
+/// Transfers over one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Transfers {
+    /// Payload bytes of each.
+    pub bytes: u64,
+    /// Time from the beginning of one to that of the next; one that takes longer is followed at once.
+    pub every_ns: u64,
 }
 
 /// The values from which `-w auto` computes the window.
@@ -123,6 +136,7 @@ impl Default for TcpParameters {
             collect: Collect::Auto,
             write_rate_bps: None,
             read_rate_bps: None,
+            transfers: None,
         }
     }
 }
@@ -151,7 +165,12 @@ impl TcpParameters {
         for (field, rate) in rates {
             check_range(field, rate.map(BitRate), RATES, "1kbit to 10Tbit")?;
         }
-        check_range("block_bytes", self.block_bytes, 1..=MAX_BLOCK_BYTES, "1 to 16M")?;
+        if let Some(transfers) = self.transfers {
+            check_range("transfers", transfers.bytes, 1..=u64::MAX, "at least 1 byte")?;
+            check_range("transfers", Nanos(transfers.every_ns), Nanos::from_millis(1)..=MAX_DURATION, "1ms to 24h")?;
+        }
+        let blocks = Bytes(1)..=Bytes(MAX_BLOCK_BYTES.into());
+        check_range("block_bytes", Bytes(self.block_bytes.into()), blocks, "1 to 16M")?;
         check_range("omit_ns", Nanos(self.omit_ns), Nanos::ZERO..=MAX_DURATION, "0 to 24h")?;
         if let Amount::DurationNs(ns) = self.amount
             && self.omit_ns >= ns
@@ -194,6 +213,14 @@ impl TcpParameters {
                 }
                 _ => {}
             }
+        }
+        if let Amount::DurationNs(ns) = self.amount
+            && let Some((begins, name)) = self.congestion_starts().find(|(begins, _)| begins.0 >= ns)
+        {
+            let given = format!("{name} from {begins} on");
+            let allowed =
+                format!("the test ends before (`duration_ns` {}): make it longer, or the steps shorter", Nanos(ns));
+            return Err(ParameterError::new("congestion", given, allowed));
         }
         Ok(())
     }
@@ -252,6 +279,11 @@ mod tests {
                 .starts_with("`congestion` reno: every step but")
         );
         assert!(with(vec![step("../x", None)]).is_err());
+        let short = with(vec![step("cubic", Some(20_000_000_000)), step("reno", None)]).unwrap_err();
+        assert_eq!(
+            short.to_string(),
+            "`congestion` reno from 20s on: the test ends before (`duration_ns` 10s): make it longer, or the steps shorter"
+        );
         assert!(with(vec![step("sixteen_letters_", None)]).is_err());
     }
 

@@ -14,6 +14,8 @@ use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, ThreadCpu, boun
 const MOST_STREAMS: usize = 2 * MAX_STREAMS as usize;
 /// Most kinds of drops that an end reports.
 const MOST_DROPS: usize = 4096;
+/// Most transfers of a flow that are reported.
+pub const MOST_TRANSFERS: usize = 1024;
 /// Most changes of the congestion control.
 const MOST_CHANGES: usize = 256;
 
@@ -34,6 +36,9 @@ pub struct TcpEndReport {
     pub counters: ChangedCounters,
     /// The cost of sampling.
     pub sampling: SamplingCost,
+    /// Unix time minus this end's `CLOCK_MONOTONIC` at the end of the test, nanoseconds; `None` from older versions.
+    #[serde(default)]
+    pub unix_offset_ns: Option<i64>,
 }
 
 /// What one end knows of one connection.
@@ -69,6 +74,9 @@ pub struct TcpStreamReport {
     /// What its thread used of its CPU; `null` if no data moved.
     #[serde(default)]
     pub cpu: Option<ThreadCpu>,
+    /// At the receiving end: how long each transfer took to arrive, from its first byte to its last; empty where the flow is one.
+    #[serde(default, deserialize_with = "bounded_list::<_, _, MOST_TRANSFERS>")]
+    pub transfers_ns: Vec<u64>,
     /// Retransmissions, from the kernel's events; `null` without events.
     pub retransmitted: Option<Retransmitted>,
     /// The send buffer.

@@ -14,6 +14,12 @@ pub struct FlowSummary {
     pub span_ns: u64,
     /// Payload bytes sent, retransmissions included (`tcpi_bytes_sent`); `null` before Linux 4.19.
     pub sent_bytes: Option<u64>,
+    /// Payload bytes that the receiver acknowledged (`tcpi_bytes_acked`); `null` before Linux 4.1, and from older versions.
+    #[serde(default)]
+    pub acked_bytes: Option<u64>,
+    /// Time from the first sample to the last one that had more of them.
+    #[serde(default)]
+    pub acked_span_ns: u64,
     /// Retransmitted payload bytes (`tcpi_bytes_retrans`); `null` before Linux 4.19.
     pub retransmitted_bytes: Option<u64>,
     /// Retransmitted packets (`tcpi_total_retrans`).
@@ -22,6 +28,9 @@ pub struct FlowSummary {
     pub spurious_retransmits: u64,
     /// Retransmission timeouts (`tcpi_total_rto`); `null` before Linux 6.7.
     pub timeouts: Option<u64>,
+    /// Packets that arrived with a mark of congestion (CE, RFC 3168), as the receiver told (`tcpi_delivered_ce`); `null` before Linux 4.18.
+    #[serde(default)]
+    pub marked_packets: Option<u64>,
     /// Least round-trip time (`tcpi_min_rtt`); `null` if the kernel has none.
     pub min_rtt_ns: Option<u64>,
     /// Mean over time of the smoothed round-trip time (`tcpi_rtt`, RFC 6298's SRTT).
@@ -108,10 +117,16 @@ impl FlowSummary {
         // 32-bit counters can wrap.
         let rise32 = |field: Field| (info.value(field) as u32).wrapping_sub(first.value(field) as u32).into();
         self.sent_bytes = rise(fields::BYTES_SENT);
+        let acked_bytes = rise(fields::BYTES_ACKED);
+        if acked_bytes > self.acked_bytes.or(Some(0)) {
+            self.acked_span_ns = self.span_ns;
+        }
+        self.acked_bytes = acked_bytes;
         self.retransmitted_bytes = rise(fields::BYTES_RETRANS);
         self.retransmits = rise32(fields::TOTAL_RETRANS);
         self.spurious_retransmits = rise32(fields::DSACK_DUPS);
         self.timeouts = rise(fields::TOTAL_RTO);
+        self.marked_packets = rise(fields::DELIVERED_CE);
         self.mss_bytes = info.value(fields::SND_MSS);
         self.options = info.value(fields::OPTIONS) as u8;
         self.send_window_scale = info.value(fields::SND_WSCALE) as u8;
@@ -181,6 +196,7 @@ mod tests {
             (fields::SND_MSS, 1_000),
             (fields::TOTAL_RETRANS, u64::from(u32::MAX - 1) + retransmitted / 1_000),
             (fields::BUSY_TIME, sent),
+            (fields::BYTES_ACKED, sent.min(600)),
         ] {
             info.set(field, value);
         }
@@ -195,6 +211,8 @@ mod tests {
         summary.take(3_000_000, &info(1_100, 3_000, 60_000, 30));
         assert_eq!((summary.samples, summary.span_ns), (3, 2_000_000));
         assert_eq!((summary.sent_bytes, summary.retransmitted_bytes), (Some(1_000), Some(3_000)));
+        // The last sample acknowledged nothing new.
+        assert_eq!((summary.acked_bytes, summary.acked_span_ns), (Some(500), 1_000_000));
         // Over the wrap of 32 bits.
         assert_eq!(summary.retransmits, 3);
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// Most streams of a direction: this bounds the size of a report.
@@ -131,7 +131,7 @@ pub fn check_interval(interval_ns: Option<u64>) -> Result<(), ParameterError> {
 /// # Errors
 /// It is out of range.
 pub fn check_sockbuf(field: &'static str, bytes: Option<u64>) -> Result<(), ParameterError> {
-    check_range(field, bytes, 2048..=1 << 31, "2K to 2G")
+    check_range(field, bytes.map(Bytes), Bytes(2048)..=Bytes(1 << 31), "2K to 2G")
 }
 
 impl Amount {

@@ -34,6 +34,10 @@ pub struct UdpParameters {
     /// Sends each packet whole or not at all: no fragments, so that packets longer than the path's MTU are lost.
     #[serde(default)]
     pub dont_fragment: bool,
+    /// The TOS byte of IPv4 or the traffic class of IPv6 of each packet: DSCP, and ECN in the lowest two bits. With any but 0 the receiver
+    /// counts with which one packets arrive.
+    #[serde(default)]
+    pub traffic_class: u8,
     /// Packets that are sent back to back before a pause that keeps the pace; 1 spaces single packets.
     pub burst_packets: u32,
     /// Time between interim reports; `None` for none.
@@ -88,6 +92,7 @@ impl Default for UdpParameters {
             sockbuf_bytes: None,
             wire: false,
             dont_fragment: false,
+            traffic_class: 0,
             burst_packets: 1,
             interval_ns: Some(1_000_000_000),
             timestamps: Timestamps::App,
@@ -208,7 +213,7 @@ mod tests {
             said(|p| p.pace = Pace::RateBps(5)),
             "`rate_bps` 5bit: 1kbit to 10Tbit, or 0 for as fast as possible"
         );
-        assert_eq!(said(|p| p.sockbuf_bytes = Some(1)), "`sockbuf_bytes` 1: 2K to 2G");
+        assert_eq!(said(|p| p.sockbuf_bytes = Some(1)), "`sockbuf_bytes` 1B: 2K to 2G");
         assert_eq!(said(|p| p.affinity.sender_cpus = vec![9000]), "`affinity` 9000: at most 64 CPUs, each 0 to 8191");
         let bind = |bind, receiver: &[u16], softirq: &[u16]| UdpParameters {
             affinity: Affinity {

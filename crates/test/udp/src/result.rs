@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::{
     Arrivals, Capacity, DelayOverLeast, Distribution, LossPattern, ReorderingSummary, Spacing, StreamReceived,
+    TrafficClasses,
 };
 use crate::locate::{Attribution, Loss, Sight, StreamLosses, attribute};
 use crate::parameters::UdpParameters;
@@ -115,6 +116,9 @@ pub struct UdpResult {
     /// What packets that left back to back say of the path's capacity, by the stream with the most of them; `null` without any.
     #[serde(default)]
     pub capacity: Option<Capacity>,
+    /// Packets by their TOS byte or traffic class, as they arrived; empty if that was not asked for.
+    #[serde(default)]
+    pub traffic_classes: TrafficClasses,
     /// Settings of the interface by which the packets arrived; `null` if its end did not report them.
     #[serde(default)]
     pub receive_settings: Option<ReceiveSettings>,
@@ -240,6 +244,8 @@ impl UdpResult {
             caveats.push(Caveat::new(caveats::ARRIVALS_IN_BATCHES, message, remedy));
         }
 
+        let mut traffic_classes = TrafficClasses::default();
+        receiver.streams.iter().for_each(|stream| traffic_classes.merge(&stream.traffic_classes));
         let result = Self {
             sent_packets,
             received_packets,
@@ -276,6 +282,7 @@ impl UdpResult {
             capacity: (receiver.streams.iter().filter_map(|stream| stream.trains))
                 .max_by_key(|trains| trains.gaps)
                 .map(|trains| Capacity::of(trains, parameters.payload_bytes, sender.back_to_back_ns)),
+            traffic_classes,
             receive_settings: receiver.settings.clone(),
             socket_buffers: UdpBuffers { sender: sender.buffer, receiver: receiver.buffer },
             binding: receiver.binding.clone(),

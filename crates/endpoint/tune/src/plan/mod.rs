@@ -116,6 +116,13 @@ impl Plan {
     pub fn possible(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(|change| change.blocked.is_none())
     }
+
+    /// The first change that may cut off who makes it from afar: many drivers stop the link for another ring, and some do not come back.
+    /// `is_way_out`: whether a default route leaves by that interface.
+    pub fn cuts_off(&self, is_way_out: impl Fn(&str) -> bool) -> Option<&Place> {
+        let places = self.possible().map(|change| &change.place);
+        places.into_iter().find(|place| matches!(place, Place::Ring { link, .. } if is_way_out(link)))
+    }
 }
 
 fn network_bound(target: &Target) -> String {
@@ -142,14 +149,14 @@ struct Draft<'a> {
 /// What a rule says of a setting, beside its values.
 struct Reason {
     why: String,
-    source: &'static str,
+    source: String,
     memory_bytes: Option<u64>,
     touches: &'static str,
 }
 
 impl Reason {
-    fn new(why: impl Into<String>, source: &'static str, touches: &'static str) -> Self {
-        Self { why: why.into(), source, memory_bytes: None, touches }
+    fn new(why: impl Into<String>, source: &str, touches: &'static str) -> Self {
+        Self { why: why.into(), source: source.into(), memory_bytes: None, touches }
     }
 
     fn taking(self, bytes: u64) -> Self {
@@ -181,7 +188,7 @@ impl Draft<'_> {
             now,
             then,
             why,
-            source: source.into(),
+            source,
             memory_bytes,
             touches: touches.into(),
             blocked,

@@ -3,7 +3,8 @@
 use longhaul_units::BitRate;
 
 use super::{Draft, NEW_CONNECTIONS, Reason};
-use crate::place::Place;
+use crate::host::RouteState;
+use crate::place::{Place, RoutePart};
 
 /// Controls that bear random loss: the kernel's BBR, and longhaul's.
 const BEARS_LOSS: [&str; 3] = ["bbr", "bbr3", "lh_bbr3"];
@@ -58,7 +59,14 @@ fn congestion_control(draft: &mut Draft<'_>) -> Option<&'static str> {
         return Some(same);
     }
     if let Some(better) = BEARS_LOSS.into_iter().find(|name| is_there(name)) {
-        draft.set_sysctl(key, better, Reason::new(why, source, touches));
+        match kept_route(draft) {
+            Some(RouteState { network, congestion_control: now, .. }) => {
+                let place = Place::Route { network, part: RoutePart::CongestionControl };
+                let source = format!("{source}; ip-route(8), congctl");
+                draft.set(place, now, better.into(), Reason::new(why, &source, OF_THE_ROUTE));
+            }
+            None => draft.set_sysctl(key, better, Reason::new(why, source, touches)),
+        }
         return Some(better);
     }
     draft.by_hand(
@@ -87,6 +95,16 @@ fn pacing(draft: &mut Draft<'_>) {
         match (kind.as_str(), *major) {
             // Of memory alone: a veth, a bridge. TCP paces by itself there.
             ("noqueue", _) => {}
+            // They would go with it, and could not be rebuilt.
+            (kind, 0) if link.qdisc_has_children => draft.by_hand(
+                format!("tc qdisc show dev {}", link.name),
+                format!(
+                    "somebody put queueing disciplines below {kind} of {}: they could not be rebuilt, so it stays; where they do not pace, TCP does \
+                     so itself",
+                    link.name
+                ),
+                "tc-fq(8), tc-mq(8)",
+            ),
             // Its queues have the default kind, which was fq before.
             ("mq", 0) if draft.host.sysctls.get("net.core.default_qdisc").is_some_and(|kind| kind == "fq") => {
                 draft.set(place, kind.clone(), kind.clone(), Reason::new(why, source, touches));
@@ -111,15 +129,44 @@ fn pacing(draft: &mut Draft<'_>) {
     }
 }
 
+/// Who notices a change of a route.
+const OF_THE_ROUTE: &str = "connections that open from then on and take this route, of every program in this network namespace; gone when the \
+                            route is set up anew, also with --persist";
+/// A first window of three times the usual one: what CDNs send at once (RFC 6928 §2 has 10; ESnet's hosts and others use 20 to 40).
+const FIRST_WINDOW: u32 = 32;
+
+/// The route to the other end, where its owner keeps what is set there.
+fn kept_route(draft: &Draft<'_>) -> Option<RouteState> {
+    draft.host.route.clone().filter(|route| route.not_kept.is_none())
+}
+
+/// A larger first window for short transfers, at the route to the other end.
+fn first_window(draft: &mut Draft<'_>) {
+    let source = "RFC 6928 §2 (10 is the default); ip-route(8), initcwnd";
+    let why = "a short transfer ends before its window has grown";
+    if let Some(RouteState { network, first_window: now, .. }) = kept_route(draft) {
+        let enough = now.parse().is_ok_and(|packets: u32| packets >= FIRST_WINDOW);
+        let then = if enough { now.clone() } else { FIRST_WINDOW.to_string() };
+        let place = Place::Route { network, part: RoutePart::FirstWindow };
+        return draft.set(place, now, then, Reason::new(why, source, OF_THE_ROUTE));
+    }
+    let owner = match &draft.host.route {
+        Some(RouteState { network, not_kept: Some(owner), .. }) => format!("the route is that to {network}; {owner}"),
+        _ => "ROUTE is the line of `ip route get HOST` up to `src` (or name the other end with --to). Who set the route up would set it again \
+              without it"
+            .to_owned(),
+    };
+    draft.by_hand(
+        format!("ip route change ROUTE initcwnd {FIRST_WINDOW}"),
+        format!("{why}; {owner}: it belongs into the owner's configuration"),
+        source,
+    );
+}
+
 /// What is said and not done.
 fn advice(draft: &mut Draft<'_>) {
     if draft.target.names(&["slow_start"]) {
-        draft.by_hand(
-            "ip route change ROUTE initcwnd 32",
-            "a short transfer ends before its window has grown; ROUTE is the line of `ip route get HOST` up to `src`. Who set the route up (a \
-             network manager, a routing daemon) would set it again without it: it belongs there",
-            "RFC 6928 §2 (10 is the default); ip-route(8)",
-        );
+        first_window(draft);
     }
     let slower = draft
         .target

@@ -1,7 +1,7 @@
 //! The rules, on settings made by hand.
 
 use super::*;
-use crate::host::LinkState;
+use crate::host::{LinkState, RouteState};
 use crate::target::{Cause, End, Role};
 
 /// A host as distributions set it up, with one NIC.
@@ -32,6 +32,7 @@ fn host() -> HostState {
         transmit_ring: Some((512, 4096)),
         queue_packets: Some(1000),
         root_qdisc: Some(("pfifo_fast".into(), 0)),
+        qdisc_has_children: false,
         transmit_queues: 1,
     };
     HostState {
@@ -258,4 +259,48 @@ fn no_settings_panic() {
         let _ = Plan::make(&odd, &most);
         let _ = Plan::make(&HostState::default(), &most);
     }
+}
+
+#[test]
+fn queueing_disciplines_below_the_kernels_own_are_kept() {
+    let mut host = host();
+    host.links[0].root_qdisc = Some(("mq".into(), 0));
+    host.links[0].transmit_queues = 4;
+    host.links[0].qdisc_has_children = true;
+    let plan = Plan::make(&host, &target(Role::Sender, None));
+    assert!(!plan.changes.iter().any(|change| matches!(change.place, Place::RootQdisc { .. })), "{plan:#?}");
+    assert!(plan.by_hand.iter().any(|one| one.why.contains("below mq of eth0")), "{:#?}", plan.by_hand);
+}
+
+/// The route to the other end takes a first window and a congestion control where its owner keeps them; otherwise it is said.
+#[test]
+fn what_belongs_to_a_path_goes_to_its_route() {
+    let route = RouteState {
+        network: "192.0.2.0/24".into(),
+        first_window: "default".into(),
+        congestion_control: "default".into(),
+        not_kept: None,
+    };
+    let mut host = HostState { route: Some(route.clone()), ..host() };
+    host.sysctls.insert("net.ipv4.tcp_available_congestion_control".into(), "reno cubic bbr".into());
+    let short = target(Role::Sender, Some(&[cause("slow_start", None, Some(End::Sender))]));
+    assert!(changes(&host, &short).contains(&"route 192.0.2.0/24 initcwnd 32".into()), "{:?}", changes(&host, &short));
+    let lossy = target(Role::Sender, Some(&[cause("loss", Some("network"), None)]));
+    assert!(changes(&host, &lossy).contains(&"route 192.0.2.0/24 congctl bbr".into()));
+    assert!(!changes(&host, &lossy).iter().any(|change| change.starts_with("net.ipv4.tcp_congestion_control")));
+    host.route = Some(RouteState { not_kept: Some("a DHCP client sets it up again".into()), ..route });
+    let plan = Plan::make(&host, &short);
+    assert!(!plan.changes.iter().any(|change| matches!(change.place, Place::Route { .. })));
+    assert!(plan.by_hand.iter().any(|one| one.command.contains("initcwnd 32") && one.why.contains("DHCP")));
+    assert!(changes(&host, &lossy).contains(&"net.ipv4.tcp_congestion_control bbr".into()));
+}
+
+#[test]
+fn a_ring_of_the_way_out_may_cut_off_who_changes_it() {
+    let ring = target(Role::Receiver, Some(&[cause("loss", Some("receiver_ring"), Some(End::Receiver))]));
+    let plan = Plan::make(&host(), &ring);
+    let found = plan.cuts_off(|link| link == "eth0").unwrap();
+    assert_eq!(found.to_string(), "eth0 receive ring");
+    assert_eq!(plan.cuts_off(|_| false), None);
+    assert_eq!(Plan::make(&host(), &target(Role::Both, None)).cuts_off(|_| true), None);
 }

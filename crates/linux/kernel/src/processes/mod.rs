@@ -2,6 +2,7 @@
 
 pub mod capability;
 pub mod cgroup;
+pub mod group_limits;
 pub mod guard;
 pub mod mounts;
 pub mod namespace;

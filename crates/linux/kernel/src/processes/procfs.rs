@@ -19,6 +19,26 @@ pub struct Softnet {
     pub time_squeezed: u32,
 }
 
+/// Those of `names` that processes of this host have, as far as the caller may look; the kernel cuts names to 15 bytes.
+///
+/// # Errors
+/// Where `/proc` is not mounted.
+pub fn running<'a>(names: &[&'a str]) -> io::Result<Vec<&'a str>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_none_or(|name| name.parse::<u32>().is_err()) {
+            continue;
+        }
+        // It may have ended since.
+        let Ok(running) = fs::read_to_string(entry.path().join("comm")) else { continue };
+        found.extend(names.iter().filter(|name| running.trim_end() == &name[..name.len().min(15)]));
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
 /// Every online CPU's row of `/proc/net/softnet_stat`. Counters wrap at 2³².
 ///
 /// # Errors

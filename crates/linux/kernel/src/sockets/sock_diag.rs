@@ -1,5 +1,5 @@
-//! TCP sockets of other programs, by sock_diag(7): the ends they connect, their `TCP_INFO`, and the last `TCP_INFO` of sockets that
-//! are gone. What the bytes of `TCP_INFO` mean is not known here.
+//! TCP and UDP sockets of other programs, by sock_diag(7): the ends they connect, their memory and drops, their `TCP_INFO`, and the last
+//! `TCP_INFO` of sockets that are gone. What the bytes of `TCP_INFO` mean is not known here.
 //!
 //! ```text
 //!   inet_diag_msg, 72 bytes                                        then attributes
@@ -8,7 +8,7 @@
 //!   | expires | receive queue | write queue | uid | inode |
 //! ```
 //!
-//! All of it belongs to the network namespace in which a [`TcpSockets`] or [`TcpEnds`] was opened, whatever thread uses it later.
+//! All of it belongs to the network namespace in which a [`InetSockets`] or [`TcpEnds`] was opened, whatever thread uses it later.
 //! A socket's *cookie* is its own as long as the machine runs; addresses and ports are used again.
 //!
 //! Source: sock_diag(7), `include/uapi/linux/inet_diag.h`, `net/ipv4/inet_diag.c`, `net/core/sock_diag.c`.
@@ -27,6 +27,7 @@ const NETLINK_SOCK_DIAG: isize = 4;
 /// Type of requests and answers.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const IPPROTO_TCP: u8 = 6;
+const IPPROTO_UDP: u8 = 17;
 /// `struct inet_diag_msg`.
 const ANSWER_BYTES: usize = 72;
 /// `struct inet_diag_req_v2`.
@@ -48,14 +49,16 @@ const DESTROY_GROUPS: [u32; 2] = [1, 3];
 /// States of a connection (`enum` in `include/net/tcp_states.h`): established, SYN sent, FIN wait 1 and 2, close wait, last ACK,
 /// closing. Sockets that listen, that only wait for time to pass, or that are not accepted by TCP yet are no connections.
 const CONNECTED: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+/// States of a UDP socket: connected, and not.
+const UDP_STATES: u32 = 1 << 1 | 1 << 7;
 /// The kernel fills at most 32 KiB at a time (`netlink_dump`).
 const RECEIVE_BYTES: usize = 64 << 10;
 /// Room for ends that were not read yet: some 10,000.
 const ENDS_BYTES: i32 = 8 << 20;
 
-/// Which connections a dump shows.
+/// Which sockets a dump shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TcpFilter {
+pub enum InetFilter {
     /// All.
     #[default]
     All,
@@ -65,9 +68,9 @@ pub enum TcpFilter {
     Cgroup(u64),
 }
 
-/// A TCP socket as the kernel tells of it.
+/// A socket as the kernel tells of it.
 #[derive(Debug, Clone, Copy)]
-pub struct TcpSocket<'a> {
+pub struct InetSocket<'a> {
     /// The number of its state in `tcp_states.h`: 1 is established, 7 closed.
     pub state: u8,
     /// This end. An IPv4 address on an IPv6 socket is given as IPv4.
@@ -87,7 +90,7 @@ pub struct TcpSocket<'a> {
 
 /// A socket's memory, bytes as the kernel accounts for them (more than payload).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TcpMemory {
+pub struct InetMemory {
     /// In the receive queue.
     pub received_bytes: u32,
     /// What the receive queue may take (`SO_RCVBUF`).
@@ -98,7 +101,7 @@ pub struct TcpMemory {
     pub drops: u32,
 }
 
-impl<'a> TcpSocket<'a> {
+impl<'a> InetSocket<'a> {
     /// Reads an answer; `None` where it is cut off or of another family.
     fn parse(body: &'a [u8]) -> Option<Self> {
         let (header, attributes) = body.split_at_checked(ANSWER_BYTES)?;
@@ -137,9 +140,9 @@ impl<'a> TcpSocket<'a> {
     }
 
     /// Its memory.
-    pub fn memory(&self) -> Option<TcpMemory> {
+    pub fn memory(&self) -> Option<InetMemory> {
         let words = attribute(self.attributes, INET_DIAG_SKMEMINFO)?;
-        Some(TcpMemory {
+        Some(InetMemory {
             received_bytes: u32_at(words, 0)?,
             receive_buffer_bytes: u32_at(words, 1)?,
             send_buffer_bytes: u32_at(words, 3)?,
@@ -153,47 +156,60 @@ impl<'a> TcpSocket<'a> {
     }
 }
 
-/// Asks for the connections of a network namespace, again and again.
-pub struct TcpSockets {
+/// Asks for the TCP connections of a network namespace, or for its UDP sockets, again and again.
+pub struct InetSockets {
     socket: Socket,
+    protocol: u8,
     sequence: u32,
     buffer: Vec<u8>,
     /// The kernel runs the filter; older ones know less of them, and then the caller's own must do.
     filters: bool,
 }
 
-impl std::fmt::Debug for TcpSockets {
+impl std::fmt::Debug for InetSockets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TcpSockets").field("filters", &self.filters).finish_non_exhaustive()
+        f.debug_struct("InetSockets").field("filters", &self.filters).finish_non_exhaustive()
     }
 }
 
-impl TcpSockets {
-    /// Of the namespace that the calling thread is in.
+impl InetSockets {
+    /// TCP connections of the namespace that the calling thread is in.
     ///
     /// # Errors
     /// Where there is no netlink for sockets (`CONFIG_INET_DIAG`), or no descriptor left.
-    pub fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
-        socket.bind_auto()?;
-        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(RECEIVE_BYTES), filters: true })
+    pub fn tcp() -> io::Result<Self> {
+        Self::open(IPPROTO_TCP)
     }
 
-    /// Calls `each` for every connection, IPv4 and IPv6, that passes `filter`; where the kernel lacks the filter it may be any.
+    /// UDP sockets that have a port, of the namespace that the calling thread is in. Those that are not connected have port 0 at the other end.
+    ///
+    /// # Errors
+    /// Where there is no netlink for sockets (`CONFIG_INET_UDP_DIAG`), or no descriptor left.
+    pub fn udp() -> io::Result<Self> {
+        Self::open(IPPROTO_UDP)
+    }
+
+    fn open(protocol: u8) -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+        socket.bind_auto()?;
+        Ok(Self { socket, protocol, sequence: 0, buffer: Vec::with_capacity(RECEIVE_BYTES), filters: true })
+    }
+
+    /// Calls `each` for every socket, IPv4 and IPv6, that passes `filter`; where the kernel lacks the filter it may be any.
     ///
     /// Gives whether sockets came or went meanwhile in a way that some may be missing: the next dump has them.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn dump(&mut self, filter: TcpFilter, mut each: impl FnMut(&TcpSocket<'_>)) -> io::Result<bool> {
+    pub fn dump(&mut self, filter: InetFilter, mut each: impl FnMut(&InetSocket<'_>)) -> io::Result<bool> {
         let mut incomplete = false;
         for family in [libc::AF_INET, libc::AF_INET6] {
             // Before any answer, so nothing is shown twice.
-            let filtered = self.filters && filter != TcpFilter::All;
-            incomplete |= match self.dump_family(family, if filtered { filter } else { TcpFilter::All }, &mut each) {
+            let filtered = self.filters && filter != InetFilter::All;
+            incomplete |= match self.dump_family(family, if filtered { filter } else { InetFilter::All }, &mut each) {
                 Err(error) if filtered && error.raw_os_error() == Some(libc::EINVAL) => {
                     self.filters = false;
-                    self.dump_family(family, TcpFilter::All, &mut each)?
+                    self.dump_family(family, InetFilter::All, &mut each)?
                 }
                 other => other?,
             };
@@ -204,11 +220,11 @@ impl TcpSockets {
     fn dump_family(
         &mut self,
         family: libc::c_int,
-        filter: TcpFilter,
-        each: &mut impl FnMut(&TcpSocket<'_>),
+        filter: InetFilter,
+        each: &mut impl FnMut(&InetSocket<'_>),
     ) -> io::Result<bool> {
         self.sequence = self.sequence.wrapping_add(1);
-        let body = dump_request(family, filter);
+        let body = dump_request(self.protocol, family, filter);
         let bytes = request(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, self.sequence, &body);
         self.socket.send_to(&bytes, &NetlinkAddress::new(0, 0), 0)?;
         let mut incomplete = false;
@@ -224,20 +240,21 @@ impl TcpSockets {
                             code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
                         };
                     }
-                    _ => TcpSocket::parse(message.body).iter().for_each(&mut *each),
+                    _ => InetSocket::parse(message.body).iter().for_each(&mut *each),
                 }
             }
         }
     }
 }
 
-fn dump_request(family: libc::c_int, filter: TcpFilter) -> Vec<u8> {
+fn dump_request(protocol: u8, family: libc::c_int, filter: InetFilter) -> Vec<u8> {
     let mut body = vec![0; REQUEST_BYTES];
     // AF_INET is 2, AF_INET6 10.
     body[0] = family as u8;
-    body[1] = IPPROTO_TCP;
+    body[1] = protocol;
+    let states = if protocol == IPPROTO_TCP { CONNECTED } else { UDP_STATES };
     body[2] = [INET_DIAG_INFO, INET_DIAG_CONG, INET_DIAG_SKMEMINFO].iter().fold(0, |set, kind| set | 1 << (kind - 1));
-    body[4..8].copy_from_slice(&CONNECTED.to_ne_bytes());
+    body[4..8].copy_from_slice(&states.to_ne_bytes());
     if let Some(code) = bytecode(filter) {
         push(&mut body, INET_DIAG_REQ_BYTECODE, &code);
     }
@@ -246,7 +263,7 @@ fn dump_request(family: libc::c_int, filter: TcpFilter) -> Vec<u8> {
 
 /// A program for `inet_diag_bc_run`: each operation goes on `yes` bytes where it holds and `no` bytes where not; who arrives at the
 /// end passes, who goes 4 bytes beyond does not.
-fn bytecode(filter: TcpFilter) -> Option<Vec<u8>> {
+fn bytecode(filter: InetFilter) -> Option<Vec<u8>> {
     let operation = |code: u8, yes: u8, no: u16| {
         let [low, high] = no.to_ne_bytes();
         [code, yes, low, high]
@@ -254,8 +271,8 @@ fn bytecode(filter: TcpFilter) -> Option<Vec<u8>> {
     // The value to compare is in the `no` of the next operation.
     let port = |code: u8, no: u16, port: u16| [operation(code, 8, no), operation(0, 0, port)].concat();
     match filter {
-        TcpFilter::All => None,
-        TcpFilter::Port(number) => Some(
+        InetFilter::All => None,
+        InetFilter::Port(number) => Some(
             [
                 port(BC_S_EQ, 12, number),
                 // The source's port is it: past the other question.
@@ -264,7 +281,7 @@ fn bytecode(filter: TcpFilter) -> Option<Vec<u8>> {
             ]
             .concat(),
         ),
-        TcpFilter::Cgroup(id) => Some([&operation(BC_CGROUP, 12, 16)[..], &id.to_ne_bytes()].concat()),
+        InetFilter::Cgroup(id) => Some([&operation(BC_CGROUP, 12, 16)[..], &id.to_ne_bytes()].concat()),
     }
 }
 
@@ -305,7 +322,7 @@ impl TcpEnds {
     ///
     /// # Errors
     /// As recv(2) has them.
-    pub fn drain(&mut self, mut each: impl FnMut(&TcpSocket<'_>)) -> io::Result<bool> {
+    pub fn drain(&mut self, mut each: impl FnMut(&InetSocket<'_>)) -> io::Result<bool> {
         let mut all = true;
         loop {
             self.buffer.clear();
@@ -319,7 +336,7 @@ impl TcpEnds {
                 Err(error) => return Err(error),
             }
             for message in messages(&self.buffer).filter(|message| message.kind == SOCK_DIAG_BY_FAMILY) {
-                TcpSocket::parse(message.body).iter().for_each(&mut each);
+                InetSocket::parse(message.body).iter().for_each(&mut each);
             }
         }
     }
@@ -364,14 +381,14 @@ mod tests {
     }
 
     fn seen(
-        sockets: &mut TcpSockets,
-        filter: TcpFilter,
+        sockets: &mut InetSockets,
+        filter: InetFilter,
         port: u16,
     ) -> Vec<(SocketAddr, SocketAddr, u64, u32, u32, u64)> {
         let mut found = Vec::new();
-        let each = |socket: &TcpSocket<'_>| {
+        let each = |socket: &InetSocket<'_>| {
             let passes =
-                !matches!(filter, TcpFilter::Port(_)) || [socket.local.port(), socket.remote.port()].contains(&port);
+                !matches!(filter, InetFilter::Port(_)) || [socket.local.port(), socket.remote.port()].contains(&port);
             assert!(passes, "{socket:?}");
             if socket.local.port() == port || socket.remote.port() == port {
                 let info = socket.info().unwrap();
@@ -390,7 +407,7 @@ mod tests {
 
     #[test]
     fn both_ends_of_a_connection_are_there_with_what_they_hold() {
-        let mut sockets = TcpSockets::open().unwrap();
+        let mut sockets = InetSockets::tcp().unwrap();
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(_) = TcpListener::bind(address) else {
                 longhaul_testing::skipped!("no {address} here");
@@ -400,7 +417,7 @@ mod tests {
             near.write_all(&[7; 1_000]).unwrap();
             far.read_exact(&mut [0; 300]).unwrap();
             let server = listener.local_addr().unwrap();
-            for filter in [TcpFilter::All, TcpFilter::Port(server.port())] {
+            for filter in [InetFilter::All, InetFilter::Port(server.port())] {
                 let rows = seen(&mut sockets, filter, server.port());
                 let [theirs, ours] = rows[..] else { panic!("{rows:?}") };
                 assert_eq!((theirs.0, theirs.1), (server, near.local_addr().unwrap()));
@@ -411,28 +428,28 @@ mod tests {
             }
             // Nobody has that port: the filter is the kernel's, not ours.
             let mut others = 0;
-            sockets.dump(TcpFilter::Port(1), |_| others += 1).unwrap();
+            sockets.dump(InetFilter::Port(1), |_| others += 1).unwrap();
             assert_eq!((others, sockets.filters), (0, true));
         }
     }
 
     #[test]
     fn sockets_of_a_control_group_alone() {
-        let mut sockets = TcpSockets::open().unwrap();
+        let mut sockets = InetSockets::tcp().unwrap();
         let (listener, near, _far) = pair("127.0.0.1:0");
         let port = listener.local_addr().unwrap().port();
         let mut id = None;
         sockets
-            .dump(TcpFilter::Port(port), |socket| {
+            .dump(InetFilter::Port(port), |socket| {
                 if socket.remote.port() == port {
                     id = socket.cgroup_id();
                 }
             })
             .unwrap();
         let Some(id) = id else { return longhaul_testing::skipped!("the kernel tells no control group of a socket") };
-        assert!(!seen(&mut sockets, TcpFilter::Cgroup(id), port).is_empty());
+        assert!(!seen(&mut sockets, InetFilter::Cgroup(id), port).is_empty());
         let mut others = 0;
-        sockets.dump(TcpFilter::Cgroup(u64::MAX), |_| others += 1).unwrap();
+        sockets.dump(InetFilter::Cgroup(u64::MAX), |_| others += 1).unwrap();
         assert_eq!(others, 0);
         drop(near);
     }
@@ -452,7 +469,7 @@ mod tests {
         let mut told = Vec::new();
         while told.len() < 2 && monotonic() < deadline {
             assert!(readable_until(&ends, Some(deadline)).unwrap(), "nothing came");
-            let each = |socket: &TcpSocket<'_>| {
+            let each = |socket: &InetSocket<'_>| {
                 if [socket.local, socket.remote].contains(&server) && [socket.local, socket.remote].contains(&client) {
                     told.push((socket.local, socket.state, bytes_received(socket.info().unwrap())));
                 }
@@ -469,7 +486,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            if let Some(socket) = TcpSocket::parse(&bytes) {
+            if let Some(socket) = InetSocket::parse(&bytes) {
                 let _ = (socket.info(), socket.memory(), socket.congestion_control(), socket.cgroup_id());
             }
         }

@@ -27,7 +27,8 @@ fn speed() {
 }
 
 fn measure(bytes: usize, singly: bool, gro: bool, timestamps: TimestampMode) {
-    let receiving = ReceiverOptions { receive_buffer_bytes: Some(32 << 20), gro, timestamps };
+    let receiving =
+        ReceiverOptions { receive_buffer_bytes: Some(32 << 20), gro, timestamps, ..ReceiverOptions::default() };
     let sending = SenderOptions { send_buffer_bytes: Some(4 << 20), ..SenderOptions::default() };
     let pair = Pair::v4(sending, receiving);
     let done = AtomicBool::new(false);

@@ -2,6 +2,7 @@
 
 pub(crate) mod figures;
 
+use crate::args::overwrite::Overwrite;
 use crate::caveats;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -37,7 +38,7 @@ Example:
   longhaul analyze -o series monday.pcap            # every millisecond of every flow, as Parquet
 
 Reads what `longhaul capture` and `longhaul convert` write, pcap and pcapng, also compressed by gzip or zstd.
-docs/reference/analyze-results.md explains each number.";
+`longhaul docs analyze-results` explains each number.";
 
 /// Tell what each flow of a capture did, and what limits it
 #[derive(Debug, clap::Args)]
@@ -60,6 +61,8 @@ pub(crate) struct Args {
     /// Write the result and a row for each millisecond of each flow into this folder
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Draw the largest flows over time as an HTML page into this file; reads the captures twice
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -183,7 +186,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         Trace::can_be_read_again(&args.paths, "--html")?;
     }
     let mut trace = Trace::open(&args.paths, filter)?;
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    args.overwrite.file(args.html.as_deref())?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let file = args.output.as_deref().map(series_in).transpose()?;
     let series = file.as_ref().map(series).transpose().map_err(unwritable_series)?;
     let sort = if args.worst { Sort::Loss } else { args.sort };
@@ -192,7 +196,6 @@ pub(crate) fn run(args: Args) -> Outcome {
     pass(&mut trace, |packet| flows.packet(packet))?;
     trace.was_readable()?;
     let (kept, totals) = flows.finish();
-    trace.had_packets(totals.packets > 0)?;
     if let Some(series) = kept.series {
         series.finish().map_err(unwritable_series)?;
     }

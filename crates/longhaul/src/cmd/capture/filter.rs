@@ -1,4 +1,4 @@
-//! Which packets `longhaul capture` records: `--port`, `--flow`, or an expression in pcap's language.
+//! Which packets `longhaul capture` records: `--port`, `--flow`, or an expression in pcap's language, by `--filter` or after the interface.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -23,8 +23,17 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// The socket filter, which keeps `snap_bytes` of each packet, and its text; empty for all packets.
-    pub(crate) fn compile(&self, snap_bytes: u32) -> Result<(SocketFilter, String), Failure> {
+    /// The socket filter, which keeps `snap_bytes` of each packet, and its text; empty for all packets. `words` are the expression after the
+    /// interface.
+    pub(crate) fn compile(&self, words: &[String], snap_bytes: u32) -> Result<(SocketFilter, String), Failure> {
+        if !words.is_empty() {
+            let expression = words.join(" ");
+            if self.port.is_some() || self.flow.is_some() || self.filter.is_some() {
+                let message = format!("\"{expression}\" is a second filter: give one");
+                return Err(Failure::usage(message).remedy("put all of it into the expression, with `and`"));
+            }
+            return Ok((by_tcpdump(&expression, snap_bytes)?, expression));
+        }
         if let Some(port) = self.port {
             return Ok((SocketFilter::port(port, snap_bytes), format!("port {port}")));
         }
@@ -58,14 +67,14 @@ fn ends(flow: &str) -> Result<(SocketAddr, SocketAddr), Failure> {
 fn by_tcpdump(expression: &str, snap_bytes: u32) -> Result<SocketFilter, Failure> {
     let output =
         Command::new("tcpdump").args(["-y", "EN10MB", "-ddd", "--", expression]).output().map_err(|error| {
-            Failure::new("no_compiler", format!("--filter: cannot run tcpdump, which compiles expressions: {error}"))
+            Failure::new("no_compiler", format!("cannot run tcpdump, which compiles filters: {error}"))
                 .remedy("install tcpdump, or use --port or --flow")
         })?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let said = said.lines().rfind(|line| !line.starts_with("Warning")).unwrap_or("no reason given");
-        return Err(Failure::usage(format!("--filter \"{expression}\": {said}")).remedy("see pcap-filter(7)"));
+        return Err(Failure::usage(format!("filter \"{expression}\": {said}")).remedy("see pcap-filter(7)"));
     }
     SocketFilter::from_numbers(&String::from_utf8_lossy(&output.stdout), snap_bytes)
-        .map_err(|error| Failure::new("filter", format!("--filter \"{expression}\": {error}")))
+        .map_err(|error| Failure::new("filter", format!("filter \"{expression}\": {error}")))
 }

@@ -1,5 +1,6 @@
 //! `longhaul capture`.
 
+pub(crate) mod file;
 pub(crate) mod filter;
 pub(crate) mod text;
 pub(crate) mod to;
@@ -13,19 +14,28 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::new_file::refuse_link_of_another;
 use longhaul_kernel::signals::{Nudge, Stop};
 use longhaul_kernel::wait::readable_until;
+use longhaul_result::Caveat;
 use longhaul_session::SessionError;
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
 
-use crate::args::interval::{DEFAULT_INTERVAL, interval};
+use crate::args::interval::{DEFAULT_INTERVAL, IntervalOrInterface, interval_or_interface};
+use crate::args::quantity::{count, length, seconds};
 use crate::args::roll::Roll;
+use crate::caveats::NOTHING_MATCHED;
+use crate::cmd::capture::file::{IntoFile, every_interface};
 use crate::cmd::capture::filter::FilterArgs;
 use crate::cmd::capture::text::{caveats, text};
 use crate::cmd::capture::to::ToArgs;
-use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, ended_by, print_result, say};
+use crate::cmd::convert::is_standard;
+use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, ended_by, plain, print_caveats, print_result, say};
 
 /// How often the loop looks for a signal and for the end.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
+
+/// Holds Ethernet, a VLAN tag, IPv6 and TCP with all options (14 + 4 + 40 + 60 bytes): without SACK blocks nobody can tell what made a sender
+/// retransmit.
+const DEFAULT_SNAP: u32 = 128;
 
 /// Record packet headers at wire rate, and count every dropped packet
 ///
@@ -35,27 +45,34 @@ const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  longhaul capture eth0 -o trace --keep 100G && longhaul convert trace trace.parquet\n  \
+        longhaul capture -i any -c 1000 -w web.pcapng tcp port 80\n  \
         longhaul capture eth0 --to log1.example.net --to log2.example.net --key longhaul.key"
 )]
 pub(crate) struct Args {
-    /// Capture on this interface, or on several
-    #[arg(value_name = "INTERFACE", required = true, value_delimiter = ',')]
+    /// Capture on this interface, on several (eth0,eth1), or on all that are up (any)
+    #[arg(value_name = "INTERFACE", required_unless_present = "interval", value_delimiter = ',', num_args = 1)]
     interfaces: Vec<String>,
-    /// Write the spool into this folder; create it if it is missing
-    #[arg(short, long, value_name = "DIR", required_unless_present = "to")]
+    /// Record only what this pcap filter accepts, as with tcpdump: tcp port 80 (needs tcpdump, which compiles it)
+    #[arg(value_name = "FILTER")]
+    expression: Vec<String>,
+    /// Write the spool into this folder; create it if it is missing. A name such as x.pcapng is a file, as with -w
+    #[arg(short, long, value_name = "DIR", required_unless_present_any = ["to", "write"])]
     output: Option<PathBuf>,
+    /// Write this file at the end: .pcapng, .pcap or .parquet by its name, or - for stdout; until then a spool beside it
+    #[arg(short = 'w', long, value_name = "FILE", conflicts_with = "output")]
+    write: Option<PathBuf>,
     #[command(flatten)]
     to: ToArgs,
     /// Keep this many bytes of each frame, counted from the MAC addresses (0: all)
-    #[arg(long, value_name = "BYTES", default_value_t = 96, value_parser = clap::value_parser!(u32).range(0..=65_535))]
+    #[arg(short = 's', long, value_name = "BYTES", default_value_t = DEFAULT_SNAP, value_parser = length)]
     snap: u32,
     #[command(flatten)]
     filter: FilterArgs,
     /// End after this time
-    #[arg(short = 't', long, value_name = "TIME")]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
     time: Option<Nanos>,
     /// End after this many packets; a super-packet counts as one
-    #[arg(short = 'k', long, value_name = "N")]
+    #[arg(short = 'k', visible_short_alias = 'c', long, value_name = "N", value_parser = count)]
     packets: Option<u64>,
     /// End after this many bytes of frames
     #[arg(short = 'n', long, value_name = "BYTES")]
@@ -74,9 +91,9 @@ pub(crate) struct Args {
     /// Do not put the interface into promiscuous mode
     #[arg(long)]
     no_promiscuous: bool,
-    /// Report rates every TIME (0: never)
-    #[arg(short = 'i', long, value_name = "TIME", default_value_t = DEFAULT_INTERVAL, value_parser = interval)]
-    interval: Nanos,
+    /// Report rates every TIME (0: never) [default: 1s]; a name that is no time, such as any, is the interface, as with tcpdump
+    #[arg(short = 'i', long, value_name = "TIME", value_parser = interval_or_interface)]
+    interval: Vec<IntervalOrInterface>,
     /// Print JSON at the end
     #[arg(short = 'J', long)]
     json: bool,
@@ -110,7 +127,12 @@ pub(crate) struct Parameters<'a> {
     to: &'a [String],
 }
 
-pub(crate) fn run(args: Args) -> Outcome {
+pub(crate) fn run(mut args: Args) -> Outcome {
+    args.resolve()?;
+    let into = args.file()?;
+    if let Some(into) = &into {
+        args.output = Some(into.spool.clone());
+    }
     let mut spec = args.spec()?;
     if let Some(folder) = &args.output {
         refuse_link_of_another(folder).map_err(|error| Failure::unwritable(folder, error))?;
@@ -124,10 +146,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     let began = monotonic();
     let running = Running::start(&spec).map_err(not_started)?;
     let end = args.time.map_or(Nanos::MAX, |time| began.saturating_add(time));
-    say(format_args!("capturing on {} into {}; Ctrl-C ends", args.interfaces.join(", "), args.destination()));
+    let destination = into.as_ref().map_or_else(|| args.destination(), IntoFile::described);
+    say(format_args!("capturing on {} into {destination}; Ctrl-C ends", args.interfaces.join(", ")));
 
     let rings = running.rings();
-    let mut live = Live::new(began, args.interval);
+    let mut live = Live::new(began, args.every());
     while stop.requested().is_none() && !running.is_done() && monotonic() < end {
         let until = monotonic().saturating_add(LOOK_EVERY).min(end);
         readable_until(stop, Some(until)).map_err(|error| Failure::new("wait", error))?;
@@ -146,12 +169,29 @@ pub(crate) fn run(args: Args) -> Outcome {
         filter: &spec.filter_text,
         ring_bytes: spec.ring_bytes,
         rings,
-        output: args.output.clone(),
+        output: into.as_ref().map(|into| into.file.clone()).or_else(|| args.output.clone()),
         to: &args.to.to,
     };
-    let (result, caveats) = (captured.result(duration), caveats(&captured));
+    let (result, mut caveats) = (captured.result(duration), caveats(&captured));
+    if !spec.filter_text.is_empty() && captured.ledger.seen_packets == 0 {
+        let message = format!("no packet matched the filter ({})", spec.filter_text);
+        let remedy = "check the filter and the interface: without a filter, all packets are captured";
+        caveats.push(Caveat::new(NOTHING_MATCHED, message, remedy));
+    }
     let envelope = Envelope::new("longhaul.capture/1", started_at, parameters, result, caveats);
-    print_result(&envelope, args.json, |_| text(&captured, duration));
+    match &into {
+        Some(into) => {
+            // What was written is the spool until here.
+            into.write()?;
+            if is_standard(&into.file) {
+                eprint!("{}", plain(&text(&captured, duration)));
+                print_caveats(&envelope.caveats);
+            } else {
+                print_result(&envelope, args.json, |_| text(&captured, duration));
+            }
+        }
+        None => print_result(&envelope, args.json, |_| text(&captured, duration)),
+    }
     Ok(match stop.requested() {
         None if captured.gone.len() == args.interfaces.len() => ExitCode::FAILURE,
         signal => ended_by(signal),
@@ -159,6 +199,48 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 impl Args {
+    /// Makes `interfaces` those to capture on: with `-i NAME` the words that stand at their place are the filter; `any` is all of them.
+    fn resolve(&mut self) -> Result<(), Failure> {
+        let named: Vec<String> = self
+            .interval
+            .iter()
+            .filter_map(|one| match one {
+                IntervalOrInterface::Interface(name) => Some(name.clone()),
+                IntervalOrInterface::Interval(_) => None,
+            })
+            .collect();
+        if !named.is_empty() {
+            let first = std::mem::replace(&mut self.interfaces, named).join(",");
+            if !first.is_empty() {
+                self.expression.insert(0, first);
+            }
+        } else if self.interfaces.is_empty() {
+            return Err(Failure::usage("name an INTERFACE, or any for all of them"));
+        }
+        if self.interfaces == ["any"] {
+            self.interfaces = every_interface()?;
+        }
+        Ok(())
+    }
+
+    /// The time between two reports.
+    fn every(&self) -> Nanos {
+        let times = self.interval.iter().filter_map(|one| match one {
+            IntervalOrInterface::Interval(time) => Some(*time),
+            IntervalOrInterface::Interface(_) => None,
+        });
+        times.last().unwrap_or(DEFAULT_INTERVAL)
+    }
+
+    /// The file to write at the end; `None` for a spool alone.
+    fn file(&self) -> Result<Option<IntoFile>, Failure> {
+        match (&self.write, &self.output) {
+            (Some(file), _) => IntoFile::at(file).map(Some),
+            (None, Some(output)) if IntoFile::is_meant(output) => IntoFile::at(output).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Where the snippets go, for the first line.
     fn destination(&self) -> String {
         let folder = self.output.iter().map(|folder| folder.display().to_string());
@@ -167,12 +249,12 @@ impl Args {
 
     fn spec(&self) -> Result<CaptureSpec, Failure> {
         let snap_bytes = if self.snap == 0 { 65_535 } else { self.snap };
-        if snap_bytes < 14 {
+        if !(14..=65_535).contains(&snap_bytes) {
             return Err(Failure::usage(format!(
-                "--snap {snap_bytes}: give at least 14, the Ethernet header, or 0 for all"
+                "--snap {snap_bytes}: give 14, the Ethernet header, to 65535, or 0 for all"
             )));
         }
-        let (filter, filter_text) = self.filter.compile(snap_bytes)?;
+        let (filter, filter_text) = self.filter.compile(&self.expression, snap_bytes)?;
         let roll_bytes = self.roll.roll_bytes()?;
         let mut interfaces = self.interfaces.clone();
         interfaces.sort();

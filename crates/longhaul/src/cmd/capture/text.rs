@@ -1,7 +1,6 @@
 //! The text and the caveats at the end of `longhaul capture`.
 
 use crate::caveats;
-use std::io::IsTerminal;
 
 use longhaul_capture::Captured;
 use longhaul_captures::ledger::Place;
@@ -136,5 +135,5 @@ pub(crate) fn text(captured: &Captured, duration: Nanos) -> String {
         let files = if files == 1 { "1 file".into() } else { format!("{files} files") };
         text += &format!("  {files} in {}{removed}\n", folder.display());
     }
-    if std::io::stdout().is_terminal() { text } else { text.replace('…', "...") }
+    text
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::cmd::cc::list::Use;
 use crate::cmd::cc::{Choice, exit_code, failure};
-use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text, say};
 
 /// Load congestion controls, so that any program can select them by name, such as lh_scalable
 #[derive(Debug, clap::Args)]
@@ -192,6 +192,15 @@ fn while_running(wanted: &[Settings], all: bool, command: &[String]) -> Outcome 
             Err(error) => return Err(failure(&error)),
         }
     }
+    let names: Vec<&str> = wanted.iter().map(Settings::name).collect();
+    // Who does not know the name would measure the host's default.
+    say(format_args!(
+        "{} uses {} only if it asks for it by this name; longhaul cc use {} -- {} ... gives it to any program",
+        command[0],
+        names.join(", "),
+        names.first().unwrap_or(&"NAME"),
+        command[0],
+    ));
     let status = Command::new(&command[0]).args(&command[1..]).status();
     drop(held);
     exit_code(command, status)

@@ -3,7 +3,9 @@
 pub(crate) mod figures;
 pub(crate) mod matched;
 pub(crate) mod runs;
+pub(crate) mod udp;
 
+use crate::args::overwrite::Overwrite;
 use crate::caveats;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,9 +37,10 @@ Example:
   longhaul compare --behaviour real.pcap emulated.pcap      # two runs: do they behave alike?
   longhaul compare --behaviour --same-clock real-a.pcap real-b.pcap emulated-a.pcap emulated-b.pcap
                                                             # compare delay and loss between two points of each run
+  longhaul compare at-client at-server                      # results of watch --udp: where each datagram was lost
 
 Packets are identified at both points by their header snippets, clipped or not, as super-packets or as segments.
-docs/reference/compare-results.md explains each number.";
+`longhaul docs compare-results` explains each number.";
 
 /// A tenth of what one loss in 30,000 is, which costs a flow over a long path most of its rate.
 const LEAST_LOSS: f64 = 1e-5;
@@ -46,10 +49,10 @@ const LEAST_LOSS: f64 = 1e-5;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Read the capture of this point or run
+    /// Read the capture of this point or run, or the result of `longhaul watch --udp` at one host
     #[arg(value_name = "A")]
     a: PathBuf,
-    /// Compare it with the capture of this point or run
+    /// Compare it with the capture of this point or run, or with the result of the other host
     #[arg(value_name = "B")]
     b: PathBuf,
     /// Compare the run A, B with a second run, captured at the same two points (needs --behaviour)
@@ -79,6 +82,8 @@ pub(crate) struct Args {
     /// Write the result and the delay of each packet into this folder
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -112,6 +117,10 @@ pub(crate) struct CompareParameters {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    if udp::is_result(&args.a) && udp::is_result(&args.b) {
+        let folder = args.output.clone().map(Folder::prepare).transpose()?;
+        return udp::run(&args.a, &args.b, folder, args.json).map(|()| ExitCode::SUCCESS);
+    }
     let started_at = jiff::Timestamp::now().to_string();
     let of_two_points = !args.behaviour || !args.second_run.is_empty();
     if of_two_points {
@@ -125,7 +134,8 @@ pub(crate) fn run(args: Args) -> Outcome {
             "--html draws the path between two points: give both points of each run, A B A2 B2",
         ));
     }
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    args.overwrite.file(args.html.as_deref())?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let filter = Filter { ends: args.flow.clone(), port: args.port, ..Filter::default() };
     let open = |path: &PathBuf| Trace::open(std::slice::from_ref(path), filter.clone());
     let (mut a, mut b) = (open(&args.a)?, open(&args.b)?);
@@ -269,7 +279,12 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
         // Of two clocks that were laid over each other, it is drift that is not one line.
         if shifted && !points.clock.corrected {
             let message = "packets arrive before they were sent: the clocks differ".into();
-            warn(caveats::CLOCKS_DIFFER, message, "omit --same-clock");
+            let remedy = if points.clock.corrected {
+                "a clock was set, or does not run evenly: compare a shorter part of the captures"
+            } else {
+                "omit --same-clock"
+            };
+            warn(caveats::CLOCKS_DIFFER, message, remedy);
         }
     }
     caveats

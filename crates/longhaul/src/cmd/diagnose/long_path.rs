@@ -20,8 +20,9 @@ use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, say};
 
 /// The congestion control of most hosts.
 const CONTROL: &str = "cubic";
-/// The test at the rate runs in parts of this length, and can fail after each.
-const PART: Nanos = Nanos::from_secs(5);
+/// The test at the rate runs in parts, and can fail after each: the first are short, as a bad path fails soon.
+const FIRST_PART: Nanos = Nanos::from_secs(1);
+const LONGEST_PART: Nanos = Nanos::from_secs(8);
 /// Bursts as at the end of slow start.
 const BURSTS: usize = 3;
 
@@ -34,7 +35,7 @@ pub(super) fn run(args: &Args, reach: &Reach, rtt: Nanos) -> Outcome {
     })?;
     let time = args.time.unwrap_or(TEST_TIME);
     let target = reach.target()?;
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     say(text::long_path::needed(&long, time.0));
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
@@ -85,17 +86,18 @@ fn measure(
             None => return Ok(test),
         }
     }
-    let began = monotonic();
+    let (began, mut longest) = (monotonic(), FIRST_PART);
     while test.run_length == Verdict::NotEnough && stop.requested().is_none() {
         let left = time.saturating_sub(monotonic().saturating_sub(began));
         // What is missing at least, and a little more: the rate is not met exactly.
         let missing = test.target.packets_to_pass.saturating_sub(test.sent_packets);
-        let part = Nanos(LongPath::time_of(missing, rate).saturating_add(100_000_000)).min(PART).min(left);
+        let part = Nanos(LongPath::time_of(missing, rate).saturating_add(100_000_000)).min(longest).min(left);
         if part < Nanos::from_millis(100) {
             break;
         }
         let Some(seen) = run(udp(Purpose::Rate, rate, part, None))? else { break };
         test.take(&seen);
+        longest = Nanos(longest.0 * 2).min(LONGEST_PART);
         say(format!("    {} packets, {} losses", test.sent_packets, test.losses));
     }
     Ok(test)
@@ -104,5 +106,14 @@ fn measure(
 fn udp(purpose: Purpose, rate_bps: u64, duration: Nanos, packets: Option<u64>) -> Step {
     let rate_bps = BitRate(rate_bps).0.max(10_000);
     let payload_bytes = LongPath::payload_bytes();
-    Step::Udp { purpose, rate_bps, duration_ns: duration.0, packets, payload_bytes, streams: 1, burst_packets: 1 }
+    Step::Udp {
+        purpose,
+        rate_bps,
+        duration_ns: duration.0,
+        packets,
+        payload_bytes,
+        streams: 1,
+        burst_packets: 1,
+        traffic_class: 0,
+    }
 }

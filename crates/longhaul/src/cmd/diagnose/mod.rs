@@ -1,28 +1,32 @@
 //! `longhaul diagnose`.
 
+mod before;
+mod disk;
 mod long_path;
 mod observed;
 mod steps;
 mod trace;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_diagnosis::plan::{self, Asked, Program, Step};
-use longhaul_diagnosis::{Before, Diagnosed, Diagnosis, Evidence, Run, diagnose};
+use longhaul_diagnosis::{Diagnosed, Evidence, Run, diagnose};
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::client;
 use longhaul_report::html::diagnosed::Report;
-use longhaul_report::saved::{Content, DIAGNOSE_SCHEMA, DiagnoseAsked, Saved};
+use longhaul_report::saved::{DIAGNOSE_SCHEMA, DiagnoseAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_terms::Directions;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::seconds;
 use crate::caveats;
 use crate::cmd::test::Reach;
-use crate::output::saved::{Folder, no_result, read_result};
+use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, say, write_named};
 
 /// More tests than any plan has.
@@ -33,6 +37,8 @@ Example:
   longhaul diagnose server --rate 10G                  # where is my throughput to server?
   longhaul diagnose server --rate 10G -R               # and from it?
   longhaul diagnose server --size 20M -o monday        # transfers of 20 MiB; keep the answer
+  longhaul diagnose server --size 20M --every 5s       # over one connection, with pauses
+  longhaul diagnose server --read big.tar              # is it the disk?
   longhaul diagnose server --before monday             # what was promised, what came?
   longhaul diagnose server --html page.html            # limits as bars beside the target
   longhaul diagnose server --gentle                    # on a path that others use
@@ -43,7 +49,7 @@ Example:
 
 It changes nothing on either host. A test loads the path with up to the target's rate, unless --gentle is given; --watch, COMMAND
 and trace load nothing. The exit code of a COMMAND is that of `longhaul watch`.
-docs/reference/diagnosis.md explains each cause and how it is found.";
+`longhaul docs diagnosis` explains each cause and how it is found.";
 
 /// Find what limits throughput to a host: causes, what each costs, what to do
 #[derive(Debug, clap::Args)]
@@ -77,11 +83,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", requires = "rate", conflicts_with_all = ["observed", "bidir", "size", "before", "html", "gentle"])]
     rtt: Option<Nanos>,
     /// Take about this time for each direction [default: 60s]; with --watch, watch for this time [default: until Ctrl-C]
-    #[arg(short = 't', long, value_name = "TIME")]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
     time: Option<Nanos>,
     /// Diagnose transfers of this size, too
     #[arg(long, value_name = "SIZE", conflicts_with = "observed")]
     size: Option<Bytes>,
+    /// Send the transfers of --size over one connection, one every TIME
+    #[arg(long, value_name = "TIME", requires = "size", conflicts_with_all = ["observed", "gentle"])]
+    every: Option<Nanos>,
+    /// Measure, too, how fast this host's disk reads FILE, which it would send
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["observed", "reverse", "rtt"])]
+    read: Option<PathBuf>,
+    /// With -R or --bidir: measure, too, how fast this host's disk writes into DIR what it receives (4 GiB at most, removed at once)
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["observed", "rtt"])]
+    write: Option<PathBuf>,
     /// Diagnose flows with this congestion control [default: the sender's]
     #[arg(short = 'C', long, value_name = "NAME", conflicts_with = "observed")]
     congestion: Option<String>,
@@ -106,6 +121,8 @@ pub(crate) struct Args {
     /// Save the answer with all its evidence in this folder
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -135,15 +152,22 @@ fn tests(args: &Args, reach: &Reach) -> Outcome {
     if time < Nanos::from_secs(5) || time > Nanos::from_secs(3600) {
         return Err(Failure::usage(format!("--time {time}: from 5 s to 1 hour")));
     }
-    let before = args.before.as_deref().map(|path| earlier(path, args, &reach.host)).transpose()?;
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    if args.write.is_some() && !args.reverse && !args.bidir {
+        return Err(Failure::usage(
+            "--write: this host writes what it receives: give -R or --bidir, or run diagnose at the other host",
+        ));
+    }
+    let asked = asked(args, time, reach, target.address);
+    let before = args.before.as_deref().map(|path| before::earlier(path, &asked, args.bidir)).transpose()?;
+    args.overwrite.file(args.html.as_deref())?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let mut caveats = Vec::new();
     let mut diagnosed = |backward: bool| -> Result<Diagnosed, Failure> {
         let evidence = measure(args, time, &target, backward, stop, &mut caveats)?;
         let diagnosis = diagnose(&evidence);
-        let before = before.as_ref().and_then(|before| Some(Before::of(before.of(backward)?, &diagnosis)));
+        let before = before.as_ref().and_then(|before| before.beside(backward, &diagnosis));
         Ok(Diagnosed { diagnosis, before, evidence })
     };
     let results = match (args.reverse, args.bidir) {
@@ -155,7 +179,6 @@ fn tests(args: &Args, reach: &Reach) -> Outcome {
         let message = "the diagnosis was interrupted before its end";
         caveats.push(Caveat::new(caveats::INTERRUPTED, message, "let it run to its end"));
     }
-    let asked = asked(args, time, reach, target.address);
     let envelope = Envelope::new(DIAGNOSE_SCHEMA, started_at, asked, results, Caveat::unique(caveats));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     let drawn = args.html.as_deref().map_or(Ok(()), |file| write_named(file, &page(args, reach, &envelope)));
@@ -164,45 +187,6 @@ fn tests(args: &Args, reach: &Reach) -> Outcome {
         return Ok(failure.report_beside());
     }
     Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
-}
-
-/// An earlier diagnosis.
-struct Earlier {
-    forward: Option<Diagnosis>,
-    backward: Option<Diagnosis>,
-}
-
-impl Earlier {
-    fn of(&self, backward: bool) -> Option<&Diagnosis> {
-        if backward { self.backward.as_ref() } else { self.forward.as_ref() }
-    }
-}
-
-/// Reads an earlier diagnosis of the directions that `args` asks for.
-fn earlier(path: &Path, args: &Args, host: &str) -> Result<Earlier, Failure> {
-    let (file, text) = read_result(path)?;
-    let saved = Saved::parse(&text).map_err(|error| no_result(&file, error))?;
-    let Content::Diagnose(asked, results) = saved.content else {
-        return Err(Failure::usage(format!("--before {}: no {DIAGNOSE_SCHEMA}", path.display())));
-    };
-    let earlier = match results {
-        Directions::Both { forward, backward } => {
-            Earlier { forward: Some(forward.diagnosis), backward: Some(backward.diagnosis) }
-        }
-        Directions::One(one) if asked.reverse => Earlier { forward: None, backward: Some(one.diagnosis) },
-        Directions::One(one) => Earlier { forward: Some(one.diagnosis), backward: None },
-    };
-    let missing = [(!args.reverse, false), (args.reverse || args.bidir, true)]
-        .into_iter()
-        .any(|(wanted, backward)| wanted && earlier.of(backward).is_none());
-    if missing {
-        let what = if asked.reverse { "with -R" } else { "without -R" };
-        return Err(Failure::usage(format!("--before {}: that diagnosis was made {what}", path.display())));
-    }
-    if asked.host != host {
-        return Err(Failure::usage(format!("--before {}: that is of {}", path.display(), asked.host.escape_debug())));
-    }
-    Ok(earlier)
 }
 
 fn page(args: &Args, reach: &Reach, envelope: &Envelope<DiagnoseAsked, Directions<Diagnosed>>) -> String {
@@ -227,6 +211,7 @@ fn asked(args: &Args, time: Nanos, reach: &Reach, address: SocketAddr) -> Diagno
         rate_bps: args.rate.map(|rate| rate.0),
         time_ns: time.0,
         size_bytes: args.size.map(|size| size.0),
+        every_ns: args.every.map(|every| every.0),
         congestion_control: args.congestion.clone(),
         gentle: args.gentle,
     }
@@ -244,6 +229,7 @@ fn measure(
     let asked = Asked {
         time_ns: time.0,
         size_bytes: args.size.map(|size| size.0),
+        every_ns: args.every.map(|every| every.0),
         gentle: args.gentle,
         control: args.congestion.clone(),
         program: Program {
@@ -255,6 +241,7 @@ fn measure(
     let mut evidence = Evidence {
         named_target_bps: args.rate.map(|rate| rate.0),
         ipv6: target.address.ip().to_canonical().is_ipv6(),
+        disks: disk::measure(args, backward, stop)?.into_iter().collect(),
         ..Evidence::default()
     };
     for number in 1..=MOST_STEPS {

@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     if args.html.is_some() {
         return Err(Failure::usage("--html draws the answer of tests: give a HOST"));
     }
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let own = args.command.is_empty();

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use longhaul_diagnosis::plan::Step;
-use longhaul_diagnosis::{Evidence, Purpose, Run, host_facts, tcp_facts, udp_facts};
+use longhaul_diagnosis::{Evidence, Purpose, Run, TcpFacts, host_facts, tcp_facts, udp_facts};
 use longhaul_result::Caveat;
 use longhaul_session::{TestEnd, TestParameters, kind};
-use longhaul_tcp::{CongestionStep, TcpParameters};
+use longhaul_tcp::{CongestionStep, TcpParameters, Transfers};
 use longhaul_terms::{Amount, TestDirection};
 use longhaul_udp::{Pace, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
@@ -18,6 +18,9 @@ const SINGLE_PACKETS: u64 = 2_000_000_000;
 pub(super) fn line(step: &Step) -> String {
     let time = |ns: u64| format!("{:.1} s", Nanos(ns).as_secs_f64());
     match step {
+        Step::Tcp { bytes: Some(bytes), every_ns: Some(every), duration_ns, .. } => {
+            format!("{}: {} every {}, {}", step.title(), Bytes(*bytes), Nanos(*every), time(*duration_ns))
+        }
         Step::Tcp { duration_ns, bytes: None, .. } => format!("{}, {}", step.title(), time(*duration_ns)),
         Step::Tcp { bytes: Some(bytes), .. } => format!("{} of {}", step.title(), Bytes(*bytes)),
         Step::Udp { rate_bps, duration_ns, packets: None, .. } => {
@@ -33,11 +36,25 @@ pub(super) fn line(step: &Step) -> String {
 pub(super) fn parameters(step: &Step, backward: bool) -> TestParameters {
     let direction = if backward { TestDirection::Reverse } else { TestDirection::Forward };
     match step {
-        Step::Tcp { duration_ns, bytes, window_bytes, control, write_rate_bps, read_rate_bps, .. } => {
+        Step::Tcp {
+            duration_ns,
+            bytes,
+            every_ns,
+            streams,
+            window_bytes,
+            control,
+            write_rate_bps,
+            read_rate_bps,
+            ..
+        } => {
             let congestion = control.iter().map(|name| CongestionStep { name: name.clone(), duration_ns: None });
-            let amount = bytes.map_or(Amount::DurationNs(*duration_ns), Amount::Bytes);
+            let transfers = bytes.zip(*every_ns).map(|(bytes, every_ns)| Transfers { bytes, every_ns });
+            let alone = bytes.filter(|_| transfers.is_none());
+            let amount = alone.map_or(Amount::DurationNs(*duration_ns), Amount::Bytes);
             TestParameters::from(TcpParameters {
                 amount,
+                streams: *streams,
+                transfers,
                 direction,
                 window_bytes: *window_bytes,
                 congestion: congestion.collect(),
@@ -48,7 +65,7 @@ pub(super) fn parameters(step: &Step, backward: bool) -> TestParameters {
                 ..TcpParameters::default()
             })
         }
-        Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, streams, burst_packets } => {
+        Step::Udp { purpose, rate_bps, duration_ns, packets, payload_bytes, streams, burst_packets, traffic_class } => {
             TestParameters::from(UdpParameters {
                 amount: packets.map_or(Amount::DurationNs(*duration_ns), Amount::Packets),
                 pace: Pace::RateBps((rate_bps / u64::from(*streams)).max(1_000)),
@@ -58,6 +75,7 @@ pub(super) fn parameters(step: &Step, backward: bool) -> TestParameters {
                 wire: *rate_bps < SINGLE_PACKETS,
                 burst_packets: *burst_packets,
                 dont_fragment: *purpose == Purpose::Mtu,
+                traffic_class: *traffic_class,
                 interval_ns: None,
                 ..UdpParameters::default()
             })
@@ -82,10 +100,11 @@ pub(super) fn keep(
         }
     }
     let found = match step {
-        Step::Tcp { purpose, window_bytes, .. } => {
+        Step::Tcp { purpose, window_bytes, bytes, every_ns, .. } => {
             let ipv6 = address.ip().to_canonical().is_ipv6();
             kind::tcp::results(end, ipv6).map(|(results, found)| {
-                (Run::Tcp(tcp_facts(*purpose, &results.into_first(), *window_bytes, !backward)), found)
+                let facts = tcp_facts(*purpose, &results.into_first(), *window_bytes, !backward);
+                (Run::Tcp(TcpFacts { transfer_bytes: bytes.filter(|_| every_ns.is_some()), ..facts }), found)
             })
         }
         Step::Udp { purpose, .. } => end.parameters.udp().and_then(|parameters| {

@@ -11,6 +11,7 @@ use longhaul_report::saved::{DIAGNOSE_FLOWS_SCHEMA, DiagnoseFlowsAsked};
 use longhaul_report::text;
 use longhaul_units::BitRate;
 
+use crate::args::overwrite::Overwrite;
 use crate::captures::progress::pass;
 use crate::captures::selected::Selected;
 use crate::captures::source::Trace;
@@ -22,7 +23,7 @@ Example:
   longhaul diagnose trace monday.pcapng
   longhaul diagnose trace --rate 10G --port 443 captures/   # all captures in a folder, merged by time
 
-docs/reference/diagnosis.md says what packets tell, and what they do not.";
+`longhaul docs diagnosis` says what packets tell, and what they do not.";
 
 /// Find what limits the TCP connections of a capture
 #[derive(Debug, clap::Args)]
@@ -42,6 +43,8 @@ pub(super) struct Args {
     /// Save the answer with all its evidence in this folder
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -72,13 +75,12 @@ impl Sink for Kept {
 pub(super) fn run(args: &Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let mut trace = Trace::open(&args.paths, args.selected.filter())?;
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let kept = Kept { rate: args.rate, top: args.top, connections: 0, flows: Vec::new() };
     let mut flows = Flows::with_gaps(FlowOptions::default(), kept, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     trace.was_readable()?;
     let (kept, totals) = flows.finish();
-    trace.had_packets(totals.packets > 0)?;
     let result = DiagnosedFlows::of(kept.connections, kept.flows, args.top);
     let caveats = trace.caveats(if totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
     let asked = DiagnoseFlowsAsked {

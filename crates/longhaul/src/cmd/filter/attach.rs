@@ -12,6 +12,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_units::Nanos;
 
+use crate::args::quantity::seconds;
 use crate::cmd::filter::sample::SampleFile;
 use crate::cmd::filter::status::{mode_in_words, report};
 use crate::cmd::filter::{failure, interface, no_link, not_followed};
@@ -68,7 +69,7 @@ pub(crate) struct FollowArgs {
 #[derive(Debug, clap::Args)]
 struct Staying {
     /// Run for this time [default: until Ctrl-C]
-    #[arg(short = 't', long, value_name = "TIME")]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
     time: Option<Nanos>,
     /// Write header snippets of rejected frames to this file (pcapng)
     #[arg(long, value_name = "FILE")]

@@ -25,7 +25,7 @@ use crate::output::{Failure, Outcome};
   longhaul filter confirm eth0                    # keeps dropping: this session still works
   longhaul filter detach eth0
 
-docs/reference/filter.md lists what is accepted, what is rejected, and why.")]
+`longhaul docs filter` lists what is accepted, what is rejected, and why.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,

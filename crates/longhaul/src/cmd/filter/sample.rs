@@ -23,6 +23,11 @@ pub(crate) struct SampleFile {
 impl SampleFile {
     pub(crate) fn create(path: &Path, interface: &str) -> Result<Self, Failure> {
         let failed = |error| not_written(path, &error);
+        // `--force` means another thing here: to attach in spite of obstacles.
+        if path.is_file() {
+            let message = format!("{}: the file is there already", path.display());
+            return Err(Failure::new("not_written", message).remedy("give another name, or remove it"));
+        }
         let file = followed(path).and_then(File::create).map_err(failed)?;
         let mut described = Interface::default();
         described.name = Some(interface.into());

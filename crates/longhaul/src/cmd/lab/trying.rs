@@ -10,6 +10,7 @@ use longhaul_units::BitRate;
 
 use super::tied::TiedLab;
 use super::{MakingArgs, came_up};
+use crate::args::overwrite::Overwrite;
 use crate::cmd::cc::exit_code;
 use crate::output::{Failure, Outcome, plain, print_caveats, say, write_named};
 
@@ -40,6 +41,8 @@ pub(super) struct Args {
     /// Write the path file here, not to stderr; `lab up FILE` makes the path again
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Name of the lab [default: try-PID]
     #[arg(long)]
     name: Option<String>,
@@ -55,6 +58,7 @@ const PATH_NAME: &str = "try";
 
 pub(super) fn run(args: Args) -> Outcome {
     let name = args.name.clone().unwrap_or_else(|| format!("{PATH_NAME}-{}", std::process::id()));
+    args.overwrite.file(args.output.as_deref())?;
     let path = args.path()?;
     match &args.output {
         Some(output) => write_named(output, &path.to_toml())?,

@@ -15,6 +15,7 @@ use longhaul_wire::ethernet;
 use longhaul_wire::probe::Cookie;
 use serde::Serialize;
 
+use crate::args::quantity::{count, seconds};
 use crate::output::{Envelope, Failure, Outcome, exit_code, plain, print_result};
 
 /// Frames a second without --pps or --rate: visible, and harmless to a network.
@@ -36,7 +37,7 @@ Example:
   longhaul mix lab0 --mix junk.toml -b 100M -k 100000 --seed 7
 
 Frames leave through INTERFACE only. At the far end of a veth they arrive as from a NIC's driver if the kernel has XDP live frames and the
-far end has `gro on` or an XDP program. docs/reference/mix.md describes mix files and results.";
+far end has `gro on` or an XDP program. `longhaul docs mix` describes mix files and results.";
 
 /// Generate background traffic: many kinds of frames, mostly addressed to other hosts
 ///
@@ -66,10 +67,10 @@ pub(crate) struct Args {
     #[arg(short = 'b', long, value_name = "RATE")]
     rate: Option<BitRate>,
     /// Send for this time [default: until Ctrl-C]
-    #[arg(short = 't', long, value_name = "TIME")]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
     time: Option<Nanos>,
     /// Send this many frames
-    #[arg(short = 'k', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'k', long, value_name = "N", value_parser = count)]
     count: Option<u64>,
     /// Make the frames from this seed: the same seed makes the same frames in the same order [default: random]
     #[arg(long, value_name = "N")]

@@ -15,6 +15,8 @@ use longhaul_terms::Directions;
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::seconds;
 use crate::cmd::profile::source::Measured;
 use crate::output::saved::folder_at;
 use crate::output::saved::{no_result, read_result};
@@ -51,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Time between probes, where the output of ping does not say
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Take rate and queue from this diagnosis: the folder of longhaul diagnose -o
     #[arg(long, value_name = "FILE|DIR")]
@@ -59,6 +61,8 @@ pub(crate) struct Args {
     /// Write the path for Linux's netem into this folder: a table of delay for each direction, a script of tc commands
     #[arg(long, value_name = "DIR")]
     netem: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Trust that one clock stamped both ends: delay each way is known
     #[arg(long)]
     same_clock: bool,
@@ -85,6 +89,8 @@ pub(crate) struct Parameters {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
+    let script = args.netem.as_ref().map(|folder| folder.join(SCRIPT));
+    [args.output.as_deref(), script.as_deref()].into_iter().try_for_each(|file| args.overwrite.file(file))?;
     let measured = Measured::read(&args.measured, args.interval, args.same_clock)?;
     let options = ProfileOptions {
         name: args.name.clone().unwrap_or_else(|| measured.name.clone()),

@@ -99,6 +99,7 @@ impl Measured {
             ProbeKind::Udp => "UDP",
             ProbeKind::Icmp => "ICMP",
             ProbeKind::Tcp => "TCP connect",
+            ProbeKind::ClosedPort => "UDP to a closed port",
         };
         let source = format!("{}, longhaul rtt by {kind}", plain(&about.host));
         Ok(Self { probes, source, name: name_of(path) })

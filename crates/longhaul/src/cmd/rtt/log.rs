@@ -1,10 +1,10 @@
 //! The log of probes in the result's folder: segments that are closed while the measurement runs.
 
 use longhaul_result::Caveat;
-use longhaul_rtt::RttParameters;
 use longhaul_rtt::probe_log::{
     About, EndStamps, ProbeKind, ProbeRow, SCHEMA, SEGMENT_NS, SEGMENT_ROWS, segment_name, write_segment,
 };
+use longhaul_rtt::{Gap, GapReason, RttParameters};
 use parquet::errors::ParquetError;
 
 use crate::caveats;
@@ -13,6 +13,9 @@ use crate::output::{Failure, say};
 
 /// Rows that are kept while the disk takes none; then the oldest go.
 const WAITING_MOST: usize = 4 * SEGMENT_ROWS;
+
+/// Gaps that a segment tells of.
+const GAPS_MOST: usize = 256;
 
 /// Rows that wait for their segment to be closed.
 pub(crate) struct SegmentLog {
@@ -29,10 +32,15 @@ pub(crate) struct SegmentLog {
 
 impl SegmentLog {
     /// A log in `folder`, which must have none yet.
-    pub(crate) fn new(folder: Folder, host: &str, kind: ProbeKind, asked: &RttParameters) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        folder: Folder,
+        host: &str,
+        (kind, port): (ProbeKind, Option<u16>),
+        asked: &RttParameters,
+    ) -> Result<Self, Failure> {
         if folder.has(&segment_name(0)) {
             let failure = Failure::new("not_written", "-o: the folder has a log of probes already");
-            return Err(failure.remedy("give another folder"));
+            return Err(failure.remedy("give another folder, or go on with this one by --resume"));
         }
         let about = About {
             schema: SCHEMA.into(),
@@ -44,10 +52,27 @@ impl SegmentLog {
             payload_bytes: asked.payload_bytes,
             sizes: asked.sizes.clone(),
             timeout_ns: asked.timeout_ns,
+            port,
             ..About::default()
         };
+        Ok(Self::at(folder, about, 0))
+    }
+
+    /// A log that goes on with segment `number`.
+    pub(crate) fn at(folder: Folder, about: About, number: u32) -> Self {
         let (rows, failure, failed_at_ns) = (Vec::new(), None, None);
-        Ok(Self { folder, about, rows, number: 0, dropped: 0, failure, failed_at_ns })
+        Self { folder, about, rows, number, dropped: 0, failure, failed_at_ns }
+    }
+
+    /// A gap between the rows so far and the next one: the segment that begins with that row tells of it. A stall, which a busy host has
+    /// often and which spoils no row, begins no segment.
+    pub(crate) fn gap(&mut self, gap: Gap) {
+        if gap.why != GapReason::Stalled {
+            self.close();
+        }
+        if self.about.gaps.len() < GAPS_MOST {
+            self.about.gaps.push(gap);
+        }
     }
 
     /// Who stamps, as far as is known.
@@ -77,7 +102,7 @@ impl SegmentLog {
         while !self.rows.is_empty() {
             let part = &self.rows[..self.rows.len().min(SEGMENT_ROWS)];
             let written = self.folder.write(&segment_name(self.number), |file| {
-                write_segment(file, &self.about, part).map_err(|error| ParquetError::General(error.to_string()))
+                write_segment(file, &self.about, part).map_err(|error| ParquetError::General(root_of(&error)))
             });
             if let Err(error) = written {
                 self.failed_at_ns = self.rows.last().map(|row| row.sent_ns);
@@ -88,6 +113,7 @@ impl SegmentLog {
                 return;
             }
             self.number += 1;
+            self.about.gaps.clear();
             self.rows.drain(..part.len());
         }
         self.failed_at_ns = None;
@@ -101,4 +127,13 @@ impl SegmentLog {
         let message = format!("the log lacks {missing} probes: {why}");
         Some(Caveat::new(caveats::LOG_INCOMPLETE, message, "free disk space, then measure again"))
     }
+}
+
+/// What the system said: that a log cannot be read is no help to one who writes it.
+fn root_of(error: &dyn std::error::Error) -> String {
+    let mut root = error;
+    while let Some(source) = root.source() {
+        root = source;
+    }
+    root.to_string()
 }

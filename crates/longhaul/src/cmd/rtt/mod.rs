@@ -1,29 +1,41 @@
 //! `longhaul rtt`.
 
+mod hops;
 mod live;
 mod log;
+mod measured;
+mod resume;
+mod sessions;
 mod sizes;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use longhaul_host::HostSnapshot;
 use longhaul_kernel::signals::Stop;
-use longhaul_peer::client;
-use longhaul_peer::rtt::{probe_by_echo, probe_by_tcp};
+use longhaul_peer::rtt::{clock_state, probe_by_closed_port, probe_by_echo, probe_by_tcp};
 use longhaul_report::html::round_trips::measured::Report;
 use longhaul_report::saved::{RTT_SCHEMA, RttAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_rtt::probe_log::ProbeKind;
-use longhaul_rtt::{Counts, Ended, Observed, RttEndReport, RttParameters, RttResult, Statistics, caveats_of};
-use longhaul_session::SessionError;
+use longhaul_rtt::{
+    ClockState, Clocks, EndsStamps, LEAST_ROUND, RttParameters, RttResult, caveats_of, caveats_of_gaps,
+};
+use longhaul_session::{SessionError, TestEnd};
 use longhaul_terms::Amount;
-use longhaul_units::Nanos;
+use longhaul_units::{BitRate, Nanos};
+use serde::Serialize;
+use serde_json::Value;
 
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::{count, length, seconds};
 use crate::caveats;
 use crate::cmd::rtt::live::Live;
 use crate::cmd::rtt::log::SegmentLog;
+use crate::cmd::rtt::measured::Measured;
+use crate::cmd::rtt::sessions::Ends;
 pub(crate) use crate::cmd::rtt::sizes::Sizes;
 use crate::cmd::test::Reach;
 use crate::output::live::{Lines, Show};
@@ -33,20 +45,22 @@ use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, write_n
 /// What jitter shows well at, and what a host hardly notices.
 const SERVER_INTERVAL: Nanos = Nanos::from_millis(10);
 /// As ping(8): other people's hosts answer.
-const STRANGER_INTERVAL: Nanos = Nanos::from_secs(1);
+pub(crate) const STRANGER_INTERVAL: Nanos = Nanos::from_secs(1);
 /// A thread waits for each connection.
 const TCP_INTERVAL_LEAST: Nanos = Nanos::from_millis(10);
 
 const EXAMPLES: &str = "\
 Example:
   longhaul rtt server -t 1h -o monday             # probes every 10 ms; a log with each
+  longhaul rtt server -t 1d --resume monday       # goes on; the pause is no loss
   longhaul rtt server --poisson -i 20ms -l 1472
   longhaul rtt server --sizes 64-1472 -t 1m       # what each byte of a message adds
   longhaul rtt server -t 1h --html page.html      # over time, and how long the rare ones are
   longhaul rtt example.org --icmp -c 100          # without a server
   longhaul rtt example.org --tcp 443 -i 500ms
+  longhaul rtt example.org --to-each-hop          # each router on the way, by one flow
 
-docs/reference/rtt-results.md explains each number of the result.";
+`longhaul docs rtt-results` explains each number of the result.";
 
 /// Measure round trips to a host: how they vary, what is lost
 #[derive(Debug, clap::Args)]
@@ -54,20 +68,20 @@ docs/reference/rtt-results.md explains each number of the result.";
 pub(crate) struct Args {
     #[command(flatten)]
     reach: Reach,
-    /// Send a probe every TIME [default: 10ms; 1s with --icmp or --tcp]
-    #[arg(short = 'i', long, value_name = "TIME")]
+    /// Send a probe every TIME [default: 10ms; 1s without a server]
+    #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Send probes by a Poisson process, whose mean interval is that of -i (RFC 2330)
     #[arg(long)]
     poisson: bool,
     /// Send probes for this time
-    #[arg(short = 't', long, value_name = "TIME", default_value = "10s", conflicts_with = "count")]
+    #[arg(short = 't', long, value_name = "TIME", default_value = "10s", conflicts_with = "count", value_parser = seconds)]
     time: Nanos,
     /// Send this many probes
-    #[arg(short = 'c', long, value_name = "COUNT")]
+    #[arg(short = 'c', long, value_name = "COUNT", value_parser = count)]
     count: Option<u64>,
     /// Send this many payload bytes in a probe
-    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = 64)]
+    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = 64, value_parser = length)]
     length: u32,
     /// Send payloads of these sizes in turn: 64,512,1472, or 32 sizes from one to the other: 64-1472
     #[arg(long, value_name = "SIZES", conflicts_with_all = ["length", "tcp"])]
@@ -76,14 +90,29 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "3s")]
     timeout: Nanos,
     /// Probe by ICMP echo, which needs no server: as root, or where net.ipv4.ping_group_range allows it
-    #[arg(long, conflicts_with_all = ["tcp", "key", "no_auth", "port"])]
+    #[arg(long, conflicts_with_all = ["tcp", "udp", "key", "no_auth", "port"])]
     icmp: bool,
     /// Probe by connecting to this TCP port, which needs no server
-    #[arg(long, value_name = "PORT", conflicts_with_all = ["key", "no_auth", "port", "length"])]
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["udp", "key", "no_auth", "port", "length"])]
     tcp: Option<u16>,
+    /// Probe by datagrams to this UDP port, where nothing may listen; needs no server: the host says that the port is closed, at most once
+    /// a second
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["key", "no_auth", "port"])]
+    udp: Option<u16>,
+    /// Probe each router on the way and the host, by ICMP echo or --udp, once each -i of 1s or more; -c counts rounds
+    #[arg(long, conflicts_with_all = ["tcp", "key", "no_auth", "port", "poisson", "sizes", "html"])]
+    to_each_hop: bool,
+    /// Probe at most so many hops
+    #[arg(long, value_name = "N", default_value_t = 30, requires = "to_each_hop")]
+    max_hops: u8,
     /// Save in this folder: result.json, and a log of each probe in probes-*.parquet
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// Go on with the measurement in this folder, which -o wrote: for -t or -c more, with the probes that it had
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["interval", "poisson", "length", "sizes", "timeout", "icmp", "tcp", "udp", "to_each_hop", "output"])]
+    resume: Option<PathBuf>,
     /// Draw round trips over time, by how rare they are and by size in this HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -94,9 +123,10 @@ pub(crate) struct Args {
 
 impl Args {
     fn kind(&self) -> ProbeKind {
-        match (self.icmp, self.tcp) {
-            (true, _) => ProbeKind::Icmp,
-            (_, Some(_)) => ProbeKind::Tcp,
+        match (self.icmp, self.tcp, self.udp) {
+            (true, ..) => ProbeKind::Icmp,
+            (_, Some(_), _) => ProbeKind::Tcp,
+            (.., Some(_)) => ProbeKind::ClosedPort,
             _ => ProbeKind::Udp,
         }
     }
@@ -108,77 +138,86 @@ impl Args {
         if kind == ProbeKind::Tcp && interval < TCP_INTERVAL_LEAST {
             return Err(Failure::usage(format!("-i {interval}: with --tcp at least {TCP_INTERVAL_LEAST}")));
         }
+        if kind == ProbeKind::ClosedPort && interval < LEAST_ROUND {
+            return Err(Failure::usage(format!(
+                "-i {interval}: with --udp at least {LEAST_ROUND}: hosts limit what they answer"
+            )));
+        }
         if let Some(Sizes(sizes)) = &self.sizes
             && sizes.len() < 2
         {
             return Err(Failure::usage(format!("--sizes {}: give two sizes or more, or -l", sizes[0])));
         }
-        let parameters = RttParameters {
-            amount: self.count.map_or(Amount::DurationNs(self.time.0), Amount::Packets),
+        Ok(RttParameters {
+            amount: self.amount(),
             interval_ns: interval.0,
             poisson: self.poisson,
             payload_bytes: self.sizes.as_ref().and_then(|sizes| sizes.0.last()).copied().unwrap_or(self.length),
             sizes: self.sizes.as_ref().map(|sizes| sizes.0.clone()).unwrap_or_default(),
             timeout_ns: self.timeout.0,
-        };
-        parameters.validate()?;
-        Ok(parameters)
+            first_sequence: 0,
+        })
     }
-}
 
-/// What is known of a measurement, from what is observed on its way.
-struct Measured {
-    kind: ProbeKind,
-    statistics: Statistics,
-    counts: Counts,
-    ended: Ended,
-    log: Option<SegmentLog>,
-    live: Live,
-}
-
-impl Measured {
-    fn take(&mut self, observed: Observed) {
-        self.counts = observed.counts;
-        observed.rows.iter().for_each(|row| self.statistics.take(row));
-        self.live.take(&observed.recent);
-        if let Some(log) = &mut self.log {
-            let server = (self.kind == ProbeKind::Udp).then(|| self.counts.responder());
-            log.say(self.counts.client(), server);
-            log.take(&observed.rows);
-        }
-        self.ended = observed.ended.unwrap_or_default();
+    fn amount(&self) -> Amount {
+        self.count.map_or(Amount::DurationNs(self.time.0), Amount::Packets)
     }
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let (parameters, kind) = (args.parameters()?, args.kind());
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
-    let log = folder.as_ref().map(|folder| SegmentLog::new(folder.clone(), &args.reach.host, kind, &parameters));
-    let log = log.transpose()?;
+    if args.to_each_hop {
+        return hops::run(args);
+    }
+    args.overwrite.file(args.html.as_deref())?;
     let started_at = jiff::Timestamp::now().to_string();
+    let resumed = args.resume.as_deref().map(|folder| resume::about(folder, &args.reach.host)).transpose()?;
+    let kind = resumed.as_ref().map_or_else(|| args.kind(), |about| about.kind);
+    let port = resumed.as_ref().map_or(args.tcp.or(args.udp), |about| about.port);
+    let asked = match &resumed {
+        Some(about) => resume::parameters(about, args.amount()),
+        None => args.parameters()?,
+    };
+    asked.validate()?;
+    let folder = match &args.resume {
+        Some(folder) => Some(Folder::open(folder.clone())?),
+        None => args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?,
+    };
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let live = Live::new(Lines::new(Show::choose(None, args.json, false)));
-    let (statistics, counts, ended) = (Statistics::by_sizes(&parameters.sizes), Counts::default(), Ended::default());
-    let mut measured = Measured { kind, statistics, counts, ended, log, live };
-    let probed = probe(&args, kind, &parameters, stop, &mut measured);
+    let (mut measured, parameters) = match (args.resume.as_deref(), resumed) {
+        (Some(folder), Some(about)) => resume::measured(folder, about, asked, live)?,
+        _ => {
+            let log =
+                folder.as_ref().map(|folder| SegmentLog::new(folder.clone(), &args.reach.host, (kind, port), &asked));
+            (Measured::new(kind, &asked, log.transpose()?, live), asked)
+        }
+    };
+    let probed = probe(&args, (kind, port), &parameters, stop, &mut measured);
     measured.live.end();
     Stop::release();
-    let (address, remote) = probed.map_err(|failure| match stop.requested() {
+    let (address, ends) = probed.map_err(|failure| match stop.requested() {
         Some(signal) => failure.exit(exit_code(signal)),
         None => failure,
     })?;
-    let Measured { statistics, counts, ended, log, .. } = measured;
-    let mut all = caveats_of(&counts, ended.skipped.0, remote.as_ref());
-    all.extend(ended.stepped);
+    measured.flush();
+    let Measured { statistics, counts, skipped, log, .. } = measured;
+    let mut all = caveats_of(&counts, skipped.0, ends.remote.as_ref());
     all.extend(log.and_then(SegmentLog::finish));
     if stop.requested().is_some() {
         let message = "the test was interrupted before its end";
         all.push(Caveat::new(caveats::INTERRUPTED, message, "let it run to its end"));
     }
     let server = (kind == ProbeKind::Udp).then(|| counts.responder());
-    let result = statistics.finish(kind, counts.client(), server);
+    let clocks =
+        Clocks { client: clock_state(), server: ends.remote.as_ref().and_then(|remote| remote.clock.clone()).map(ClockState::of_peer) };
+    let hosts = ProbingHosts::of(ends.last.as_ref());
+    let mut result = statistics.finish(kind, EndsStamps { client: counts.client(), server }, clocks);
+    all.extend(caveats_of_gaps(&result));
     let asked = RttAsked { address, host: args.reach.host, kind, rtt: parameters };
-    let envelope = Envelope::new(RTT_SCHEMA, started_at, asked, result, Caveat::unique(all));
+    if let Some(by_size) = &mut result.by_size {
+        by_size.explain(hosts.links());
+    }
+    let envelope = Envelope::new(RTT_SCHEMA, started_at, asked, result, Caveat::unique(all)).with_hosts(hosts);
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     let drawn = args.html.as_deref().map_or(Ok(()), |file| write_named(file, &page(&envelope)));
     print_result(&envelope, args.json, text::rtt::report);
@@ -186,10 +225,47 @@ pub(crate) fn run(args: Args) -> Outcome {
         // The result is printed already; with --json it is the only object.
         return Ok(failure.report_beside());
     }
-    Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+    let otherwise = if cut.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    Ok(stop.requested().map_or(otherwise, |signal| ExitCode::from(exit_code(signal))))
 }
 
-fn page(envelope: &Envelope<RttAsked, RttResult>) -> String {
+/// Snapshots of both hosts at the end, as `longhaul host` shows them.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ProbingHosts {
+    /// The host that sent probes.
+    #[cfg_attr(test, schemars(with = "longhaul_host::HostSnapshot"))]
+    client: Value,
+    /// The host that answered; `null` without longhaul's server.
+    #[cfg_attr(test, schemars(with = "longhaul_host::HostSnapshot"))]
+    server: Option<Value>,
+}
+
+impl ProbingHosts {
+    /// The rate of each host's link, where a host has only one with hardware, a carrier and a rate.
+    fn links(&self) -> Vec<BitRate> {
+        let link = |host: &Value| {
+            let all = host["interfaces"].as_array()?.iter();
+            let in_use = |link: &&Value| link["hardware"] == true && link["up"] == true && link["carrier"] == true;
+            let mut rates = all.filter(in_use).map(|link| link["link_speed_bps"].as_u64());
+            match (rates.next(), rates.next()) {
+                (Some(rate), None) => rate.map(BitRate),
+                _ => None,
+            }
+        };
+        [Some(&self.client), self.server.as_ref()].into_iter().flatten().filter_map(link).collect()
+    }
+
+    fn of(end: Option<&TestEnd>) -> Self {
+        let own = || serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
+        Self {
+            client: end.map_or_else(own, |end| end.local.host.clone()),
+            server: end.and_then(|end| Some(end.remote.as_ref()?.host.clone())),
+        }
+    }
+}
+
+fn page<H>(envelope: &Envelope<RttAsked, RttResult, H>) -> String {
     Report {
         host: envelope.parameters.host.clone(),
         longhaul: envelope.longhaul.into(),
@@ -201,31 +277,27 @@ fn page(envelope: &Envelope<RttAsked, RttResult>) -> String {
     .html()
 }
 
-/// Probes the host. Returns its address, and what the responder reports.
+/// Probes the host. Returns its address, and what is known at the end.
 fn probe(
     args: &Args,
-    kind: ProbeKind,
+    (kind, port): (ProbeKind, Option<u16>),
     parameters: &RttParameters,
     stop: Stop,
     measured: &mut Measured,
-) -> Result<(SocketAddr, Option<RttEndReport>), Failure> {
-    let observe = |observed| measured.take(observed);
+) -> Result<(SocketAddr, Ends), Failure> {
     let failed = |error: SessionError| Failure::from(error);
-    match (kind, args.tcp) {
-        (ProbeKind::Icmp, _) => {
-            let address = args.reach.address(0)?;
-            probe_by_echo(address.ip(), parameters, Some(stop), observe).map_err(failed)?;
-            Ok((address, None))
-        }
-        (ProbeKind::Tcp, Some(port)) => {
-            let address = args.reach.address(port)?;
-            probe_by_tcp(address, parameters, Some(stop), observe).map_err(failed)?;
-            Ok((address, None))
-        }
-        _ => {
-            let target = args.reach.target()?;
-            let end = client::probe(&target, parameters.clone(), Some(stop), observe).map_err(failed)?;
-            Ok((target.address, end.responder().copied()))
-        }
+    if kind == ProbeKind::Udp {
+        let target = args.reach.target()?;
+        let ends = sessions::probe(&target, parameters, stop, measured).map_err(failed)?;
+        return Ok((target.address, ends));
     }
+    let address = args.reach.address(port.unwrap_or(0))?;
+    let observe = |observed| measured.take(observed);
+    match kind {
+        ProbeKind::Tcp => probe_by_tcp(address, parameters, Some(stop), observe),
+        ProbeKind::ClosedPort => probe_by_closed_port(address, parameters, Some(stop), observe),
+        ProbeKind::Icmp | ProbeKind::Udp => probe_by_echo(address.ip(), parameters, Some(stop), observe),
+    }
+    .map_err(failed)?;
+    Ok((address, Ends::default()))
 }

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use crate::args::quantity::length;
+
 /// Sizes of a range.
 const OF_RANGE: u32 = 32;
 
@@ -13,9 +15,8 @@ impl FromStr for Sizes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| {
-            text.trim().parse::<u32>().map_err(|_| format!("{text:?}: give bytes as 64,512,1472 or 64-1472"))
-        };
+        let number =
+            |text: &str| length(text.trim()).map_err(|_| format!("{text:?}: give bytes as 64,512,1472 or 64-1472"));
         let mut sizes: Vec<u32> = match text.split_once('-') {
             Some((first, last)) => {
                 let (first, last) = (number(first)?, number(last)?);

@@ -19,6 +19,8 @@ use longhaul_terms::{Amount, SoftirqPlacement, TestDirection};
 use longhaul_udp::{Pace, Timestamps, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::seconds;
 use crate::caveats;
 use crate::cmd::rtt::Sizes;
 use crate::cmd::sweep::axes::{Rates, Values};
@@ -41,7 +43,7 @@ Example:
   longhaul sweep server --defer 0,50us,200us -b 100M --plan   # what would be done, and how long it takes
 
 Settings of the receiving host are put back when each test ends, however it ends.
-docs/reference/sweep-results.md explains each number of the result.";
+`longhaul docs sweep-results` explains each number of the result.";
 
 /// Send UDP over sizes, rates and settings: find where host or path gives way
 #[derive(Debug, clap::Args)]
@@ -95,7 +97,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHERE", default_value = "kernel", value_parser = word::<Timestamps>(&["app", "kernel", "nic"]))]
     timestamps: Timestamps,
     /// Send for this time in each test
-    #[arg(short = 't', long, value_name = "TIME", default_value = "1s")]
+    #[arg(short = 't', long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
     time: Nanos,
     /// Run each test this often, in an order drawn anew each time
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -112,6 +114,8 @@ pub(crate) struct Args {
     /// Save the result in this folder
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -183,7 +187,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let target = args.reach.target()?;
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    args.overwrite.file(args.html.as_deref())?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let started_at = jiff::Timestamp::now();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let seed = args.seed.unwrap_or(started_at.as_microsecond().unsigned_abs());
@@ -249,7 +254,7 @@ fn sweep(
                     in_a_row = 0;
                     Test { number: number as u64, figures, error: None, caveats: codes }
                 }
-                None => return Err(no_report()),
+                None => return Err(no_report(&end)),
             },
             Err(error) => {
                 in_a_row += 1;

@@ -5,7 +5,7 @@ use longhaul_session::Progress;
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
 
-use crate::output::live::Lines;
+use crate::output::live::{Lines, Stamp};
 use longhaul_report::text::{rate, short};
 
 /// What arrived in an interval, as `--json-stream` prints it.
@@ -14,6 +14,9 @@ use longhaul_report::text::{rate, short};
 pub(crate) struct Interval {
     /// Name and version of this form.
     schema: &'static str,
+    /// When and where it was.
+    #[serde(flatten)]
+    stamp: Stamp,
     /// The direction; forward is client to server.
     #[cfg_attr(test, schemars(extend("enum" = ["forward", "backward"])))]
     direction: &'static str,
@@ -48,6 +51,7 @@ impl Interval {
         let span = Nanos(now.elapsed_ns.saturating_sub(before.elapsed_ns));
         Self {
             schema: "longhaul.tcp.interval/1",
+            stamp: Stamp::now(),
             direction: if live.own { "backward" } else { "forward" },
             start_ns: before.elapsed_ns,
             end_ns: now.elapsed_ns,

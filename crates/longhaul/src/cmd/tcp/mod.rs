@@ -15,6 +15,7 @@ use longhaul_terms::{Affinity, Amount};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::args::listen::in_lab;
+use crate::args::quantity::seconds;
 use crate::caveats;
 use crate::cmd::tcp::live::Live;
 use crate::cmd::test::{TestArgs, no_report};
@@ -33,14 +34,14 @@ Example:
   longhaul tcp server -C reno:20s,cubic:20s -i 1s      # switch during the flow
   longhaul show monday
 
-docs/reference/tcp-results.md explains each number of the result.";
+`longhaul docs tcp-results` explains each number of the result.";
 
 /// Send TCP to a host; say how fast it is, what limits it, where it loses bytes
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Send for this time [default: 10s, or the sum of all times of -C]
-    #[arg(short = 't', long, value_name = "TIME", conflicts_with = "bytes")]
+    #[arg(short = 't', long, value_name = "TIME", conflicts_with = "bytes", value_parser = seconds)]
     time: Option<Nanos>,
     /// Send this many payload bytes, over all flows
     #[arg(short = 'n', long, value_name = "SIZE")]
@@ -195,6 +196,7 @@ impl Args {
             collect: self.test.collect,
             write_rate_bps: self.rate.map(|rate| rate.0),
             read_rate_bps: self.read_rate.map(|rate| rate.0),
+            transfers: None,
         };
         parameters.validate()?;
         Ok(parameters)
@@ -205,7 +207,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut live = Live::default();
     let tested = args.test.run(args.parameters()?, args.output, |progress, lines| live.take(progress, lines))?;
     let ipv6 = tested.address.ip().to_canonical().is_ipv6();
-    let (mut results, mut caveats) = kind::tcp::results(&tested.end, ipv6).ok_or_else(no_report)?;
+    let (mut results, mut caveats) = kind::tcp::results(&tested.end, ipv6).ok_or_else(|| no_report(&tested.end))?;
     if let Some(folder) = &tested.folder {
         match save_samples(folder, &tested.end) {
             Ok(()) => results.each(|result| result.samples_file = Some(SAMPLES.into())),
@@ -224,7 +226,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// All samples of both ends.
 fn save_samples(folder: &Folder, end: &TestEnd) -> Result<(), String> {
     let reports = [Some(&end.local), end.remote.as_ref()];
-    let streams = reports.iter().flatten().filter_map(|report| report.tcp.as_ref()).map(|tcp| &tcp.streams);
-    let ends: Vec<End<'_>> = streams.map(|streams| End::of_test(streams)).collect::<Result<_, _>>()?;
+    let reports = reports.iter().flatten().filter_map(|report| report.tcp.as_ref());
+    let ends: Vec<End<'_>> = reports.map(End::of_test).collect::<Result<_, _>>()?;
     folder.write(SAMPLES, |file| write_samples(file, &ends))
 }

@@ -21,7 +21,7 @@ use crate::output::{Failure, Outcome};
   longhaul tune --rate 10G --rtt 150ms --apply --for 60s           # changes settings; puts them back unless confirmed
   longhaul tune confirm                                            # keeps them
   longhaul tune --rate 10G --rtt 150ms --apply --persist           # also after a start of the machine
-  longhaul tune monday --role sender                               # what `longhaul diagnose -o monday` found
+  longhaul tune monday --role sender --to far.example.net          # what `longhaul diagnose -o monday` found, and the route there
   longhaul tune undo"
 )]
 pub(crate) struct Args {

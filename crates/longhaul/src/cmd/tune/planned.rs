@@ -1,11 +1,14 @@
 //! `longhaul tune --rate … --rtt …`: the plan, and with `--apply` what comes of it.
 
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use longhaul_kernel::link::holds_default_route;
 use longhaul_result::Caveat;
 use longhaul_tune::{
-    Cause, Diagnosis, DiagnosisError, Direction, HostState, Plan, Role, Target, Unread, doubts_about_others,
+    Cause, Diagnosis, DiagnosisError, Direction, HostState, Plan, Role, Target, Unread, doubts_about_lasting,
+    doubts_about_others,
 };
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
@@ -34,6 +37,9 @@ pub(crate) struct PlanArgs {
     /// Tune this interface; without it all hardware that is up
     #[arg(long, value_name = "INTERFACE")]
     interface: Option<String>,
+    /// Set at the route to this host what connections can take from a route (initcwnd, congctl), where its owner keeps it
+    #[arg(long, value_name = "HOST")]
+    to: Option<String>,
     /// Change the settings
     #[arg(long)]
     apply: bool,
@@ -91,6 +97,8 @@ pub(crate) struct Parameters {
     target: Target,
     /// The one interface that was asked for; `None` for all.
     interface: Option<String>,
+    /// The other end of the path, whose route is looked at; `None` where none was named.
+    to: Option<String>,
     /// Settings were to be changed.
     apply: bool,
     /// They were to be put back after this time; `None`: never.
@@ -115,16 +123,27 @@ pub(crate) struct Tuned {
 pub(crate) fn run(args: PlanArgs) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let target = target(&args)?;
-    let host = HostState::take(args.interface.as_deref());
+    let to = args.to.as_deref().map(address).transpose()?;
+    let host = HostState::take(args.interface.as_deref(), to);
     if let Some(name) = args.interface.as_ref().filter(|_| host.links.is_empty()) {
         return Err(Failure::new("no_interface", format!("there is no interface {name}")));
     }
     let plan = Plan::make(&host, &target);
     let mut caveats: Vec<Caveat> = plan.caveats.clone();
     caveats.extend(doubts_about_others());
+    if args.persist {
+        caveats.extend(doubts_about_lasting(&args.state.store()?, &plan));
+    }
     if !args.json {
         print_text(&text::plan(&target, &plan, &host.unread, args.apply));
         print_caveats(&caveats);
+    }
+    let is_way_out = |link: &str| holds_default_route(link).unwrap_or(true);
+    if let Some(place) = plan.cuts_off(is_way_out).filter(|_| args.apply && args.time.is_none()) {
+        let why =
+            format!("{place}: many drivers stop the link for some seconds, and this host's default route leaves by it");
+        let remedy = "add --for 60s, and run `longhaul tune confirm` when you still reach the host";
+        return Err(Failure::new("may_cut_off", why).remedy(remedy));
     }
     let applied = match args.apply {
         true => Some(changing::apply(&plan, &args.state.store()?, args.time, args.persist)?),
@@ -135,6 +154,7 @@ pub(crate) fn run(args: PlanArgs) -> Outcome {
         let parameters = Parameters {
             target,
             interface: args.interface,
+            to: args.to,
             apply: args.apply,
             for_ns: args.time.map(|time| time.0),
             persist: args.persist,
@@ -143,6 +163,16 @@ pub(crate) fn run(args: PlanArgs) -> Outcome {
         print_json(&Envelope::new("longhaul.tune/1", started_at, parameters, result, caveats));
     }
     Ok(exit.into())
+}
+
+/// The first address of `host`.
+fn address(host: &str) -> Result<IpAddr, Failure> {
+    let found = (host, 0).to_socket_addrs().map(|mut all| all.next());
+    match found {
+        Ok(Some(address)) => Ok(address.ip()),
+        Ok(None) => Err(Failure::usage(format!("--to {host}: it has no address"))),
+        Err(error) => Err(Failure::usage(format!("--to {host}: {error}"))),
+    }
 }
 
 /// What to tune for: the diagnosis, and what the command line says instead.

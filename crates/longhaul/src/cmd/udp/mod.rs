@@ -14,7 +14,8 @@ use longhaul_udp::locate::Loss;
 use longhaul_udp::{Pace, ReceiveSettings, Timestamps, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
-use crate::cmd::test::{TestArgs, no_report, word};
+use crate::args::quantity::{count, length, seconds};
+use crate::cmd::test::{TestArgs, no_report, nothing_sent, word};
 use crate::cmd::udp::live::Live;
 use crate::output::{Failure, Outcome};
 
@@ -28,7 +29,7 @@ Example:
   longhaul udp server -R -b 1G -i 1s -o monday      # the server sends; keep the result
   longhaul show monday
 
-docs/reference/udp-results.md explains each number of the result.";
+`longhaul docs udp-results` explains each number of the result.";
 
 /// Send UDP to a host; say where each lost packet was lost
 #[derive(Debug, clap::Args)]
@@ -41,16 +42,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME")]
     spacing: Option<Nanos>,
     /// Send this many payload bytes per packet, including 18 bytes of probe header
-    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = DEFAULT_PAYLOAD)]
+    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = DEFAULT_PAYLOAD, value_parser = length)]
     length: u32,
     /// Send for this time
-    #[arg(short = 't', long, value_name = "TIME", default_value = "10s", conflicts_with_all = ["bytes", "packets"])]
+    #[arg(short = 't', long, value_name = "TIME", default_value = "10s", conflicts_with_all = ["bytes", "packets"], value_parser = seconds)]
     time: Nanos,
     /// Send this many payload bytes, over all streams
     #[arg(short = 'n', long, value_name = "SIZE", conflicts_with = "packets")]
     bytes: Option<Bytes>,
     /// Send this many packets, over all streams
-    #[arg(short = 'k', long, value_name = "COUNT")]
+    #[arg(short = 'k', long, value_name = "COUNT", value_parser = count)]
     packets: Option<u64>,
     /// Send this many streams in parallel
     #[arg(short = 'P', long, value_name = "N", default_value_t = 1)]
@@ -68,6 +69,11 @@ pub(crate) struct Args {
     /// Without --df the kernel sends a packet in fragments if it knows of a smaller MTU.
     #[arg(long)]
     df: bool,
+    /// Set this TOS byte or traffic class, such as 0x2a: DSCP AF11 (10) × 4 + ECT(0) (2)
+    ///
+    /// The receiver counts with which one packets arrive: `traffic_classes` in the result.
+    #[arg(short = 'S', long, value_name = "BYTE", default_value = "0", value_parser = traffic_class)]
+    tos: u8,
     /// Send this many packets back to back
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     burst: u32,
@@ -88,6 +94,13 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     test: TestArgs,
+}
+
+/// A byte, as iperf3 takes it: decimal, or with 0x.
+fn traffic_class(text: &str) -> Result<u8, String> {
+    let parsed =
+        text.strip_prefix("0x").map_or_else(|| text.parse(), |hexadecimal| u8::from_str_radix(hexadecimal, 16));
+    parsed.map_err(|_| "a byte, 0 to 255 or 0x00 to 0xff".into())
 }
 
 impl Args {
@@ -116,6 +129,7 @@ impl Args {
             sockbuf_bytes: self.sockbuf.map(|size| size.0),
             wire: self.wire,
             dont_fragment: self.df,
+            traffic_class: self.tos,
             burst_packets: self.burst,
             interval_ns: self.test.interval_ns(),
             timestamps: self.timestamps,
@@ -144,7 +158,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
     });
     let save = save.as_mut().map(|save| save as &mut SaveLosses<'_>);
-    let (results, caveats) = kind::udp::results(&tested.end, save).ok_or_else(no_report)?;
+    let (mut results, caveats) = kind::udp::results(&tested.end, save).ok_or_else(|| no_report(&tested.end))?;
+    let mut sent_packets = 0;
+    results.each(|result| sent_packets += result.sent_packets);
+    if sent_packets == 0 {
+        return Err(nothing_sent(&caveats));
+    }
     let udp = tested.end.parameters.udp().cloned().unwrap_or_default();
     let asked = UdpAsked { host: args.test.reach.host, address: tested.address, udp };
     tested.report(UDP_SCHEMA, asked, results, caveats, |asked, results| text::udp::report(&asked.udp, results))

@@ -13,6 +13,8 @@ use longhaul_report::text;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::seconds;
 use crate::cmd::profile::source::Measured;
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_named};
 
@@ -56,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=SHARE")]
     margin: Vec<Margin>,
     /// Time between probes, where the output of ping does not say
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Seed of the path's random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -64,6 +66,8 @@ pub(crate) struct Args {
     /// Draw both in this HTML page: the verdict, their distributions, quantile by quantile, over time
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -89,6 +93,7 @@ pub(crate) struct Parameters {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
+    args.overwrite.file(args.html.as_deref())?;
     let path = preset::load(&args.path).map_err(Failure::usage)?;
     let measured = Measured::read(&args.against, args.interval, args.same_clock)?;
     let found = match &args.measure {

@@ -12,9 +12,9 @@ use longhaul_kernel::process_sockets::adopt_orphans;
 use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_kernel::wait::{readable_until, sleep_until};
 use longhaul_units::Nanos;
-use longhaul_watch::{Watch, WatchError};
+use longhaul_watch::WatchError;
 
-use crate::cmd::watch::live::Live;
+use crate::cmd::watch::live::{Live, Watching};
 use crate::output::Failure;
 
 /// After the processes have ended, their connections have this long to end.
@@ -46,7 +46,7 @@ pub(crate) fn namespace_of(option: &str, pid: u32) -> Result<NetNamespace, Failu
 /// Samples until the end. Returns how the command ended.
 pub(crate) fn follow(
     times: &Times,
-    watch: &mut Watch,
+    watch: &mut impl Watching,
     mut child: Option<u32>,
     stop: Stop,
     live: &mut Live,
@@ -67,7 +67,7 @@ pub(crate) fn follow(
             }
         }
         if live.is_shown() && now >= table {
-            live.take(now.saturating_sub(start), &watch.now());
+            watch.report(live, now.saturating_sub(start));
             while table <= now {
                 table += interval;
             }
@@ -92,7 +92,7 @@ pub(crate) fn follow(
                 leave = now.saturating_add(GRACE);
             }
         }
-        let all_ended = leave < Nanos::MAX && watch.open_connections() == 0;
+        let all_ended = leave < Nanos::MAX && watch.open() == 0;
         if now >= end || now >= leave || all_ended || stop.count() > 1 {
             return Ok(ended);
         }

@@ -1,18 +1,123 @@
 //! The live table of `longhaul watch`.
 
-use longhaul_units::{BitRate, Bytes, Nanos};
-use longhaul_watch::ConnectionNow;
+use std::net::SocketAddr;
 
-use crate::output::live::Show;
-use crate::output::{plain, print_text};
+use longhaul_units::{BitRate, Bytes, Nanos};
+use longhaul_watch::{ConnectionNow, Watch};
+use serde::Serialize;
+
+use crate::output::live::{Show, Stamp};
+use crate::output::{plain, print_json, print_text};
 use longhaul_report::text::{rate, short};
 
 /// Rows of the table: the connections with the highest rates.
-const ROWS: usize = 15;
+pub(super) const ROWS: usize = 15;
 /// Characters per line.
-const WIDTH: usize = 80;
+pub(super) const WIDTH: usize = 80;
 /// Characters for the address and port of the other end: any IPv4 address fits.
-const ADDRESS: usize = 21;
+pub(super) const ADDRESS: usize = 21;
+/// Characters for the program.
+pub(super) const PROGRAM: usize = 7;
+/// Characters for the congestion control: `lh_highspeed` is cut.
+const CONTROL: usize = 6;
+
+/// What is sampled until the end.
+pub(crate) trait Watching {
+    /// Takes a sample.
+    fn sample(&mut self);
+    /// Reports what happened since the last call.
+    fn report(&mut self, live: &mut Live, elapsed: Nanos);
+    /// What is followed and still open.
+    fn open(&self) -> usize;
+    /// Whether the chosen processes have ended.
+    fn is_over(&self) -> bool;
+}
+
+/// The connections in an interval, as `--json-stream` prints them.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct WatchInterval<'a> {
+    /// Name and version of this form.
+    schema: &'static str,
+    /// When and where it was.
+    #[serde(flatten)]
+    stamp: &'a Stamp,
+    /// The end of the interval, from the start of the watch.
+    elapsed_ns: u64,
+    /// Each open connection, highest rate first.
+    connections: Vec<ConnectionRow<'a>>,
+}
+
+/// A connection in an interval.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ConnectionRow<'a> {
+    /// Its number in the result.
+    number: u32,
+    /// This end.
+    local: SocketAddr,
+    /// The other end.
+    remote: SocketAddr,
+    /// The name of the process that owns it; empty if unknown.
+    program: &'a str,
+    /// State, as in RFC 9293 §3.3.2.
+    state: &'static str,
+    /// Its congestion control; empty if unknown.
+    congestion_control: &'a str,
+    /// Payload bits per second sent.
+    sent_rate_bps: u64,
+    /// Payload bits per second received.
+    received_rate_bps: u64,
+    /// Smoothed round-trip time; 0 if unknown.
+    rtt_ns: u64,
+    /// Congestion window, bytes.
+    cwnd_bytes: u64,
+    /// Retransmitted packets.
+    retransmits: u64,
+    /// What limits it; `None` if no data moved.
+    limited_by: Option<&'a str>,
+}
+
+impl<'a> ConnectionRow<'a> {
+    fn of(now: &'a ConnectionNow) -> Self {
+        Self {
+            number: now.number,
+            local: now.local,
+            remote: now.remote,
+            program: &now.program,
+            state: now.state,
+            congestion_control: &now.congestion_control,
+            sent_rate_bps: now.sent_rate_bps,
+            received_rate_bps: now.received_rate_bps,
+            rtt_ns: now.rtt_ns,
+            cwnd_bytes: now.cwnd_bytes,
+            retransmits: now.retransmits,
+            limited_by: now.limit.as_ref().map(|limit| limit.by.as_str()),
+        }
+    }
+}
+
+impl Watching for Watch {
+    fn sample(&mut self) {
+        Watch::sample(self);
+    }
+
+    fn report(&mut self, live: &mut Live, elapsed: Nanos) {
+        let (rows, stamp) = (self.now(), Stamp::now());
+        let connections = rows.iter().map(ConnectionRow::of).collect();
+        let object =
+            WatchInterval { schema: "longhaul.watch.interval/1", stamp: &stamp, elapsed_ns: elapsed.0, connections };
+        live.take(&table(elapsed, &rows), &object);
+    }
+
+    fn open(&self) -> usize {
+        self.open_connections()
+    }
+
+    fn is_over(&self) -> bool {
+        Watch::is_over(self)
+    }
+}
 
 /// Prints a table every interval.
 #[derive(Debug)]
@@ -32,10 +137,11 @@ impl Live {
         self.show != Show::Nothing
     }
 
-    pub(crate) fn take(&mut self, elapsed: Nanos, rows: &[ConnectionNow]) {
-        let lines = table(elapsed, rows);
+    /// Prints `lines`, or `object`.
+    pub(crate) fn take(&mut self, lines: &[String], object: &impl Serialize) {
         match self.show {
-            Show::Nothing | Show::Objects => {}
+            Show::Nothing => {}
+            Show::Objects => print_json(object),
             Show::Lines => print_text(&(lines.join("\n") + "\n")),
             Show::LinesBeside => eprintln!("{}", plain(&lines.join("\n"))),
             Show::Terminal => {
@@ -57,19 +163,20 @@ impl Live {
 }
 
 fn table(elapsed: Nanos, rows: &[ConnectionNow]) -> Vec<String> {
+    let time = format!("{:.0} s", elapsed.0 as f64 / 1e9);
     let head = format!(
-        "{:>7.1} s  {:<21} {:>13} {:>6} {:>7} {:>5}  limited by",
-        elapsed.0 as f64 / 1e9,
-        "other end",
-        "rate",
-        "rtt",
-        "cwnd",
-        "retr"
+        "{time:<PROGRAM$} {:>5} {:<ADDRESS$} {:>8} {:>6} {:>5} {:>4} {:<CONTROL$} limit",
+        "port", "other end", "rate", "rtt", "cwnd", "retr", "cc"
     );
     let mut lines = vec![head];
     lines.extend(rows.iter().take(ROWS).map(row));
-    if rows.len() > ROWS {
-        lines.push(format!("{:>9}  and {} more", "", rows.len() - ROWS));
+    fitted(lines, rows.len())
+}
+
+/// `lines` of a table of `rows` rows, each in the width, with the number of those that are not shown.
+pub(super) fn fitted(mut lines: Vec<String>, rows: usize) -> Vec<String> {
+    if rows > ROWS {
+        lines.push(format!("{:>9}  and {} more", "", rows - ROWS));
     }
     lines.iter().map(|line| line.replace(char::is_control, " ").chars().take(WIDTH).collect()).collect()
 }
@@ -87,31 +194,30 @@ fn in_short(limit: &str, receives: bool) -> &'static str {
 }
 
 /// Cuts a long address: its end says more than its beginning.
-fn address(text: &str) -> String {
+pub(super) fn address(text: &str) -> String {
     let surplus = text.chars().count().saturating_sub(ADDRESS);
     if surplus == 0 { text.to_owned() } else { "…".chars().chain(text.chars().skip(surplus + 1)).collect() }
 }
 
 fn row(now: &ConnectionNow) -> String {
-    let (arrow, bps) = if now.received_rate_bps > now.sent_rate_bps {
-        ("in", now.received_rate_bps)
-    } else {
-        ("out", now.sent_rate_bps)
-    };
+    let receives = now.received_rate_bps > now.sent_rate_bps;
+    let (arrow, bps) = if receives { ('<', now.received_rate_bps) } else { ('>', now.sent_rate_bps) };
     // Show the state instead of a limit if the connection is not established.
     let limit = match &now.limit {
         _ if now.state != "ESTABLISHED" => now.state.to_owned(),
-        Some(limit) if bps > 0 => format!("{} {:.0}%", in_short(&limit.by, arrow == "in"), limit.share * 100.0),
+        Some(limit) if bps > 0 => format!("{} {:.0}%", in_short(&limit.by, receives), limit.share * 100.0),
         _ => "idle".into(),
     };
-    let program: String = if now.program.is_empty() { "?" } else { &now.program }.chars().take(9).collect();
+    let program = if now.program.is_empty() { "?" } else { &now.program };
     let rtt = if now.rtt_ns == 0 { "?".into() } else { short(now.rtt_ns) };
     format!(
-        "{program:<9}  {:<21} {:>9} {arrow:<3} {rtt:>6} {:>7} {:>5}  {limit}",
+        "{program:<PROGRAM$.PROGRAM$} {:>5} {:<ADDRESS$} {:>7}{arrow} {rtt:>6} {:>5} {:>4} {:<CONTROL$.CONTROL$} {limit}",
+        now.local.port(),
         address(&now.remote.to_string()),
         rate(BitRate(bps)).replace("bit", ""),
-        Bytes(now.cwnd_bytes).rounded(),
+        Bytes(now.cwnd_bytes).rounded().replace("iB", ""),
         now.retransmits,
+        now.congestion_control,
     )
 }
 
@@ -130,6 +236,7 @@ mod tests {
             remote: "10.77.2.1:80".parse().unwrap(),
             program: "curl\x1b".into(),
             state: "ESTABLISHED",
+            congestion_control: "lh_highspeed".into(),
             sent_rate_bps: 0,
             received_rate_bps: 12_300_000,
             rtt_ns: 50_100_000,
@@ -139,9 +246,9 @@ mod tests {
         };
         let lines = table(Nanos::from_millis(1_500), &[now.clone(), ConnectionNow { state: "SYN-SENT", ..now }]);
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH && !line.contains('\x1b')), "{lines:?}");
-        assert_eq!(lines[1], "curl       10.77.2.1:80             12.3 M in  50.1ms 14.1KiB     3  window 97%");
+        assert_eq!(lines[1], "curl    51234 10.77.2.1:80           12.3 M< 50.1ms 14.1K    3 lh_hig window 97%");
         assert!(lines[2].ends_with("SYN-SENT"), "{}", lines[2]);
-        assert!(lines[0].contains("1.5 s"));
+        assert!(lines[0].starts_with("2 s "));
         let long = address("[2001:db8:1234:5678:9abc:def0:1234:5678]:443");
         assert!(
             long.starts_with('…') && long.ends_with(":1234:5678]:443") && long.chars().count() == ADDRESS,

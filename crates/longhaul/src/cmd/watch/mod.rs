@@ -2,23 +2,27 @@
 
 pub(crate) mod following;
 pub(crate) mod live;
+pub(crate) mod udp;
 
+use crate::args::overwrite::Overwrite;
+use crate::args::quantity::seconds;
 use crate::caveats;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use longhaul_kernel::clock::realtime_offset;
 use longhaul_kernel::signals::Stop;
 use longhaul_report::parquet::{End, FlowSamples, write_samples};
 use longhaul_report::saved::WATCH_SCHEMA;
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_units::Nanos;
-use longhaul_watch::{Selection, Watch, WatchOptions, Watched};
+use longhaul_watch::{Selection, UdpWatch, Watch, WatchOptions, WatchedSamples};
 use serde::Serialize;
 
 use crate::args::interval::DEFAULT_INTERVAL;
 use crate::cmd::watch::following::{Times, code_of, follow, namespace_of, not_watched, start};
-use crate::cmd::watch::live::Live;
+use crate::cmd::watch::live::{Live, Watching};
 use crate::output::exit_code;
 use crate::output::live::Show;
 use crate::output::saved::Folder;
@@ -34,18 +38,24 @@ Example:
   longhaul watch -- curl -O https://example.org/large.iso   # ends with it, and with its exit code
   longhaul watch --port 443 -t 1m -o monday                 # keep the result and all samples
   longhaul watch --pid 4711 -i 1s
+  longhaul watch --udp --port 5000 -t 1m                    # where are the datagrams of my program lost?
+  longhaul watch --udp -o at-server -- ./receiver           # and with the same at the sender: the whole account
+  longhaul compare at-client at-server
   longhaul show monday
 
 With a COMMAND, the report goes to stderr and stdout belongs to the command. With --json, stdout has only the result, and the
 output of the command goes to stderr. The exit code is that of the command (128 plus the signal number if a signal ended it), 127 if
-the command does not exist, 126 if it cannot be run, 130 after Ctrl-C. docs/reference/watch-results.md explains each number.";
+the command does not exist, 126 if it cannot be run, 130 after Ctrl-C. `longhaul docs watch-results` explains each number.";
 
-/// Watch TCP connections of other programs: how fast, what limits them
+/// Watch other programs: what limits their TCP connections, where their UDP datagrams are lost
 ///
 /// Watches all connections of this network namespace, or those that you choose. The programs are not touched.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    /// Watch UDP sockets: datagrams sent, received, and dropped on this host, with place and reason
+    #[arg(long)]
+    udp: bool,
     /// Watch connections of this process and its descendants, in its network namespace
     #[arg(long, value_name = "PID", group = "which")]
     pid: Option<u32>,
@@ -59,20 +69,25 @@ pub(crate) struct Args {
     #[arg(last = true, value_name = "COMMAND", group = "which", conflicts_with = "time")]
     command: Vec<String>,
     /// Watch for this time [default: until Ctrl-C, or until the processes have ended]
-    #[arg(short = 't', long, value_name = "TIME")]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
     time: Option<Nanos>,
     /// Report every TIME (0: never) [default: 1s; with a COMMAND, never]
-    #[arg(short = 'i', long, value_name = "TIME")]
+    #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Take a sample of TCP_INFO every TIME
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     sample: Nanos,
-    /// Save the result in this folder: result.json, and samples.parquet with all TCP_INFO fields over time
+    /// Save the result in this folder: result.json, and of TCP samples.parquet with all TCP_INFO fields over time
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
+    /// Print a JSON object each interval [default: every second], then the result
+    #[arg(long)]
+    json_stream: bool,
 }
 
 impl Args {
@@ -90,8 +105,8 @@ impl Args {
         // The terminal belongs to the command.
         let beside = self.json || !self.command.is_empty();
         match (self.interval, self.command.is_empty()) {
-            (None, false) => Show::Nothing,
-            _ => Show::choose(self.interval, beside, false),
+            (None, false) if !self.json_stream => Show::Nothing,
+            _ => Show::choose(self.interval, beside, self.json_stream),
         }
     }
 }
@@ -118,11 +133,55 @@ pub(crate) struct WatchParameters {
     exit_code: Option<u8>,
 }
 
+/// What was asked and how it ended: all but the result.
+struct Asked {
+    parameters: WatchParameters,
+    started_at: String,
+    json: bool,
+    /// Stdout belongs to a command.
+    beside: bool,
+    stop: Stop,
+}
+
+/// What was seen, and how it is printed.
+struct Watched<R> {
+    schema: &'static str,
+    result: R,
+    caveats: Vec<Caveat>,
+    text: fn(&R) -> String,
+}
+
+impl Asked {
+    /// Saves and prints what was seen.
+    fn end<R: Serialize>(self, folder: Option<Folder>, watched: Watched<R>) -> Outcome {
+        let exit = self.parameters.exit_code;
+        let Watched { schema, result, caveats, text } = watched;
+        let envelope = Envelope::new(schema, self.started_at, self.parameters, result, Caveat::unique(caveats));
+        let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
+        if self.json {
+            print_json(&envelope);
+        } else if self.beside {
+            eprint!("{}", plain(&text(&envelope.result)));
+        } else {
+            print_text(&text(&envelope.result));
+        }
+        print_caveats(&envelope.caveats);
+        if let Err(failure) = saved {
+            return Ok(failure.report_beside());
+        }
+        Ok(match (self.stop.requested(), exit) {
+            (Some(signal), _) => ExitCode::from(exit_code(signal)),
+            (None, Some(code)) => ExitCode::from(code),
+            (None, None) => ExitCode::SUCCESS,
+        })
+    }
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
     if args.sample < LEAST_SAMPLE {
         return Err(Failure::usage(format!("--sample {}: give {LEAST_SAMPLE} or more", args.sample)));
     }
-    let folder = args.output.clone().map(Folder::prepare).transpose()?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let options = WatchOptions {
@@ -131,34 +190,34 @@ pub(crate) fn run(args: Args) -> Outcome {
         sample: args.sample,
         keep_samples: folder.is_some(),
     };
+    if args.udp {
+        let mut watch = UdpWatch::open(options).map_err(not_watched)?;
+        let asked = watched(&args, started_at, stop, &mut watch)?;
+        return udp::end(asked, folder, watch);
+    }
     let mut watch = Watch::open(options).map_err(not_watched)?;
-    // Start to watch first, so that its first connection is seen from its beginning.
-    let child = (!args.command.is_empty()).then(|| start(&args.command, args.json)).transpose()?;
-    let mut live = Live::new(args.show());
-    let times = Times { whole: args.time, sample: args.sample, interval: args.interval.unwrap_or(DEFAULT_INTERVAL) };
-    let ended = follow(&times, &mut watch, child, stop, &mut live).map_err(|error| Failure::new("watch", error))?;
-    live.end();
-    let Watched { mut result, samples, mut caveats } = watch.finish();
-
+    let asked = watched(&args, started_at, stop, &mut watch)?;
+    let longhaul_watch::Watched { mut result, samples, mut caveats } = watch.finish();
     if let Some(folder) = &folder {
-        let flow = |one: longhaul_watch::WatchedSamples| (one.number, one.congestion, one.series);
-        let owned: Vec<_> = samples.into_iter().map(flow).collect();
-        let flows = owned.iter().map(|(number, congestion, series)| FlowSamples {
-            end: "watched",
-            direction: "both",
-            stream: *number,
-            congestion,
-            series: series.clone(),
-        });
-        let end = End { flows: flows.collect() };
-        match folder.write(SAMPLES, |file| write_samples(file, &[end])) {
+        match save_samples(folder, samples) {
             Ok(()) => result.samples_file = Some(SAMPLES.into()),
             Err(error) => {
                 caveats.push(Caveat::new(caveats::SAMPLES_NOT_SAVED, error, "free space on the disk, and run it again"))
             }
         }
     }
-    let exit = ended.map(code_of);
+    asked.end(folder, Watched { schema: WATCH_SCHEMA, result, caveats, text: text::watch::report })
+}
+
+/// Runs the command, if there is one, and samples until the end.
+fn watched(args: &Args, started_at: String, stop: Stop, watch: &mut impl Watching) -> Result<Asked, Failure> {
+    let json = args.json || args.json_stream;
+    // The watch has begun, so that the first connection is seen from its beginning.
+    let child = (!args.command.is_empty()).then(|| start(&args.command, json)).transpose()?;
+    let mut live = Live::new(args.show());
+    let times = Times { whole: args.time, sample: args.sample, interval: args.interval.unwrap_or(DEFAULT_INTERVAL) };
+    let ended = follow(&times, watch, child, stop, &mut live).map_err(|error| Failure::new("watch", error))?;
+    live.end();
     let parameters = WatchParameters {
         pid: args.pid,
         port: args.port,
@@ -166,24 +225,21 @@ pub(crate) fn run(args: Args) -> Outcome {
         command: (!args.command.is_empty()).then(|| args.command.clone()),
         time_ns: args.time.map(|time| time.0),
         sample_ns: args.sample.0,
-        exit_code: exit,
+        exit_code: ended.map(code_of),
     };
-    let envelope = Envelope::new(WATCH_SCHEMA, started_at, parameters, result, Caveat::unique(caveats));
-    let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
-    if args.json {
-        print_json(&envelope);
-    } else if args.command.is_empty() {
-        print_text(&text::watch::report(&envelope.result));
-    } else {
-        eprint!("{}", plain(&text::watch::report(&envelope.result)));
-    }
-    print_caveats(&envelope.caveats);
-    if let Err(failure) = saved {
-        return Ok(failure.report_beside());
-    }
-    Ok(match (stop.requested(), exit) {
-        (Some(signal), _) => ExitCode::from(exit_code(signal)),
-        (None, Some(code)) => ExitCode::from(code),
-        (None, None) => ExitCode::SUCCESS,
-    })
+    Ok(Asked { parameters, started_at, json, beside: !args.command.is_empty(), stop })
+}
+
+fn save_samples(folder: &Folder, samples: Vec<WatchedSamples>) -> Result<(), String> {
+    let flow = |one: WatchedSamples| (one.number, one.congestion, one.series);
+    let owned: Vec<_> = samples.into_iter().map(flow).collect();
+    let flows = owned.iter().map(|(number, congestion, series)| FlowSamples {
+        end: "watched",
+        direction: "both",
+        stream: *number,
+        congestion,
+        series: series.clone(),
+    });
+    let end = End { flows: flows.collect(), unix_offset_ns: Some(realtime_offset().offset_ns) };
+    folder.write(SAMPLES, |file| write_samples(file, &[end]))
 }

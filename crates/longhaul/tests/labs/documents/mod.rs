@@ -75,7 +75,7 @@ fn commands_and_flags_in_prose_exist() {
             let Some(rest) = code.strip_prefix("longhaul ") else { continue };
             let words: Vec<&str> = rest.split(" -- ").next().unwrap_or(rest).split_whitespace().collect();
             // `longhaul COMMAND --help` and the hidden commands that the help names stand for themselves.
-            if matches!(words[0], "COMMAND" | "completion" | "man" | "--version") {
+            if matches!(words[0], "COMMAND" | "completion" | "man" | "docs" | "--version") {
                 continue;
             }
             let command = helps.iter().rev().find(|(command, _)| {

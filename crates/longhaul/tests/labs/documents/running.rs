@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use super::page::{Fate, Page};
+use super::page::{Block, Fate, Page};
 use crate::common::captures::Folder;
 
 /// How long one block may take.
@@ -19,8 +19,8 @@ const SIDE_BY_SIDE: usize = 4;
 /// The line that the script prints before a block.
 const MARK: &str = "::: block at line ";
 
-/// Runs the marked blocks of all pages, as root: those of one page in one shell, in a folder and a network of their own. Pages run side by
-/// side, as most of their time is waiting; those with much to run begin, so that none of them is left alone at the end. What failed, with
+/// Runs the marked blocks of all pages, as root: those of one page in one shell, in a folder and a network of their own, and each of
+/// README.md in one of its own, as people paste them. Pages run side by side, as most of their time is waiting; those with much to run begin, so that none of them is left alone at the end. What failed, with
 /// what it printed.
 pub(crate) fn run_marked(pages: &[Page]) -> Vec<String> {
     let marked = |page: &&Page| {
@@ -48,11 +48,20 @@ pub(crate) fn run_marked(pages: &[Page]) -> Vec<String> {
 }
 
 fn run(page: &Page) -> Result<(), String> {
+    let name = page.name.trim_end_matches(".md").replace('/', "-");
+    let blocks: Vec<&Block> = page.blocks.iter().filter(|block| block.fate == Fate::Run).collect();
+    if name != "README" {
+        return run_in_a_shell(&name, &blocks);
+    }
+    blocks.iter().try_for_each(|block| run_in_a_shell(&format!("{name}-{}", block.line), std::slice::from_ref(block)))
+}
+
+fn run_in_a_shell(name: &str, blocks: &[&Block]) -> Result<(), String> {
     let mut script = String::from("set -e -o pipefail\nip link set lo up\nsudo() { \"$@\"; }\n");
-    for block in page.blocks.iter().filter(|block| block.fate == Fate::Run) {
+    for block in blocks {
         let _ = writeln!(script, "echo '{MARK}{}'\n{}", block.line, block.script());
     }
-    Shell::start(&page.name.trim_end_matches(".md").replace('/', "-"), &script).finish()
+    Shell::start(name, &script).finish()
 }
 
 struct Shell {

@@ -180,8 +180,12 @@ fn admit(
 /// A socket for datagrams, at the address that the capture connected to. Its port is that of the control connection, so that firewalls
 /// need one rule; if another capture has that port, any free one.
 fn data_socket(own: SocketAddr) -> Result<UdpReceiver, SessionError> {
-    let options =
-        ReceiverOptions { receive_buffer_bytes: Some(RECEIVE_BUFFER_BYTES), gro: true, timestamps: TimestampMode::App };
+    let options = ReceiverOptions {
+        receive_buffer_bytes: Some(RECEIVE_BUFFER_BYTES),
+        gro: true,
+        timestamps: TimestampMode::App,
+        ..ReceiverOptions::default()
+    };
     let own = match own {
         SocketAddr::V6(address) if address.ip().to_ipv4_mapped().is_none() => own,
         _ => SocketAddr::new(own.ip().to_canonical(), own.port()),

@@ -133,9 +133,6 @@ impl Change {
         let name = if key == "outage" { "outages" } else { key };
         let key = Key::named(name).ok_or_else(|| ChangeError::Key { key: shown(key) })?;
         let refused = |why: String| ChangeError::Value { key: key.name(), why: one_line(&why, 400) };
-        if let Some(number) = bare_time(key, value) {
-            return Err(refused(format!("{}: {number}ms or {number}s? write the unit", shown(number))));
-        }
         let setting = key.read(value).map_err(refused)?;
         Ok(Self { direction, hop, setting })
     }
@@ -247,19 +244,6 @@ impl Change {
         }
         Ok(found)
     }
-}
-
-/// A time in `value` without its unit, but for 0. In a path file that means seconds; who types `delay=5` mostly means milliseconds.
-fn bare_time(key: Key, value: &str) -> Option<&str> {
-    let parts: Vec<&str> = value.split(['(', ')', ',', ';']).map(str::trim).collect();
-    let times = match key {
-        Key::Delay | Key::DelaySteps | Key::Outages => &parts[..],
-        Key::Coalesce => &parts[..1],
-        Key::Jitter => parts.get(1..2).unwrap_or_default(),
-        _ => &[],
-    };
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    times.iter().copied().find(|time| is_number(time) && time.bytes().any(|byte| (b'1'..=b'9').contains(&byte)))
 }
 
 impl FromStr for Change {

@@ -6,6 +6,7 @@
 use longhaul_result::Location;
 use longhaul_units::{BitRate, Nanos};
 
+use super::hosts::is_void;
 use super::{Known, about};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, UdpFacts};
@@ -60,7 +61,7 @@ pub(crate) struct Capacity {
 
 fn steps<'a>(known: &Known<'a>) -> Vec<&'a UdpFacts> {
     let mut steps: Vec<_> =
-        known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_packets > 0).collect();
+        known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_packets > 0 && !is_void(run)).collect();
     steps.sort_by_key(|step| step.sent_bps);
     steps
 }
@@ -141,7 +142,7 @@ fn links(known: &Known<'_>) -> impl Iterator<Item = Bound> {
         let link = host.link.as_ref()?;
         let speed = link.speed_bps?;
         let mss = known.mss_bytes();
-        let payload = super::share(speed, mss, mss + super::TCP_OVERHEAD);
+        let payload = super::share(speed, mss, mss + known.evidence.tcp_overhead());
         let text = format!("{}'s link {} runs at {}", role.name(), link.name, about(speed));
         Some(Bound {
             code: Code::Link,
@@ -159,10 +160,10 @@ fn path(known: &Known<'_>) -> Option<Bound> {
     let steps = steps(known);
     if !capacity.limited {
         // Loss at every rate is told by what TCP makes of it.
-        let (text, least) = (
-            format!("UDP at {} passed", about(steps.last()?.sent_bps)),
-            known.tcp_of_udp(steps.last()?.arrived_bps(), capacity.payload_bytes),
-        );
+        let text = format!("UDP at {} passed", about(steps.last()?.sent_bps));
+        let udp = known.tcp_of_udp(steps.last()?.arrived_bps(), capacity.payload_bytes);
+        // TCP may have carried more than UDP was asked to.
+        let least = known.tcp_runs().map(|run| run.steady_bps).fold(udp, u64::max);
         return Some(Bound {
             code: Code::Shaper,
             place: Some(Location::Network),

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Bytes, Nanos};
 
-use super::{Known, loss, path};
+use super::{Known, hosts, loss, marks, path};
 use crate::diagnosis::{Cause, Code, Finding, Role};
 use crate::evidence::{HostFacts, SynFacts};
 
@@ -78,9 +78,12 @@ pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
         let text = format!("UDP loses {} of its packets at a low rate", loss::share_text(capacity.base_loss));
         push(Code::Loss.name(), None, text, "find where: longhaul udp HOST names the place");
     }
+    findings.extend(marks::findings(known));
+    findings.extend(hosts::findings(known, causes));
     for (role, host) in [(Role::Sender, &known.evidence.sender), (Role::Receiver, &known.evidence.receiver)] {
         for [code, message, remedy] in &host.caveats {
-            push(code, Some(role), message.clone(), remedy);
+            let (code, text, remedy) = (code.clone(), message.clone(), remedy.clone());
+            findings.push(Finding { code, host: Some(role), text, remedy });
         }
     }
     findings

@@ -1,10 +1,11 @@
 //! What limited each TCP run, by its own clocks: windows, programs, CPUs; what is left is the congestion control's ([`loss`]).
 //!
-//! Each further run goes without the limit of the one before (larger buffers, another control), so it shows the next one.
+//! Each further run goes without the limit of the one before (larger buffers, a program that is never slow, another control), so it shows the
+//! next one.
 
 use longhaul_units::{Bytes, Nanos};
 
-use super::{FILLS, Known, about, loss, measured, observed, path};
+use super::{FILLS, Known, about, hosts, loss, masked, measured, observed, path};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{CpuFacts, Purpose, TcpFacts, Vantage};
 
@@ -35,6 +36,7 @@ pub(super) fn bounds(known: &Known<'_>) -> Vec<Bound> {
         add(limit(known, run).into_iter().collect());
     }
     add(loss::bad_member(known).into_iter().collect());
+    add(masked::loss(known).into_iter().collect());
     add(buffers(known));
     bounds
 }
@@ -49,8 +51,13 @@ fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     if fills(known, run) {
         return None;
     }
-    if let Some(bound) = processor(run).or_else(|| loss::without_sack(known, run)) {
+    let at_host = hosts::throttled(known, run).or_else(|| processor(run)).or_else(|| hosts::memory(known, run));
+    if let Some(bound) = at_host.or_else(|| loss::without_sack(known, run)) {
         return Some(bound);
+    }
+    // The receiver's own clocks say whose the window was, also where loss held the flow for the rest of the time.
+    if run.receiver_limited_by.is_some_and(|by| by.application >= MOST_OF_THE_TIME) {
+        return Some(receive_window(known, run));
     }
     let by = run.limited_by;
     let shares = [by.receive_window, by.send_buffer, by.application, by.congestion_window];

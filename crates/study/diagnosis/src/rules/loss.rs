@@ -7,7 +7,7 @@ use longhaul_result::Location;
 use longhaul_units::Nanos;
 
 use super::capacity::place_host;
-use super::{Kind, Known, about, measured};
+use super::{Kind, Known, about, hosts, marks, measured};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, TcpFacts, UdpFacts};
 
@@ -15,7 +15,7 @@ use crate::evidence::{Purpose, TcpFacts, UdpFacts};
 const RENO_EVENTS: u64 = 10;
 const OTHER_EVENTS: u64 = 20;
 /// So many losses or none are not told apart by chance: three expected and none seen happens in 5 % of all cases.
-const NOT_BY_CHANCE: f64 = 3.0;
+pub(super) const NOT_BY_CHANCE: f64 = 3.0;
 /// A network keeps the order: a share of late packets beyond this makes TCP wait or send twice (RFC 4737, appendix).
 const LATE: f64 = 1e-3;
 
@@ -28,6 +28,9 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     let spurious = run.spurious_retransmits.saturating_mul(2) > run.retransmits;
     if spurious && reordered(known) > LATE {
         return Some(reordering(known, run));
+    }
+    if let Some(bound) = marks::early(run, lost) {
+        return Some(bound);
     }
     if lost == 0 {
         return Some(slow_acks(known, run).unwrap_or_else(|| control_alone(known, run)));
@@ -45,8 +48,8 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     Some(random(known, run, lost))
 }
 
-fn rates<'a>(known: &Known<'a>) -> impl Iterator<Item = &'a UdpFacts> + use<'a> {
-    known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_packets > 0)
+pub(super) fn rates<'a>(known: &Known<'a>) -> impl Iterator<Item = &'a UdpFacts> + use<'a> {
+    known.udp_runs().filter(|run| run.purpose == Purpose::Rate && run.sent_packets > 0 && !hosts::is_void(run))
 }
 
 /// The greatest share of late packets.
@@ -256,8 +259,34 @@ pub(super) fn share_text(share: f64) -> String {
     if share >= 1e-3 { format!("{:.1} %", share * 100.0) } else { format!("{share:.1e}") }
 }
 
+/// The place where most of the losses were that the flow's own rate does not explain, how many, and what was left out: a window that grows
+/// loses a burst at a full queue, as one event; UDP at that rate, which fills no queue, would have met any other loss of the network.
+fn blamed(known: &Known<'_>, run: &TcpFacts, lost: u64) -> (Location, u64, Option<Line>) {
+    let all = run.loss_bytes.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+    let of = |bytes: u64| super::share(lost, bytes, all);
+    let most = |places: &mut dyn Iterator<Item = (&Location, &u64)>| {
+        places.max_by_key(|(_, bytes)| **bytes).map(|(place, bytes)| (*place, *bytes))
+    };
+    let Some((place, bytes)) = most(&mut run.loss_bytes.iter()) else { return (Location::Network, lost, None) };
+    let other = most(&mut run.loss_bytes.iter().filter(|(place, _)| **place != Location::Network));
+    let steps = || rates(known).filter(|step| step.arrived_bps() >= run.steady_bps);
+    let sent = steps().map(|step| step.sent_packets).fold(0, u64::saturating_add);
+    let met = rates(known).any(|step| step.loss_packets.get(&Location::Network).is_some_and(|lost| *lost > 0));
+    let expected = of(bytes) as f64 / run.sent_packets.max(1) as f64 * sent as f64;
+    match other {
+        Some((other, others_bytes)) if place == Location::Network && !met && expected >= NOT_BY_CHANCE => {
+            let text = format!(
+                "{} more were lost in the network, and UDP of {sent} packets at that rate lost none there: TCP itself filled a queue",
+                of(bytes)
+            );
+            (other, of(others_bytes).max(1), Some(Line::new(text, "")))
+        }
+        _ => (place, if run.loss_bytes.len() > 1 { of(bytes) } else { lost }, None),
+    }
+}
+
 pub(super) fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
-    let place = run.loss_bytes.iter().max_by_key(|(_, bytes)| **bytes).map_or(Location::Network, |(place, _)| *place);
+    let (place, lost, own_queue) = blamed(known, run, lost);
     let share = lost as f64 / run.sent_packets.max(1) as f64;
     let control = &run.congestion_control;
     let mut evidence = vec![Line::new(
@@ -268,6 +297,7 @@ pub(super) fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
         ),
         "ss -tni: retrans, lost; nstat -az TcpRetransSegs",
     )];
+    evidence.extend(own_queue);
     if let Some(step) = rates(known).filter(|run| run.lost_on_the_way() > 0).min_by_key(|run| run.sent_bps) {
         evidence.push(Line::new(
             format!(
@@ -343,10 +373,11 @@ pub(super) fn without_sack(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
 
 /// Whether too few losses were seen for a price.
 pub(super) fn has_too_few_events(known: &Known<'_>, bound: &Bound) -> bool {
-    let events = |run: &TcpFacts| run.loss_events.unwrap_or(run.retransmits);
-    matches!(bound.code, Code::Loss | Code::EcmpMember | Code::Queue)
-        && known.flow().is_some_and(|run| {
-            let needed = if run.congestion_control == "reno" { RENO_EVENTS } else { OTHER_EVENTS };
-            events(run) < needed
-        })
+    matches!(bound.code, Code::Loss | Code::EcmpMember | Code::Queue) && known.flow().is_some_and(is_no_mean_yet)
+}
+
+/// Whether the run met too few losses and marks for a mean over its cycles: its window may still be on the way down from where slow start left it.
+pub(crate) fn is_no_mean_yet(run: &TcpFacts) -> bool {
+    let needed = if run.congestion_control == "reno" { RENO_EVENTS } else { OTHER_EVENTS };
+    run.loss_events.unwrap_or(run.retransmits).saturating_add(run.marked_packets.unwrap_or(0)) < needed
 }

@@ -4,11 +4,16 @@
 //! decided by what is known of the path ([`Known`]) before the rules run.
 
 mod capacity;
+mod disk;
 mod findings;
 mod flow;
-mod loss;
+mod hosts;
+pub(crate) mod loss;
+mod marks;
+pub(crate) mod masked;
 mod observed;
 mod path;
+mod several;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -25,6 +30,8 @@ pub(crate) const FILLS: f64 = 0.85;
 const TCP_OVERHEAD: u64 = 90;
 /// The same for a UDP packet: 14, 4, 20, 20 and 8.
 pub(crate) const UDP_OVERHEAD: u64 = 66;
+/// An IPv6 header is so much longer than one of IPv4 (RFC 8200 §3, RFC 791 §3.1).
+pub(crate) const IPV6_MORE: u64 = 20;
 /// The payload of a TCP segment in a packet of 1500 bytes with time stamps.
 const USUAL_MSS: u64 = 1448;
 
@@ -45,12 +52,12 @@ impl<'a> Known<'a> {
         known.capacity = capacity::capacity(&known);
         let links = [&evidence.sender, &evidence.receiver].into_iter().filter_map(|host| host.link.as_ref()?.speed_bps);
         let (named, link) = (evidence.named_target_bps, links.min());
-        let udp =
-            known.capacity.as_ref().map(|capacity| scaled(capacity.udp_bps, UDP_OVERHEAD, capacity.payload_bytes));
+        let udp = known.capacity.as_ref().map(|it| scaled(it.udp_bps, evidence.udp_overhead(), it.payload_bytes));
         let of = |rate: Option<u64>, basis| rate.map(|rate_bps| Target { rate_bps, basis });
         known.target = of(named, TargetBasis::Named).or(of(link, TargetBasis::Link)).or(of(udp, TargetBasis::Udp));
         let mss = known.mss_bytes();
-        known.target_payload_bps = known.target.map(|target| share(target.rate_bps, mss, mss + TCP_OVERHEAD));
+        known.target_payload_bps =
+            known.target.map(|target| share(target.rate_bps, mss, mss + evidence.tcp_overhead()));
         known
     }
 
@@ -81,7 +88,8 @@ impl<'a> Known<'a> {
     /// What TCP carries where UDP carries `udp_bps` of payload in packets of `payload_bytes`.
     pub(crate) fn tcp_of_udp(&self, udp_bps: u64, payload_bytes: u64) -> u64 {
         let mss = self.mss_bytes();
-        share(scaled(udp_bps, UDP_OVERHEAD, payload_bytes), mss, mss + TCP_OVERHEAD)
+        let (udp, tcp) = (self.evidence.udp_overhead(), self.evidence.tcp_overhead());
+        share(scaled(udp_bps, udp, payload_bytes), mss, mss + tcp)
     }
 
     /// What a flow could carry at most: the target, or the path's capacity if that is less.
@@ -93,6 +101,18 @@ impl<'a> Known<'a> {
     /// Whether a rate is so far below the target that mending it is worth naming.
     pub(crate) fn is_below_target(&self, bps: u64) -> bool {
         self.target_payload_bps.is_some_and(|target| bps as f64 * WORTH_NAMING <= target as f64)
+    }
+}
+
+impl Evidence {
+    /// Bytes of a TCP segment on the wire beyond its payload.
+    pub(crate) fn tcp_overhead(&self) -> u64 {
+        TCP_OVERHEAD + if self.ipv6 { IPV6_MORE } else { 0 }
+    }
+
+    /// Bytes of a UDP packet on the wire beyond its payload.
+    pub(crate) fn udp_overhead(&self) -> u64 {
+        UDP_OVERHEAD + if self.ipv6 { IPV6_MORE } else { 0 }
     }
 }
 
@@ -134,10 +154,11 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
     bounds.extend(capacity::bounds(&known));
     bounds.extend(flow::bounds(&known));
     bounds.extend(transfer::bounds(&known));
+    bounds.extend(disk::bounds(&known));
     let mut unknown = unknowns(&known);
     let reached = known.target.is_some() && goodput.is_some_and(|goodput| !known.is_below_target(goodput));
     // These concern other flows than the one that was tested.
-    let of_others = |bound: &Bound| matches!(bound.code, Code::SlowStart | Code::EcmpMember);
+    let of_others = |bound: &Bound| matches!(bound.code, Code::SlowStart | Code::EcmpMember | Code::Disk);
     let (mut causes, mut others): (Vec<Bound>, Vec<Bound>) = bounds.into_iter().partition(|bound| {
         let below = known.is_below_target(bound.bound_bps.middle()) || observed::ran_into(&known, bound);
         below && bound.bound_bps.most.is_some() && (!reached || of_others(bound))
@@ -154,7 +175,9 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
             test: "run again with more --time; longhaul tcp -o DIR and longhaul capture show each round trip".into(),
         });
     }
-    let causes = priced(&known, causes, &others);
+    let mut causes = priced(&known, causes, &others);
+    several::explain(&known, &mut causes);
+    hosts::explain(&known, &mut causes);
     Diagnosis {
         target_bps: known.target.map(|target| target.rate_bps),
         target_basis: known.target.map(|target| target.basis),
@@ -214,6 +237,12 @@ fn unknowns(known: &Known<'_>) -> Vec<Unknown> {
             push("the rate of the path's links: the target is what UDP carried", "name it with --rate");
         }
         Some(_) => {}
+    }
+    if known.udp_runs().any(hosts::is_void) {
+        push(
+            "what the path carries: the quota of a control group kept UDP's tests from their CPU",
+            "run again without the quota",
+        );
     }
     for run in &known.evidence.runs {
         if let Run::Failed { purpose, why } = run {

@@ -24,9 +24,11 @@ catalogue! {
     "corruption"
     "cpu-receiver"
     "cpu-sender"
+    "dscp-rewritten"
     "duplication"
     "ecmp-member"
     "ecn-bleached"
+    "ecn-marks"
     "fixed-buffer"
     "gro-off"
     "healthy"
@@ -52,6 +54,7 @@ catalogue! {
     "pair-stripped-sack-loss"
     "pair-stripped-window-scale-loss"
     "pair-udp-receive-buffer"
+    "policer-each-flow"
     "policer-network"
     "policer-receiver"
     "policer-sender"
@@ -95,7 +98,15 @@ fn text(name: &str) -> Option<&'static str> {
 /// # Errors
 /// There is none of that name.
 pub fn find(name: &str) -> Result<Fault, ExperimentError> {
-    let text = text(name).ok_or_else(|| ExperimentError::at(name.escape_debug(), "no fault is called so"))?;
+    let unknown = || {
+        let known = || KNOWN.iter().map(|(known, _)| *known);
+        let others = match longhaul_units::nearest(name, known()) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => format!("there are {}", known().collect::<Vec<_>>().join(", ")),
+        };
+        ExperimentError::at(name.escape_debug(), format!("no fault is called so; {others}"))
+    };
+    let text = text(name).ok_or_else(unknown)?;
     parse(name, text)
 }
 

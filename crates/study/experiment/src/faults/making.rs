@@ -157,11 +157,19 @@ impl FaultLab {
     /// # Errors
     /// It cannot be started.
     pub fn longhaul(&self, words: &[String], time: Nanos, stop: Stop) -> Result<Ended, MakingError> {
+        self.longhaul_on(HostName::Client, words, time, stop)
+    }
+
+    /// The same on `host`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn longhaul_on(&self, host: HostName, words: &[String], time: Nanos, stop: Stop) -> Result<Ended, MakingError> {
         let own = self.programs.longhaul.display().to_string();
         let words: Vec<&str> = std::iter::once(own.as_str()).chain(words.iter().map(String::as_str)).collect();
-        let host = "client";
-        let network = self.network(HostName::Client)?;
-        self.programs.run(network, &words, time, Some(stop)).map_err(|source| MakingError::Program { host, source })
+        let network = self.network(host)?;
+        let ended = self.programs.run(network, &words, time, Some(stop));
+        ended.map_err(|source| MakingError::Program { host: host.name(), source })
     }
 
     /// Whether a program beside the test has ended by itself, which makes the test worthless.

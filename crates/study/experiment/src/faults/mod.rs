@@ -11,6 +11,8 @@ mod program;
 pub mod run;
 pub mod score;
 pub mod spec;
+pub mod tuning;
+mod void;
 
 pub use catalogue::{all, find};
 pub use making::{Doing, FaultLab, MakingError};

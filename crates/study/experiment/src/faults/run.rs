@@ -13,11 +13,11 @@ use super::making::{Doing, FaultLab};
 use super::program::Programs;
 use super::score::Cell;
 use super::spec::{Fault, Measured};
+use super::tuning::Tuned;
+use super::void::{self, Machine};
 
 /// What a command takes beside the time of its tests, at most: a path that loses much takes long to say hello.
 const PATIENCE: Nanos = Nanos::from_secs(90);
-/// A share of the round trip by which the emulator may be late (99 % of the packets): more, and the path was another one.
-const LATE_SHARE: u64 = 10;
 /// How often a test is made anew that the emulator spoiled: the machine may have other things to do.
 const TRIES: usize = 3;
 /// A diagnosis makes several tests of the time that it is given.
@@ -49,6 +49,8 @@ pub struct Price {
     pub faulty_bps: Vec<u64>,
     /// The same, mended.
     pub mended_bps: Vec<u64>,
+    /// Tests that were made anew, as the machine spoiled them.
+    pub void_runs: usize,
     /// Why a test is missing; empty if none is.
     pub error: String,
 }
@@ -65,6 +67,8 @@ pub struct Runner<'a> {
     pub time: Nanos,
     /// The seeds of the paths' random numbers: one lab each.
     pub seeds: std::ops::RangeInclusive<u64>,
+    /// Where a cause is at a host, have `longhaul tune` mend it by the diagnosis, and see what comes of it.
+    pub tune: bool,
     /// Keeps the evidence; `None`: nowhere.
     pub keep: Option<&'a Keep<'a>>,
     /// Is told what happens.
@@ -89,12 +93,14 @@ impl Runner<'_> {
                 }
                 let doing = Doing { fault, rtt: *rtt, seed, faulty: true, spec: self.spec };
                 let cell = Cell::new(fault, *rtt, seed, fault.measured_at(*rtt).copied());
-                let cell = match self.diagnose_once(&doing) {
-                    Ok(diagnosis) => cell.judged(&diagnosis),
+                let Asked { answer, void_runs } = self.diagnose_once(&doing);
+                let cell = match answer {
+                    Ok((diagnosis, tuned)) => cell.judged(&diagnosis).tuned(tuned),
                     // What was cut short says nothing.
                     Err(_) if self.stop.requested().is_some() => return cells,
                     Err(why) => cell.failed(why),
                 };
+                let cell = cell.with_void_runs(void_runs);
                 (self.tell)(Event::Diagnosed(&cell));
                 cells.push(cell);
             }
@@ -114,13 +120,21 @@ impl Runner<'_> {
                 rtt_ns: rtt.0,
                 faulty_bps: Vec::new(),
                 mended_bps: Vec::new(),
+                void_runs: 0,
                 error: String::new(),
             };
             for (seed, faulty) in self.seeds.clone().flat_map(|seed| [(seed, true), (seed, false)]) {
                 let doing = Doing { fault, rtt: *rtt, seed, faulty, spec: self.spec };
                 let healthy = Healthy::of(&doing);
                 let before = mended.iter().find(|(known, _)| !faulty && *known == healthy).map(|(_, bps)| *bps);
-                let tested = before.map_or_else(|| self.goodput(&doing), Ok);
+                let tested = before.map_or_else(
+                    || {
+                        let Asked { answer, void_runs } = self.goodput(&doing);
+                        price.void_runs += void_runs;
+                        answer
+                    },
+                    Ok,
+                );
                 if self.stop.requested().is_some() {
                     return prices;
                 }
@@ -139,29 +153,35 @@ impl Runner<'_> {
         prices
     }
 
-    fn diagnose_once(&self, doing: &Doing<'_>) -> Result<Diagnosis, String> {
+    fn diagnose_once(&self, doing: &Doing<'_>) -> Asked<(Diagnosis, Option<Tuned>)> {
         let fault = doing.fault;
         let mut words = self.words("diagnose", doing);
         words.extend(["--rate".into(), fault.rate.0.to_string()]);
         let time = Nanos(self.time.0.saturating_mul(TESTS_MOST)) + PATIENCE;
-        let said = self.ask(doing, &words, time)?;
-        if let Some(keep) = self.keep {
-            keep(&evidence_name(&fault.name, doing.rtt, doing.seed), &said)?;
-        }
-        diagnosis_of(&said)
+        let tune = |lab: &FaultLab, said: &str| if self.tune { self.tuned(lab, doing, said) } else { Ok(None) };
+        let Asked { answer, void_runs } = self.ask(doing, &words, time, tune);
+        let answer = answer.and_then(|(said, tuned)| {
+            if let Some(keep) = self.keep {
+                keep(&evidence_name(&fault.name, doing.rtt, doing.seed), &said)?;
+            }
+            Ok((diagnosis_of(&said)?, tuned))
+        });
+        Asked { answer, void_runs }
     }
 
     /// What one flow carries. A test that does not come to its end carries nothing: that is what a black hole does.
-    fn goodput(&self, doing: &Doing<'_>) -> Result<u64, String> {
-        let said = self.ask(doing, &self.words("tcp", doing), self.time + PATIENCE);
+    fn goodput(&self, doing: &Doing<'_>) -> Asked<u64> {
+        let Asked { answer, void_runs } =
+            self.ask(doing, &self.words("tcp", doing), self.time + PATIENCE, |_, _| Ok(()));
         let bps = |said: String| {
             let said: Value = serde_json::from_str(&said).map_err(|error| error.to_string())?;
             said["result"]["goodput_bps"].as_u64().ok_or_else(|| "the result has no goodput".to_owned())
         };
-        said.and_then(bps)
+        Asked { answer: answer.and_then(|(said, ())| bps(said)), void_runs }
     }
 
-    fn words(&self, command: &str, doing: &Doing<'_>) -> Vec<String> {
+    /// The words of a test.
+    pub(super) fn words(&self, command: &str, doing: &Doing<'_>) -> Vec<String> {
         let fault = doing.fault;
         let control = &fault.making.control;
         let control = if doing.faulty && !control.is_empty() { control } else { &fault.congestion };
@@ -174,46 +194,78 @@ impl Runner<'_> {
         words
     }
 
-    /// Makes the lab, runs longhaul on its client, and takes it down. Anew where the emulator spoiled it.
-    fn ask(&self, doing: &Doing<'_>, words: &[String], time: Nanos) -> Result<String, String> {
-        let mut spoiled = String::new();
-        for _ in 0..TRIES {
-            match self.ask_once(doing, words, time)? {
-                Tried::Said(said) => return said,
-                Tried::Spoiled(why) => spoiled = why,
-            }
-        }
-        Err(spoiled)
+    /// What longhaul says on the client that is told `words` and the server.
+    pub(super) fn longhaul(&self, lab: &FaultLab, words: &[String], time: Nanos) -> Result<String, String> {
+        let words: Vec<String> = words.iter().cloned().chain([lab.server().to_string()]).collect();
+        lab.longhaul(&words, time, self.stop).map_err(|error| error.to_string())?.success()
     }
 
-    fn ask_once(&self, doing: &Doing<'_>, words: &[String], time: Nanos) -> Result<Tried, String> {
+    /// Makes the lab, runs longhaul on its client, does what is to be done `after` that, and takes the lab down. Anew where the machine
+    /// spoiled it.
+    fn ask<T>(
+        &self,
+        doing: &Doing<'_>,
+        words: &[String],
+        time: Nanos,
+        after: impl Fn(&FaultLab, &str) -> Result<T, String>,
+    ) -> Asked<(String, T)> {
+        let mut void_runs = 0;
+        loop {
+            let answer = match self.ask_once(doing, words, time, &after) {
+                Ok(Tried::Done(answer)) => answer,
+                Ok(Tried::Spoiled(why)) => {
+                    void_runs += 1;
+                    if void_runs < TRIES {
+                        continue;
+                    }
+                    Err(format!("void: {why}"))
+                }
+                Err(why) => Err(why),
+            };
+            return Asked { answer, void_runs };
+        }
+    }
+
+    fn ask_once<T>(
+        &self,
+        doing: &Doing<'_>,
+        words: &[String],
+        time: Nanos,
+        after: &impl Fn(&FaultLab, &str) -> Result<T, String>,
+    ) -> Result<Tried<(String, T)>, String> {
         let failed = |error: super::MakingError| error.to_string();
         let mut lab = FaultLab::up(doing, self.programs).map_err(failed)?;
-        let words: Vec<String> = words.iter().cloned().chain([lab.server().to_string()]).collect();
-        let said = lab.longhaul(&words, time, self.stop).map_err(failed)?.success();
+        let machine = Machine::begins();
+        let said = self.longhaul(&lab, words, time);
+        let taken = machine.taken();
+        // A fault that takes the CPU is to be seen.
+        let waited = said.as_ref().ok().filter(|_| !doing.fault.takes_a_cpu()).and_then(|said| void::waited(said));
+        let answer = said.and_then(|said| {
+            let more = after(&lab, &said)?;
+            Ok((said, more))
+        });
         let lacking = lab.lacks_a_program();
         let status = lab.down().map_err(failed)?;
         if lacking {
             return Err("a program beside the test ended before the test did".into());
         }
-        let lost = status.own_fault.total();
-        if lost > 0 {
-            return Ok(Tried::Spoiled(format!("void: the emulator lost {lost} packets of its own")));
-        }
-        let late = Nanos(status.lateness.p99_ns);
-        if late > Nanos(doing.rtt.0 / LATE_SHARE) {
-            return Ok(Tried::Spoiled(format!("void: the emulator was late by {late}, the machine was busy")));
-        }
-        Ok(Tried::Said(said))
+        let spoiled = void::by_emulator(&status, doing.rtt).or(taken).or(waited);
+        Ok(spoiled.map_or(Tried::Done(answer), Tried::Spoiled))
     }
 }
 
 /// What came of a command in a lab.
-enum Tried {
-    /// It printed this, or failed.
-    Said(Result<String, String>),
+enum Tried<T> {
+    /// This.
+    Done(Result<T, String>),
     /// The lab was not what it should have been: how.
     Spoiled(String),
+}
+
+/// An answer, and how many runs before it were void.
+struct Asked<T> {
+    answer: Result<T, String>,
+    void_runs: usize,
 }
 
 /// What sets mended paths apart.
@@ -254,7 +306,7 @@ pub fn of_evidence_name(name: &str) -> Option<(&str, Nanos, u64)> {
 }
 
 /// What the JSON of `longhaul diagnose` says.
-fn diagnosis_of(said: &str) -> Result<Diagnosis, String> {
+pub(super) fn diagnosis_of(said: &str) -> Result<Diagnosis, String> {
     let said: Value = serde_json::from_str(said).map_err(|error| format!("the diagnosis is no JSON: {error}"))?;
     serde_json::from_value(said["result"].clone()).map_err(|error| format!("the diagnosis cannot be read: {error}"))
 }

@@ -8,6 +8,7 @@ use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::spec::{ExpectedCause, Fault, Measured, SCORED_RATIO};
+use super::tuning::Tuned;
 
 /// A price is right within this factor of what mending brought.
 pub const PRICE_FACTOR: f64 = 1.5;
@@ -45,6 +46,10 @@ pub struct Cell {
     pub host_right: Option<bool>,
     /// Whether the price is within 1.5 times what mending brought; `null` where the code is wrong, or the price is no interval.
     pub price_right: Option<bool>,
+    /// What tuning the hosts by the diagnosis brought; `null` where that was not asked, or its first cause is at no host.
+    pub tuned: Option<Tuned>,
+    /// Diagnoses that were made anew, as the machine spoiled them.
+    pub void_runs: usize,
     /// Why there is no diagnosis; empty if there is one.
     pub error: String,
     /// Whether some flows meet the fault and others do not.
@@ -154,6 +159,8 @@ impl Cell {
             place_right: None,
             host_right: None,
             price_right: None,
+            tuned: None,
+            void_runs: 0,
             error: String::new(),
             some_flows: fault.some_flows,
         }
@@ -162,6 +169,16 @@ impl Cell {
     /// The same without a diagnosis, and why.
     pub fn failed(self, why: impl Into<String>) -> Self {
         Self { error: why.into(), ..self }
+    }
+
+    /// The same after so many diagnoses that the machine spoiled.
+    pub fn with_void_runs(self, void_runs: usize) -> Self {
+        Self { void_runs, ..self }
+    }
+
+    /// The same with what tuning brought.
+    pub fn tuned(self, tuned: Option<Tuned>) -> Self {
+        Self { tuned, ..self }
     }
 
     /// The same with what `diagnosis` named.
@@ -239,6 +256,10 @@ pub struct Summary {
     pub finding: Share,
     /// Of right causes: the price is within 1.5 times what mending brought.
     pub price: Share,
+    /// Of right first causes at a host of which `longhaul tune` changed settings: 80 % of the promised rate came.
+    pub tuned: Share,
+    /// Diagnoses that were made anew, as the machine spoiled them.
+    pub void_runs: usize,
     /// Cells without a diagnosis.
     pub failed: usize,
 }
@@ -278,6 +299,8 @@ impl Summary {
             healthy: kind(Kind::Healthy),
             finding: kind(Kind::Finding),
             price: Share::of(scored().filter_map(|cell| cell.price_right)),
+            tuned: Share::of(scored().filter(|cell| cell.right).filter_map(|cell| Some(cell.tuned.as_ref()?.kept))),
+            void_runs: cells.iter().map(|cell| cell.void_runs).sum(),
             failed: cells.len() - diagnosed().count(),
         }
     }

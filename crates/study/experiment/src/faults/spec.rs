@@ -306,6 +306,11 @@ impl Fault {
         self.causes.len() > 1
     }
 
+    /// Whether it takes the CPU of a test.
+    pub fn takes_a_cpu(&self) -> bool {
+        self.causes.iter().any(|cause| cause.code == Code::Cpu)
+    }
+
     /// Whether nothing is wrong.
     pub fn is_healthy(&self) -> bool {
         self.making == Making::default()

@@ -24,7 +24,7 @@ const RATES_MOST: usize = 64;
 const TIMES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(3600);
 
 /// Experiments that come with longhaul: name and text.
-const KNOWN: &[(&str, &str)] = &[("nima", include_str!("../../../../../experiments/nima.toml"))];
+pub(super) const KNOWN: &[(&str, &str)] = &[("nima", include_str!("../../../../../experiments/nima.toml"))];
 
 /// What a receiver does about frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -48,6 +48,11 @@ const KNOWN: &[(&str, &str)] = &[
     ("emulation-matrix", include_str!("../../../../../experiments/emulation-matrix.toml")),
 ];
 
+/// What `lab run` knows by name.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().chain(mix::KNOWN).map(|(name, _)| *name).chain(["faults"])
+}
+
 /// An experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
@@ -207,8 +212,11 @@ impl Experiment {
         }
         let file = Path::new(name_or_file);
         let text = longhaul_units::read_text(file, FILE_BYTES_MOST).map_err(|error| {
-            let known = KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-            ExperimentError::new(format!("{error}; give a file, or one of {known}")).in_file(name_or_file)
+            let known: Vec<&str> = names().collect();
+            let meant = longhaul_units::nearest(name_or_file, known.iter().copied());
+            let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+            let known = known.join(", ");
+            ExperimentError::new(format!("{error}{meant}; give a file, or one of {known}")).in_file(name_or_file)
         })?;
         Self::parse(&text, file.parent().unwrap_or(Path::new(""))).map_err(|error| error.in_file(name_or_file))
     }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use longhaul_tcp::{CongestionSince, FIELDS, MAX_SAMPLES, Sample, Series, TcpStreamReport};
+use longhaul_tcp::{CongestionSince, FIELDS, MAX_SAMPLES, Sample, Series, TcpEndReport, TcpStreamReport};
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedRowGroupWriter;
@@ -29,6 +29,8 @@ pub struct FlowSamples<'a> {
 pub struct End<'a> {
     /// The flows.
     pub flows: Vec<FlowSamples<'a>>,
+    /// What that clock must be added to for Unix time, nanoseconds; `None` where the host did not say.
+    pub unix_offset_ns: Option<i64>,
 }
 
 impl<'a> End<'a> {
@@ -36,7 +38,8 @@ impl<'a> End<'a> {
     ///
     /// # Errors
     /// Where the samples are damaged.
-    pub fn of_test(streams: &'a [TcpStreamReport]) -> Result<Self, String> {
+    pub fn of_test(report: &'a TcpEndReport) -> Result<Self, String> {
+        let streams = &report.streams;
         let most = MAX_SAMPLES / streams.len().max(1);
         let flow = |report: &'a TcpStreamReport| {
             let series = Series::from_text(report.samples.as_deref()?, most);
@@ -49,7 +52,8 @@ impl<'a> End<'a> {
             }))
         };
         let flows = streams.iter().filter_map(flow).collect::<Result<_, _>>();
-        flows.map(|flows| Self { flows }).map_err(|error| error.to_string())
+        let unix_offset_ns = report.unix_offset_ns;
+        flows.map(|flows| Self { flows, unix_offset_ns }).map_err(|error| error.to_string())
     }
 
     /// When its first sample was taken.
@@ -67,6 +71,7 @@ fn columns() -> String {
             required byte_array direction (string);
             required int32 stream (integer(32, false));
             required int64 at_ns (integer(64, false));
+            optional int64 time (timestamp(nanos, true));
             required byte_array congestion_control (string);\n",
     );
     for field in FIELDS {
@@ -91,7 +96,7 @@ pub fn write_samples(out: impl Write + Send, ends: &[End<'_>]) -> Result<(), Par
         for flow in &end.flows {
             for rows in flow.series.samples().chunks(ROW_GROUP) {
                 let mut group = writer.next_row_group()?;
-                write_rows(&mut group, flow, rows, start_ns)?;
+                write_rows(&mut group, flow, rows, (start_ns, end.unix_offset_ns))?;
                 group.close()?;
             }
         }
@@ -104,7 +109,7 @@ fn write_rows(
     group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
     flow: &FlowSamples<'_>,
     rows: &[Sample],
-    start_ns: u64,
+    (start_ns, unix_offset_ns): (u64, Option<i64>),
 ) -> Result<(), ParquetError> {
     let same = |text: &str| vec![ByteArray::from(text); rows.len()];
     let control = |sample: &Sample| flow.congestion.get(usize::from(sample.congestion)).map_or("", |since| &since.name);
@@ -113,11 +118,17 @@ fn write_rows(
     int32(group, &vec![flow.stream as i32; rows.len()], None)?;
     let at: Vec<i64> = rows.iter().map(|sample| sample.at_ns.saturating_sub(start_ns) as i64).collect();
     int64(group, &at, None)?;
+    let unix = |sample: &Sample| unix_offset_ns.map(|offset| (sample.at_ns as i64).saturating_add(offset));
+    let times: Vec<i64> = rows.iter().filter_map(unix).collect();
+    int64(group, &times, Some(&vec![i16::from(unix_offset_ns.is_some()); rows.len()]))?;
     text(group, rows.iter().map(|sample| ByteArray::from(control(sample))).collect())?;
     for field in FIELDS {
         // Numbers keep their bits: the schema says that they have no sign.
-        let values: Vec<u64> = rows.iter().filter_map(|sample| sample.info.get(field)).collect();
-        let there: Vec<i16> = rows.iter().map(|sample| sample.info.get(field).is_some().into()).collect();
+        // All ones are the kernel's word for no limit, and for no round trip yet.
+        let none = if field.bits() > 32 { u64::MAX } else { u64::from(u32::MAX) };
+        let known = |sample: &Sample| sample.info.get(field).filter(|value| *value != none);
+        let values: Vec<u64> = rows.iter().filter_map(known).collect();
+        let there: Vec<i16> = rows.iter().map(|sample| known(sample).is_some().into()).collect();
         if field.bits() > 32 {
             int64(group, &values.iter().map(|value| *value as i64).collect::<Vec<_>>(), Some(&there))?;
         } else {
@@ -173,12 +184,18 @@ mod tests {
             let mut bytes = [0; 168];
             bytes[68] = 40 + at;
             bytes[167] = 0x80;
+            // No limit of the pacing rate.
+            bytes[112..120].fill(0xff);
             series.push(Sample { at_ns: 1_000 + u64::from(at), congestion: at / 3, info: TcpInfo::parse(&bytes) });
         }
         let names = ["reno", "cubic"].map(|name| CongestionSince { at_ns: 0, name: name.into() });
         let flow = FlowSamples { end: "sender", direction: "forward", stream: 3, congestion: &names, series };
         let path = std::env::temp_dir().join(format!("longhaul-samples-{}.parquet", std::process::id()));
-        write_samples(File::create(&path).unwrap(), &[End { flows: vec![flow] }]).unwrap();
+        write_samples(
+            File::create(&path).unwrap(),
+            &[End { flows: vec![flow], unix_offset_ns: Some(1_795_515_330_000_000_000) }],
+        )
+        .unwrap();
         let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
         std::fs::remove_file(&path).unwrap();
         let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_json_value_like()).collect();
@@ -188,7 +205,13 @@ mod tests {
         assert_eq!((row["congestion_control"].as_str(), row[fields::RTT.name].as_str()), ("\"cubic\"", "44"));
         assert_eq!(row[fields::DELIVERY_RATE.name], (1_u64 << 63).to_string());
         assert_eq!(row[fields::BUSY_TIME.name], "null");
-        assert_eq!(row.len(), FIELDS.len() + 5);
+        assert_eq!(row[fields::MAX_PACING_RATE.name], "null");
+        assert!(
+            row["time"].contains("1795515330000001004") || row["time"].starts_with("2026-11-24"),
+            "{}",
+            row["time"]
+        );
+        assert_eq!(row.len(), FIELDS.len() + 6);
     }
 
     trait Named {

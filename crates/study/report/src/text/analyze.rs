@@ -121,7 +121,12 @@ fn direction_lines(text: &mut String, arrow: &str, direction: &DirectionSummary)
                 parts.push(format!("{count} {what}"));
             }
         };
-        part(tcp.retransmitted_packets, "retransmitted");
+        let on_the_wire = if tcp.retransmitted_wire_packets > tcp.retransmitted_packets {
+            format!("retransmitted ({} on the wire)", tcp.retransmitted_wire_packets)
+        } else {
+            "retransmitted".into()
+        };
+        part(tcp.retransmitted_packets, &on_the_wire);
         part(tcp.fast_retransmissions, "of them fast");
         part(tcp.timeout_retransmissions, "by timeout");
         part(tcp.retransmissions_of_unknown_cause, "of unknown cause");

@@ -27,7 +27,7 @@ pub fn needed(long: &LongPath, time_ns: u64) -> String {
 /// The verdicts and what they were made from.
 pub fn report(test: &LongPathTest) -> String {
     let long = &test.target;
-    let mut text = String::new();
+    let mut text = format!("{}\n", headline(test));
     let run = match test.run_length {
         Verdict::Pass => "pass: losses are rare enough",
         Verdict::Fail => "fail: losses come too often",
@@ -49,6 +49,17 @@ pub fn report(test: &LongPathTest) -> String {
     if test.run_length == Verdict::NotEnough {
         let _ = writeln!(text, "{:<12}to pass takes {}: give --time", "", duration(long.time_to_pass_ns));
     }
+    if let Some(expected) = test.expected_bps.filter(|_| test.run_length == Verdict::Fail) {
+        let _ = writeln!(
+            text,
+            "{:<12}with these losses {} reaches {}/s over {}; `longhaul udp HOST -b {} --wire` tells where packets are lost",
+            "",
+            long.congestion_control,
+            about(expected),
+            Nanos(long.rtt_ns),
+            BitRate(long.rate_bps)
+        );
+    }
     let slow_start = match test.slow_start {
         Verdict::Pass => "pass: queues take a window at twice the rate",
         Verdict::Fail => "fail: a queue is shorter than half a window, so slow start ends early",
@@ -66,6 +77,25 @@ pub fn report(test: &LongPathTest) -> String {
         );
     }
     text
+}
+
+/// The answer in a sentence.
+fn headline(test: &LongPathTest) -> String {
+    let flow = format!(
+        "{} at {}/s over {}",
+        test.target.congestion_control,
+        BitRate(test.target.rate_bps),
+        Nanos(test.target.rtt_ns)
+    );
+    match (test.run_length, test.slow_start) {
+        (Verdict::Fail, Verdict::Fail) => {
+            format!("This path would not do for {flow}: it loses packets, and a queue is too short.")
+        }
+        (Verdict::Fail, _) => format!("This path would not do for {flow}: it loses packets too often."),
+        (_, Verdict::Fail) => format!("This path would slow the start of {flow}: a queue is too short."),
+        (Verdict::Pass, Verdict::Pass) => format!("This path would do for {flow}."),
+        _ => format!("Whether this path would do for {flow} is not known yet."),
+    }
 }
 
 /// Up to hours, in the unit that fits.

@@ -4,6 +4,7 @@ pub mod analyze;
 pub mod compare;
 pub mod diagnose;
 pub mod experiment;
+pub mod hops;
 pub mod long_path;
 pub mod rtt;
 pub mod sweep;
@@ -11,6 +12,7 @@ pub mod tcp;
 pub mod udp;
 pub mod verify;
 pub mod watch;
+pub mod watch_udp;
 
 use longhaul_units::{BitRate, Nanos};
 

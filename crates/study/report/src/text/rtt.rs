@@ -1,7 +1,9 @@
 //! A measurement of round trips as text.
 
 use longhaul_rtt::probe_log::{EndStamps, StampedBy};
-use longhaul_rtt::{BySize, OfSize, OneWayVariation, RttResult, SizeStep, Spread};
+use longhaul_rtt::{BySize, ClockState, OfSize, OneWayDelays, OneWayVariation, RttResult, SizeStep, Spread};
+
+use longhaul_units::BitRate;
 
 use super::{rate, short};
 
@@ -24,6 +26,7 @@ pub fn report(result: &RttResult) -> String {
         }
         text += "\n";
     }
+    text += &gaps(result);
     let Some(rtt) = &result.rtt else { return text };
     text += &format!(
         "\n{:<16}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}\n",
@@ -49,14 +52,68 @@ pub fn report(result: &RttResult) -> String {
     if let Some(server) = result.timestamps.server {
         text += &format!("; there {}", stamps(server));
     }
-    text + "\none-way delay: not known, as it is not known whether the clocks agree\n"
+    super::visible(&(text + "\n" + &clocks(result)))
+}
+
+/// Gaps that are shown.
+const GAPS_SHOWN: usize = 5;
+
+fn gaps(result: &RttResult) -> String {
+    let mut text = String::new();
+    if result.gap_count > 0 {
+        text += &format!("gaps: {}, {} in all, which are no losses\n", result.gap_count, short(result.gaps_ns));
+    }
+    for gap in result.gaps.iter().take(GAPS_SHOWN) {
+        let set = match gap.step_ns {
+            0 => String::new(),
+            ns => format!(", {} by {}", if ns > 0 { "forward" } else { "back" }, short(ns.unsigned_abs())),
+        };
+        let left_out = if gap.left_out > 0 { format!("; {} probes left out", gap.left_out) } else { String::new() };
+        text += &format!("  {}{set}: {}{left_out}\n", gap.why.words(), short(gap.lasted_ns()));
+    }
+    if result.responder_steps > 0 {
+        text += &format!(
+            "the responder's clock was set {} times; both directions are without it\n",
+            result.responder_steps
+        );
+    }
+    text
+}
+
+fn clocks(result: &RttResult) -> String {
+    let mut text = String::new();
+    for (place, clock) in [("here", &result.clocks.client), ("there", &result.clocks.server)] {
+        let Some(ClockState { synchronised, max_error_ns, daemons, .. }) = clock else { continue };
+        let state = if *synchronised {
+            format!("synchronised, off by {} at most", short(*max_error_ns))
+        } else {
+            "not synchronised".into()
+        };
+        let by = if daemons.is_empty() { String::new() } else { format!(" ({})", daemons.join(", ")) };
+        text += &format!("clock {place}: {state}{by}\n");
+    }
+    match result.one_way {
+        Some(OneWayDelays { forward, backward, bound_ns }) => {
+            for (name, delay) in [("forward", forward), ("backward", backward)] {
+                let [least, median, high] = [delay.min_ns, delay.p50_ns, delay.p99_ns].map(signed);
+                text += &format!("{name}: least {least}, median {median}, p99 {high}, each ± {}\n", short(bound_ns));
+            }
+            text
+        }
+        None => text + "one-way delay: not known, as it is not known whether the clocks agree\n",
+    }
+}
+
+/// By two clocks a delay can be below zero.
+fn signed(ns: i64) -> String {
+    format!("{}{}", if ns < 0 { "-" } else { "" }, short(ns.unsigned_abs()))
 }
 
 /// Sizes that a screen has room for, spread over all.
 const SIZES_SHOWN: usize = 16;
 
 fn by_size(by_size: &BySize) -> String {
-    let BySize { sizes, line, steps } = by_size;
+    let BySize { sizes, line, steps, host_links_bps, host_links_ns_per_byte } = by_size;
     let mut text =
         format!("\n{:<16}{:>9}{:>9}{:>9}{:>9}{:>9}\n", "payload bytes", "answered", "lost", "min", "p50", "± 95 %");
     let last = sizes.len().saturating_sub(1);
@@ -88,6 +145,10 @@ fn by_size(by_size: &BySize) -> String {
             }
         }
         None => text += "no line: fewer than five sizes were answered\n",
+    }
+    if !host_links_bps.is_empty() {
+        let links: Vec<String> = host_links_bps.iter().map(|bps| rate(BitRate(*bps))).collect();
+        text += &format!("the hosts' links ({}) explain {host_links_ns_per_byte:.2} ns of it\n", links.join(", "));
     }
     for SizeStep { from_bytes, to_bytes, ns } in steps {
         let sign = if *ns < 0.0 { "-" } else { "+" };

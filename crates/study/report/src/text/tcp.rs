@@ -9,8 +9,6 @@ use longhaul_units::{BitRate, Bytes};
 
 use super::{each_direction, rate, short};
 
-/// Characters of a line.
-const WIDTH: usize = 80;
 /// Flows listed one by one; JSON has all.
 const FLOWS: usize = 16;
 /// Reasons printed for a location.
@@ -26,8 +24,7 @@ pub fn report(parameters: &TcpParameters, results: &Directions<TcpResult>) -> St
 fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
     let mut text = String::new();
     let mut line = |label: &str, what: String| {
-        let line = format!("{label:<10}{what}");
-        _ = writeln!(text, "{}", line.replace('\n', " ").chars().take(WIDTH).collect::<String>());
+        _ = writeln!(text, "{}", format!("{label:<10}{what}").replace('\n', " "));
     };
     let flows = if result.streams.len() == 1 { String::new() } else { format!(" over {} flows", result.streams.len()) };
     line(
@@ -129,8 +126,7 @@ fn losses(text: &mut String, result: &TcpResult) {
         let _ = writeln!(text, "  {place:<13}{bytes:>14} {share:>9.4} %  {}", meaning(place));
         let here = result.loss_reasons.iter().filter(|reason| reason.location == place);
         for reason in here.take(REASONS) {
-            let line = format!("    {:>9} packets  {}", reason.packets, reason.reason.replace('\n', " "));
-            let _ = writeln!(text, "{}", line.chars().take(WIDTH).collect::<String>());
+            let _ = writeln!(text, "    {:>9} packets  {}", reason.packets, reason.reason.replace('\n', " "));
         }
     }
 }

@@ -10,9 +10,7 @@ use longhaul_units::{BitRate, Bytes};
 
 use super::{each_direction, rate, short};
 
-/// Characters of a line.
-const WIDTH: usize = 80;
-/// Characters of the longest bar: the rest of a line of [`WIDTH`].
+/// Characters of the longest bar: the rest of a line of 80.
 const BAR: usize = 30;
 /// Reasons printed for a location; JSON has all.
 const REASONS: usize = 3;
@@ -89,6 +87,13 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
     if let Some(capacity) = &result.capacity {
         line("capacity", capacity_words(capacity));
     }
+    if parameters.traffic_class > 0 {
+        let arrived: Vec<String> = (result.traffic_classes.iter())
+            .map(|class| format!("{} with {:#04x}", class.packets, class.traffic_class))
+            .collect();
+        let arrived = if arrived.is_empty() { "none, or not told".into() } else { arrived.join(", ") };
+        line("tos", format!("{:#04x} sent; arrived: {arrived}", parameters.traffic_class));
+    }
     let (sender, receiver) = (result.socket_buffers.sender, result.socket_buffers.receiver);
     line("buffers", format!("sender {}; receiver {}", buffer(sender), buffer(receiver)));
     if let Some(binding) = &result.binding {
@@ -160,8 +165,7 @@ fn capacity_words(capacity: &Capacity) -> String {
 fn reasons(text: &mut String, location: Location, all: &[UdpLossReason]) {
     let here: Vec<&UdpLossReason> = all.iter().filter(|reason| reason.location == location).collect();
     for reason in here.iter().take(REASONS) {
-        let line = format!("    {:>9}  {}", reason.packets, reason.reason.replace('\n', " "));
-        let _ = writeln!(text, "{}", line.chars().take(WIDTH).collect::<String>());
+        let _ = writeln!(text, "    {:>9}  {}", reason.packets, reason.reason.replace('\n', " "));
     }
     if here.len() > REASONS {
         let _ = writeln!(text, "    and {} more reasons", here.len() - REASONS);

@@ -7,8 +7,6 @@ use longhaul_units::{BitRate, Bytes};
 
 use super::{rate, short, visible};
 
-/// Characters per line.
-const WIDTH: usize = 80;
 /// Connections that are shown. The JSON result has all.
 const CONNECTIONS: usize = 20;
 /// Drop reasons that are shown per connection.
@@ -51,8 +49,7 @@ fn bytes(connection: &WatchedConnection) -> u64 {
 
 fn one(text: &mut String, connection: &WatchedConnection) {
     let mut line = |label: &str, what: String| {
-        let line = format!("{label:<10}{what}").replace('\n', " ");
-        _ = writeln!(text, "{}", line.chars().take(WIDTH).collect::<String>());
+        _ = writeln!(text, "{}", format!("{label:<10}{what}").replace('\n', " "));
     };
     let program = connection.program.as_deref().unwrap_or("?");
     let pid = connection.pid.map_or_else(String::new, |pid| format!("{pid}, "));

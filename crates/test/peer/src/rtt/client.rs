@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use longhaul_host::HostSnapshot;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, ReceiverOptions, SuperPacket, TimestampMode, UdpOpenError, UdpReceiver};
 use longhaul_result::Caveat;
@@ -16,7 +17,7 @@ use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
-use super::probing::{HEADERS_MOST, Probes, Probing, Shared, read_behind_headers, realtime_ns};
+use super::probing::{HEADERS_MOST, Probes, Probing, Shared, kernel_stamp, read_behind_headers, realtime_ns};
 use crate::control::random;
 use crate::data::{Data, Opening, Place};
 use crate::event::Event;
@@ -171,7 +172,7 @@ impl Data for ProbingData {
             probing.stop();
             probing.join();
         }
-        EndReport::default()
+        EndReport { host: serde_json::to_value(HostSnapshot::take()).unwrap_or_default(), ..EndReport::default() }
     }
 }
 
@@ -227,12 +228,12 @@ impl Probes for UdpProbes {
 impl UdpProbes {
     /// The probe at the end of a packet that was sent, and when that was.
     fn stamped(&self, packet: &SuperPacket<'_>) -> Option<(Probe, i64)> {
-        let at = packet.received_at_kernel?;
+        let at = kernel_stamp(packet)?;
         let parse = |payload: &[u8]| {
             let probe = Probe::parse(payload).filter(|probe| probe.cookie == self.cookie.of(false, 0))?;
             Some((probe.sequence, probe))
         };
-        Some((read_behind_headers(packet.bytes, &self.asked, parse)?, i64::try_from(at.0).ok()?))
+        Some((read_behind_headers(packet.bytes, &self.asked, parse)?, at))
     }
 
     fn take(&self, packet: &SuperPacket<'_>, account: &mut longhaul_rtt::Account) {
@@ -256,7 +257,7 @@ impl UdpProbes {
 
 /// When a packet arrived, Unix time in nanoseconds, and who says so.
 pub(super) fn received(packet: &SuperPacket<'_>) -> (i64, StampedBy) {
-    match packet.received_at_kernel.and_then(|at| i64::try_from(at.0).ok()) {
+    match kernel_stamp(packet) {
         Some(at) => (at, StampedBy::Kernel),
         None => (i64::try_from(packet.received_at_app.0).unwrap_or_else(|_| realtime_ns()), StampedBy::Program),
     }

@@ -10,14 +10,15 @@ use longhaul_rtt::{Answer, Observed, RttParameters};
 use longhaul_session::SessionError;
 
 use super::client::received;
-use super::probing::{HEADERS_MOST, Probes, Probing, Shared, read_behind_headers};
+use super::content::Content;
+use super::probing::{HEADERS_MOST, Probes, Probing, Shared, kernel_stamp, read_behind_headers};
 use super::tcp_connect::watch;
 use crate::control::random;
 
 /// Packets taken in one call.
 const SLOTS: usize = 32;
 /// An echo's header.
-const HEADER_LEN: usize = 8;
+pub(super) const HEADER_LEN: usize = 8;
 
 /// Probes `peer` by ICMP echo until the amount is sent or a signal comes, and hands over what is seen. A second signal ends it at once.
 ///
@@ -29,10 +30,8 @@ pub fn probe_by_echo(
     stop: Option<Stop>,
     observe: impl FnMut(Observed),
 ) -> Result<(), SessionError> {
-    let denied = "run as root, or let your group use it: sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"";
     let magic = random::<8>()?;
-    let socket = EchoSocket::open(peer, u16::from_ne_bytes([magic[0], magic[1]]))
-        .map_err(|error| SessionError::new("no_echo_socket", format!("{peer}: {error}"), denied))?;
+    let socket = open(peer, magic)?;
     let length = parameters.payload_bytes as usize;
     let probes = Arc::new(EchoProbes {
         socket,
@@ -48,6 +47,13 @@ pub fn probe_by_echo(
     watch(probing, &events, stop, observe)
 }
 
+/// A socket for echoes of `peer`, whose identifier is drawn with `magic`.
+pub(super) fn open(peer: IpAddr, magic: [u8; 8]) -> Result<EchoSocket, SessionError> {
+    let denied = "run as root, or let your group use it: sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"";
+    EchoSocket::open(peer, u16::from_ne_bytes([magic[0], magic[1]]))
+        .map_err(|error| SessionError::new("no_echo_socket", format!("{peer}: {error}"), denied))
+}
+
 struct EchoProbes {
     socket: EchoSocket,
     /// What the answers to these probes have, and no others.
@@ -59,35 +65,13 @@ struct EchoProbes {
     slots: Mutex<ReceiveSlots>,
 }
 
-/// What a payload begins with: the magic number, the probe's number, the program's time stamp.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Content {
-    sequence: u64,
-    program_ns: u64,
-}
-
-impl Content {
-    fn emit(self, magic: [u8; 8], payload: &mut [u8]) {
-        let numbers = [magic, self.sequence.to_be_bytes(), self.program_ns.to_be_bytes()].concat();
-        if let Some(place) = payload.get_mut(..numbers.len()) {
-            place.copy_from_slice(&numbers);
-        }
-    }
-
-    fn parse(magic: [u8; 8], payload: &[u8]) -> Option<Self> {
-        let number = |at: usize| payload.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes);
-        (payload.first_chunk() == Some(&magic)).then_some(())?;
-        Some(Self { sequence: number(8)?, program_ns: number(16)? })
-    }
-}
-
 impl Probes for EchoProbes {
     fn send(&self, sequence: u64, program_ns: i64) {
         let mut packet = self.packet.lock().unwrap_or_else(PoisonError::into_inner);
         let content = Content { sequence, program_ns: program_ns as u64 };
         let length = HEADER_LEN + self.asked.payload_of(sequence) as usize;
         let Some(packet) = packet.get_mut(..length) else { return };
-        content.emit(self.magic, packet.get_mut(HEADER_LEN..).unwrap_or_default());
+        content.emit(self.magic, sequence as u16, packet.get_mut(HEADER_LEN..).unwrap_or_default());
         // What the kernel refuses is lost; a second try meets an error that an earlier probe caused.
         if self.socket.send(packet, sequence as u16).is_err() {
             let _ = self.socket.send(packet, sequence as u16);
@@ -99,12 +83,11 @@ impl Probes for EchoProbes {
         let _ = self.socket.wait_until(deadline);
         if matches!(self.socket.socket().receive_sent(&mut slots), Ok(1..)) {
             account.with(|account| {
-                for packet in slots.packets() {
+                for packet in slots.packets().filter(|packet| packet.icmp.is_none()) {
                     let parse =
                         |payload: &[u8]| Content::parse(self.magic, payload).map(|content| (content.sequence, content));
                     let content = read_behind_headers(packet.bytes, &self.asked, parse);
-                    let at = packet.received_at_kernel.and_then(|at| i64::try_from(at.0).ok());
-                    if let (Some(content), Some(at)) = (content, at) {
+                    if let Some((content, at)) = content.zip(kernel_stamp(&packet)) {
                         account.stamp(content.sequence, at);
                     }
                 }
@@ -134,20 +117,5 @@ impl Probes for EchoProbes {
                 }
             });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_payload_of_others_has_no_content() {
-        let mut payload = [0; 40];
-        let content = Content { sequence: 70_000, program_ns: 5 };
-        content.emit([7; 8], &mut payload);
-        assert_eq!(Content::parse([7; 8], &payload), Some(content));
-        assert_eq!(Content::parse([8; 8], &payload), None);
-        assert_eq!(Content::parse([7; 8], &payload[..23]), None);
     }
 }

@@ -4,17 +4,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime, realtime_offset};
+use longhaul_kernel::clock::{monotonic, realtime};
+use longhaul_kernel::udp::SuperPacket;
 use longhaul_kernel::wait::sleep_until;
-use longhaul_rtt::{Account, Ended, Observed, RttParameters, Schedule};
+use longhaul_rtt::probe_log::ProbeRow;
+use longhaul_rtt::{Account, ClockWatch, Ended, Gap, GapReason, Observed, RttParameters, Schedule};
 use longhaul_terms::Amount;
-use longhaul_udp::Timestamps;
 use longhaul_units::Nanos;
 
-use crate::udp::stepped;
+use super::own_clock::read_clocks;
 
-/// The thread wakes up this long before a probe is due and watches the clock: waking up takes tens of microseconds.
+/// The thread wakes up this long before a probe is due and watches the clock, as waking up takes tens of microseconds; where probes are far
+/// apart it need not, and a measurement of weeks costs little of a CPU.
 const RISE_EARLY: Nanos = Nanos::from_micros(80);
+/// Probes are far apart from this interval on.
+const FAR_APART: Nanos = Nanos::from_millis(5);
 /// How often to look whether the measurement was stopped.
 const STOP_LOOK: Nanos = Nanos::from_millis(20);
 /// How often rows are handed over.
@@ -56,14 +60,16 @@ impl Probing {
         seed: u64,
         mut observe: impl FnMut(Observed) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let account = Shared(Arc::new(Mutex::new(Account::new(parameters.timeout_ns))));
+        let account = Shared(Arc::new(Mutex::new(Account::new(parameters.timeout_ns, parameters.first_sequence))));
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
-        let before = realtime_offset();
+        let stalls = Arc::new(Mutex::new(Vec::new()));
+        let mut clocks = ClockWatch::new(read_clocks());
         let sending = {
             let (probes, account, parameters) = (probes.clone(), account.clone(), parameters.clone());
-            let (stop, done) = (stop.clone(), done.clone());
+            let (stop, done, stalls) = (stop.clone(), done.clone(), stalls.clone());
             Builder::new().name("probe".into()).spawn(move || {
-                let skipped = send_all(&*probes, &account, &parameters, seed, &stop);
+                let stalled = |gap| stalls.lock().unwrap_or_else(PoisonError::into_inner).push(gap);
+                let skipped = send_all(&*probes, &account, &parameters, seed, &stop, stalled);
                 *done.lock().unwrap_or_else(PoisonError::into_inner) = Some(skipped);
             })?
         };
@@ -77,7 +83,15 @@ impl Probing {
                     continue;
                 }
                 hand_over = now + HAND_OVER;
-                observe(account.with(|account| observed(account, skipped, before)));
+                let mut gaps = std::mem::take(&mut *stalls.lock().unwrap_or_else(PoisonError::into_inner));
+                observe(account.with(|account| {
+                    let mut rows = Vec::new();
+                    match clocks.look(read_clocks()) {
+                        Some(gap) => gaps.push(Gap { left_out: account.leave_out(|row| rows.push(row)), ..gap }),
+                        None => account.sound(),
+                    }
+                    observed(account, skipped, rows, gaps)
+                }));
                 if skipped.is_some() {
                     return;
                 }
@@ -104,8 +118,7 @@ impl Drop for Probing {
     }
 }
 
-fn observed(account: &mut Account, skipped: Option<Nanos>, before: RealtimeOffset) -> Observed {
-    let mut rows = Vec::new();
+fn observed(account: &mut Account, skipped: Option<Nanos>, mut rows: Vec<ProbeRow>, gaps: Vec<Gap>) -> Observed {
     let ended = match skipped {
         None => {
             account.retire(realtime_ns(), |row| rows.push(row));
@@ -113,11 +126,10 @@ fn observed(account: &mut Account, skipped: Option<Nanos>, before: RealtimeOffse
         }
         Some(skipped) => {
             account.finish(|row| rows.push(row));
-            let stepped = stepped(Timestamps::Kernel, before, realtime_offset());
-            Some(Ended { skipped, stepped })
+            Some(Ended { skipped })
         }
     };
-    Observed { rows, recent: account.take_recent(), counts: account.counts(), ended }
+    Observed { rows, recent: account.take_recent(), counts: account.counts(), gaps, ended }
 }
 
 /// Headers before a payload have at most so many bytes.
@@ -137,13 +149,26 @@ pub(super) fn read_behind_headers<T>(
     })
 }
 
+/// The kernel's stamp of a packet, Unix time in nanoseconds.
+pub(super) fn kernel_stamp(packet: &SuperPacket<'_>) -> Option<i64> {
+    packet.received_at_kernel.and_then(|at| i64::try_from(at.0).ok())
+}
+
 /// `CLOCK_REALTIME`, nanoseconds.
 pub(super) fn realtime_ns() -> i64 {
     i64::try_from(realtime().0).unwrap_or(i64::MAX)
 }
 
-/// Sends until the amount is sent or `stop` is set, then waits for answers. Returns the time by which the schedule was put off.
-fn send_all(probes: &impl Probes, account: &Shared, asked: &RttParameters, seed: u64, stop: &AtomicBool) -> Nanos {
+/// Sends until the amount is sent or `stop` is set, then waits for answers. Tells when the host did not let it send. Returns the time by
+/// which the schedule was put off.
+fn send_all(
+    probes: &impl Probes,
+    account: &Shared,
+    asked: &RttParameters,
+    seed: u64,
+    stop: &AtomicBool,
+    mut stalled: impl FnMut(Gap),
+) -> Nanos {
     let start = monotonic();
     let mut schedule = Schedule::new(start, Nanos(asked.interval_ns), asked.poisson.then_some(seed));
     let end = match asked.amount {
@@ -151,9 +176,10 @@ fn send_all(probes: &impl Probes, account: &Shared, asked: &RttParameters, seed:
         _ => Nanos::MAX,
     };
     let most = asked.probes().unwrap_or(u64::MAX);
+    let early = if asked.interval_ns < FAR_APART.0 { RISE_EARLY } else { Nanos::ZERO };
     let mut sent = 0;
     while sent < most && schedule.due() < end {
-        while !stop.load(Ordering::Relaxed) && !wait(schedule.due()) {}
+        while !stop.load(Ordering::Relaxed) && !wait(schedule.due(), early) {}
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -164,7 +190,11 @@ fn send_all(probes: &impl Probes, account: &Shared, asked: &RttParameters, seed:
         });
         probes.send(sequence, program_ns);
         sent += 1;
-        schedule.sent(monotonic());
+        let put_off = schedule.sent(monotonic());
+        if put_off > Nanos::ZERO {
+            let from_ns = program_ns.saturating_sub(i64::try_from(put_off.0).unwrap_or(i64::MAX));
+            stalled(Gap { why: GapReason::Stalled, from_ns, to_ns: program_ns, step_ns: 0, left_out: 0 });
+        }
     }
     let over = monotonic().saturating_add(Nanos(asked.timeout_ns));
     while monotonic() < over && !account.with(|account| account.all_answered()) {
@@ -175,11 +205,11 @@ fn send_all(probes: &impl Probes, account: &Shared, asked: &RttParameters, seed:
 }
 
 /// Waits towards `due`, not longer than until the next look at whether to stop. Whether it is due.
-fn wait(due: Nanos) -> bool {
+fn wait(due: Nanos, early: Nanos) -> bool {
     let now = monotonic();
-    let early = due.saturating_sub(RISE_EARLY);
-    if early > now {
-        sleep_until(early.min(now + STOP_LOOK));
+    let rise = due.saturating_sub(early);
+    if rise > now {
+        sleep_until(rise.min(now + STOP_LOOK));
         return false;
     }
     while monotonic() < due {

@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use longhaul_host::HostSnapshot;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, ReceiverOptions, SuperPacket, TimestampMode, UdpReceiver};
 use longhaul_result::Caveat;
@@ -17,6 +18,7 @@ use longhaul_units::Nanos;
 use longhaul_wire::probe::{FIRST_RESERVED, HEADER_LEN, Probe};
 
 use super::client::received;
+use super::own_clock::clock_state;
 use super::probing::realtime_ns;
 use crate::data::{Data, Opening, Place};
 use crate::event::Event;
@@ -50,7 +52,12 @@ struct State {
 impl State {
     fn report(&self) -> RttEndReport {
         let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        RttEndReport { received: load(&self.received), answered: load(&self.answered), limited: load(&self.limited) }
+        RttEndReport {
+            received: load(&self.received),
+            answered: load(&self.answered),
+            limited: load(&self.limited),
+            clock: clock_state(),
+        }
     }
 }
 
@@ -197,6 +204,7 @@ impl Data for AnsweringData {
 
     fn report(mut self: Box<Self>) -> EndReport {
         self.end();
-        EndReport { rtt: Some(self.shared.report()), ..EndReport::default() }
+        let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
+        EndReport { rtt: Some(self.shared.report()), host, ..EndReport::default() }
     }
 }

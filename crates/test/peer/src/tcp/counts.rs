@@ -18,6 +18,7 @@ pub(super) struct Counts {
     over: AtomicBool,
     failure: Mutex<Option<String>>,
     cpu: Mutex<Option<ThreadCpu>>,
+    transfers_ns: Mutex<Vec<u64>>,
 }
 
 impl Counts {
@@ -71,6 +72,16 @@ impl Counts {
     /// The thread used this much of its CPU.
     pub(super) fn used(&self, cpu: ThreadCpu) {
         *self.cpu.lock().unwrap_or_else(PoisonError::into_inner) = Some(cpu);
+    }
+
+    /// How long each transfer took to arrive; empty before the end of the thread.
+    pub(super) fn transfers_ns(&self) -> Vec<u64> {
+        self.transfers_ns.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The transfers took this long to arrive.
+    pub(super) fn transferred(&self, times_ns: Vec<u64>) {
+        *self.transfers_ns.lock().unwrap_or_else(PoisonError::into_inner) = times_ns;
     }
 
     /// Adds `count` bytes now. `omit`: how long after the first byte they do not count.

@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
 use longhaul_host::HostSnapshot;
-use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::clock::{monotonic, realtime_offset};
 use longhaul_kernel::tcp::{TcpOptions, receive_buffer, saved_syn, send_buffer, set_max_pacing_rate};
 use longhaul_result::Caveat;
 use longhaul_session::EndReport;
@@ -143,6 +143,7 @@ impl TcpData {
         report.last_ns = counts.last_ns();
         report.failure = counts.failure();
         report.cpu = counts.cpu();
+        report.transfers_ns = counts.transfers_ns();
         if self.place.is_server() {
             report.syn_received = saved_syn(flow.socket()).ok().and_then(|syn| SynReceived::parse(&syn));
         }
@@ -287,7 +288,11 @@ impl Data for TcpData {
             let _ = thread.join();
         }
         let mut sampled = self.sampler.finish();
-        let mut tcp = TcpEndReport { sampling: sampled.cost, ..TcpEndReport::default() };
+        let mut tcp = TcpEndReport {
+            sampling: sampled.cost,
+            unix_offset_ns: Some(realtime_offset().offset_ns),
+            ..TcpEndReport::default()
+        };
         let mut caveats = std::mem::take(&mut self.caveats);
         for (id, flow) in &self.flows {
             let mut report = sampled.flows.remove(id).unwrap_or_default();

@@ -8,7 +8,6 @@ use std::thread::{Builder, JoinHandle};
 
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_units::Nanos;
 
 use super::counts::Counts;
 use super::receiving::read_all;
@@ -49,11 +48,10 @@ impl Flow {
     /// Starts the thread that reads until the end of the stream, or `stop`.
     pub(super) fn receive(&mut self, parameters: &TcpParameters, stop: &Arc<AtomicBool>) {
         let (socket, counts, stop) = (self.shared_socket(), self.counts(), Arc::clone(stop));
-        let (omit, rate, cpus) =
-            (Nanos(parameters.omit_ns), parameters.read_rate_bps, parameters.affinity.receiver_cpus.clone());
+        let parameters = parameters.clone();
         let work = move || {
-            pin(&cpus);
-            let failure = read_all(&socket, &counts, omit, rate, &stop).err();
+            pin(&parameters.affinity.receiver_cpus);
+            let failure = read_all(&socket, &counts, &parameters, &stop).err();
             counts.end(failure);
         };
         self.spawn("receive", work);

@@ -27,7 +27,11 @@ pub(super) fn paced_bytes(rate_bps: Option<u64>, most: usize) -> usize {
 pub(super) fn wait_for_rate(start: Nanos, bytes: u64, rate_bps: Option<u64>, stop: &AtomicBool, end: Nanos) {
     let Some(bps) = rate_bps else { return };
     let due = u128::from(bytes) * 8_000_000_000 / u128::from(bps.max(1));
-    let due = start.saturating_add(Nanos(due.try_into().unwrap_or(u64::MAX))).min(end);
+    wait_until(start.saturating_add(Nanos(due.try_into().unwrap_or(u64::MAX))).min(end), stop);
+}
+
+/// Waits until `due`, or `stop`.
+pub(super) fn wait_until(due: Nanos, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let now = monotonic();
         if now >= due {

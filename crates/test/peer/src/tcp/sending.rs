@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::tcp::{ZeroCopySource, set_patience};
-use longhaul_tcp::TcpParameters;
+use longhaul_tcp::{TcpParameters, Transfers};
 use longhaul_terms::Amount;
 use longhaul_units::Nanos;
 
 use super::counts::Counts;
-use super::pace::{LOOK, go_on, paced_bytes, wait_for_rate};
+use super::pace::{LOOK, go_on, paced_bytes, wait_for_rate, wait_until};
 use crate::cpu_use::ThreadWatch;
 
 /// What all flows of a test write, again and again: one block in memory, however many flows there are.
@@ -61,7 +61,19 @@ pub(super) fn write_all(
     let total = parameters.bytes_of_stream(stream).unwrap_or(u64::MAX);
     let mut offset = 0;
     while counts.bytes() < total && !stop.load(Ordering::Relaxed) && monotonic() < end {
-        let left = usize::try_from(total - counts.bytes()).unwrap_or(usize::MAX);
+        let mut left = total - counts.bytes();
+        if let Some(Transfers { bytes, every_ns }) = parameters.transfers {
+            let bytes = bytes.max(1);
+            let (number, written) = (counts.bytes() / bytes, counts.bytes() % bytes);
+            if written == 0 {
+                wait_until(start.saturating_add(Nanos(every_ns.saturating_mul(number))).min(end), stop);
+                if monotonic() >= end {
+                    break;
+                }
+            }
+            left = left.min(bytes - written);
+        }
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
         let length = left.min(most).min(block.len() - offset);
         let written = match zerocopy {
             Some(source) => source.send(socket.as_fd(), offset, length),

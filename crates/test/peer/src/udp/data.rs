@@ -116,8 +116,12 @@ impl UdpData {
             Timestamps::Kernel => TimestampMode::Kernel,
             Timestamps::Nic => TimestampMode::Nic,
         };
-        let receiving =
-            ReceiverOptions { receive_buffer_bytes: buffer, gro: plan.receives && !parameters.wire, timestamps };
+        let receiving = ReceiverOptions {
+            receive_buffer_bytes: buffer,
+            gro: plan.receives && !parameters.wire,
+            timestamps,
+            traffic_class: plan.receives && parameters.traffic_class > 0,
+        };
         let mut data = Self {
             streams: Vec::new(),
             before,
@@ -143,6 +147,7 @@ impl UdpData {
                     let options = SenderOptions {
                         send_buffer_bytes: buffer,
                         dont_fragment: parameters.dont_fragment,
+                        traffic_class: parameters.traffic_class,
                         ..SenderOptions::default()
                     };
                     let sender = UdpSender::connect(None, SocketAddr::new(server, port), &options)?;
@@ -182,16 +187,11 @@ impl UdpData {
         let mut flows = Vec::new();
         for (number, stream) in (0..).zip(&self.streams) {
             let flow = |port, backward| Flow { port, cookie: self.plan.cookie.of(backward, number).0 };
-            if self.plan.receives {
-                flows.push(flow(stream.receiver.local_address().port(), !self.place.is_server()));
-            }
+            // Where this end only sends, the datagrams of the proof arrive here.
+            flows.push(flow(stream.receiver.local_address().port(), !self.place.is_server()));
             if self.plan.sends && !self.place.is_server() {
                 flows.extend(self.plan.server_ports.get(usize::from(number)).map(|port| flow(*port, false)));
             }
-        }
-        if flows.is_empty() && self.parameters.collect == Collect::Bpf {
-            // A server does not know yet to whom it will send, but now is the time to say that there are no events.
-            flows.push(Flow { port: 0, cookie: self.plan.cookie.of(true, 0).0 });
         }
         self.watch(&flows)
     }
@@ -385,6 +385,13 @@ impl Data for UdpData {
         }
     }
 
+    fn dropped_proof(&self) -> Option<String> {
+        let (location, why, packets) = self.watches.iter().find_map(Watch::dropped_proof)?;
+        let ports: Vec<String> = self.ports().iter().map(u16::to_string).collect();
+        let port = if self.place.is_server() { format!(" to UDP port {}", ports.join(", ")) } else { String::new() };
+        Some(format!("{packets} datagrams{port} were dropped: {location}, {why}"))
+    }
+
     fn stop_sending(&self) {
         self.stop_sending.store(true, Ordering::Relaxed);
     }
@@ -485,6 +492,7 @@ fn connected_sender(
     let options = SenderOptions {
         send_buffer_bytes: parameters.sockbuf_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
         dont_fragment: parameters.dont_fragment,
+        traffic_class: parameters.traffic_class,
         ..SenderOptions::default()
     };
     receiver.sender_to(to, &options).map(Arc::new)

@@ -4,8 +4,8 @@
 //! machine (an emulator) is the network.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -59,10 +59,14 @@ pub(super) struct SeenOfDirection {
     pub(super) unidentified_packets: u64,
 }
 
+/// Datagrams of the proof that were dropped at each location for each reason.
+type DroppedProof = Arc<Mutex<BTreeMap<(Location, String), u64>>>;
+
 /// Watches for drops until it is finished.
 #[derive(Debug)]
 pub(super) struct Watch {
     stop: Arc<AtomicBool>,
+    proof: DroppedProof,
     thread: Option<JoinHandle<Seen>>,
 }
 
@@ -86,7 +90,9 @@ impl Watch {
         let options = DropOptions { namespace_cookie, fragments, ..DropOptions::default() };
         let drops = Drops::attach(flows, &options)?;
         let stop: Arc<AtomicBool> = Arc::default();
+        let proof = DroppedProof::default();
         let watch = Watching {
+            proof: Arc::clone(&proof),
             drops,
             // Without names of functions most reasons still say enough.
             symbols: Symbols::read().ok(),
@@ -98,7 +104,14 @@ impl Watch {
         let stopped = Arc::clone(&stop);
         // Without a thread there is no evidence: the losses then stay unexplained.
         let thread = Builder::new().name("drops".into()).spawn(move || watch.run(streams, &stopped)).ok();
-        Ok(Self { stop, thread })
+        Ok(Self { stop, proof, thread })
+    }
+
+    /// Where and why most datagrams of the proof were dropped so far, and how many; `None` if none were.
+    pub(super) fn dropped_proof(&self) -> Option<(Location, String, u64)> {
+        let dropped = self.proof.lock().unwrap_or_else(PoisonError::into_inner);
+        let ((location, why), packets) = dropped.iter().max_by_key(|(_, packets)| **packets)?;
+        Some((*location, why.clone(), *packets))
     }
 
     /// Stops watching and returns what was seen.
@@ -115,6 +128,7 @@ impl Drop for Watch {
 }
 
 struct Watching {
+    proof: DroppedProof,
     drops: Drops,
     symbols: Option<Symbols>,
     namespace: Option<u64>,
@@ -145,6 +159,10 @@ impl Watching {
                 if let Some((location, why)) = placing.of(event.reason, event.location, cookie) {
                     if refused.takes(&event, location, &why) {
                         return;
+                    }
+                    if event.sequences().any(|sequence| sequence >= FIRST_RESERVED) {
+                        let mut proof = self.proof.lock().unwrap_or_else(PoisonError::into_inner);
+                        *proof.entry((location, why.clone())).or_default() += 1;
                     }
                     let direction = placing.direction(&mut seen, cookie);
                     direction.unidentified_packets += u64::from(event.unidentified);

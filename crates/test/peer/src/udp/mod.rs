@@ -9,4 +9,3 @@ mod softirq;
 mod stamping;
 
 pub(crate) use data::UdpData;
-pub(crate) use stamping::stepped;

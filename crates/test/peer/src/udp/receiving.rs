@@ -138,6 +138,9 @@ fn take(packet: &SuperPacket<'_>, cookie: Cookie, now: Nanos, tracker: &mut Sequ
         }
         if std::mem::take(&mut first) {
             tracker.delayed(now, Nanos(probe.sent_ns));
+            if let Some(class) = packet.traffic_class {
+                tracker.classed(class, packet.datagrams() as u64);
+            }
         }
         if single {
             tracker.receive(probe.sequence, now, Nanos(probe.sent_ns));

@@ -54,7 +54,10 @@ pub(super) fn sender_report(
             ));
         }
         if let Some(failure) = out.failure {
-            caveats.push(Caveat::new(caveats::SENDER_STOPPED, format!("the sender stopped early: {failure}"), ""));
+            let message = format!("the sender stopped early: {failure}");
+            let remedy =
+                if parameters.dont_fragment { "use a smaller `payload_bytes`, or omit `dont_fragment`" } else { "" };
+            caveats.push(Caveat::new(caveats::SENDER_STOPPED, message, remedy));
         }
     }
     report.spacing = spacing.spacing(parameters.spacing());

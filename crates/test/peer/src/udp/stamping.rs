@@ -65,7 +65,7 @@ impl Stamping {
 }
 
 /// A caveat where `CLOCK_REALTIME` was stepped.
-pub(crate) fn stepped(timestamps: Timestamps, before: RealtimeOffset, after: RealtimeOffset) -> Option<Caveat> {
+pub(super) fn stepped(timestamps: Timestamps, before: RealtimeOffset, after: RealtimeOffset) -> Option<Caveat> {
     let step_ns = after.offset_ns.saturating_sub(before.offset_ns);
     let apart = Nanos(step_ns.unsigned_abs());
     let doubt = LEAST_STEP + before.error + after.error;
@@ -99,7 +99,9 @@ mod tests {
             received_at_kernel,
             received_at_nic,
             dropped_before: 0,
+            traffic_class: None,
             truncated: false,
+            icmp: None,
         }
     }
 

@@ -10,7 +10,9 @@ mod write;
 use longhaul_captures::parquet_limits::Refused;
 use serde::{Deserialize, Serialize};
 
-pub use read::{ProbeLogReader, rows_of};
+use crate::clocks::Gap;
+
+pub use read::{ProbeLogReader, next_segment, rows_of};
 pub use write::write_segment;
 
 /// The key of [`About`] in a file's metadata.
@@ -59,6 +61,8 @@ pub enum ProbeKind {
     Icmp,
     /// The time that TCP takes to connect.
     Tcp,
+    /// Datagrams to a UDP port where nothing listens: the host answers that it cannot be reached.
+    ClosedPort,
 }
 
 /// Who took a time stamp.
@@ -105,6 +109,12 @@ pub struct About {
     pub sizes: Vec<u32>,
     /// After this time without an answer a probe is lost, nanoseconds.
     pub timeout_ns: u64,
+    /// The port that probes are sent or connected to; `None` for longhaul's server and ICMP.
+    #[serde(default)]
+    pub port: Option<u16>,
+    /// Times that ended since the segment before, in which probes told nothing of the path.
+    #[serde(default)]
+    pub gaps: Vec<Gap>,
     /// Who stamps at the host that sends probes.
     pub client: EndStamps,
     /// Who stamps at the responder; `None` where it does not tell its time.

@@ -11,10 +11,14 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{DataType, Int32Type, Int64Type};
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 
+use crate::clocks::Gap;
+
 use super::{ABOUT_KEY, About, COLUMNS, ProbeLogError, ProbeRow, SCHEMA, segment_number};
 
 /// Rows that are decoded together.
 const BATCH_ROWS: usize = 4096;
+/// Gaps that wait for someone to ask for them.
+const GAPS_KEPT: usize = 10_000;
 /// Longest text about a measurement, bytes.
 const ABOUT_BYTES_MOST: usize = 1 << 16;
 
@@ -28,6 +32,7 @@ pub struct ProbeLogReader {
     segment: Option<Segment<File>>,
     rows: VecDeque<ProbeRow>,
     last: Option<u64>,
+    gaps: Vec<Gap>,
 }
 
 impl ProbeLogReader {
@@ -51,7 +56,13 @@ impl ProbeLogReader {
         }
         let first = waiting.pop_front().ok_or_else(|| ProbeLogError::Empty(path.display().to_string()))?;
         let segment = open(&first)?;
-        Ok(Self { about: segment.about.clone(), waiting, segment: Some(segment), rows: VecDeque::new(), last: None })
+        let (about, gaps) = (segment.about.clone(), segment.about.gaps.clone());
+        Ok(Self { about, waiting, segment: Some(segment), rows: VecDeque::new(), last: None, gaps })
+    }
+
+    /// The gaps that segments name which were opened since the last call: the text about a segment is bounded, and so are they.
+    pub fn take_gaps(&mut self) -> Vec<Gap> {
+        std::mem::take(&mut self.gaps)
     }
 
     /// What the log says of its measurement.
@@ -72,6 +83,11 @@ impl ProbeLogReader {
             segment.next_batch(&mut self.rows)?;
             if self.rows.is_empty() {
                 self.segment = self.waiting.pop_front().map(|path| self.follow(&path)).transpose()?;
+                // Whoever does not ask for gaps needs but the latest.
+                if let Some(next) = &self.segment {
+                    self.gaps.truncate(GAPS_KEPT);
+                    self.gaps.extend(&next.about.gaps);
+                }
             }
         }
     }
@@ -101,6 +117,20 @@ impl Iterator for ProbeLogReader {
         }
         next.transpose()
     }
+}
+
+/// The number that the next segment of this folder has.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn next_segment(folder: &Path) -> Result<u32, ProbeLogError> {
+    let failed = |error| ProbeLogError::File(folder.display().to_string(), error);
+    let mut next = 0;
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let number = entry.map_err(failed)?.file_name().to_str().and_then(segment_number);
+        next = number.map_or(next, |number| next.max(number.saturating_add(1)));
+    }
+    Ok(next)
 }
 
 fn open(path: &Path) -> Result<Segment<File>, ProbeLogError> {

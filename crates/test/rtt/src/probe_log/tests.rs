@@ -9,6 +9,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
+use crate::{Account, Answer, Clocks, EndsStamps, GapReason, ResponderStamps, RttResult, Statistics};
 
 struct Folder(PathBuf);
 
@@ -152,46 +153,94 @@ fn a_cut_or_damaged_segment_is_an_error_or_rows_and_never_a_panic() {
     }
 }
 
-/// Hours of probes every 10 ms as a path of 20 ms would give them: what a week takes follows from it.
-#[test]
-fn a_week_of_probes_every_10_ms_takes_less_than_200_mb() {
+/// What a measurement on a path of 20 ms takes, through the account that the real one has, in virtual time: bytes of the log, and what
+/// the statistics say in the end. Mean jitter of each direction, and how far a second moves the two clocks apart.
+fn measured(probes: u64, jitter_ns: f64, drift_ns: i64) -> (u64, RttResult) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(18);
     let mut exponential = move |mean: f64| -mean * (1.0 - random.next_u64() as f64 / 2.0_f64.powi(64)).ln();
-    let per_segment = (SEGMENT_NS / 10_000_000) as u64;
-    let mut worst = 0.0_f64;
-    // Mean jitter of each direction, and how far a second moves the two clocks apart.
-    for (jitter_ns, drift_ns) in [(2_000.0, 1_000), (30_000.0, 5_000), (30_000.0, 50_000), (3_000_000.0, 5_000)] {
-        let (mut bytes, segments) = (0, 100);
-        for number in 0..segments {
-            let rows: Vec<ProbeRow> = (number * per_segment..(number + 1) * per_segment)
-                .map(|sequence| {
-                    let offset = 3_000_000_000 + sequence as i64 * drift_ns / 100;
-                    let (there, back) = (10_000_000.0 + exponential(jitter_ns), 10_000_000.0 + exponential(jitter_ns));
-                    // One in a thousand is lost.
-                    let answered = exponential(1.0) < 6.9;
-                    let value = |ns: f64| answered.then_some(ns as i64);
-                    ProbeRow {
-                        sequence,
-                        sent_ns: 1_790_000_000_000_000_000
-                            + sequence as i64 * 10_000_000
-                            + exponential(10_000.0) as i64,
-                        rtt_ns: value(there + back),
-                        forward_ns: value(there).map(|ns| ns + offset),
-                        backward_ns: value(back).map(|ns| ns - offset),
-                        ..ProbeRow::default()
-                    }
-                })
-                .collect();
-            bytes += segment(&rows).len();
+    let per_segment = (SEGMENT_NS / 10_000_000) as usize;
+    let mut account = Account::new(3_000_000_000, 0);
+    let mut statistics = Statistics::default();
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    for at in 0..probes {
+        let program_ns = 1_790_000_000_000_000_000 + at as i64 * 10_000_000 + exponential(10_000.0) as i64;
+        let sequence = account.send(program_ns, 64);
+        account.stamp(sequence, program_ns + 4_000);
+        // One in a thousand is lost.
+        if exponential(1.0) < 6.9 {
+            let offset = 3_000_000_000 + at as i64 * drift_ns / 100;
+            let there = program_ns + 4_000 + (10_000_000.0 + exponential(jitter_ns)) as i64;
+            let received_ns = there + 20_000 + (10_000_000.0 + exponential(jitter_ns)) as i64;
+            let received_by = StampedBy::Kernel;
+            let responder =
+                ResponderStamps { received_ns: there + offset, sent_ns: there + offset + 20_000, received_by };
+            let echoed_ns = Some(program_ns as u64);
+            account.answer(Answer { sequence, echoed_ns, received_ns, received_by, responder: Some(responder) });
         }
-        let week = bytes as f64 * (7 * 1440) as f64 / segments as f64;
+        account.retire(program_ns, |row| {
+            statistics.take(&row);
+            rows.push(row);
+        });
+        if rows.len() >= per_segment {
+            bytes += segment(&rows).len() as u64;
+            rows.clear();
+        }
+    }
+    account.finish(|row| {
+        statistics.take(&row);
+        rows.push(row);
+    });
+    bytes += segment(&rows).len() as u64;
+    let timestamps = EndsStamps { client: account.counts().client(), server: Some(account.counts().responder()) };
+    (bytes, statistics.finish(ProbeKind::Udp, timestamps, Clocks::default()))
+}
+
+/// A hundred minutes of probes every 10 ms, from which a week follows; the whole week where `LONGHAUL_WEEK` is set.
+#[test]
+fn a_week_of_probes_every_10_ms_takes_less_than_200_mb() {
+    const WEEK: u64 = 7 * 86_400 * 100;
+    let probes = if std::env::var_os("LONGHAUL_WEEK").is_some() { WEEK } else { 600_000 };
+    let mut worst = 0.0_f64;
+    for (jitter_ns, drift_ns) in [(2_000.0, 1_000), (30_000.0, 5_000), (30_000.0, 50_000), (3_000_000.0, 5_000)] {
+        let (bytes, result) = measured(probes, jitter_ns, drift_ns);
+        let week = bytes as f64 * WEEK as f64 / probes as f64;
         println!(
-            "{jitter_ns} ns of jitter, {drift_ns} ns/s of drift: a week of 60,480,000 probes takes {:.0} MB",
+            "{jitter_ns} ns of jitter, {drift_ns} ns/s of drift, {probes} probes: a week takes {:.0} MB",
             week / 1e6
         );
+        assert_eq!((result.sent, result.reordered), (probes, 0));
+        let lost = result.lost as f64 / probes as f64;
+        assert!((0.0008..0.0012).contains(&lost), "{lost}");
+        let median = result.rtt.unwrap().p50_ns as f64 - 20_000_000.0;
+        // That of the sum of two exponentials, within four digits of the whole.
+        assert!((median - 1.678 * jitter_ns).abs() < 2_000.0 + 0.05 * jitter_ns, "{median}");
         worst = worst.max(week);
+        if probes == WEEK {
+            break;
+        }
+    }
+    if let Ok(status) = fs::read_to_string("/proc/self/status") {
+        status.lines().filter(|line| line.starts_with("VmHWM")).for_each(|line| println!("{line}"));
     }
     assert!(worst < 200e6, "{worst}");
+}
+
+#[test]
+fn gaps_stand_before_the_first_row_of_their_segment() {
+    let folder = Folder::new("gaps");
+    let rows: Vec<ProbeRow> = (0..300).map(row).collect();
+    let gap = Gap { why: GapReason::Suspended, from_ns: 5, to_ns: 9, step_ns: 0, left_out: 2 };
+    for (number, gaps) in [vec![], vec![gap, gap], vec![]].into_iter().enumerate() {
+        let file = File::create(folder.0.join(segment_name(number as u32))).unwrap();
+        write_segment(file, &About { gaps, ..about() }, &rows[number * 100..][..100]).unwrap();
+    }
+    assert_eq!(next_segment(&folder.0).unwrap(), 3);
+    let mut reader = ProbeLogReader::open(&folder.0).unwrap();
+    let mut found = Vec::new();
+    while let Some(row) = reader.next() {
+        found.extend(reader.take_gaps().into_iter().map(|gap| (row.as_ref().unwrap().sequence, gap)));
+    }
+    assert_eq!(found, [(100, gap), (100, gap)]);
 }
 
 /// With `LONGHAUL_WRITE_CORPUS` set it writes the examples that fuzzing begins with.

@@ -1,5 +1,7 @@
 //! What is known at the end of a test of any kind.
 
+use std::borrow::Cow;
+
 use longhaul_result::Caveat;
 use longhaul_rtt::RttEndReport;
 use longhaul_tcp::TcpEndReport;
@@ -7,6 +9,7 @@ use longhaul_udp::UdpEndReport;
 use serde::{Deserialize, Serialize};
 
 use super::TestParameters;
+use crate::message::{Progress, SessionError};
 
 /// The report of one end of a test.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -35,13 +38,43 @@ pub struct TestEnd {
     pub parameters: TestParameters,
     /// The report of this end.
     pub local: EndReport,
-    /// The report of the other end; `None` at the server.
+    /// The report of the other end; `None` at the server, and where the server was lost.
     pub remote: Option<EndReport>,
     /// The server's caveats about the conditions of the test.
     pub caveats: Vec<Caveat>,
+    /// Client: how the server was lost before it reported; `None` if it was not.
+    pub cut: Option<Cut>,
+}
+
+/// The server was lost while a test ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    /// How.
+    pub error: SessionError,
+    /// What it last said that it had received; `None` if it said nothing.
+    pub heard: Option<Progress>,
 }
 
 impl TestEnd {
+    /// The end of a test of which both ends have reported.
+    ///
+    /// # Errors
+    /// How the server was lost.
+    pub fn whole(self) -> Result<Self, SessionError> {
+        match self.cut {
+            Some(cut) => Err(cut.error),
+            None => Ok(self),
+        }
+    }
+
+    /// The same with a report of the server in any case: where it was lost, `stand_in` makes one of what is known.
+    pub(super) fn with_server(&self, stand_in: impl Fn(&EndReport, Option<Progress>) -> EndReport) -> Cow<'_, Self> {
+        match &self.cut {
+            None => Cow::Borrowed(self),
+            Some(cut) => Cow::Owned(Self { remote: Some(stand_in(&self.local, cut.heard)), ..self.clone() }),
+        }
+    }
+
     /// Client: the reports of sender and receiver of a direction. `None` without the server's.
     pub(super) fn reports(&self, backward: bool) -> Option<(&EndReport, &EndReport)> {
         let remote = self.remote.as_ref()?;

@@ -28,7 +28,7 @@ pub mod rtt;
 pub mod tcp;
 pub mod udp;
 
-pub use end::{EndReport, TestEnd};
+pub use end::{Cut, EndReport, TestEnd};
 
 /// The features in a hello: the kinds of tests that not every server knows, and what of a kind it may not know.
 pub(crate) const FEATURES: [&str; 3] = [tcp::FEATURE, rtt::FEATURE, udp::RECEIVE_SETTINGS];

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 
 use longhaul_result::Caveat;
 use longhaul_tcp::proof::TcpProof;
-use longhaul_tcp::{TcpParameters, TcpResult};
+use longhaul_tcp::{TcpEndReport, TcpParameters, TcpResult, TcpStreamReport};
 use longhaul_terms::{Amount, Directions, ParameterError, TestDirection};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
-use super::{Proof, TestEnd, TestKind, TestParameters, sockets};
+use super::{EndReport, Proof, TestEnd, TestKind, TestParameters, sockets};
 use crate::limits::{Caps, DRAIN_LIMIT};
+use crate::message::Progress;
 use crate::randomness::Randomness;
 
 /// A feature in a hello: this end supports TCP tests.
@@ -85,12 +86,30 @@ impl TestParameters {
     }
 }
 
+/// What a server that was lost would at least have reported: as a receiver what it acknowledged, as a sender what arrived here.
+fn lost_server(client: &EndReport, _heard: Option<Progress>) -> EndReport {
+    let stream = |own: &TcpStreamReport| {
+        let theirs =
+            TcpStreamReport { backward: own.backward, stream: own.stream, sends: !own.sends, ..Default::default() };
+        if !own.sends {
+            return theirs;
+        }
+        // A time of 0 is none.
+        let (first_ns, span_ns) = (1, own.summary.acked_span_ns);
+        TcpStreamReport { bytes: own.summary.acked_bytes.unwrap_or(0), first_ns, last_ns: first_ns + span_ns, ..theirs }
+    };
+    let streams = client.tcp.iter().flat_map(|tcp| &tcp.streams).map(stream).collect();
+    let complete = false;
+    EndReport { tcp: Some(TcpEndReport { streams, complete, ..TcpEndReport::default() }), ..EndReport::default() }
+}
+
 /// The results of a TCP test over IPv6 or IPv4, with all caveats. `None` if a report is incomplete, or the test was not TCP.
 pub fn results(end: &TestEnd, ipv6: bool) -> Option<(Directions<TcpResult>, Vec<Caveat>)> {
     let parameters = end.parameters.tcp()?;
     let mut caveats = end.all_caveats();
+    let whole = end.with_server(lost_server);
     let results = Directions::of(|backward| {
-        let (sender, receiver) = end.reports(backward)?;
+        let (sender, receiver) = whole.reports(backward)?;
         let (sender, receiver) = (sender.tcp.as_ref()?, receiver.tcp.as_ref()?);
         let mut assembled = TcpResult::assemble(parameters, ipv6, backward, sender, receiver)?;
         caveats.append(&mut assembled.caveats);

@@ -3,16 +3,18 @@
 use std::net::IpAddr;
 
 use longhaul_result::Caveat;
-use longhaul_terms::{Amount, Directions, ParameterError, SoftirqPlacement, TestDirection};
+use longhaul_terms::{Amount, Directions, ParameterError, SoftirqPlacement, StreamSent, TestDirection};
+use longhaul_udp::account::{Counts, LossMap, MAX_SEQUENCES, ReorderingSummary, Run, StreamReceived};
 use longhaul_udp::locate::Loss;
 use longhaul_udp::proof::ClientProof;
-use longhaul_udp::{Pace, Timestamps, UdpParameters, UdpReceiverReport, UdpResult, UdpSenderReport};
+use longhaul_udp::{Pace, Timestamps, UdpEndReport, UdpParameters, UdpReceiverReport, UdpResult, UdpSenderReport};
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::Cookie;
 
-use super::{Proof, TestEnd, TestKind, TestParameters, datagrams_proof, sockets};
+use super::{EndReport, Proof, TestEnd, TestKind, TestParameters, datagrams_proof, sockets};
 use crate::caveats;
 use crate::limits::{Caps, DRAIN_QUIET};
+use crate::message::Progress;
 use crate::randomness::Randomness;
 
 /// A feature in a hello: this end changes settings of the receiving interface for the time of a test.
@@ -119,6 +121,77 @@ impl TestEnd {
     }
 }
 
+/// What a server that was lost would at least have reported: as a receiver what it last said, as a sender what arrived here.
+fn lost_server(client: &EndReport, heard: Option<Progress>) -> EndReport {
+    let client = client.udp.clone().unwrap_or_default();
+    let receiver = client.sender.as_ref().zip(heard).map(|(_, heard)| {
+        // Which packets were missing it did not say.
+        let sent = heard.received_packets.saturating_add(heard.missing_packets).min(MAX_SEQUENCES);
+        let missing = heard.missing_packets.min(sent);
+        let run = Run { first_sequence: sent - missing, packets: missing };
+        let counts = Counts {
+            received_packets: sent - missing,
+            duplicate_packets: heard.duplicate_packets,
+            missing_packets: missing,
+            reordering: ReorderingSummary {
+                reordered_packets: heard.reordered_packets,
+                ..ReorderingSummary::default()
+            },
+            ..Counts::default()
+        };
+        let all = StreamReceived {
+            counts,
+            jitter_ns: None,
+            delay_over_least: None,
+            trains: None,
+            first_arrival_ns: 0,
+            last_arrival_ns: heard.elapsed_ns,
+            losses: LossMap::of_runs(sent, (missing > 0).then_some(run)),
+        };
+        UdpReceiverReport { streams: vec![all], ..UdpReceiverReport::default() }
+    });
+    let sender = client.receiver.as_ref().map(|received| UdpSenderReport {
+        streams: (received.streams.iter())
+            .map(|stream| StreamSent {
+                sent_packets: stream.losses.sent_packets(),
+                sent_bytes: 0,
+                first_sent_ns: stream.first_arrival_ns,
+                last_sent_ns: stream.last_arrival_ns,
+            })
+            .collect(),
+        method: received.method,
+        ..UdpSenderReport::default()
+    });
+    EndReport { udp: Some(UdpEndReport { sender, receiver }), ..EndReport::default() }
+}
+
+/// The result up to the last word of a receiver that was lost, about the first `counted` packets. It did not say which of them were missing.
+fn lost_receiver_result(
+    parameters: &UdpParameters,
+    sender: &UdpSenderReport,
+    receiver: &UdpReceiverReport,
+    counted: u64,
+) -> UdpResult {
+    let in_time = StreamSent {
+        sent_packets: counted,
+        sent_bytes: 0,
+        first_sent_ns: 0,
+        last_sent_ns: receiver.streams.iter().map(|stream| stream.last_arrival_ns).max().unwrap_or(0),
+    };
+    // Evidence of single packets finds none of them.
+    let sender = UdpSenderReport {
+        streams: vec![in_time],
+        spacing: sender.spacing,
+        buffer: sender.buffer,
+        counters: sender.counters.clone(),
+        ..UdpSenderReport::default()
+    };
+    let mut result = UdpResult::assemble(parameters, &sender, receiver).result;
+    (result.losses, result.streams) = (Vec::new(), Vec::new());
+    (result.loss_periods, result.loss_distances) = Default::default();
+    result
+}
+
 /// Writes all losses of a direction to a file. Gets the suffix of the file's name (`-forward` or `-backward` if both directions
 /// were tested, else empty) and the losses. Returns the file's name, or why it could not be written.
 pub type SaveLosses<'a> = dyn FnMut(&str, &mut dyn Iterator<Item = Loss>) -> Result<String, String> + 'a;
@@ -128,8 +201,13 @@ pub type SaveLosses<'a> = dyn FnMut(&str, &mut dyn Iterator<Item = Loss>) -> Res
 pub fn results(end: &TestEnd, mut save: Option<&mut SaveLosses<'_>>) -> Option<(Directions<UdpResult>, Vec<Caveat>)> {
     let parameters = end.parameters.udp()?;
     let mut caveats = end.all_caveats();
+    let whole = end.with_server(lost_server);
     let results = Directions::of(|backward| {
-        let (sender, receiver) = end.udp_reports(backward)?;
+        let (sender, receiver) = whole.udp_reports(backward)?;
+        if end.cut.is_some() && !backward {
+            let counted = receiver.streams.iter().map(|stream| stream.losses.sent_packets()).sum();
+            return Some(lost_receiver_result(parameters, sender, receiver, counted));
+        }
         let mut assembled = UdpResult::assemble(parameters, sender, receiver);
         if assembled.needs_losses_file {
             let ending = match (parameters.direction, backward) {

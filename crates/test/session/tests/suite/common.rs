@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 
 use longhaul_session::{
-    Admission, BusyPolicy, ClientConfig, ClientSession, DataEvent, DataPlan, EndReport, Message, Output, Randomness,
-    ServerConfig, ServerSession, SessionError, TestEnd, TestParameters,
+    Admission, BusyPolicy, ClientConfig, ClientSession, DataEvent, DataPlan, EndReport, Message, Output, Progress,
+    Randomness, ServerConfig, ServerSession, SessionError, TestEnd, TestParameters, kind::udp,
 };
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_terms::StreamSent;
+use longhaul_terms::{Directions, StreamSent};
 use longhaul_udp::account::SequenceTracker;
-use longhaul_udp::{UdpEndReport, UdpReceiverReport, UdpSenderReport};
+use longhaul_udp::{UdpEndReport, UdpReceiverReport, UdpResult, UdpSenderReport};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{HEADER_LEN, Probe};
 
@@ -76,6 +76,8 @@ pub(crate) struct End {
     pub(crate) proof_bytes_sent: usize,
     pub(crate) bulk_sent: u64,
     pub(crate) progress: u32,
+    /// What this host says of datagrams of the proof that it dropped.
+    pub(crate) dropped_proof: Option<&'static str>,
 }
 
 pub(crate) struct Pair {
@@ -283,6 +285,13 @@ impl Pair {
                 let (_, verdict) = self.admission.ask(now, now + longest);
                 self.server.handle_admission(now, verdict);
             }
+            Output::LookForDrops => {
+                let Some(dropped) = self.end(side).dropped_proof else { return };
+                match side {
+                    Side::Client => self.client.handle_data_blocked(now, dropped),
+                    Side::Server => self.server.handle_data_blocked(now, dropped),
+                }
+            }
             Output::OpenData(plan) => self.open(side, plan),
             Output::StartSending { .. } => self.start(side),
             Output::StopSending => self.finish(side),
@@ -383,8 +392,14 @@ impl Pair {
         });
         let trackers = std::mem::take(&mut end.trackers);
         let receiver = plan.receives.then(|| {
-            let peer_sent = end.peer_sent.clone().unwrap();
-            let streams = trackers.into_iter().zip(peer_sent).map(|(t, sent)| t.finish(sent.sent_packets)).collect();
+            // A peer that is lost has not said what it sent.
+            let peer_sent = end.peer_sent.clone().unwrap_or_default();
+            let sent = |stream: usize| peer_sent.get(stream).map(|sent| sent.sent_packets);
+            let finish = |(stream, tracker): (usize, SequenceTracker)| {
+                let sent = sent(stream).unwrap_or_else(|| tracker.next_expected());
+                tracker.finish(sent)
+            };
+            let streams = trackers.into_iter().enumerate().map(finish).collect();
             UdpReceiverReport { streams, complete: true, ..UdpReceiverReport::default() }
         });
         EndReport { udp: Some(UdpEndReport { sender, receiver }), ..EndReport::default() }
@@ -395,6 +410,26 @@ impl Pair {
             Some(Err(error)) => error,
             other => panic!("{side:?} did not fail: {other:?}"),
         }
+    }
+
+    /// The server says what it has received.
+    pub(crate) fn say_progress(&mut self) {
+        let now = self.now;
+        let mut progress = Progress { payload_bytes: 1, ..Progress::default() };
+        for tracker in &self.end(Side::Server).trackers {
+            let counts = tracker.counts();
+            progress.received_packets += counts.received_packets;
+            progress.missing_packets += counts.missing_packets;
+            progress.elapsed_ns = tracker.first_arrival().map_or(0, |first| (now - first).0);
+        }
+        self.server.handle_data(now, DataEvent::Progress(progress));
+    }
+
+    /// How the client lost the server, and what it has as a result.
+    pub(crate) fn cut(&mut self) -> (SessionError, Option<Directions<UdpResult>>) {
+        let end = self.test_end(Side::Client);
+        let result = udp::results(&end, None).map(|(result, _)| result);
+        (end.cut.expect("the server was lost").error, result)
     }
 
     pub(crate) fn test_end(&mut self, side: Side) -> TestEnd {

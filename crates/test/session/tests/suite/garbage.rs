@@ -217,6 +217,7 @@ fn a_report_that_lies_gives_a_result_with_caveats() {
         first_arrival_ns: u64::MAX,
         last_arrival_ns: 0,
         losses,
+        traffic_classes: Default::default(),
     };
     let total =
         Total { location: Location::ReceiverRing, reason: "x".into(), packets: u64::MAX, scope: TotalScope::Host };

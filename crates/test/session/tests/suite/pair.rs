@@ -124,6 +124,22 @@ fn nothing_in_bulk_before_the_data_path_is_proven() {
 }
 
 #[test]
+fn a_host_that_drops_the_proof_says_where() {
+    for side in [Side::Server, Side::Client] {
+        let mut pair = Pair::new(parameters(TestDirection::Forward));
+        pair.data_up = false;
+        pair.end(side).dropped_proof =
+            Some("20 datagrams to UDP port 5210 were dropped: receiver_filter, NETFILTER_DROP");
+        let took = pair.run();
+        let error = pair.error(Side::Client);
+        assert_eq!(error.code, "data_path_blocked");
+        let (host, place) = (if side == Side::Server { "server's host" } else { "client's host" }, "receiver_filter");
+        assert!(error.message.contains(host) && error.message.contains(place), "{}", error.message);
+        assert!(took < PROOF_TIMEOUT, "{took}");
+    }
+}
+
+#[test]
 fn a_peer_that_dies_is_noticed_in_the_stated_time() {
     for (side, direction) in [
         (Side::Server, TestDirection::Forward),
@@ -137,7 +153,11 @@ fn a_peer_that_dies_is_noticed_in_the_stated_time() {
             Side::Server => pair.at(Nanos::from_secs(2), |pair| pair.dead = Some(Side::Server)),
         }
         let took = pair.run();
-        assert_eq!(pair.error(side.other()).code, "peer_silent");
+        let noticed = match side {
+            Side::Client => pair.error(Side::Server),
+            Side::Server => pair.cut().0,
+        };
+        assert_eq!(noticed.code, "peer_silent");
         assert!(took <= Nanos::from_secs(2) + PEER_SILENCE + DELAY, "{side:?} {direction:?}: {took}");
     }
 }
@@ -148,14 +168,45 @@ fn a_lost_control_connection_ends_both() {
     pair.at(Nanos::from_secs(1), |pair| {
         pair.control_up = false;
         let lost = SessionError::new("connection_lost", "the control connection was closed", "");
-        pair.client.handle_connection_lost(lost.clone());
+        pair.client.handle_connection_lost(pair.now, lost.clone());
         pair.server.handle_connection_lost(lost);
     });
     let took = pair.run();
-    assert_eq!(pair.error(Side::Client).code, "connection_lost");
+    let (lost, result) = pair.cut();
+    assert_eq!(lost.code, "connection_lost");
     assert_eq!(pair.error(Side::Server).code, "connection_lost");
     assert_eq!(took, Nanos::from_secs(1), "at once");
+    let result = result.expect("what arrived").into_first();
+    assert!(result.received_packets > 0 && result.lost_packets == 0, "{result:?}");
     assert!(pair.end(Side::Server).bulk_sent < 1_000);
+}
+
+/// Packets 100 to 109 are lost; then the server is gone in the middle of an interval.
+#[test]
+fn of_a_test_that_is_cut_there_is_a_result_up_to_the_last_word() {
+    for direction in [TestDirection::Forward, TestDirection::Reverse, TestDirection::Bidirectional] {
+        let asked = UdpParameters {
+            amount: Amount::DurationNs(60_000_000_000),
+            interval_ns: Some(1_000_000_000),
+            ..parameters(direction)
+        };
+        let mut pair = Pair::new(asked);
+        pair.fate = |_, _, sequence| u32::from(!(100..110).contains(&sequence));
+        pair.at(Nanos::from_millis(2_500), |pair| pair.dead = Some(Side::Server));
+        pair.at(Nanos::from_millis(2_000), |pair| pair.say_progress());
+        pair.run();
+        let (lost, result) = pair.cut();
+        assert_eq!(lost.code, "peer_silent");
+        let mut results = 0;
+        result.expect("a result").each(|result| {
+            results += 1;
+            assert_eq!(result.lost_packets, 10, "{direction:?} {result:?}");
+            assert!(result.received_packets > 1_000, "{direction:?} {result:?}");
+            assert_eq!(result.sent_packets, result.received_packets + result.lost_packets);
+            assert!(result.received_rate_bps > 0 && result.sent_rate_bps > 0, "{result:?}");
+        });
+        assert_eq!(results, if direction == TestDirection::Bidirectional { 2 } else { 1 });
+    }
 }
 
 #[test]

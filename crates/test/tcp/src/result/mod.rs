@@ -83,6 +83,9 @@ pub struct TcpStreamResult {
     pub spurious_retransmits: u64,
     /// Retransmission timeouts; `null` if the kernel does not count them.
     pub timeouts: Option<u64>,
+    /// Packets that arrived with a mark of congestion (CE, RFC 3168); `null` before Linux 4.18.
+    #[serde(default)]
+    pub marked_packets: Option<u64>,
     /// The congestion control; several are separated by commas.
     pub congestion_control: String,
     /// When each of them started, from the first sample, nanoseconds.
@@ -114,6 +117,9 @@ pub struct TcpStreamResult {
     /// Payload bits per second in the second half of its time; `null` if the receiver did not report it.
     #[serde(default)]
     pub steady_bps: Option<u64>,
+    /// How long each transfer took to arrive, from its first byte to its last; empty where the flow was one.
+    #[serde(default)]
+    pub transfers_ns: Vec<u64>,
     /// What limited the flow, as its receiver saw it; `null` if it did not report it.
     #[serde(default)]
     pub receiver_limited_by: Option<ReceiverLimitedBy>,
@@ -359,6 +365,7 @@ fn stream(parameters: &TcpParameters, from: &TcpStreamReport, to: &TcpStreamRepo
         retransmits: summary.retransmits,
         spurious_retransmits: summary.spurious_retransmits,
         timeouts: summary.timeouts,
+        marked_packets: summary.marked_packets,
         congestion_control: names.join(","),
         congestion_starts_ns: from.congestion.iter().map(|since| since.at_ns.saturating_sub(first)).collect(),
         mss_bytes: summary.mss_bytes,
@@ -372,6 +379,7 @@ fn stream(parameters: &TcpParameters, from: &TcpStreamReport, to: &TcpStreamRepo
         loss_events: summary.loss_events,
         handshake: Some(handshake(from, to)),
         steady_bps: to.receiving.map(|receiving| receiving.steady_bps).filter(|bps| *bps > 0),
+        transfers_ns: to.transfers_ns.clone(),
         receiver_limited_by: to.receiving.map(|receiving| receiving.times.shares()),
         mean_unread_bytes: to.receiving.map(|receiving| receiving.mean_unread_bytes),
         max_unread_bytes: to.receiving.map(|receiving| receiving.max_unread_bytes),

@@ -18,6 +18,7 @@ mod run_list;
 mod set;
 mod spacing;
 mod tracker;
+mod traffic_class;
 mod trains;
 
 pub use arrivals::{ArrivalRecorder, Arrivals};
@@ -30,4 +31,5 @@ pub use run_list::{MAX_SEQUENCES, Run, RunList, Runs, RunsError};
 pub use set::SequenceSet;
 pub use spacing::{Spacing, SpacingRecorder};
 pub use tracker::{Counts, Receipt, SequenceTracker, StreamReceived};
+pub use traffic_class::{ClassPackets, TrafficClasses};
 pub use trains::{Capacity, Interval, NoCapacity, TrainRecorder, Trains};

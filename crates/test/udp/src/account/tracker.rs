@@ -9,6 +9,7 @@ use super::jitter::Jitter;
 use super::loss_map::LossMap;
 use super::reordering::{Reordered, Reordering, ReorderingSummary};
 use super::set::SequenceSet;
+use super::traffic_class::TrafficClasses;
 use super::trains::{TrainRecorder, Trains};
 
 /// Number of the newest chunks of 65,536 sequences that are kept as bitmaps, which take late packets fastest: 260,000 packets, or
@@ -36,6 +37,7 @@ pub struct SequenceTracker {
     delays: Delays,
     arrivals: ArrivalRecorder,
     trains: TrainRecorder,
+    traffic_classes: TrafficClasses,
 }
 
 /// What a packet was.
@@ -79,6 +81,9 @@ pub struct StreamReceived {
     /// Times between packets that left together; `None` without any.
     #[serde(default)]
     pub trains: Option<Trains>,
+    /// Packets by their TOS byte or traffic class, as they arrived; empty if that was not asked for.
+    #[serde(default)]
+    pub traffic_classes: TrafficClasses,
     /// Arrival of the first packet, by the receiver's clock; 0 if none arrived.
     pub first_arrival_ns: u64,
     /// Arrival of the last.
@@ -106,6 +111,7 @@ impl SequenceTracker {
             delays: Delays::default(),
             arrivals: ArrivalRecorder::default(),
             trains: TrainRecorder::default(),
+            traffic_classes: TrafficClasses::default(),
         }
     }
 
@@ -243,6 +249,11 @@ impl SequenceTracker {
         self.received.heap_bytes() + self.reordering.heap_bytes()
     }
 
+    /// So many packets arrived with `traffic_class`.
+    pub fn classed(&mut self, traffic_class: u8, packets: u64) {
+        self.traffic_classes.add(traffic_class, packets);
+    }
+
     /// Takes out the times between arrivals.
     pub fn take_arrivals(&mut self) -> ArrivalRecorder {
         std::mem::take(&mut self.arrivals)
@@ -263,6 +274,7 @@ impl SequenceTracker {
             losses: LossMap::of_received(&self.received, sent_packets.max(self.next_expected)),
             delay_over_least: self.delays.over_least(),
             trains: self.trains.trains(),
+            traffic_classes: self.traffic_classes,
         }
     }
 }

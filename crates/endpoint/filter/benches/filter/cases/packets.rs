@@ -97,7 +97,12 @@ fn read_ns(receiver: Receiver, mix: &str, seconds: f64) -> Result<Sample> {
     let (cable, _filter) = receiver.raise()?;
     let make = Role::Make { mix: mix.to_owned(), packets_per_second: Some(READ_RATE), seconds };
     let made: Sent = Endpoint::start(&[CPU], &cable.client, &make)?.result(Duration::from_secs_f64(seconds))?;
-    let options = ReceiverOptions { receive_buffer_bytes: Some(64 << 20), gro: false, timestamps: TimestampMode::App };
+    let options = ReceiverOptions {
+        receive_buffer_bytes: Some(64 << 20),
+        gro: false,
+        timestamps: TimestampMode::App,
+        ..ReceiverOptions::default()
+    };
     let socket = cable.server.enter(|| UdpReceiver::bind((SERVER, 5210).into(), &options))??;
     let reader = std::thread::spawn(move || -> Result<(u64, f64)> {
         schedule::pin_to(&[OTHER_CPU])?;

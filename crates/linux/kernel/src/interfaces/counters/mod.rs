@@ -2,8 +2,9 @@
 //!
 //! | scope | where | sees |
 //! |---|---|---|
-//! | the network namespace | `/proc/net/snmp`, `snmp6`, `netstat` | `Udp.RcvbufErrors`, `TcpExt.TCPRcvQDrop`, … |
+//! | the network namespace | `/proc/net/snmp`, `snmp6`, `netstat`, `stat/nf_conntrack` | `Udp.RcvbufErrors`, `TcpExt.TCPRcvQDrop`, … |
 //! | the machine | `/proc/net/softnet_stat`, `/proc/net/stat/arp_cache`, `ndisc_cache` | all namespaces together |
+//! | this process | [`GroupLimits`] | what its control groups withheld |
 //! | an interface | `rtnl_link_stats64`, the netdev family's `qstats`, `ethtool -S` | what the driver says |
 //! | a queueing discipline | rtnetlink `TCA_STATS2` | drops on egress |
 //!
@@ -14,6 +15,7 @@
 
 pub(crate) mod attributes;
 mod change;
+mod conntrack;
 mod interfaces;
 mod neighbours;
 pub(crate) mod netlink;
@@ -30,6 +32,7 @@ use serde::Serialize;
 
 use crate::clock::monotonic;
 use crate::ethtool::{Ethtool, EthtoolError};
+use crate::group_limits::GroupLimits;
 use crate::procfs::softnet;
 
 /// What a counter is about.
@@ -39,6 +42,8 @@ use crate::procfs::softnet;
 pub enum Scope {
     /// One network namespace: a host, as its IP stack sees it.
     Namespace,
+    /// The control groups of this process.
+    ControlGroup,
     /// One CPU of the whole machine, all network namespaces together.
     MachineCpu {
         /// The CPU's number.
@@ -78,6 +83,7 @@ impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Namespace => write!(f, "host"),
+            Self::ControlGroup => write!(f, "control group"),
             Self::MachineCpu { cpu } => write!(f, "machine, CPU {cpu}"),
             Self::Interface { interface } => write!(f, "{interface}"),
             Self::InterfaceQueues { interface } => write!(f, "{interface}, queues"),
@@ -134,6 +140,7 @@ impl Snapshot {
     pub fn take() -> Self {
         let mut snapshot = Self::default();
         snapshot.read_stack();
+        snapshot.read_groups();
         snapshot.read_softnet();
         snapshot.read_neighbours();
         match interfaces::read() {
@@ -171,6 +178,17 @@ impl Snapshot {
                 }
                 Err(error) => self.unread(&format!("/proc/net/{file}"), error),
             }
+        }
+    }
+
+    fn read_groups(&mut self) {
+        for (name, bits) in conntrack::read() {
+            self.add(&Scope::Namespace, name, Value { kind: Kind::Counter, bits });
+        }
+        let limits = GroupLimits::read();
+        for (name, bits) in [("cpu.throttled_ns", limits.throttled_ns), ("memory.limit_hits", limits.memory_limit_hits)]
+        {
+            self.add(&Scope::ControlGroup, name.into(), Value { kind: Kind::Counter, bits });
         }
     }
 

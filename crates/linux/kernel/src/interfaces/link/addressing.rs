@@ -143,7 +143,7 @@ impl Netlink {
     }
 }
 
-fn family(ip: IpAddr) -> AddressFamily {
+pub(super) fn family(ip: IpAddr) -> AddressFamily {
     match ip {
         IpAddr::V4(_) => AddressFamily::Inet,
         IpAddr::V6(_) => AddressFamily::Inet6,

@@ -10,6 +10,7 @@ mod default_route;
 mod links;
 mod local;
 mod qdiscs;
+mod routes;
 mod veth;
 
 pub use addressing::{Address, Neighbour, NeighbourState};
@@ -17,6 +18,7 @@ pub use default_route::holds_default_route;
 pub use links::{Link, LinkStats};
 pub use local::Changes;
 pub use qdiscs::RootQdisc;
+pub use routes::{Route, RouteOwner};
 pub use veth::VethEnd;
 
 use std::io;

@@ -15,6 +15,8 @@ pub struct RootQdisc {
     pub kind: String,
     /// The number before the colon. 0: the kernel attached it, and attaches one like it when another one is removed.
     pub major: u16,
+    /// Somebody put a queueing discipline below it, such as `tc qdisc replace dev eth0 parent :1 fq`: it goes with this one.
+    pub has_children: bool,
 }
 
 impl Netlink {
@@ -26,16 +28,25 @@ impl Netlink {
         // One without a handle cannot be asked for: all are.
         let message = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index as i32));
         let all = self.dump(message, "list queueing disciplines")?;
-        Ok(all.into_iter().find_map(|answer| {
-            let RouteNetlinkMessage::NewQueueDiscipline(message) = answer else { return None };
-            let kind = message.attributes.into_iter().find_map(|attribute| match attribute {
-                TcAttribute::Kind(kind) => Some(kind),
-                _ => None,
-            })?;
+        let (mut root, mut has_children) = (None, false);
+        for answer in all {
+            let RouteNetlinkMessage::NewQueueDiscipline(message) = answer else { continue };
             let header = message.header;
-            let is_root = header.index == index as i32 && header.parent == TcHandle::ROOT;
-            is_root.then_some(RootQdisc { kind, major: header.handle.major })
-        }))
+            if header.index != index as i32 {
+                continue;
+            }
+            if header.parent == TcHandle::ROOT {
+                let kind = message.attributes.into_iter().find_map(|attribute| match attribute {
+                    TcAttribute::Kind(kind) => Some(kind),
+                    _ => None,
+                });
+                root = kind.map(|kind| (kind, header.handle.major));
+            } else {
+                // Those of the kernel have no number; clsact and ingress are of no queue.
+                has_children |= header.handle.major != 0 && header.parent.major != u16::MAX;
+            }
+        }
+        Ok(root.map(|(kind, major)| RootQdisc { kind, major, has_children }))
     }
 
     /// Puts a queueing discipline of `kind` with number `major` (1 to 0xffff; 0: the kernel chooses) at the root of link `index`, in the place

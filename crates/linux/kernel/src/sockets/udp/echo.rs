@@ -56,6 +56,7 @@ impl EchoSocket {
         let peer = SocketAddr::new(peer, 0);
         socket.connect(peer)?;
         socket.stamp_sent()?;
+        socket.report_errors()?;
         Ok(Self { socket, peer, raw, identifier })
     }
 
@@ -103,6 +104,15 @@ impl EchoSocket {
         let header = bytes.first_chunk::<HEADER_LEN>()?;
         let own = !self.raw || header[4..6] == self.identifier.to_be_bytes();
         (header[..2] == [wanted, 0] && own)
+            .then(|| Echo { sequence: u16::from_be_bytes([header[6], header[7]]), payload: &bytes[HEADER_LEN..] })
+    }
+
+    /// The request that an ICMP message quotes: what the error queue has of it. Eight bytes of it are always quoted.
+    pub fn quoted<'a>(&self, bytes: &'a [u8]) -> Option<Echo<'a>> {
+        let header = bytes.first_chunk::<HEADER_LEN>()?;
+        let own = !self.raw || header[4..6] == self.identifier.to_be_bytes();
+        let request = if self.peer.is_ipv4() { 8 } else { 128 };
+        (header[0] == request && own)
             .then(|| Echo { sequence: u16::from_be_bytes([header[6], header[7]]), payload: &bytes[HEADER_LEN..] })
     }
 

@@ -33,7 +33,7 @@ pub use memory::{BufferGrant, SocketMemory};
 pub use nic_stamps::{NicStamps, NicStampsError, NicStampsSupport, nic_stamps_support};
 pub use receiver::{ReceiverOptions, UdpReceiver};
 pub use sender::{SenderOptions, Sent, UdpSender, Unsent};
-pub use slots::{Datagram, ReceiveSlots, SuperPacket};
+pub use slots::{Datagram, IcmpMessage, ReceiveSlots, SuperPacket};
 
 /// Datagrams that one super-packet or one system call carries at most (`UDP_MAX_SEGMENTS` since Linux 6.9).
 pub const DATAGRAMS_MOST: usize = 128;

@@ -26,12 +26,14 @@ pub struct ReceiverOptions {
     pub gro: bool,
     /// Where to stamp.
     pub timestamps: TimestampMode,
+    /// Have each packet's TOS byte or traffic class told ([`SuperPacket::traffic_class`](super::SuperPacket::traffic_class)).
+    pub traffic_class: bool,
 }
 
 impl Default for ReceiverOptions {
     /// Super-packets whole, kernel stamps, the system's buffer.
     fn default() -> Self {
-        Self { receive_buffer_bytes: None, gro: true, timestamps: TimestampMode::default() }
+        Self { receive_buffer_bytes: None, gro: true, timestamps: TimestampMode::default(), traffic_class: false }
     }
 }
 
@@ -50,7 +52,7 @@ impl UdpReceiver {
     /// Any [`UdpOpenError`].
     pub fn bind(local: SocketAddr, options: &ReceiverOptions) -> Result<Self, UdpOpenError> {
         let fd = open(local)?;
-        set_up(fd.as_fd(), options)?;
+        set_up(fd.as_fd(), local, options)?;
         let receive_buffer = grant(fd.as_fd(), options)?;
         bind(&fd, &local).map_err(|source| UdpOpenError::bind(local, source.into()))?;
         let local = local_address(&fd)?;
@@ -59,9 +61,9 @@ impl UdpReceiver {
 
     /// Makes a receiver of a socket that is bound already.
     pub(super) fn of(fd: OwnedFd, options: &ReceiverOptions) -> Result<Self, UdpOpenError> {
-        set_up(fd.as_fd(), options)?;
-        let receive_buffer = grant(fd.as_fd(), options)?;
         let local = local_address(&fd)?;
+        set_up(fd.as_fd(), local, options)?;
+        let receive_buffer = grant(fd.as_fd(), options)?;
         Ok(Self { fd, local, receive_buffer })
     }
 
@@ -129,8 +131,30 @@ impl UdpReceiver {
             .map_err(UdpOpenError::step("setsockopt SO_TIMESTAMPING"))
     }
 
+    /// From now on ICMP messages about what is sent on this socket come by [`UdpReceiver::receive_sent`] (`IP_RECVERR`).
+    ///
+    /// # Errors
+    /// [`UdpOpenError::Step`].
+    pub fn report_errors(&self) -> Result<(), UdpOpenError> {
+        let (level, name) = self.by_family((libc::SOL_IP, libc::IP_RECVERR), (libc::SOL_IPV6, libc::IPV6_RECVERR));
+        set_int(self.fd.as_fd(), level, name, 1).map_err(UdpOpenError::step("setsockopt IP_RECVERR"))
+    }
+
+    /// What is sent from now on may pass so many routers less one (TTL, hop limit), 1 to 255.
+    ///
+    /// # Errors
+    /// [`UdpOpenError::Step`].
+    pub fn set_hops(&self, hops: u8) -> Result<(), UdpOpenError> {
+        let (level, name) = self.by_family((libc::SOL_IP, libc::IP_TTL), (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS));
+        set_int(self.fd.as_fd(), level, name, hops.max(1).into()).map_err(UdpOpenError::step("setsockopt IP_TTL"))
+    }
+
+    fn by_family<T>(&self, v4: T, v6: T) -> T {
+        if self.local.is_ipv4() { v4 } else { v6 }
+    }
+
     /// Takes packets out of the socket's error queue: copies of those that were sent, with all headers before the payload and the
-    /// kernel's stamp ([`UdpReceiver::stamp_sent`]), and those that met ICMP errors, without. Never waits.
+    /// kernel's stamp ([`UdpReceiver::stamp_sent`]), and ICMP messages ([`SuperPacket::icmp`](super::SuperPacket::icmp)). Never waits.
     ///
     /// # Errors
     /// Any [`UdpReceiveError`].
@@ -249,12 +273,17 @@ fn grant(socket: BorrowedFd<'_>, options: &ReceiverOptions) -> Result<BufferGran
         .map_err(UdpOpenError::step("setsockopt SO_RCVBUF"))
 }
 
-fn set_up(socket: BorrowedFd<'_>, options: &ReceiverOptions) -> Result<(), UdpOpenError> {
+fn set_up(socket: BorrowedFd<'_>, local: SocketAddr, options: &ReceiverOptions) -> Result<(), UdpOpenError> {
     if options.gro {
         set_int(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
             .map_err(UdpOpenError::step("setsockopt UDP_GRO (Linux 5.0)"))?;
     }
     set_int(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1).map_err(UdpOpenError::step("setsockopt SO_RXQ_OVFL"))?;
+    if options.traffic_class {
+        let (level, name) =
+            if local.is_ipv4() { (libc::SOL_IP, libc::IP_RECVTOS) } else { (libc::SOL_IPV6, libc::IPV6_RECVTCLASS) };
+        set_int(socket, level, name, 1).map_err(UdpOpenError::step("setsockopt IP_RECVTOS"))?;
+    }
     match options.timestamps {
         TimestampMode::App => Ok(()),
         TimestampMode::Kernel => set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)

@@ -40,6 +40,8 @@ pub struct SenderOptions {
     /// (`IP_PMTUDISC_PROBE` and `IPV6_DONTFRAG`, ip(7), ipv6(7)). A datagram longer than the interface's MTU is refused
     /// ([`UdpSendError::MessageTooLong`]).
     pub dont_fragment: bool,
+    /// The TOS byte of IPv4 or the traffic class of IPv6 of each packet: DSCP, and ECN in the lowest two bits (`IP_TOS`, `IPV6_TCLASS`).
+    pub traffic_class: u8,
     /// A send that waits ([`UdpSender::send_segments`] with `wait`) gives up after this time.
     pub wait_most: Nanos,
 }
@@ -52,6 +54,7 @@ impl Default for SenderOptions {
             pacing_most: None,
             report_drops: true,
             dont_fragment: false,
+            traffic_class: 0,
             wait_most: Nanos::from_millis(100),
         }
     }
@@ -129,6 +132,12 @@ impl UdpSender {
             for (level, name, value) in probe {
                 set_int(socket, *level, *name, *value).map_err(UdpOpenError::step("setsockopt IP_MTU_DISCOVER"))?;
             }
+        }
+        if options.traffic_class > 0 {
+            let (level, name) =
+                if peer.is_ipv4() { (libc::SOL_IP, libc::IP_TOS) } else { (libc::SOL_IPV6, libc::IPV6_TCLASS) };
+            set_int(socket, level, name, options.traffic_class.into())
+                .map_err(UdpOpenError::step("setsockopt IP_TOS"))?;
         }
         // Zero would be for ever.
         let wait = Duration::from_nanos(options.wait_most.0.max(1_000));

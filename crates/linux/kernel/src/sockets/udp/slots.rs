@@ -1,7 +1,7 @@
 //! Memory for datagrams that are received together, and what the kernel says about them.
 
 use std::mem::{self, MaybeUninit};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ptr;
 
 use longhaul_units::Nanos;
@@ -10,7 +10,7 @@ use longhaul_units::Nanos;
 const SLOTS_MOST: usize = 1024;
 
 /// Room for the control messages that come with a packet: `UDP_GRO` (24 bytes), `SCM_TIMESTAMPNS` (32),
-/// `SCM_TIMESTAMPING` (64), `SO_RXQ_OVFL` (24).
+/// `SCM_TIMESTAMPING` (64), `SO_RXQ_OVFL` (24), `IP_TOS` or `IPV6_TCLASS` (24), or in the error queue `IP_RECVERR` (48), `IPV6_RECVERR` (64).
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct ControlBuffer([MaybeUninit<u8>; 192]);
@@ -58,8 +58,24 @@ pub struct SuperPacket<'a> {
     /// Packets that the socket had dropped before it took this one (`SO_RXQ_OVFL`; see
     /// [`SocketMemory::drops`](super::SocketMemory::drops) for what counts as one); 0 where none.
     pub dropped_before: u32,
+    /// Its TOS byte or traffic class ([`ReceiverOptions::traffic_class`](super::ReceiverOptions::traffic_class)); `None` where it is not told.
+    pub traffic_class: Option<u8>,
     /// It did not fit its slot: the rest is lost, and with it datagrams of a super-packet.
     pub truncated: bool,
+    /// In the error queue: the ICMP message that came back for what this socket sent; the bytes are what it quotes of that packet's
+    /// payload, and the stamps are those of its arrival.
+    pub icmp: Option<IcmpMessage>,
+}
+
+/// An ICMP message that came back, of the version that the socket's family has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IcmpMessage {
+    /// Its type.
+    pub kind: u8,
+    /// Its code.
+    pub code: u8,
+    /// Who sent it.
+    pub from: IpAddr,
 }
 
 impl<'a> SuperPacket<'a> {
@@ -134,7 +150,9 @@ impl ReceiveSlots {
             received_at_kernel: None,
             received_at_nic: None,
             dropped_before: 0,
+            traffic_class: None,
             truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            icmp: None,
         };
         // SAFETY: recvmmsg filled this message; its control buffer is ours, aligned and unchanged since.
         unsafe { read_controls(&message.msg_hdr, &mut packet) };
@@ -179,6 +197,8 @@ unsafe fn read_controls(message: &libc::msghdr, packet: &mut SuperPacket<'_>) {
         let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
         // SAFETY: a pointer behind that header.
         let data = unsafe { libc::CMSG_DATA(header) };
+        // SAFETY: as above, of the same header.
+        let length = (unsafe { (*header).cmsg_len }).saturating_sub(CMSG_HEADER_LEN);
         match (level, kind) {
             (libc::SOL_UDP, libc::UDP_GRO) => {
                 // SAFETY: the kernel puts an int into this message.
@@ -197,15 +217,50 @@ unsafe fn read_controls(message: &libc::msghdr, packet: &mut SuperPacket<'_>) {
                 packet.received_at_kernel = nanos(software).or(packet.received_at_kernel);
                 packet.received_at_nic = nanos(hardware);
             }
+            (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
+                // SAFETY: the kernel put `length` bytes there, inside msg_controllen.
+                packet.icmp = icmp(unsafe { std::slice::from_raw_parts(data, length) });
+            }
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                 // SAFETY: the kernel puts a u32 into this message.
                 packet.dropped_before = unsafe { data.cast::<u32>().read_unaligned() };
+            }
+            (libc::SOL_IP, libc::IP_TOS) => {
+                // SAFETY: the kernel puts a byte into this message.
+                packet.traffic_class = Some(unsafe { data.read() });
+            }
+            (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
+                // SAFETY: the kernel puts an int into this message.
+                packet.traffic_class = u8::try_from(unsafe { data.cast::<i32>().read_unaligned() }).ok();
             }
             _ => {}
         }
         // SAFETY: as above.
         header = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
+}
+
+/// Bytes of a control message before its data, on 64-bit Linux.
+const CMSG_HEADER_LEN: usize = size_of::<libc::cmsghdr>();
+
+/// The ICMP message in a `struct sock_extended_err` and the address behind it; `None` for errors of this host and for stamps.
+///
+/// ```text
+///  0       4        5      6      7     8      12     16
+/// ┌───────┬────────┬──────┬──────┬─────┬──────┬──────┬─ ─ ─
+/// │ errno │ origin │ type │ code │ pad │ info │ data │ sockaddr_in or sockaddr_in6
+/// └───────┴────────┴──────┴──────┴─────┴──────┴──────┴─ ─ ─
+/// ```
+fn icmp(bytes: &[u8]) -> Option<IcmpMessage> {
+    let (&origin, &kind, &code) = (bytes.get(4)?, bytes.get(5)?, bytes.get(6)?);
+    let address = bytes.get(16..)?;
+    let family = u16::from_ne_bytes(*address.first_chunk()?);
+    let from = match (origin, i32::from(family)) {
+        (libc::SO_EE_ORIGIN_ICMP, libc::AF_INET) => IpAddr::from(*address.get(4..)?.first_chunk::<4>()?),
+        (libc::SO_EE_ORIGIN_ICMP6, libc::AF_INET6) => IpAddr::from(*address.get(8..)?.first_chunk::<16>()?),
+        _ => return None,
+    };
+    Some(IcmpMessage { kind, code, from })
 }
 
 /// A stamp; the kernel leaves zero where it has none. A NIC's clock may be set to anything.
@@ -248,7 +303,9 @@ mod tests {
             received_at_kernel: None,
             received_at_nic: None,
             dropped_before: 0,
+            traffic_class: None,
             truncated: false,
+            icmp: None,
         }
     }
 
@@ -262,6 +319,19 @@ mod tests {
         assert_eq!((one.datagrams(), one.segments().len()), (1, 1));
         let empty = packet(&[], 1);
         assert_eq!(empty.segments().collect::<Vec<_>>(), [&[] as &[u8]]);
+    }
+
+    #[test]
+    fn errors_of_icmp_have_a_sender_and_others_have_none() {
+        let error = |origin: u8, address: &[u8]| [&[113, 0, 0, 0, origin, 11, 0, 0], &[0; 8][..], address].concat();
+        let router = [&libc::AF_INET.to_ne_bytes()[..2], &[0, 0, 192, 0, 2, 7], &[0; 8]].concat();
+        let said = IcmpMessage { kind: 11, code: 0, from: [192, 0, 2, 7].into() };
+        assert_eq!(icmp(&error(libc::SO_EE_ORIGIN_ICMP, &router)), Some(said));
+        assert_eq!(icmp(&error(libc::SO_EE_ORIGIN_TIMESTAMPING, &router)), None);
+        assert_eq!(icmp(&error(libc::SO_EE_ORIGIN_ICMP6, &router)), None);
+        for cut in 0..24 {
+            assert_eq!(icmp(&error(libc::SO_EE_ORIGIN_ICMP, &router)[..cut]), None, "{cut} bytes");
+        }
     }
 
     #[test]

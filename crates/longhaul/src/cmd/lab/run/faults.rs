@@ -52,6 +52,9 @@ pub(super) struct FaultArgs {
     /// Measure what each fault costs by tests with it and without it, in place of a diagnosis
     #[arg(long, conflicts_with = "replay")]
     measure: bool,
+    /// Where the first cause is at a host, have `longhaul tune` mend it by the diagnosis, and test TCP once more
+    #[arg(long, conflicts_with_all = ["measure", "replay"])]
+    tune: bool,
     /// Judge the diagnoses that -o wrote into this folder by the rules as they are now; run nothing
     #[arg(long, value_name = "FOLDER")]
     replay: Option<PathBuf>,
@@ -65,6 +68,7 @@ impl FaultArgs {
             || self.seeds.is_some()
             || self.time.is_some()
             || self.measure
+            || self.tune
             || self.replay.is_some()
     }
 
@@ -158,7 +162,8 @@ pub(super) fn run(args: &super::Args) -> Outcome {
         };
         let programs = Programs { longhaul };
         let keep = args.output.as_ref().map(|_| &keep as _);
-        let runner = run::Runner { programs: &programs, spec: &spec, stop, time, seeds, keep, tell: &tell };
+        let tune = asked.tune;
+        let runner = run::Runner { programs: &programs, spec: &spec, stop, time, seeds, tune, keep, tell: &tell };
         if asked.measure {
             say(text::PRICE_HEADING);
             ran.prices = runner.measure(&chosen);

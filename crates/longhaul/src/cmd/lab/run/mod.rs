@@ -3,6 +3,7 @@
 mod command;
 pub(crate) mod faults;
 
+use crate::args::overwrite::Overwrite;
 use crate::caveats;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -38,13 +39,15 @@ use crate::output::{
   longhaul lab run datatag-loss --realtime 50       # Reno, HighSpeed, Scalable at one loss in 30,000
   longhaul lab run faults --only receive-buffer     # does `longhaul diagnose` name what is wrong?
 
-docs/reference/experiments.md describes the file format.")]
+`longhaul docs experiments` describes the file format.")]
 pub(crate) struct Args {
     /// Experiment: a name (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness, emulation-matrix, nima), a file, or faults
     experiment: String,
     /// Write result.json, report.html and losses into this folder
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -124,7 +127,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let experiment = Experiment::load(&args.experiment).map_err(Failure::usage)?;
     let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let folder = args.output.clone().map(Folder::open).transpose()?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     // Before there is a second thread.
     if !capability::is_root_in_namespace() {
@@ -190,7 +193,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// An experiment without a path: two hosts and a cable.
 fn run_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    args.output.clone().map(Folder::open).transpose()?;
+    args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
     say(&experiment.title);

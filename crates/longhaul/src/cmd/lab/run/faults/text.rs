@@ -19,8 +19,9 @@ const CAUSES_SHOWN: usize = 3;
 /// One diagnosis. Rates are Mb/s of payload.
 pub(super) fn row(cell: &Cell) -> String {
     let head = format!("{:<35} {:<6} {:>4}", cell.fault, Nanos(cell.rtt_ns).to_string(), cell.seed);
+    let void = if cell.void_runs > 0 { format!("  (void before: {})", cell.void_runs) } else { String::new() };
     if !cell.error.is_empty() {
-        return format!("{head}  not diagnosed: {}", cell.error);
+        return format!("{head}  not diagnosed: {}{void}", cell.error);
     }
     let brings = cell.measured_bps.map_or_else(|| "?".into(), |[faulty, mended]| mbit(mended.saturating_sub(faulty)));
     let last = cell.named.get(cell.expected.len().max(1) - 1);
@@ -38,13 +39,20 @@ pub(super) fn row(cell: &Cell) -> String {
     let causes: Vec<String> = cell.named.iter().take(CAUSES_SHOWN).map(cause).collect();
     let causes = if causes.is_empty() { "none".into() } else { causes.join(", ") };
     let goodput = cell.goodput_bps.map_or_else(|| "?".into(), mbit);
-    format!("{head} {goodput:>8} {brings:>15} {promised:>19}  {right}  {causes}")
+    let tuned = cell.tuned.as_ref().map(|tuned| {
+        let kept = if tuned.kept { "" } else { "no: " };
+        format!("  tuned: {kept}{} of {}", mbit(tuned.came_bps), mbit(tuned.promised_bps))
+    });
+    format!("{head} {goodput:>8} {brings:>15} {promised:>19}  {right}  {causes}{}{void}", tuned.unwrap_or_default())
 }
 
 /// What mending a fault brings.
 pub(super) fn price(price: &Price) -> String {
     let head = format!("{:<35} {:<6}", price.fault, Nanos(price.rtt_ns).to_string());
-    let error = if price.error.is_empty() { String::new() } else { format!("  {}", price.error) };
+    let mut error = if price.error.is_empty() { String::new() } else { format!("  {}", price.error) };
+    if price.void_runs > 0 {
+        error += &format!("  (void before: {})", price.void_runs);
+    }
     match price.means() {
         Some(row) => {
             let (faulty, mended) = (mbit(row.faulty.0), mbit(row.mended.0));
@@ -70,14 +78,18 @@ pub(super) fn summary(summary: &Summary) -> String {
         ("of right causes: the place", summary.place),
         ("of right causes: the host", summary.host),
         ("of right causes: the price, within 1.5 times", summary.price),
+        ("of those that tune changed: 80 % of what was promised", summary.tuned),
     ] {
         if share.of > 0 {
             let Share { right, of } = share;
-            let _ = writeln!(text, "{what:<48} {right:>4} of {of:<4} {:>5.1} %", right as f64 * 100.0 / of as f64);
+            let _ = writeln!(text, "{what:<54} {right:>4} of {of:<4} {:>5.1} %", right as f64 * 100.0 / of as f64);
         }
     }
+    if summary.void_runs > 0 {
+        let _ = writeln!(text, "{:<54} {:>4}", "void, as the machine was busy", summary.void_runs);
+    }
     if summary.failed > 0 {
-        let _ = writeln!(text, "{:<48} {:>4}", "not diagnosed", summary.failed);
+        let _ = writeln!(text, "{:<54} {:>4}", "not diagnosed", summary.failed);
     }
     text.truncate(text.trim_end().len());
     text

@@ -1,5 +1,7 @@
 //! `longhaul rtt` between the hosts of a lab, as users run it.
 
+mod log;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};

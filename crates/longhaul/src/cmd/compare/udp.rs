@@ -1,0 +1,64 @@
+//! `longhaul compare` of two results of `longhaul watch --udp`: what became of each datagram between two hosts' programs.
+
+use std::path::Path;
+
+use longhaul_report::saved::{COMPARE_UDP_SCHEMA, Content, Saved};
+use longhaul_report::text::watch_udp::accounts;
+use longhaul_result::Caveat;
+use longhaul_udp::{UdpAccounts, UdpWatchResult};
+use serde::Serialize;
+
+use crate::caveats;
+use crate::output::print_result;
+use crate::output::saved::{Folder, no_result, read_result};
+use crate::output::{Envelope, Failure};
+
+/// What was asked.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters {
+    /// The result of the one host.
+    a: String,
+    /// That of the other.
+    b: String,
+}
+
+/// Whether it is a result, not a capture: a folder with one, or a JSON file.
+pub(super) fn is_result(path: &Path) -> bool {
+    path.join("result.json").is_file() || path.extension().is_some_and(|end| end == "json")
+}
+
+/// Compares the results at `a` and `b`.
+pub(super) fn run(a: &Path, b: &Path, folder: Option<Folder>, json: bool) -> Result<(), Failure> {
+    let started_at = jiff::Timestamp::now().to_string();
+    let mut caveats = Vec::new();
+    let [near, far] = [watched(a, &mut caveats)?, watched(b, &mut caveats)?];
+    let result = UdpAccounts::of(&near, &far);
+    let half = |result: &UdpWatchResult| result.sockets.iter().any(|socket| !socket.began && !socket.flows.is_empty());
+    if half(&near) || half(&far) {
+        let message = "some sockets existed before they were watched: what was on its way at that moment, or when a watch ended, may count as lost or as surplus";
+        caveats.push(Caveat::new(
+            caveats::WATCHED_IN_PART,
+            message,
+            "watch both hosts before the programs start, until they have ended",
+        ));
+    }
+    let parameters = Parameters { a: a.display().to_string(), b: b.display().to_string() };
+    let envelope = Envelope::new(COMPARE_UDP_SCHEMA, started_at, parameters, result, Caveat::unique(caveats));
+    let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
+    print_result(&envelope, json, accounts);
+    saved
+}
+
+fn watched(path: &Path, caveats: &mut Vec<Caveat>) -> Result<UdpWatchResult, Failure> {
+    let (file, text) = read_result(path)?;
+    let saved = Saved::parse(&text).map_err(|error| no_result(&file, error))?;
+    match saved.content {
+        Content::WatchUdp(result) => {
+            caveats.extend(saved.caveats);
+            Ok(*result)
+        }
+        _ => Err(Failure::usage(format!("{} is not a result of longhaul watch --udp", file.display()))
+            .remedy("compare two captures, or the results of longhaul watch --udp at two hosts")),
+    }
+}

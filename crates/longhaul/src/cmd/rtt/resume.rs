@@ -1,0 +1,67 @@
+//! `longhaul rtt --resume`: a measurement that ended, or was killed, goes on in its folder.
+
+use std::path::Path;
+
+use longhaul_kernel::clock::realtime;
+use longhaul_rtt::probe_log::{About, ProbeLogError, ProbeLogReader, next_segment};
+use longhaul_rtt::{Gap, GapReason, RttParameters};
+use longhaul_terms::Amount;
+
+use crate::cmd::rtt::live::Live;
+use crate::cmd::rtt::log::SegmentLog;
+use crate::cmd::rtt::measured::Measured;
+use crate::output::Failure;
+use crate::output::saved::Folder;
+
+/// What a log says of its measurement, to go on with.
+pub(crate) fn about(folder: &Path, host: &str) -> Result<About, Failure> {
+    let reader = ProbeLogReader::open(folder).map_err(|error| unreadable(&error))?;
+    let about = reader.about().clone();
+    if about.host != host {
+        let message = format!("--resume {}: it measured {}, not {host}", folder.display(), about.host.escape_debug());
+        return Err(Failure::usage(message));
+    }
+    Ok(About { gaps: Vec::new(), version: env!("CARGO_PKG_VERSION").into(), ..about })
+}
+
+/// The parameters of that measurement.
+pub(crate) fn parameters(about: &About, amount: Amount) -> RttParameters {
+    RttParameters {
+        amount,
+        interval_ns: about.interval_ns,
+        poisson: about.poisson,
+        payload_bytes: about.payload_bytes,
+        sizes: about.sizes.clone(),
+        timeout_ns: about.timeout_ns,
+        first_sequence: 0,
+    }
+}
+
+/// Reads what was measured so far. The pause since then is a gap. Returns the parameters with the number of the next probe.
+pub(crate) fn measured(
+    folder: &Path,
+    about: About,
+    asked: RttParameters,
+    live: Live,
+) -> Result<(Measured, RttParameters), Failure> {
+    let unreadable = |error: ProbeLogError| unreadable(&error);
+    let mut reader = ProbeLogReader::open(folder).map_err(unreadable)?;
+    let mut measured = Measured::new(about.kind, &asked, None, live);
+    while let Some(row) = reader.next().transpose().map_err(unreadable)? {
+        // A gap lies before the first row of the segment that tells of it.
+        reader.take_gaps().iter().for_each(|gap| measured.statistics.gap(gap));
+        measured.statistics.take(&row);
+        (measured.next, measured.last_ns) = (row.sequence + 1, Some(row.sent_ns));
+    }
+    let number = next_segment(folder).map_err(unreadable)?;
+    measured.log = Some(SegmentLog::at(Folder::open(folder.to_owned())?, about, number));
+    let now_ns = i64::try_from(realtime().0).unwrap_or(i64::MAX);
+    let from_ns = measured.last_ns.unwrap_or(now_ns);
+    measured.gap(Gap { why: GapReason::Paused, from_ns, to_ns: now_ns, step_ns: 0, left_out: 0 });
+    let asked = RttParameters { first_sequence: measured.next, ..asked };
+    Ok((measured, asked))
+}
+
+fn unreadable(error: &ProbeLogError) -> Failure {
+    Failure::new("unreadable", error).remedy("give the folder of longhaul rtt -o; move a damaged segment away")
+}

@@ -1,0 +1,169 @@
+//! A measurement with longhaul's server for as long as was asked, over as many sessions as it takes: a server allows no longer ones, ends, or
+//! is started anew; the path is down; this host gets another address.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use longhaul_kernel::clock::{monotonic, realtime};
+use longhaul_kernel::signals::Stop;
+use longhaul_peer::client::{self, Target};
+use longhaul_rtt::{GapReason, RttEndReport, RttParameters};
+use longhaul_session::{SessionError, TestEnd};
+use longhaul_terms::Amount;
+use longhaul_units::Nanos;
+
+use crate::cmd::rtt::measured::{Measured, rest};
+use crate::output::say;
+
+/// The longest session that a server allows unless its operator says otherwise.
+const SESSION: Nanos = Nanos::from_secs(3600);
+/// No server is asked for shorter ones.
+const SESSION_LEAST: Nanos = Nanos::from_secs(10);
+/// Between two attempts to reach a server that was there.
+const RETRY: Nanos = Nanos::from_secs(1);
+/// How often to look for signals.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What the server reports of all sessions, and what is known at the end of the last one.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) remote: Option<RttEndReport>,
+    pub(crate) last: Option<TestEnd>,
+}
+
+/// Probes until the amount is sent or a signal comes.
+///
+/// # Errors
+/// There is nothing to report: the first session failed.
+pub(crate) fn probe(
+    target: &Target,
+    asked: &RttParameters,
+    stop: Stop,
+    measured: &mut Measured,
+) -> Result<Ends, SessionError> {
+    let (began, first) = (monotonic(), asked.first_sequence);
+    let mut ends = Ends::default();
+    let mut longest = Nanos::MAX;
+    // Why the session before ended, and this host's address then.
+    let mut between: Option<(GapReason, Option<IpAddr>)> = None;
+    let mut told = false;
+    while let Some(rest) = rest(asked, monotonic().saturating_sub(began), measured.next.saturating_sub(first)) {
+        if stop.requested().is_some() {
+            break;
+        }
+        let own = own_address(target.address);
+        let session = no_longer(rest, longest);
+        let asked_ns = if let Amount::DurationNs(ns) = session.amount { Nanos(ns) } else { Nanos::MAX };
+        let next = measured.next;
+        let mut first_of_session = true;
+        let ended = client::probe(target, session, Some(stop), |observed| {
+            if std::mem::take(&mut first_of_session)
+                && let Some((why, before)) = between.take()
+            {
+                let moved = before.is_some() && before != own;
+                measured.session_over(if moved { GapReason::AddressChanged } else { why }, realtime_ns());
+                told = false;
+            }
+            measured.take(observed);
+        });
+        let probed = !first_of_session;
+        match ended {
+            Ok(end) => {
+                if let Some(report) = end.responder() {
+                    let mut sum = report.clone();
+                    ends.remote.iter().for_each(|before| sum.add(before));
+                    ends.remote = Some(sum);
+                }
+                let lost = end.cut.as_ref().map(|cut| cut.error.clone());
+                ends.last = Some(end);
+                if let Some(error) = lost {
+                    between = Some((GapReason::ServerEnded, own));
+                    told = true;
+                    say(format!("{}; waiting for the server", error.message));
+                    wait(RETRY, stop);
+                    continue;
+                }
+                between = Some((GapReason::SessionRenewed, own));
+                // A server that ends each session at once is asked no more.
+                if measured.next == next {
+                    break;
+                }
+            }
+            Err(error) if too_long(&error) && longest > SESSION_LEAST => {
+                longest = shorter(asked_ns);
+            }
+            Err(error) if stop.requested().is_some() => {
+                // What was measured so far is the result; a second signal wants none.
+                if measured.last_ns.is_none() || stop.count() > 1 {
+                    return Err(error);
+                }
+            }
+            Err(error) if probed || between.is_some() => {
+                let why = if error.code == "control_lost" { GapReason::ServerEnded } else { GapReason::Unreachable };
+                between.get_or_insert((why, own));
+                if !std::mem::replace(&mut told, true) {
+                    say(format!("{}; waiting for the server", error.message));
+                }
+                wait(RETRY, stop);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    measured.flush_end(between.map(|(why, _)| why).filter(|why| *why != GapReason::SessionRenewed), realtime_ns());
+    Ok(ends)
+}
+
+/// What to ask for where `asked` is too long.
+fn shorter(asked: Nanos) -> Nanos {
+    if asked > SESSION { SESSION } else { Nanos(asked.0 / 2).max(SESSION_LEAST) }
+}
+
+fn no_longer(rest: RttParameters, longest: Nanos) -> RttParameters {
+    let amount = match rest.amount {
+        Amount::DurationNs(ns) => Amount::DurationNs(ns.min(longest.0)),
+        other => other,
+    };
+    RttParameters { amount, ..rest }
+}
+
+/// Whether the server allows shorter tests alone.
+fn too_long(error: &SessionError) -> bool {
+    error.code == "not_granted" && error.remedy.contains("duration_ns")
+}
+
+/// This host's address towards `peer`.
+fn own_address(peer: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = if peer.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(peer).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+fn realtime_ns() -> i64 {
+    i64::try_from(realtime().0).unwrap_or(i64::MAX)
+}
+
+fn wait(time: Nanos, stop: Stop) {
+    let until = monotonic() + time;
+    while monotonic() < until && stop.requested().is_none() {
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_allows_less_is_asked_for_less() {
+        let refused = SessionError::new("not_granted", "duration_ns 1d: this server allows 1h", "change `duration_ns`");
+        assert!(too_long(&refused));
+        assert!(!too_long(&SessionError::new("busy", "the server is running another test", "")));
+        let asks = std::iter::successors(Some(Nanos::from_secs(7 * 86_400)), |asked| Some(shorter(*asked)));
+        let asks: Vec<u64> = asks.take(5).map(|asked| asked.0 / 1_000_000_000).collect();
+        assert_eq!(asks, [604_800, 3_600, 1_800, 900, 450]);
+        assert_eq!(shorter(Nanos::from_secs(14)), SESSION_LEAST);
+        let asked = RttParameters { amount: Amount::DurationNs(100_000_000_000), ..RttParameters::default() };
+        assert_eq!(no_longer(asked, Nanos::from_secs(10)).amount, Amount::DurationNs(10_000_000_000));
+    }
+}

@@ -1,0 +1,135 @@
+//! What the tests of `longhaul diagnose HOST` see beside rates: marks in IP headers, disks, pauses.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::common::{TestLab, object};
+use crate::watch::on;
+
+const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
+/// 20 Mbit/s and 20 ms there and back.
+const PATH: &str = "[[both]]\nrate = '20Mbit'\nqueue = '64KiB'\ndelay = '10ms'\n";
+
+/// Two hosts, and `longhaul serve` on one.
+struct Served {
+    serve: Child,
+    /// Kept open: what it says later has to go somewhere.
+    _said: BufReader<ChildStderr>,
+    lab: TestLab,
+    folder: PathBuf,
+}
+
+impl Served {
+    fn up(name: &str) -> Option<Self> {
+        let folder = std::env::temp_dir().join(format!("longhaul-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("path.toml"), PATH).unwrap();
+        let lab = TestLab::up(name, folder.join("path.toml").to_str().unwrap())?;
+        let mut serve = on(&lab, "server", &[LONGHAUL, "serve", "--no-auth", "--bind", "10.77.2.1"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(serve.stderr.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        Some(Self { serve, _said: said, lab, folder })
+    }
+
+    fn client(&self, words: &[&str]) -> Value {
+        let output = on(&self.lab, "client", &[&[LONGHAUL], words].concat()).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        object(&output.stdout)
+    }
+
+    /// Whether the server's firewall took the rules.
+    fn firewall(&self, rules: &[&str]) -> bool {
+        let nft = |words: &str| on(&self.lab, "server", &["sh", "-c", words]).status().is_ok_and(|it| it.success());
+        let chain = "nft add table ip box; nft add chain ip box way '{ type filter hook prerouting priority -150; }'";
+        nft(chain) && rules.iter().all(|rule| nft(&format!("nft add rule ip box way {rule}")))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.serve.kill();
+        let _ = self.serve.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Codes of the findings of a diagnosis that loads the path with little.
+fn findings(served: &Served) -> Vec<String> {
+    let whole = served.client(&["diagnose", "10.77.2.1", "--no-auth", "-J", "--rate", "20M", "-t", "5s", "--gentle"]);
+    let findings = whole["result"]["findings"].as_array().unwrap_or_else(|| panic!("{whole:#}")).clone();
+    findings.iter().map(|finding| finding["code"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn marks_that_something_rewrites_on_the_way() {
+    let Some(served) = Served::up("diagnose-marks") else { return };
+    let udp = ["udp", "10.77.2.1", "--no-auth", "-J", "-S", "0x2a", "-k", "50", "-b", "2M", "--wire"];
+    let arrived = |served: &Served| {
+        let whole = served.client(&udp);
+        let classes = whole["result"]["traffic_classes"].as_array().unwrap().clone();
+        let of = |class: &Value| (class["traffic_class"].as_u64().unwrap(), class["packets"].as_u64().unwrap());
+        classes.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(arrived(&served), [(0x2a, 50)]);
+    let marks =
+        |codes: Vec<String>| codes.into_iter().filter(|code| code == "ecn" || code == "dscp").collect::<Vec<_>>();
+    assert_eq!(marks(findings(&served)), [""; 0]);
+    if Command::new("nft").arg("--version").output().is_err()
+        || !served.firewall(&["ip dscp set cs0", "ip ecn set not-ect"])
+    {
+        return longhaul_testing::skipped!("nft cannot rewrite packets here");
+    }
+    assert_eq!(arrived(&served), [(0, 50)]);
+    assert_eq!(marks(findings(&served)), ["ecn", "dscp"]);
+}
+
+#[test]
+fn disks_are_bounds_and_nothing_that_was_written_stays() {
+    let Some(served) = Served::up("diagnose-disk") else { return };
+    let (file, folder) = (served.folder.join("file"), served.folder.join("written"));
+    fs::write(&file, vec![5; 3 << 20]).unwrap();
+    fs::create_dir(&folder).unwrap();
+    let diagnose = |words: &[&str]| {
+        let common = ["diagnose", "10.77.2.1", "--no-auth", "-J", "--rate", "20M", "-t", "5s", "--gentle"];
+        served.client(&[&common[..], words].concat())["result"].clone()
+    };
+    let disk = |result: &Value| {
+        let all = [&result["bounds"], &result["causes"]].into_iter().flat_map(|it| it.as_array().unwrap().clone());
+        let found = all.filter(|bound| bound["code"] == "disk").collect::<Vec<_>>();
+        assert_eq!(found.len(), 1, "{result:#}");
+        found[0]["host"].as_str().unwrap().to_owned()
+    };
+    let read = diagnose(&["--read", file.to_str().unwrap()]);
+    assert_eq!((disk(&read), &read["evidence"]["disks"][0]["bytes"]), ("sender".into(), &Value::from(3 << 20)));
+    let written = diagnose(&["-R", "--write", folder.to_str().unwrap()]);
+    assert_eq!(disk(&written), "receiver");
+    assert!(written["evidence"]["disks"][0]["bytes"].as_u64() > Some(0), "{written:#}");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    let refused = on(&served.lab, "client", &[LONGHAUL, "diagnose", "10.77.2.1", "--no-auth", "--write", "/tmp"])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
+#[test]
+fn transfers_with_pauses_are_timed_one_by_one() {
+    let Some(served) = Served::up("diagnose-pauses") else { return };
+    let words =
+        ["diagnose", "10.77.2.1", "--no-auth", "-J", "--rate", "20M", "-t", "5s", "--size", "100K", "--every", "500ms"];
+    let result = served.client(&words)["result"].clone();
+    let runs = result["evidence"]["runs"].as_array().unwrap();
+    let run = runs.iter().find(|run| run["purpose"] == "intervals").unwrap_or_else(|| panic!("{result:#}"));
+    let times: Vec<u64> = run["transfers_ns"].as_array().unwrap().iter().map(|ns| ns.as_u64().unwrap()).collect();
+    // Slow start needs some round trips of 20 ms for each, as each comes after a pause.
+    assert!(times.len() >= 5 && times.iter().all(|ns| (20_000_000..450_000_000).contains(ns)), "{times:?}");
+    assert_eq!(run["transfer_bytes"], 100 << 10);
+}

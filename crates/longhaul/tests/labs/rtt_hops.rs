@@ -1,0 +1,176 @@
+//! `longhaul rtt` without a server, over routers: each hop, and a closed port.
+
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_kernel::link::{Netlink, VethEnd};
+use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::sysctl;
+use serde_json::Value;
+
+use crate::common::object;
+
+const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
+
+/// ```text
+///            ┌─ upper ─┐
+/// client ─ near        far
+///            └─ lower ─┘
+/// ```
+///
+/// The far host is 10.9.0.1 and fd09::1. `near` shares its packets out by flow (IPv4); IPv6 has the upper router alone.
+struct Routers {
+    client: NetNamespace,
+    near: NetNamespace,
+    far: NetNamespace,
+    _between: [NetNamespace; 2],
+}
+
+fn run(host: &NetNamespace, words: &str) {
+    let mut parts = words.split(' ');
+    let mut command = Command::new(parts.next().unwrap());
+    let output = host.enter(|| command.args(parts).output()).unwrap().unwrap();
+    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+impl Routers {
+    fn new() -> Option<Self> {
+        if !is_root_in_namespace() {
+            longhaul_testing::no_judge!("needs root");
+            return None;
+        }
+        let [client, near, upper, lower, far] = std::array::from_fn(|_| NetNamespace::create().unwrap());
+        for host in [&client, &near, &upper, &lower, &far] {
+            run(host, "ip link set lo up");
+            for setting in [
+                ("net.ipv4.ip_forward", "1"),
+                ("net.ipv4.conf.all.rp_filter", "0"),
+                ("net.ipv4.conf.default.rp_filter", "0"),
+                ("net.ipv4.fib_multipath_hash_policy", "1"),
+                ("net.ipv6.conf.all.forwarding", "1"),
+                ("net.ipv6.conf.default.accept_dad", "0"),
+            ] {
+                host.enter(|| sysctl::write(setting.0, setting.1)).unwrap().unwrap();
+            }
+        }
+        let cable = |left: &NetNamespace, right: &NetNamespace, number: u8| {
+            let (left_name, right_name) = (format!("l{number}"), format!("r{number}"));
+            let end = |name, namespace| VethEnd { name, namespace: Some(namespace), mtu_bytes: None, mac: None };
+            let mut netlink = left.enter(Netlink::open).unwrap().unwrap();
+            netlink.create_veth(&end(&left_name, left), &end(&right_name, right)).unwrap();
+            for (host, name, last) in [(left, "l", 1), (right, "r", 2)] {
+                run(host, &format!("ip address add 10.{number}.0.{last}/24 dev {name}{number}"));
+                run(host, &format!("ip address add fd0{number}::{last}/64 dev {name}{number} nodad"));
+                run(host, &format!("ip link set {name}{number} up"));
+            }
+        };
+        cable(&client, &near, 1);
+        cable(&near, &upper, 2);
+        cable(&near, &lower, 3);
+        cable(&upper, &far, 4);
+        cable(&lower, &far, 5);
+        run(&client, "ip route add default via 10.1.0.2");
+        run(&client, "ip route add default via fd01::2");
+        run(&near, "ip route add 10.9.0.1 nexthop via 10.2.0.2 nexthop via 10.3.0.2");
+        run(&near, "ip route add fd09::1 via fd02::2");
+        run(&upper, "ip route add 10.9.0.1 via 10.4.0.2");
+        run(&upper, "ip route add fd09::1 via fd04::2");
+        run(&upper, "ip route add 10.1.0.0/24 via 10.2.0.1");
+        run(&upper, "ip route add fd01::/64 via fd02::1");
+        run(&lower, "ip route add 10.9.0.1 via 10.5.0.2");
+        run(&lower, "ip route add 10.1.0.0/24 via 10.3.0.1");
+        run(&far, "ip address add 10.9.0.1/32 dev lo");
+        run(&far, "ip address add fd09::1/128 dev lo nodad");
+        run(&far, "ip route add 10.1.0.0/24 via 10.4.0.1");
+        run(&far, "ip route add fd01::/64 via fd04::1");
+        Some(Self { client, near, far, _between: [upper, lower] })
+    }
+
+    fn spawn(&self, program: &str, arguments: &[&str]) -> Child {
+        let mut command = Command::new(program);
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.client.enter(|| command.spawn()).unwrap().unwrap()
+    }
+
+    fn rtt(&self, arguments: &[&str]) -> Value {
+        result(&self.spawn(LONGHAUL, &[&["rtt", "--json"], arguments].concat()).wait_with_output().unwrap())
+    }
+}
+
+fn result(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    object(&output.stdout)
+}
+
+/// The addresses of each hop.
+fn addresses(result: &Value) -> Vec<Vec<String>> {
+    let of = |hop: &Value| {
+        let all = hop["addresses"].as_array().unwrap().iter();
+        all.map(|at| at["address"].as_str().unwrap().to_owned()).collect()
+    };
+    result["result"]["hops"].as_array().unwrap().iter().map(of).collect()
+}
+
+#[test]
+fn each_router_on_the_way_of_one_flow_answers_by_every_kind_of_probe() {
+    let Some(routers) = Routers::new() else { return };
+    for kind in [&["--icmp"][..], &["--udp", "33434"]] {
+        let found = routers.rtt(&[&["10.9.0.1", "--to-each-hop", "-c", "3"], kind].concat());
+        let hops = addresses(&found);
+        let either = [["10.2.0.2".to_owned()], ["10.3.0.2".to_owned()]];
+        assert!(hops.len() == 3 && either.iter().any(|one| hops[1] == one), "{kind:?}: {found}");
+        assert_eq!(
+            (&hops[0][..], &hops[2][..]),
+            (&["10.1.0.2".to_owned()][..], &["10.9.0.1".to_owned()][..]),
+            "{found}"
+        );
+        let result = &found["result"];
+        assert_eq!(
+            (result["destination_hop"].as_u64(), result["route_changes"].as_u64()),
+            (Some(3), Some(0)),
+            "{found}"
+        );
+        let stamps = &result["timestamps"];
+        assert_eq!((&stamps["sent"], &stamps["received"]), (&"kernel".into(), &"kernel".into()), "{found}");
+        for hop in result["hops"].as_array().unwrap() {
+            assert_eq!((hop["sent"].as_u64(), hop["answered"].as_u64()), (Some(3), Some(3)), "{hop}");
+            let rtt = hop["addresses"][0]["rtt"]["min_ns"].as_u64().unwrap();
+            assert!((1..5_000_000).contains(&rtt), "{hop}");
+        }
+        let found = routers.rtt(&[&["fd09::1", "--to-each-hop", "-c", "2"], kind].concat());
+        assert_eq!(addresses(&found), [["fd01::2"], ["fd02::2"], ["fd09::1"]], "{kind:?}: {found}");
+    }
+}
+
+#[test]
+fn a_user_without_rights_sees_the_hops_and_a_change_of_the_route_is_told() {
+    let Some(routers) = Routers::new() else { return };
+    run(&routers.near, "ip route replace 10.9.0.1 via 10.2.0.2");
+    routers.client.enter(|| sysctl::write("net.ipv4.ping_group_range", "65534 65534")).unwrap().unwrap();
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups", LONGHAUL, "rtt", "--json", "10.9.0.1"];
+    let running = routers.spawn("setpriv", &[&nobody[..], &["--to-each-hop", "-t", "5s"]].concat());
+    sleep(Duration::from_millis(2_500));
+    run(&routers.near, "ip route replace 10.9.0.1 via 10.3.0.2");
+    let found = result(&running.wait_with_output().unwrap());
+    assert_eq!(addresses(&found), [vec!["10.1.0.2"], vec!["10.2.0.2", "10.3.0.2"], vec!["10.9.0.1"]], "{found}");
+    let changes = &found["result"]["changes"];
+    assert_eq!((changes.as_array().unwrap().len(), &changes[0]["hop"]), (1, &2.into()), "{found}");
+}
+
+#[test]
+fn a_closed_port_answers_and_an_open_one_does_not() {
+    let Some(routers) = Routers::new() else { return };
+    for host in ["10.9.0.1", "fd09::1"] {
+        let found = routers.rtt(&[host, "--udp", "33434", "-c", "4"]);
+        let result = &found["result"];
+        assert_eq!((result["kind"].as_str(), result["received"].as_u64()), (Some("closed_port"), Some(4)), "{found}");
+        assert_eq!(result["timestamps"]["client"]["sent"], "kernel", "{found}");
+        assert!(result["rtt"]["p50_ns"].as_u64().unwrap() < 5_000_000, "{found}");
+    }
+    let open = routers.far.enter(|| std::net::UdpSocket::bind("10.9.0.1:33434")).unwrap().unwrap();
+    let found = routers.rtt(&["10.9.0.1", "--udp", "33434", "-c", "1", "--timeout", "500ms"]);
+    assert_eq!(found["result"]["lost"], 1, "{found}");
+    drop(open);
+}

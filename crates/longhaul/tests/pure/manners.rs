@@ -1,0 +1,169 @@
+//! What every command does alike: widths, letters, files that are there, words that shells complete.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::process::Command;
+
+use crate::common::captures::Folder;
+use crate::common::{longhaul, printed, root};
+
+/// The binary in a terminal of this width, or none, with this in its environment.
+fn with(environment: &[(&str, &str)], arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(arguments)
+        .env_remove("COLUMNS")
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Help follows the width, up to 100 columns where lines are still read well; results are never cut.
+#[test]
+fn widths_and_locales() {
+    let mut help = String::new();
+    for width in ["60", "80", "200"] {
+        let text = with(&[("COLUMNS", width), ("NO_COLOR", "1")], &["cc", "use", "--help"]);
+        let _ = writeln!(help, "=== {width} columns\n{text}");
+        let widest =
+            text.lines().take_while(|line| !line.starts_with("Example")).map(|line| line.chars().count()).max();
+        assert!(widest.unwrap() <= width.parse::<usize>().unwrap().min(100), "{width}: {text}");
+    }
+    insta::assert_snapshot!(help);
+
+    let file = root().join("crates/longhaul/tests/udp-result.json");
+    let show = ["show", file.to_str().unwrap()];
+    let piped = with(&[], &show);
+    for environment in [&[("COLUMNS", "60")][..], &[("COLUMNS", "200")], &[("NO_COLOR", "1")], &[("LC_ALL", "C.UTF-8")]]
+    {
+        assert_eq!(with(environment, &show), piped, "{environment:?}");
+    }
+    assert!(piped.contains('█') && !piped.contains('\u{1b}'), "{piped}");
+    let ascii = with(&[("LC_ALL", "C")], &show);
+    assert!(ascii.is_ascii(), "{ascii}");
+    insta::assert_snapshot!("ascii", ascii);
+}
+
+/// Ping of a path of 20 ms and some.
+fn pings() -> String {
+    let mut text = String::from("PING far (192.0.2.1) 56(84) bytes of data.\n");
+    for number in 1..=400 {
+        let _ = writeln!(text, "64 bytes from 192.0.2.1: icmp_seq={number} ttl=64 time=20.{} ms", number * 7 % 10);
+    }
+    text + "\n--- far ping statistics ---\n400 packets transmitted, 400 received, 0% packet loss, time 399000ms\n"
+}
+
+#[test]
+fn what_is_there_is_replaced_by_force_alone() {
+    let folder = Folder::new("force");
+    let (measured, made) = (folder.file("far.txt"), folder.file("far.toml"));
+    fs::write(&measured, pings()).unwrap();
+    fs::write(&made, "mine").unwrap();
+    let refused = longhaul(&["profile", &measured, "-o", &made]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("far.toml: the file is there already") && said.contains("--force"), "{said}");
+    assert_eq!(fs::read_to_string(&made).unwrap(), "mine");
+    printed(&["profile", &measured, "-o", &made, "--force"]);
+    assert!(fs::read_to_string(&made).unwrap().contains("delay"));
+    // A device has nothing to lose.
+    printed(&["profile", &measured, "-o", "/dev/null"]);
+}
+
+#[test]
+fn shells_complete_what_longhaul_knows() {
+    let after = |words: &[&str]| printed(&[&["completion", "bash", "--"][..], words].concat());
+    for (words, known) in [
+        (&["lab", "up"][..], "nlr-small"),
+        (&["lab", "up", "--mtu", "9000"], "nlr-small"),
+        (&["paths", "show"], "tokyo"),
+        (&["emulate", "--path"], "tokyo"),
+        (&["capture"], "lo"),
+        (&["filter", "attach"], "lo"),
+        (&["cc", "load"], "htcp"),
+        (&["cc", "load", "htcp"], "scalable"),
+        (&["cc", "use"], "cubic"),
+        (&["tcp", "server", "-C"], "cubic"),
+        (&["lab", "set"], "forward.loss="),
+        (&["lab", "run"], "nlr-tcp"),
+        (&["docs"], "udp-results"),
+    ] {
+        let said = after(words);
+        assert!(said.lines().any(|word| word == known), "{words:?}: {said}");
+    }
+    for words in [&["udp"][..], &["lab", "up", "--set"], &["lab", "exec", "client", "--"], &["no", "such"]] {
+        assert!(!after(words).contains("nlr-small"), "{words:?}");
+    }
+    let Ok(bash) = Command::new("bash")
+        .args(["-c", "eval \"$(\"$0\" completion bash)\"; longhaul() { \"$LONGHAUL\" \"$@\"; }; \
+            COMP_WORDS=(longhaul lab up nlr-s); COMP_CWORD=3; _longhaul_known longhaul nlr-s up; echo \"${COMPREPLY[@]}\"; \
+            COMP_WORDS=(longhaul dia); COMP_CWORD=1; _longhaul_known longhaul dia longhaul; echo \"${COMPREPLY[@]}\"",
+            env!("CARGO_BIN_EXE_longhaul")])
+        .env("LONGHAUL", env!("CARGO_BIN_EXE_longhaul"))
+        .output()
+    else {
+        return longhaul_testing::no_judge!("no bash");
+    };
+    assert_eq!(
+        String::from_utf8(bash.stdout).unwrap(),
+        "nlr-small\ndiagnose\n",
+        "{:?}",
+        String::from_utf8(bash.stderr)
+    );
+}
+
+#[test]
+fn help_names_pages_that_the_binary_has() {
+    for command in crate::common::commands() {
+        let help = crate::common::help(&command);
+        assert!(!help.contains("docs/") && !help.contains(".md"), "{command:?} cites a file of the repository: {help}");
+        for cited in help.split("longhaul docs ").skip(1) {
+            let topic: String =
+                cited.chars().take_while(|letter| letter.is_ascii_lowercase() || *letter == '-').collect();
+            if !topic.is_empty() {
+                printed(&["docs", &topic]);
+            }
+        }
+    }
+    assert!(printed(&["docs"]).lines().any(|line| line.starts_with("udp-results")));
+    let slip = String::from_utf8(longhaul(&["docs", "udp-result"]).stderr).unwrap();
+    assert!(slip.contains("did you mean udp-results?"), "{slip}");
+}
+
+#[test]
+fn man_pages_make_their_folder() {
+    let folder = Folder::new("man");
+    printed(&["man", &folder.file("share/man/man1")]);
+    assert!(fs::metadata(folder.file("share/man/man1/longhaul.1")).is_ok());
+}
+
+/// Times that iperf3 and ping take as seconds, and those that may be milliseconds; units of other tools; limits as they were asked.
+#[test]
+fn units_as_people_type_them() {
+    for (arguments, named) in [
+        (&["cc", "table", "--rtt", "200"][..], "200ms or 200s?"),
+        (&["tune", "--rate", "1G", "--rtt", "200"], "200ms or 200s?"),
+        (&["lab", "up", "lan", "--set", "delay=5"], "5ms or 5s?"),
+        (&["udp", "::1", "--spacing", "10"], "10ms or 10s?"),
+        (&["tcp", "::1", "-C", "cubic:2,reno:2"], "2ms or 2s?"),
+        (&["udp", "::1", "-w", "5G"], "-w 5GiB: 2K to 2G"),
+        (&["tcp", "::1", "-l", "20M"], "-l 20MiB: 1 to 16M"),
+    ] {
+        let output = longhaul(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(named), "{arguments:?}: {said}");
+    }
+    for arguments in [
+        &["udp", "::1", "-p", "1", "-b", "1Gbps", "-t", "2sec", "-l", "1K"][..],
+        &["udp", "::1", "-p", "1", "-b", "500Mbps", "-k", "1k"],
+        &["rtt", "::1", "-p", "1", "-i", "0.1", "-c", "1k", "-l", "1K"],
+        &["tcp", "::1", "-p", "1", "-t", "10", "-i", "1"],
+    ] {
+        let output = longhaul(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("cannot connect") && !said.contains("os error"), "{arguments:?}: {said}");
+    }
+}

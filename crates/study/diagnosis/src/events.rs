@@ -1,0 +1,81 @@
+//! What the counters of a host tell of the time of a test, apart from losses: what held its programs back, or its link.
+
+use longhaul_terms::ChangedCounters;
+use serde::{Deserialize, Serialize};
+
+/// What happened at a host during a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct HostEvents {
+    /// Time without a CPU as the quota of a control group was used up, summed over CPUs.
+    pub throttled_ns: u64,
+    /// Times that a control group met its limit of memory.
+    pub memory_limit_hits: u64,
+    /// Time in which TCP had more memory than `tcp_mem` lets it have without pressure (`TCPMemoryPressuresChrono`).
+    pub tcp_memory_pressure_ns: u64,
+    /// Packets or connections that connection tracking dropped.
+    pub conntrack_drops: u64,
+    /// Pause frames that arrived: the other end of the link stopped this host.
+    pub pause_frames_received: u64,
+    /// Pause frames sent: this host stopped the other end of its link.
+    pub pause_frames_sent: u64,
+}
+
+impl HostEvents {
+    /// Out of all counters that changed.
+    pub(crate) fn of(counters: &ChangedCounters) -> Self {
+        let sum = |ends: &[&str]| {
+            let wanted = |key: &str| ends.iter().any(|end| key.ends_with(end));
+            let values = counters.iter().filter(|(key, _)| wanted(key)).map(|(_, by)| u64::try_from(*by).unwrap_or(0));
+            values.fold(0, u64::saturating_add)
+        };
+        Self {
+            throttled_ns: sum(&["control group: cpu.throttled_ns"]),
+            memory_limit_hits: sum(&["control group: memory.limit_hits"]),
+            // The kernel counts milliseconds.
+            tcp_memory_pressure_ns: sum(&["TcpExt.TCPMemoryPressuresChrono"]).saturating_mul(1_000_000),
+            conntrack_drops: sum(&["Conntrack.drop", "Conntrack.early_drop"]),
+            pause_frames_received: sum(&[": pause_frames_received"]),
+            pause_frames_sent: sum(&[": pause_frames_sent"]),
+        }
+    }
+
+    /// With those of another test.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            throttled_ns: self.throttled_ns.saturating_add(other.throttled_ns),
+            memory_limit_hits: self.memory_limit_hits.saturating_add(other.memory_limit_hits),
+            tcp_memory_pressure_ns: self.tcp_memory_pressure_ns.saturating_add(other.tcp_memory_pressure_ns),
+            conntrack_drops: self.conntrack_drops.saturating_add(other.conntrack_drops),
+            pause_frames_received: self.pause_frames_received.saturating_add(other.pause_frames_received),
+            pause_frames_sent: self.pause_frames_sent.saturating_add(other.pause_frames_sent),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_known_by_their_names() {
+        let counters = ChangedCounters::from([
+            ("control group: cpu.throttled_ns".into(), 5),
+            ("host: TcpExt.TCPMemoryPressuresChrono".into(), 7),
+            ("host: Conntrack.drop".into(), 3),
+            ("host: Conntrack.early_drop".into(), 4),
+            ("host: Conntrack.insert_failed".into(), 100),
+            ("eth0: pause_frames_received".into(), 9),
+            ("eth1: pause_frames_received".into(), -1),
+        ]);
+        let expected = HostEvents {
+            throttled_ns: 5,
+            tcp_memory_pressure_ns: 7_000_000,
+            conntrack_drops: 7,
+            pause_frames_received: 9,
+            ..HostEvents::default()
+        };
+        assert_eq!(HostEvents::of(&counters), expected);
+    }
+}
