@@ -28,8 +28,8 @@ const SCRIPT: &str = "netem.sh";
 const EXAMPLES: &str = "\
 Example:
   longhaul profile far.txt -o far.toml                    # far.txt: ping -i 0.01 -c 60000 far.example > far.txt
-  longhaul profile near.pcap far.pcap -o far.toml         # captures of both ends: each way by itself
-  longhaul profile tcp.pcap                               # one capture of TCP: its round trips and losses
+  longhaul profile near.pcap far.pcap -o far.toml         # captures of both ends: each way
+  longhaul profile tcp.pcap                               # one capture of TCP
   longhaul profile monday --diagnosis tuesday             # of longhaul rtt -o and diagnose --bidir -o
   longhaul profile far.txt --netem far                    # for Linux's netem: tables of delay, tc commands
   longhaul lab up --name far far.toml                     # that path between two hosts on this machine

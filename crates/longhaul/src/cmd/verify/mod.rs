@@ -26,11 +26,11 @@ Example:
   longhaul verify far.toml --against far.txt
   longhaul verify far.toml --against far.txt --margin p99=5% --margin loss=50%
   longhaul verify far.toml --against far.txt --html page.html    # both drawn: distribution, quantiles, over time
-  longhaul verify far.toml --against near.pcap far.pcap          # captures of both ends: each way by itself
-  longhaul verify far.toml --against far.txt --measure copy      # in real time, over an emulated path on this machine
+  longhaul verify far.toml --against near.pcap --against far.pcap   # captures of both ends
+  longhaul verify far.toml --against far.txt --measure copy      # in real time, on this machine
 
-The path is run in virtual time, by the code that the emulator runs, with packets at the same times as the measurement's; with --measure in
-real time, and measured by longhaul rtt at the same interval.
+The path is run in virtual time, by the code that the emulator runs, with packets at the same times as the measurement's. With --measure it is
+run in real time, and measured by longhaul rtt at the same interval.
 A quantity is within where the 90 % interval of its difference lies within the margin, outside where it lies beyond; else more probes
 would tell. The exit code is 0 where all are within, else 3.";
 
@@ -42,8 +42,8 @@ pub(crate) struct Args {
     #[arg(value_name = "PATH")]
     path: String,
     /// Compare it with this measurement: the folder of longhaul rtt -o or tcp -o, the output of ping (- is standard input), a capture of
-    /// TCP; or two captures, of the client's end of the path and of the server's
-    #[arg(long, value_name = "FILE", required = true, num_args = 1..=2)]
+    /// TCP; or, given twice, two captures: of the client's end of the path, then of the server's
+    #[arg(long, value_name = "FILE", required = true)]
     against: Vec<PathBuf>,
     /// Run the path in real time between two hosts on this machine, measure it as it was measured, and keep that in this folder
     #[arg(long, value_name = "DIR")]

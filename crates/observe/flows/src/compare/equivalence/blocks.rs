@@ -116,7 +116,12 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 
 /// Values that part those of both into bins: even ones, and even ones of the last of those.
 #[derive(Debug)]
-pub(super) struct Axis(pub(super) Vec<f64>);
+pub(super) struct Axis {
+    /// The least value of each bin.
+    pub(super) bounds: Vec<f64>,
+    /// The greatest value in each bin: its bound where all share one.
+    tops: Vec<f64>,
+}
 
 impl Axis {
     pub(super) fn over(mut values: Vec<f64>) -> Self {
@@ -127,12 +132,17 @@ impl Axis {
         let tail = (1..=BINS).map(|nth| (last + nth * (count - last) / BINS).min(count.saturating_sub(1)));
         let mut bounds: Vec<f64> = even.chain(tail).filter_map(|index| values.get(index)).copied().collect();
         bounds.dedup();
-        Self(bounds)
+        let top = |bin: usize| {
+            let behind = bounds.get(bin + 1).map_or(count, |next| values.partition_point(|value| value < next));
+            values[behind.saturating_sub(1)]
+        };
+        let tops = (0..bounds.len()).map(top).collect();
+        Self { bounds, tops }
     }
 
     /// The bin of a value, of which it has those from its bound on.
     pub(super) fn bin(&self, value: f64) -> usize {
-        self.0.partition_point(|bound| *bound <= value).saturating_sub(1)
+        self.bounds.partition_point(|bound| *bound <= value).saturating_sub(1)
     }
 }
 
@@ -214,7 +224,7 @@ impl Blocks {
 
     /// All blocks summed up, or those drawn.
     pub(super) fn sum(&self, axis: &Axis, drawn: Option<&[usize]>) -> Sum {
-        let mut sum = Sum { block: Block::default(), counts: vec![0; axis.0.len()], answers: 0.0 };
+        let mut sum = Sum { block: Block::default(), counts: vec![0; axis.bounds.len()], answers: 0.0 };
         let mut take = |block: &Block| {
             block.bins.iter().for_each(|(bin, count)| sum.counts[*bin as usize] += u64::from(*count));
             sum.block.add(block);
@@ -244,12 +254,11 @@ impl Sum {
         for (bin, count) in self.counts.iter().enumerate() {
             let count = *count as f64;
             if left < count {
-                let next = axis.0.get(bin + 1).unwrap_or(&axis.0[bin]);
-                return axis.0[bin] + (next - axis.0[bin]) * left / count;
+                return axis.bounds[bin] + (axis.tops[bin] - axis.bounds[bin]) * left / count;
             }
             left -= count;
         }
-        axis.0.last().copied().unwrap_or(f64::NAN)
+        axis.tops.last().copied().unwrap_or(f64::NAN)
     }
 
     /// Share of values up to each bound.

@@ -102,7 +102,7 @@ impl Equivalence {
     /// The greatest distance of both distribution functions where either may be moved by `tolerance`.
     fn distance(&self, tolerance: f64) -> Option<f64> {
         let [a, b] = self.sides.each_ref().map(Sum::distribution);
-        let bounds = &self.axis.0;
+        let bounds = &self.axis.bounds;
         let beyond = |low: &[f64], high: &[f64]| {
             // How much more of `low` lies up to a bound than of `high` up to it and the tolerance.
             (bounds.iter().zip(low))
@@ -138,7 +138,7 @@ fn drawn(blocks: &[Blocks; 2], sides: &[Sum; 2], axis: &Axis, seed: u64) -> (Vec
         differences.push(std::array::from_fn(|nth| of_b[nth] - of_a[nth]));
         let (of_a, of_b) = (a.distribution(), b.distribution());
         let apart = |nth: usize| ((of_a[nth] - reference[nth]) - (of_b[nth] - tested[nth])).abs();
-        farthest.push((0..axis.0.len()).map(apart).fold(0.0, f64::max));
+        farthest.push((0..axis.bounds.len()).map(apart).fold(0.0, f64::max));
     }
     farthest.sort_by(f64::total_cmp);
     (differences, farthest[DRAWS * 9 / 10])

@@ -221,6 +221,17 @@ fn too_little_is_said() {
     assert_eq!(verdict_of(&equal, &other), Some(Verdict::Outside));
 }
 
+/// Values that are all the same have no range, wherever the other side's are.
+#[test]
+fn equal_values_have_no_range() {
+    let (a, b) = ([12e6; 2_000], [13e6; 2_000]);
+    let found = Equivalence::of(items(&a), &[items(&b)], 1);
+    let of = |name| found.quantity(name, &margins()).map(|quantity| (quantity.reference, quantity.tested));
+    assert_eq!(of(QuantityName::MedianNs), Some((12e6, 13e6)));
+    assert_eq!(of(QuantityName::RangeNs), Some((0.0, 0.0)));
+    assert_eq!(of(QuantityName::P99Ns), Some((0.0, 0.0)));
+}
+
 /// 1/(1 − φ) · (1 + φ) of an autoregressive series.
 #[test]
 fn memory_is_measured() {
