@@ -208,8 +208,10 @@ pub(crate) fn run(args: Args) -> Outcome {
         all.push(Caveat::new(caveats::INTERRUPTED, message, "let it run to its end"));
     }
     let server = (kind == ProbeKind::Udp).then(|| counts.responder());
-    let clocks =
-        Clocks { client: clock_state(), server: ends.remote.as_ref().and_then(|remote| remote.clock.clone()).map(ClockState::of_peer) };
+    let clocks = Clocks {
+        client: clock_state(),
+        server: ends.remote.as_ref().and_then(|remote| remote.clock.clone()).map(ClockState::of_peer),
+    };
     let hosts = ProbingHosts::of(ends.last.as_ref());
     let mut result = statistics.finish(kind, EndsStamps { client: counts.client(), server }, clocks);
     all.extend(caveats_of_gaps(&result));
