@@ -80,10 +80,14 @@ impl Equivalence {
         if !reference.is_finite() || !tested.is_finite() {
             return None;
         }
+        // Ten independent ones beyond the level, or its interval is a guess.
+        let independent = self.effective_samples[0].min(self.effective_samples[1]);
         let few_runs = self.sides.iter().any(|side| side.block.runs < RUNS_LEAST);
         let difference = match name {
             _ if self.draws.is_empty() => None,
             QuantityName::Distance => Some([(tested - self.band).max(0.0), (tested + self.band).min(1.0)]),
+            QuantityName::P99Ns if independent < 1_000 => None,
+            QuantityName::P999Ns if independent < 10_000 => None,
             QuantityName::LossRunPackets | QuantityName::LossDispersion if few_runs => None,
             _ => interval(self.draws.iter().map(|draw| draw[nth]).collect()),
         };
