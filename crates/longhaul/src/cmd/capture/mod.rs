@@ -50,7 +50,10 @@ const DEFAULT_SNAP: u32 = 128;
 )]
 pub(crate) struct Args {
     /// Capture on this interface, on several (eth0,eth1), or on all that are up (any)
-    #[arg(value_name = "INTERFACE", required_unless_present = "interval", value_delimiter = ',', num_args = 1)]
+    #[arg(value_name = "INTERFACE", required_unless_present = "interval")]
+    interface: Option<String>,
+    /// Those that it names.
+    #[arg(skip)]
     interfaces: Vec<String>,
     /// Record only what this pcap filter accepts, as with tcpdump: tcp port 80 (needs tcpdump, which compiles it)
     #[arg(value_name = "FILTER")]
@@ -209,14 +212,14 @@ impl Args {
                 IntervalOrInterface::Interval(_) => None,
             })
             .collect();
-        if !named.is_empty() {
-            let first = std::mem::replace(&mut self.interfaces, named).join(",");
-            if !first.is_empty() {
-                self.expression.insert(0, first);
+        self.interfaces = match (named.is_empty(), self.interface.take()) {
+            (false, first) => {
+                self.expression.splice(0..0, first);
+                named
             }
-        } else if self.interfaces.is_empty() {
-            return Err(Failure::usage("name an INTERFACE, or any for all of them"));
-        }
+            (true, Some(first)) => first.split(',').map(str::to_owned).collect(),
+            (true, None) => return Err(Failure::usage("name an INTERFACE, or any for all of them")),
+        };
         if self.interfaces == ["any"] {
             self.interfaces = every_interface()?;
         }
