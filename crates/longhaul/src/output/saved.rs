@@ -22,6 +22,15 @@ const MOST_BYTES: u64 = 64 << 20;
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
+    /// A folder whose measurement goes on: later writes replace files of the same name.
+    pub(crate) fn open(path: PathBuf) -> Result<Self, Failure> {
+        match folder_at(&path) {
+            Ok(()) => Ok(Self(path)),
+            Err(error) => Err(Failure::new("not_written", format!("{}: {error}", path.display()))
+                .remedy("give a folder that you can write to")),
+        }
+    }
+
     /// Makes the folder if it is missing, before the test: no result is lost because it cannot be saved. A result that is there is refused, or
     /// removed with all its files.
     pub(crate) fn prepare(path: PathBuf, overwrite: Overwrite) -> Result<Self, Failure> {

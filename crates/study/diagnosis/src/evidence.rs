@@ -238,7 +238,7 @@ pub struct TcpFacts {
     /// Payload bytes of a segment.
     pub mss_bytes: u64,
     /// What both ends agreed on.
-    pub handshake: Handshake,
+    pub handshake: Box<Handshake>,
     /// The sending threads.
     pub sender_cpu: Option<CpuFacts>,
     /// The receiving threads.

@@ -69,12 +69,12 @@ pub fn watched_facts(seen: &WatchedConnection) -> Option<TcpFacts> {
         loss_bytes,
         loss_reasons,
         mss_bytes: seen.mss_bytes,
-        handshake: Handshake {
+        handshake: Box::new(Handshake {
             window_scaling: Some(options.window_scaling),
             sack: Some(options.sack),
             timestamps: Some(options.timestamps),
             ..Handshake::default()
-        },
+        }),
         sender_cpu: None,
         receiver_cpu: None,
         flows: Vec::new(),
@@ -158,11 +158,11 @@ pub fn captured_facts(flow: &FlowSummary) -> Option<TcpFacts> {
         loss_bytes: BTreeMap::new(),
         loss_reasons: Vec::new(),
         mss_bytes,
-        handshake: Handshake {
+        handshake: Box::new(Handshake {
             window_scaling: opened.then(|| offered(there) && offered(back)),
             client_sends: forward,
             ..Handshake::default()
-        },
+        }),
         sender_cpu: None,
         receiver_cpu: None,
         flows: Vec::new(),

@@ -42,7 +42,7 @@ pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>
         loss_bytes: places(&result.loss_bytes_by_location, result),
         loss_reasons: result.loss_reasons.iter().map(|reason| (reason.reason.clone(), reason.packets)).collect(),
         mss_bytes,
-        handshake: handshake(result, client_sends),
+        handshake: handshake(result, client_sends).into(),
         sender_cpu: busiest(streams.iter().map(|stream| stream.sender_cpu)),
         receiver_cpu: busiest(streams.iter().map(|stream| stream.receiver_cpu)),
         flows: (streams.iter())

@@ -28,9 +28,12 @@ pub struct Bunches {
     pub packets: f64,
 }
 
+/// A delay without the waiting: when its packet was sent, how long it took and its resolution, nanoseconds.
+type Unbunched = (i64, f64, u32);
+
 impl Bunches {
-    /// Where most packets of `way` arrive in bunches: how, and the delays without the waiting, as (sent, delay, resolution).
-    pub(crate) fn of(way: &[Passage]) -> Option<(Self, Vec<(i64, f64, u32)>)> {
+    /// Where most packets of `way` arrive in bunches: how, and the delays without the waiting.
+    pub(crate) fn of(way: &[Passage]) -> Option<(Self, Vec<Unbunched>)> {
         let reached: Vec<(i64, f64)> =
             way.iter().filter_map(|passage| Some((passage.sent_ns, passage.delay_ns?))).collect();
         let arrived = |packet: &(i64, f64)| packet.0 as f64 + packet.1;

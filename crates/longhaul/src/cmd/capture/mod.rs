@@ -228,11 +228,11 @@ impl Args {
 
     /// The time between two reports.
     fn every(&self) -> Nanos {
-        let times = self.interval.iter().filter_map(|one| match one {
+        let mut times = self.interval.iter().filter_map(|one| match one {
             IntervalOrInterface::Interval(time) => Some(*time),
             IntervalOrInterface::Interface(_) => None,
         });
-        times.last().unwrap_or(DEFAULT_INTERVAL)
+        times.next_back().unwrap_or(DEFAULT_INTERVAL)
     }
 
     /// The file to write at the end; `None` for a spool alone.

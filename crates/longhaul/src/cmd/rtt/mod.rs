@@ -227,8 +227,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         // The result is printed already; with --json it is the only object.
         return Ok(failure.report_beside());
     }
-    let otherwise = if cut.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
-    Ok(stop.requested().map_or(otherwise, |signal| ExitCode::from(exit_code(signal))))
+    Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
 }
 
 /// Snapshots of both hosts at the end, as `longhaul host` shows them.

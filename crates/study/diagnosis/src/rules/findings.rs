@@ -91,7 +91,7 @@ pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
 
 /// Options of TCP that are off at a host, or that something on the way took out.
 fn options(known: &Known<'_>, push: &mut impl FnMut(&str, Option<Role>, String, &str)) {
-    let Some(handshake) = known.tcp_runs().map(|run| run.handshake).next() else { return };
+    let Some(handshake) = known.tcp_runs().map(|run| *run.handshake).next() else { return };
     let is_off = |host: &HostFacts, key: &str| host.number(key) == Some(0);
     let (sender, receiver) = (&known.evidence.sender, &known.evidence.receiver);
     type Offered = fn(&SynFacts) -> bool;

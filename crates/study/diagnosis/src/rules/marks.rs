@@ -94,7 +94,7 @@ fn in_udp(known: &Known<'_>, run: &UdpFacts) -> Vec<Finding> {
 /// ECN that both hosts have and a connection does not use, or uses in vain.
 fn in_tcp(known: &Known<'_>) -> Option<Finding> {
     let run = known.tcp_runs().find(|run| run.handshake.ecn.is_some())?;
-    let handshake = run.handshake;
+    let handshake = *run.handshake;
     if handshake.ecn == Some(true) {
         let text = "the connection uses ECN, and no packet of it reached the receiver that ECN could mark: a router clears the bits (RFC 3168 §5)";
         let remedy = "find the router that clears the ECN bits; often it rewrites the whole TOS byte for DSCP";

@@ -48,7 +48,7 @@ fn tcp(purpose: Purpose, bps: u64) -> TcpFacts {
         loss_bytes: BTreeMap::new(),
         loss_reasons: Vec::new(),
         mss_bytes: 1448,
-        handshake: Handshake {
+        handshake: Box::new(Handshake {
             window_scaling: Some(true),
             sack: Some(true),
             timestamps: Some(true),
@@ -56,7 +56,7 @@ fn tcp(purpose: Purpose, bps: u64) -> TcpFacts {
             ecn_seen: Some(false),
             syn: None,
             client_sends: true,
-        },
+        }),
         sender_cpu: None,
         receiver_cpu: None,
         flows: Vec::new(),
