@@ -1,7 +1,7 @@
 //! `longhaul convert`.
 
-use crate::args::overwrite::Overwrite;
 use crate::caveats;
+use crate::output::overwrite::Overwrite;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

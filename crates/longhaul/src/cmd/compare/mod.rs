@@ -3,8 +3,8 @@
 pub(crate) mod figures;
 pub(crate) mod runs;
 
-use crate::args::overwrite::Overwrite;
 use crate::caveats;
+use crate::output::overwrite::Overwrite;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

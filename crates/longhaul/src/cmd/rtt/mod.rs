@@ -21,7 +21,6 @@ use longhaul_session::SessionError;
 use longhaul_terms::Amount;
 use longhaul_units::Nanos;
 
-use crate::args::overwrite::Overwrite;
 use crate::args::quantity::{count, length, seconds};
 use crate::caveats;
 use crate::cmd::rtt::live::Live;
@@ -29,6 +28,7 @@ use crate::cmd::rtt::log::SegmentLog;
 pub(crate) use crate::cmd::rtt::sizes::Sizes;
 use crate::cmd::test::Reach;
 use crate::output::live::{Lines, Show};
+use crate::output::overwrite::Overwrite;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, write_named};
 
