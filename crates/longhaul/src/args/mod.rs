@@ -4,6 +4,5 @@ pub(crate) mod engine;
 pub(crate) mod interval;
 pub(crate) mod key;
 pub(crate) mod listen;
-pub(crate) mod overwrite;
 pub(crate) mod quantity;
 pub(crate) mod roll;

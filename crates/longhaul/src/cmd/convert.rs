@@ -1,7 +1,7 @@
 //! `longhaul convert`.
 
-use crate::args::overwrite::Overwrite;
 use crate::caveats;
+use crate::output::overwrite::Overwrite;
 use std::fs::File;
 use std::io::stdout;
 use std::os::fd::AsFd;

@@ -17,11 +17,11 @@ use serde_json::Value;
 use crate::args::interval::DEFAULT_INTERVAL;
 use crate::args::key;
 use crate::args::listen::in_lab;
-use crate::args::overwrite::Overwrite;
 use crate::args::quantity::seconds;
 use crate::caveats;
 use crate::cmd::serve::PORT;
 use crate::output::live::{Lines, Show};
+use crate::output::overwrite::Overwrite;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, with_flags};
 

@@ -3,6 +3,7 @@
 mod flags;
 pub(crate) mod live;
 mod locale;
+pub(crate) mod overwrite;
 pub(crate) mod saved;
 pub(crate) mod status;
 

@@ -9,8 +9,8 @@ use longhaul_kernel::new_file::{self, NewFile, PUBLIC, refuse_link_of_another, w
 use parquet::errors::ParquetError;
 use serde::Serialize;
 
-use crate::args::overwrite::{Overwrite, there_already};
 use crate::output::Failure;
+use crate::output::overwrite::{Overwrite, there_already};
 
 /// The result's name in its folder.
 const RESULT: &str = "result.json";

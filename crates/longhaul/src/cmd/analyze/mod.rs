@@ -2,8 +2,8 @@
 
 pub(crate) mod figures;
 
-use crate::args::overwrite::Overwrite;
 use crate::caveats;
+use crate::output::overwrite::Overwrite;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Display;

@@ -5,8 +5,8 @@ pub(crate) mod matched;
 pub(crate) mod runs;
 pub(crate) mod udp;
 
-use crate::args::overwrite::Overwrite;
 use crate::caveats;
+use crate::output::overwrite::Overwrite;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -22,10 +22,10 @@ use longhaul_result::Caveat;
 use longhaul_terms::Directions;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
-use crate::args::overwrite::Overwrite;
 use crate::args::quantity::seconds;
 use crate::caveats;
 use crate::cmd::test::Reach;
+use crate::output::overwrite::Overwrite;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, say, write_named};
 

@@ -11,10 +11,10 @@ use longhaul_report::saved::{DIAGNOSE_FLOWS_SCHEMA, DiagnoseFlowsAsked};
 use longhaul_report::text;
 use longhaul_units::BitRate;
 
-use crate::args::overwrite::Overwrite;
 use crate::captures::progress::pass;
 use crate::captures::selected::Selected;
 use crate::captures::source::Trace;
+use crate::output::overwrite::Overwrite;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Outcome, print_result};
 

@@ -10,8 +10,8 @@ use longhaul_units::BitRate;
 
 use super::tied::TiedLab;
 use super::{MakingArgs, came_up};
-use crate::args::overwrite::Overwrite;
 use crate::cmd::cc::exit_code;
+use crate::output::overwrite::Overwrite;
 use crate::output::{Failure, Outcome, plain, print_caveats, say, write_named};
 
 /// Run a program, or a shell, over a path that one line describes

@@ -15,9 +15,9 @@ use longhaul_terms::Directions;
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 
-use crate::args::overwrite::Overwrite;
 use crate::args::quantity::seconds;
 use crate::cmd::profile::source::Measured;
+use crate::output::overwrite::Overwrite;
 use crate::output::saved::folder_at;
 use crate::output::saved::{no_result, read_result};
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_named};

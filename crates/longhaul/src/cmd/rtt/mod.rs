@@ -29,7 +29,6 @@ use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::args::overwrite::Overwrite;
 use crate::args::quantity::{count, length, seconds};
 use crate::caveats;
 use crate::cmd::rtt::live::Live;
@@ -39,6 +38,7 @@ use crate::cmd::rtt::sessions::Ends;
 pub(crate) use crate::cmd::rtt::sizes::Sizes;
 use crate::cmd::test::Reach;
 use crate::output::live::{Lines, Show};
+use crate::output::overwrite::Overwrite;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, write_named};
 

@@ -19,13 +19,13 @@ use longhaul_terms::{Amount, SoftirqPlacement, TestDirection};
 use longhaul_udp::{Pace, Timestamps, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
-use crate::args::overwrite::Overwrite;
 use crate::args::quantity::seconds;
 use crate::caveats;
 use crate::cmd::rtt::Sizes;
 use crate::cmd::sweep::axes::{Rates, Values};
 use crate::cmd::test::{Reach, no_report, word};
 use crate::output::live::{Lines, Show};
+use crate::output::overwrite::Overwrite;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, print_text, write_named};
 

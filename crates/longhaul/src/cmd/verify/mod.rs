@@ -13,9 +13,9 @@ use longhaul_report::text;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
-use crate::args::overwrite::Overwrite;
 use crate::args::quantity::seconds;
 use crate::cmd::profile::source::Measured;
+use crate::output::overwrite::Overwrite;
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_named};
 
 /// Ends the command where path and measurement differ or it cannot be said.

@@ -4,9 +4,9 @@ pub(crate) mod following;
 pub(crate) mod live;
 pub(crate) mod udp;
 
-use crate::args::overwrite::Overwrite;
 use crate::args::quantity::seconds;
 use crate::caveats;
+use crate::output::overwrite::Overwrite;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

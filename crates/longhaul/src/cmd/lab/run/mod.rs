@@ -3,8 +3,8 @@
 mod command;
 pub(crate) mod faults;
 
-use crate::args::overwrite::Overwrite;
 use crate::caveats;
+use crate::output::overwrite::Overwrite;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
