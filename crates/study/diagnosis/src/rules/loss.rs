@@ -182,9 +182,15 @@ fn other_control(known: &Known<'_>, run: &TcpFacts) -> Remedy {
 }
 
 /// Streams that lose packets beside others that lose none, by port: how many of how many, and the greatest share of loss. Losses that fall
-/// on each stream alike hit so few of them in less than 1 % of all cases.
+/// on each stream alike hit so few of them in less than 1 % of all cases. What hosts lose does not count: a busy one starves single sockets.
 pub(super) fn uneven_streams(known: &Known<'_>) -> Option<(usize, usize, f64)> {
-    rates(known).filter(|run| run.streams.len() > 1).find_map(|run| {
+    let not_at_hosts = |run: &UdpFacts| {
+        let away = [Location::Network, Location::Unexplained];
+        let away =
+            away.iter().filter_map(|place| run.loss_packets.get(place)).fold(0, |sum: u64, n| sum.saturating_add(*n));
+        away > run.lost_packets / 2
+    };
+    rates(known).filter(|run| run.streams.len() > 1 && not_at_hosts(run)).find_map(|run| {
         let all = run.streams.len();
         let bad = run.streams.iter().filter(|(_, lost)| *lost > 0).count();
         let lost = run.streams.iter().map(|(_, lost)| *lost).fold(0, u64::saturating_add);

@@ -405,7 +405,11 @@ fn a_port_that_loses_beside_ports_that_do_not() {
     assert_eq!(named(&with(run.clone(), vec![Run::Udp(step.clone()), full.clone()])), expected);
     // A flow that met a good link does not hide it.
     let lucky = tcp(Purpose::Default, 185 * MBIT);
-    assert_eq!(named(&with(lucky, vec![Run::Udp(step.clone())])), expected);
+    assert_eq!(named(&with(lucky.clone(), vec![Run::Udp(step.clone())])), expected);
+    // A busy receiver starves single sockets: that is no link.
+    let at_receiver = BTreeMap::from([(Location::ReceiverSocketBuffer, step.lost_packets)]);
+    let starved = UdpFacts { loss_packets: at_receiver, ..step.clone() };
+    assert_eq!(named(&with(lucky, vec![Run::Udp(starved)])), []);
     // The same loss on all ports is loss.
     step.streams = (0..8).map(|_| (each, lost / 4)).collect();
     assert_eq!(named(&with(run, vec![Run::Udp(step), full]))[0].0, Code::Loss);
