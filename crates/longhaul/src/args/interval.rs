@@ -28,7 +28,7 @@ pub(crate) enum IntervalOrInterface {
 /// # Errors
 /// A number that is no time: no interface begins like that by habit.
 pub(crate) fn interval_or_interface(text: &str) -> Result<IntervalOrInterface, String> {
-    match text.parse::<Nanos>() {
+    match Nanos::parse_seconds(text) {
         Ok(interval) => Ok(IntervalOrInterface::Interval(interval)),
         Err(_) if text.starts_with(|c: char| c.is_ascii_alphabetic()) => {
             Ok(IntervalOrInterface::Interface(text.to_owned()))

@@ -11,7 +11,7 @@ use longhaul_testing::no_judge;
 use crate::common::captures::Folder;
 use crate::common::{longhaul, object};
 
-/// client (10.1.1.1) ── r0, router, r1 ── server (10.1.2.1). The ip of busybox knows no namespaces.
+/// client (10.1.1.1) ── r0, router, r1 ── server (10.1.2.1). The shell of busybox takes its own ip and tc where no path is given.
 const ROUTER: &str = "set -e; ip() { /usr/bin/ip \"$@\"; }; mkdir -p /run/netns
     ip netns add client; ip netns add server
     ip link add r0 type veth peer name eth0 netns client; ip link add r1 type veth peer name eth0 netns server
@@ -81,9 +81,9 @@ fn netem_loads_the_tables_of_a_profile() {
     });
     let commands = [
         ROUTER,
-        "sh /netem/netem.sh r1 r0 && tc qdisc show",
+        "sed 's,\\btc ,/usr/bin/tc ,' /netem/netem.sh | sh -s r1 r0 && /usr/bin/tc qdisc show",
         "/usr/bin/ip netns exec client ping -c 8000 -i 0.01 10.1.2.1 || [ $? = 1 ]",
-        "tc qdisc del dev r0 root && tc qdisc del dev r1 root && tc qdisc show",
+        "/usr/bin/tc qdisc del dev r0 root && /usr/bin/tc qdisc del dev r1 root && /usr/bin/tc qdisc show",
     ];
     let exits = run(&guest, &commands);
     assert_eq!(exits[1].output.matches("netem").count(), 2, "{}", exits[1].output);
@@ -134,9 +134,9 @@ fn emulators_side_by_side() {
     let (ours, ours_lossy) = (by_longhaul("/delay.toml"), by_longhaul("/loss.toml"));
     let commands = [
         ROUTER,
-        "for side in r0 r1; do tc qdisc add dev $side root netem delay 2ms; done",
+        "for side in r0 r1; do /usr/bin/tc qdisc add dev $side root netem delay 2ms; done",
         &by_netem,
-        "tc qdisc change dev r1 root netem delay 2ms loss random 2%",
+        "/usr/bin/tc qdisc change dev r1 root netem delay 2ms loss random 2%",
         &by_netem,
         &ours,
         &ours_lossy,

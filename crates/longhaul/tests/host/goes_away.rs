@@ -76,7 +76,7 @@ fn a_capture_goes_on_with_its_other_interface_and_says_so() {
     let _side = side_by_side();
     let folder = std::env::temp_dir().join(format!("longhaul-gone-one-{}", std::process::id()));
     let spool = folder.to_str().unwrap();
-    let run = ["capture", "va0", "vb0", "-J", "-t", "2s", "-o", spool];
+    let run = ["capture", "va0,vb0", "-J", "-t", "2s", "-o", spool];
     let Some((code, stdout, said)) = loses_its_interface(&run, "Ctrl-C ends") else { return };
     fs::remove_dir_all(&folder).unwrap();
     assert_eq!((code, caveats(&stdout).len()), (Some(0), 1), "{said}");

@@ -312,7 +312,7 @@ fn ctrl_c_prints_what_was_seen_and_show_reads_it() {
     let output = watch.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("limited by") && text.contains("other end"), "{text}");
+    assert!(text.contains("cc     limit") && text.contains("other end"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let shown = longhaul(&["show", folder.to_str().unwrap()]);
     let shown = String::from_utf8(shown.stdout).unwrap();

@@ -152,7 +152,7 @@ impl Captures {
         let to = self.path("packets.pcapng");
         let from: Vec<String> = from.iter().map(|name| self.path(name)).collect();
         let from: Vec<&str> = from.iter().map(String::as_str).collect();
-        let output = longhaul(&[&["convert"][..], &from, &[&to]].concat());
+        let output = longhaul(&[&["convert", "--force"][..], &from, &[&to]].concat());
         assert!(output.status.success(), "{output:?}");
         let mut reader = CaptureReader::new(fs::File::open(to).unwrap()).unwrap();
         let mut packets = Vec::new();
@@ -164,7 +164,7 @@ impl Captures {
     }
 
     pub(crate) fn convert(&self, from: &str, to: &str) -> Value {
-        let output = longhaul(&["convert", "-J", &self.path(from), &self.path(to)]);
+        let output = longhaul(&["convert", "--force", "-J", &self.path(from), &self.path(to)]);
         assert!(output.status.success(), "{output:?}");
         object(&output.stdout)
     }

@@ -78,6 +78,7 @@ fn wrong_usage_is_said_in_a_line() {
         (&[], "longhaul: which command? use one of diagnose, udp, tcp,"),
         (&["lab"], "longhaul lab: which command? use one of up, try, exec, shell, set, run, status, list, down ("),
         (&["capture", "-i", "1s", "-o", "x"], "name an INTERFACE, or any for all of them"),
+        (&["capture", "lo", "lo", "-o", "x"], "name several interfaces in one word, with commas"),
         (&["mix", "-i", "eth0", "--seed", "1", "x"], "-i is a time; name the interface without -i: eth0"),
         (&["key"], "longhaul key: which command? use one of new ("),
         (&["udp", "::1", "--key", "/no/such/key"], "longhaul key new FILE"),

@@ -162,9 +162,11 @@ impl<'a> Mount<'a> {
         });
         let Some(own) = own else { return Vec::new() };
         let below = own.strip_prefix(self.root).unwrap_or(own).trim_matches('/');
-        let top = Path::new(self.folder);
+        // Without a slash at its end.
+        let top: PathBuf = Path::new(self.folder).components().collect();
         let depth = below.split('/').filter(|part| !part.is_empty()).count();
-        top.join(below).ancestors().take((depth + 1).min(LEVELS_MOST)).map(Path::to_owned).collect()
+        let own = if below.is_empty() { top } else { top.join(below) };
+        own.ancestors().take((depth + 1).min(LEVELS_MOST)).map(Path::to_owned).collect()
     }
 }
 

@@ -5,7 +5,7 @@ pub(crate) mod filter;
 pub(crate) mod text;
 pub(crate) mod to;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -217,7 +217,16 @@ impl Args {
                 self.expression.splice(0..0, first);
                 named
             }
-            (true, Some(first)) => first.split(',').map(str::to_owned).collect(),
+            (true, Some(first)) => {
+                // A filter of pcap begins with no name of an interface.
+                let is_interface =
+                    |word: &&String| !word.contains('/') && Path::new("/sys/class/net").join(word).exists();
+                if let Some(second) = self.expression.first().filter(is_interface) {
+                    let message = format!("{second} is an interface, and a filter stands here: {first},{second}");
+                    return Err(Failure::usage(message).remedy("name several interfaces in one word, with commas"));
+                }
+                first.split(',').map(str::to_owned).collect()
+            }
             (true, None) => return Err(Failure::usage("name an INTERFACE, or any for all of them")),
         };
         if self.interfaces == ["any"] {

@@ -4,12 +4,13 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use longhaul_kernel::signals;
+use longhaul_lab::control::Client;
 use longhaul_path::one_line::{Loss, OneLine, QueueSize, RoundTrip};
 use longhaul_path::spec::PathSpec;
 use longhaul_units::BitRate;
 
 use super::tied::TiedLab;
-use super::{MakingArgs, came_up};
+use super::{MakingArgs, came_up, control_failure};
 use crate::cmd::cc::exit_code;
 use crate::output::overwrite::Overwrite;
 use crate::output::{Failure, Outcome, plain, print_caveats, say, write_named};
@@ -58,6 +59,7 @@ const PATH_NAME: &str = "try";
 
 pub(super) fn run(args: Args) -> Outcome {
     let name = args.name.clone().unwrap_or_else(|| format!("{PATH_NAME}-{}", std::process::id()));
+    Client::new(&name).map_err(control_failure)?;
     args.overwrite.file(args.output.as_deref())?;
     let path = args.path()?;
     match &args.output {

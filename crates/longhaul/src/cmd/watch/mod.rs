@@ -47,7 +47,7 @@ With a COMMAND, the report goes to stderr and stdout belongs to the command. Wit
 output of the command goes to stderr. The exit code is that of the command (128 plus the signal number if a signal ended it), 127 if
 the command does not exist, 126 if it cannot be run, 130 after Ctrl-C. `longhaul docs watch-results` explains each number.";
 
-/// Watch other programs: what limits their TCP connections, where their UDP datagrams are lost
+/// Watch other programs: what limits their TCP, where their UDP is lost
 ///
 /// Watches all connections of this network namespace, or those that you choose. The programs are not touched.
 #[derive(Debug, clap::Args)]

@@ -11,7 +11,7 @@ mod program;
 pub mod run;
 pub mod score;
 pub mod spec;
-pub mod tuning;
+mod tuning;
 mod void;
 
 pub use catalogue::{all, find};

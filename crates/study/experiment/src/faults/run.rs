@@ -11,9 +11,8 @@ use serde_json::Value;
 
 use super::making::{Doing, FaultLab};
 use super::program::Programs;
-use super::score::Cell;
+use super::score::{Cell, Tuned};
 use super::spec::{Fault, Measured};
-use super::tuning::Tuned;
 use super::void::{self, Machine};
 
 /// What a command takes beside the time of its tests, at most: a path that loses much takes long to say hello.

@@ -8,7 +8,6 @@ use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::spec::{ExpectedCause, Fault, Measured, SCORED_RATIO};
-use super::tuning::Tuned;
 
 /// A price is right within this factor of what mending brought.
 pub const PRICE_FACTOR: f64 = 1.5;
@@ -130,6 +129,20 @@ impl From<ExpectedCause> for Expected {
     fn from(cause: ExpectedCause) -> Self {
         Self { code: cause.code, place: cause.place, host: cause.host }
     }
+}
+
+/// What tuning both hosts by a diagnosis brought.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Tuned {
+    /// The settings that were changed, at the sender and at the receiver.
+    pub settings: Vec<String>,
+    /// The rate that was promised: the goodput and the least worth of the first cause, payload bits per second.
+    pub promised_bps: u64,
+    /// What one flow carried then, payload bits per second.
+    pub came_bps: u64,
+    /// Whether at least 80 % of the promised rate came.
+    pub kept: bool,
 }
 
 impl Cell {

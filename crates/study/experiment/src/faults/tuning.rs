@@ -6,30 +6,17 @@ use std::path::PathBuf;
 use longhaul_diagnosis::{Diagnosis, KEPT};
 use longhaul_kernel::new_file;
 use longhaul_units::Nanos;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::making::{Doing, FaultLab};
 use super::run::{Runner, diagnosis_of};
+use super::score::Tuned;
 use super::spec::HostName;
 
 /// What a plan and its settings may take.
 const PATIENCE: Nanos = Nanos::from_secs(20);
 /// What a command takes beside the time of its test, at most.
 const TEST_PATIENCE: Nanos = Nanos::from_secs(90);
-/// What tuning both hosts by a diagnosis brought.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Tuned {
-    /// The settings that were changed, at the sender and at the receiver.
-    pub settings: Vec<String>,
-    /// The rate that was promised: the goodput and the least worth of the first cause, payload bits per second.
-    pub promised_bps: u64,
-    /// What one flow carried then, payload bits per second.
-    pub came_bps: u64,
-    /// Whether at least 80 % of the promised rate came.
-    pub kept: bool,
-}
 
 /// A folder that ends with this.
 struct Folder(PathBuf);

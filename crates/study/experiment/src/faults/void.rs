@@ -85,7 +85,7 @@ mod tests {
             )
         };
         let why = waited(&said("tcp", 500_000_000, 100)).unwrap();
-        assert_eq!(why, "a thread of the test waited 500ms of 4s for a CPU");
+        assert_eq!(why, "a thread of the test waited 500ms of 4.00s for a CPU");
         assert_eq!(waited(&said("tcp", 300_000_000, 100)), None);
         let rested = said("tcp", 500_000_000, 100).replace("cpu_time_ns\":2", "cpu_time_ns\":1");
         assert_eq!(waited(&rested), None);

@@ -377,7 +377,7 @@ change = ["rate=1Gbit"]
             ("sockbuf", "sokbuf", "8:1: unknown field `sokbuf`, expected one of `name`, `paper`, `rates`, `time`"),
             ("\"same\"", "\"both\"", "unknown variant `both`, expected `same` or `split`"),
             ("\"200M\"", "\"fast\"", "is not a number of 0 or more with a unit (bit, kbit"),
-            ("\"64K\"", "\"1\"", "udp[0].sockbuf_bytes: 1: 2K to 2G"),
+            ("\"64K\"", "\"1\"", "udp[0].sockbuf_bytes: 1B: 2K to 2G"),
             ("\"4ms\"", "\"4s\"", "udp[0].poll_interval: 4s: 1us to 1s"),
             ("rate=1Gbit", "rat=1Gbit", "udp[0].change[0]: `rat`: no such key, use"),
             ("every(30000)", "every(0)", "change[0]: loss: "),

@@ -236,7 +236,7 @@ mod tests {
         let series = &Experiment::parse(&text, Path::new("")).unwrap().tcp[0];
         let seen: Vec<_> =
             series.tests.iter().map(|test| (test.label.as_str(), test.flows.parameters.window_bytes)).collect();
-        let [small, large] = [Some(1_000_000), Some(64_000_000)];
+        let [small, large] = [Some(1 << 20), Some(64 << 20)];
         assert_eq!(seen.iter().map(|(_, window)| *window).collect::<Vec<_>>(), [small, large, small, large]);
         assert!(seen[0].0.starts_with("reno ") && seen[3].0.starts_with("scalable "), "{seen:?}");
         assert_eq!(series.hosts.words(), ["MTU of the hosts 9000", "SACK off"]);
