@@ -81,7 +81,7 @@ fn netem_loads_the_tables_of_a_profile() {
     });
     let commands = [
         ROUTER,
-        "sed 's,\\btc ,/usr/bin/tc ,' /netem/netem.sh | sh -s r1 r0 && /usr/bin/tc qdisc show",
+        "sed -i 's,\\btc ,/usr/bin/tc ,' /netem/netem.sh && sh /netem/netem.sh r1 r0 && /usr/bin/tc qdisc show",
         "/usr/bin/ip netns exec client ping -c 8000 -i 0.01 10.1.2.1 || [ $? = 1 ]",
         "/usr/bin/tc qdisc del dev r0 root && /usr/bin/tc qdisc del dev r1 root && /usr/bin/tc qdisc show",
     ];

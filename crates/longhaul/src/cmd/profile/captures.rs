@@ -9,7 +9,7 @@ use longhaul_profile::{LossesSeen, PROBES_MAX, Passage, Probe, Probes};
 use crate::captures::progress::pass;
 use crate::captures::source::{Filter, Trace};
 use crate::cmd::compare::matched::matched;
-use crate::cmd::profile::source::{Measured, name_of};
+use crate::cmd::profile::measured::{Measured, name_of};
 use crate::output::Failure;
 
 /// Ethernet, IPv4, and TCP with time stamps or UDP.

@@ -1,6 +1,7 @@
 //! `longhaul profile`.
 
 mod captures;
+pub(crate) mod measured;
 mod of_tcp;
 pub(crate) mod source;
 
@@ -16,7 +17,7 @@ use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 
 use crate::args::quantity::seconds;
-use crate::cmd::profile::source::Measured;
+use crate::cmd::profile::measured::Measured;
 use crate::output::overwrite::Overwrite;
 use crate::output::saved::folder_at;
 use crate::output::saved::{no_result, read_result};

@@ -9,7 +9,7 @@ use longhaul_tcp::fields;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 
-use crate::cmd::profile::source::{Measured, SAMPLES, name_of};
+use crate::cmd::profile::measured::{Measured, SAMPLES, name_of};
 use crate::output::Failure;
 
 /// A full segment of a path of 1,500 bytes.

@@ -8,6 +8,7 @@ use longhaul_profile::{PROBES_MAX, Probe, Probes, read_ping};
 use longhaul_rtt::probe_log::{ProbeKind, ProbeLogReader, ProbeRow};
 use longhaul_units::{Nanos, read_text};
 
+use crate::cmd::profile::measured::{Measured, SAMPLES, name_of, plain};
 use crate::cmd::profile::{captures, of_tcp};
 use crate::output::Failure;
 
@@ -15,20 +16,6 @@ use crate::output::Failure;
 const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// Ethernet, IPv4 and UDP or ICMP.
 const HEADER_BYTES: u32 = 14 + 20 + 8;
-/// The samples in the folder of `longhaul tcp -o`.
-pub(super) const SAMPLES: &str = "samples.parquet";
-/// A path's name has at most so many characters.
-const NAME_MAX: usize = 60;
-
-/// A measurement.
-#[derive(Debug)]
-pub(crate) struct Measured {
-    pub(crate) probes: Probes,
-    /// For a path made of it.
-    pub(crate) name: String,
-    /// Where it is from, in a line.
-    pub(crate) source: String,
-}
 
 impl Measured {
     /// Reads what `paths` hold. One: a log of `rtt` (a folder or a segment), the folder of `tcp -o`, a capture of TCP, or the output of
@@ -156,13 +143,4 @@ fn probe(row: &ProbeRow, quantum_ns: i64) -> Probe {
         copies: row.copies,
         reordered: row.late_by > 0,
     }
-}
-
-pub(super) fn name_of(path: &Path) -> String {
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy()).filter(|stem| stem != "-");
-    stem.map_or_else(|| "measured".to_owned(), |stem| plain(&stem))
-}
-
-fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect()
 }

@@ -10,7 +10,7 @@ use longhaul_profile::Lateness;
 use longhaul_units::Nanos;
 
 use crate::cmd::lab::tied::TiedLab;
-use crate::cmd::profile::source::Measured;
+use crate::cmd::profile::measured::Measured;
 use crate::output::{Failure, print_caveats, say};
 
 /// Longer than this only if it is asked for.

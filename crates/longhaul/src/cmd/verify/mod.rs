@@ -14,7 +14,7 @@ use longhaul_units::Nanos;
 use serde::Serialize;
 
 use crate::args::quantity::seconds;
-use crate::cmd::profile::source::Measured;
+use crate::cmd::profile::measured::Measured;
 use crate::output::overwrite::Overwrite;
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_named};
 

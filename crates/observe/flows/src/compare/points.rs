@@ -66,6 +66,7 @@ pub struct LostRun {
     /// When the first passed, by the clock of that point.
     pub at_ns: i64,
     /// When the last passed.
+    #[serde(default)]
     pub last_at_ns: i64,
 }
 

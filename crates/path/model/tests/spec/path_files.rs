@@ -38,7 +38,7 @@ fn every_key_is_read() {
         [[forward]]
         name = "edge"
         loss = { gilbert-elliott = { p = "1%", r = "25%" } }
-        outages = [{ at = "10s", for = "50ms", every = "60s" }, { at = "5", for = "1s" }]
+        outages = [{ at = "10s", for = "50ms", every = "60s" }, { at = "5s", for = "1s" }]
         duplicate = "0.1%"
         corrupt = 1e-6
         mtu = { bytes = 1400, icmp = false }
