@@ -105,7 +105,7 @@ fn a_result_is_printed_saved_and_shown_again_with_its_samples() {
 
     let reader = SerializedFileReader::new(File::open(folder.0.join("samples.parquet")).unwrap()).unwrap();
     let columns = reader.metadata().file_metadata().schema().get_fields().len();
-    assert_eq!(columns, 75);
+    assert_eq!(columns, 76);
     let mut ends: std::collections::BTreeMap<(String, String), usize> = Default::default();
     for row in reader.get_row_iter(None).unwrap() {
         let row = row.unwrap();
