@@ -552,6 +552,8 @@ fn a_file_is_written_and_read_as_tcpdump_would() {
         assert_eq!(result["parameters"]["interfaces"], json!(["lo"]), "{result}");
         assert_eq!(result["parameters"]["filter"], "udp port 7070", "{result}");
         assert_eq!(host.numbers(name).len(), 4);
+        let again = host.namespace.enter(|| Command::new(LONGHAUL).args(words).output().unwrap()).unwrap();
+        assert_eq!(object(&again.stdout)["error"]["code"], "not_written", "{again:?}");
         assert!(host.numbers(name).iter().all(|number| *number < 4), "{:?}", host.numbers(name));
         let read = |arguments: &[&str]| {
             let stdin = Stdio::from(File::open(&file).unwrap());

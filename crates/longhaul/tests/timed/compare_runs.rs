@@ -49,7 +49,7 @@ impl Run {
 /// What a machine shared with others adds to one of two runs: less than a tenth of what another delay adds here.
 const SHARED_NS: f64 = 200_000.0;
 
-/// What the verdict says, names of quantities that are outside, and of those that are so beyond doubt: a machine that is busy makes round trips
+/// What the verdict says, names of quantities that are outside, and of quantities that are clearly outside: a machine that is busy makes round trips
 /// and intervals of its own.
 fn told(arguments: &[&str]) -> (Value, Vec<String>, Vec<String>) {
     let compared = json(&[&["compare", "--behaviour", "--json"][..], arguments].concat());

@@ -267,7 +267,7 @@ impl Account {
             .for_each(|waiting| waiting.sound = true);
     }
 
-    /// Hands out the rows of probes that are answered, and leaves out those that are on their way or were answered since [`Self::sound`]: a
+    /// Hands out the rows of probes that are answered, and leaves out probes on their way and probes answered since [`Self::sound`]: a
     /// gap spoilt their times. Returns how many.
     pub fn leave_out(&mut self, mut row: impl FnMut(ProbeRow)) -> u64 {
         let mut left_out = 0;

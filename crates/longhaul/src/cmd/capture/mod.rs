@@ -28,6 +28,7 @@ use crate::cmd::capture::filter::FilterArgs;
 use crate::cmd::capture::text::{caveats, text};
 use crate::cmd::capture::to::ToArgs;
 use crate::cmd::convert::is_standard;
+use crate::output::overwrite::Overwrite;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, ended_by, plain, print_caveats, print_result, say};
 
 /// How often the loop looks for a signal and for the end.
@@ -64,6 +65,8 @@ pub(crate) struct Args {
     /// Write this file at the end: .pcapng, .pcap or .parquet by its name, or - for stdout; until then a spool beside it
     #[arg(short = 'w', long, value_name = "FILE", conflicts_with = "output")]
     write: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     #[command(flatten)]
     to: ToArgs,
     /// Keep this many bytes of each frame, counted from the MAC addresses (0: all)
@@ -187,13 +190,13 @@ pub(crate) fn run(mut args: Args) -> Outcome {
             // What was written is the spool until here.
             into.write()?;
             if is_standard(&into.file) {
-                eprint!("{}", plain(&text(&captured, duration)));
+                eprint!("{}", plain(&text(&captured, Some(&into.file), duration)));
                 print_caveats(&envelope.caveats);
             } else {
-                print_result(&envelope, args.json, |_| text(&captured, duration));
+                print_result(&envelope, args.json, |_| text(&captured, Some(&into.file), duration));
             }
         }
-        None => print_result(&envelope, args.json, |_| text(&captured, duration)),
+        None => print_result(&envelope, args.json, |_| text(&captured, None, duration)),
     }
     Ok(match stop.requested() {
         None if captured.gone.len() == args.interfaces.len() => ExitCode::FAILURE,
@@ -246,11 +249,10 @@ impl Args {
 
     /// The file to write at the end; `None` for a spool alone.
     fn file(&self) -> Result<Option<IntoFile>, Failure> {
-        match (&self.write, &self.output) {
-            (Some(file), _) => IntoFile::at(file).map(Some),
-            (None, Some(output)) if IntoFile::is_meant(output) => IntoFile::at(output).map(Some),
-            _ => Ok(None),
-        }
+        let meant = self.output.as_ref().filter(|output| IntoFile::is_meant(output));
+        let Some(file) = self.write.as_ref().or(meant) else { return Ok(None) };
+        self.overwrite.file(Some(file))?;
+        IntoFile::at(file).map(Some)
     }
 
     /// Where the snippets go, for the first line.

@@ -2,6 +2,8 @@
 
 use crate::caveats;
 
+use std::path::Path;
+
 use longhaul_capture::Captured;
 use longhaul_captures::ledger::Place;
 use longhaul_result::{Caveat, CaveatCode};
@@ -78,8 +80,8 @@ pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
     caveats
 }
 
-/// The result as text.
-pub(crate) fn text(captured: &Captured, duration: Nanos) -> String {
+/// The result as text; `into` is the file that was made of the spool, which is gone.
+pub(crate) fn text(captured: &Captured, into: Option<&Path>, duration: Nanos) -> String {
     let ledger = &captured.ledger;
     let seconds = duration.as_secs_f64().max(1e-9);
     let mut text = format!(
@@ -130,7 +132,9 @@ pub(crate) fn text(captured: &Captured, duration: Nanos) -> String {
         0 => String::new(),
         removed => format!(", {removed} older files removed"),
     };
-    if let Some(folder) = captured.files.first().and_then(|file| file.parent()) {
+    if let Some(file) = into {
+        text += &format!("  in {}{removed}\n", file.display());
+    } else if let Some(folder) = captured.files.first().and_then(|file| file.parent()) {
         let files = captured.files.len();
         let files = if files == 1 { "1 file".into() } else { format!("{files} files") };
         text += &format!("  {files} in {}{removed}\n", folder.display());

@@ -173,7 +173,7 @@ fn table(elapsed: Nanos, rows: &[ConnectionNow]) -> Vec<String> {
     fitted(lines, rows.len())
 }
 
-/// `lines` of a table of `rows` rows, each in the width, with the number of those that are not shown.
+/// `lines` of a table of `rows` rows, each in the width, with the number of rows that are not shown.
 pub(super) fn fitted(mut lines: Vec<String>, rows: usize) -> Vec<String> {
     if rows > ROWS {
         lines.push(format!("{:>9}  and {} more", "", rows - ROWS));
