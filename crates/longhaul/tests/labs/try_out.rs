@@ -91,7 +91,8 @@ fn a_program_may_end_its_lab() {
 #[test]
 fn the_keyboard_is_the_programs() {
     let name = format!("try-keys-{}", std::process::id());
-    let line = format!("{} lab try --rtt 1ms --name {name} ping -i 0.1 server", env!("CARGO_BIN_EXE_longhaul"));
+    // `exec`: a shell that waits for a program takes Ctrl-C as its own end, too.
+    let line = format!("exec {} lab try --rtt 1ms --name {name} ping -i 0.1 server", env!("CARGO_BIN_EXE_longhaul"));
     let mut script = Command::new("script");
     script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let Ok(mut script) = script.spawn() else {
