@@ -73,7 +73,7 @@ impl Folder {
 
 /// Removes the result in `folder`, and the tables that belong to one.
 fn remove_result(folder: &Path) -> io::Result<()> {
-    let tables = ["losses", "samples", "series", "delays", "probes-"];
+    let tables = ["losses", "packets", "samples", "series", "delays", "probes-"];
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();

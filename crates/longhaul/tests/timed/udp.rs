@@ -294,6 +294,55 @@ fn a_result_is_saved_whole_and_shown_again() {
     refuses_what_is_no_result(&scratch, &printed);
 }
 
+/// Of both directions at once: a row for each packet that arrived, in the order of arrival, by the stamps that were asked for; of what the
+/// firewall drops there is none. The batches are those that the result counts.
+#[test]
+fn each_packet_has_a_row() {
+    let _alone = alone();
+    let Some(test) = Tested::up("rows", "lan") else { return };
+    let rules = "add table inet t; add chain inet t i { type filter hook input priority 0; }; \
+                 add rule inet t i udp length 508 numgen inc mod 10 0 drop";
+    if !exec(&test.lab, "server", &["nft", rules]).stderr(Stdio::null()).status().unwrap().success() {
+        longhaul_testing::skipped!("there is no nft with numgen");
+        return;
+    }
+    let scratch = Scratch::new("rows");
+    let folder = scratch.0.to_str().unwrap();
+    let asked = ["-k", "3000", "-b", "20M", "-l", "500", "-P", "2", "--wire", "--timestamps", "kernel", "--bidir"];
+    let saved = test.json(&[&asked[..], &["-w", "4M", "--each-packet", "-o", folder]].concat());
+    for (direction, dropped) in [("forward", true), ("backward", false)] {
+        let result = &saved["result"][direction];
+        let file = result["packets_file"].as_str().unwrap_or_else(|| panic!("{saved:#}"));
+        let reader = SerializedFileReader::new(File::open(scratch.0.join(file)).unwrap()).unwrap();
+        let rows: Vec<_> = reader
+            .get_row_iter(None)
+            .unwrap()
+            .map(|row| {
+                let row = row.unwrap();
+                let numbers = [1, 2, 3, 5].map(|at| row.get_ulong(at).unwrap());
+                (row.get_ubyte(0).unwrap(), numbers, row.get_string(4).unwrap().clone())
+            })
+            .collect();
+        let received = result["received_packets"].as_u64().unwrap() + result["duplicate_packets"].as_u64().unwrap();
+        assert_eq!(rows.len() as u64, received, "{direction}");
+        assert_eq!(dropped, received < 2_900, "{direction}: {received}");
+        let mut batches = 0;
+        for stream in [0, 1] {
+            let of: Vec<[u64; 4]> = rows.iter().filter(|row| row.0 == stream).map(|row| row.1).collect();
+            // Both hosts share one clock: what arrived was sent before, and no longer ago than the path takes and the queue.
+            assert!(of.iter().all(|[_, sent, arrived, _]| sent < arrived && arrived - sent < 5_000_000_000), "{of:?}");
+            assert!(of.windows(2).all(|pair| (pair[0][2] == pair[1][2]) == (pair[0][3] == pair[1][3])));
+            assert!(of.iter().all(|[sequence, ..]| *sequence < 1_500));
+            batches += of.last().unwrap()[3] + 1;
+        }
+        assert_eq!(Some(batches), result["arrivals"]["batch_packets"]["count"].as_u64(), "{direction}");
+        let stamped = rows.iter().filter(|row| row.2 == "kernel").count();
+        assert_eq!(stamped, rows.len(), "veth has stamps of the kernel");
+    }
+    let alone = test.run(&["-k", "10", "--each-packet"]);
+    assert_eq!(alone.status.code(), Some(2), "without -o: {alone:?}");
+}
+
 /// `first_sequence`, `packets`, `location` and `reason` of each row.
 fn losses(file: &Path) -> Vec<(u64, u64, String, String)> {
     let reader = SerializedFileReader::new(File::open(file).unwrap()).unwrap();

@@ -3,10 +3,14 @@
 //! [`Profile::of`] fits a path to [`Probes`]; [`verify`] sends the same probes over a path in virtual time and compares.
 
 mod bunches;
+mod capacity;
 mod curves;
 mod delay;
+mod gaps;
+mod hill;
 mod loss;
 mod netem;
+mod partial;
 mod path_file;
 mod ping;
 mod probes;

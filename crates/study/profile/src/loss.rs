@@ -3,7 +3,8 @@
 //! Of a path that is good or bad in turn, each for an exponential time, and loses what comes while it is bad (Gilbert, 1960, in continuous
 //! time), probes see states at their times. From state to state over a time t the probabilities are those of a chain of two states:
 //! bad again with b + (1 − b) e^(−(λ+μ)t), bad after good with b (1 − e^(−(λ+μ)t)), b = λ/(λ+μ). Independent losses are the case without
-//! memory; twice the gain in log-likelihood says whether memory is needed (Wilks, 1938).
+//! memory; twice the gain in log-likelihood says whether memory is needed (Wilks, 1938), and whether bursts lose a part only
+//! ([`partial`](crate::partial)).
 
 use std::collections::BTreeMap;
 
@@ -12,10 +13,15 @@ use longhaul_units::Nanos;
 use serde::Serialize;
 use statrs::distribution::{Beta, ContinuousCDF};
 
+use crate::hill::{climb, covariance};
+use crate::partial::Fates;
 use crate::probes::{LossesSeen, Probe};
 
 /// χ² of one degree of freedom at 1 %: independent losses are taken for bursts once in a hundred times.
 const MEMORY_NEEDED: f64 = 6.635;
+/// The same of bursts that lose a part, over independent losses: two parameters more, whose values mean nothing where losses are
+/// independent, so that the gain is greater by chance. Of 1,000 independent measurements less than 10 reach it (a test counts them).
+const PART_NEEDED: f64 = 16.0;
 /// Probes lost in a row over this time are an outage, where there are few such.
 const OUTAGE_NS: u64 = 1_000_000_000;
 /// More long runs than these are a law, not events.
@@ -38,7 +44,7 @@ pub struct LossFit {
     /// The law of what is left.
     pub law: LossLaw,
     /// How much more likely bursts make what was seen than independent losses do: twice the difference of log-likelihoods. More than
-    /// 6.6 needs bursts (1 % of χ² with one degree of freedom).
+    /// 6.6 needs bursts (1 % of χ² with one degree of freedom); bursts that lose a part need 16, and 6.6 over those that lose all.
     pub gain: f64,
 }
 
@@ -81,6 +87,10 @@ pub enum LossLaw {
         every_ns: f64,
         /// Its interval.
         every_interval_ns: [f64; 2],
+        /// The chance of loss in a burst.
+        lost: f64,
+        /// Its interval; `None` where bursts that lose all explain as much.
+        lost_interval: Option<[f64; 2]>,
     },
 }
 
@@ -90,10 +100,11 @@ impl LossLaw {
         match *self {
             Self::None { .. } => LossSpec::None,
             Self::Random { chance, .. } => LossSpec::Random(Probability(chance)),
-            Self::Bursts { lasting_ns, every_ns, .. } => LossSpec::Bursts(BurstLoss {
+            Self::Bursts { lasting_ns, every_ns, lost, .. } => LossSpec::Bursts(BurstLoss {
                 lasting: Nanos(lasting_ns.round().max(1.0) as u64),
                 every: Nanos(every_ns.round().max(1_000.0) as u64),
-                lost: Probability(1.0),
+                // A file says it as well as its interval does.
+                lost: Probability((lost * 1e4).round().max(1.0) / 1e4),
                 otherwise: Probability(0.0),
             }),
         }
@@ -110,9 +121,11 @@ impl LostTime {
 /// Fits the law to packets that have no rows: they are taken as evenly apart.
 pub(crate) fn fit_seen(seen: &LossesSeen) -> LossFit {
     let apart = seen.apart_ns.max(1);
-    let mut steps = Steps::default();
+    let (mut steps, mut fates) = (Steps::default(), Fates::default());
     let (mut sent, mut lost, mut runs) = (0_u64, 0_u64, 0_u64);
-    for &(passed, in_a_row) in &seen.runs {
+    for (nth, &(passed, in_a_row)) in seen.runs.iter().enumerate() {
+        fates.add(false, (nth > 0).then_some(apart), passed);
+        fates.add(true, Some(apart), in_a_row);
         sent = sent.saturating_add(passed).saturating_add(in_a_row);
         lost = lost.saturating_add(in_a_row);
         steps.add_times(false, false, apart, passed.saturating_sub(1));
@@ -123,15 +136,15 @@ pub(crate) fn fit_seen(seen: &LossesSeen) -> LossFit {
             steps.add_times(true, false, apart, 1);
         }
     }
-    let (law, gain) = law_of(&steps, sent, lost);
+    let (law, gain) = law_of(&steps, &fates, sent, lost);
     LossFit { sent_packets: sent, lost_packets: lost, runs, outages: Vec::new(), law, gain }
 }
 
 /// Fits the law to `rows`, which are in order of time.
 pub fn fit_loss(rows: &[Probe]) -> LossFit {
     let (outages, within) = outages(rows);
-    // What an outage cuts apart are no neighbours.
-    let mut steps = Steps::default();
+    // What an outage or a gap cuts apart are no neighbours.
+    let (mut steps, mut fates) = (Steps::default(), Fates::default());
     let (mut sent, mut lost, mut runs) = (0_u64, 0_u64, 0_u64);
     let mut before: Option<(i64, bool)> = None;
     for (index, row) in rows.iter().enumerate() {
@@ -139,8 +152,12 @@ pub fn fit_loss(rows: &[Probe]) -> LossFit {
             before = None;
             continue;
         }
+        if row.after_gap {
+            before = None;
+        }
         let bad = row.rtt_ns.is_none();
         sent += 1;
+        fates.add(bad, before.map(|(at, _)| row.sent_ns.abs_diff(at)), 1);
         lost += u64::from(bad);
         runs += u64::from(bad && before.is_none_or(|(_, bad)| !bad));
         if let Some((at, was_bad)) = before {
@@ -149,7 +166,7 @@ pub fn fit_loss(rows: &[Probe]) -> LossFit {
         before = Some((row.sent_ns, bad));
     }
     let lost_in_outages: u64 = outages.iter().map(|outage| outage.packets).sum();
-    let (law, gain) = law_of(&steps, sent, lost);
+    let (law, gain) = law_of(&steps, &fates, sent, lost);
     LossFit { sent_packets: rows.len() as u64, lost_packets: lost + lost_in_outages, runs, outages, law, gain }
 }
 
@@ -158,8 +175,11 @@ fn outages(rows: &[Probe]) -> (Vec<LostTime>, Vec<std::ops::Range<usize>>) {
     let mut found = Vec::new();
     let mut index = 0;
     while index < rows.len() {
-        let Some(length) = rows[index..].iter().position(|row| row.rtt_ns.is_some()) else { break };
-        if length > 1 && index > 0 {
+        // Behind a gap nothing is known of the time before.
+        let behind = |row: &Probe| row.rtt_ns.is_some() || row.after_gap;
+        let Some(length) = rows[index..].iter().skip(1).position(behind).map(|at| at + 1) else { break };
+        let length = if rows[index].rtt_ns.is_some() { 0 } else { length };
+        if length > 1 && index > 0 && !rows[index].after_gap && !rows[index + length].after_gap {
             let (first, last) = (index, index + length - 1);
             let middle = |a: usize, b: usize| i64::midpoint(rows[a].sent_ns, rows[b].sent_ns);
             let lasting_ns = middle(last, last + 1).abs_diff(middle(first - 1, first));
@@ -168,7 +188,7 @@ fn outages(rows: &[Probe]) -> (Vec<LostTime>, Vec<std::ops::Range<usize>>) {
                 found.push((LostTime { at_ns, lasting_ns, packets: length as u64 }, first..last + 1));
             }
         }
-        index += length + 1;
+        index += length.max(1);
     }
     if found.len() > OUTAGES_MAX { (Vec::new(), Vec::new()) } else { found.into_iter().unzip() }
 }
@@ -222,9 +242,14 @@ impl Steps {
     }
 }
 
-fn law_of(steps: &Steps, sent: u64, lost: u64) -> (LossLaw, f64) {
+fn law_of(steps: &Steps, fates: &Fates, sent: u64, lost: u64) -> (LossLaw, f64) {
     if lost == 0 {
         return (LossLaw::None { less_than: (3.0 / sent.max(1) as f64).min(1.0) }, 0.0);
+    }
+    if let Some(found) =
+        fates.fit().filter(|found| 2.0 * found.over_whole >= MEMORY_NEEDED && 2.0 * found.over_random >= PART_NEEDED)
+    {
+        return (bursts(found.top, found.covariance, true), 2.0 * found.over_random);
     }
     let chance = lost as f64 / sent as f64;
     let random = LossLaw::Random { chance, interval: clopper_pearson(lost, sent) };
@@ -240,30 +265,37 @@ fn law_of(steps: &Steps, sent: u64, lost: u64) -> (LossLaw, f64) {
     let (p, r) = (good_bad / (good_bad + good_good), bad_good / (bad_good + bad_bad));
     let rate = -(1.0 - p - r).max(1e-6).ln() / time;
     let start = [(rate * p / (p + r)).ln(), (rate * r / (p + r)).ln()];
-    let best = climb(|at| steps.of_bursts(at), start);
+    let best = climb(|at| steps.of_bursts(at), start, 1e-6);
     let of_all = steps.sums(false, true).0 + bad_bad;
     let overall = of_all / (good_bad + good_good + bad_good + bad_bad);
     let gain = 2.0 * (steps.of_bursts(best) - steps.of_random(overall));
     if gain < MEMORY_NEEDED {
         return (random, gain.max(0.0));
     }
-    let covariance = covariance(|at| steps.of_bursts(at), best);
-    let (good_ns, lasting_ns) = ((-best[0]).exp(), (-best[1]).exp());
+    let [[aa, ab], [ba, bb]] = covariance(|at| steps.of_bursts(at), best);
+    let [to_bad, to_good] = best;
+    (bursts([to_bad, to_good, f64::INFINITY], [[aa, ab, 0.0], [ba, bb, 0.0], [0.0; 3]], false), gain)
+}
+
+/// The law of the most likely parameters: logarithms of the rates to bad and to good, and the logit of the chance of loss in a burst.
+fn bursts([to_bad, to_good, part]: [f64; 3], covariance: [[f64; 3]; 3], partial: bool) -> LossLaw {
+    let (good_ns, lasting_ns) = ((-to_bad).exp(), (-to_good).exp());
     let every_ns = good_ns + lasting_ns;
-    let around = |value: f64, variance: f64| {
-        let factor = (TWO_SIDED_95 * variance.max(0.0).sqrt()).exp();
-        [value / factor, value * factor]
-    };
+    let reach = |variance: f64| TWO_SIDED_95 * variance.max(0.0).sqrt();
+    let around = |value: f64, variance: f64| [value / reach(variance).exp(), value * reach(variance).exp()];
     // d ln(every) / d ln(rate), each its share.
     let (a, b) = (good_ns / every_ns, lasting_ns / every_ns);
     let of_every = a * a * covariance[0][0] + 2.0 * a * b * covariance[0][1] + b * b * covariance[1][1];
-    let law = LossLaw::Bursts {
+    let share = |logit: f64| 1.0 / (1.0 + (-logit).exp());
+    let lost_reach = reach(covariance[2][2]);
+    LossLaw::Bursts {
         lasting_ns,
         lasting_interval_ns: around(lasting_ns, covariance[1][1]),
         every_ns,
         every_interval_ns: around(every_ns, of_every),
-    };
-    (law, gain)
+        lost: share(part),
+        lost_interval: partial.then(|| [share(part - lost_reach), share(part + lost_reach)]),
+    }
 }
 
 /// The 95 % interval of a chance of which `hits` of `trials` came.
@@ -273,38 +305,4 @@ fn clopper_pearson(hits: u64, trials: u64) -> [f64; 2] {
     let least = if hits > 0.0 { bound(hits, trials - hits + 1.0, 0.025) } else { None };
     let most = if hits < trials { bound(hits + 1.0, trials - hits, 0.975) } else { None };
     [least.unwrap_or(0.0), most.unwrap_or(1.0)]
-}
-
-/// The top of a smooth hill of two dimensions near `start`, by steps along each axis and both diagonals that shrink by half.
-fn climb(hill: impl Fn([f64; 2]) -> f64, start: [f64; 2]) -> [f64; 2] {
-    const WAYS: [[f64; 2]; 8] =
-        [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]];
-    let (mut at, mut height, mut step) = (start, hill(start), 0.5);
-    while step > 1e-6 {
-        let next = WAYS.map(|way| [at[0] + way[0] * step, at[1] + way[1] * step]);
-        let best = next.into_iter().map(|place| (hill(place), place)).max_by(|a, b| a.0.total_cmp(&b.0));
-        match best {
-            Some((higher, place)) if higher > height => (height, at) = (higher, place),
-            _ => step /= 2.0,
-        }
-    }
-    at
-}
-
-/// The inverse of the observed information at the top (Efron and Hinkley, 1978).
-fn covariance(hill: impl Fn([f64; 2]) -> f64, [a, b]: [f64; 2]) -> [[f64; 2]; 2] {
-    const STEP: f64 = 1e-3;
-    // A hill without a top says nothing: a factor of e²⁰ either way.
-    const UNKNOWN: f64 = 100.0;
-    let at = |i: f64, j: f64| hill([a + i * STEP, b + j * STEP]);
-    let top = at(0.0, 0.0);
-    let bend = STEP * STEP;
-    let aa = -(at(1.0, 0.0) - 2.0 * top + at(-1.0, 0.0)) / bend;
-    let bb = -(at(0.0, 1.0) - 2.0 * top + at(0.0, -1.0)) / bend;
-    let ab = -(at(1.0, 1.0) - at(1.0, -1.0) - at(-1.0, 1.0) + at(-1.0, -1.0)) / (4.0 * bend);
-    let determinant = aa * bb - ab * ab;
-    if determinant <= 0.0 {
-        return [[UNKNOWN, 0.0], [0.0, UNKNOWN]];
-    }
-    [[bb / determinant, -ab / determinant], [-ab / determinant, aa / determinant]]
 }

@@ -105,6 +105,9 @@ impl Netem {
                 let leaves = 1.0 - (-(to_good + to_bad) * interval_ns as f64).exp();
                 let [to_bad, to_good] = [to_bad, to_good].map(|rate| rate / (to_good + to_bad) * leaves);
                 let _ = write!(options, " loss gemodel {} {}", percent(to_bad), percent(to_good));
+                if bursts.lost.0 < 1.0 {
+                    let _ = write!(options, " {}", percent(bursts.lost.0));
+                }
                 let apart = Nanos(interval_ns);
                 self.cannot(
                     name,

@@ -12,6 +12,7 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
 
 use crate::bunches::Bunches;
+use crate::capacity::of_trains;
 use crate::delay::Way;
 use crate::loss::{LossFit, LossLaw, fit_loss, fit_seen};
 use crate::probes::{Passage, Probe, Probes};
@@ -158,10 +159,19 @@ impl Profile {
         };
         let rtts: Vec<(i64, f64, u32)> =
             probes.rows.iter().filter_map(|row| Some((row.sent_ns, row.rtt_ns? as f64, row.resolution_ns))).collect();
-        let mut bunches = [None; 2];
+        let (mut bunches, mut queues) = ([None; 2], options.queues.clone());
         for (nth, way) in probes.ways.iter().flatten().enumerate() {
             if let Some((found, delays)) = Bunches::of(way) {
                 (bunches[nth], ways[nth]) = (Some(found), delays);
+                continue;
+            }
+            // What a test measured that loaded the path is worth more.
+            if queues[nth].is_err() {
+                queues[nth] = of_trains(way).map(|(queue, delays)| {
+                    let known = delays.into_iter().zip(way).filter(|(delay, _)| !delay.is_nan());
+                    ways[nth] = known.map(|(delay, passage)| (passage.sent_ns, delay, 1)).collect();
+                    queue
+                });
             }
         }
         let of_way = |samples: &Samples, nth: usize| {
@@ -192,15 +202,15 @@ impl Profile {
             backward_loss,
             forward_bunches: bunches[0],
             backward_bunches: bunches[1],
-            forward_queue: options.queues[0].clone().ok(),
-            backward_queue: options.queues[1].clone().ok(),
+            forward_queue: queues[0].clone().ok(),
+            backward_queue: queues[1].clone().ok(),
             not_known: Vec::new(),
             path_file: String::new(),
             path: PathSpec::default(),
             of_probes: probes.ways.is_none() && probes.losses.is_none(),
         };
         profile.make_path(answers as u64, probes.frame_bytes, options)?;
-        profile.not_known = profile.unknown(probes, options);
+        profile.not_known = profile.unknown(probes, &queues);
         profile.path_file = profile.written();
         Ok(profile)
     }
@@ -266,7 +276,7 @@ impl Profile {
         Ok(())
     }
 
-    fn unknown(&self, probes: &Probes, options: &ProfileOptions) -> Vec<String> {
+    fn unknown(&self, probes: &Probes, queues: &[Result<SlowestQueue, String>; 2]) -> Vec<String> {
         let mut said = probes.notes.clone();
         match self.split {
             Split::OneClock => {}
@@ -283,7 +293,9 @@ impl Profile {
             said.push("which way lost or duplicated: the way to the server is taken".into());
         }
         if probes.ways.is_some() {
-            said.push("how much of the delay is a queue that the captured packets filled themselves: all of it is written as the path's".into());
+            if queues.iter().any(Result::is_err) {
+                said.push("how much of the delay is a queue that the captured packets filled themselves: where no rate is known, all of it is written as the path's".into());
+            }
             said.push("duplicates".into());
         }
         let outages = self.losses().into_iter().flat_map(|fit| &fit.outages);
@@ -297,13 +309,13 @@ impl Profile {
             let apart = Nanos(self.interval_ns);
             said.push(format!("how alike delays are that are less than {apart} apart: probe more often"));
         }
-        if let [Err(why), Err(other)] = &options.queues
+        if let [Err(why), Err(other)] = queues
             && why == other
         {
             said.push(format!("rate and queue: {why}"));
             return said;
         }
-        for (queue, way) in options.queues.iter().zip(["to the server", "back"]) {
+        for (queue, way) in queues.iter().zip(["to the server", "back"]) {
             match queue {
                 Err(why) => said.push(format!("rate and queue of the way {way}: {why}")),
                 Ok(SlowestQueue { bytes: None, .. }) => said.push(format!("the size of the queue of the way {way}")),
@@ -421,15 +433,20 @@ fn loss_evidence(fit: &LossFit) -> Vec<String> {
                 fit.gain
             ),
         ],
-        LossLaw::Bursts { lasting_interval_ns: lasting, every_interval_ns: every, .. } => vec![
+        LossLaw::Bursts { lasting_interval_ns: lasting, every_interval_ns: every, lost_interval, .. } => vec![
             of,
             format!(
-                "bursts in time (gain {:.1} over independent losses): for {:.1} to {:.1} ms, every {:.2} to {:.2} s (95 %)",
+                "bursts in time (gain {:.1} over independent losses): for {:.1} to {:.1} ms, every {:.2} to {:.2} s{} (95 %)",
                 fit.gain,
                 lasting[0] / 1e6,
                 lasting[1] / 1e6,
                 every[0] / 1e9,
-                every[1] / 1e9
+                every[1] / 1e9,
+                lost_interval.map_or(String::new(), |[least, most]| format!(
+                    ", in which {:.0} to {:.0} % are lost",
+                    least * 100.0,
+                    most * 100.0
+                ))
             ),
         ],
     }

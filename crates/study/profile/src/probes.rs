@@ -22,6 +22,8 @@ pub struct Probe {
     pub copies: u32,
     /// Whether the answer came behind that of a probe that was sent later (RFC 4737).
     pub reordered: bool,
+    /// Between the row before and this one was a time in which probes told nothing of the path.
+    pub after_gap: bool,
 }
 
 /// A packet of one way, which captures at both ends show.

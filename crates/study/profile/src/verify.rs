@@ -108,10 +108,7 @@ impl Lateness {
             name if name.is_time() => self.p99_ns,
             _ => return,
         };
-        if let Some([low, _]) = &mut quantity.difference {
-            *low -= 2.0 * late_ns as f64;
-        }
-        quantity.verdict = Verdict::of(quantity.difference, quantity.margin);
+        *quantity = quantity.less(2.0 * late_ns as f64);
     }
 }
 

@@ -93,6 +93,7 @@ mod tests {
             reference: 2e6,
             tested: 3e6,
             difference: Some([0.5e6, 1.5e6]),
+            difference_99: Some([0.2e6, 1.8e6]),
             margin: 1e5,
             verdict,
         };

@@ -7,6 +7,8 @@ caveat_codes! {
     RATE_CAPPED = "rate_capped";
     /// The file of losses could not be written.
     LOSSES_NOT_SAVED = "losses_not_saved";
+    /// The file of packets could not be written, or has no room for all.
+    PACKETS_NOT_SAVED = "packets_not_saved";
     /// There are too many losses to list in a result without a folder.
     LOSSES_NOT_LISTED = "losses_not_listed";
 }

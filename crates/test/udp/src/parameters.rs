@@ -49,6 +49,9 @@ pub struct UdpParameters {
     /// Settings of the receiving interface that are changed for the time of the test.
     #[serde(default, skip_serializing_if = "ReceiveSettings::is_empty")]
     pub receive: ReceiveSettings,
+    /// The receiver reports when each packet arrived.
+    #[serde(default)]
+    pub each_packet: bool,
     /// How lost packets are located. An end that cannot do this says so in its report.
     pub collect: Collect,
 }
@@ -80,6 +83,17 @@ pub enum Timestamps {
     Nic,
 }
 
+impl Timestamps {
+    /// Its name in arguments and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::App => "app",
+            Self::Kernel => "kernel",
+            Self::Nic => "nic",
+        }
+    }
+}
+
 impl Default for UdpParameters {
     /// Ten seconds, as fast as possible, 1448 bytes (1500-byte Ethernet less IPv6, UDP and 4 bytes of VLAN tag).
     fn default() -> Self {
@@ -98,6 +112,7 @@ impl Default for UdpParameters {
             timestamps: Timestamps::App,
             affinity: Affinity::default(),
             receive: ReceiveSettings::default(),
+            each_packet: false,
             collect: Collect::Auto,
         }
     }

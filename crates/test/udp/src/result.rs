@@ -102,6 +102,9 @@ pub struct UdpResult {
     pub losses: Vec<Loss>,
     /// The file with every loss if there are more, in the folder of this result.
     pub losses_file: Option<String>,
+    /// The file with a row for each packet that arrived, beside the result, where that was asked for.
+    #[serde(default)]
+    pub packets_file: Option<String>,
     /// What one loss is: a packet, or a batch.
     pub granularity: Granularity,
     /// Lengths of loss periods (RFC 3357).
@@ -274,6 +277,7 @@ impl UdpResult {
             location_method: sender.method.of_both(receiver.method),
             losses,
             losses_file: None,
+            packets_file: None,
             granularity,
             loss_periods: pattern.loss_periods(),
             loss_distances: pattern.loss_distances(),

@@ -230,8 +230,9 @@ fn loss(law: &LossLaw) -> String {
         LossLaw::Random { interval: [least, most], .. } => {
             format!("independent, {:.4} to {:.4} % with 95 % confidence", least * 100.0, most * 100.0)
         }
-        LossLaw::Bursts { lasting_ns, every_ns, .. } => {
-            format!("in bursts of {:.1} ms, each {:.2} s on average", lasting_ns / 1e6, every_ns / 1e9)
+        LossLaw::Bursts { lasting_ns, every_ns, lost, lost_interval, .. } => {
+            let part = lost_interval.map_or(String::new(), |_| format!(", in which {:.0} % are lost", lost * 100.0));
+            format!("in bursts of {:.1} ms, each {:.2} s on average{part}", lasting_ns / 1e6, every_ns / 1e9)
         }
     }
 }

@@ -67,7 +67,9 @@ impl Measured {
             return Err(failure.remedy("measure without --sizes: what the size adds would count as jitter"));
         }
         let mut probes = Probes { frame_bytes: HEADER_BYTES + about.payload_bytes, ..Probes::default() };
-        for row in reader.by_ref() {
+        let mut gaps = reader.take_gaps();
+        while let Some(row) = reader.next() {
+            gaps.extend(reader.take_gaps());
             match row {
                 Ok(_) if probes.rows.len() == PROBES_MAX => {
                     return Err(Failure::new("too_long", format!("{}: more than {PROBES_MAX} probes", path.display()))
@@ -79,6 +81,7 @@ impl Measured {
                 Err(error) => probes.notes.push(format!("what came later, as the log is damaged there: {error}")),
             }
         }
+        probes.leave_out(&gaps);
         if about.kind == ProbeKind::Tcp {
             probes.notes.push("what the other end took to accept a connection: it is part of each round trip".into());
         }

@@ -4,7 +4,7 @@ pub(crate) mod live;
 
 use std::path::PathBuf;
 
-use longhaul_report::parquet::write_losses;
+use longhaul_report::parquet::{write_losses, write_packets};
 use longhaul_report::saved::{UDP_SCHEMA, UdpAsked};
 use longhaul_report::text;
 use longhaul_session::kind;
@@ -27,6 +27,7 @@ Example:
   longhaul udp server -b 2400M -w 1M --wire -t 10s
   longhaul udp server -b 2400M -w 2M --softirq same    # receiver and its softirq on one CPU
   longhaul udp server -R -b 1G -i 1s -o monday      # the server sends; keep the result
+  longhaul udp server -b 100M --wire --timestamps kernel --each-packet -o monday    # when each packet arrived
   longhaul show monday
 
 `longhaul docs udp-results` explains each number of the result.";
@@ -92,6 +93,9 @@ pub(crate) struct Args {
     /// Save the result in this folder: result.json, and losses.parquet if it has more than 10,000 runs of losses
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Save a row for each packet that arrived, too: packets.parquet
+    #[arg(long, requires = "output")]
+    each_packet: bool,
     #[command(flatten)]
     test: TestArgs,
 }
@@ -140,6 +144,7 @@ impl Args {
                 softirq: self.softirq,
             },
             receive: ReceiveSettings::default(),
+            each_packet: self.each_packet,
             collect: self.test.collect,
         };
         parameters.validate()?;
@@ -158,11 +163,18 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
     });
     let save = save.as_mut().map(|save| save as &mut SaveLosses<'_>);
-    let (mut results, caveats) = kind::udp::results(&tested.end, save).ok_or_else(|| no_report(&tested.end))?;
+    let (mut results, mut caveats) = kind::udp::results(&tested.end, save).ok_or_else(|| no_report(&tested.end))?;
     let mut sent_packets = 0;
     results.each(|result| sent_packets += result.sent_packets);
     if sent_packets == 0 {
         return Err(nothing_sent(&caveats));
+    }
+    if let Some(folder) = tested.folder.as_ref().filter(|_| args.each_packet) {
+        caveats.extend(kind::udp::save_packets(&tested.end, &mut results, &mut |ending, packets| {
+            let name = format!("packets{ending}.parquet");
+            let packets = packets.iter().copied();
+            folder.write(&name, |file| write_packets(file, args.timestamps, packets)).map(|()| name)
+        }));
     }
     let udp = tested.end.parameters.udp().cloned().unwrap_or_default();
     let asked = UdpAsked { host: args.test.reach.host, address: tested.address, udp };

@@ -31,8 +31,8 @@ Example:
 
 The path is run in virtual time, by the code that the emulator runs, with packets at the same times as the measurement's. With --measure it is
 run in real time, and measured by longhaul rtt at the same interval.
-A quantity is within where the 90 % interval of its difference lies within the margin, outside where it lies beyond; else more probes
-would tell. The exit code is 0 where all are within, else 3.";
+A quantity is within where the 90 % interval of its difference lies within the margin, outside where the 99 % interval lies
+beyond; else more probes would tell. The exit code is 0 where all are within, else 3.";
 
 /// Test whether a path behaves like a path that was measured
 #[derive(Debug, clap::Args)]

@@ -87,3 +87,112 @@ fn nothing_and_everything() {
     let odd: Vec<Probe> = (0..200).map(|n| row(n % 7 < 2, -(n % 3))).collect();
     assert_eq!(fit_loss(&odd).lost_packets, 58);
 }
+
+/// Bursts in which a part is lost: found, with parameters inside their intervals as often as is said.
+#[test]
+fn bursts_that_lose_a_part_lie_within_their_intervals() {
+    let runs = if cfg!(debug_assertions) { 40 } else { 1_000 };
+    let (mut lasting, mut every, mut part, mut other) = (0, 0, 0, 0);
+    let text = "[[forward]]\ndelay = '10ms'\nloss = { bursts = { for = '200ms', every = '3s', lost = '40%' } }\n";
+    for seed in 0..runs {
+        let measured = probes(text, 40_000, 10.0, seed);
+        match fit_loss(&measured.rows).law {
+            LossLaw::Bursts { lasting_interval_ns: a, every_interval_ns: b, lost_interval: Some(c), .. } => {
+                lasting += u32::from(a[0] <= 200e6 && 200e6 <= a[1]);
+                every += u32::from(b[0] <= 3e9 && 3e9 <= b[1]);
+                part += u32::from(c[0] <= 0.4 && 0.4 <= c[1]);
+            }
+            _ => other += 1,
+        }
+    }
+    assert_eq!(other, 0, "told as another law");
+    for (inside, what) in [(lasting, "how long"), (every, "how often"), (part, "which part")] {
+        let share = f64::from(inside) / runs as f64;
+        println!("{what}: {share}");
+        assert!((share - 0.95).abs() < 0.02_f64.max(2.9 * (0.95 * 0.05 / runs as f64).sqrt()), "{what}: {share}");
+    }
+}
+
+/// Neither independent losses nor bursts that lose all are told as bursts that lose a part.
+#[test]
+fn a_part_is_told_only_where_it_is() {
+    let runs = if cfg!(debug_assertions) { 100 } else { 1_000 };
+    for (law, allowed) in [
+        ("{ random = '1%' }", 0.01),
+        ("{ random = '10%' }", 0.01),
+        ("{ bursts = { for = '40ms', every = '2s' } }", 0.01),
+    ] {
+        let text = format!("[[forward]]\ndelay = '10ms'\nloss = {law}\n");
+        let partial = |seed: &u64| {
+            let law = fit_loss(&probes(&text, 10_000, 10.0, *seed).rows).law;
+            matches!(law, LossLaw::Bursts { lost_interval: Some(_), .. })
+        };
+        let wrong = (0..runs).filter(partial).count();
+        println!("{law}: {wrong} of {runs}");
+        assert!(wrong as f64 <= (allowed * runs as f64).max(1.0), "{law}: {wrong} of {runs}");
+    }
+}
+
+/// A gap of the log cuts what lies around it apart: no outage, and no burst.
+#[test]
+fn gaps_are_no_loss_and_no_outage() {
+    use longhaul_rtt::{Gap, GapReason};
+
+    let second = 1_000_000_000;
+    let lost = |n: i64| matches!(n, 2_800..3_000 | 5_000..5_200);
+    let mut probes = longhaul_profile::Probes {
+        // Ten milliseconds apart; the host slept for an hour behind the 3,000th, and no server was there behind the 6,000th for a minute.
+        rows: (0..9_000)
+            .map(|n| {
+                let away = if n >= 6_000 {
+                    3_660
+                } else if n >= 3_000 {
+                    3_600
+                } else {
+                    0
+                };
+                let sent_ns = n * 10_000_000 + away * second;
+                Probe { sent_ns, rtt_ns: (!lost(n)).then_some(5_000_000), ..Probe::default() }
+            })
+            .collect(),
+        ..longhaul_profile::Probes::default()
+    };
+    let gap = |why, from_s: i64, to_s: i64| Gap {
+        why,
+        from_ns: from_s * second,
+        to_ns: to_s * second,
+        step_ns: 0,
+        left_out: 0,
+    };
+    let without = fit_loss(&probes.rows);
+    assert_eq!(without.outages.len(), 2, "{without:?}");
+    probes.leave_out(&[gap(GapReason::Suspended, 30, 3_630), gap(GapReason::Unreachable, 3_660, 3_720)]);
+    let fit = fit_loss(&probes.rows);
+    // The lost ones before the host slept may have been answered.
+    assert_eq!((fit.sent_packets, fit.lost_packets), (8_800, 200), "{fit:?}");
+    let [outage] = fit.outages[..] else { panic!("{fit:?}") };
+    assert_eq!((outage.packets, outage.lasting_ns), (200, 2_000_000_000));
+    let [said] = &probes.notes[..] else { panic!("{:?}", probes.notes) };
+    assert!(said.contains("2 gaps") && said.contains("3660.0 s") && said.contains("200 unanswered"), "{said}");
+}
+
+/// A clock that is set back or forward moves no probe.
+#[test]
+fn rows_behind_a_step_of_the_clock_go_by_the_clock_before() {
+    use longhaul_rtt::{Gap, GapReason};
+
+    for step_ns in [-5_000_000_000_i64, 5_000_000_000] {
+        let sent = |n: i64| n * 10_000_000;
+        let row = |n: i64| Probe {
+            sent_ns: sent(n) + if n < 1_000 { 0 } else { step_ns },
+            rtt_ns: Some(1),
+            ..Probe::default()
+        };
+        let mut probes =
+            longhaul_profile::Probes { rows: (0..2_000).map(row).collect(), ..longhaul_profile::Probes::default() };
+        let (from_ns, to_ns) = (sent(999) + 1, sent(999) + 9_000_000 + step_ns);
+        probes.leave_out(&[Gap { why: GapReason::ClockStepped, from_ns, to_ns, step_ns, left_out: 0 }]);
+        assert!(probes.rows.iter().enumerate().all(|(n, row)| row.sent_ns == sent(n as i64)), "{step_ns}");
+        assert_eq!(probes.rows.iter().filter(|row| row.after_gap).count(), 1);
+    }
+}

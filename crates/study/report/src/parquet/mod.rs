@@ -1,8 +1,9 @@
-//! Tables as Parquet files: losses of a UDP test, samples of TCP flows, what flows of a capture did over time, delays between two
+//! Tables as Parquet files: losses and packets of a UDP test, samples of TCP flows, what flows of a capture did over time, delays between two
 //! captures.
 
 mod delays;
 mod losses;
+mod packets;
 mod samples;
 mod series;
 
@@ -17,6 +18,7 @@ use parquet::schema::parser::parse_message_type;
 
 pub use delays::DelayFile;
 pub use losses::write_losses;
+pub use packets::write_packets;
 pub use samples::{End, FlowSamples, write_samples};
 pub use series::SeriesFile;
 

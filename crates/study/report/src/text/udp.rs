@@ -130,6 +130,9 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
         );
         reasons(&mut text, *location, &result.loss_reasons);
     }
+    if let Some(file) = &result.packets_file {
+        let _ = writeln!(text, "each packet that arrived is in {}", file.replace('\n', " "));
+    }
     if let Some(file) = &result.losses_file {
         let _ = writeln!(text, "all losses are in {}", file.replace('\n', " "));
     }

@@ -15,16 +15,16 @@ use longhaul_session::EndReport;
 use longhaul_session::{DataPlan, Progress, SessionError};
 use longhaul_terms::Collect;
 use longhaul_terms::SocketBuffer;
-use longhaul_terms::{StreamSent, ThreadCpu};
+use longhaul_terms::StreamSent;
 use longhaul_udp::UdpEndReport;
-use longhaul_udp::account::{Arrivals, MAX_SEQUENCES, SequenceTracker};
+use longhaul_udp::account::{Arrivals, MAX_SEQUENCES, PacketRows, ROWS_BYTES_MOST, SequenceTracker, StreamReceived};
 use longhaul_udp::locate::Evidence;
 use longhaul_udp::{Timestamps, UdpParameters};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;
 
 use super::drops::{Seen, Watch};
-use super::receiving::{Account, receive_stream, unread};
+use super::receiving::{Account, StreamIn, receive_stream, unread};
 use super::report::{Received, receiver_report, sender_report};
 use super::sending::{StreamOut, send_stream};
 use super::softirq::Placement;
@@ -68,9 +68,9 @@ struct Stream {
     /// At the client, which knows its peer from the start.
     sender: Option<Arc<UdpSender>>,
     account: Account,
-    receiving: Option<JoinHandle<Option<ThreadCpu>>>,
-    /// What the receiving thread used of its CPU, once it has ended.
-    receiver_cpu: Option<ThreadCpu>,
+    receiving: Option<JoinHandle<StreamIn>>,
+    /// What the receiving thread left, once it has ended.
+    received: StreamIn,
     sending: Option<JoinHandle<StreamOut>>,
     /// What the sending thread did, once it has ended.
     sent: Option<StreamOut>,
@@ -171,7 +171,7 @@ impl UdpData {
                 sender,
                 account: Account::new(SequenceTracker::new(limit, stamped_each)),
                 receiving: None,
-                receiver_cpu: None,
+                received: StreamIn::default(),
                 sending: None,
                 sent: None,
             });
@@ -222,14 +222,17 @@ impl UdpData {
             self.cpus = Some(CpuWatch::start(move || accounts.iter().map(received).sum()));
         }
         let (session, backward) = (self.plan.cookie, !self.place.is_server());
+        let rows_bytes = ROWS_BYTES_MOST / usize::from(self.parameters.streams.max(1));
+        let each_packet = self.plan.receives && self.parameters.each_packet;
         for (number, stream) in (0..).zip(&mut self.streams) {
             let cookie = session.of(backward, number);
             let (socket, account) = (Arc::clone(&stream.receiver), stream.account.clone());
             let (stop, events) = (Arc::clone(&self.stop_receiving), self.events.clone());
             let (cpus, mut stamping) = (self.placement.receiver_cpus.clone(), self.stamping.clone());
+            let rows = each_packet.then(|| PacketRows::new(rows_bytes));
             let receive = move || {
                 pin(&cpus);
-                receive_stream(&socket, cookie, &account, &mut stamping, &stop, &events)
+                receive_stream(&socket, cookie, &account, &mut stamping, &stop, &events, rows)
             };
             stream.receiving = Builder::new().name(format!("receive {number}")).spawn(receive).ok();
         }
@@ -291,7 +294,7 @@ impl UdpData {
         let buffer = self.streams.first().map(|stream| buffer(stream.receiver.receive_buffer()));
         let buffer = buffer.map(|buffer| SocketBuffer { by_default: buffer.asked_bytes.is_some() && !asked, ..buffer });
         let collects = self.collects();
-        let cpus = self.streams.iter().map(|stream| stream.receiver_cpu).collect();
+        let cpus = self.streams.iter().map(|stream| stream.received.cpu).collect();
         let (mut streams, mut arrivals, mut socket_drops) = (Vec::new(), Vec::new(), 0);
         for (number, stream) in self.streams.drain(..).enumerate() {
             // The socket's own count covers this test alone, with its end.
@@ -302,7 +305,7 @@ impl UdpData {
             let mut account = stream.account.into_tracker();
             arrivals.push(account.take_arrivals());
             let sent = sent.unwrap_or_else(|| account.next_expected());
-            streams.push(account.finish(sent));
+            streams.push(StreamReceived { packets: stream.received.rows, ..account.finish(sent) });
         }
         let unit_packets_most = self.unit_packets_most();
         let arrivals = Arrivals::of(arrivals);
@@ -447,7 +450,7 @@ impl Data for UdpData {
         for stream in &mut self.streams {
             stream.finish_sending();
             // A panic was printed when it happened; the account up to there is valid.
-            stream.receiver_cpu = stream.receiving.take().and_then(|thread| thread.join().ok()).flatten();
+            stream.received = stream.receiving.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
         }
         let mut caveats = std::mem::take(&mut self.caveats);
         caveats.extend(self.stamping.caveats());

@@ -9,12 +9,12 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, SuperPacket, UdpReceiver};
 use longhaul_result::Location;
 use longhaul_terms::ThreadCpu;
-use longhaul_udp::account::SequenceTracker;
+use longhaul_udp::account::{PacketRows, SequenceTracker};
 use longhaul_udp::locate::{Evidence, EvidenceRecorder};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
-use super::stamping::Stamping;
+use super::stamping::{Arrival, Stamping};
 use crate::cpu_use::ThreadWatch;
 use crate::event::Event;
 
@@ -56,8 +56,8 @@ impl Account {
     }
 }
 
-/// Receives until `stop` is set. Bulk packets of `cookie` go to `account`, others of it to the driver. Returns what it used of its CPU
-/// from the first packet on.
+/// Receives until `stop` is set. Bulk packets of `cookie` go to `account` and, where each has a row, to `rows`, others of it to the driver.
+/// Returns what it used of its CPU from the first packet on, and the rows.
 pub(super) fn receive_stream(
     socket: &UdpReceiver,
     cookie: Cookie,
@@ -65,7 +65,8 @@ pub(super) fn receive_stream(
     stamping: &mut Stamping,
     stop: &Arc<AtomicBool>,
     events: &Sender<Event>,
-) -> Option<ThreadCpu> {
+    mut rows: Option<PacketRows>,
+) -> StreamIn {
     let mut cpu = None;
     let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
     let mut probes = Probes { stream: cookie.stream(), events, left: PROBES_MOST };
@@ -80,11 +81,20 @@ pub(super) fn receive_stream(
         account.with(|tracker| {
             for packet in slots.packets() {
                 let arrival = stamping.arrival(&packet, now);
-                take(&packet, cookie, arrival, tracker, &mut probes);
+                take(&packet, cookie, arrival, tracker, rows.as_mut(), &mut probes);
             }
         });
     }
-    cpu.map(|cpu| cpu.used())
+    StreamIn { cpu: cpu.map(|cpu| cpu.used()), rows }
+}
+
+/// What the thread of a stream leaves.
+#[derive(Debug, Default)]
+pub(super) struct StreamIn {
+    /// What it used of its CPU, once there was a packet.
+    pub(super) cpu: Option<ThreadCpu>,
+    /// A row for each packet, where that was asked for.
+    pub(super) rows: Option<PacketRows>,
 }
 
 /// Reads what still lies in the socket when its reader has ended: packets that arrived and were not read.
@@ -123,7 +133,15 @@ impl Probes<'_> {
 }
 
 /// Accounts for the datagrams of one super-packet. One that GRO made may have gaps, so each header is read.
-fn take(packet: &SuperPacket<'_>, cookie: Cookie, now: Nanos, tracker: &mut SequenceTracker, probes: &mut Probes<'_>) {
+fn take(
+    packet: &SuperPacket<'_>,
+    cookie: Cookie,
+    arrival: Arrival,
+    tracker: &mut SequenceTracker,
+    mut rows: Option<&mut PacketRows>,
+    probes: &mut Probes<'_>,
+) {
+    let now = arrival.at;
     let mut run: Option<(u64, u32)> = None;
     let single = packet.datagrams() == 1;
     let mut first = true;
@@ -135,6 +153,9 @@ fn take(packet: &SuperPacket<'_>, cookie: Cookie, now: Nanos, tracker: &mut Sequ
         if probe.sequence >= FIRST_RESERVED {
             probes.hand_over(packet.source, datagram);
             continue;
+        }
+        if let Some(rows) = &mut rows {
+            rows.push(probe.sequence, Nanos(probe.sent_ns), now, arrival.program_stamped);
         }
         if std::mem::take(&mut first) {
             tracker.delayed(now, Nanos(probe.sent_ns));

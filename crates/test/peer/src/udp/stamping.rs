@@ -25,25 +25,33 @@ pub(super) struct Stamping {
     unstamped: Arc<AtomicU64>,
 }
 
+/// When a packet arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub(super) at: Nanos,
+    /// The stamp that was asked for is missing: this is the program's.
+    pub(super) program_stamped: bool,
+}
+
 impl Stamping {
     pub(super) fn new(timestamps: Timestamps) -> Self {
         Self { timestamps, realtime: realtime_offset(), nic_offset_ns: None, unstamped: Arc::default() }
     }
 
     /// When `packet`, which a call returned `now`, arrived.
-    pub(super) fn arrival(&mut self, packet: &SuperPacket<'_>, now: Nanos) -> Nanos {
+    pub(super) fn arrival(&mut self, packet: &SuperPacket<'_>, now: Nanos) -> Arrival {
         let stamp = match self.timestamps {
-            Timestamps::App => return now,
+            Timestamps::App => return Arrival { at: now, program_stamped: false },
             Timestamps::Kernel => packet.received_at_kernel.map(|stamp| self.realtime.monotonic_of(stamp)),
             Timestamps::Nic => packet.received_at_nic.map(|stamp| {
                 let offset = *self.nic_offset_ns.get_or_insert(now.0.wrapping_sub(stamp.0) as i64);
                 Nanos(stamp.0.wrapping_add_signed(offset))
             }),
         };
-        stamp.unwrap_or_else(|| {
+        if stamp.is_none() {
             self.unstamped.fetch_add(1, Ordering::Relaxed);
-            now
-        })
+        }
+        Arrival { at: stamp.unwrap_or(now), program_stamped: stamp.is_none() }
     }
 
     /// Caveats about the stamps, at the end of the test.
@@ -109,20 +117,20 @@ mod tests {
     fn arrivals_are_on_the_monotonic_clock() {
         let now = monotonic();
         let mut app = Stamping::new(Timestamps::App);
-        assert_eq!(app.arrival(&packet(Some(Nanos(5)), None), now), now);
+        assert_eq!(app.arrival(&packet(Some(Nanos(5)), None), now).at, now);
 
         let mut kernel = Stamping::new(Timestamps::Kernel);
         let stamp = kernel.realtime.realtime_of(now);
-        assert_eq!(kernel.arrival(&packet(Some(stamp), None), now + Nanos::from_secs(9)), now);
+        assert_eq!(kernel.arrival(&packet(Some(stamp), None), now + Nanos::from_secs(9)).at, now);
         assert_eq!(kernel.caveats(), []);
         // A packet without a stamp is taken, and told.
-        assert_eq!(kernel.arrival(&packet(None, None), now), now);
+        assert_eq!(kernel.arrival(&packet(None, None), now), Arrival { at: now, program_stamped: true });
         assert_eq!(kernel.caveats()[0].code, "packets_unstamped");
 
         // A NIC's clock may begin anywhere; what counts is what passes on it.
         let mut nic = Stamping::new(Timestamps::Nic);
-        assert_eq!(nic.arrival(&packet(None, Some(Nanos(1_000))), now), now);
-        assert_eq!(nic.arrival(&packet(None, Some(Nanos(1_250))), now + Nanos::from_secs(1)), now + Nanos(250));
+        assert_eq!(nic.arrival(&packet(None, Some(Nanos(1_000))), now).at, now);
+        assert_eq!(nic.arrival(&packet(None, Some(Nanos(1_250))), now + Nanos::from_secs(1)).at, now + Nanos(250));
     }
 
     #[test]

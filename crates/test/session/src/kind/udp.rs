@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use longhaul_result::Caveat;
 use longhaul_terms::{Amount, Directions, ParameterError, SoftirqPlacement, StreamSent, TestDirection};
-use longhaul_udp::account::{Counts, LossMap, MAX_SEQUENCES, ReorderingSummary, Run, StreamReceived};
+use longhaul_udp::account::{Counts, LossMap, MAX_SEQUENCES, PacketRows, ReorderingSummary, Run, StreamReceived};
 use longhaul_udp::locate::Loss;
 use longhaul_udp::proof::ClientProof;
 use longhaul_udp::{Pace, Timestamps, UdpEndReport, UdpParameters, UdpReceiverReport, UdpResult, UdpSenderReport};
@@ -148,6 +148,7 @@ fn lost_server(client: &EndReport, heard: Option<Progress>) -> EndReport {
             last_arrival_ns: heard.elapsed_ns,
             traffic_classes: Default::default(),
             losses: LossMap::of_runs(sent, (missing > 0).then_some(run)),
+            packets: None,
         };
         UdpReceiverReport { streams: vec![all], ..UdpReceiverReport::default() }
     });
@@ -211,12 +212,8 @@ pub fn results(end: &TestEnd, mut save: Option<&mut SaveLosses<'_>>) -> Option<(
         }
         let mut assembled = UdpResult::assemble(parameters, sender, receiver);
         if assembled.needs_losses_file {
-            let ending = match (parameters.direction, backward) {
-                (TestDirection::Bidirectional, false) => "-forward",
-                (TestDirection::Bidirectional, true) => "-backward",
-                _ => "",
-            };
-            match save.as_mut().map(|save| save(ending, &mut assembled.attribution.losses())) {
+            let losses = &mut assembled.attribution.losses();
+            match save.as_mut().map(|save| save(ending(parameters.direction, backward), losses)) {
                 Some(Ok(name)) => assembled.result.losses_file = Some(name),
                 Some(Err(error)) => caveats.push(Caveat::new(
                     caveats::LOSSES_NOT_SAVED,
@@ -234,6 +231,59 @@ pub fn results(end: &TestEnd, mut save: Option<&mut SaveLosses<'_>>) -> Option<(
         Some(assembled.result)
     })?;
     Some((results, Caveat::unique(caveats)))
+}
+
+/// Of the names of the files of one direction.
+fn ending(direction: TestDirection, backward: bool) -> &'static str {
+    match (direction, backward) {
+        (TestDirection::Bidirectional, false) => "-forward",
+        (TestDirection::Bidirectional, true) => "-backward",
+        _ => "",
+    }
+}
+
+/// Writes the packets of a direction to a file. Gets the suffix of the file's name, as [`SaveLosses`] does, and the packets of each stream by
+/// its number. Returns the file's name, or why it could not be written.
+pub type SavePackets<'a> = dyn FnMut(&str, &[(u8, &PacketRows)]) -> Result<String, String> + 'a;
+
+/// Has `save` write the packets of each direction, and names the file in its result. Returns what of the packets no file has.
+pub fn save_packets(end: &TestEnd, results: &mut Directions<UdpResult>, save: &mut SavePackets<'_>) -> Vec<Caveat> {
+    let direction = end.parameters.udp().map_or(TestDirection::Forward, |asked| asked.direction);
+    let mut backwards = [false, true].into_iter().filter(|backward| match direction {
+        TestDirection::Forward => !backward,
+        TestDirection::Reverse => *backward,
+        TestDirection::Bidirectional => true,
+    });
+    let mut doubts = Vec::new();
+    results.each(|result| {
+        let backward = backwards.next().unwrap_or_default();
+        let report = if backward { Some(&end.local) } else { end.remote.as_ref() };
+        let receiver = report.and_then(|report| report.udp.as_ref()?.receiver.as_ref());
+        let streams = receiver.map_or(&[][..], |receiver| &receiver.streams);
+        let packets: Vec<(u8, &PacketRows)> =
+            (0..).zip(streams).filter_map(|(stream, of)| Some((stream, of.packets.as_ref()?))).collect();
+        let mut not_saved = |why: String, remedy: &str| {
+            doubts.push(Caveat::new(caveats::PACKETS_NOT_SAVED, why, remedy));
+        };
+        if packets.is_empty() {
+            return not_saved(
+                "the receiver reported no single packets".into(),
+                "use the same version of longhaul at both ends, and let the test run to its end",
+            );
+        }
+        match save(ending(direction, backward), &packets) {
+            Ok(name) => result.packets_file = Some(name),
+            Err(error) => not_saved(error, "free disk space, then run the test again"),
+        }
+        let left_out = packets.iter().fold(0_u64, |sum, (_, packets)| sum.saturating_add(packets.left_out()));
+        if left_out > 0 {
+            not_saved(
+                format!("the receiver had no room for the last {left_out} packets: the file has those before them"),
+                "send fewer packets: some 4 million have room",
+            );
+        }
+    });
+    doubts
 }
 
 #[cfg(test)]

@@ -210,6 +210,7 @@ fn a_report_that_lies_gives_a_result_with_caveats() {
     let reordering = ReorderingSummary { extent_unknown_packets: u64::MAX, ..ReorderingSummary::default() };
     let counts = Counts { received_packets: u64::MAX, out_of_range_packets: u64::MAX, reordering, ..Counts::default() };
     let stream = StreamReceived {
+        packets: None,
         counts,
         jitter_ns: None,
         delay_over_least: None,

@@ -2,7 +2,8 @@
 //!
 //! [`SequenceTracker`] takes arrivals and keeps a [`SequenceSet`]. When the sender has reported how many packets it sent, the set
 //! becomes a [`LossMap`], which includes losses at the end of the stream. [`reordering`] implements RFC 4737, [`loss_pattern`] RFC
-//! 3357, [`jitter`] RFC 3550. [`Arrivals`] and [`Trains`] say how far apart packets arrived.
+//! 3357, [`jitter`] RFC 3550. [`Arrivals`] and [`Trains`] say how far apart packets arrived,
+//! [`PacketRows`] when each did.
 //!
 //! This module does not say where a packet was lost ([`locate`](crate::locate)), and estimates nothing. A duplicate never hides a
 //! loss.
@@ -13,6 +14,7 @@ mod delay;
 pub mod jitter;
 pub mod loss_map;
 pub mod loss_pattern;
+mod packet_rows;
 pub mod reordering;
 mod run_list;
 mod set;
@@ -26,6 +28,7 @@ pub use delay::DelayOverLeast;
 pub use jitter::Jitter;
 pub use loss_map::LossMap;
 pub use loss_pattern::{Distribution, LossPattern, noticeable_rate};
+pub use packet_rows::{PacketRow, PacketRows, ROWS_BYTES_MOST};
 pub use reordering::{REMEMBERED_GAPS, Reordered, ReorderingSummary};
 pub use run_list::{MAX_SEQUENCES, Run, RunList, Runs, RunsError};
 pub use set::SequenceSet;

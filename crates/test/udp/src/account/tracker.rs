@@ -7,6 +7,7 @@ use super::arrivals::ArrivalRecorder;
 use super::delay::{DelayOverLeast, Delays};
 use super::jitter::Jitter;
 use super::loss_map::LossMap;
+use super::packet_rows::PacketRows;
 use super::reordering::{Reordered, Reordering, ReorderingSummary};
 use super::set::SequenceSet;
 use super::traffic_class::TrafficClasses;
@@ -90,6 +91,9 @@ pub struct StreamReceived {
     pub last_arrival_ns: u64,
     /// The packets that never arrived.
     pub losses: LossMap,
+    /// When each packet arrived; `None` where that was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<PacketRows>,
 }
 
 impl SequenceTracker {
@@ -275,6 +279,7 @@ impl SequenceTracker {
             delay_over_least: self.delays.over_least(),
             trains: self.trains.trains(),
             traffic_classes: self.traffic_classes,
+            packets: None,
         }
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! A test of difference finds any two different, given enough packets, and none with few. Here the question is turned round (Schuirmann,
 //! "A comparison of the two one-sided tests procedure", 1987): within its margin a quantity is *within* where the 90 % interval of the
-//! difference lies within the margin, *outside* where it lies beyond, and else there is too little data to say.
+//! difference lies within the margin, *outside* where the 99 % interval lies beyond, and else there is too little data to say. Where a
+//! margin is nothing beside chance, a 90 % interval lies beyond it in one of ten comparisons of one path with itself, and each comparison
+//! has several quantities: the greater interval keeps all of them together below 5 %.
 //!
 //! Neighbours depend on each other. So each series is cut into blocks longer than its memory, and blocks are drawn with replacement to see
 //! how much a quantity varies by chance (Künsch, "The jackknife and the bootstrap for general stationary observations", 1989).
 //!
 //! Differences from the paper: the interval of a loss share has Poisson's bound where a side lost nothing, as no draw of its blocks does;
-//! that of the distance of two distribution functions is a band around all of both (the greatest distance over the draws, 90 % of them).
+//! that of the distance of two distribution functions is a band around all of both (the greatest distance over the draws, 90 or 99 % of them).
 
 mod blocks;
 mod quantity;
@@ -40,8 +42,8 @@ pub struct Equivalence {
     pub effective_samples: [u64; 2],
     /// Differences, draw by draw; none with too few blocks.
     draws: Vec<[f64; 11]>,
-    /// 90 % of draws have distribution functions that are nowhere farther from those of all.
-    band: f64,
+    /// 90 % of draws, and 99 %, have distribution functions that are nowhere farther from those of all.
+    bands: [f64; 2],
 }
 
 impl Equivalence {
@@ -64,10 +66,10 @@ impl Equivalence {
         let sides = blocks.each_ref().map(|blocks| blocks.sum(&axis, None));
         let values = sides.each_ref().map(|side| side.values(&axis));
         let enough = blocks.iter().all(|blocks| blocks.0.len() >= BLOCKS_LEAST);
-        let (draws, band) = if enough { drawn(&blocks, &sides, &axis, seed) } else { (Vec::new(), 1.0) };
+        let (draws, bands) = if enough { drawn(&blocks, &sides, &axis, seed) } else { (Vec::new(), [1.0; 2]) };
         let effective_samples = [0, 1].map(|side| (counts[side] as f64 / memories[side].items) as u64);
         let blocks = blocks.map(|blocks| blocks.0.len() as u64);
-        Self { axis, sides, values, blocks, effective_samples, draws, band }
+        Self { axis, sides, values, blocks, effective_samples, draws, bands }
     }
 
     /// One quantity; `None` where either side has none, or neither has any of it.
@@ -83,24 +85,23 @@ impl Equivalence {
         // Ten independent ones beyond the level, or its interval is a guess.
         let independent = self.effective_samples[0].min(self.effective_samples[1]);
         let few_runs = self.sides.iter().any(|side| side.block.runs < RUNS_LEAST);
-        let difference = match name {
+        let around = |band: f64| [(tested - band).max(0.0), (tested + band).min(1.0)];
+        let intervals = match name {
             _ if self.draws.is_empty() => None,
-            QuantityName::Distance => Some([(tested - self.band).max(0.0), (tested + self.band).min(1.0)]),
+            QuantityName::Distance => Some(self.bands.map(around)),
             QuantityName::P99Ns if independent < 1_000 => None,
             QuantityName::P999Ns if independent < 10_000 => None,
             QuantityName::LossRunPackets | QuantityName::LossDispersion if few_runs => None,
-            _ => interval(self.draws.iter().map(|draw| draw[nth]).collect()),
+            _ => intervals(self.draws.iter().map(|draw| draw[nth]).collect()),
         };
         let unseen = |side: usize| {
             let block = &self.sides[side].block;
-            if block.lost == 0.0 { NONE_SEEN / block.sent.max(1.0) } else { 0.0 }
+            if block.lost == 0.0 && name == QuantityName::LossShare { NONE_SEEN / block.sent.max(1.0) } else { 0.0 }
         };
-        let difference = match (name, difference) {
-            (QuantityName::LossShare, Some([low, high])) => Some([low - unseen(0), high + unseen(1)]),
-            (_, difference) => difference,
-        };
-        let margin = margins.of(name, reference);
-        Some(Quantity { name, reference, tested, difference, margin, verdict: Verdict::of(difference, margin) })
+        let intervals = intervals.map(|both| both.map(|[low, high]| [low - unseen(0), high + unseen(1)]));
+        let [difference, difference_99] = intervals.map_or([None; 2], |both| both.map(Some));
+        let (margin, verdict) = (margins.of(name, reference), Verdict::TooLittleData);
+        Some(Quantity { name, reference, tested, difference, difference_99, margin, verdict }.judged())
     }
 
     /// The greatest distance of both distribution functions where either may be moved by `tolerance`.
@@ -117,17 +118,17 @@ impl Equivalence {
     }
 }
 
-/// 5 % and 95 % quantiles; `None` where half of the draws have no value.
-fn interval(mut draws: Vec<f64>) -> Option<[f64; 2]> {
+/// Intervals of 90 and 99 % of the draws; `None` where half of them have no value.
+fn intervals(mut draws: Vec<f64>) -> Option<[[f64; 2]; 2]> {
     let all = draws.len();
     draws.retain(|value| value.is_finite());
     draws.sort_by(f64::total_cmp);
     let at = |share: f64| draws.get((share * draws.len() as f64) as usize).copied();
-    if draws.len() * 2 < all { None } else { Some([at(0.05)?, at(0.95)?]) }
+    if draws.len() * 2 < all { None } else { Some([[at(0.05)?, at(0.95)?], [at(0.005)?, at(0.995)?]]) }
 }
 
-/// The tested side's values less the reference's, with blocks of both drawn anew each time; and the band of distribution functions.
-fn drawn(blocks: &[Blocks; 2], sides: &[Sum; 2], axis: &Axis, seed: u64) -> (Vec<[f64; 11]>, f64) {
+/// The tested side's values less the reference's, with blocks of both drawn anew each time; and the bands of distribution functions.
+fn drawn(blocks: &[Blocks; 2], sides: &[Sum; 2], axis: &Axis, seed: u64) -> (Vec<[f64; 11]>, [f64; 2]) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut draw = |blocks: &Blocks| {
         let count = blocks.0.len() as u64;
@@ -145,7 +146,7 @@ fn drawn(blocks: &[Blocks; 2], sides: &[Sum; 2], axis: &Axis, seed: u64) -> (Vec
         farthest.push((0..axis.bounds.len()).map(apart).fold(0.0, f64::max));
     }
     farthest.sort_by(f64::total_cmp);
-    (differences, farthest[DRAWS * 9 / 10])
+    (differences, [farthest[DRAWS * 90 / 100], farthest[DRAWS * 99 / 100]])
 }
 
 #[cfg(test)]

@@ -161,18 +161,18 @@ impl Margins {
 pub enum Verdict {
     /// The difference is within the margin (90 % interval).
     Within,
-    /// It is outside.
+    /// It is outside (99 % interval).
     Outside,
-    /// The interval reaches over the margin's edge: more packets would tell.
+    /// Neither can be said: more packets would tell.
     TooLittleData,
 }
 
 impl Verdict {
-    /// Of a 90 % interval of the difference.
-    pub fn of(difference: Option<[f64; 2]>, margin: f64) -> Self {
-        match difference {
-            Some([low, high]) if -margin <= low && high <= margin => Self::Within,
-            Some([low, high]) if high < -margin || margin < low => Self::Outside,
+    /// Of the 90 % interval of the difference and of the 99 % interval.
+    fn of(difference: Option<[f64; 2]>, surely: Option<[f64; 2]>, margin: f64) -> Self {
+        match (difference, surely) {
+            (Some([low, high]), _) if -margin <= low && high <= margin => Self::Within,
+            (_, Some([low, high])) if high < -margin || margin < low => Self::Outside,
             _ => Self::TooLittleData,
         }
     }
@@ -204,8 +204,27 @@ pub struct Quantity {
     pub tested: f64,
     /// 90 % interval of the tested value less the reference's; none where either has no 10 independent parts.
     pub difference: Option<[f64; 2]>,
+    /// 99 % interval of the same: it must lie beyond the margin for `outside`.
+    #[serde(default)]
+    pub difference_99: Option<[f64; 2]>,
     /// How much it may differ.
     pub margin: f64,
     /// What follows.
     pub verdict: Verdict,
+}
+
+impl Quantity {
+    /// The same where the tested value may have been measured too great by `late`.
+    pub fn less(mut self, late: f64) -> Self {
+        for interval in [&mut self.difference, &mut self.difference_99].into_iter().flatten() {
+            interval[0] -= late;
+        }
+        self.judged()
+    }
+
+    /// With the verdict that follows from both intervals.
+    pub(super) fn judged(mut self) -> Self {
+        self.verdict = Verdict::of(self.difference, self.difference_99, self.margin);
+        self
+    }
 }

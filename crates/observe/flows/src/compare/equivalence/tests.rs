@@ -124,7 +124,7 @@ fn as_many_samples_as_it_takes() {
 }
 
 /// The whole verdict of pairs of runs, each of delays, intervals and losses. The delays vary by 30 %, so that a margin of 1 % of the median
-/// is nothing beside chance: there a 90 % interval lies beyond it in up to one of ten pairs.
+/// is nothing beside chance: each quantity of a pair has its own chance to be outside, and all of them together have 5 %.
 #[test]
 fn runs_of_one_path_are_not_called_different() {
     let mut counts = [0; 3];
@@ -144,7 +144,7 @@ fn runs_of_one_path_are_not_called_different() {
         counts[verdict.alike.map_or(2, |alike| usize::from(!alike))] += 1;
     }
     println!("{counts:?}: alike, not, too little data");
-    assert!(counts[1] <= PAIRS as usize / 10, "{counts:?}");
+    assert!(counts[1] <= PAIRS as usize / 20, "{counts:?}");
 }
 
 /// Longer runs of losses at the same loss rate, another delay, another jitter: told from each other, and by name.
