@@ -1,5 +1,5 @@
 //! Time, rate and size as types, with the text forms that people type and read; and files of such text, read with a bound;
-//! and a schedule of packets.
+//! a schedule of packets; and values thinned to a bounded number.
 //!
 //! Nothing here reads a clock: a [`Nanos`] is an instant only because its owner says from which origin it counts.
 
@@ -12,6 +12,7 @@ mod rate;
 mod schema;
 mod size;
 mod text_file;
+mod thinned;
 mod time;
 
 pub use histogram::{Quantiles, TimeHistogram};
@@ -22,4 +23,5 @@ pub use rate::{BitRate, LAYER1_OVERHEAD_BYTES};
 pub use schema::every_key;
 pub use size::Bytes;
 pub use text_file::read_text;
+pub use thinned::Thinned;
 pub use time::{Nanos, utc};

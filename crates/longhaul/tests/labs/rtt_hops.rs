@@ -116,7 +116,11 @@ fn addresses(result: &Value) -> Vec<Vec<String>> {
 #[test]
 fn each_router_on_the_way_of_one_flow_answers_by_every_kind_of_probe() {
     let Some(routers) = Routers::new() else { return };
-    for kind in [&["--icmp"][..], &["--udp", "33434"]] {
+    // One port of TCP listens, the other one is closed.
+    let listening: Vec<_> = (["10.9.0.1:443", "[fd09::1]:443"].iter())
+        .map(|address| routers.far.enter(|| std::net::TcpListener::bind(address)).unwrap().unwrap())
+        .collect();
+    for kind in [&["--icmp"][..], &["--udp", "33434"], &["--tcp", "443"], &["--tcp", "444"]] {
         let found = routers.rtt(&[&["10.9.0.1", "--to-each-hop", "-c", "3"], kind].concat());
         let hops = addresses(&found);
         let either = [["10.2.0.2".to_owned()], ["10.3.0.2".to_owned()]];
@@ -141,6 +145,11 @@ fn each_router_on_the_way_of_one_flow_answers_by_every_kind_of_probe() {
         }
         let found = routers.rtt(&[&["fd09::1", "--to-each-hop", "-c", "2"], kind].concat());
         assert_eq!(addresses(&found), [["fd01::2"], ["fd02::2"], ["fd09::1"]], "{kind:?}: {found}");
+    }
+    // No connection came of it.
+    for listener in listening {
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     }
 }
 

@@ -5,10 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_units::BitRate;
+use longhaul_units::{BitRate, Thinned};
 use serde::{Deserialize, Serialize};
-
-use crate::thinned::Thinned;
 
 /// Most sizes of a measurement.
 pub const MOST_SIZES: usize = 64;
@@ -123,14 +121,14 @@ struct Size {
     sent: u64,
     received: u64,
     least: i64,
-    kept: Thinned,
+    kept: Thinned<i64>,
 }
 
 impl Sizes {
     /// `payloads`: of probes, bytes; none where all have one.
     pub(crate) fn new(payloads: &[u32]) -> Self {
         let new = |&payload_bytes: &u32| {
-            (payload_bytes, Size { sent: 0, received: 0, least: i64::MAX, kept: Thinned::new(KEPT) })
+            (payload_bytes, Size { sent: 0, received: 0, least: i64::MAX, kept: Thinned::keeping(KEPT) })
         };
         Self(payloads.iter().map(new).collect())
     }
@@ -141,7 +139,7 @@ impl Sizes {
         if let Some(rtt) = rtt_ns {
             size.received += 1;
             size.least = size.least.min(rtt);
-            size.kept.take(rtt);
+            size.kept.push(rtt);
         }
     }
 

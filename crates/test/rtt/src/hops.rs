@@ -14,13 +14,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use longhaul_terms::{Amount, ParameterError, check_range};
-use longhaul_units::Nanos;
+use longhaul_units::{Nanos, Thinned};
 use serde::{Deserialize, Serialize};
 
 use crate::account::{Account, Answer, Arrival};
 use crate::parameters::{MIN_PAYLOAD_BYTES, RttParameters};
 use crate::probe_log::{EndStamps, ProbeKind, ProbeRow, StampedBy};
-use crate::thinned::Thinned;
 
 /// A round of hops lasts at least so long: routers limit ICMP messages, by default to one a second for each peer in Linux.
 pub const LEAST_ROUND: Nanos = Nanos::from_secs(1);
@@ -225,7 +224,7 @@ struct AtHop {
     answered: u64,
     least: i64,
     greatest: i64,
-    kept: Thinned,
+    kept: Thinned<i64>,
     first_ns: i64,
     last_ns: i64,
 }
@@ -404,7 +403,7 @@ impl Hop {
 
 impl AtHop {
     fn new(address: IpAddr, first_ns: i64) -> Self {
-        let (least, greatest, kept) = (i64::MAX, 0, Thinned::new(KEPT));
+        let (least, greatest, kept) = (i64::MAX, 0, Thinned::keeping(KEPT));
         Self { address, place: HopPlace::Router, answered: 0, least, greatest, kept, first_ns, last_ns: first_ns }
     }
 
@@ -413,7 +412,7 @@ impl AtHop {
         self.answered += 1;
         self.least = self.least.min(rtt_ns);
         self.greatest = self.greatest.max(rtt_ns);
-        self.kept.take(rtt_ns);
+        self.kept.push(rtt_ns);
     }
 
     fn finish(self) -> HopAddress {

@@ -20,7 +20,6 @@ pub mod probe_log;
 mod result;
 mod schedule;
 mod statistics;
-mod thinned;
 
 pub use account::{Account, Answer, Arrival, Counts, Recent};
 pub use by_size::{BySize, MOST_SIZES, OfSize, SizeLine, SizeRtt, SizeStep};

@@ -9,7 +9,6 @@ use crate::clocks::{Gap, OneWayDelay, OneWayDelays};
 use crate::over_time::Stretches;
 use crate::probe_log::{ProbeKind, ProbeRow};
 use crate::result::{Clocks, EndsStamps, HistogramBucket, LossRun, OneWayVariation, RttQuantiles, RttResult, Spread};
-use crate::thinned::Thinned;
 
 /// Longest time that a histogram tells apart, nanoseconds.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -305,13 +304,13 @@ impl Differences {
 #[derive(Debug)]
 struct Direction {
     differences: Differences,
-    kept: Thinned,
+    kept: Thinned<i64>,
     least: Option<i64>,
 }
 
 impl Default for Direction {
     fn default() -> Self {
-        Self { differences: Differences::default(), kept: Thinned::new(KEPT), least: None }
+        Self { differences: Differences::default(), kept: Thinned::keeping(KEPT), least: None }
     }
 }
 
@@ -319,7 +318,7 @@ impl Direction {
     fn take(&mut self, sequence: u64, value: i64) {
         self.differences.take(sequence, Some(value));
         self.least = Some(self.least.map_or(value, |least| least.min(value)));
-        self.kept.take(value);
+        self.kept.push(value);
     }
 
     fn finish(&mut self) -> Option<OfDirection> {

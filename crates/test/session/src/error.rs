@@ -3,6 +3,9 @@
 use longhaul_channel::{ChannelError, shown};
 use serde::{Deserialize, Serialize};
 
+/// The code of a refusal of a test that is longer than the server allows.
+pub const TOO_LONG: &str = "test_too_long";
+
 /// Why a session ended without a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]

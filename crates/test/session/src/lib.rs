@@ -40,6 +40,7 @@ mod transfer;
 
 pub use admission::{Admission, BusyPolicy, Ticket, Verdict};
 pub use client::{ClientConfig, ClientSession};
+pub use error::TOO_LONG;
 pub use kind::{Cut, EndReport, TestEnd, TestKind, TestParameters};
 pub use limits::Caps;
 pub use message::{Accept, Hello, Message, Progress, Refusal, SessionError};

@@ -9,6 +9,7 @@ use longhaul_units::Nanos;
 
 use super::admission::Verdict;
 use super::client::{blocked_at, version_mismatch};
+use super::error::TOO_LONG;
 use super::kind::{EndReport, FEATURES, Proof, TestEnd, TestParameters};
 use super::limits::{ALIVE_INTERVAL, CHUNK_CHARS, Caps, DRAIN_LIMIT, PROOF_LOOK, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
@@ -129,7 +130,8 @@ impl ServerSession {
                 self.line.push(Output::RequestAdmission { longest });
             }
             Err(error) => {
-                let error = SessionError::new("not_granted", error.to_string(), format!("change `{}`", error.field));
+                let code = if error.field == "duration_ns" { TOO_LONG } else { "not_granted" };
+                let error = SessionError::new(code, error.to_string(), format!("change `{}`", error.field));
                 self.refuse(now, Refusal { error: error.of_peer(), retry_after: None });
             }
         }

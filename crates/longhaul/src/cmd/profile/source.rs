@@ -145,5 +145,6 @@ fn probe(row: &ProbeRow, quantum_ns: i64) -> Probe {
         backward_ns: row.backward_ns,
         copies: row.copies,
         reordered: row.late_by > 0,
+        after_gap: false,
     }
 }

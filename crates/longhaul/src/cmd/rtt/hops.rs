@@ -17,20 +17,26 @@ use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result};
 
 pub(crate) fn run(args: Args) -> Outcome {
+    let (kind, port) = match (args.tcp, args.udp) {
+        (Some(port), _) => (ProbeKind::Tcp, port),
+        (None, Some(port)) => (ProbeKind::ClosedPort, port),
+        (None, None) => (ProbeKind::Icmp, 0),
+    };
     let hops = HopsParameters {
         amount: args.amount(),
         interval_ns: args.interval.unwrap_or(STRANGER_INTERVAL).0,
         most_hops: args.max_hops,
-        payload_bytes: args.length,
+        // A SYN has none.
+        payload_bytes: if kind == ProbeKind::Tcp { 0 } else { args.length },
         timeout_ns: args.timeout.0,
     };
     hops.validate()?;
     let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
-    let address = args.reach.address(args.udp.unwrap_or(0))?;
+    let address = args.reach.address(port)?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let mut lines = Lines::new(Show::choose(None, args.json, false));
-    let probed = probe_hops(address.ip(), args.udp, &hops, stop, |round, reach| {
+    let probed = probe_hops(address, kind, &hops, stop, |round, reach| {
         lines.print(&format!("round {round}, hops 1 to {reach}"), &());
     });
     lines.end();
@@ -44,7 +50,6 @@ pub(crate) fn run(args: Args) -> Outcome {
         let message = "the test was interrupted before its end";
         all.push(Caveat::new(caveats::INTERRUPTED, message, "let it run to its end"));
     }
-    let kind = if args.udp.is_some() { ProbeKind::ClosedPort } else { ProbeKind::Icmp };
     let asked = HopsAsked { address, host: args.reach.host, kind, hops };
     let envelope = Envelope::new(HOPS_SCHEMA, started_at, asked, result, all);
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));

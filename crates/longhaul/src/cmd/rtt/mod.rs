@@ -99,8 +99,8 @@ pub(crate) struct Args {
     /// a second
     #[arg(long, value_name = "PORT", conflicts_with_all = ["key", "no_auth", "port"])]
     udp: Option<u16>,
-    /// Probe each router on the way and the host, by ICMP echo or --udp, once each -i of 1s or more; -c counts rounds
-    #[arg(long, conflicts_with_all = ["tcp", "key", "no_auth", "port", "poisson", "sizes", "html"])]
+    /// Probe each router on the way and the host, by ICMP echo, --udp or --tcp (SYNs, as root), once each -i of 1s or more; -c counts rounds
+    #[arg(long, conflicts_with_all = ["key", "no_auth", "port", "poisson", "sizes", "html"])]
     to_each_hop: bool,
     /// Probe at most so many hops
     #[arg(long, value_name = "N", default_value_t = 30, requires = "to_each_hop")]

@@ -8,7 +8,7 @@ use longhaul_kernel::clock::{monotonic, realtime};
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::client::{self, Target};
 use longhaul_rtt::{GapReason, RttEndReport, RttParameters};
-use longhaul_session::{SessionError, TestEnd};
+use longhaul_session::{SessionError, TOO_LONG, TestEnd};
 use longhaul_terms::Amount;
 use longhaul_units::Nanos;
 
@@ -67,7 +67,7 @@ pub(crate) fn probe(
             measured.take(observed);
         });
         let probed = !first_of_session;
-        match ended {
+        let lost = match ended {
             Ok(end) => {
                 if let Some(report) = end.responder() {
                     let mut sum = report.clone();
@@ -76,37 +76,36 @@ pub(crate) fn probe(
                 }
                 let lost = end.cut.as_ref().map(|cut| cut.error.clone());
                 ends.last = Some(end);
-                if let Some(error) = lost {
-                    between = Some((GapReason::ServerEnded, own));
-                    told = true;
-                    say(format!("{}; waiting for the server", error.message));
-                    wait(RETRY, stop);
-                    continue;
+                if lost.is_none() {
+                    between = Some((GapReason::SessionRenewed, own));
+                    // A server that ends each session at once is asked no more.
+                    if measured.next == next {
+                        break;
+                    }
                 }
-                between = Some((GapReason::SessionRenewed, own));
-                // A server that ends each session at once is asked no more.
-                if measured.next == next {
-                    break;
-                }
+                lost
             }
-            Err(error) if too_long(&error) && longest > SESSION_LEAST => {
+            Err(error) if error.code == TOO_LONG && longest > SESSION_LEAST => {
                 longest = shorter(asked_ns);
+                None
             }
             Err(error) if stop.requested().is_some() => {
                 // What was measured so far is the result; a second signal wants none.
                 if measured.last_ns.is_none() || stop.count() > 1 {
                     return Err(error);
                 }
+                None
             }
-            Err(error) if probed || between.is_some() => {
-                let why = if error.code == "control_lost" { GapReason::ServerEnded } else { GapReason::Unreachable };
-                between.get_or_insert((why, own));
-                if !std::mem::replace(&mut told, true) {
-                    say(format!("{}; waiting for the server", error.message));
-                }
-                wait(RETRY, stop);
-            }
+            Err(error) if probed || between.is_some() => Some(error),
             Err(error) => return Err(error),
+        };
+        if let Some(error) = lost {
+            let why = if error.code == "control_lost" { GapReason::ServerEnded } else { GapReason::Unreachable };
+            between.get_or_insert((why, own));
+            if !std::mem::replace(&mut told, true) {
+                say(format!("{}; waiting for the server", error.message));
+            }
+            wait(RETRY, stop);
         }
     }
     measured.flush_end(between.map(|(why, _)| why).filter(|why| *why != GapReason::SessionRenewed), realtime_ns());
@@ -124,11 +123,6 @@ fn no_longer(rest: RttParameters, longest: Nanos) -> RttParameters {
         other => other,
     };
     RttParameters { amount, ..rest }
-}
-
-/// Whether the server allows shorter tests alone.
-fn too_long(error: &SessionError) -> bool {
-    error.code == "not_granted" && error.remedy.contains("duration_ns")
 }
 
 /// This host's address towards `peer`.
@@ -156,9 +150,6 @@ mod tests {
 
     #[test]
     fn a_server_that_allows_less_is_asked_for_less() {
-        let refused = SessionError::new("not_granted", "duration_ns 1d: this server allows 1h", "change `duration_ns`");
-        assert!(too_long(&refused));
-        assert!(!too_long(&SessionError::new("busy", "the server is running another test", "")));
         let asks = std::iter::successors(Some(Nanos::from_secs(7 * 86_400)), |asked| Some(shorter(*asked)));
         let asks: Vec<u64> = asks.take(5).map(|asked| asked.0 / 1_000_000_000).collect();
         assert_eq!(asks, [604_800, 3_600, 1_800, 900, 450]);

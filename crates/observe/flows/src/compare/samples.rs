@@ -3,85 +3,13 @@
 use super::equivalence::Item;
 use crate::Loss;
 
-/// Samples of one kind that are kept: a scale within 5 % takes 5,500 independent ones, and 35,000
-/// whose neighbours have a correlation of 0.9.
-const ROOM: usize = 65_536;
 /// Windows that are kept.
 const MOST_WINDOWS: usize = 4_096;
 /// Packets of a window at first.
 const SHORTEST_WINDOW: u64 = 16;
 
-/// Samples out of a stream of any length, evenly spread.
-#[derive(Debug, Clone)]
-pub struct Thinned {
-    room: usize,
-    kept: Vec<f64>,
-    every: u64,
-    skipped: u64,
-    total: u64,
-}
-
-impl Default for Thinned {
-    fn default() -> Self {
-        Self::keeping(ROOM)
-    }
-}
-
-impl Thinned {
-    /// At most `room` of them are kept, and at least half of it.
-    pub fn keeping(room: usize) -> Self {
-        let room = room.next_multiple_of(2);
-        Self { room, kept: Vec::new(), every: 1, skipped: 0, total: 0 }
-    }
-
-    /// The next sample.
-    #[inline]
-    pub fn push(&mut self, sample: f64) {
-        self.total += 1;
-        if self.skipped + 1 < self.every {
-            self.skipped += 1;
-            return;
-        }
-        self.skipped = 0;
-        self.kept.push(sample);
-        if self.kept.len() >= self.room {
-            self.kept = self.kept.iter().copied().step_by(2).collect();
-            // The one that was thrown away last counts among those that are passed over.
-            self.skipped = self.every;
-            self.every *= 2;
-        }
-    }
-
-    /// How many there were.
-    pub fn total(&self) -> u64 {
-        self.total
-    }
-
-    /// Those of two streams that are kept, each so many samples apart in both.
-    pub fn alike_spread(&self, other: &Self) -> [Vec<f64>; 2] {
-        let every = self.every.max(other.every);
-        [self, other].map(|thinned| thinned.kept.iter().copied().step_by((every / thinned.every) as usize).collect())
-    }
-
-    /// Each less the least of them, which is what clocks that lie apart leave of delays.
-    #[must_use]
-    pub fn above_least(&self) -> Self {
-        let least = self.kept.iter().copied().fold(f64::MAX, f64::min);
-        let mut above = self.clone();
-        above.kept.iter_mut().for_each(|sample| *sample -= least);
-        above
-    }
-
-    /// What `shares` of the samples are below; 0 without samples.
-    pub fn quantiles<const N: usize>(&self, shares: [f64; N]) -> [f64; N] {
-        let mut sorted = self.kept.clone();
-        sorted.sort_by(f64::total_cmp);
-        shares.map(|share| {
-            let index = ((sorted.len() as f64 * share) as usize).min(sorted.len().saturating_sub(1));
-            sorted.get(index).copied().unwrap_or(0.0)
-        })
-    }
-}
+/// Samples of one kind: at most so many that a scale within 5 % is told, see [`longhaul_units::Thinned`].
+pub type Thinned = longhaul_units::Thinned<f64>;
 
 /// How many of each so many packets in a row were lost, and in how many runs. Windows get longer with the stream.
 #[derive(Debug, Clone)]
@@ -196,20 +124,6 @@ pub struct Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn streams_of_any_length_are_spread_alike() {
-        let stream = |count: u32| {
-            let mut thinned = Thinned::keeping(100);
-            (0..count).for_each(|n| thinned.push(f64::from(n)));
-            thinned
-        };
-        let (long, short) = (stream(100_000), stream(300));
-        assert_eq!((long.total(), long.kept.len() >= 50 && long.kept.len() < 100), (100_000, true));
-        let [a, b] = long.alike_spread(&short);
-        assert!(a.windows(2).chain(b.windows(2)).all(|pair| pair[1] - pair[0] == long.every as f64), "{a:?} {b:?}");
-        assert_eq!(short.above_least().quantiles([0.0]), [0.0]);
-    }
 
     /// Each tenth of 100,000 packets in one run, each twentieth of 30,000 in the other.
     #[test]

@@ -14,8 +14,8 @@ use longhaul_session::SessionError;
 use longhaul_units::Nanos;
 
 use super::client::received;
-use super::content::Content;
-use super::probing::{HEADERS_MOST, Probes, Probing, Shared, kernel_stamp, read_behind_headers};
+use super::content::{Content, sent_stamp};
+use super::probing::{HEADERS_MOST, Probes, Probing, Shared};
 use super::tcp_connect::watch;
 use crate::control::random;
 
@@ -54,11 +54,7 @@ pub fn probe_by_closed_port(
 pub(super) fn open(peer: SocketAddr) -> Result<UdpReceiver, UdpOpenError> {
     let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
-    let mut socket = UdpReceiver::bind(SocketAddr::new(any, 0), &options)?;
-    socket.connect(peer)?;
-    socket.stamp_sent()?;
-    socket.report_errors()?;
-    Ok(socket)
+    UdpReceiver::bind(SocketAddr::new(any, 0), &options)?.probing(peer)
 }
 
 /// Whether `icmp` says that a port cannot be reached: type and code 3 and 3, by IPv6 1 and 4.
@@ -105,11 +101,9 @@ impl Probes for ClosedPortProbes {
 impl ClosedPortProbes {
     /// A packet of the error queue: the stamp of a probe that was sent, or an ICMP message.
     fn take(&self, packet: &SuperPacket<'_>, account: &mut Account) {
-        let parse = |payload: &[u8]| Content::parse(self.magic, payload).map(|content| (content.sequence, content));
         let Some(icmp) = packet.icmp else {
-            let content = read_behind_headers(packet.bytes, &self.asked, parse);
-            if let Some((content, at)) = content.zip(kernel_stamp(packet)) {
-                account.stamp(content.sequence, at);
+            if let Some((sequence, at)) = sent_stamp(packet, self.magic, &self.asked) {
+                account.stamp(sequence, at);
             }
             return;
         };

@@ -10,7 +10,11 @@
 //! The complement keeps the checksum of all probes the same: routers that share load by flow hash it, too, where it is among the first four
 //! bytes (ICMP). Source: Augustin et al., "Avoiding traceroute anomalies with Paris traceroute", IMC 2006.
 
+use longhaul_kernel::udp::SuperPacket;
+use longhaul_rtt::RttParameters;
 use longhaul_wire::checksum::Sum;
+
+use super::probing::{kernel_stamp, read_behind_headers};
 
 /// Bytes up to the complement.
 const NUMBERS: usize = 24;
@@ -40,6 +44,12 @@ impl Content {
         (payload.first_chunk() == Some(&magic)).then_some(())?;
         Some(Self { sequence: number(8)?, program_ns: number(16)? })
     }
+}
+
+/// The number of the probe of which `packet` is the copy that was sent, and when the kernel sent it.
+pub(super) fn sent_stamp(packet: &SuperPacket<'_>, magic: [u8; 8], asked: &RttParameters) -> Option<(u64, i64)> {
+    let parse = |payload: &[u8]| Content::parse(magic, payload).map(|content| (content.sequence, content.sequence));
+    read_behind_headers(packet.bytes, asked, parse).zip(kernel_stamp(packet))
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use longhaul_rtt::{Answer, Observed, RttParameters};
 use longhaul_session::SessionError;
 
 use super::client::received;
-use super::content::Content;
-use super::probing::{HEADERS_MOST, Probes, Probing, Shared, kernel_stamp, read_behind_headers};
+use super::content::{Content, sent_stamp};
+use super::probing::{HEADERS_MOST, Probes, Probing, Shared};
 use super::tcp_connect::watch;
 use crate::control::random;
 
@@ -83,14 +83,9 @@ impl Probes for EchoProbes {
         let _ = self.socket.wait_until(deadline);
         if matches!(self.socket.socket().receive_sent(&mut slots), Ok(1..)) {
             account.with(|account| {
-                for packet in slots.packets().filter(|packet| packet.icmp.is_none()) {
-                    let parse =
-                        |payload: &[u8]| Content::parse(self.magic, payload).map(|content| (content.sequence, content));
-                    let content = read_behind_headers(packet.bytes, &self.asked, parse);
-                    if let Some((content, at)) = content.zip(kernel_stamp(&packet)) {
-                        account.stamp(content.sequence, at);
-                    }
-                }
+                let sent = slots.packets().filter(|packet| packet.icmp.is_none());
+                sent.filter_map(|packet| sent_stamp(&packet, self.magic, &self.asked))
+                    .for_each(|(sequence, at)| account.stamp(sequence, at));
             });
         }
         if matches!(self.socket.receive(&mut slots), Ok(1..)) {

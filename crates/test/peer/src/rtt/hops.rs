@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::udp::{EchoSocket, IcmpMessage, ReceiveSlots, SuperPacket, UdpOpenError, UdpReceiver};
+use longhaul_kernel::udp::{EchoSocket, IcmpMessage, ReceiveSlots, SuperPacket, SynSocket, UdpOpenError, UdpReceiver};
 use longhaul_rtt::probe_log::ProbeKind;
 use longhaul_rtt::{HopAccount, HopAnswer, HopPlace, HopsParameters, HopsResult, RttParameters};
 use longhaul_session::SessionError;
@@ -15,9 +15,9 @@ use longhaul_units::Nanos;
 
 use super::client::received;
 use super::closed_port::{self, is_port_unreachable};
-use super::content::Content;
+use super::content::{Content, sent_stamp};
 use super::echo::{HEADER_LEN, open as open_echo};
-use super::probing::{HEADERS_MOST, kernel_stamp, read_behind_headers, realtime_ns};
+use super::probing::{HEADERS_MOST, kernel_stamp, realtime_ns};
 use crate::control::{interrupted, random};
 
 /// Packets taken in one call.
@@ -25,19 +25,19 @@ const SLOTS: usize = 32;
 /// How often to look for signals and for probes whose time is over.
 const LOOK: Nanos = Nanos::from_millis(50);
 
-/// Probes the hops towards `peer` by ICMP echo, or where `port` is given by datagrams to it, until the amount is sent or a signal comes.
+/// Probes the hops towards `peer` by ICMP echo, by datagrams to its port or by TCP SYNs to it, until the amount is sent or a signal comes.
 /// Calls `live` each second with the round and the hops that are asked. A second signal ends it at once.
 ///
 /// # Errors
 /// No socket is allowed, or no route leads there.
 pub fn probe_hops(
-    peer: IpAddr,
-    port: Option<u16>,
+    peer: SocketAddr,
+    kind: ProbeKind,
     asked: &HopsParameters,
     stop: Stop,
     mut live: impl FnMut(u64, u8),
 ) -> Result<HopsResult, SessionError> {
-    let mut probes = HopProbes::open(peer, port, asked)?;
+    let mut probes = HopProbes::open(peer, kind, asked)?;
     let mut slots = ReceiveSlots::new(SLOTS, asked.payload_bytes as usize + HEADERS_MOST, false);
     let mut account = HopAccount::new(asked.clone(), monotonic());
     let mut told = monotonic();
@@ -64,12 +64,14 @@ pub fn probe_hops(
         }
         probes.receive(&mut slots, &mut account, over.min(monotonic() + LOOK));
     }
-    Ok(account.finish(if port.is_some() { ProbeKind::ClosedPort } else { ProbeKind::Icmp }))
+    Ok(account.finish(kind))
 }
 
 enum Socket {
     Echo(EchoSocket),
     Udp(UdpReceiver),
+    /// With the first probe's sequence number of TCP.
+    Syn(SynSocket, u32),
 }
 
 struct HopProbes {
@@ -82,13 +84,18 @@ struct HopProbes {
 }
 
 impl HopProbes {
-    fn open(peer: IpAddr, port: Option<u16>, asked: &HopsParameters) -> Result<Self, SessionError> {
+    fn open(peer: SocketAddr, kind: ProbeKind, asked: &HopsParameters) -> Result<Self, SessionError> {
         let magic = random::<8>()?;
         let failed = |error: UdpOpenError| SessionError::new("data_socket", error.to_string(), "");
-        let peer = SocketAddr::new(peer, port.unwrap_or(0));
-        let socket = match port {
-            Some(_) => Socket::Udp(closed_port::open(peer).map_err(failed)?),
-            None => Socket::Echo(open_echo(peer.ip(), magic)?),
+        let socket = match kind {
+            ProbeKind::ClosedPort => Socket::Udp(closed_port::open(peer).map_err(failed)?),
+            ProbeKind::Tcp => {
+                let denied = |error: UdpOpenError| {
+                    SessionError::new("no_raw_socket", error.to_string(), "run as root, or probe by ICMP echo or UDP")
+                };
+                Socket::Syn(SynSocket::open(peer).map_err(denied)?, u32::from_ne_bytes(random()?))
+            }
+            ProbeKind::Icmp | ProbeKind::Udp => Socket::Echo(open_echo(peer.ip(), magic)?),
         };
         let length = asked.payload_bytes as usize;
         Ok(Self {
@@ -104,6 +111,7 @@ impl HopProbes {
         match &self.socket {
             Socket::Echo(socket) => socket.socket(),
             Socket::Udp(socket) => socket,
+            Socket::Syn(socket, _) => socket.socket(),
         }
     }
 
@@ -121,6 +129,7 @@ impl HopProbes {
             let sent = match &self.socket {
                 Socket::Echo(socket) => socket.send(&mut self.packet, sequence as u16),
                 Socket::Udp(socket) => socket.send_to(&self.packet[HEADER_LEN..], self.peer),
+                Socket::Syn(socket, first) => socket.send(first.wrapping_add(sequence as u32)),
             };
             if sent.is_ok() {
                 break;
@@ -145,10 +154,15 @@ impl HopProbes {
     }
 
     fn take_stamp(&self, packet: &SuperPacket<'_>, account: &mut HopAccount) {
-        let parse = |payload: &[u8]| Content::parse(self.magic, payload).map(|content| (content.sequence, content));
-        let content = read_behind_headers(packet.bytes, &self.asked, parse);
-        if let Some((content, at)) = content.zip(kernel_stamp(packet)) {
-            account.stamp(content.sequence, at);
+        let stamp = match &self.socket {
+            Socket::Syn(socket, first) => {
+                let number = socket.sent(packet.bytes).map(|number| u64::from(number.wrapping_sub(*first)));
+                number.zip(kernel_stamp(packet))
+            }
+            Socket::Echo(_) | Socket::Udp(_) => sent_stamp(packet, self.magic, &self.asked),
+        };
+        if let Some((sequence, at)) = stamp {
+            account.stamp(sequence, at);
         }
     }
 
@@ -161,6 +175,11 @@ impl HopProbes {
                 account.latest(echo.sequence)
             }
             Socket::Udp(_) => Content::parse(self.magic, packet.bytes).map(|content| content.sequence),
+            // Another program's connection has another port.
+            Socket::Syn(socket, first) => {
+                let Some(number) = socket.quoted(packet.bytes) else { return };
+                Some(u64::from(number.wrapping_sub(*first)))
+            }
         };
         let Some(sequence) = number else { return account.unattributed() };
         let exceeded = if icmp.from.is_ipv4() { (11, 0) } else { (3, 0) };
@@ -175,9 +194,18 @@ impl HopProbes {
         self.answer(packet, sequence, None, icmp.from, place, account);
     }
 
-    /// An echo's answer.
+    /// An echo's answer, or a SYN's.
     fn take_answer(&self, packet: &SuperPacket<'_>, account: &mut HopAccount) {
-        let Socket::Echo(socket) = &self.socket else { return account.unattributed() };
+        let socket = match &self.socket {
+            Socket::Echo(socket) => socket,
+            Socket::Udp(_) => return account.unattributed(),
+            Socket::Syn(socket, first) => {
+                // The socket sees all TCP of that host.
+                let Some(number) = socket.answered(packet.bytes) else { return };
+                let sequence = u64::from(number.wrapping_sub(*first));
+                return self.answer(packet, sequence, None, self.peer.ip(), HopPlace::Destination, account);
+            }
+        };
         let Some(echo) = socket.answer(packet.bytes) else { return };
         if let Some(Content { sequence, program_ns }) = Content::parse(self.magic, echo.payload) {
             self.answer(packet, sequence, Some(program_ns), self.peer.ip(), HopPlace::Destination, account);

@@ -323,7 +323,7 @@ fn caps_are_refused_with_the_field_or_set_the_pace() {
     let error = pair.error(Side::Client);
     assert_eq!(
         (error.code.as_str(), error.message.as_str()),
-        ("not_granted", "`duration_ns` 6s: this server allows 5s")
+        ("test_too_long", "`duration_ns` 6s: this server allows 5s")
     );
 
     let caps = Caps { rate: Some(BitRate(10_000_000)), ..Caps::default() };

@@ -16,7 +16,7 @@ use super::{ReceiveSlots, ReceiverOptions, TimestampMode, UdpOpenError, UdpRecei
 /// Bytes of an echo's header: type, code, checksum, identifier, sequence.
 const HEADER_LEN: usize = 8;
 /// Least bytes of an IPv4 header.
-const IPV4_LEAST: usize = 20;
+pub(super) const IPV4_LEAST: usize = 20;
 
 /// A socket that sends echo requests to one host, and receives its answers.
 #[derive(Debug)]
@@ -52,11 +52,8 @@ impl EchoSocket {
             Err(_) => (open(SocketType::DGRAM).map_err(UdpOpenError::step("socket(ICMP)"))?, false),
         };
         let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
-        let mut socket = UdpReceiver::of(fd, &options)?;
         let peer = SocketAddr::new(peer, 0);
-        socket.connect(peer)?;
-        socket.stamp_sent()?;
-        socket.report_errors()?;
+        let socket = UdpReceiver::of(fd, &options)?.probing(peer)?;
         Ok(Self { socket, peer, raw, identifier })
     }
 
@@ -134,7 +131,7 @@ impl EchoSocket {
 }
 
 /// The Internet checksum (RFC 1071) of `bytes`, whose own place is zero.
-fn checksum(bytes: &[u8]) -> u16 {
+pub(super) fn checksum(bytes: &[u8]) -> u16 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low));
     let mut sum: u32 = bytes.chunks(2).map(word).fold(0, u32::wrapping_add);
     while sum > 0xffff {

@@ -25,6 +25,7 @@ pub(crate) mod option;
 mod receiver;
 mod sender;
 mod slots;
+mod syn;
 
 pub use batch::SendBatch;
 pub use echo::{Echo, EchoSocket};
@@ -34,6 +35,7 @@ pub use nic_stamps::{NicStamps, NicStampsError, NicStampsSupport, nic_stamps_sup
 pub use receiver::{ReceiverOptions, UdpReceiver};
 pub use sender::{SenderOptions, Sent, UdpSender, Unsent};
 pub use slots::{Datagram, IcmpMessage, ReceiveSlots, SuperPacket};
+pub use syn::SynSocket;
 
 /// Datagrams that one super-packet or one system call carries at most (`UDP_MAX_SEGMENTS` since Linux 6.9).
 pub const DATAGRAMS_MOST: usize = 128;

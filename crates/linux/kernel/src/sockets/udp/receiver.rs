@@ -77,6 +77,18 @@ impl UdpReceiver {
         Ok(())
     }
 
+    /// The same for probes of `peer` alone: the kernel stamps what is sent and received, and tells ICMP messages about it
+    /// ([`UdpReceiver::receive_sent`]).
+    ///
+    /// # Errors
+    /// As [`UdpReceiver::connect`], [`UdpReceiver::stamp_sent`] and [`UdpReceiver::report_errors`].
+    pub fn probing(mut self, peer: SocketAddr) -> Result<Self, UdpOpenError> {
+        self.connect(peer)?;
+        self.stamp_sent()?;
+        self.report_errors()?;
+        Ok(self)
+    }
+
     /// A sender on the same socket, address and port, once it is connected; both may work in different threads.
     ///
     /// # Errors
