@@ -11,6 +11,9 @@ const SHORTEST_NS: i64 = 100_000_000;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OverTime {
+    /// When the first probe was sent, Unix time in nanoseconds.
+    #[serde(default)]
+    pub began_ns: i64,
     /// The length of a stretch, nanoseconds.
     pub stretch_ns: i64,
     /// The stretches from the first probe on.
@@ -72,7 +75,8 @@ pub(crate) struct Stretches {
 impl Stretches {
     pub(crate) fn take(&mut self, sent_ns: i64, rtt_ns: Option<i64>) {
         let first_ns = *self.first_ns.get_or_insert(sent_ns);
-        let OverTime { stretch_ns, stretches } = &mut self.over_time;
+        self.over_time.began_ns = first_ns;
+        let OverTime { stretch_ns, stretches, .. } = &mut self.over_time;
         *stretch_ns = (*stretch_ns).max(SHORTEST_NS);
         let since = sent_ns.saturating_sub(first_ns).max(0);
         while since / *stretch_ns >= MOST as i64 {

@@ -1,6 +1,7 @@
 //! Rows to figures, in bounded memory.
 
 use hdrhistogram::Histogram;
+use longhaul_units::Thinned;
 
 use crate::by_size::Sizes;
 use crate::clocks::responder::{BothWays, ResponderClock};

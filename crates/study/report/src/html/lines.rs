@@ -41,8 +41,10 @@ pub(crate) struct Panel<'a> {
     pub(crate) units: &'a [(f64, &'static str)],
     pub(crate) bands: Vec<Band>,
     pub(crate) lines: Vec<Line>,
-    /// Stretches of time in which the capture lost packets, seconds.
+    /// Stretches of time of which nothing is known, seconds.
     pub(crate) gaps: &'a [(f64, f64)],
+    /// What they are; unless told otherwise the capture lost packets there.
+    pub(crate) gaps_are: &'static str,
     /// Moments that are marked above, seconds, and what they are.
     pub(crate) marks: (&'static str, Vec<f64>),
     /// What time counts from.
@@ -150,7 +152,8 @@ impl Panel<'_> {
         entries.extend(self.bands.iter().map(|band| (format!("fill: var({})", band.colour), band.name)));
         entries.extend(self.lines.iter().map(|line| (format!("fill: var({})", line.colour), line.name)));
         if !self.gaps.is_empty() {
-            entries.push(("fill: var(--gap)".into(), "not captured"));
+            let what = if self.gaps_are.is_empty() { "not captured" } else { self.gaps_are };
+            entries.push(("fill: var(--gap)".into(), what));
         }
         if !self.marks.1.is_empty() {
             entries.push(("fill: var(--lost)".into(), self.marks.0));

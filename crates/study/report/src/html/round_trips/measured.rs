@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use longhaul_result::Caveat;
-use longhaul_rtt::{BySize, OfSize, OverTime, RttResult, Stretch};
+use longhaul_rtt::{BySize, Gap, OfSize, OverTime, RttResult, Stretch};
 
 use crate::html::lines::{Across, Band, Line, Panel};
 use crate::html::page::{escape, heading, page};
@@ -32,7 +32,10 @@ impl Report<'_> {
         let title = format!("Round trips to {}", self.host);
         let mut body = heading(&title, &self.longhaul, &self.started_at);
         let figures = [
-            (over_time(&self.result.over_time), "Least to greatest, and mean. Marked above: probes were lost."),
+            (
+                over_time(&self.result.over_time, &self.result.gaps),
+                "Least to greatest, and mean. Marked above: probes were lost.",
+            ),
             (rare(self.result), "One round trip in so many is longer than this. The scale below is logarithmic."),
             (
                 self.result.by_size.as_ref().and_then(by_size),
@@ -56,8 +59,13 @@ impl Report<'_> {
 }
 
 /// Round trips over time.
-fn over_time(over_time: &OverTime) -> Option<String> {
-    let OverTime { stretch_ns, stretches } = over_time;
+fn over_time(over_time: &OverTime, gaps: &[Gap]) -> Option<String> {
+    let OverTime { began_ns, stretch_ns, stretches } = over_time;
+    let gap = |gap: &Gap| {
+        let from_s = gap.from_ns.saturating_sub(*began_ns) as f64 / 1e9;
+        (from_s, from_s + gap.lasted_ns() as f64 / 1e9)
+    };
+    let gaps: Vec<(f64, f64)> = gaps.iter().map(gap).collect();
     let stretch_s = *stretch_ns as f64 / 1e9;
     let timed = || stretches.iter().zip(0..).map(|(stretch, number)| (stretch, f64::from(number) * stretch_s));
     let of = |stretch: &Stretch, at: f64| stretch.rtt.map(|rtt| (at, rtt));
@@ -71,6 +79,8 @@ fn over_time(over_time: &OverTime) -> Option<String> {
         lines: vec![Line { name: "mean", colour: "--orange", points: line.collect() }],
         marks: ("lost", timed().filter(|(stretch, _)| stretch.lost() > 0).map(|(_, at)| at).collect()),
         since: "the first probe",
+        gaps: &gaps,
+        gaps_are: "probes tell nothing",
         ..Panel::default()
     };
     panel.svg()
@@ -128,4 +138,27 @@ fn by_size(by_size: &BySize) -> Option<String> {
         ..Panel::default()
     };
     panel.svg()
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_rtt::{GapReason, StretchRtt};
+
+    use super::*;
+
+    /// A server that was away from the second second to the third is drawn as a time of which nothing is known.
+    #[test]
+    fn gaps_are_drawn() {
+        let rtt = |ns: i64| StretchRtt { min_ns: ns, mean_ns: ns as f64, max_ns: ns };
+        let stretch = |ns: i64| Stretch { sent: 1, received: 1, rtt: Some(rtt(ns)) };
+        let stretches = vec![stretch(1_000), stretch(2_000), Stretch::default(), stretch(1_500), stretch(1_500)];
+        let measured = OverTime { began_ns: 70_000_000_000, stretch_ns: 1_000_000_000, stretches };
+        let (from_ns, to_ns) = (72_000_000_000, 73_000_000_000);
+        let away = Gap { why: GapReason::ServerEnded, from_ns, to_ns, step_ns: 0, left_out: 3 };
+        let drawn = over_time(&measured, &[away]).unwrap();
+        // Half of four seconds, and a quarter of them wide: from 66 to 508.
+        assert!(drawn.contains("<rect class=\"gap\" x=\"287.0\" y=\"32\" width=\"110.5\""), "{drawn}");
+        assert!(drawn.contains("probes tell nothing"), "{drawn}");
+        assert!(!over_time(&measured, &[]).unwrap().contains("probes tell nothing"));
+    }
 }
