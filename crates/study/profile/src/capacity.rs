@@ -6,12 +6,33 @@ use std::collections::BTreeMap;
 use longhaul_path::spec::Layer;
 use longhaul_udp::account::{Capacity, Interval, NoCapacity, TrainRecorder};
 use longhaul_units::{BitRate, Nanos};
+use serde::Serialize;
 
-use crate::path_file::SlowestQueue;
 use crate::probes::Passage;
 
 /// Packets whose departures differ by no more than this have left together in any case: stamps are no better.
 const TOGETHER_LEAST_NS: u64 = 1_000;
+
+/// The slowest queue of a way, from a test that loaded it or from packet trains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SlowestQueue {
+    /// Its rate on the wire (L1), bits per second.
+    pub rate_bps: u64,
+    /// What it holds, bytes on the wire; `None` if that is not known.
+    pub bytes: Option<u64>,
+    /// How the rate came about, a sentence.
+    pub rate_evidence: String,
+    /// How its size came about.
+    pub bytes_evidence: String,
+}
+
+impl SlowestQueue {
+    /// The time that a frame of `bytes` takes.
+    pub(crate) fn serialization_ns(&self, frame_bytes: u32) -> f64 {
+        f64::from(Layer::L1.bytes_of(frame_bytes)) * 8e9 / self.rate_bps.max(1) as f64
+    }
+}
 
 /// The link, and the delays of `way` without what its packets wait for each other there; or why there is no figure.
 ///

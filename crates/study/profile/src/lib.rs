@@ -18,11 +18,12 @@ mod simulate;
 mod verify;
 
 pub use bunches::Bunches;
+pub use capacity::SlowestQueue;
 pub use curves::{Curves, Level, Stretch};
 pub use delay::{Correlation, Way};
 pub use loss::{LossFit, LossLaw, LostTime, fit_loss};
 pub use netem::Netem;
-pub use path_file::{Profile, ProfileError, ProfileOptions, SlowestQueue, Split};
+pub use path_file::{Profile, ProfileError, ProfileOptions, Split};
 pub use ping::{PingError, read_ping};
 pub use probes::{LossesSeen, PROBES_MAX, Passage, Probe, Probes};
 pub use simulate::{simulate, simulate_ways};

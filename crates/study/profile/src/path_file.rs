@@ -6,13 +6,13 @@ use std::sync::Arc;
 use longhaul_flows::compare::clocks::{self, ClockFit};
 use longhaul_path::law::{Law, Table};
 use longhaul_path::spec::{
-    CoalesceSpec, DELAY_MAX, HopSpec, JitterSpec, Layer, Order, PathSpec, Probability, QueueLimit, SpecError,
+    CoalesceSpec, DELAY_MAX, HopSpec, JitterSpec, Order, PathSpec, Probability, QueueLimit, SpecError,
 };
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
 
 use crate::bunches::Bunches;
-use crate::capacity::of_trains;
+use crate::capacity::{SlowestQueue, of_trains};
 use crate::delay::Way;
 use crate::loss::{LossFit, LossLaw, fit_loss, fit_seen};
 use crate::probes::{Passage, Probe, Probes};
@@ -42,27 +42,6 @@ impl Default for ProfileOptions {
     fn default() -> Self {
         let why = || Err("probes do not load the path (see longhaul diagnose, and --diagnosis)".to_owned());
         Self { name: String::new(), source: String::new(), same_clock: false, queues: [why(), why()] }
-    }
-}
-
-/// The slowest queue of a way, from a test that loaded it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SlowestQueue {
-    /// Its rate on the wire (L1), bits per second.
-    pub rate_bps: u64,
-    /// What it holds, bytes on the wire; `None` if that is not known.
-    pub bytes: Option<u64>,
-    /// How the rate came about, a sentence.
-    pub rate_evidence: String,
-    /// How its size came about.
-    pub bytes_evidence: String,
-}
-
-impl SlowestQueue {
-    /// The time that a frame of `bytes` takes.
-    fn serialization_ns(&self, frame_bytes: u32) -> f64 {
-        f64::from(Layer::L1.bytes_of(frame_bytes)) * 8e9 / self.rate_bps.max(1) as f64
     }
 }
 
