@@ -29,7 +29,7 @@ const PROBES_END: Nanos = Nanos::from_secs(5);
 const SERVE: &str = "start `longhaul serve --bind 0.0.0.0 --key FILE` there (it listens on loopback without --bind), and open its port \
     in the firewalls";
 /// The same for round trips.
-const SERVE_OR_ECHO: &str = "start `longhaul serve --bind 0.0.0.0 --key FILE` there (it listens on loopback without --bind), and open its port in the firewalls; \
+pub const SERVE_OR_ECHO: &str = "start `longhaul serve --bind 0.0.0.0 --key FILE` there (it listens on loopback without --bind), and open its port in the firewalls; \
     without a server use --icmp, or --tcp PORT";
 
 /// Whom to test with.

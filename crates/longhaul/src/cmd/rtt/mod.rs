@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::signals::Stop;
+use longhaul_peer::client::SERVE_OR_ECHO;
 use longhaul_peer::rtt::{clock_state, probe_by_closed_port, probe_by_echo, probe_by_tcp};
 use longhaul_report::html::round_trips::measured::Report;
 use longhaul_report::saved::{RTT_SCHEMA, RttAsked};
@@ -292,7 +293,9 @@ fn probe(
 ) -> Result<(SocketAddr, Ends), Failure> {
     let failed = |error: SessionError| Failure::from(error);
     if kind == ProbeKind::Udp {
-        let target = args.reach.target()?;
+        // Round trips have ways without a server.
+        let told = |failure: Failure| if failure.is("unreachable") { failure.remedy(SERVE_OR_ECHO) } else { failure };
+        let target = args.reach.target().map_err(told)?;
         let ends = sessions::probe(&target, parameters, stop, measured).map_err(failed)?;
         return Ok((target.address, ends));
     }
