@@ -9,7 +9,8 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::html::lines::{Band, Line, Panel, trimmed, unit_of};
-use crate::html::page::{escape, heading, page};
+use crate::html::over_time::timeline;
+use crate::html::page::{Script, charts, escape, heading, page_with};
 
 /// The script, and its SHA-256 in base64: `openssl dgst -sha256 -binary heat.js | base64`.
 const SCRIPT: &str = include_str!("heat.js");
@@ -108,16 +109,9 @@ impl Report {
             flow.write(&mut body, number);
         }
         let _ = writeln!(body, "<h2>All results</h2>\n<pre>{}</pre>", escape(&self.text));
-        with_script(&self.title, &mut body)
+        let heat = Script { text: SCRIPT.into(), hash: SCRIPT_HASH };
+        page_with(&self.title, &body, [&heat].into_iter().chain(charts()))
     }
-}
-
-/// The page around `body`, with the script that draws surfaces.
-fn with_script(title: &str, body: &mut String) -> String {
-    // Writing to a string cannot fail.
-    let _ = writeln!(body, "<script>{SCRIPT}</script>");
-    let policy = format!("default-src 'none'; script-src 'sha256-{SCRIPT_HASH}';");
-    page(title, body).replacen("default-src 'none';", &policy, 1)
 }
 
 impl Flow {
@@ -160,11 +154,7 @@ impl Flow {
             },
         ];
         // Writing to a string cannot fail.
-        let _ = writeln!(body, "<h2>{}</h2>\n<div class=\"panels wide\">", escape(&self.name));
-        for figure in figures.iter().filter_map(Panel::svg) {
-            let _ = writeln!(body, "<figure>{figure}</figure>");
-        }
-        let _ = writeln!(body, "</div>");
+        let _ = writeln!(body, "<h2>{}</h2>\n{}", escape(&self.name), timeline(figures.map(|figure| (figure, ""))));
         if self.points.len() < 2 {
             let _ = writeln!(
                 body,

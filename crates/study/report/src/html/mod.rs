@@ -10,6 +10,7 @@ pub mod compared;
 pub mod diagnosed;
 mod lines;
 pub mod mix;
+pub mod over_time;
 mod page;
 pub mod round_trips;
 pub mod series;
