@@ -4,7 +4,7 @@ import { LineChart } from "echarts/charts";
 import { DataZoomSliderComponent, GridComponent, MarkAreaComponent, MarkLineComponent } from "echarts/components";
 import * as echarts from "echarts/core";
 import { SVGRenderer } from "echarts/renderers";
-import { csv, digits, moment, pointAt, quantity, traces, unitOf, type Figure, type Trace } from "./data";
+import { csv, digits, pointAt, quantity, traces, unitOf, TIMES, type Figure, type Trace } from "./data";
 import { named, png, save, withTitle } from "./exports";
 
 echarts.use([LineChart, GridComponent, DataZoomSliderComponent, MarkLineComponent, MarkAreaComponent, SVGRenderer]);
@@ -32,7 +32,7 @@ export class Chart {
         this.all = traces(figure);
         this.end = end;
         this.last = last;
-        const live = element.appendChild(make("div", "live"));
+        const live = element.insertBefore(make("div", "live"), element.querySelector("figcaption"));
         const head = live.appendChild(make("div", "live-head"));
         const title = head.appendChild(make("h3"));
         title.textContent = figure.title;
@@ -46,7 +46,7 @@ export class Chart {
             const button = buttons.appendChild(make("button"));
             button.type = "button";
             button.textContent = name;
-            button.setAttribute("aria-label", `Save ${figure.title}, ${what} (${name})`);
+            button.setAttribute("aria-label", `${name} of ${figure.title}: save ${what}`);
             button.title = `Save ${what}`;
             button.addEventListener("click", act);
         }
@@ -63,6 +63,12 @@ export class Chart {
         this.draw();
     }
 
+    /** A time as the axis has it: in the unit of the whole, however near one looks. */
+    private moment(time: number): string {
+        const [size, unit] = unitOf(this.end, TIMES);
+        return `${digits(time / size, 5)} ${unit}`;
+    }
+
     /** Draws all that is not hidden, in the colours of now. */
     draw() {
         const style = getComputedStyle(document.documentElement);
@@ -71,22 +77,25 @@ export class Chart {
         const { figure } = this;
         const shown = this.all.filter(({ name }) => !this.hidden.has(name));
         const narrow = this.canvas.clientWidth < 560;
-        const most = this.most(shown);
+        const [least, most] = this.extent(shown);
         const [size, unit] = unitOf(most, figure.units);
+        // So that the axis has round numbers of the unit.
+        const scaled = (value: number | null | undefined) => value === null || value === undefined ? null : value / size;
+        const share = figure.stack !== null && unit === "%";
         const series: object[] = shown.flatMap((trace, number): object[] => {
             const own = colour(trace.colour);
             const shared = { type: "line", symbol: "none", silent: true, animation: false, name: trace.name };
             if (trace.kind === "band") {
                 const area = { ...shared, stack: `band ${number}`, lineStyle: { width: 0 } };
                 const [low, span] = [
-                    trace.points.map(([time, low]) => [time, low]),
-                    trace.points.map(([time, low, high]) => [time, high === null ? null : high! - low!]),
+                    trace.points.map(([time, low]) => [time, scaled(low)]),
+                    trace.points.map(([time, low, high]) => [time, high === null ? null : scaled(high! - low!)]),
                 ];
                 return [{ ...area, data: low }, {
                     ...area, data: span, lineStyle: { width: 0.8, color: own, opacity: 0.7 }, areaStyle: { color: own, opacity: 0.45 },
                 }];
             }
-            const data = trace.points;
+            const data = trace.points.map(([time, value]) => [time, scaled(value)]);
             const step = trace.steps ? "end" : false;
             return trace.kind === "part"
                 ? [{ ...shared, data, step, stack: "parts", lineStyle: { width: 0 }, areaStyle: { color: own, opacity: trace.faint ? 0.45 : 0.85 } }]
@@ -114,36 +123,39 @@ export class Chart {
             grid: { left: narrow ? 52 : 66, right: 16, top: 22, bottom: this.last ? 66 : 24 },
             xAxis: {
                 type: "value", min: 0, max: this.end, axisLine: { lineStyle: { color: quiet } }, splitLine: { show: false },
-                splitNumber: narrow ? 4 : 8, axisLabel: { color: text, hideOverlap: true, showMaxLabel: false, formatter: (at: number) => moment(at) },
+                splitNumber: narrow ? 4 : 8, axisLabel: { color: text, hideOverlap: true, showMaxLabel: false, formatter: (at: number) => this.moment(at) },
             },
             yAxis: {
                 type: "value", name: `${figure.what}${unit}`, nameLocation: "end", nameGap: 8,
                 nameTextStyle: { color: quiet, align: "left", padding: [0, 0, 0, narrow ? -46 : -58] },
-                min: figure.stack ? 0 : (span: { min: number; max: number }) => span.min > span.max * NARROW && span.max > span.min ? span.min - (span.max - span.min) * 0.1 : 0,
-                max: figure.stack && unit === "%" ? 100 * size : undefined,
+                scale: figure.stack === null && least > most * NARROW, min: figure.stack ? 0 : undefined,
+                max: share ? 100 : undefined, interval: share ? 25 : undefined,
                 splitNumber: 4, splitLine: { lineStyle: { color: line } },
-                axisLabel: { color: text, formatter: (value: number) => digits(value / size, 5) },
+                axisLabel: { color: text, formatter: (value: number) => digits(value, 5) },
             },
             dataZoom: [{
                 type: "slider", show: this.last, filterMode: figure.stack ? "none" : "filter", realtime: true, height: 22, bottom: 8, brushSelect: false,
                 borderColor: line, backgroundColor: raised, fillerColor: "rgba(86, 140, 200, .22)", showDataShadow: false,
-                textStyle: { color: quiet }, labelFormatter: (at: number) => moment(at), handleStyle: { color: quiet }, moveHandleStyle: { color: line },
+                textStyle: { color: quiet }, labelFormatter: (at: number) => this.moment(at), handleStyle: { color: quiet }, moveHandleStyle: { color: line },
             }],
             series,
         }, { replaceMerge: ["series"] });
     }
 
-    /** The greatest value, of parts the greatest sum. */
-    private most(shown: Trace[]): number {
+    /** The least value and the greatest, of parts the greatest sum. */
+    private extent(shown: Trace[]): Span {
         const sums: number[] = [];
-        let most = 0;
+        let [least, most] = [Infinity, 0];
         for (const { kind, points } of shown) {
-            points.forEach((point, n) => {
-                const value = point.at(-1) ?? 0;
-                if (kind === "part") sums[n] = (sums[n] ?? 0) + value; else most = Math.max(most, value);
+            points.forEach(([, ...values], n) => {
+                for (const value of values) {
+                    if (value === null) continue;
+                    if (kind === "part") sums[n] = (sums[n] ?? 0) + value; else most = Math.max(most, value);
+                    least = Math.min(least, value);
+                }
             });
         }
-        return sums.reduce((most, sum) => Math.max(most, sum), most);
+        return [least, sums.reduce((most, sum) => Math.max(most, sum), most)];
     }
 
     /** For whoever does not see it. */
@@ -154,7 +166,7 @@ export class Chart {
             const [least, most] = values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity] as Span);
             return values.length === 0 ? `${trace.name}: nothing` : `${trace.name}: ${quantity(least, units)} to ${quantity(most, units)}`;
         });
-        return `${this.figure.title} over ${moment(this.end)}. ${of.join("; ")}. Keys: plus and minus zoom, arrows move, Shift and arrows read values, 0 shows all.`;
+        return `${this.figure.title} over ${this.moment(this.end)}. ${of.join("; ")}. Keys: plus and minus zoom, arrows move, Shift and arrows read values, 0 shows all.`;
     }
 
     private legend(): HTMLElement {
@@ -188,7 +200,7 @@ export class Chart {
     /** Shows the values at `time`; `null` shows none. */
     point(time: number | null) {
         this.cursor.hidden = time === null;
-        this.when.textContent = time === null ? "" : `at ${moment(time)}`;
+        this.when.textContent = time === null ? "" : `at ${this.moment(time)}`;
         if (time !== null) this.cursor.style.left = `${this.echart.convertToPixel({ xAxisIndex: 0 }, time)}px`;
         for (const trace of this.all) {
             const found = time === null ? null : pointAt(trace, time);

@@ -20,7 +20,7 @@ class Group {
         this.end = Math.max(...figures.map(({ end_s }) => end_s));
         this.span = [0, this.end];
         const bar = make("p", "live-bar quiet");
-        bar.append("Drag over a figure to zoom into a time; all figures follow. ");
+        bar.append("Drag over a figure, or move the bar below, to zoom into a time: all figures follow. ");
         this.whole = bar.appendChild(make("button"));
         this.whole.type = "button";
         this.whole.textContent = "Show all";

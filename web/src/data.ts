@@ -108,10 +108,7 @@ export function quantity(value: number, units: Unit[]): string {
     return `${digits(value / size)} ${name}`.trim();
 }
 
-const TIMES: Unit[] = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]];
-
-/** A time of the axis. */
-export const moment = (seconds: number) => seconds === 0 ? "0 s" : quantity(seconds, TIMES);
+export const TIMES: Unit[] = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]];
 
 /** A table of all values, in the smallest unit, a row for each time. */
 export function csv(figure: Figure): string {

@@ -11,6 +11,7 @@ mod documents;
 mod hosts;
 mod killed;
 mod long_path;
+mod pages;
 mod rtt_hops;
 mod schemas;
 mod try_out;

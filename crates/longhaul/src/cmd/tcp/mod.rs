@@ -226,7 +226,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let client_sends = asked.tcp.direction.client_sends();
     let text = |asked: &TcpAsked, results: &_| text::tcp::report(&asked.tcp, results);
     tested.report(TCP_SCHEMA, (title, asked), results, caveats, text, |end, results, tested| {
-        // Damaged samples are a caveat already.
+        // Without samples, or with damaged ones, the page says that there are none.
         let ends = samples(end).unwrap_or_default();
         Report { tested, results, client_sends, ends: &ends }.html()
     })

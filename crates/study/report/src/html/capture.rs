@@ -108,7 +108,7 @@ impl Report {
         for (number, flow) in self.flows.iter().enumerate() {
             flow.write(&mut body, number);
         }
-        let _ = writeln!(body, "<h2>All results</h2>\n<pre>{}</pre>", escape(&self.text));
+        let _ = writeln!(body, "<h2>All results</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
         let heat = Script { text: SCRIPT.into(), hash: SCRIPT_HASH };
         page_with(&self.title, &body, [&heat].into_iter().chain(charts()))
     }

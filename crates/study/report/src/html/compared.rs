@@ -59,7 +59,7 @@ impl Report {
             direction.write(&mut body);
         }
         // Writing to a string cannot fail.
-        let _ = writeln!(body, "<h2>All results</h2>\n<pre>{}</pre>", escape(&self.text));
+        let _ = writeln!(body, "<h2>All results</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
         page(&self.title, &body)
     }
 }

@@ -55,7 +55,8 @@ pub(crate) struct Part<'a> {
 impl Part<'_> {
     /// How it is filled.
     fn look(&self) -> String {
-        let colour = if self.colour.starts_with("--") { format!("var({})", self.colour) } else { self.colour.to_string() };
+        let colour =
+            if self.colour.starts_with("--") { format!("var({})", self.colour) } else { self.colour.to_string() };
         let opacity = if self.faint { ".45" } else { "1" };
         format!("fill: {colour}; fill-opacity: {opacity}; stroke: none")
     }

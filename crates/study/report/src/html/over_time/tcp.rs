@@ -8,7 +8,7 @@ use longhaul_units::{BitRate, Bytes};
 
 use crate::html::capture::TIMES;
 use crate::html::lines::{Line, Panel, Part, Stack};
-use crate::html::over_time::tested::{Tested, tiles, verdict, window};
+use crate::html::over_time::tested::{BACKWARD, FORWARD, Tested, tiles, window};
 use crate::html::over_time::timeline;
 use crate::html::page::escape;
 use crate::html::table::Table;
@@ -26,8 +26,7 @@ const RATES: [(f64, &str); 4] = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s
 const SIZES: [(f64, &str); 4] = [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB"), (1.0, "B")];
 const SHARE: [(f64, &str); 1] = [(1.0, "%")];
 const PACKETS: [(f64, &str); 1] = [(1.0, "packets")];
-const COLOURS: [&str; FLOWS] =
-    ["--blue", "--orange", "--green", "--purple", "--amber", "--pale", "--lost", "--quiet"];
+const COLOURS: [&str; FLOWS] = ["--blue", "--orange", "--green", "--purple", "--amber", "--pale", "--lost", "--quiet"];
 
 /// The content of the page.
 #[derive(Debug)]
@@ -45,21 +44,19 @@ pub struct Report<'a> {
 impl Report<'_> {
     /// The page.
     pub fn html(&self) -> String {
-        let body = match self.results {
-            Directions::One(result) => self.direction(result, self.client_sends, ""),
-            Directions::Both { forward, backward } => {
-                self.direction(forward, true, "Forward: from client to server")
-                    + &self.direction(backward, false, "Backward: from server to client")
-            }
+        let found = match self.results {
+            Directions::One(result) => vec![(None, sentences(result), self.direction(result, self.client_sends))],
+            Directions::Both { forward, backward } => vec![
+                (Some(FORWARD), sentences(forward), self.direction(forward, true)),
+                (Some(BACKWARD), sentences(backward), self.direction(backward, false)),
+            ],
         };
-        self.tested.page(&body)
+        self.tested.page(&found)
     }
 
-    fn direction(&self, result: &TcpResult, forward: bool, heading: &str) -> String {
-        let mut body = if heading.is_empty() { String::new() } else { format!("<h2>{heading}</h2>\n") };
-        body += &verdict(&sentences(result));
+    fn direction(&self, result: &TcpResult, forward: bool) -> String {
         let round_trip = |ns: Option<u64>| ns.map_or_else(|| "not known".into(), short);
-        body += &tiles(&[
+        let mut body = tiles(&[
             ("Goodput", format!("{}/s", rate(BitRate(result.goodput_bps)))),
             ("Received", Bytes(result.bytes).rounded()),
             ("Time", short(result.duration_ns)),
@@ -83,7 +80,7 @@ impl Report<'_> {
 }
 
 /// What was found, in words.
-fn sentences(result: &TcpResult) -> Vec<String> {
+fn sentences(result: &TcpResult) -> String {
     let flows = match result.streams.len() {
         1 => "one flow".to_owned(),
         many => format!("{many} flows"),
@@ -107,10 +104,11 @@ fn sentences(result: &TcpResult) -> Vec<String> {
     let places = result.loss_bytes_by_location.places();
     // `snd_tcploss` is no place: it is what all of them come to.
     let most = places.iter().filter(|(name, _)| *name != "snd_tcploss").max_by_key(|(_, bytes)| *bytes);
-    sentences.extend(most.filter(|(_, bytes)| *bytes > 0).map(|(name, bytes)| {
-        format!("Most was lost {}: {}.", meaning(name), Bytes(*bytes).rounded())
-    }));
-    sentences
+    sentences.extend(
+        most.filter(|(_, bytes)| *bytes > 0)
+            .map(|(name, bytes)| format!("Most was lost {}: {}.", meaning(name), Bytes(*bytes).rounded())),
+    );
+    sentences.join(" ")
 }
 
 /// Where a loss was.
@@ -156,9 +154,10 @@ fn flow_table(result: &TcpResult) -> String {
                 stream.mean_rtt_ns.map_or_else(unknown, short),
                 stream.max_cwnd_bytes.map_or_else(unknown, |bytes| Bytes(bytes).rounded()),
                 stream.congestion_control.clone(),
-                stream.limited_by.foremost().map_or_else(unknown, |(name, share)| {
-                    format!("{} {:.0} %", name.replace('_', " "), share * 100.0)
-                }),
+                stream
+                    .limited_by
+                    .foremost()
+                    .map_or_else(unknown, |(name, share)| format!("{} {:.0} %", name.replace('_', " "), share * 100.0)),
             ],
         );
     }
@@ -211,13 +210,18 @@ impl<'a> Sampled<'a> {
     fn figures(&self) -> String {
         let since = "the first sample";
         let panel = |title, what, units| Panel { title, what, units, end_s: self.end_s, since, ..Panel::default() };
-        let goodput = Panel { steps: true, lines: self.goodput(), events: self.switches(), ..panel("Goodput", "", &RATES[..]) };
+        let goodput =
+            Panel { steps: true, lines: self.goodput(), events: self.switches(), ..panel("Goodput", "", &RATES[..]) };
         let limits = Panel { stack: Some(self.limits()), ..panel("What limits the sender", "time, ", &SHARE) };
         let cwnd = Panel {
             lines: self.windows_in_bytes(),
             marks: ("loss seen", self.loss_events()),
             events: self.switches(),
-            ..panel(if self.flows.len() == 1 { "Congestion window and data in flight" } else { "Congestion window" }, "", &SIZES)
+            ..panel(
+                if self.flows.len() == 1 { "Congestion window and data in flight" } else { "Congestion window" },
+                "",
+                &SIZES,
+            )
         };
         let round_trips = Panel { lines: self.round_trips(), ..panel("Round trip", "smoothed, ", &TIMES) };
         let again = Panel {
@@ -228,8 +232,11 @@ impl<'a> Sampled<'a> {
         let every = short((self.window_s * 1e9) as u64);
         let mut html = timeline([
             (goodput, "What the receiver acknowledged, by the sender's samples."),
-            (limits, "By the kernel's clocks; the result explains each in docs/reference/tcp-results.md."),
-            (cwnd, "Marks show where TCP went into recovery or had a timeout."),
+            (limits, "By the kernel's clocks. The command longhaul docs tcp-results explains each."),
+            (
+                cwnd,
+                "Marks show where TCP went into recovery or had a timeout. The receive window is drawn if it came near.",
+            ),
             (round_trips, "As TCP smooths it (RFC 6298)."),
             (again, "Packets sent once more. Spurious: the receiver had them already (RFC 2883)."),
         ]);
@@ -314,7 +321,13 @@ impl<'a> Sampled<'a> {
     }
 
     /// A line of what each sample has.
-    fn line<'n>(&self, flow: &FlowSamples<'_>, name: &'n str, colour: &'static str, of: impl Fn(&Sample) -> u64) -> Line<'n> {
+    fn line<'n>(
+        &self,
+        flow: &FlowSamples<'_>,
+        name: &'n str,
+        colour: &'static str,
+        of: impl Fn(&Sample) -> u64,
+    ) -> Line<'n> {
         let point = |sample: &Sample| Some((self.at(sample.at_ns), of(sample) as f64)).filter(|point| point.1 > 0.0);
         Line { name, colour, points: flow.series.samples().iter().filter_map(point).map(Some).collect() }
     }
@@ -322,12 +335,18 @@ impl<'a> Sampled<'a> {
     fn windows_in_bytes(&self) -> Vec<Line<'_>> {
         let bytes = |sample: &Sample, packets: u64| packets.saturating_mul(sample.info.value(fields::SND_MSS));
         let cwnd = |sample: &Sample| bytes(sample, sample.info.value(fields::SND_CWND));
+        let window = |sample: &Sample| sample.info.value(fields::SND_WND);
+        // A window that is far away would leave no room for the other.
+        let near =
+            self.flows.iter().flat_map(|flow| flow.series.samples()).any(|sample| window(sample) < 2 * cwnd(sample));
         match self.flows {
             [flow] => vec![
                 self.line(flow, "in flight", "--pale", |sample| bytes(sample, sample.info.value(fields::UNACKED))),
-                self.line(flow, "receive window", "--orange", |sample| sample.info.value(fields::SND_WND)),
                 self.line(flow, "congestion window", "--blue", cwnd),
-            ],
+            ]
+            .into_iter()
+            .chain(near.then(|| self.line(flow, "receive window", "--orange", window)))
+            .collect(),
             flows => (flows.iter().zip(&self.names).zip(COLOURS))
                 .map(|((flow, name), colour)| self.line(flow, name, colour, cwnd))
                 .collect(),
@@ -342,10 +361,9 @@ impl<'a> Sampled<'a> {
             if us < u64::from(u32::MAX) { us * 1_000 } else { 0 }
         };
         match self.flows {
-            [flow] => vec![
-                self.line(flow, "least so far", "--green", least),
-                self.line(flow, "round trip", "--purple", rtt),
-            ],
+            [flow] => {
+                vec![self.line(flow, "least so far", "--green", least), self.line(flow, "round trip", "--purple", rtt)]
+            }
             flows => (flows.iter().zip(&self.names).zip(COLOURS))
                 .map(|((flow, name), colour)| self.line(flow, name, colour, rtt))
                 .collect(),

@@ -23,18 +23,33 @@ pub struct Tested<'a> {
 }
 
 impl Tested<'_> {
-    /// The page, with `found` between the head and what the command prints.
-    pub(super) fn page(&self, found: &str) -> String {
+    /// The page: what was found in each direction, a verdict and what shows it, with the name of the direction where there are two.
+    pub(super) fn page(&self, found: &[(Option<&str>, String, String)]) -> String {
         let mut body = heading(&self.title, &self.longhaul, &self.started_at);
-        body += &caveats(self.caveats);
-        body += found;
         // Writing to a string cannot fail.
-        let _ = writeln!(
-            body,
-            "<details><summary>All of the result in words, as the command prints it</summary><pre>{}</pre></details>",
-            escape(&self.text)
-        );
+        for (direction, verdict, _) in found {
+            let direction = direction.map_or_else(String::new, |name| format!("<strong>{name}:</strong> "));
+            let _ = writeln!(body, "<p class=\"verdict\">{direction}{}</p>", escape(verdict));
+        }
+        body += &caveats(self.caveats);
+        for (direction, _, shown) in found {
+            let _ = direction.map(|name| writeln!(body, "<h2>{name}</h2>"));
+            body += shown;
+        }
+        let _ = writeln!(body, "<h2>All figures</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
         page_with(&self.title, &body, charts())
+    }
+}
+
+/// The names of the directions where there are two.
+pub(super) const FORWARD: &str = "From client to server";
+pub(super) const BACKWARD: &str = "From server to client";
+
+/// How much `part` is of `all`, in words that do not say all of what is not.
+pub(super) fn share(part: u64, all: u64) -> String {
+    match part as f64 * 100.0 / all.max(1) as f64 {
+        share if part < all && share > 99.0 => "More than 99 %".into(),
+        share => format!("{share:.0} %"),
     }
 }
 
@@ -60,14 +75,10 @@ pub(crate) fn caveats(caveats: &[Caveat]) -> String {
     html + "</ul></details>\n"
 }
 
-/// A verdict in words.
-pub(super) fn verdict(sentences: &[String]) -> String {
-    format!("<p class=\"verdict\">{}</p>\n", escape(&sentences.join(" ")))
-}
-
 /// Figures side by side: what each is, and its value.
 pub(super) fn tiles(tiles: &[(&str, String)]) -> String {
-    let tiles = tiles.iter().map(|(what, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(what), escape(value)));
+    let tiles =
+        tiles.iter().map(|(what, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(what), escape(value)));
     format!("<dl class=\"tiles\">{}</dl>\n", tiles.collect::<String>())
 }
 
@@ -75,7 +86,11 @@ pub(super) fn tiles(tiles: &[(&str, String)]) -> String {
 pub(super) fn window(duration_s: f64, least_s: f64) -> f64 {
     let wanted = (duration_s / 400.0).max(least_s);
     let power = 10_f64.powf(wanted.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= wanted * 0.999_999).unwrap_or(wanted)
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|step| step * power)
+        .find(|step| *step >= wanted * 0.999_999)
+        .unwrap_or(wanted)
 }
 
 #[cfg(test)]

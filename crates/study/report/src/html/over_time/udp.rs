@@ -14,7 +14,7 @@ use longhaul_units::BitRate;
 
 use crate::html::colour::{Fill, fill};
 use crate::html::lines::{Line, Panel, Part, Stack};
-use crate::html::over_time::tested::{Tested, tiles, verdict, window};
+use crate::html::over_time::tested::{BACKWARD, FORWARD, Tested, share, tiles, window};
 use crate::html::over_time::timeline;
 use crate::html::page::escape;
 use crate::html::table::Table;
@@ -112,22 +112,21 @@ impl Report<'_> {
     /// The page.
     pub fn html(&self) -> String {
         let [forward_packets, backward_packets] = &self.departures;
-        let body = match self.results {
+        let found = match self.results {
             Directions::One(result) => {
-                self.direction(result, if self.client_sends { forward_packets } else { backward_packets }, "")
+                let departures = if self.client_sends { forward_packets } else { backward_packets };
+                vec![(None, sentences(result), self.direction(result, departures))]
             }
-            Directions::Both { forward, backward } => {
-                self.direction(forward, forward_packets, "Forward: from client to server")
-                    + &self.direction(backward, backward_packets, "Backward: from server to client")
-            }
+            Directions::Both { forward, backward } => vec![
+                (Some(FORWARD), sentences(forward), self.direction(forward, forward_packets)),
+                (Some(BACKWARD), sentences(backward), self.direction(backward, backward_packets)),
+            ],
         };
-        self.tested.page(&body)
+        self.tested.page(&found)
     }
 
-    fn direction(&self, result: &UdpResult, departures: &Option<Departures>, heading: &str) -> String {
-        let mut body = if heading.is_empty() { String::new() } else { format!("<h2>{heading}</h2>\n") };
-        body += &verdict(&sentences(result));
-        body += &tiles(&[
+    fn direction(&self, result: &UdpResult, departures: &Option<Departures>) -> String {
+        let mut body = tiles(&[
             ("Received", format!("{}/s", rate(BitRate(result.received_rate_bps)))),
             ("Sent", format!("{}/s", rate(BitRate(result.sent_rate_bps)))),
             ("Packets sent", result.sent_packets.to_string()),
@@ -139,32 +138,34 @@ impl Report<'_> {
         ]);
         match departures {
             Some(departures) => body += &departures.figures(self.payload_bytes),
-            None => body += "<p class=\"quiet\">The sender did not report when packets left: nothing to draw over time.</p>\n",
+            None => {
+                body +=
+                    "<p class=\"quiet\">The sender did not report when packets left: nothing to draw over time.</p>\n"
+            }
         }
         body + &places(result)
     }
 }
 
 /// What was found, in words.
-fn sentences(result: &UdpResult) -> Vec<String> {
+fn sentences(result: &UdpResult) -> String {
     let (received, sent) = (rate(BitRate(result.received_rate_bps)), rate(BitRate(result.sent_rate_bps)));
     let mut sentences = vec![format!("{received}/s arrived of {sent}/s sent, for {}.", short(result.duration_ns))];
     if result.lost_packets == 0 {
         sentences.push(format!("None of {} packets was lost.", result.sent_packets));
-        return sentences;
+        return sentences.join(" ");
     }
-    let share = |packets: u64, of: u64| packets as f64 * 100.0 / of.max(1) as f64;
     sentences.push(format!(
         "{} of {} packets were lost, {:.4} %.",
         result.lost_packets,
         result.sent_packets,
-        share(result.lost_packets, result.sent_packets)
+        result.lost_packets as f64 * 100.0 / result.sent_packets.max(1) as f64
     ));
     let most = result.loss_by_location.iter().max_by_key(|(_, packets)| **packets);
     sentences.extend(most.map(|(location, packets)| {
-        format!("{:.0} % of the losses are at {}.", share(*packets, result.lost_packets), words(*location))
+        format!("{} of the losses are at {}.", share(*packets, result.lost_packets), words(*location))
     }));
-    sentences
+    sentences.join(" ")
 }
 
 /// A place in words.
@@ -194,10 +195,12 @@ fn places(result: &UdpResult) -> String {
 impl Departures {
     fn figures(&self, payload_bytes: u32) -> String {
         let since = "the first departure";
-        let length = |window: usize| (self.end_s - window as f64 * self.window_s).clamp(self.window_s * 0.01, self.window_s);
+        let length =
+            |window: usize| (self.end_s - window as f64 * self.window_s).clamp(self.window_s * 0.01, self.window_s);
         let bits = |packets: f64, window: usize| packets * f64::from(payload_bytes) * 8.0 / length(window);
         // The last window may be cut so short that it has one packet: its rate says nothing.
-        let whole = if length(self.sent.len() - 1) < self.window_s * 0.5 { self.sent.len() - 1 } else { self.sent.len() };
+        let whole =
+            if length(self.sent.len() - 1) < self.window_s * 0.5 { self.sent.len() - 1 } else { self.sent.len() };
         let line = |name, colour, of: &dyn Fn(usize) -> f64| Line {
             name,
             colour,
@@ -237,9 +240,7 @@ impl Departures {
         };
         let share = Panel {
             steps: true,
-            lines: vec![line("lost", "--lost", &|window| {
-                self.lost_in(window) * 100.0 / self.sent[window].max(1.0)
-            })],
+            lines: vec![line("lost", "--lost", &|window| self.lost_in(window) * 100.0 / self.sent[window].max(1.0))],
             ..panel("Share lost", "of packets sent, ", &SHARE)
         };
         let mut figures = vec![(rates, "Payload. Received: what arrived of the packets that left in that time.")];

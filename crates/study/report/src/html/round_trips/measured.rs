@@ -9,6 +9,7 @@ use crate::html::lines::{Across, Band, Line, Panel};
 use crate::html::over_time::{caveats, timeline};
 use crate::html::page::{charts, escape, heading, page_with};
 use crate::html::round_trips::{TIMES, power_of_ten};
+use crate::text::short;
 
 /// The content of the page.
 #[derive(Debug)]
@@ -32,8 +33,11 @@ impl Report<'_> {
     pub fn html(&self) -> String {
         let title = format!("Round trips to {}", self.host);
         let mut body = heading(&title, &self.longhaul, &self.started_at);
+        // Writing to a string cannot fail.
+        let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&verdict(self.result)));
         body += &caveats(self.caveats);
-        body += &timeline([(over_time(&self.result.over_time), "Least to greatest, and mean. Marked: probes were lost.")]);
+        body +=
+            &timeline([(over_time(&self.result.over_time), "Least to greatest, and mean. Marked: probes were lost.")]);
         let figures = [
             (rare(self.result), "One round trip in so many is longer than this. The scale below is logarithmic."),
             (
@@ -47,9 +51,24 @@ impl Report<'_> {
             let _ = figure.map(|svg| writeln!(body, "<figure>{svg}<figcaption>{caption}</figcaption></figure>"));
         }
         body += "</div>\n";
-        let _ = writeln!(body, "<h2>All figures</h2>\n<pre>{}</pre>", escape(&self.text));
+        let _ = writeln!(body, "<h2>All figures</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
         page_with(&title, &body, charts())
     }
+}
+
+/// What was found, in words.
+fn verdict(result: &RttResult) -> String {
+    let RttResult { sent, lost, rtt, .. } = result;
+    let mut words = match lost {
+        0 => format!("All of {sent} probes were answered."),
+        _ => format!("{lost} of {sent} probes were lost, {:.3} %.", *lost as f64 * 100.0 / (*sent).max(1) as f64),
+    };
+    if let Some(rtt) = rtt {
+        let (half, rare, longest) = (short(rtt.p50_ns), short(rtt.p99_ns), short(rtt.max_ns));
+        words +=
+            &format!(" Half of the round trips took at most {half}, 99 % at most {rare}; the longest took {longest}.");
+    }
+    words
 }
 
 /// Round trips over time.
