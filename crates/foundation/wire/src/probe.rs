@@ -26,6 +26,9 @@ pub const FIRST_RESERVED: u64 = (1 << 48) - 16;
 pub struct Cookie(pub u32);
 
 impl Cookie {
+    /// Where a payload has the stream's number: the byte, and which of its bits.
+    pub const STREAM_BYTE: (u32, u8) = (3, 0x7f);
+
     /// The cookie of `stream` in a session that `random` names: its upper 24 bits, the rest is ignored. `backward` is from
     /// server to client. Of `stream` the low seven bits count.
     pub const fn new(random: u32, backward: bool, stream: u8) -> Self {

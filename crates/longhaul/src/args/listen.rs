@@ -16,7 +16,7 @@ const HOST_VARIABLE: &str = "LONGHAUL_HOST";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Listen {
     /// Listen at this address [default: 127.0.0.1; in a lab, all addresses]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(short = 'B', long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
     /// Accept only clients that have this key; encrypt
     #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]

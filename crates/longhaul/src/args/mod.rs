@@ -4,5 +4,6 @@ pub(crate) mod engine;
 pub(crate) mod interval;
 pub(crate) mod key;
 pub(crate) mod listen;
+pub(crate) mod marks;
 pub(crate) mod quantity;
 pub(crate) mod roll;

@@ -1,16 +1,20 @@
 //! A test from its arguments to its report, whatever its kind.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_peer::client::{self, Family, Live, Target, resolve};
+use longhaul_kernel::wait::sleep_until;
+use longhaul_peer::client::{self, Family, Live, Source, Target, reachable, resolve};
+use longhaul_peer::rtt::LatencyBeside;
 use longhaul_report::html::over_time::Tested as Page;
+use longhaul_report::text::RateUnit;
 use longhaul_result::Caveat;
 use longhaul_session::{TestEnd, TestParameters};
-use longhaul_terms::{Collect, TestDirection};
+use longhaul_terms::{Collect, Latency, TestDirection};
 use longhaul_units::Nanos;
 use serde::Serialize;
 use serde_json::Value;
@@ -23,8 +27,12 @@ use crate::caveats;
 use crate::cmd::serve::PORT;
 use crate::output::live::{Lines, Show};
 use crate::output::overwrite::Overwrite;
+use crate::output::prometheus::PrometheusArgs;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, with_flags, write_named};
+
+/// How long round trips are measured without load.
+const IDLE_TIME: Nanos = Nanos::from_secs(1);
 
 /// Whom to test with, and how to reach it.
 #[derive(Debug, clap::Args)]
@@ -40,6 +48,12 @@ pub(crate) struct Reach {
     /// Use only IPv6
     #[arg(short = '6', long = "ipv6")]
     ipv6: bool,
+    /// Use this address of this host, for control and data
+    #[arg(short = 'B', long, value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
+    /// Use this port of this host for data; further streams take the next ones
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    cport: Option<u16>,
     /// Authenticate and encrypt with this key; the server needs the same one
     #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
     key: Option<PathBuf>,
@@ -59,7 +73,7 @@ pub(crate) struct TestArgs {
     /// Send in both directions at the same time
     #[arg(long)]
     bidir: bool,
-    /// Report every TIME (0: never) [default: 1s on a terminal or with --json-stream]
+    /// Report every TIME (0: never) [default: 1s; with --json only on a terminal]
     #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Locate losses by the kernel's drop events (bpf), by counters, by the best that each host allows (auto), or not at all
@@ -70,6 +84,12 @@ pub(crate) struct TestArgs {
         value_parser = word::<Collect>(&["auto", "bpf", "counters", "off"])
     )]
     pub(crate) collect: Collect,
+    /// Send ICMP echoes to the server beside the test, and for 1s before: what its load does to the round trips of others
+    #[arg(long)]
+    latency: bool,
+    /// Write rates in this unit: k, m, g, t for bits per second, K, M, G, T for bytes per second [default: by size]
+    #[arg(short = 'f', long, value_name = "UNIT")]
+    format: Option<RateUnit>,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -81,6 +101,8 @@ pub(crate) struct TestArgs {
     /// Print JSON lines: one per interval, then the result
     #[arg(long, conflicts_with = "json")]
     json_stream: bool,
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
 }
 
 /// A parser of the values that a parameter has in JSON.
@@ -92,32 +114,44 @@ where
 }
 
 impl Reach {
-    /// The host's address with `port`.
-    pub(crate) fn address(&self, port: u16) -> Result<SocketAddr, Failure> {
-        let family = match (self.ipv4, self.ipv6) {
-            (true, _) => Some(Family::V4),
-            (_, true) => Some(Family::V6),
+    /// All of the host's addresses, with `port`; at least one.
+    fn addresses(&self, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+        let family = match (self.ipv4, self.ipv6, self.bind) {
+            (true, ..) | (_, false, Some(IpAddr::V4(_))) => Some(Family::V4),
+            (_, true, _) | (.., Some(IpAddr::V6(_))) => Some(Family::V6),
             _ => None,
         };
         Ok(resolve(&self.host, port, family)?)
     }
 
-    /// The server's address, and the key for it.
+    /// The host's first address with `port`, for probes that need no server: they leave from any address.
+    pub(crate) fn address(&self, port: u16) -> Result<SocketAddr, Failure> {
+        let chosen = [("-B", self.bind.is_some()), ("--cport", self.cport.is_some())];
+        if let Some((flag, _)) = chosen.into_iter().find(|(_, given)| *given) {
+            return Err(Failure::usage(format!("{flag} is for tests with longhaul's server")));
+        }
+        Ok(self.addresses(port)?[0])
+    }
+
+    /// The server's address, and the key for it. Of several addresses the first that accepts a connection.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
-        let address = self.address(self.port)?;
+        let addresses = self.addresses(self.port)?;
+        let source = Source { address: self.bind, data_port: self.cport };
         let key = self.key.as_deref().map(key::load).transpose()?;
-        if key.is_none() && !self.no_auth && !address.ip().is_loopback() && !in_lab() {
+        let is_other = addresses.iter().any(|address| !address.ip().is_loopback());
+        if key.is_none() && !self.no_auth && is_other && !in_lab() {
             return Err(Failure::usage(format!("{} is another machine: a test needs --key FILE", self.host)).remedy(
                 "make a key with `longhaul key new FILE` and copy it to both hosts, or use --no-auth at both",
             ));
         }
-        Ok(Target { address, key })
+        Ok(Target { address: reachable(&addresses, source, None)?, key, source })
     }
 }
 
 impl TestArgs {
     fn show(&self) -> Show {
-        Show::choose(self.interval, self.json, self.json_stream)
+        let default = (!self.json).then_some(DEFAULT_INTERVAL);
+        Show::choose(self.interval.or(default), self.json, self.json_stream)
     }
 
     /// Time between interim reports, nanoseconds.
@@ -147,12 +181,23 @@ impl TestArgs {
     ) -> Result<Tested, Failure> {
         let target = self.reach.target()?;
         self.overwrite.file(self.html.as_deref())?;
+        if let Some(unit) = self.format {
+            unit.use_for_all();
+        }
+        let metrics = self.prometheus.open(self.overwrite)?;
         let folder = output.map(|folder| Folder::prepare(folder, self.overwrite)).transpose()?;
         let started_at = jiff::Timestamp::now().to_string();
         let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
-        let mut lines = Lines::new(self.show());
+        let mut lines = Lines::with_metrics(self.show(), metrics);
+        let mut latency = self.latency.then(|| LatencyBeside::start(target.address.ip())).transpose()?;
+        if let Some(latency) = &mut latency {
+            // A signal ends the test that follows.
+            sleep_until(monotonic() + IDLE_TIME);
+            latency.load();
+        }
         let end = client::measure(&target, parameters, Some(stop), |progress| live(progress, &mut lines));
         lines.end();
+        let latency = latency.map(LatencyBeside::finish);
         // What was changed on this host is put back; from here on there are only results.
         Stop::release();
         let end = end.map_err(|error| {
@@ -161,7 +206,7 @@ impl TestArgs {
         })?;
         let json = self.json || self.json_stream;
         let html = self.html.clone();
-        Ok(Tested { end, address: target.address, folder, html, started_at, stop, json })
+        Ok(Tested { end, address: target.address, latency, folder, html, started_at, stop, json })
     }
 }
 
@@ -170,6 +215,8 @@ pub(crate) struct Tested {
     pub(crate) end: TestEnd,
     /// The server's.
     pub(crate) address: SocketAddr,
+    /// Round trips beside the test.
+    pub(crate) latency: Option<Latency>,
     /// Where to save the result.
     pub(crate) folder: Option<Folder>,
     /// Where to draw it.

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
+use crate::output::prometheus::Textfile;
 use crate::output::{plain, print_json, print_text};
 
 /// When and where an object of `--json-stream` was printed, so that those of several hosts can be laid over each other.
@@ -65,15 +66,37 @@ fn columns() -> usize {
 pub(crate) struct Lines {
     show: Show,
     written_over: bool,
+    is_headed: bool,
+    metrics: Option<Textfile>,
 }
 
 impl Lines {
     pub(crate) fn new(show: Show) -> Self {
-        Self { show, written_over: false }
+        Self { show, written_over: false, is_headed: false, metrics: None }
+    }
+
+    /// The same, and each object goes to `metrics`, too.
+    pub(crate) fn with_metrics(show: Show, metrics: Option<Textfile>) -> Self {
+        Self { metrics, ..Self::new(show) }
+    }
+
+    /// Prints `header` above the first line, where lines stay.
+    pub(crate) fn head(&mut self, header: &str) {
+        if std::mem::replace(&mut self.is_headed, true) {
+            return;
+        }
+        match self.show {
+            Show::Lines => print_text(&format!("{header}\n")),
+            Show::LinesBeside => eprintln!("{}", plain(header)),
+            Show::Nothing | Show::Objects | Show::Terminal => {}
+        }
     }
 
     /// Prints what happened as `line`, of at most 80 characters, or as `object`.
     pub(crate) fn print(&mut self, line: &str, object: &impl Serialize) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.write(object);
+        }
         match self.show {
             Show::Nothing => {}
             Show::Lines => print_text(&format!("{line}\n")),

@@ -4,6 +4,7 @@ mod flags;
 pub(crate) mod live;
 mod locale;
 pub(crate) mod overwrite;
+pub(crate) mod prometheus;
 pub(crate) mod saved;
 pub(crate) mod status;
 

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod as_iperf3;
 mod cut_short;
 mod deaf;
 mod diagnose;

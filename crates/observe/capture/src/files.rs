@@ -44,9 +44,13 @@ impl SpoolFiles {
     pub(crate) fn create(spec: &SpoolSpec, meta: &Meta) -> Result<Self, CaptureError> {
         let failed = |source| CaptureError::Folder { folder: spec.folder.clone(), source };
         fs::create_dir_all(&spec.folder).map_err(failed)?;
-        let mut entries = fs::read_dir(&spec.folder).map_err(failed)?;
-        if entries.any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == EXTENSION))) {
-            return Err(CaptureError::Occupied(spec.folder.clone()));
+        let entries = fs::read_dir(&spec.folder).map_err(failed)?;
+        let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+        for path in paths.filter(|path| path.extension().is_some_and(|end| end == EXTENSION)) {
+            if !spec.replace {
+                return Err(CaptureError::Occupied(spec.folder.clone()));
+            }
+            fs::remove_file(&path).map_err(failed)?;
         }
         // Without the reserve, the last ledger may be missing from a full disk. The result has it anyway.
         let reserve = reserve(&spec.folder).ok();

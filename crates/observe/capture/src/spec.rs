@@ -51,6 +51,8 @@ pub struct CaptureSpec {
 pub struct SpoolSpec {
     /// The folder. It is created if it is missing.
     pub folder: PathBuf,
+    /// A spool that is there is removed; else its folder is [`CaptureError::Occupied`].
+    pub replace: bool,
     /// A new file begins at this length.
     pub roll_bytes: Bytes,
     /// A new file also begins at this age.

@@ -20,16 +20,17 @@ use crate::driver::{Session, drive};
 use crate::event::Event;
 use crate::kinds;
 
-pub use crate::data::SenderNow;
+pub use crate::data::{SenderNow, Source};
 pub use crate::driver::Live;
 
 /// Threads that probe wait for the last answers, at most as long as a probe's longest time-out.
 const PROBES_END: Nanos = Nanos::from_secs(5);
 /// What to do where no server answers.
-const SERVE: &str = "start `longhaul serve` there, and open its port in the firewalls";
+const SERVE: &str = "start `longhaul serve --bind 0.0.0.0 --key FILE` there (it listens on loopback without --bind), and open its port \
+    in the firewalls";
 /// The same for round trips.
-const SERVE_OR_ECHO: &str =
-    "start `longhaul serve` there, and open its port in the firewalls; without a server use --icmp, or --tcp PORT";
+const SERVE_OR_ECHO: &str = "start `longhaul serve --bind 0.0.0.0 --key FILE` there (it listens on loopback without --bind), and open its port in the firewalls; \
+    without a server use --icmp, or --tcp PORT";
 
 /// Whom to test with.
 #[derive(Debug, Clone)]
@@ -38,20 +39,42 @@ pub struct Target {
     pub address: SocketAddr,
     /// The key that both share; `None`: without encryption.
     pub key: Option<Key>,
+    /// The address and ports to use on this host.
+    pub source: Source,
 }
 
-/// The addresses of `host`, which is a name or an address.
+impl Target {
+    /// The server at `address`, from any address and port.
+    pub fn at(address: SocketAddr, key: Option<Key>) -> Self {
+        Self { address, key, source: Source::default() }
+    }
+}
+
+/// The addresses of `host`, which is a name or an address, in the order in which to try them (RFC 6724); at least one.
 ///
 /// # Errors
 /// Where the name is unknown, or has no address of `family`.
-pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<SocketAddr, SessionError> {
+pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<Vec<SocketAddr>, SessionError> {
     let unknown =
         |why: String| SessionError::new("host_unknown", format!("{host}: {why}"), "check the name, or give an address");
     let addresses = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-    addresses
-        .into_iter()
-        .find(|address| family.is_none_or(|family| (family == Family::V4) == address.is_ipv4()))
-        .ok_or_else(|| unknown("no address of that family".into()))
+    let is_wanted = |address: &SocketAddr| family.is_none_or(|family| (family == Family::V4) == address.is_ipv4());
+    let mut wanted: Vec<SocketAddr> = addresses.into_iter().filter(is_wanted).collect();
+    wanted.dedup();
+    if wanted.is_empty() { Err(unknown("no address of that family".into())) } else { Ok(wanted) }
+}
+
+/// The first of `addresses` where a server accepts a connection. They are tried side by side, each a quarter of a second after the one
+/// before (RFC 8305). A single one is not tried.
+///
+/// # Errors
+/// None does, with what each said; a signal of `stop`.
+pub fn reachable(addresses: &[SocketAddr], source: Source, stop: Option<Stop>) -> Result<SocketAddr, SessionError> {
+    if let [only] = addresses {
+        return Ok(*only);
+    }
+    let stream = connect(addresses, source.address, stop, SERVE)?;
+    stream.peer_addr().map_err(|error| SessionError::new("unreachable", error.to_string(), SERVE))
 }
 
 /// A family of addresses.
@@ -111,7 +134,7 @@ fn run_with(
     live: impl FnMut(&Live),
     mut observe: impl FnMut(Observed),
 ) -> Result<TestEnd, SessionError> {
-    let stream = connect(target.address, stop, remedy)?;
+    let stream = connect(&[target.address], target.source.address, stop, remedy)?;
     kinds::complete(&mut parameters, &stream);
     parameters
         .kind()
@@ -130,7 +153,8 @@ fn run_with(
         ClientConfig { parameters, nonce: u64::from_ne_bytes(random()?), report_bytes: Caps::default().report.0 };
     let session = ClientSession::new(monotonic(), config);
     let mut session = Client { session, observe: &mut observe, probes_run: false };
-    let driven = drive(&mut session, control, &receiver, &sender, Place::Client(target.address.ip()), live);
+    let place = Place::Client { server: target.address.ip(), source: target.source };
+    let driven = drive(&mut session, control, &receiver, &sender, place, live);
     if session.probes_run && stop.is_none_or(|stop| stop.count() < 2) {
         hand_over_rest(&receiver, &mut observe);
     }

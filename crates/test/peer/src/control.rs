@@ -4,23 +4,25 @@
 //! ([`HasControl`]).
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use longhaul_channel::{Channel, ChannelError, FrameError};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
+use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to};
 use longhaul_kernel::wait::{Poller, readable_until};
 use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
 
 /// How long a host may take to accept the control connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_PATIENCE: Nanos = Nanos::from_secs(10);
+/// How long after an address the next one is tried, if the first has not answered (RFC 8305 §5).
+const NEXT_ADDRESS: Nanos = Nanos::from_millis(250);
 
 /// A control connection that does not accept a message, or a piece of a report, within this time is dead.
 const WRITE_PATIENCE: Nanos = Nanos::from_secs(10);
@@ -62,6 +64,8 @@ pub struct Control {
     /// Lets the reading thread continue. It reads no more than was handled, so that a peer cannot fill this end's memory.
     go_on: SyncSender<()>,
     patience: Nanos,
+    /// Whether anything arrived.
+    heard: bool,
     /// Set with the first message of a peer that must have a key to send one.
     proven: Option<Arc<AtomicBool>>,
 }
@@ -94,7 +98,7 @@ impl Control {
                 }
             }
         })?;
-        Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE, proven: None })
+        Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE, heard: false, proven: None })
     }
 
     /// A peer that does not accept a message within `patience` is dead.
@@ -130,6 +134,7 @@ impl Control {
     /// # Errors
     /// Where they do not belong to this protocol, or are not the peer's.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
+        self.heard = true;
         let handled = self.channel.handle_bytes(bytes);
         // One read waits at a time, so there is room; a thread that has ended needs none.
         let _ = self.go_on.try_send(());
@@ -191,6 +196,11 @@ impl Control {
         }
     }
 
+    /// Whether anything has arrived.
+    pub(crate) fn heard(&self) -> bool {
+        self.heard
+    }
+
     /// Closes the connection. The reading thread wakes up and ends.
     pub fn hang_up(&self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
@@ -246,34 +256,75 @@ impl Drop for Signals {
     }
 }
 
-/// Connects to `address`. A signal ends the attempt.
+/// Connects to the first of `addresses` that accepts, from the own address `from` where that is some. They are tried side by side, each a
+/// little after the one before (RFC 8305 §5). A signal ends the attempts.
 ///
 /// # Errors
 /// Why there is no connection, with `remedy`, which says what to do where nobody answers.
-pub fn connect(address: SocketAddr, stop: Option<Stop>, remedy: &'static str) -> Result<TcpStream, SessionError> {
+pub fn connect(
+    addresses: &[SocketAddr],
+    from: Option<IpAddr>,
+    stop: Option<Stop>,
+    remedy: &'static str,
+) -> Result<TcpStream, SessionError> {
+    let from = from.map(|own| SocketAddr::new(own, 0));
+    // An own address has a family.
+    let fits = |to: &&SocketAddr| from.is_none_or(|from| from.is_ipv4() == to.is_ipv4());
+    let addresses: Vec<SocketAddr> = addresses.iter().filter(fits).copied().collect();
     let (sender, connected) = channel();
-    // It ends by itself, at the latest after the patience.
-    let attempt = move || _ = sender.send(TcpStream::connect_timeout(&address, CONNECT_PATIENCE));
-    let unreachable = |error: std::io::Error| {
-        let message = format!("cannot connect to {address}: {error}");
-        let remedy = match error.kind() {
-            // Nobody has been asked yet.
-            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
-                format!("check the address, that the host is up, and the route: ip route get {}", address.ip())
-            }
-            _ => remedy.to_owned(),
-        };
-        SessionError::new("unreachable", message, remedy)
-    };
-    thread::Builder::new().name("connect".into()).spawn(attempt).map_err(unreachable)?;
-    loop {
-        match connected.recv_timeout(Duration::from_nanos(ANOTHER_SIGNAL.0)) {
-            Ok(stream) => return stream.map_err(unreachable),
+    let mut failed: Vec<(SocketAddr, TcpOpenError)> = Vec::new();
+    let (mut begun, mut next) = (0, monotonic());
+    while failed.len() < addresses.len() {
+        if let Some(address) = addresses.get(begun).copied()
+            && (monotonic() >= next || failed.len() == begun)
+        {
+            let sender = sender.clone();
+            // It ends by itself, at the latest after the patience.
+            let attempt = move || {
+                let made = connect_to(address, from, &TcpOptions::default(), monotonic() + CONNECT_PATIENCE);
+                let _ = sender.send(made.map_err(|error| (address, error)));
+            };
+            let no_thread = |error: std::io::Error| SessionError::new("unreachable", error.to_string(), remedy);
+            thread::Builder::new().name("connect".into()).spawn(attempt).map_err(no_thread)?;
+            (begun, next) = (begun + 1, monotonic() + NEXT_ADDRESS);
+        }
+        match connected.recv_timeout(ANOTHER_SIGNAL.into()) {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(why)) => failed.push(why),
             Err(_) if stop.is_some_and(|stop| stop.requested().is_some()) => return Err(interrupted()),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(unreachable(std::io::Error::other("the attempt ended"))),
+            Err(_) => {}
         }
     }
+    Err(unreachable(&failed, remedy))
+}
+
+/// Why none of the addresses accepted a connection.
+fn unreachable(failed: &[(SocketAddr, TcpOpenError)], remedy: &str) -> SessionError {
+    let said = |(address, error): &(SocketAddr, TcpOpenError)| match error {
+        TcpOpenError::Step { source, .. } => format!("{address}: {source}"),
+        error => error.to_string(),
+    };
+    let all: Vec<String> = failed.iter().map(said).collect();
+    let message = if all.is_empty() {
+        "cannot connect: no address of the server has the family of the own address".to_owned()
+    } else {
+        format!("cannot connect: {}", all.join("; "))
+    };
+    let nowhere = |(_, error): &(SocketAddr, TcpOpenError)| match error {
+        TcpOpenError::Step { source, .. } => {
+            matches!(source.kind(), ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
+        }
+        _ => false,
+    };
+    let remedy = match failed {
+        [(_, TcpOpenError::NotBound { .. }), ..] => "use an address of this host: ip address shows them".to_owned(),
+        // Nobody has been asked yet.
+        [(address, _), ..] if failed.iter().all(nowhere) => {
+            format!("check the address, that the host is up, and the route: ip route get {}", address.ip())
+        }
+        _ => remedy.to_owned(),
+    };
+    SessionError::new("unreachable", message, remedy)
 }
 
 /// The error of what a signal ended.
@@ -295,7 +346,7 @@ pub fn random<const N: usize>() -> Result<[u8; N], SessionError> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use longhaul_channel::Role;
     use longhaul_session::Message;

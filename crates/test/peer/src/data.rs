@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 
 use longhaul_kernel::udp::BufferGrant;
 use longhaul_result::Caveat;
-use longhaul_session::{DataPlan, EndReport, Progress, SessionError};
+use longhaul_session::{DataPlan, EndReport, PacketsByLocation, Progress, SessionError};
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::{Collect, SocketBuffer, StreamSent};
 use longhaul_units::Nanos;
@@ -82,6 +82,11 @@ pub(crate) trait Data {
         None
     }
 
+    /// Packets of those that this end sends that its own kernel dropped so far; zeros where that is not known.
+    fn dropped_of_sent(&self) -> PacketsByLocation {
+        PacketsByLocation::default()
+    }
+
     /// Ends the test at this end and reports on it.
     fn report(self: Box<Self>) -> EndReport;
 }
@@ -100,8 +105,13 @@ pub struct SenderNow {
 /// Which end of a test this is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place {
-    /// The client, and the server's address.
-    Client(IpAddr),
+    /// The client.
+    Client {
+        /// The server's address.
+        server: IpAddr,
+        /// Its own, where the user chose.
+        source: Source,
+    },
     /// The server.
     Server {
         /// Its own address.
@@ -110,7 +120,49 @@ pub(crate) enum Place {
         peer: IpAddr,
         /// Whether the test may change settings of this host, which includes the congestion controls of its kernel.
         host_settings: bool,
+        /// Where data arrives.
+        data_port: DataPort,
     },
+}
+
+/// The ports at which a server receives data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DataPort {
+    /// The kernel chooses one for each test.
+    #[default]
+    Any,
+    /// This one, for TCP and UDP.
+    Fixed(u16),
+    /// That of the control connection: the listener passes TCP connections on that begin as data does.
+    Control(u16),
+}
+
+impl DataPort {
+    /// Where to bind; 0 has the kernel choose.
+    pub(crate) fn number(self) -> u16 {
+        match self {
+            Self::Any => 0,
+            Self::Fixed(port) | Self::Control(port) => port,
+        }
+    }
+}
+
+/// The address and ports that a client uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Source {
+    /// For all connections and sockets; `None`: as the route says.
+    pub address: Option<IpAddr>,
+    /// Port of the first stream's data, and the next ones for the others; `None`: the kernel chooses.
+    pub data_port: Option<u16>,
+}
+
+impl Source {
+    /// Where the `number`-th socket for data to `server` is bound; `None`: anywhere.
+    pub(crate) fn of_data(self, number: u8, server: IpAddr) -> Option<SocketAddr> {
+        let any = if server.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0_u16; 8]) };
+        let port = self.data_port.map(|port| port.saturating_add(number.into()));
+        (self != Self::default()).then(|| SocketAddr::new(self.address.unwrap_or(any), port.unwrap_or(0)))
+    }
 }
 
 impl Place {

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_rtt::Observed;
-use longhaul_session::{DataEvent, EndReport, Message, Output, Progress, SessionError, TestEnd};
+use longhaul_session::{DataEvent, EndReport, Message, Output, PacketsByLocation, Progress, SessionError, TestEnd};
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::Nanos;
 
@@ -48,6 +48,8 @@ pub struct Live {
     pub progress: Progress,
     /// The state of this end's sending flows, where it is the sender and this is a TCP test.
     pub sender: Option<SenderNow>,
+    /// Packets of what the receiver is sent that this end, as the sender, dropped since the start.
+    pub dropped_of_sent: PacketsByLocation,
 }
 
 /// When the next progress report is due, on the clock that begins with the first packet.
@@ -142,7 +144,8 @@ pub(crate) fn drive(
                 }
                 Output::Progress(progress) => {
                     let sender = data.as_ref().and_then(|data| data.sender_now());
-                    live(&Live { own: false, progress, sender });
+                    let dropped_of_sent = data.as_ref().map(|data| data.dropped_of_sent()).unwrap_or_default();
+                    live(&Live { own: false, progress, sender, dropped_of_sent });
                 }
                 Output::PeerFinished(streams) => {
                     draining = Some(Nanos::ZERO);
@@ -190,7 +193,7 @@ pub(crate) fn drive(
         {
             let progress = data.progress();
             if interval.is_over(now, Nanos(progress.elapsed_ns)) {
-                live(&Live { own: true, progress, sender: None });
+                live(&Live { own: true, progress, sender: None, dropped_of_sent: PacketsByLocation::default() });
                 session.handle_data(now, DataEvent::Progress(progress));
                 continue;
             }

@@ -19,14 +19,18 @@ use longhaul_units::Nanos;
 
 use crate::control::{Control, ControlEvent, HasControl, random};
 
-/// Connections at a time, served or waiting. A further one replaces a stranger; where all are known it is closed at once.
-const CONNECTIONS_MOST: usize = 64;
+/// Connections at a time, served or waiting; also those of both directions of 64 streams, where data comes to the same port. A further one
+/// replaces a stranger; where all are known it is closed at once.
+const CONNECTIONS_MOST: usize = 64 + 128;
 /// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often to look whether the only session has ended.
 const ONCE_LOOK: Nanos = Nanos::from_millis(20);
 /// How often to look whether all have ended, once the listener stops.
 const GOODBYE_LOOK: Duration = Duration::from_millis(10);
+
+/// The code of the error of a peer that connected and said nothing: it tried an address, or looked whether a port is open.
+pub const SILENT: &str = "silent";
 
 /// How long to listen.
 #[derive(Debug, Clone, Copy)]
@@ -141,7 +145,9 @@ impl<E: HasControl> Seat<E> {
         if key.is_some() {
             control.prove_to(Arc::clone(&self.is_known));
         }
-        control.establish(&self.receiver)?;
+        let established = control.establish(&self.receiver);
+        established
+            .map_err(|error| if control.heard() { error } else { SessionError { code: SILENT.into(), ..error } })?;
         Ok(control)
     }
 

@@ -1,12 +1,14 @@
 //! The server: answers tests until a signal.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use longhaul_channel::Key;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
+use longhaul_kernel::tcp::save_syn;
 use longhaul_session::{
     Admission, BusyPolicy, Caps, DataEvent, EndReport, Message, Output, Randomness, ServerConfig, ServerSession,
     SessionError, TestEnd, Ticket, Verdict,
@@ -19,6 +21,9 @@ use crate::data::{Data, Place};
 use crate::driver::{Session, drive};
 use crate::event::Event;
 use crate::listening::{self, Seat, Seats, Until, listen};
+use crate::tcp::data_hello;
+
+pub use crate::data::DataPort;
 
 /// How long sessions have to end when the server stops.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -34,6 +39,8 @@ pub struct ServeOptions {
     pub at_once: usize,
     /// What to do with the others.
     pub policy: BusyPolicy,
+    /// Where data arrives. A fixed port takes one test at a time.
+    pub data_port: DataPort,
 }
 
 /// A server that listens.
@@ -48,12 +55,18 @@ struct Shared {
     options: ServeOptions,
     seats: Arc<Seats<Event>>,
     admission: Mutex<Admission>,
+    /// Where data connections go that arrive at the control port: the test that has its turn.
+    testing: Mutex<Option<Sender<Event>>>,
 }
 
 impl Shared {
     fn admission<T>(&self, work: impl FnOnce(&mut Admission) -> T) -> T {
         // It stays right whatever panicked while it held the lock: single insertions and removals.
         work(&mut self.admission.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn testing(&self) -> MutexGuard<'_, Option<Sender<Event>>> {
+        self.testing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -64,8 +77,14 @@ impl Server {
     /// Where the address is taken, or is not this host's.
     pub fn bind(address: SocketAddr, options: ServeOptions) -> std::io::Result<Self> {
         let listener = listening::bind(address)?;
-        let admission = Mutex::new(Admission::new(options.at_once, options.policy));
-        Ok(Self { listener, shared: Arc::new(Shared { options, seats: Arc::default(), admission }) })
+        if let DataPort::Control(_) = options.data_port {
+            // Where it cannot be kept, results have none.
+            let _ = save_syn(&listener);
+        }
+        let at_once = if options.data_port == DataPort::Any { options.at_once } else { 1 };
+        let admission = Mutex::new(Admission::new(at_once, options.policy));
+        let shared = Shared { options, seats: Arc::default(), admission, testing: Mutex::default() };
+        Ok(Self { listener, shared: Arc::new(shared) })
     }
 
     /// Where it listens.
@@ -88,6 +107,11 @@ impl Server {
     ) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
         listen(&self.listener, &self.shared.seats, Until { stop, once, goodbye: GOODBYE }, move |stream, peer, seat| {
+            if let DataPort::Control(_) = shared.options.data_port
+                && pass_on(&stream, peer, seat, &shared)
+            {
+                return false;
+            }
             let mut tested = false;
             let result = serve(stream, peer, seat, &shared, &mut tested);
             log(&Ended { peer, result });
@@ -119,8 +143,18 @@ fn serve(
     let config = ServerConfig { peer: canonical(peer.ip()), caps: options.caps };
     let session = ServerSession::new(monotonic(), config, Randomness(random()?));
     let mut session = Serving { session, seat, tested, shared: Arc::clone(shared), ticket: None, ends: Nanos::ZERO };
-    let place = Place::Server { own, peer: peer.ip(), host_settings: options.caps.host_settings };
+    let place =
+        Place::Server { own, peer: peer.ip(), host_settings: options.caps.host_settings, data_port: options.data_port };
     drive(&mut session, control, &seat.receiver, &seat.sender, place, |_| {})
+}
+
+/// Passes `stream` on to the test that has its turn, if it begins as a data connection does. The session looks whether it is of its test.
+fn pass_on(stream: &TcpStream, from: SocketAddr, seat: &Seat<Event>, shared: &Shared) -> bool {
+    let Some(hello) = data_hello(stream, &seat.receiver) else { return false };
+    if let (Some(testing), Ok(connection)) = (&*shared.testing(), stream.try_clone()) {
+        let _ = testing.send(Event::Connection { connection, from, hello });
+    }
+    true
 }
 
 /// An IPv4 address as such, which a socket of both families shows as IPv6.
@@ -143,12 +177,17 @@ impl Serving<'_> {
     fn begin(&mut self) {
         self.seat.know();
         *self.tested = true;
+        *self.shared.testing() = Some(self.seat.sender.clone());
     }
 }
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
+            if *self.tested {
+                // Nobody else had a turn before this.
+                *self.shared.testing() = None;
+            }
             self.shared.admission(|admission| admission.leave(ticket));
             self.shared.seats.tell_all(|| Event::AskAgain);
         }

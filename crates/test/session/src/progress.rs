@@ -1,6 +1,10 @@
 //! What a receiver says while a test runs.
 
+use longhaul_result::Location;
 use serde::{Deserialize, Serialize};
+
+/// Packets by the location of their loss, in the order of [`Location::ALL`].
+pub type PacketsByLocation = [u64; Location::ALL.len()];
 
 /// What a receiver got so far, for live lines: sums over its streams since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -17,4 +21,7 @@ pub struct Progress {
     pub reordered_packets: u64,
     /// Payload bytes received, without duplicates.
     pub payload_bytes: u64,
+    /// Packets that this end's kernel dropped, as far as its drop events were read; zeros without such events.
+    #[serde(default)]
+    pub dropped_packets: PacketsByLocation,
 }

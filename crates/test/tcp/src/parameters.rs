@@ -38,6 +38,8 @@ pub struct TcpParameters {
     pub mss_bytes: Option<u32>,
     /// Most payload bits per second that a flow sends, enforced by the kernel (`SO_MAX_PACING_RATE`).
     pub pace_bps: Option<u64>,
+    /// TOS byte or traffic class of the packets of both ends: DSCP in the upper six bits; TCP sets the two of ECN by itself.
+    pub traffic_class: u8,
     /// Bytes that one call writes.
     pub block_bytes: u32,
     /// Sends with sendfile(2), without a copy.
@@ -122,6 +124,7 @@ impl Default for TcpParameters {
             congestion: Vec::new(),
             mss_bytes: None,
             pace_bps: None,
+            traffic_class: 0,
             // Four times what iperf3 writes: a system call and a wake-up for each block limit a fast flow.
             block_bytes: 512 << 10,
             zerocopy: false,

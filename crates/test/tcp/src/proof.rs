@@ -16,7 +16,8 @@ use std::net::IpAddr;
 /// Number of bytes that a data connection begins with.
 pub const TCP_HELLO_BYTES: usize = 24;
 
-const MAGIC: [u8; 5] = *b"lhtc\x01";
+/// What the first bytes begin with. No message of a control connection does.
+pub const MAGIC: [u8; 5] = *b"lhtc\x01";
 
 /// A number that only the two ends of a session know.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]

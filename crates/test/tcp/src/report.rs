@@ -1,5 +1,7 @@
 //! What one end of a TCP test knows at its end.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use super::handshake::SynReceived;
@@ -50,6 +52,9 @@ pub struct TcpStreamReport {
     pub stream: u8,
     /// Whether this end sends.
     pub sends: bool,
+    /// This end's address; `null` from older versions.
+    #[serde(default)]
+    pub address: Option<IpAddr>,
     /// This end's port.
     pub port: u16,
     /// Payload bytes handed to the socket or read from it, without the omitted time.

@@ -13,4 +13,4 @@ pub use parameters::{
     Affinity, Amount, Collect, MAX_DURATION, MAX_STREAMS, ParameterError, RATES, SoftirqPlacement, TestDirection,
     check_interval, check_range, check_sockbuf,
 };
-pub use report::{ChangedCounters, EndCounters, SocketBuffer, StreamSent, ThreadCpu};
+pub use report::{ChangedCounters, EndCounters, Latency, RoundTrips, SocketBuffer, StreamSent, ThreadCpu};

@@ -58,3 +58,66 @@ pub struct ThreadCpu {
     /// Time from the first byte or packet to the end of the thread's work.
     pub elapsed_ns: u64,
 }
+
+/// Round trips to the other host before a test and while it ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Latency {
+    /// Before the first byte of the test.
+    pub idle: RoundTrips,
+    /// From then to the end of the test.
+    pub loaded: RoundTrips,
+}
+
+/// Round trips of probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RoundTrips {
+    /// Probes sent.
+    pub probes: u64,
+    /// Probes that were answered.
+    pub answered: u64,
+    /// The median, nanoseconds; like the next ones 0 if none was answered.
+    pub p50_ns: u64,
+    /// The 90th percentile.
+    pub p90_ns: u64,
+    /// The 99th percentile.
+    pub p99_ns: u64,
+    /// The greatest.
+    pub max_ns: u64,
+}
+
+impl RoundTrips {
+    /// Of the round trips of `probes`, in nanoseconds; `None` for one without an answer.
+    pub fn of(probes: impl IntoIterator<Item = Option<u64>>) -> Self {
+        let all: Vec<Option<u64>> = probes.into_iter().collect();
+        let mut answered: Vec<u64> = all.iter().copied().flatten().collect();
+        answered.sort_unstable();
+        // The least value that so many percent do not exceed.
+        let percentile = |percent: usize| {
+            let rank = (answered.len() * percent).div_ceil(100);
+            answered.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+        };
+        Self {
+            probes: all.len() as u64,
+            answered: answered.len() as u64,
+            p50_ns: percentile(50),
+            p90_ns: percentile(90),
+            p99_ns: percentile(99),
+            max_ns: percentile(100),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_values_that_were_measured() {
+        let trips = RoundTrips::of((1..=10).rev().map(Some).chain([None]));
+        let expected = RoundTrips { probes: 11, answered: 10, p50_ns: 5, p90_ns: 9, p99_ns: 10, max_ns: 10 };
+        assert_eq!(trips, expected);
+        assert_eq!(RoundTrips::of([None, None]), RoundTrips { probes: 2, ..RoundTrips::default() });
+    }
+}

@@ -4,7 +4,7 @@ use crate::caveats;
 use std::collections::BTreeMap;
 
 use longhaul_result::{Caveat, Granularity, Location, LocationMethod};
-use longhaul_terms::{EndCounters, SocketBuffer, ThreadCpu};
+use longhaul_terms::{EndCounters, Latency, SocketBuffer, ThreadCpu};
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +82,8 @@ pub struct UdpResult {
     pub sent_rate_bps: u64,
     /// Payload bits per second received, from first to last arrival.
     pub received_rate_bps: u64,
-    /// RFC 3550 jitter, the greatest of all streams; `null` if packets share time stamps.
+    /// RFC 3550 jitter of the packets that left and arrived by themselves, the greatest of all streams; `null` if at least half of them
+    /// shared time stamps.
     pub jitter_ns: Option<u64>,
     /// One-way delay over its least, of all streams the greatest; `null` if nothing arrived.
     #[serde(default)]
@@ -119,6 +120,9 @@ pub struct UdpResult {
     /// Packets by their TOS byte or traffic class, as they arrived; empty if that was not asked for.
     #[serde(default)]
     pub traffic_classes: TrafficClasses,
+    /// Round trips beside the test; `null` if they were not asked for.
+    #[serde(default)]
+    pub latency: Option<Latency>,
     /// Settings of the interface by which the packets arrived; `null` if its end did not report them.
     #[serde(default)]
     pub receive_settings: Option<ReceiveSettings>,
@@ -283,6 +287,7 @@ impl UdpResult {
                 .max_by_key(|trains| trains.gaps)
                 .map(|trains| Capacity::of(trains, parameters.payload_bytes, sender.back_to_back_ns)),
             traffic_classes,
+            latency: None,
             receive_settings: receiver.settings.clone(),
             socket_buffers: UdpBuffers { sender: sender.buffer, receiver: receiver.buffer },
             binding: receiver.binding.clone(),

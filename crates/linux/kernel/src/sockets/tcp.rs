@@ -4,17 +4,19 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use longhaul_units::{BitRate, Nanos};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with};
+use rustix::net::{
+    AddressFamily, Protocol, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with, sockopt,
+};
 
 use crate::sysctl;
 use crate::udp::BufferGrant;
-use crate::udp::option::{read_words, set_bytes, set_int};
+use crate::udp::option::{read_words, set_bytes, set_int, set_traffic_class};
 use crate::wait::writable_until;
 
 /// Longest name of a congestion control, with its zero (`TCP_CA_NAME_MAX`).
@@ -80,6 +82,8 @@ pub struct TcpOptions {
     pub largest_segment_bytes: Option<u32>,
     /// MPTCP (RFC 8684) in place of TCP, where the kernel has it.
     pub multipath: bool,
+    /// TOS byte of IPv4 or traffic class of IPv6 of each packet (`IP_TOS`, `IPV6_TCLASS`); TCP keeps the two bits of ECN for itself.
+    pub traffic_class: u8,
 }
 
 /// Why there is no TCP socket.
@@ -99,6 +103,14 @@ pub enum TcpOpenError {
     Unanswered {
         /// Where to.
         address: SocketAddr,
+    },
+    /// The own address or port cannot be used.
+    #[error("cannot use the own address {from}: {source}")]
+    NotBound {
+        /// The own address and port.
+        from: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
     },
     /// Something else.
     #[error("cannot {step}: {source}")]
@@ -121,6 +133,10 @@ fn step(step: &'static str) -> impl Fn(io::Error) -> TcpOpenError {
 /// [`TcpOpenError::NoMultipath`], [`TcpOpenError::Step`].
 pub fn listen_at(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, TcpOpenError> {
     let socket = open(address, options)?;
+    if address.port() > 0 {
+        // Connections of the test before may still wait for late packets.
+        sockopt::set_socket_reuseaddr(&socket, true).map_err(|error| step("set a socket up")(error.into()))?;
+    }
     bind(&socket, &address).map_err(|error| step("bind a TCP socket")(error.into()))?;
     listen(&socket, BACKLOG).map_err(|error| step("listen")(error.into()))?;
     let listener = TcpListener::from(socket);
@@ -128,12 +144,23 @@ pub fn listen_at(address: SocketAddr, options: &TcpOptions) -> Result<TcpListene
     Ok(listener)
 }
 
-/// Connects to `address` in the calling thread's network namespace, by `deadline` on `CLOCK_MONOTONIC`.
+/// Connects to `address` in the calling thread's network namespace, by `deadline` on `CLOCK_MONOTONIC`; from the own address and port
+/// `from`, where that is some.
 ///
 /// # Errors
 /// Any [`TcpOpenError`].
-pub fn connect_to(address: SocketAddr, options: &TcpOptions, deadline: Nanos) -> Result<TcpStream, TcpOpenError> {
+pub fn connect_to(
+    address: SocketAddr,
+    from: Option<SocketAddr>,
+    options: &TcpOptions,
+    deadline: Nanos,
+) -> Result<TcpStream, TcpOpenError> {
     let socket = open(address, options)?;
+    if let Some(from) = from {
+        // A port that waits for late packets of a connection to another address or port may be taken.
+        sockopt::set_socket_reuseaddr(&socket, true).map_err(|error| step("set a socket up")(error.into()))?;
+        bind(&socket, &from).map_err(|error| TcpOpenError::NotBound { from, source: error.into() })?;
+    }
     let stream = TcpStream::from(socket);
     stream.set_nonblocking(true).map_err(step("set a socket up"))?;
     match connect(&stream, &address) {
@@ -171,17 +198,35 @@ fn open(address: SocketAddr, options: &TcpOptions) -> Result<OwnedFd, TcpOpenErr
         }
         other => other.map_err(|error| step("open a TCP socket")(error.into()))?,
     };
-    if options.buffer_bytes.is_some() {
-        // Before the handshake, as that says by how much windows are scaled.
-        for grant in [send_buffer(&socket, options.buffer_bytes), receive_buffer(&socket, options.buffer_bytes)] {
-            grant.map_err(step("set a socket's buffers"))?;
-        }
-    }
+    // Before the handshake, as the buffers say by how much windows are scaled.
+    set_buffers_and_class(socket.as_fd(), address.ip(), options)?;
     if let Some(bytes) = options.largest_segment_bytes {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         set_int(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes).map_err(step("setsockopt TCP_MAXSEG"))?;
     }
     Ok(socket)
+}
+
+/// Gives a connection that another's listener accepted what of `options` may come late. Its window stays within the scale that the kernel
+/// chose for the listener, by `net.ipv4.tcp_rmem` and `net.core.rmem_max`.
+///
+/// # Errors
+/// [`TcpOpenError::Step`].
+pub fn set_up_accepted(connection: &TcpStream, options: &TcpOptions) -> Result<(), TcpOpenError> {
+    let own = connection.local_addr().map_err(step("set a socket up"))?;
+    set_buffers_and_class(connection.as_fd(), own.ip(), options)
+}
+
+fn set_buffers_and_class(socket: BorrowedFd<'_>, address: IpAddr, options: &TcpOptions) -> Result<(), TcpOpenError> {
+    if options.buffer_bytes.is_some() {
+        for grant in [send_buffer(socket, options.buffer_bytes), receive_buffer(socket, options.buffer_bytes)] {
+            grant.map_err(step("set a socket's buffers"))?;
+        }
+    }
+    if options.traffic_class > 0 {
+        set_traffic_class(socket, address, options.traffic_class).map_err(step("setsockopt IP_TOS"))?;
+    }
+    Ok(())
 }
 
 /// The send buffer, after asking for `bytes` where that is some.
@@ -295,7 +340,7 @@ mod tests {
     fn pair(options: &TcpOptions) -> (TcpStream, TcpStream) {
         let listener = listen_at("127.0.0.1:0".parse().unwrap(), options).unwrap();
         let address = listener.local_addr().unwrap();
-        let near = connect_to(address, options, monotonic() + Nanos::from_secs(5)).unwrap();
+        let near = connect_to(address, None, options, monotonic() + Nanos::from_secs(5)).unwrap();
         listener.set_nonblocking(false).unwrap();
         (near, listener.accept().unwrap().0)
     }
@@ -312,7 +357,8 @@ mod tests {
 
     #[test]
     fn buffers_and_segment_size_are_as_asked() {
-        let options = TcpOptions { buffer_bytes: Some(100_000), largest_segment_bytes: Some(1_000), multipath: false };
+        let options =
+            TcpOptions { buffer_bytes: Some(100_000), largest_segment_bytes: Some(1_000), ..TcpOptions::default() };
         let (near, far) = pair(&options);
         for socket in [&near, &far] {
             let (send, receive) = (send_buffer(socket, None).unwrap(), receive_buffer(socket, None).unwrap());
@@ -365,7 +411,7 @@ mod tests {
         let listener = listen_at("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
         save_syn(&listener).unwrap();
         let address = listener.local_addr().unwrap();
-        let near = connect_to(address, &TcpOptions::default(), monotonic() + Nanos::from_secs(5)).unwrap();
+        let near = connect_to(address, None, &TcpOptions::default(), monotonic() + Nanos::from_secs(5)).unwrap();
         listener.set_nonblocking(false).unwrap();
         let far = listener.accept().unwrap().0;
         let syn = saved_syn(&far).unwrap();
@@ -382,7 +428,7 @@ mod tests {
         let listener = listen_at("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        let error = connect_to(address, &TcpOptions::default(), monotonic() + Nanos::from_secs(5)).unwrap_err();
+        let error = connect_to(address, None, &TcpOptions::default(), monotonic() + Nanos::from_secs(5)).unwrap_err();
         assert!(matches!(error, TcpOpenError::Refused { .. }), "{error}");
     }
 

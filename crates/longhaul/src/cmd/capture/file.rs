@@ -1,6 +1,7 @@
 //! `longhaul capture -w FILE`: a spool while it runs, since that stays readable whatever happens, and one file at its end.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_captures::header_log::WriterOptions;
@@ -26,7 +27,7 @@ impl IntoFile {
     /// The file `file`, whose spool lies beside it; for stdout in the folder for temporary files.
     pub(super) fn at(file: &Path) -> Result<Self, Failure> {
         let (folder, name) = if is_standard(file) {
-            (std::env::temp_dir(), "stdout".into())
+            (private_folder()?, "stdout".into())
         } else {
             Form::of(file)?;
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -48,8 +49,20 @@ impl IntoFile {
         write_capture(std::slice::from_ref(&self.spool), &self.file, options).map_err(|failure| {
             failure.remedy(format!("the packets are in {}: longhaul convert it", self.spool.display()))
         })?;
-        fs::remove_dir_all(&self.spool).map_err(|error| Failure::unwritable(&self.spool, error))
+        // For stdout its folder is this capture's own, too.
+        let whole = self.spool.parent().filter(|_| is_standard(&self.file)).unwrap_or(&self.spool);
+        fs::remove_dir_all(whole).map_err(|error| Failure::unwritable(whole, error))
     }
+}
+
+/// A new folder for temporary files that only this user can enter, under a name that nobody can guess.
+fn private_folder() -> Result<PathBuf, Failure> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random)
+        .map_err(|error| Failure::new("random", format!("the system gave no random numbers: {error}")))?;
+    let folder = std::env::temp_dir().join(format!("longhaul-{:016x}", u64::from_ne_bytes(random)));
+    DirBuilder::new().mode(0o700).create(&folder).map_err(|error| Failure::unwritable(&folder, error))?;
+    Ok(folder)
 }
 
 /// All interfaces of this network namespace that are up.

@@ -293,6 +293,7 @@ impl Args {
             bytes_most: self.bytes.map(|bytes| bytes.0),
             spool: self.output.clone().map(|folder| SpoolSpec {
                 folder,
+                replace: self.overwrite.allowed(),
                 roll_bytes,
                 roll_time: self.roll.roll_time,
                 keep_bytes: self.roll.keep,
@@ -317,7 +318,7 @@ fn not_started(error: CaptureError) -> Failure {
         CaptureError::Open { .. } => ("not_captured", "run as root"),
         CaptureError::LinkType { .. } => ("link_type", "capture on an interface with Ethernet or IP frames"),
         CaptureError::Folder { .. } => ("not_written", "name a writable folder with --output"),
-        CaptureError::Occupied(_) => ("occupied", "name another folder with --output, or remove this one"),
+        CaptureError::Occupied(_) => ("occupied", "name another folder with --output, or replace its spool by --force"),
         CaptureError::Start(_) => ("not_captured", ""),
         CaptureError::Logger { source, .. } => {
             let message = error.to_string();

@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let mut watch = Watch::open(options).map_err(not_watched)?;
     let child = (!own).then(|| start(&args.command, args.json)).transpose()?;
     let times = Times { whole: args.time, sample: SAMPLE, interval: DEFAULT_INTERVAL };
-    let mut live = Live::new(if own { Show::choose(None, args.json, false) } else { Show::Nothing });
+    let mut live = Live::new(if own { Show::choose(None, args.json, false) } else { Show::Nothing }, None);
     let ended = follow(&times, &mut watch, child, stop, &mut live).map_err(|error| Failure::new("watch", error))?;
     live.end();
     let watched = watch.finish();

@@ -124,7 +124,7 @@ pub(crate) fn attach(args: AttachArgs) -> Outcome {
         }
     }
     // A file that cannot be written must fail before anything is dropped.
-    let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name)).transpose()?;
+    let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name, args.force)).transpose()?;
     let mut following = Following::begin(name).map_err(|error| not_followed(name, &error))?;
     let options = FilterOptions {
         mode: args.mode.map(|mode| match mode {
@@ -160,7 +160,7 @@ pub(crate) fn follow(args: FollowArgs) -> Outcome {
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let (_, link) = interface(name)?;
     let filter = Filter::open(link.index).map_err(|error| failure(name, &error))?;
-    let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name)).transpose()?;
+    let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name, false)).transpose()?;
     let every = sample.is_some().then_some(args.staying.sample_every);
     filter.sample_every(every).map_err(|error| failure(name, &error))?;
     let following = Following::begin(name).map_err(|error| not_followed(name, &error))?;

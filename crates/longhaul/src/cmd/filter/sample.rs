@@ -12,6 +12,7 @@ use longhaul_kernel::new_file::followed;
 use longhaul_units::Nanos;
 
 use crate::output::Failure;
+use crate::output::overwrite::there_already;
 
 /// A file for samples.
 pub(crate) struct SampleFile {
@@ -21,12 +22,11 @@ pub(crate) struct SampleFile {
 }
 
 impl SampleFile {
-    pub(crate) fn create(path: &Path, interface: &str) -> Result<Self, Failure> {
+    /// Begins the file at `path`; one that is there is replaced only by `force`.
+    pub(crate) fn create(path: &Path, interface: &str, force: bool) -> Result<Self, Failure> {
         let failed = |error| not_written(path, &error);
-        // `--force` means another thing here: to attach in spite of obstacles.
-        if path.is_file() {
-            let message = format!("{}: the file is there already", path.display());
-            return Err(Failure::new("not_written", message).remedy("give another name, or remove it"));
+        if path.is_file() && !force {
+            return Err(there_already(path, "the file is there already"));
         }
         let file = followed(path).and_then(File::create).map_err(failed)?;
         let mut described = Interface::default();

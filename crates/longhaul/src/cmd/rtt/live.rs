@@ -4,10 +4,42 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_report::text::short;
 use longhaul_rtt::Recent;
 use longhaul_units::Nanos;
+use serde::Serialize;
 
-use crate::output::live::Lines;
+use crate::output::live::{Lines, Stamp};
 
 const EVERY: Nanos = Nanos::from_secs(1);
+
+/// What was seen in a second.
+#[derive(Debug, Serialize)]
+struct Interval {
+    schema: &'static str,
+    #[serde(flatten)]
+    stamp: Stamp,
+    /// Probes sent.
+    sent: u64,
+    /// Answers, also to probes of earlier intervals.
+    answered: u64,
+    /// Least, mean and greatest round trip; `None` without an answer.
+    least_ns: Option<i64>,
+    mean_ns: Option<i64>,
+    greatest_ns: Option<i64>,
+}
+
+impl Interval {
+    fn of(sum: &Recent) -> Self {
+        let answered = i64::try_from(sum.answered).ok().filter(|answered| *answered > 0);
+        Self {
+            schema: "longhaul.rtt.interval/1",
+            stamp: Stamp::now(),
+            sent: sum.sent,
+            answered: sum.answered,
+            least_ns: answered.map(|_| sum.least_ns),
+            mean_ns: answered.map(|answered| sum.sum_ns / answered),
+            greatest_ns: answered.map(|_| sum.greatest_ns),
+        }
+    }
+}
 
 /// Sums up what comes until the next line.
 pub(crate) struct Live {
@@ -35,8 +67,8 @@ impl Live {
         let now = monotonic();
         if now >= self.due {
             self.due = now + EVERY;
-            let text = line(now.saturating_sub(self.began), &std::mem::take(&mut self.sum));
-            self.lines.print(&text, &());
+            let sum = std::mem::take(&mut self.sum);
+            self.lines.print(&line(now.saturating_sub(self.began), &sum), &Interval::of(&sum));
         }
     }
 

@@ -39,6 +39,7 @@ pub(crate) use crate::cmd::rtt::sizes::Sizes;
 use crate::cmd::test::Reach;
 use crate::output::live::{Lines, Show};
 use crate::output::overwrite::Overwrite;
+use crate::output::prometheus::PrometheusArgs;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, write_named};
 
@@ -110,6 +111,8 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     overwrite: Overwrite,
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
     /// Go on with the measurement in this folder, which -o wrote: for -t or -c more, with the probes that it had
     #[arg(long, value_name = "DIR", conflicts_with_all = ["interval", "poisson", "length", "sizes", "timeout", "icmp", "tcp", "udp", "to_each_hop", "output"])]
     resume: Option<PathBuf>,
@@ -183,7 +186,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         None => args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?,
     };
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
-    let live = Live::new(Lines::new(Show::choose(None, args.json, false)));
+    let live =
+        Live::new(Lines::with_metrics(Show::choose(None, args.json, false), args.prometheus.open(args.overwrite)?));
     let (mut measured, parameters) = match (args.resume.as_deref(), resumed) {
         (Some(folder), Some(about)) => resume::measured(folder, about, asked, live)?,
         _ => {

@@ -71,11 +71,16 @@ impl Interval {
         let mut line = format!("{:<8}{seconds:>7.1} s {:>12}/s", self.direction, rate(BitRate(self.goodput_bps)));
         if let Some(now) = &self.sender {
             let (cwnd, rtt) = (Bytes(now.cwnd_bytes).rounded(), short(now.rtt_ns));
-            line += &format!("{:>6} retransmitted  cwnd {cwnd:>7}  rtt {rtt:>6}", now.retransmits);
+            line += &format!(" {:>11}   {cwnd:>8}  {rtt:>7}", now.retransmits);
         }
         line
     }
 }
+
+/// The columns of [`Interval::line`].
+/// Those that this end knows if the other one sends.
+const HEADER_OF_RECEIVER: &str = "              end        goodput";
+const HEADER: &str = "              end        goodput retransmits       cwnd      rtt";
 
 /// Reports what arrives in each interval.
 #[derive(Debug, Default)]
@@ -83,20 +88,29 @@ pub(crate) struct Live {
     /// The last progress of the server, which receives forward, and of this end.
     before: [Progress; 2],
     sender: SenderNow,
+    sends: bool,
 }
 
 impl Live {
+    /// Of a test in which this end `sends`, or does not.
+    pub(crate) fn new(sends: bool) -> Self {
+        Self { sends, ..Self::default() }
+    }
+
     pub(crate) fn take(&mut self, live: &Progressed, lines: &mut Lines) {
         let before = &mut self.before[usize::from(live.own)];
         let interval = Interval::between(live, before, &self.sender);
         *before = live.progress;
         self.sender = live.sender.unwrap_or(self.sender);
+        lines.head(if self.sends { HEADER } else { HEADER_OF_RECEIVER });
         lines.print(&interval.line(), &interval);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use longhaul_session::PacketsByLocation;
+
     use super::*;
 
     #[test]
@@ -104,14 +118,18 @@ mod tests {
         let before = Progress { elapsed_ns: 1_000_000_000, payload_bytes: 1_000_000, ..Progress::default() };
         let progress = Progress { elapsed_ns: 2_000_000_000, payload_bytes: 3_000_000, ..Progress::default() };
         let sender = SenderNow { retransmits: 12, cwnd_bytes: 26 << 20, rtt_ns: 74_600_000 };
-        let live = Progressed { own: false, progress, sender: Some(sender) };
+        let live =
+            Progressed { own: false, progress, sender: Some(sender), dropped_of_sent: PacketsByLocation::default() };
         let interval = Interval::between(&live, &before, &SenderNow { retransmits: 5, ..sender });
         assert_eq!(
             (interval.start_ns, interval.payload_bytes, interval.goodput_bps),
             (1_000_000_000, 2_000_000, 16_000_000)
         );
         let line = interval.line();
-        assert_eq!(line, "forward     2.0 s    16.0 Mbit/s     7 retransmitted  cwnd 26.0MiB  rtt 74.6ms");
-        assert!(line.chars().count() <= 80);
+        assert_eq!(line, "forward     2.0 s    16.0 Mbit/s           7    26.0MiB   74.6ms");
+        for (column, value) in [("goodput", "/s"), ("retransmits", " 7"), ("cwnd", "MiB"), ("rtt", "ms")] {
+            let ends = |text: &str, what: &str| text.find(what).map(|at| at + what.len());
+            assert_eq!(ends(HEADER, column), ends(&line, value), "{column}");
+        }
     }
 }

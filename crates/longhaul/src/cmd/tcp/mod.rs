@@ -16,6 +16,7 @@ use longhaul_terms::{Affinity, Amount};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::args::listen::in_lab;
+use crate::args::marks::Marks;
 use crate::args::quantity::seconds;
 use crate::caveats;
 use crate::cmd::tcp::live::Live;
@@ -68,6 +69,8 @@ pub(crate) struct Args {
     /// Let the kernel pace each flow at this rate or less (SO_MAX_PACING_RATE)
     #[arg(long, value_name = "RATE")]
     pace: Option<BitRate>,
+    #[command(flatten)]
+    marks: Marks,
     /// Write at this rate in the sending application, for each flow
     #[arg(short = 'b', long, aliases = ["bandwidth", "bitrate"], value_name = "RATE")]
     rate: Option<BitRate>,
@@ -185,6 +188,7 @@ impl Args {
             congestion,
             mss_bytes: self.mss,
             pace_bps: self.pace.map(|rate| rate.0),
+            traffic_class: self.marks.traffic_class(),
             block_bytes: u32::try_from(self.length.0).unwrap_or(u32::MAX),
             zerocopy: self.zerocopy,
             mptcp: self.mptcp,
@@ -206,10 +210,11 @@ impl Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let mut live = Live::default();
+    let mut live = Live::new(args.test.direction()?.client_sends());
     let tested = args.test.run(args.parameters()?, args.output, |progress, lines| live.take(progress, lines))?;
     let ipv6 = tested.address.ip().to_canonical().is_ipv6();
     let (mut results, mut caveats) = kind::tcp::results(&tested.end, ipv6).ok_or_else(|| no_report(&tested.end))?;
+    results.each(|result| result.latency = tested.latency);
     if let Some(folder) = &tested.folder {
         match save_samples(folder, &tested.end) {
             Ok(()) => results.each(|result| result.samples_file = Some(SAMPLES.into())),

@@ -1,7 +1,10 @@
 //! Reports while a UDP test runs.
 
+use std::collections::BTreeMap;
+
 use longhaul_peer::client::Live as Progressed;
-use longhaul_session::Progress;
+use longhaul_result::Location;
+use longhaul_session::{PacketsByLocation, Progress};
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 
@@ -36,10 +39,19 @@ pub(crate) struct Interval {
     payload_bytes: u64,
     /// Payload bits received, per second of the interval.
     received_rate_bps: u64,
+    /// Packets that either host dropped in the interval, by location, as far as drop events tell so soon; the other lost packets were
+    /// lost in the network, or the result says where.
+    dropped_packets: BTreeMap<Location, u64>,
 }
 
 impl Interval {
-    fn between(direction: &'static str, before: &Progress, now: &Progress) -> Self {
+    fn between(direction: &'static str, before: &Seen, now: &Seen) -> Self {
+        let dropped_packets = (Location::ALL.into_iter())
+            .zip(now.dropped().into_iter().zip(before.dropped()))
+            .map(|(location, (now, before))| (location, now.saturating_sub(before)))
+            .filter(|(_, packets)| *packets > 0)
+            .collect();
+        let (before, now) = (&before.progress, &now.progress);
         let payload_bytes = now.payload_bytes.saturating_sub(before.payload_bytes);
         let span = Nanos(now.elapsed_ns.saturating_sub(before.elapsed_ns));
         Self {
@@ -54,36 +66,63 @@ impl Interval {
             reordered_packets: now.reordered_packets.saturating_sub(before.reordered_packets),
             payload_bytes,
             received_rate_bps: BitRate::of(payload_bytes, span).0,
+            dropped_packets,
         }
     }
 
-    /// Fits a line of 80 characters.
+    /// Fits a line of 80 characters, where no place is known.
     fn line(&self) -> String {
-        format!(
-            "{:<8}{:>7.1} s {:>12}/s {:>8} missing {:>5} duplicate {:>5} late",
+        let mut places: Vec<_> = self.dropped_packets.iter().collect();
+        places.sort_by_key(|(_, packets)| std::cmp::Reverse(**packets));
+        let places: Vec<String> = places.iter().map(|(place, packets)| format!("{place} {packets}")).collect();
+        let line = format!(
+            "{:<8}{:>7.1} s {:>12}/s {:>9} {:>10} {:>10}  {}",
             self.direction,
             self.end_ns as f64 / 1e9,
             rate(BitRate(self.received_rate_bps)),
             self.missing_packets,
             self.duplicate_packets,
             self.reordered_packets,
-        )
+            places.join(", "),
+        );
+        line.trim_end().to_owned()
+    }
+}
+
+/// The columns of [`Interval::line`].
+const HEADER: &str = "              end       received      lost duplicates  reordered  dropped where";
+
+/// What is known at the end of an interval.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    progress: Progress,
+    /// By this end, of what it sends.
+    dropped_of_sent: PacketsByLocation,
+}
+
+impl Seen {
+    /// By both ends. No location is of both.
+    fn dropped(&self) -> PacketsByLocation {
+        let (received, sent) = (&self.progress.dropped_packets, &self.dropped_of_sent);
+        std::array::from_fn(|location| received[location].saturating_add(sent[location]))
     }
 }
 
 /// Reports what arrives in each interval.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    /// The last progress of the server, which receives forward, and of this end.
-    before: [Progress; 2],
+    /// What was last known of the server, which receives forward, and of this end.
+    before: [Seen; 2],
 }
 
 impl Live {
     pub(crate) fn take(&mut self, live: &Progressed, lines: &mut Lines) {
         let before = &mut self.before[usize::from(live.own)];
         let direction = if live.own { "backward" } else { "forward" };
-        let interval = Interval::between(direction, before, &live.progress);
-        *before = live.progress;
+        let now = Seen { progress: live.progress, dropped_of_sent: live.dropped_of_sent };
+        let interval = Interval::between(direction, before, &now);
+        *before = now;
+        lines.head(HEADER);
         lines.print(&interval.line(), &interval);
     }
 }
@@ -96,17 +135,29 @@ mod tests {
     fn an_interval_is_the_difference() {
         let before =
             Progress { elapsed_ns: 1_000_000_000, missing_packets: 5, payload_bytes: 100, ..Progress::default() };
-        let now = Progress {
+        let mut now = Progress {
             elapsed_ns: 2_000_000_000,
             received_packets: 9,
             missing_packets: 3,
             duplicate_packets: 1,
             reordered_packets: 2,
             payload_bytes: 1_000_100,
+            ..Progress::default()
         };
-        let interval = Interval::between("forward", &before, &now);
+        let seen = |progress: Progress| Seen { progress, ..Seen::default() };
+        let interval = Interval::between("forward", &seen(before), &seen(now));
         assert_eq!((interval.missing_packets, interval.received_rate_bps), (-2, 8_000_000));
-        assert_eq!(interval.line(), "forward     2.0 s     8.0 Mbit/s       -2 missing     1 duplicate     2 late");
-        assert!(interval.line().chars().count() <= 80);
+        let line = "forward     2.0 s     8.0 Mbit/s        -2          1          2";
+        assert_eq!(interval.line(), line);
+        for (column, number) in [("received", "/s"), ("lost", "-2"), ("duplicates", " 1"), ("reordered", " 2")] {
+            let ends = |text: &str, what: &str| text.find(what).map(|at| at + what.len());
+            assert_eq!(ends(HEADER, column), ends(line, number), "{column}");
+        }
+        assert!(HEADER.len() <= 80);
+        now.dropped_packets[Location::ReceiverSocketBuffer as usize] = 3;
+        let mut now = seen(now);
+        now.dropped_of_sent[Location::SenderQdisc as usize] = 7;
+        let interval = Interval::between("forward", &seen(before), &now);
+        assert!(interval.line().ends_with("  sender_qdisc 7, receiver_socket_buffer 3"), "{}", interval.line());
     }
 }

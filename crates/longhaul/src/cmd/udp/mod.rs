@@ -15,6 +15,7 @@ use longhaul_udp::locate::Loss;
 use longhaul_udp::{Pace, ReceiveSettings, Timestamps, UdpParameters, attribution};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
+use crate::args::marks::Marks;
 use crate::args::quantity::{count, length, seconds};
 use crate::cmd::test::{TestArgs, no_report, nothing_sent, word};
 use crate::cmd::udp::live::Live;
@@ -71,11 +72,8 @@ pub(crate) struct Args {
     /// Without --df the kernel sends a packet in fragments if it knows of a smaller MTU.
     #[arg(long)]
     df: bool,
-    /// Set this TOS byte or traffic class, such as 0x2a: DSCP AF11 (10) × 4 + ECT(0) (2)
-    ///
-    /// The receiver counts with which one packets arrive: `traffic_classes` in the result.
-    #[arg(short = 'S', long, value_name = "BYTE", default_value = "0", value_parser = traffic_class)]
-    tos: u8,
+    #[command(flatten)]
+    marks: Marks,
     /// Send this many packets back to back
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     burst: u32,
@@ -96,13 +94,6 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     test: TestArgs,
-}
-
-/// A byte, as iperf3 takes it: decimal, or with 0x.
-fn traffic_class(text: &str) -> Result<u8, String> {
-    let parsed =
-        text.strip_prefix("0x").map_or_else(|| text.parse(), |hexadecimal| u8::from_str_radix(hexadecimal, 16));
-    parsed.map_err(|_| "a byte, 0 to 255 or 0x00 to 0xff".into())
 }
 
 impl Args {
@@ -131,7 +122,7 @@ impl Args {
             sockbuf_bytes: self.sockbuf.map(|size| size.0),
             wire: self.wire,
             dont_fragment: self.df,
-            traffic_class: self.tos,
+            traffic_class: self.marks.traffic_class(),
             burst_packets: self.burst,
             interval_ns: self.test.interval_ns(),
             timestamps: self.timestamps,
@@ -162,7 +153,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     let save = save.as_mut().map(|save| save as &mut SaveLosses<'_>);
     let (mut results, caveats) = kind::udp::results(&tested.end, save).ok_or_else(|| no_report(&tested.end))?;
     let mut sent_packets = 0;
-    results.each(|result| sent_packets += result.sent_packets);
+    results.each(|result| {
+        sent_packets += result.sent_packets;
+        result.latency = tested.latency;
+    });
     if sent_packets == 0 {
         return Err(nothing_sent(&caveats));
     }

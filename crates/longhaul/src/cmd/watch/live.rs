@@ -7,6 +7,7 @@ use longhaul_watch::{ConnectionNow, Watch};
 use serde::Serialize;
 
 use crate::output::live::{Show, Stamp};
+use crate::output::prometheus::Textfile;
 use crate::output::{plain, print_json, print_text};
 use longhaul_report::text::{rate, short};
 
@@ -125,20 +126,24 @@ pub(crate) struct Live {
     show: Show,
     /// Lines on the terminal that the next table overwrites.
     written: usize,
+    metrics: Option<Textfile>,
 }
 
 impl Live {
-    pub(crate) fn new(show: Show) -> Self {
-        Self { show, written: 0 }
+    pub(crate) fn new(show: Show, metrics: Option<Textfile>) -> Self {
+        Self { show, written: 0, metrics }
     }
 
     /// Whether tables are shown.
     pub(crate) fn is_shown(&self) -> bool {
-        self.show != Show::Nothing
+        self.show != Show::Nothing || self.metrics.is_some()
     }
 
     /// Prints `lines`, or `object`.
     pub(crate) fn take(&mut self, lines: &[String], object: &impl Serialize) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.write(object);
+        }
         match self.show {
             Show::Nothing => {}
             Show::Objects => print_json(object),

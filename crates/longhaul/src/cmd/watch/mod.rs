@@ -7,6 +7,7 @@ pub(crate) mod udp;
 use crate::args::quantity::seconds;
 use crate::caveats;
 use crate::output::overwrite::Overwrite;
+use crate::output::prometheus::PrometheusArgs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -88,6 +89,8 @@ pub(crate) struct Args {
     /// Print a JSON object each interval [default: every second], then the result
     #[arg(long)]
     json_stream: bool,
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
 }
 
 impl Args {
@@ -214,7 +217,8 @@ fn watched(args: &Args, started_at: String, stop: Stop, watch: &mut impl Watchin
     let json = args.json || args.json_stream;
     // The watch has begun, so that the first connection is seen from its beginning.
     let child = (!args.command.is_empty()).then(|| start(&args.command, json)).transpose()?;
-    let mut live = Live::new(args.show());
+    let metrics = args.prometheus.open(args.overwrite)?;
+    let mut live = Live::new(args.show(), metrics);
     let times = Times { whole: args.time, sample: args.sample, interval: args.interval.unwrap_or(DEFAULT_INTERVAL) };
     let ended = follow(&times, watch, child, stop, &mut live).map_err(|error| Failure::new("watch", error))?;
     live.end();

@@ -117,7 +117,7 @@ impl LogLink {
     /// # Errors
     /// Why there is no link, and what to do.
     pub(super) fn open(target: &LogTarget, meta: &Meta, logging: &LogTargets) -> Result<Self, SessionError> {
-        let stream = connect(target.address, logging.stop, START)?;
+        let stream = connect(&[target.address], None, logging.stop, START)?;
         let peer = stream.peer_addr().map_err(|error| SessionError::new("control", error.to_string(), ""))?;
         let mut control = LinkControl::establish(stream, target.key.as_ref(), logging.stop)?;
         let offer =

@@ -160,6 +160,7 @@ fn admit(
         };
         let folder = new_folder(options, &meta).map_err(|error| not_written("folder", &error))?;
         let spec = SpoolSpec {
+            replace: false,
             folder: folder.path().to_owned(),
             roll_bytes: options.roll_bytes,
             roll_time: options.roll_time,

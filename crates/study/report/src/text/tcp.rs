@@ -1,6 +1,7 @@
 //! A TCP result as text, in lines of at most 80 characters.
 
 use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
 
 use longhaul_result::LocationMethod;
 use longhaul_tcp::{LimitedBy, TcpParameters, TcpResult, TcpStreamResult};
@@ -36,7 +37,12 @@ fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
             short(result.duration_ns)
         ),
     );
-    if result.streams.len() > 1 {
+    if let [stream] = result.streams.as_slice() {
+        line("flow", format!("{}, {}", addresses(stream), stream.congestion_control));
+    } else if let Some(first) = result.streams.first() {
+        if let (Some(sender), Some(receiver)) = (first.sender_address, first.receiver_address) {
+            line("flows", format!("{sender} to {receiver}"));
+        }
         for stream in result.streams.iter().take(FLOWS) {
             line(
                 "",
@@ -71,6 +77,9 @@ fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
             delay.map_or_else(String::new, |share| format!("; buffer delay {share:.1} %"))
         ),
     );
+    if let Some(latency) = &result.latency {
+        line("latency", super::latency(latency));
+    }
     let cwnd = |of: fn(&TcpStreamResult) -> Option<u64>| {
         let sum = result.streams.iter().filter_map(of).fold(0, u64::saturating_add);
         Bytes(sum).rounded()
@@ -107,6 +116,16 @@ fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
         let _ = writeln!(text, "all TCP_INFO fields over time are in {}", file.replace('\n', " "));
     }
     text
+}
+
+/// From where to where a flow's data goes.
+fn addresses(stream: &TcpStreamResult) -> String {
+    let end = |address: Option<IpAddr>, port: u16| match address {
+        Some(address) => SocketAddr::new(address, port).to_string(),
+        None => format!("port {port}"),
+    };
+    let sender = end(stream.sender_address, stream.sender_port);
+    format!("{sender} to {}", end(stream.receiver_address, stream.receiver_port))
 }
 
 /// Bytes lost at each place with losses, and the reasons.

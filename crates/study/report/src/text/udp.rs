@@ -51,6 +51,9 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
         );
     }
     line("jitter", result.jitter_ns.map_or_else(|| "not known: packets shared their time stamps".into(), short));
+    if let Some(latency) = &result.latency {
+        line("latency", super::latency(latency));
+    }
     let spacing = &result.spacing;
     let asked =
         spacing.requested_ns.map_or_else(|| "as fast as possible".into(), |gap| format!("{} asked", short(gap)));

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use longhaul_kernel::clock::process_cpu_time;
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::client::{self, Target};
-use longhaul_peer::server::{ServeOptions, Server};
+use longhaul_peer::server::{DataPort, ServeOptions, Server};
 use longhaul_session::{BusyPolicy, Caps};
 use longhaul_tcp::{LimitedBy, SamplingCost, TcpParameters, TcpResult};
 use longhaul_udp::account::SequenceTracker;
@@ -79,7 +79,13 @@ pub(crate) fn run(role: &Role) -> Result<()> {
 
 /// The CPU time that it took, seconds.
 fn serve(at: SocketAddr) -> Result<f64> {
-    let options = ServeOptions { key: None, caps: Caps::default(), at_once: 1, policy: BusyPolicy::Refuse };
+    let options = ServeOptions {
+        key: None,
+        caps: Caps::default(),
+        at_once: 1,
+        policy: BusyPolicy::Refuse,
+        data_port: DataPort::Any,
+    };
     let server = Server::bind(at, options)?;
     ready()?;
     server.run(Some(Stop::install()?), true, |ended| {
@@ -92,7 +98,7 @@ fn serve(at: SocketAddr) -> Result<f64> {
 
 fn test(address: SocketAddr, parameters: &UdpParameters) -> Result<Tested> {
     ready()?;
-    let end = client::run(&Target { address, key: None }, parameters.clone(), None, |_| {})
+    let end = client::run(&Target::at(address, None), parameters.clone(), None, |_| {})
         .map_err(|error| Error::from(error.message))?;
     let (sender, receiver) = end.udp_reports(false).ok_or("no report of the other end")?;
     let assembled = UdpResult::assemble(parameters, sender, receiver);
@@ -112,7 +118,7 @@ fn test(address: SocketAddr, parameters: &UdpParameters) -> Result<Tested> {
 /// Goodput of all directions, and what sampling took at this end.
 fn tcp(address: SocketAddr, parameters: &TcpParameters) -> Result<TestedTcp> {
     ready()?;
-    let end = client::run(&Target { address, key: None }, parameters.clone(), None, |_| {})
+    let end = client::run(&Target::at(address, None), parameters.clone(), None, |_| {})
         .map_err(|error| Error::from(error.message))?;
     let local = end.local.tcp.as_ref().ok_or("no report of this end")?;
     let remote = end.remote.as_ref().and_then(|remote| remote.tcp.as_ref()).ok_or("no report of the other end")?;

@@ -19,7 +19,7 @@ use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
 use super::probing::{HEADERS_MOST, Probes, Probing, Shared, kernel_stamp, read_behind_headers, realtime_ns};
 use crate::control::random;
-use crate::data::{Data, Opening, Place};
+use crate::data::{Data, Opening, Place, Source};
 use crate::event::Event;
 
 /// Packets taken in one call.
@@ -46,10 +46,13 @@ impl ProbingData {
     /// Where the kernel gives no socket or thread.
     pub(crate) fn open(opening: Opening<'_>, parameters: RttParameters) -> Result<Self, SessionError> {
         let Opening { plan, place, events } = opening;
-        let (Place::Client(server) | Place::Server { peer: server, .. }) = place;
+        let (server, source) = match place {
+            Place::Client { server, source } => (server, source),
+            Place::Server { peer, .. } => (peer, Source::default()),
+        };
         let peer = SocketAddr::new(server, plan.server_ports.first().copied().unwrap_or_default());
         let failed = |error: UdpOpenError| SessionError::new("data_socket", error.to_string(), "");
-        let socket = Arc::new(socket_to(peer).map_err(failed)?);
+        let socket = Arc::new(socket_to(peer, source.of_data(0, server)).map_err(failed)?);
         let over = Arc::new(AtomicBool::new(false));
         let thread = {
             let (socket, over, events) = (socket.clone(), over.clone(), events.clone());
@@ -79,10 +82,10 @@ impl ProbingData {
     }
 }
 
-fn socket_to(peer: SocketAddr) -> Result<UdpReceiver, UdpOpenError> {
+fn socket_to(peer: SocketAddr, from: Option<SocketAddr>) -> Result<UdpReceiver, UdpOpenError> {
     let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
-    let mut socket = UdpReceiver::bind(SocketAddr::new(any, 0), &options)?;
+    let mut socket = UdpReceiver::bind(from.unwrap_or(SocketAddr::new(any, 0)), &options)?;
     socket.connect(peer)?;
     Ok(socket)
 }

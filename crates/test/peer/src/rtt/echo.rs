@@ -1,7 +1,7 @@
 //! Round trips by ICMP echo, which any host may answer.
 
 use std::net::IpAddr;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_kernel::signals::Stop;
@@ -30,6 +30,12 @@ pub fn probe_by_echo(
     stop: Option<Stop>,
     observe: impl FnMut(Observed),
 ) -> Result<(), SessionError> {
+    let (probing, events) = begin(peer, parameters)?;
+    watch(probing, &events, stop, observe)
+}
+
+/// Begins to probe `peer`; what is seen comes by the receiver.
+pub(super) fn begin(peer: IpAddr, parameters: &RttParameters) -> Result<(Probing, Receiver<Observed>), SessionError> {
     let magic = random::<8>()?;
     let socket = open(peer, magic)?;
     let length = parameters.payload_bytes as usize;
@@ -44,7 +50,7 @@ pub fn probe_by_echo(
     let seed = u64::from_ne_bytes(random()?);
     let probing = Probing::start(probes, parameters, seed, move |observed| _ = sender.send(observed))
         .map_err(|error| SessionError::new("data_socket", error.to_string(), ""))?;
-    watch(probing, &events, stop, observe)
+    Ok((probing, events))
 }
 
 /// A socket for echoes of `peer`, whose identifier is drawn with `magic`.

@@ -1,5 +1,6 @@
 //! Round trips: a thread that sends probes and one that receives answers, a responder at the server, and probing without a server.
 
+mod beside;
 mod client;
 mod closed_port;
 mod content;
@@ -10,6 +11,7 @@ mod probing;
 mod responder;
 mod tcp_connect;
 
+pub use beside::LatencyBeside;
 pub use closed_port::probe_by_closed_port;
 pub use echo::probe_by_echo;
 pub use hops::probe_hops;

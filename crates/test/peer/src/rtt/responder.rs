@@ -68,10 +68,14 @@ impl AnsweringData {
     /// Where the kernel gives no socket or thread.
     pub(crate) fn open(opening: Opening<'_>, parameters: &RttParameters) -> Result<Self, SessionError> {
         let Opening { plan, place, events } = opening;
-        let (Place::Server { own, .. } | Place::Client(own)) = place;
+        let (own, port) = match place {
+            Place::Server { own, data_port, .. } => (own, data_port.number()),
+            Place::Client { server, .. } => (server, 0),
+        };
         let failed = |error: String| SessionError::new("data_socket", error, "");
         let options = ReceiverOptions { gro: false, timestamps: TimestampMode::Kernel, ..ReceiverOptions::default() };
-        let socket = UdpReceiver::bind(SocketAddr::new(own, 0), &options).map_err(|error| failed(error.to_string()))?;
+        let socket =
+            UdpReceiver::bind(SocketAddr::new(own, port), &options).map_err(|error| failed(error.to_string()))?;
         let (socket, shared) = (Arc::new(socket), Arc::new(State::default()));
         let mut answering = Answering {
             socket: socket.clone(),

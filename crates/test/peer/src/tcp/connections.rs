@@ -5,19 +5,20 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::thread::{Builder, JoinHandle, scope};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::guard::Changed;
 use longhaul_kernel::sysctl;
 use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, listen_at, save_syn};
-use longhaul_kernel::wait::Poller;
+use longhaul_kernel::wait::{Poller, readable_until};
 use longhaul_session::{DataPlan, SessionError};
 use longhaul_tcp::TcpParameters;
-use longhaul_tcp::proof::{TCP_HELLO_BYTES, TcpStreamId};
+use longhaul_tcp::proof::{MAGIC, TCP_HELLO_BYTES, TcpStreamId};
 use longhaul_units::Nanos;
 
+use crate::data::Source;
 use crate::event::Event;
 
 /// How long a connection may take: TCP's second retransmission of a SYN comes after 3 s (RFC 6298), and the session waits for 20.
@@ -36,6 +37,7 @@ pub(super) type Connections = Vec<(TcpStreamId, TcpStream)>;
 /// Which of the parameters this host cannot have.
 pub(super) fn connect_all(
     address: SocketAddr,
+    source: Source,
     options: &TcpOptions,
     plan: &DataPlan,
     parameters: &TcpParameters,
@@ -46,11 +48,15 @@ pub(super) fn connect_all(
     let used = directions.into_iter().filter(|(_, used)| *used);
     let ids: Vec<_> =
         used.flat_map(|(backward, _)| (0..streams).map(move |stream| TcpStreamId { backward, stream })).collect();
+    let both = plan.sends && plan.receives;
     let switched = switch_off(parameters)?;
     let (cookie, options, events) = (plan.tcp_cookie, *options, events.clone());
     let work = move || {
         let one = |id: TcpStreamId| -> Result<_, TcpOpenError> {
-            let mut stream = connect_to(address, &options, monotonic() + CONNECT_PATIENCE)?;
+            // Streams of both directions have ports of their own.
+            let number = id.stream + if id.backward && both { streams } else { 0 };
+            let from = source.of_data(number, address.ip());
+            let mut stream = connect_to(address, from, &options, monotonic() + CONNECT_PATIENCE)?;
             let failed = |source| TcpOpenError::Step { step: "write to a data connection", source };
             stream.write_all(&cookie.hello(id)).map_err(failed)?;
             Ok((id, stream))
@@ -73,6 +79,7 @@ pub(super) fn connect_all(
 fn not_connected(error: TcpOpenError) -> SessionError {
     let remedy = match error {
         TcpOpenError::NoMultipath => "test with plain TCP",
+        TcpOpenError::NotBound { .. } => "use an address of this host, and ports that are free",
         _ => "open the server's TCP ports in the firewalls on the way",
     };
     SessionError::new("data_socket", error.to_string(), remedy)
@@ -140,6 +147,30 @@ impl Drop for Accepting {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
+}
+
+/// The first bytes of `stream`, if it begins as a data connection does; `None` where it does not, nothing comes, or `events` says to end.
+pub(crate) fn data_hello(stream: &TcpStream, events: &Receiver<Event>) -> Option<[u8; TCP_HELLO_BYTES]> {
+    let deadline = monotonic() + HELLO_PATIENCE;
+    let mut hello = [0; TCP_HELLO_BYTES];
+    while monotonic() < deadline && matches!(events.try_recv(), Err(TryRecvError::Empty)) {
+        if !readable_until(stream, Some(monotonic() + LOOK)).ok()? {
+            continue;
+        }
+        // The bytes stay where they are, as a control connection's are its channel's.
+        let seen = stream.peek(&mut hello).ok()?;
+        let first = seen.min(MAGIC.len());
+        if seen == 0 || hello[..first] != MAGIC[..first] {
+            return None;
+        }
+        if seen == TCP_HELLO_BYTES {
+            (&*stream).read_exact(&mut hello).ok()?;
+            return Some(hello);
+        }
+        // What is there stays readable.
+        std::thread::sleep(LOOK.into());
+    }
+    None
 }
 
 /// Whose connections are accepted.

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::clock::{monotonic, realtime_offset};
-use longhaul_kernel::tcp::{TcpOptions, receive_buffer, saved_syn, send_buffer, set_max_pacing_rate};
+use longhaul_kernel::tcp::{TcpOptions, receive_buffer, saved_syn, send_buffer, set_max_pacing_rate, set_up_accepted};
 use longhaul_result::Caveat;
 use longhaul_session::EndReport;
 use longhaul_session::{DataPlan, Progress, SessionError};
@@ -31,7 +31,7 @@ use super::sampler::{Sampled, Sampler};
 use super::sending::Block;
 use crate::cpu_use::CpuWatch;
 use crate::cpus::may_use;
-use crate::data::{Data, Opening, Place, SenderNow, buffer, not_granted};
+use crate::data::{Data, DataPort, Opening, Place, SenderNow, buffer, not_granted};
 use crate::event::Event;
 
 /// The open data part of a TCP test: its flows, and what is sampled and counted around them.
@@ -49,6 +49,7 @@ pub(crate) struct TcpData {
     /// At the client, until all are there.
     connecting: Option<JoinHandle<Result<Connections, SessionError>>>,
     port: u16,
+    options: TcpOptions,
     sampler: Sampler,
     stop_sending: Arc<AtomicBool>,
     stop_receiving: Arc<AtomicBool>,
@@ -80,18 +81,26 @@ impl TcpData {
             buffer_bytes: parameters.window_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
             largest_segment_bytes: parameters.mss_bytes,
             multipath: parameters.mptcp,
+            traffic_class: parameters.traffic_class,
         };
         let (mut accepting, mut connecting, mut port) = (None, None, 0);
         match place {
-            Place::Server { own, peer, .. } => {
-                let opened = Accepting::start(SocketAddr::new(own, 0), peer, &options, parameters.streams, events)?;
+            Place::Server { data_port: DataPort::Control(_), .. } if parameters.mptcp => {
+                let message = "this server has one port for control and data, which MPTCP cannot use";
+                return Err(SessionError::new("data_socket", message, "use plain TCP, or another --data-port there"));
+            }
+            // Its listener passes the connections on.
+            Place::Server { data_port: DataPort::Control(control), .. } => port = control,
+            Place::Server { own, peer, data_port, .. } => {
+                let at = SocketAddr::new(own, data_port.number());
+                let opened = Accepting::start(at, peer, &options, parameters.streams, events)?;
                 port = opened.port();
                 accepting = Some(opened);
             }
-            Place::Client(server) => {
+            Place::Client { server, source } => {
                 let port = plan.server_ports.first().copied().unwrap_or_default();
                 let at = SocketAddr::new(server, port);
-                connecting = Some(connect_all(at, &options, &plan, &parameters, events)?);
+                connecting = Some(connect_all(at, source, &options, &plan, &parameters, events)?);
             }
         }
         Ok(Self {
@@ -103,6 +112,7 @@ impl TcpData {
             accepting,
             connecting,
             port,
+            options,
             sampler: Sampler::new(&parameters),
             stop_sending: Arc::default(),
             stop_receiving: Arc::default(),
@@ -135,7 +145,9 @@ impl TcpData {
         report.backward = id.backward;
         report.stream = id.stream;
         report.sends = flow.sends;
-        report.port = flow.socket().local_addr().map_or(0, |address| address.port());
+        let address = flow.socket().local_addr().ok();
+        report.address = address.map(|address| address.ip().to_canonical());
+        report.port = address.map_or(0, |address| address.port());
         let counts = &flow.counts;
         report.omitted_bytes = counts.omitted_bytes();
         report.bytes = counts.bytes() - report.omitted_bytes;
@@ -188,6 +200,10 @@ impl Data for TcpData {
     /// The connection begins to receive, or waits to send.
     fn admit(&mut self, id: TcpStreamId, stream: TcpStream) {
         let sends = id.backward == self.place.is_server();
+        if matches!(self.place, Place::Server { data_port: DataPort::Control(_), .. }) {
+            // What the kernel did not give is told below.
+            let _ = set_up_accepted(&stream, &self.options);
+        }
         if self.flows.is_empty() {
             self.check_buffers(&stream);
         }

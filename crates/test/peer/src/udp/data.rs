@@ -12,7 +12,7 @@ use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
 use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
 use longhaul_result::Caveat;
 use longhaul_session::EndReport;
-use longhaul_session::{DataPlan, Progress, SessionError};
+use longhaul_session::{DataPlan, PacketsByLocation, Progress, SessionError};
 use longhaul_terms::Collect;
 use longhaul_terms::SocketBuffer;
 use longhaul_terms::{StreamSent, ThreadCpu};
@@ -32,7 +32,7 @@ use super::stamping::{Stamping, stepped};
 use crate::counters::{Before, Changed};
 use crate::cpu_use::CpuWatch;
 use crate::cpus::pin;
-use crate::data::{Data, Opening, Place, buffer, no_drop_events, not_granted};
+use crate::data::{Data, DataPort, Opening, Place, buffer, no_drop_events, not_granted};
 use crate::event::Event;
 
 /// Packets in a super-packet: UDP_MAX_SEGMENTS of `<linux/udp.h>`.
@@ -97,8 +97,8 @@ impl UdpData {
             .map_err(|error| SessionError::new("data_socket", error.to_string(), ""))?;
         let (own, peer) = match (place, data.streams.first()) {
             (Place::Server { own, peer, .. }, _) => (own, peer),
-            (Place::Client(server), Some(stream)) => (stream.receiver.local_address().ip(), server),
-            (Place::Client(server), None) => (server, server),
+            (Place::Client { server, .. }, Some(stream)) => (stream.receiver.local_address().ip(), server),
+            (Place::Client { server, .. }, None) => (server, server),
         };
         data.placement = Placement::new(&data.plan, &data.parameters, own, peer)?;
         data.watch_from_the_start()?;
@@ -121,6 +121,7 @@ impl UdpData {
             gro: plan.receives && !parameters.wire,
             timestamps,
             traffic_class: plan.receives && parameters.traffic_class > 0,
+            shared_port: matches!(place, Place::Server { data_port: DataPort::Fixed(_) | DataPort::Control(_), .. }),
         };
         let mut data = Self {
             streams: Vec::new(),
@@ -141,8 +142,15 @@ impl UdpData {
         };
         for stream in 0..parameters.streams {
             let (mut receiver, sender) = match place {
-                Place::Server { own, .. } => (UdpReceiver::bind(SocketAddr::new(own, 0), &receiving)?, None),
-                Place::Client(server) => {
+                Place::Server { own, data_port, .. } => {
+                    let receiver = UdpReceiver::bind(SocketAddr::new(own, data_port.number()), &receiving)?;
+                    if receiving.shared_port && stream == 0 {
+                        let (offset, mask) = Cookie::STREAM_BYTE;
+                        receiver.share_by_byte(offset, mask)?;
+                    }
+                    (receiver, None)
+                }
+                Place::Client { server, source } => {
                     let port = plan.server_ports.get(usize::from(stream)).copied().unwrap_or_default();
                     let options = SenderOptions {
                         send_buffer_bytes: buffer,
@@ -150,7 +158,8 @@ impl UdpData {
                         traffic_class: parameters.traffic_class,
                         ..SenderOptions::default()
                     };
-                    let sender = UdpSender::connect(None, SocketAddr::new(server, port), &options)?;
+                    let from = source.of_data(stream, server);
+                    let sender = UdpSender::connect(from, SocketAddr::new(server, port), &options)?;
                     (sender.receiver(&receiving)?, Some(Arc::new(sender)))
                 }
             };
@@ -248,6 +257,17 @@ impl UdpData {
     fn unread(&self) -> Vec<Evidence> {
         let streams = (0..).zip(&self.streams);
         streams.map(|(number, stream)| unread(&stream.receiver, self.arriving(number))).collect()
+    }
+
+    /// Packets that this host dropped so far: of those that it `sent`, or of those that were sent to it.
+    fn dropped_so_far(&self, sent: bool) -> PacketsByLocation {
+        let mut sum = PacketsByLocation::default();
+        for watch in &self.watches {
+            for (sum, packets) in sum.iter_mut().zip(watch.so_far(sent)) {
+                *sum += packets;
+            }
+        }
+        sum
     }
 
     /// What all watches saw; `None` where there was none.
@@ -438,7 +458,12 @@ impl Data for UdpData {
             progress.reordered_packets += counts.reordering.reordered_packets;
         }
         progress.payload_bytes = progress.received_packets * u64::from(self.parameters.payload_bytes);
+        progress.dropped_packets = self.dropped_so_far(false);
         progress
+    }
+
+    fn dropped_of_sent(&self) -> PacketsByLocation {
+        self.dropped_so_far(true)
     }
 
     fn report(mut self: Box<Self>) -> EndReport {

@@ -4,7 +4,7 @@
 //! machine (an emulator) is the network.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -14,10 +14,13 @@ use longhaul_bpf::drops::{DropEvent, DropOptions, Drops, Flow, HostRole, ReasonN
 use longhaul_bpf::symbols::Symbols;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_result::Location;
+use longhaul_session::PacketsByLocation;
 use longhaul_udp::account::MAX_SEQUENCES;
 use longhaul_udp::locate::{EvidenceRecorder, Total, TotalScope};
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED};
 
+/// Places where a packet can be lost.
+const LOCATIONS: usize = Location::ALL.len();
 /// How often events are read.
 const READ_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -62,11 +65,19 @@ pub(super) struct SeenOfDirection {
 /// Datagrams of the proof that were dropped at each location for each reason.
 type DroppedProof = Arc<Mutex<BTreeMap<(Location, String), u64>>>;
 
+/// Packets whose drop was seen so far, by location; those of fragments are placed at the end.
+#[derive(Debug, Default)]
+struct SoFar {
+    sent: [AtomicU64; LOCATIONS],
+    received: [AtomicU64; LOCATIONS],
+}
+
 /// Watches for drops until it is finished.
 #[derive(Debug)]
 pub(super) struct Watch {
     stop: Arc<AtomicBool>,
     proof: DroppedProof,
+    so_far: Arc<SoFar>,
     thread: Option<JoinHandle<Seen>>,
 }
 
@@ -91,8 +102,10 @@ impl Watch {
         let drops = Drops::attach(flows, &options)?;
         let stop: Arc<AtomicBool> = Arc::default();
         let proof = DroppedProof::default();
+        let so_far = Arc::<SoFar>::default();
         let watch = Watching {
             proof: Arc::clone(&proof),
+            so_far: Arc::clone(&so_far),
             drops,
             // Without names of functions most reasons still say enough.
             symbols: Symbols::read().ok(),
@@ -104,7 +117,7 @@ impl Watch {
         let stopped = Arc::clone(&stop);
         // Without a thread there is no evidence: the losses then stay unexplained.
         let thread = Builder::new().name("drops".into()).spawn(move || watch.run(streams, &stopped)).ok();
-        Ok(Self { stop, proof, thread })
+        Ok(Self { stop, proof, so_far, thread })
     }
 
     /// Where and why most datagrams of the proof were dropped so far, and how many; `None` if none were.
@@ -112,6 +125,12 @@ impl Watch {
         let dropped = self.proof.lock().unwrap_or_else(PoisonError::into_inner);
         let ((location, why), packets) = dropped.iter().max_by_key(|(_, packets)| **packets)?;
         Some((*location, why.clone(), *packets))
+    }
+
+    /// Packets dropped so far, by location: those that this end `sent`, or those that were sent to it.
+    pub(super) fn so_far(&self, sent: bool) -> PacketsByLocation {
+        let seen = if sent { &self.so_far.sent } else { &self.so_far.received };
+        std::array::from_fn(|location| seen[location].load(Ordering::Relaxed))
     }
 
     /// Stops watching and returns what was seen.
@@ -129,6 +148,7 @@ impl Drop for Watch {
 
 struct Watching {
     proof: DroppedProof,
+    so_far: Arc<SoFar>,
     drops: Drops,
     symbols: Option<Symbols>,
     namespace: Option<u64>,
@@ -163,6 +183,11 @@ impl Watching {
                     if event.sequences().any(|sequence| sequence >= FIRST_RESERVED) {
                         let mut proof = self.proof.lock().unwrap_or_else(PoisonError::into_inner);
                         *proof.entry((location, why.clone())).or_default() += 1;
+                    }
+                    if event.fragment.is_none() {
+                        let so_far = if placing.is_sent(cookie) { &self.so_far.sent } else { &self.so_far.received };
+                        let packets = event.sequences().filter(|sequence| *sequence < FIRST_RESERVED).count() as u64;
+                        so_far[location as usize].fetch_add(packets, Ordering::Relaxed);
                     }
                     let direction = placing.direction(&mut seen, cookie);
                     direction.unidentified_packets += u64::from(event.unidentified);

@@ -33,7 +33,7 @@ fn all_flows_of_a_server_write_one_block() {
         });
         let asked =
             TcpParameters { direction: TestDirection::Reverse, streams: 64, block_bytes: 16 << 20, ..millis(500) };
-        let end = client::run(&Target { address, key: None }, asked, None, |_| {});
+        let end = client::run(&Target::at(address, None), asked, None, |_| {});
         over.store(true, Ordering::Relaxed);
         (end, watching.join().unwrap())
     });
@@ -56,7 +56,7 @@ fn a_server_that_keeps_its_settings_loads_no_congestion_control() {
         move |name: &str| {
             let congestion = vec![CongestionStep { name: name.into(), duration_ns: None }];
             let asked = TcpParameters { direction: TestDirection::Reverse, congestion, ..bytes(10_000) };
-            client::run(&Target { address, key: None }, asked, None, |_| {})
+            client::run(&Target::at(address, None), asked, None, |_| {})
         }
     };
     let refusing = serve(false);

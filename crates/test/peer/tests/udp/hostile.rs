@@ -129,7 +129,7 @@ fn ten_thousand_connections_of_nonsense_leave_nothing_behind() {
     assert!(after.2 < before + 20_000, "{before} KiB, then {} KiB", after.2);
     // It still serves.
     let asked = UdpParameters { sockbuf_bytes: None, ..parameters(200) };
-    let end = client::run(&Target { address, key: None }, asked, None, |_| {}).unwrap();
+    let end = client::run(&Target::at(address, None), asked, None, |_| {}).unwrap();
     assert_eq!(result(&end, false).sent_packets, 200);
     drop(server);
     let _ = ends.join();
@@ -147,7 +147,7 @@ fn a_client_leaves_no_thread_that_waits_for_signals() {
     };
     let mut during = 0;
     let asked = UdpParameters { sockbuf_bytes: None, ..parameters(2_000) };
-    let target = Target { address, key: None };
+    let target = Target::at(address, None);
     let end = client::run(&target, UdpParameters { interval_ns: Some(100_000_000), ..asked }, Some(stop), |_| {
         during = waiting()
     });
@@ -175,7 +175,7 @@ fn strangers_get_no_more_than_a_greeting() {
         assert!(answer.len() <= 18, "{answer:?}");
         assert!(channel.handle_bytes(&answer).is_err());
     }
-    assert!(client::run(&Target { address, key: Some(key(1)) }, parameters(100), None, |_| {}).is_ok());
+    assert!(client::run(&Target::at(address, Some(key(1))), parameters(100), None, |_| {}).is_ok());
     drop(server);
 }
 
@@ -210,7 +210,7 @@ fn replayed_handshakes_hold_no_seat() {
                 stream
             })
             .collect();
-        let target = Target { address, key: key_of_both.map(key) };
+        let target = Target::at(address, key_of_both.map(key));
         let end = client::run(&target, UdpParameters { sockbuf_bytes: None, ..parameters(100) }, None, |_| {});
         assert_eq!(result(&end.unwrap(), false).sent_packets, 100);
         drop(strangers);
@@ -229,10 +229,10 @@ fn once_means_one_test() {
         stream.shutdown(Shutdown::Both).unwrap();
     }
     let asked = || UdpParameters { sockbuf_bytes: None, ..parameters(100) };
-    assert!(client::run(&Target { address, key: Some(key(2)) }, asked(), None, |_| {}).is_err());
+    assert!(client::run(&Target::at(address, Some(key(2))), asked(), None, |_| {}).is_err());
     std::thread::sleep(Duration::from_millis(200));
     assert!(!served.is_finished());
-    assert!(client::run(&Target { address, key: Some(key(1)) }, asked(), None, |_| {}).is_ok());
+    assert!(client::run(&Target::at(address, Some(key(1))), asked(), None, |_| {}).is_ok());
     served.join().unwrap().unwrap();
 }
 
@@ -408,7 +408,7 @@ fn several_clients_queue_run_or_are_refused_as_told() {
             ..parameters(1)
         };
         let began = Instant::now();
-        let end = client::run(&Target { address, key: None }, asked, None, |_| {});
+        let end = client::run(&Target::at(address, None), asked, None, |_| {});
         (end.map(|_| ()).map_err(|error| error.code), began.elapsed())
     };
     for (at_once, policy, clients, refused, least) in [

@@ -14,7 +14,7 @@ use longhaul_kernel::signals::Stop;
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::{PathSpec, no_files};
 use longhaul_peer::client::{self, Live, Target};
-use longhaul_peer::server::{ServeOptions, Server};
+use longhaul_peer::server::{DataPort, ServeOptions, Server};
 use longhaul_result::{Caveat, Location};
 use longhaul_session::{BusyPolicy, Caps, SessionError, TestEnd, TestParameters};
 use longhaul_terms::Amount;
@@ -57,7 +57,7 @@ pub(crate) fn parameters(packets: u64) -> UdpParameters {
 
 /// For anyone who has `key`, one test at a time.
 pub(crate) fn options(key: Option<Key>) -> ServeOptions {
-    ServeOptions { key, caps: Caps::default(), at_once: 1, policy: BusyPolicy::Refuse }
+    ServeOptions { key, caps: Caps::default(), at_once: 1, policy: BusyPolicy::Refuse, data_port: DataPort::Any }
 }
 
 /// A server on a host of the lab, in a thread that ends with its first test.
@@ -82,7 +82,7 @@ pub(crate) fn test(
     live: impl FnMut(&Live) + Send,
 ) -> Result<TestEnd, SessionError> {
     let client = &lab.host("client").unwrap().namespace;
-    client.enter(|| client::run(&Target { address, key: None }, parameters, None, live)).unwrap()
+    client.enter(|| client::run(&Target::at(address, None), parameters, None, live)).unwrap()
 }
 
 /// A test over IPv4 from its beginning to its end.
@@ -387,7 +387,7 @@ fn tests() {
     else {
         return;
     };
-    let target = Target { address: to.parse().unwrap(), key: None };
+    let target = Target::at(to.parse().unwrap(), None);
     let end = client::run(&target, serde_json::from_str::<TestParameters>(&parameters).unwrap(), None, |_| {
         println!("going on")
     });

@@ -206,7 +206,7 @@ fn without_the_key_there_is_no_test() {
     let address = lab.host("server").unwrap().plan.ipv4.into();
     let (address, server) = serve(&lab, address, Some(key(1)));
     for (client_key, good) in [(None, false), (Some(key(2)), false), (Some(key(1)), true)] {
-        let target = longhaul_peer::client::Target { address, key: client_key };
+        let target = longhaul_peer::client::Target::at(address, client_key);
         let client = &lab.host("client").unwrap().namespace;
         let asked = UdpParameters { amount: Amount::Packets(100), pace: Pace::RateBps(4_000_000), ..parameters(1) };
         let end = client.enter(|| longhaul_peer::client::run(&target, asked, None, |_| {})).unwrap();

@@ -2,8 +2,10 @@
 
 mod rfc6349;
 
+use std::net::IpAddr;
+
 use longhaul_result::{Caveat, LocationMethod};
-use longhaul_terms::{ChangedCounters, EndCounters, SocketBuffer, ThreadCpu};
+use longhaul_terms::{ChangedCounters, EndCounters, Latency, SocketBuffer, ThreadCpu};
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +55,9 @@ pub struct TcpResult {
     pub location_method: LocationMethod,
     /// What the receiver's TCP did for lack of memory, on the whole host.
     pub receiver_memory: TcpMemory,
+    /// Round trips beside the test; `null` if they were not asked for.
+    #[serde(default)]
+    pub latency: Option<Latency>,
     /// The file with all samples, in the folder of this result.
     pub samples_file: Option<String>,
     /// The cost of sampling at the sender.
@@ -141,6 +146,12 @@ pub struct TcpStreamResult {
     pub rfc6349: Rfc6349,
     /// Socket buffers.
     pub socket_buffers: TcpBuffers,
+    /// The sender's address; `null` if it did not report it.
+    #[serde(default)]
+    pub sender_address: Option<IpAddr>,
+    /// The receiver's address; `null` if it did not report it.
+    #[serde(default)]
+    pub receiver_address: Option<IpAddr>,
     /// The sender's port.
     pub sender_port: u16,
     /// The receiver's port.
@@ -313,6 +324,7 @@ impl TcpResult {
             loss_reasons,
             location_method: if bpf { LocationMethod::Bpf } else { LocationMethod::Counters },
             receiver_memory: TcpMemory::of(&receiver.counters),
+            latency: None,
             samples_file: None,
             sampling_sender: sender.sampling,
             sampling_receiver: receiver.sampling,
@@ -400,6 +412,8 @@ fn stream(parameters: &TcpParameters, from: &TcpStreamReport, to: &TcpStreamRepo
             }),
         },
         socket_buffers: TcpBuffers { sender: from.send_buffer, receiver: to.receive_buffer },
+        sender_address: from.address,
+        receiver_address: to.address,
         sender_port: from.port,
         receiver_port: to.port,
     }

@@ -33,7 +33,12 @@ pub struct SequenceTracker {
     /// Chunks below this are in their smallest form.
     settled_chunks: usize,
     reordering: Reordering,
-    jitter: Option<Jitter>,
+    jitter: Jitter,
+    /// Whether each packet has an arrival and a sending time of its own.
+    stamped_each: bool,
+    /// Packets that had: those of `jitter`.
+    stamped_packets: u64,
+    last_sent: Nanos,
     delays: Delays,
     arrivals: ArrivalRecorder,
     trains: TrainRecorder,
@@ -73,7 +78,7 @@ pub struct Counts {
 pub struct StreamReceived {
     /// The counters.
     pub counts: Counts,
-    /// RFC 3550 jitter; `None` if packets shared time stamps, or fewer than two arrived.
+    /// RFC 3550 jitter; `None` if at least half of the packets shared time stamps, or fewer than two arrived.
     pub jitter_ns: Option<u64>,
     /// One-way delay over its least; `None` if nothing arrived.
     #[serde(default)]
@@ -94,7 +99,7 @@ pub struct StreamReceived {
 
 impl SequenceTracker {
     /// A tracker for sequences below `limit` (at most [`MAX_SEQUENCES`](super::MAX_SEQUENCES)). `stamped_each`: whether each packet
-    /// has its own arrival and sending time, so that jitter is meaningful.
+    /// surely has its own arrival and sending time; else those count for jitter that arrived alone, sent at a time of their own.
     pub fn new(limit: u64, stamped_each: bool) -> Self {
         Self {
             received: SequenceSet::new(limit),
@@ -107,7 +112,10 @@ impl SequenceTracker {
             newest_chunk: u64::MAX,
             settled_chunks: 0,
             reordering: Reordering::default(),
-            jitter: stamped_each.then(Jitter::default),
+            jitter: Jitter::default(),
+            stamped_each,
+            stamped_packets: 0,
+            last_sent: Nanos::MAX,
             delays: Delays::default(),
             arrivals: ArrivalRecorder::default(),
             trains: TrainRecorder::default(),
@@ -123,11 +131,15 @@ impl SequenceTracker {
             return receipt;
         }
         self.arrivals.record(arrival, 1);
-        if let Some(jitter) = &mut self.jitter
-            && receipt != Receipt::Duplicate
-        {
-            jitter.receive(arrival, sent);
-            self.trains.record(sequence, arrival, sent);
+        if receipt != Receipt::Duplicate {
+            if self.stamped_each || sent != self.last_sent {
+                self.jitter.receive(arrival, sent);
+                self.stamped_packets += 1;
+            }
+            if self.stamped_each {
+                self.trains.record(sequence, arrival, sent);
+            }
+            self.last_sent = sent;
         }
         receipt
     }
@@ -264,11 +276,11 @@ impl SequenceTracker {
     pub fn finish(self, sent_packets: u64) -> StreamReceived {
         StreamReceived {
             counts: self.counts(),
-            jitter_ns: self
-                .jitter
-                .filter(|_| self.unique_packets > 1)
-                .and_then(|jitter| jitter.estimate())
-                .map(|j| j.0),
+            // Of a minority it would be the jitter of chance.
+            jitter_ns: (self.stamped_packets > 1 && self.stamped_packets > self.unique_packets / 2)
+                .then(|| self.jitter.estimate())
+                .flatten()
+                .map(|jitter| jitter.0),
             first_arrival_ns: self.first_arrival.0,
             last_arrival_ns: self.last_arrival.0,
             losses: LossMap::of_received(&self.received, sent_packets.max(self.next_expected)),

@@ -2,11 +2,22 @@
 
 use std::ffi::c_int;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Sets an option that takes an `int`.
 pub(crate) fn set_int(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     set_bytes(socket, level, name, &value.to_ne_bytes())
+}
+
+/// Gives the packets of `socket` to or from `address` this TOS byte (IPv4, also on a socket of both families) or traffic class (IPv6).
+pub(crate) fn set_traffic_class(socket: BorrowedFd<'_>, address: IpAddr, byte: u8) -> io::Result<()> {
+    let (level, name) = if address.to_canonical().is_ipv4() {
+        (libc::SOL_IP, libc::IP_TOS)
+    } else {
+        (libc::SOL_IPV6, libc::IPV6_TCLASS)
+    };
+    set_int(socket, level, name, byte.into())
 }
 
 /// Sets an option to the C value that `bytes` are.

@@ -17,6 +17,9 @@ use super::{
 use crate::clock::realtime;
 use crate::wait::readable_until;
 
+/// `BPF_A` of `<linux/bpf_common.h>`: a classic program returns its accumulator.
+const BPF_RETURN_A: u32 = 0x10;
+
 /// How a [`UdpReceiver`] is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiverOptions {
@@ -28,12 +31,21 @@ pub struct ReceiverOptions {
     pub timestamps: TimestampMode,
     /// Have each packet's TOS byte or traffic class told ([`SuperPacket::traffic_class`](super::SuperPacket::traffic_class)).
     pub traffic_class: bool,
+    /// Let other sockets of this user have the same address and port (`SO_REUSEPORT`); [`UdpReceiver::share_by_byte`] says which one
+    /// gets what.
+    pub shared_port: bool,
 }
 
 impl Default for ReceiverOptions {
     /// Super-packets whole, kernel stamps, the system's buffer.
     fn default() -> Self {
-        Self { receive_buffer_bytes: None, gro: true, timestamps: TimestampMode::default(), traffic_class: false }
+        Self {
+            receive_buffer_bytes: None,
+            gro: true,
+            timestamps: TimestampMode::default(),
+            traffic_class: false,
+            shared_port: false,
+        }
     }
 }
 
@@ -54,6 +66,10 @@ impl UdpReceiver {
         let fd = open(local)?;
         set_up(fd.as_fd(), local, options)?;
         let receive_buffer = grant(fd.as_fd(), options)?;
+        if options.shared_port {
+            set_int(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
+                .map_err(UdpOpenError::step("setsockopt SO_REUSEPORT"))?;
+        }
         bind(&fd, &local).map_err(|source| UdpOpenError::bind(local, source.into()))?;
         let local = local_address(&fd)?;
         Ok(Self { fd, local, receive_buffer })
@@ -94,6 +110,36 @@ impl UdpReceiver {
     pub fn sender_to(&self, peer: SocketAddr, options: &SenderOptions) -> Result<UdpSender, UdpOpenError> {
         connect(&self.fd, &peer).map_err(|source| UdpOpenError::connect(peer, source.into()))?;
         self.sender(options)
+    }
+
+    /// Of all sockets at this address and port, the one that was bound as the n-th, from 0, gets the datagrams in which the byte at
+    /// `offset` of the payload, of which the bits of `mask` count, is n (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)). Others go to any of them.
+    ///
+    /// # Errors
+    /// [`UdpOpenError::Step`].
+    pub fn share_by_byte(&self, offset: u32, mask: u8) -> Result<(), UdpOpenError> {
+        let code = |code: u32| code as u16;
+        let instruction = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
+        let mut program = [
+            instruction(code(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS), offset),
+            instruction(code(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K), mask.into()),
+            instruction(code(libc::BPF_RET | BPF_RETURN_A), 0),
+        ];
+        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: the kernel reads one sock_fprog, and through it `len` instructions, before the call returns; both live until then.
+        let result = unsafe {
+            libc::setsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_REUSEPORT_CBPF,
+                (&raw const filter).cast(),
+                size_of_val(&filter) as libc::socklen_t,
+            )
+        };
+        if result < 0 {
+            return Err(UdpOpenError::step("setsockopt SO_ATTACH_REUSEPORT_CBPF")(io::Error::last_os_error()));
+        }
+        Ok(())
     }
 
     /// The own address and port.

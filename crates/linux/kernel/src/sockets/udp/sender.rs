@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getpeername, getsockname, socket_with};
 
-use super::option::{read_words, set_bytes, set_int};
+use super::option::{read_words, set_bytes, set_int, set_traffic_class};
 use super::{
     BufferGrant, DATAGRAMS_MOST, ReceiverOptions, SendBatch, SocketMemory, UdpOpenError, UdpReceiver, UdpSendError,
 };
@@ -134,9 +134,7 @@ impl UdpSender {
             }
         }
         if options.traffic_class > 0 {
-            let (level, name) =
-                if peer.is_ipv4() { (libc::SOL_IP, libc::IP_TOS) } else { (libc::SOL_IPV6, libc::IPV6_TCLASS) };
-            set_int(socket, level, name, options.traffic_class.into())
+            set_traffic_class(socket, peer.ip(), options.traffic_class)
                 .map_err(UdpOpenError::step("setsockopt IP_TOS"))?;
         }
         // Zero would be for ever.

@@ -1,11 +1,15 @@
 //! `longhaul serve`.
 
+mod background;
+
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_kernel::memory::available;
 use longhaul_kernel::signals::Stop;
-use longhaul_peer::server::{Ended, ServeOptions, Server};
+use longhaul_peer::listening::SILENT;
+use longhaul_peer::server::{DataPort, Ended, ServeOptions, Server};
 use longhaul_session::{BusyPolicy, Caps};
 use longhaul_udp::MAX_PAYLOAD_BYTES;
 use longhaul_units::{BitRate, Bytes, Nanos};
@@ -20,13 +24,18 @@ pub(crate) const PORT: u16 = 5210;
 ///
 /// Listens only on loopback (in a lab: on all addresses). --bind changes that, and then needs --key.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  longhaul serve --bind 0.0.0.0 --key longhaul.key")]
+#[command(after_help = "Example:
+  longhaul serve --bind 0.0.0.0 --key longhaul.key
+  longhaul serve -D --bind 0.0.0.0 --key longhaul.key --data-port 5210   # one port in the firewall, TCP and UDP")]
 pub(crate) struct Args {
     #[command(flatten)]
     listen: Listen,
     /// Listen at this port
     #[arg(short, long, default_value_t = PORT)]
     port: u16,
+    /// Receive data at this port, TCP and UDP, one test at a time; it may be that of --port [default: ports that the kernel chooses]
+    #[arg(long, value_name = "PORT", conflicts_with = "sessions", value_parser = clap::value_parser!(u16).range(1..))]
+    data_port: Option<u16>,
     /// Refuse tests that take longer
     #[arg(long, value_name = "TIME", default_value = "1h")]
     time_cap: Nanos,
@@ -59,6 +68,12 @@ pub(crate) struct Args {
     /// Serve one test, then end
     #[arg(short = '1', long)]
     once: bool,
+    /// Go to the background once the server listens; print its process
+    #[arg(short = 'D', long)]
+    daemon: bool,
+    /// Append what a server in the background says to this file [default: nowhere]
+    #[arg(long, value_name = "FILE", requires = "daemon")]
+    logfile: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -70,6 +85,9 @@ enum HostSettings {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    if args.daemon && !background::is_here() {
+        return background::start();
+    }
     let Listening { address, key, is_trusted } = args.listen.check()?;
     let caps = Caps {
         duration: args.time_cap,
@@ -85,18 +103,31 @@ pub(crate) fn run(args: Args) -> Outcome {
         key,
         caps,
         at_once: args.sessions,
+        data_port: match args.data_port {
+            None => DataPort::Any,
+            Some(port) if port == args.port => DataPort::Control(port),
+            Some(port) => DataPort::Fixed(port),
+        },
         policy: if args.queue == 0 { BusyPolicy::Refuse } else { BusyPolicy::Queue(args.queue) },
     };
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let address = SocketAddr::new(address, args.port);
     let server = Server::bind(address, options).map_err(|error| not_bound(address, &error, "server"))?;
-    say(format_args!("listening at {}; Ctrl-C ends", server.address().unwrap_or(address)));
+    let listening = format!("listening at {}", server.address().unwrap_or(address));
+    if args.daemon {
+        background::leave(&listening, args.logfile.as_deref())?;
+        say(listening);
+    } else {
+        say(format_args!("{listening}; Ctrl-C ends"));
+    }
     server.run(Some(stop), args.once, log).map_err(|error| Failure::new("serve", error))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn log(ended: &Ended) {
     match &ended.result {
+        // Who only tries an address is nobody's business.
+        Err(error) if error.code == SILENT => {}
         Ok(_) => say(format_args!("{}: test done", ended.peer)),
         Err(error) => say(format_args!("{}: {} ({})", ended.peer, with_flags(&error.message), error.code)),
     }

@@ -1,0 +1,190 @@
+//! `--prometheus FILE`: the last interval in Prometheus' text form, for node_exporter's textfile collector.
+//!
+//! Source: the text-based format of `prometheus.io/docs/instrumenting/exposition_formats`, version 0.0.4.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use longhaul_kernel::new_file;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::output::Failure;
+use crate::output::overwrite::Overwrite;
+
+/// Series of one interval; the others are left out.
+const SERIES_MOST: usize = 10_000;
+
+/// The option.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct PrometheusArgs {
+    /// Write each interval to this file, for Prometheus: point node_exporter's --collector.textfile.directory at its folder
+    #[arg(long, value_name = "FILE.prom")]
+    prometheus: Option<PathBuf>,
+}
+
+impl PrometheusArgs {
+    /// The file, once the first interval is over.
+    ///
+    /// # Errors
+    /// The file is there and may not be replaced, or the name is not one that the collector reads.
+    pub(crate) fn open(&self, overwrite: Overwrite) -> Result<Option<Textfile>, Failure> {
+        let Some(path) = &self.prometheus else { return Ok(None) };
+        if path.extension().is_none_or(|end| end != "prom") {
+            let message =
+                format!("--prometheus {}: node_exporter reads files whose names end in .prom", path.display());
+            return Err(Failure::usage(message).remedy("name it longhaul.prom, for instance"));
+        }
+        overwrite.file(Some(path))?;
+        let path = new_file::followed(path).map_err(|error| Failure::unwritable(path, error))?;
+        Ok(Some(Textfile { path, last: BTreeMap::new(), told: false }))
+    }
+}
+
+/// A file that has the last interval of each direction. It goes when this is dropped: nobody shall take old figures for those of now.
+#[derive(Debug)]
+pub(crate) struct Textfile {
+    path: PathBuf,
+    last: BTreeMap<String, Value>,
+    told: bool,
+}
+
+impl Textfile {
+    /// Writes the file anew with `interval`, an object of `--json-stream`.
+    pub(crate) fn write(&mut self, interval: &impl Serialize) {
+        let Ok(value) = serde_json::to_value(interval) else { return };
+        let which = value.get("direction").and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.last.insert(which, value);
+        if let Err(error) = new_file::write(&self.path, text(self.last.values()))
+            && !std::mem::replace(&mut self.told, true)
+        {
+            let failure = Failure::unwritable(&self.path, error);
+            let _ = failure.report_beside();
+        }
+    }
+}
+
+impl Drop for Textfile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Intervals as gauges. Texts and truths are labels of the numbers beside and below them; a time in nanoseconds is in seconds.
+fn text<'a>(intervals: impl IntoIterator<Item = &'a Value>) -> String {
+    let mut families: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut left = SERIES_MOST;
+    for interval in intervals.into_iter().filter_map(Value::as_object) {
+        let kind = interval.get("schema").and_then(Value::as_str).unwrap_or("longhaul");
+        let name = kind.split('/').next().unwrap_or_default().trim_end_matches(".interval").replace('.', "_");
+        gauges(&name, interval, &[], &mut families, &mut left);
+    }
+    let mut text = String::new();
+    for (name, samples) in families {
+        let _ = writeln!(text, "# TYPE {name} gauge");
+        for sample in samples {
+            let _ = writeln!(text, "{name}{sample}");
+        }
+    }
+    text
+}
+
+fn gauges(
+    name: &str,
+    object: &Map<String, Value>,
+    outer: &[(String, String)],
+    families: &mut BTreeMap<String, Vec<String>>,
+    left: &mut usize,
+) {
+    let mut labels = outer.to_vec();
+    for (key, value) in object.iter().filter(|(key, _)| !matches!(key.as_str(), "schema" | "at")) {
+        match value {
+            Value::String(text) => labels.push((word(key), text.clone())),
+            Value::Bool(truth) => labels.push((word(key), truth.to_string())),
+            _ => {}
+        }
+    }
+    for (key, value) in object {
+        let name = format!("{name}_{}", word(key));
+        match value {
+            Value::Number(number) if *left > 0 => {
+                *left -= 1;
+                let (name, value) = in_base_units(name, number.as_f64().unwrap_or(f64::NAN));
+                families.entry(name).or_default().push(format!("{} {value}", written(&labels)));
+            }
+            Value::Object(object) => gauges(&name, object, &labels, families, left),
+            Value::Array(all) => {
+                for object in all.iter().filter_map(Value::as_object) {
+                    gauges(&name, object, &labels, families, left);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Prometheus' names have base units.
+fn in_base_units(name: String, value: f64) -> (String, f64) {
+    if let Some(stem) = name.strip_suffix("_ns") {
+        return (format!("{stem}_seconds"), value / 1e9);
+    }
+    match name.strip_suffix("_bps") {
+        Some(stem) => (format!("{stem}_bits_per_second"), value),
+        None => (name, value),
+    }
+}
+
+/// What a name may have.
+fn word(key: &str) -> String {
+    key.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_")
+}
+
+fn written(labels: &[(String, String)]) -> String {
+    let escaped = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let all: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+    if all.is_empty() { String::new() } else { format!("{{{}}}", all.join(",")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_gauges_and_texts_their_labels() {
+        let interval = json!({
+            "schema": "longhaul.watch.interval/1", "at": "2026-01-01T00:00:00Z", "host": "a\"b\\", "elapsed_ns": 1_500_000_000_u64,
+            "connections": [{ "program": "curl", "sent_rate_bps": 7, "limited_by": null }, { "program": "scp", "sent_rate_bps": 8 }],
+            "dropped_packets": { "sender_qdisc": 3 },
+        });
+        let expected = r#"# TYPE longhaul_watch_connections_sent_rate_bits_per_second gauge
+longhaul_watch_connections_sent_rate_bits_per_second{host="a\"b\\",program="curl"} 7
+longhaul_watch_connections_sent_rate_bits_per_second{host="a\"b\\",program="scp"} 8
+# TYPE longhaul_watch_dropped_packets_sender_qdisc gauge
+longhaul_watch_dropped_packets_sender_qdisc{host="a\"b\\"} 3
+# TYPE longhaul_watch_elapsed_seconds gauge
+longhaul_watch_elapsed_seconds{host="a\"b\\"} 1.5
+"#;
+        assert_eq!(text([&interval]), expected);
+    }
+
+    #[test]
+    fn the_file_has_both_directions_and_goes_with_its_writer() {
+        let path = std::env::temp_dir().join(format!("longhaul-metrics-{}.prom", std::process::id()));
+        let mut file = Textfile { path, last: BTreeMap::new(), told: false };
+        for (direction, packets) in [("forward", 1), ("backward", 2), ("forward", 3)] {
+            file.write(
+                &json!({ "schema": "longhaul.udp.interval/1", "direction": direction, "received_packets": packets }),
+            );
+        }
+        let path = file.path.clone();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let forward = "longhaul_udp_received_packets{direction=\"forward\"} 3";
+        assert!(text.contains(forward) && text.contains("{direction=\"backward\"} 2"), "{text}");
+        assert_eq!(text.lines().count(), 3, "{text}");
+        drop(file);
+        assert!(!path.exists());
+    }
+}

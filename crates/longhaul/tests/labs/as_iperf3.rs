@@ -1,0 +1,234 @@
+//! What hands expect that know iperf3: one port, an own address and port, DSCP, units, intervals, a server in the background.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use longhaul_kernel::capability::is_root_in_namespace;
+
+use crate::common::{TestLab, object};
+use crate::schemas::assert_valid;
+use crate::watch::on;
+
+const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
+const PATH: &str = "[[both]]\nrate = '100Mbit'\nqueue = '1MiB'\ndelay = '2ms'\n";
+
+/// A folder of files; gone with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("longhaul-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("path.toml"), PATH).unwrap();
+        Self(folder)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server in the background of the lab's other host; ended when dropped.
+struct Background(String);
+
+impl Background {
+    fn start(lab: &TestLab, arguments: &[&str]) -> Self {
+        let output = on(lab, "server", &[&[LONGHAUL, "serve", "-D"], arguments].concat()).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+        let (listening, pid) = said.split_once("; kill ").unwrap_or_else(|| panic!("{said}"));
+        assert!(listening.contains("listening at "), "{said}");
+        Self(pid.split(' ').next().unwrap().to_owned())
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(&self.0).status();
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn client(lab: &TestLab, arguments: &[&str]) -> Output {
+    let output = on(lab, "client", &[&[LONGHAUL], arguments].concat()).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    output
+}
+
+fn result(lab: &TestLab, arguments: &[&str]) -> Value {
+    object(&client(lab, &[arguments, &["--json"]].concat()).stdout)
+}
+
+/// A firewall lets only port 5210 in: TCP with streams in both directions, UDP with several streams, round trips.
+#[test]
+fn one_port_in_the_firewall_is_enough() {
+    if Command::new("nft").arg("-v").output().is_err() {
+        longhaul_testing::no_judge!("nft is not installed (make deps)");
+        return;
+    }
+    if !is_root_in_namespace() {
+        longhaul_testing::skipped!("a firewall takes root");
+        return;
+    }
+    let folder = Folder::new("one-port");
+    let Some(lab) = TestLab::up("one-port", &folder.file("path.toml")) else { return };
+    for rule in [
+        "add table inet t",
+        "add chain inet t c { type filter hook input priority 0; policy drop; }",
+        "add rule inet t c meta l4proto { icmp, ipv6-icmp } accept",
+        "add rule inet t c ip dscp ef tcp dport 5210 counter accept",
+        "add rule inet t c tcp dport 5210 accept",
+        "add rule inet t c udp dport 5210 accept",
+    ] {
+        let output = on(&lab, "server", &["nft", rule]).output().unwrap();
+        assert!(output.status.success(), "{rule}: {output:?}");
+    }
+    let log = folder.file("log");
+    let server = Background::start(&lab, &["--data-port", "5210", "--logfile", &log]);
+    for family in ["-4", "-6"] {
+        let tcp = result(&lab, &["tcp", "server", family, "-t", "1s", "-P", "3", "--bidir", "-w", "300K"]);
+        for direction in ["forward", "backward"] {
+            let streams = tcp["result"][direction]["streams"].as_array().unwrap();
+            let all = |key: &str| streams.iter().map(|stream| stream[key].as_u64().unwrap()).collect::<Vec<_>>();
+            let (at_server, buffer) =
+                if direction == "forward" { ("receiver_port", "receiver") } else { ("sender_port", "sender") };
+            assert_eq!(all(at_server), [5210; 3], "{direction}");
+            assert!(all("bytes").iter().all(|bytes| *bytes > 100_000), "{tcp:#}");
+            let asked = &streams[0]["socket_buffers"][buffer];
+            assert_eq!((asked["asked_bytes"].as_u64(), asked["given_bytes"].as_u64()), (Some(300_000), Some(600_000)));
+        }
+        let udp = result(&lab, &["udp", "server", family, "-k", "4000", "-b", "5M", "-P", "4"]);
+        let udp = &udp["result"];
+        assert_eq!(
+            (udp["received_packets"].as_u64(), udp["duplicate_packets"].as_u64()),
+            (Some(4_000), Some(0)),
+            "{udp:#}"
+        );
+        let streams = udp["streams"].as_array().unwrap();
+        assert!(
+            streams
+                .iter()
+                .all(|stream| (stream["sent_packets"].as_u64(), stream["lost_packets"].as_u64())
+                    == (Some(1_000), Some(0)))
+        );
+        let rtt = result(&lab, &["rtt", "server", family, "--count", "20", "--interval", "10ms"]);
+        assert_eq!(rtt["result"]["answered"].as_u64(), Some(20), "{rtt:#}");
+    }
+
+    // An own address, port and DSCP, by the server's own count.
+    let tcp =
+        result(&lab, &["tcp", "server", "-n", "3M", "-B", "10.77.1.1", "--cport", "40000", "-P", "2", "--dscp", "ef"]);
+    let streams = tcp["result"]["streams"].as_array().unwrap();
+    assert_eq!([&streams[0]["sender_port"], &streams[1]["sender_port"]], [40_000, 40_001]);
+    assert_eq!(streams[0]["sender_address"], "10.77.1.1");
+    let rules = text(&on(&lab, "server", &["nft", "list", "table", "inet", "t"]).output().unwrap().stdout);
+    let marked: u64 =
+        rules.split("counter packets ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
+    assert!(marked > 20, "{rules}");
+    let udp = result(&lab, &["udp", "server", "-6", "-k", "100", "-b", "10M", "--cport", "40000", "--dscp", "af11"]);
+    let class = &udp["result"]["traffic_classes"][0];
+    assert_eq!((class["traffic_class"].as_u64(), class["packets"].as_u64()), (Some(0x28), Some(100)), "{udp:#}");
+
+    drop(server);
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(said.contains("test done") && !said.contains("control_lost"), "{said}");
+}
+
+/// The lab's name of the server has an address of each family, and the server listens at one of them.
+#[test]
+fn every_address_of_a_name_is_tried() {
+    let folder = Folder::new("addresses");
+    let Some(lab) = TestLab::up("addresses", &folder.file("path.toml")) else { return };
+    let refused = on(&lab, "client", &[LONGHAUL, "udp", "server", "-k", "10"]).output().unwrap();
+    let said = text(&refused.stderr);
+    assert!(said.contains("10.77.2.1:5210 refuses") && said.contains("[fd77::2:1]:5210 refuses"), "{said}");
+    assert!(said.contains("--bind 0.0.0.0"), "who listens on loopback alone is told: {said}");
+    for (address, family) in [("10.77.2.1", "-4"), ("fd77::2:1", "-6")] {
+        let _server = Background::start(&lab, &["-B", address, "--no-auth", "-1"]);
+        let udp = result(&lab, &["udp", "server", "-k", "10", "-b", "1M"]);
+        assert!(udp["parameters"]["address"].as_str().unwrap().contains(address), "{family} {udp:#}");
+    }
+    let output = on(&lab, "client", &[LONGHAUL, "tcp", "server", "-B", "10.99.0.1"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("cannot use the own address 10.99.0.1:0") && said.contains("ip address"), "{said}");
+}
+
+#[test]
+fn intervals_have_a_header_and_the_place_of_losses() {
+    let folder = Folder::new("intervals");
+    let Some(lab) = TestLab::up("intervals", &folder.file("path.toml")) else { return };
+    let _server = Background::start(&lab, &[]);
+    // By default, each second, with a header; the rate in the unit that was asked for.
+    let said = text(&client(&lab, &["udp", "server", "-t", "2100ms", "-b", "1M", "-f", "k"]).stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(
+        lines[0].contains("received") && lines[0].contains("lost") && lines[0].ends_with("dropped where"),
+        "{said}"
+    );
+    assert!(lines[1].starts_with("forward     1.0 s") && lines[1].contains(" kbit/s"), "{said}");
+    assert!(lines[2].starts_with("forward     2.0 s"), "{said}");
+    // Packets that come one by one have jitter without --wire.
+    let jitter = said.lines().find(|line| line.starts_with("jitter")).unwrap();
+    assert!(jitter.ends_with("us") || jitter.ends_with("ms") || jitter.ends_with("ns"), "{said}");
+    let said = text(&client(&lab, &["tcp", "server", "-t", "1100ms", "-i", "500ms", "-C", "cubic"]).stdout);
+    assert!(said.lines().next().unwrap().contains("retransmits"), "{said}");
+    let flow = said.lines().find(|line| line.starts_with("flow ")).unwrap();
+    assert!(flow.contains("1:1]:") && flow.contains(" to [fd77::2:1]:") && flow.ends_with(", cubic"), "{said}");
+    assert!(text(&client(&lab, &["tcp", "server", "-t", "1s", "-i", "0"]).stdout).starts_with("forward   goodput"));
+
+    if !is_root_in_namespace() {
+        longhaul_testing::skipped!("drop events take root");
+        return;
+    }
+    // The socket's buffer is too small for this: both places are told while the test runs, and the file is there for Prometheus.
+    let metrics = folder.file("longhaul.prom");
+    let script = format!(
+        "{LONGHAUL} udp server -t 2500ms -b 60M -w 3K --wire --json-stream --prometheus {metrics} & sleep 2.2; cat {metrics}; wait"
+    );
+    let said = text(&on(&lab, "client", &["sh", "-c", &script]).output().unwrap().stdout);
+    let intervals: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let dropped: u64 =
+        intervals.iter().filter_map(|one| one["dropped_packets"]["receiver_socket_buffer"].as_u64()).sum();
+    let result = intervals.iter().find(|one| one["schema"] == "longhaul.udp/1").unwrap();
+    let lost = result["result"]["loss_by_location"]["receiver_socket_buffer"].as_u64().unwrap();
+    assert!(dropped > 0 && dropped <= lost, "{dropped} of {lost} {said}");
+    let gauge = "longhaul_udp_received_rate_bits_per_second{direction=\"forward\",host=";
+    assert!(said.contains(gauge), "{said}");
+    assert!(!fs::exists(&metrics).unwrap(), "old figures are not left");
+}
+
+/// A full queue of 1 MiB at 100 Mbit/s takes 84 ms; the path's round trip is 4 ms.
+#[test]
+fn latency_under_load_is_that_of_the_queue() {
+    let folder = Folder::new("latency");
+    let Some(lab) = TestLab::up("latency", &folder.file("path.toml")) else { return };
+    let _server = Background::start(&lab, &[]);
+    let output = on(&lab, "client", &[LONGHAUL, "tcp", "server", "-t", "4s", "-C", "cubic", "--latency", "--json"])
+        .output()
+        .unwrap();
+    let tcp = object(&output.stdout);
+    if tcp["error"]["code"] == "no_echo_socket" {
+        longhaul_testing::skipped!("no ICMP echo for this user");
+        return;
+    }
+    assert_valid(&tcp, "longhaul.tcp/1");
+    let latency = &tcp["result"]["latency"];
+    let ms = |of: &str, what: &str| latency[of][what].as_u64().unwrap() as f64 / 1e6;
+    assert!((4.0..20.0).contains(&ms("idle", "p50_ns")), "{latency:#}");
+    assert!((30.0..150.0).contains(&ms("loaded", "p99_ns")), "{latency:#}");
+    assert!(latency["loaded"]["probes"].as_u64() > Some(100), "{latency:#}");
+    let said = text(&client(&lab, &["udp", "server", "-t", "1s", "--latency"]).stdout);
+    assert!(said.contains("latency   ") && said.contains("p50 idle; under load"), "{said}");
+}
