@@ -34,5 +34,6 @@ const result = await build({
 const script = result.outputFiles[0].text.replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--");
 mkdirSync("dist", { recursive: true });
 writeFileSync("dist/charts.js.gz", gzipSync(script, { level: 9 }));
+writeFileSync("dist/NOTICE", notice.replace(/^\/\*! |\*\/$/gm, ""));
 writeFileSync("dist/charts.sha256", createHash("sha256").update(script).digest("base64"));
 console.log(`web: ${script.length} characters, of them ${notice.length} of licences`);

@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::html::axis::{RATES, TIMES};
 use crate::html::lines::{Band, Line, Panel, trimmed, unit_of};
 use crate::html::over_time::timeline;
 use crate::html::page::{Script, charts, escape, heading, page_with};
@@ -210,9 +211,7 @@ fn surface(body: &mut String, id: &str, title: &str, heat: &Heat) {
     );
 }
 
-const RATES: [(f64, &str); 4] = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
 const SIZES: [(f64, &str); 4] = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")];
-pub(crate) const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
 
 pub(crate) fn seconds(value: f64) -> String {
     let (size, unit) = unit_of(value * 1e9, &TIMES);

@@ -9,7 +9,7 @@ mod thin;
 pub mod udp;
 
 pub use tested::Tested;
-pub(crate) use tested::caveats;
+pub(crate) use tested::{caveats, short};
 
 use std::fmt::Write;
 

@@ -4,16 +4,15 @@ use std::fmt::Write;
 
 use longhaul_tcp::{FlowSummary, LimitedBy, LimitedTimes, LossBytes, Sample, TcpResult, fields};
 use longhaul_terms::Directions;
-use longhaul_units::{BitRate, Bytes};
+use longhaul_units::Bytes;
 
-use crate::html::capture::TIMES;
+use crate::html::axis::{RATES, TIMES};
 use crate::html::lines::{Line, Panel, Part, Stack};
-use crate::html::over_time::tested::{BACKWARD, FORWARD, Tested, tiles, window};
+use crate::html::over_time::tested::{BACKWARD, FORWARD, Tested, rate, short, tiles, window};
 use crate::html::over_time::timeline;
 use crate::html::page::escape;
 use crate::html::table::Table;
 use crate::parquet::{End, FlowSamples};
-use crate::text::{rate, short};
 
 /// Flows that are drawn one by one.
 const FLOWS: usize = 8;
@@ -22,7 +21,6 @@ const SHORTEST_WINDOW_S: f64 = 0.1;
 /// `TCP_CA_Recovery`: a loss was seen. Only `TCP_CA_Loss`, after a timeout, is greater.
 const CA_RECOVERY: u64 = 3;
 
-const RATES: [(f64, &str); 4] = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
 const SIZES: [(f64, &str); 4] = [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB"), (1.0, "B")];
 const SHARE: [(f64, &str); 1] = [(1.0, "%")];
 const PACKETS: [(f64, &str); 1] = [(1.0, "packets")];
@@ -57,7 +55,7 @@ impl Report<'_> {
     fn direction(&self, result: &TcpResult, forward: bool) -> String {
         let round_trip = |ns: Option<u64>| ns.map_or_else(|| "not known".into(), short);
         let mut body = tiles(&[
-            ("Goodput", format!("{}/s", rate(BitRate(result.goodput_bps)))),
+            ("Goodput", rate(result.goodput_bps)),
             ("Received", Bytes(result.bytes).rounded()),
             ("Time", short(result.duration_ns)),
             ("Retransmitted packets", result.retransmits.to_string()),
@@ -85,8 +83,8 @@ fn sentences(result: &TcpResult) -> String {
         1 => "one flow".to_owned(),
         many => format!("{many} flows"),
     };
-    let rate = rate(BitRate(result.goodput_bps));
-    let mut sentences = vec![format!("{rate}/s of goodput over {flows}, for {}.", short(result.duration_ns))];
+    let rate = rate(result.goodput_bps);
+    let mut sentences = vec![format!("{rate} of goodput over {flows}, for {}.", short(result.duration_ns))];
     sentences.extend(result.limited_by.foremost().map(|(name, share)| {
         let (what, share) = (name.replace('_', " "), share * 100.0);
         format!("For {share:.0} % of the time the {what} was the limit.")

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use longhaul_result::Caveat;
+use longhaul_units::Nanos;
 
+use crate::html::axis::RATES;
+use crate::html::lines::{trimmed, unit_of};
 use crate::html::page::{charts, escape, heading, page_with};
 
 /// A test, without its figures.
@@ -44,6 +47,17 @@ impl Tested<'_> {
 /// The names of the directions where there are two.
 pub(super) const FORWARD: &str = "From client to server";
 pub(super) const BACKWARD: &str = "From server to client";
+
+/// A time with three digits.
+pub(crate) fn short(ns: u64) -> String {
+    Nanos(ns).rounded()
+}
+
+/// A rate with its unit.
+pub(super) fn rate(bps: u64) -> String {
+    let (size, unit) = unit_of(bps as f64, &RATES);
+    format!("{} {unit}", trimmed(bps as f64 / size))
+}
 
 /// How much `part` is of `all`, in words that do not say all of what is not.
 pub(super) fn share(part: u64, all: u64) -> String {

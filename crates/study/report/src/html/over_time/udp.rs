@@ -10,17 +10,15 @@ use longhaul_result::Location;
 use longhaul_terms::{Directions, StreamSent};
 use longhaul_udp::UdpResult;
 use longhaul_udp::locate::Loss;
-use longhaul_units::BitRate;
 
+use crate::html::axis::RATES;
 use crate::html::colour::{Fill, fill};
 use crate::html::lines::{Line, Panel, Part, Stack};
-use crate::html::over_time::tested::{BACKWARD, FORWARD, Tested, share, tiles, window};
+use crate::html::over_time::tested::{BACKWARD, FORWARD, Tested, rate, share, short, tiles, window};
 use crate::html::over_time::timeline;
 use crate::html::page::escape;
 use crate::html::table::Table;
-use crate::text::{rate, short};
 
-const RATES: [(f64, &str); 4] = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
 const PACKETS: [(f64, &str); 1] = [(1.0, "packets")];
 const SHARE: [(f64, &str); 1] = [(1.0, "%")];
 /// So short that a burst is seen, and so long that a slow test has packets in each.
@@ -127,8 +125,8 @@ impl Report<'_> {
 
     fn direction(&self, result: &UdpResult, departures: &Option<Departures>) -> String {
         let mut body = tiles(&[
-            ("Received", format!("{}/s", rate(BitRate(result.received_rate_bps)))),
-            ("Sent", format!("{}/s", rate(BitRate(result.sent_rate_bps)))),
+            ("Received", rate(result.received_rate_bps)),
+            ("Sent", rate(result.sent_rate_bps)),
             ("Packets sent", result.sent_packets.to_string()),
             ("Packets lost", result.lost_packets.to_string()),
             ("Reordered", result.reordered_packets.to_string()),
@@ -149,8 +147,8 @@ impl Report<'_> {
 
 /// What was found, in words.
 fn sentences(result: &UdpResult) -> String {
-    let (received, sent) = (rate(BitRate(result.received_rate_bps)), rate(BitRate(result.sent_rate_bps)));
-    let mut sentences = vec![format!("{received}/s arrived of {sent}/s sent, for {}.", short(result.duration_ns))];
+    let (received, sent) = (rate(result.received_rate_bps), rate(result.sent_rate_bps));
+    let mut sentences = vec![format!("{received} arrived of {sent} sent, for {}.", short(result.duration_ns))];
     if result.lost_packets == 0 {
         sentences.push(format!("None of {} packets was lost.", result.sent_packets));
         return sentences.join(" ");

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use longhaul_result::Caveat;
 use longhaul_rtt::{BySize, OfSize, OverTime, RttResult, Stretch};
 
+use crate::html::axis::TIMES;
 use crate::html::lines::{Across, Band, Line, Panel};
-use crate::html::over_time::{caveats, timeline};
+use crate::html::over_time::{caveats, short, timeline};
 use crate::html::page::{charts, escape, heading, page_with};
-use crate::html::round_trips::{TIMES, power_of_ten};
-use crate::text::short;
+use crate::html::round_trips::power_of_ten;
 
 /// The content of the page.
 #[derive(Debug)]
