@@ -34,7 +34,7 @@ Example:
   longhaul tcp server -t 30s -P 4 -o monday            # keep the result and all samples
   longhaul tcp server -w auto --rate-goal 10G          # a window of the bandwidth-delay product
   longhaul tcp server -C reno:20s,cubic:20s -i 1s      # switch during the flow
-  longhaul tcp server -t 30s --html page.html          # what limits it over time, as figures that zoom
+  longhaul tcp server -t 30s --html page.html          # what limits it, over time
   longhaul show monday
 
 `longhaul docs tcp-results` explains each number of the result.";

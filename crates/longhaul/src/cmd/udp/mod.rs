@@ -28,7 +28,7 @@ const EXAMPLES: &str = "\
 Example:
   longhaul udp server -b 2400M -w 1M --wire -t 10s
   longhaul udp server -b 2400M -w 2M --softirq same    # receiver and its softirq on one CPU
-  longhaul udp server -b 1G --html page.html           # losses by place over time, as figures that zoom
+  longhaul udp server -b 1G --html page.html           # losses over time, in figures that zoom
   longhaul udp server -R -b 1G -i 1s -o monday      # the server sends; keep the result
   longhaul show monday
 
