@@ -171,6 +171,9 @@ impl Nanos {
     }
 }
 
+/// Nanoseconds in an hour.
+const HOUR_NS: u64 = 3_600_000_000_000;
+
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.0;
@@ -178,6 +181,7 @@ impl fmt::Display for Nanos {
             0..1_000 => format!("{ns}ns"),
             1_000..1_000_000 => format!("{}us", quantity::trimmed(ns as f64 / 1e3, 3)),
             1_000_000..1_000_000_000 => format!("{}ms", quantity::trimmed(ns as f64 / 1e6, 6)),
+            _ if ns.is_multiple_of(HOUR_NS) => format!("{}h", ns / HOUR_NS),
             _ => format!("{}s", quantity::trimmed(ns as f64 / 1e9, 9)),
         };
         f.pad(&text)

@@ -107,7 +107,10 @@ fn one_port_in_the_firewall_is_enough() {
             assert_eq!(all(at_server), [5210; 3], "{direction}");
             assert!(all("bytes").iter().all(|bytes| *bytes > 100_000), "{tcp:#}");
             let asked = &streams[0]["socket_buffers"][buffer];
-            assert_eq!((asked["asked_bytes"].as_u64(), asked["given_bytes"].as_u64()), (Some(300_000), Some(600_000)));
+            assert_eq!(
+                (asked["asked_bytes"].as_u64(), asked["given_bytes"].as_u64()),
+                (Some(300 << 10), Some(600 << 10))
+            );
         }
         let udp = result(&lab, &["udp", "server", family, "-k", "4000", "-b", "5M", "-P", "4"]);
         let udp = &udp["result"];

@@ -13,14 +13,34 @@ use longhaul_report::text::{rate, short};
 
 /// Rows of the table: the connections with the highest rates.
 pub(super) const ROWS: usize = 15;
-/// Characters per line.
-pub(super) const WIDTH: usize = 80;
-/// Characters for the address and port of the other end: any IPv4 address fits.
-pub(super) const ADDRESS: usize = 21;
-/// Characters for the program.
-pub(super) const PROGRAM: usize = 7;
-/// Characters for the congestion control: `lh_highspeed` is cut.
-const CONTROL: usize = 6;
+
+/// Characters of the columns that may be cut. Elsewhere than on a narrow terminal they have room for all.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Columns {
+    /// The line.
+    pub(super) line: usize,
+    /// An address and port.
+    pub(super) address: usize,
+    /// A program.
+    pub(super) program: usize,
+    /// A congestion control.
+    control: usize,
+}
+
+impl Columns {
+    /// For lines of so many characters; `None` for as long as they are.
+    pub(super) fn of(width: Option<usize>) -> Self {
+        // In 80 characters any IPv4 address fits; the longest IPv6 address with its port has 47, names have 15.
+        let mut more = width.map_or(usize::MAX, |width| width.saturating_sub(80));
+        let mut grow = |least: usize, most: usize| {
+            let by = more.min(most - least);
+            more -= by;
+            least + by
+        };
+        let (address, program, control) = (grow(21, 47), grow(7, 15), grow(6, 15));
+        Self { line: width.unwrap_or(usize::MAX), address, program, control }
+    }
+}
 
 /// What is sampled until the end.
 pub(crate) trait Watching {
@@ -104,11 +124,12 @@ impl Watching for Watch {
     }
 
     fn report(&mut self, live: &mut Live, elapsed: Nanos) {
+        let columns = live.columns();
         let (rows, stamp) = (self.now(), Stamp::now());
         let connections = rows.iter().map(ConnectionRow::of).collect();
         let object =
             WatchInterval { schema: "longhaul.watch.interval/1", stamp: &stamp, elapsed_ns: elapsed.0, connections };
-        live.take(&table(elapsed, &rows), &object);
+        live.take(&table(elapsed, &rows, columns), &object);
     }
 
     fn open(&self) -> usize {
@@ -132,6 +153,15 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new(show: Show, metrics: Option<Textfile>) -> Self {
         Self { show, written: 0, metrics }
+    }
+
+    /// The columns that fit where tables go.
+    pub(super) fn columns(&self) -> Columns {
+        let size = match self.show {
+            Show::Lines => terminal_size::terminal_size_of(std::io::stdout()),
+            _ => terminal_size::terminal_size_of(std::io::stderr()),
+        };
+        Columns::of(size.map(|(width, _)| usize::from(width.0)))
     }
 
     /// Whether tables are shown.
@@ -167,23 +197,24 @@ impl Live {
     }
 }
 
-fn table(elapsed: Nanos, rows: &[ConnectionNow]) -> Vec<String> {
+fn table(elapsed: Nanos, rows: &[ConnectionNow], columns: Columns) -> Vec<String> {
     let time = format!("{:.0} s", elapsed.0 as f64 / 1e9);
+    let Columns { address, program, control, .. } = columns;
     let head = format!(
-        "{time:<PROGRAM$} {:>5} {:<ADDRESS$} {:>8} {:>6} {:>5} {:>4} {:<CONTROL$} limit",
+        "{time:<program$} {:>5} {:<address$} {:>8} {:>6} {:>5} {:>4} {:<control$} limit",
         "port", "other end", "rate", "rtt", "cwnd", "retr", "cc"
     );
     let mut lines = vec![head];
-    lines.extend(rows.iter().take(ROWS).map(row));
-    fitted(lines, rows.len())
+    lines.extend(rows.iter().take(ROWS).map(|now| row(now, columns)));
+    fitted(lines, rows.len(), columns)
 }
 
 /// `lines` of a table of `rows` rows, each in the width, with the number of rows that are not shown.
-pub(super) fn fitted(mut lines: Vec<String>, rows: usize) -> Vec<String> {
+pub(super) fn fitted(mut lines: Vec<String>, rows: usize, columns: Columns) -> Vec<String> {
     if rows > ROWS {
         lines.push(format!("{:>9}  and {} more", "", rows - ROWS));
     }
-    lines.iter().map(|line| line.replace(char::is_control, " ").chars().take(WIDTH).collect()).collect()
+    lines.iter().map(|line| line.replace(char::is_control, " ").chars().take(columns.line).collect()).collect()
 }
 
 /// A short word for a limit.
@@ -198,13 +229,13 @@ fn in_short(limit: &str, receives: bool) -> &'static str {
     }
 }
 
-/// Cuts a long address: its end says more than its beginning.
-pub(super) fn address(text: &str) -> String {
-    let surplus = text.chars().count().saturating_sub(ADDRESS);
+/// Cuts an address of more than `most` characters: its end says more than its beginning.
+pub(super) fn address(text: &str, most: usize) -> String {
+    let surplus = text.chars().count().saturating_sub(most);
     if surplus == 0 { text.to_owned() } else { "…".chars().chain(text.chars().skip(surplus + 1)).collect() }
 }
 
-fn row(now: &ConnectionNow) -> String {
+fn row(now: &ConnectionNow, columns: Columns) -> String {
     let receives = now.received_rate_bps > now.sent_rate_bps;
     let (arrow, bps) = if receives { ('<', now.received_rate_bps) } else { ('>', now.sent_rate_bps) };
     // Show the state instead of a limit if the connection is not established.
@@ -213,12 +244,13 @@ fn row(now: &ConnectionNow) -> String {
         Some(limit) if bps > 0 => format!("{} {:.0}%", in_short(&limit.by, receives), limit.share * 100.0),
         _ => "idle".into(),
     };
-    let program = if now.program.is_empty() { "?" } else { &now.program };
+    let owner = if now.program.is_empty() { "?" } else { &now.program };
+    let Columns { address: most, program, control, .. } = columns;
     let rtt = if now.rtt_ns == 0 { "?".into() } else { short(now.rtt_ns) };
     format!(
-        "{program:<PROGRAM$.PROGRAM$} {:>5} {:<ADDRESS$} {:>7}{arrow} {rtt:>6} {:>5} {:>4} {:<CONTROL$.CONTROL$} {limit}",
+        "{owner:<program$.program$} {:>5} {:<most$} {:>7}{arrow} {rtt:>6} {:>5} {:>4} {:<control$.control$} {limit}",
         now.local.port(),
-        address(&now.remote.to_string()),
+        address(&now.remote.to_string(), most),
         rate(BitRate(bps)).replace("bit", ""),
         Bytes(now.cwnd_bytes).rounded().replace("iB", ""),
         now.retransmits,
@@ -249,15 +281,23 @@ mod tests {
             retransmits: 3,
             limit: Some(limit),
         };
-        let lines = table(Nanos::from_millis(1_500), &[now.clone(), ConnectionNow { state: "SYN-SENT", ..now }]);
-        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH && !line.contains('\x1b')), "{lines:?}");
+        let rows = [now.clone(), ConnectionNow { state: "SYN-SENT", ..now }];
+        let lines = table(Nanos::from_millis(1_500), &rows, Columns::of(Some(80)));
+        assert!(lines.iter().all(|line| line.chars().count() <= 80 && !line.contains('\x1b')), "{lines:?}");
         assert_eq!(lines[1], "curl    51234 10.77.2.1:80           12.3 M< 50.1ms 14.1K    3 lh_hig window 97%");
         assert!(lines[2].ends_with("SYN-SENT"), "{}", lines[2]);
         assert!(lines[0].starts_with("2 s "));
-        let long = address("[2001:db8:1234:5678:9abc:def0:1234:5678]:443");
-        assert!(
-            long.starts_with('…') && long.ends_with(":1234:5678]:443") && long.chars().count() == ADDRESS,
-            "{long}"
-        );
+        let text = "[2001:db8:1234:5678:9abc:def0:1234:5678]:443";
+        let long = address(text, 21);
+        assert!(long.starts_with('…') && long.ends_with(":1234:5678]:443") && long.chars().count() == 21, "{long}");
+        // A wide terminal and a pipe have room.
+        for width in [Some(130), None] {
+            let now = ConnectionNow { remote: text.parse().unwrap(), ..rows[0].clone() };
+            let lines = table(Nanos::from_millis(1_500), &[now], Columns::of(width));
+            assert!(lines[1].contains(text) && lines[1].contains("lh_highspeed"), "{lines:?}");
+            assert_eq!(lines[0].find("other end"), lines[1].find('['));
+        }
+        let narrow = table(Nanos::from_millis(1_500), &rows, Columns::of(Some(60)));
+        assert!(narrow.iter().all(|line| line.chars().count() <= 60), "{narrow:?}");
     }
 }

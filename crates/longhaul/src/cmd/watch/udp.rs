@@ -10,7 +10,7 @@ use longhaul_units::{BitRate, Nanos};
 use longhaul_watch::{UdpSocketNow, UdpWatch, UdpWatched};
 use serde::Serialize;
 
-use super::live::{ADDRESS, Live, PROGRAM, ROWS, Watching, address, fitted};
+use super::live::{Columns, Live, ROWS, Watching, address, fitted};
 use super::{Asked, Watched};
 use crate::output::Outcome;
 use crate::output::live::Stamp;
@@ -84,7 +84,7 @@ impl Watching for UdpWatch {
         let sockets = rows.iter().map(SocketRow::of).collect();
         let object =
             UdpWatchInterval { schema: "longhaul.watch.udp.interval/1", stamp: &stamp, elapsed_ns: elapsed.0, sockets };
-        live.take(&table(elapsed, &rows), &object);
+        live.take(&table(elapsed, &rows, live.columns()), &object);
     }
 
     fn open(&self) -> usize {
@@ -103,25 +103,26 @@ pub(super) fn end(asked: Asked, folder: Option<Folder>, watch: UdpWatch) -> Outc
     asked.end(folder, Watched { schema: WATCH_UDP_SCHEMA, result, caveats, text: text::watch_udp::report })
 }
 
-fn table(elapsed: Nanos, rows: &[UdpSocketNow]) -> Vec<String> {
+fn table(elapsed: Nanos, rows: &[UdpSocketNow], columns: Columns) -> Vec<String> {
+    let Columns { address: most, program, .. } = columns;
     let time = format!("{:.0} s", elapsed.0 as f64 / 1e9);
     let mut lines = vec![format!(
-        "{time:<PROGRAM$} {:<ADDRESS$} {:>8} {:>8} {:>8}  where dropped",
+        "{time:<program$} {:<most$} {:>8} {:>8} {:>8}  where dropped",
         "socket", "sent", "received", "dropped"
     )];
     lines.extend(rows.iter().take(ROWS).map(|row| {
-        let program = if row.program.is_empty() { "?" } else { &row.program };
+        let owner = if row.program.is_empty() { "?" } else { &row.program };
         let bits = |bps: u64| rate(BitRate(bps)).replace("bit", "");
         format!(
-            "{program:<PROGRAM$.PROGRAM$} {:<ADDRESS$} {:>8} {:>8} {:>8}  {}",
-            address(&row.local.to_string()),
+            "{owner:<program$.program$} {:<most$} {:>8} {:>8} {:>8}  {}",
+            address(&row.local.to_string(), most),
             bits(row.sent_rate_bps),
             bits(row.received_rate_bps),
             row.dropped_packets,
             row.dropped_at.map_or("", Location::name)
         )
     }));
-    fitted(lines, rows.len())
+    fitted(lines, rows.len(), columns)
 }
 
 #[cfg(test)]
@@ -142,7 +143,7 @@ mod tests {
             dropped_packets: 37,
             dropped_at: Some(Location::ReceiverSocketBuffer),
         };
-        let lines = table(Nanos::from_secs(2), &[row]);
+        let lines = table(Nanos::from_secs(2), &[row], Columns::of(Some(80)));
         assert_eq!(lines[1], "socat   0.0.0.0:5000             0.0 k   12.3 M       37  receiver_socket_buffer");
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
     }

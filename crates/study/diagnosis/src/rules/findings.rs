@@ -42,7 +42,7 @@ pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
         let mtu = [&known.evidence.sender, &known.evidence.receiver]
             .into_iter()
             .filter_map(|host| host.link.as_ref()?.mtu_bytes);
-        if let Some(mtu) = mtu.min().filter(|mtu| run.mss_bytes > 0 && run.mss_bytes + 100 < *mtu) {
+        if let Some(mtu) = mtu.min().filter(|mtu| run.mss_bytes > 0 && run.mss_bytes + path::SMALLER_BYTES < *mtu) {
             let text = format!(
                 "segments have {} of payload, and the links carry packets of {}",
                 Bytes(run.mss_bytes),

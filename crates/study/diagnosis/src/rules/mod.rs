@@ -32,6 +32,8 @@ const TCP_OVERHEAD: u64 = 90;
 pub(crate) const UDP_OVERHEAD: u64 = 66;
 /// An IPv6 header is so much longer than one of IPv4 (RFC 8200 §3, RFC 791 §3.1).
 pub(crate) const IPV6_MORE: u64 = 20;
+/// Headers within a packet: IPv4 20, TCP 20 with time stamps 12.
+const TCP_IP_HEADERS: u64 = 52;
 /// The payload of a TCP segment in a packet of 1500 bytes with time stamps.
 const USUAL_MSS: u64 = 1448;
 
@@ -55,7 +57,7 @@ impl<'a> Known<'a> {
         let udp = known.capacity.as_ref().map(|it| scaled(it.udp_bps, evidence.udp_overhead(), it.payload_bytes));
         let of = |rate: Option<u64>, basis| rate.map(|rate_bps| Target { rate_bps, basis });
         known.target = of(named, TargetBasis::Named).or(of(link, TargetBasis::Link)).or(of(udp, TargetBasis::Udp));
-        let mss = known.mss_bytes();
+        let mss = known.mss_bytes().max(known.full_mss_bytes().unwrap_or(0));
         known.target_payload_bps =
             known.target.map(|target| share(target.rate_bps, mss, mss + evidence.tcp_overhead()));
         known
@@ -83,6 +85,13 @@ impl<'a> Known<'a> {
     pub(crate) fn mss_bytes(&self) -> u64 {
         let mss = self.tcp_runs().map(|run| run.mss_bytes).max().unwrap_or(0);
         if mss > 0 { mss } else { USUAL_MSS }
+    }
+
+    /// Payload of a segment that fills a packet of the links, with time stamps; `None` where their MTU is not known.
+    pub(crate) fn full_mss_bytes(&self) -> Option<u64> {
+        let links = [&self.evidence.sender, &self.evidence.receiver];
+        let mtu = links.into_iter().filter_map(|host| host.link.as_ref()?.mtu_bytes).min()?;
+        mtu.checked_sub(TCP_IP_HEADERS + if self.evidence.ipv6 { IPV6_MORE } else { 0 })
     }
 
     /// What TCP carries where UDP carries `udp_bps` of payload in packets of `payload_bytes`.
@@ -151,6 +160,7 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
     let goodput = goodput.or_else(|| failed(Purpose::Default).then_some(0));
     let mut bounds = Vec::new();
     bounds.extend(path::black_hole(&known));
+    bounds.extend(path::small_segments(&known));
     bounds.extend(capacity::bounds(&known));
     bounds.extend(flow::bounds(&known));
     bounds.extend(transfer::bounds(&known));

@@ -3,7 +3,7 @@
 use longhaul_result::Location;
 use longhaul_units::Bytes;
 
-use super::Known;
+use super::{Known, scaled, share};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, Run, UdpFacts};
 
@@ -16,6 +16,40 @@ pub(super) fn hole<'a>(known: &Known<'a>) -> Option<(&'a UdpFacts, &'a UdpFacts)
     let passed = sizes().filter(|run| run.lost_packets < run.sent_packets).max_by_key(|run| run.payload_bytes)?;
     let lost = sizes().filter(|run| run.lost_packets == run.sent_packets).min_by_key(|run| run.payload_bytes)?;
     (lost.payload_bytes > passed.payload_bytes).then_some((lost, passed))
+}
+
+/// By so much at least segments must be smaller than the links allow: options of TCP and tunnels take less.
+pub(super) const SMALLER_BYTES: u64 = 100;
+
+/// Segments smaller than packets of the links can be: a larger share of the path's rate goes to headers.
+pub(super) fn small_segments(known: &Known<'_>) -> Option<Bound> {
+    let (run, full) = (known.flow()?, known.full_mss_bytes()?);
+    if run.mss_bytes == 0 || run.mss_bytes + SMALLER_BYTES > full {
+        return None;
+    }
+    let met = known.capacity.as_ref().filter(|capacity| capacity.limited);
+    let met = met.map(|capacity| scaled(capacity.udp_bps, known.evidence.udp_overhead(), capacity.payload_bytes));
+    let wire_bps = met.into_iter().chain(known.target.map(|target| target.rate_bps)).min()?;
+    let of = |mss: u64| share(wire_bps, mss, mss.saturating_add(known.evidence.tcp_overhead()));
+    let text = format!(
+        "segments carry {} of payload, and could carry {}: headers take {:.0} % of the path's rate, and would take {:.0} %",
+        Bytes(run.mss_bytes),
+        Bytes(full),
+        (1.0 - of(run.mss_bytes) as f64 / wire_bps.max(1) as f64) * 100.0,
+        (1.0 - of(full) as f64 / wire_bps.max(1) as f64) * 100.0,
+    );
+    Some(Bound {
+        code: Code::Mtu,
+        place: None,
+        host: None,
+        bound_bps: Interval::derived(of(run.mss_bytes), of(run.mss_bytes)),
+        evidence: vec![Line::new(text, "ss -tin | grep -o 'mss:[0-9]*'")],
+        remedies: vec![Remedy::new(
+            None,
+            "find who clamps the MSS (a firewall, a route's advmss), or the link with the smaller MTU",
+            "ip route get HOST; tracepath -n HOST",
+        )],
+    })
 }
 
 /// Packets of the hosts' MTU vanish, and smaller ones pass: without a message TCP retransmits them until it gives up (RFC 2923 §2.1).

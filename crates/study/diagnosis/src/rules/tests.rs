@@ -10,7 +10,7 @@ use crate::before::{Before, Outcome};
 use crate::bottleneck::{NoBottleneck, bottleneck};
 use crate::diagnosis::Role;
 use crate::events::HostEvents;
-use crate::evidence::{CpuFacts, Handshake, HostFacts, SynFacts};
+use crate::evidence::{CpuFacts, Handshake, HostFacts, LinkFacts, SynFacts};
 use crate::plan::{self, Asked, Program, Step};
 
 mod ends;
@@ -427,6 +427,26 @@ fn a_black_hole_takes_large_packets_alone() {
     let runs = |large| vec![failed.clone(), Run::Udp(size(1472, large)), Run::Udp(size(1232, 20))];
     assert_eq!(named(&evidence(runs(0))), [(Code::MtuBlackHole, Some(Location::Network), None)]);
     assert_eq!(named(&evidence(runs(20))), []);
+}
+
+#[test]
+fn small_segments_cost_what_headers_take() {
+    let mut small = tcp(Purpose::Default, 55 * MBIT);
+    small.mss_bytes = 148;
+    let mut known = evidence(vec![Run::Tcp(small)]);
+    assert!(!named(&known).iter().any(|(code, ..)| *code == Code::Mtu), "nobody knows what the links carry");
+    for host in [&mut known.sender, &mut known.receiver] {
+        host.link = Some(LinkFacts { mtu_bytes: Some(1_500), ..LinkFacts::default() });
+    }
+    let target = known.named_target_bps.unwrap();
+    let found = diagnose(&known).causes.into_iter().find(|cause| cause.bound.code == Code::Mtu).unwrap();
+    // Of 238 bytes on the wire 148 are payload, where it could be 1448 of 1538.
+    assert_eq!(found.bound.bound_bps.most, Some(target * 148 / 238));
+    let Some(Run::Tcp(run)) = known.runs.first_mut() else { unreachable!() };
+    run.mss_bytes = 1_340;
+    let told = diagnose(&known);
+    assert!(told.causes.iter().all(|cause| cause.bound.code != Code::Mtu), "a tunnel's header is no cause");
+    assert!(told.bounds.iter().any(|bound| bound.code == Code::Mtu), "its bound is shown");
 }
 
 #[test]

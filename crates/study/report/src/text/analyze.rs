@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use longhaul_diagnosis::{Evidence, Run, captured_facts, diagnose};
+use longhaul_diagnosis::captured_facts;
 use longhaul_flows::{AnalyzeResult, DirectionSummary, FlowSummary};
 use longhaul_units::{BitRate, Nanos, utc};
 
-use super::visible;
+use super::{first_cause, first_cause_in_words, visible};
 
 /// Shares below this are not named.
 const NAMED_SHARE: f64 = 0.05;
@@ -49,6 +49,9 @@ pub fn report(result: &AnalyzeResult) -> String {
                 direction_lines(&mut text, arrow, direction);
             }
         }
+        if let Some(cause) = first_cause_in_words(captured_facts(flow)) {
+            let _ = writeln!(text, "  cause: {cause} (longhaul diagnose --trace says more)");
+        }
     }
     visible(&text)
 }
@@ -66,9 +69,7 @@ pub fn worst(result: &AnalyzeResult) -> String {
     let _ =
         writeln!(text, "\n{:>8} {:>8} {:>12} {:>9}  {:<20} began", "lost", "share", "goodput", "rtt", "first cause");
     for flow in losing {
-        let facts = captured_facts(flow);
-        let diagnosed = facts.map(|facts| diagnose(&Evidence { runs: vec![Run::Tcp(facts)], ..Evidence::default() }));
-        let cause = diagnosed.as_ref().and_then(|diagnosis| diagnosis.causes.first());
+        let cause = first_cause(captured_facts(flow));
         let packets =
             [&flow.forward, &flow.backward].map(|direction| (direction.lost_packets(), direction.wire_packets));
         let (_, packets) = packets.into_iter().max().unwrap_or_default();
@@ -80,7 +81,7 @@ pub fn worst(result: &AnalyzeResult) -> String {
             format!("{:.3} %", lost(flow) as f64 * 100.0 / packets.max(1) as f64),
             BitRate(goodput).rounded(),
             flow.mean_rtt_ns().map_or_else(|| "?".into(), |ns| Nanos(ns).rounded()),
-            cause.map_or("-", |cause| cause.bound.code.name()),
+            cause.as_ref().map_or("-", |cause| cause.bound.code.name()),
             utc(flow.first_ns),
             flow.protocol,
             flow.client,

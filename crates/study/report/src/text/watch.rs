@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use longhaul_diagnosis::watched_facts;
 use longhaul_tcp::{Flow, Segment, TcpDrop, WatchResult, WatchedConnection};
 use longhaul_units::{BitRate, Bytes};
 
-use super::{rate, short, visible};
+use super::{first_cause_in_words, rate, short, visible};
 
 /// Connections that are shown. The JSON result has all.
 const CONNECTIONS: usize = 20;
@@ -85,6 +86,9 @@ fn one(text: &mut String, connection: &WatchedConnection) {
     if let Some(limit) = &connection.limit {
         line("", format!("limited by {} {:.0} % of the time:", limit.by.replace('_', " "), limit.share * 100.0));
         line("", format!("  {}", limit.evidence));
+    }
+    if let Some(cause) = first_cause_in_words(watched_facts(connection)) {
+        line("", format!("cause: {cause}"));
     }
     let known = |ns: Option<u64>| ns.map_or_else(|| "?".into(), short);
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "?".into(), |bytes| Bytes(bytes).rounded());
