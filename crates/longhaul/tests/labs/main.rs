@@ -18,5 +18,4 @@ mod schemas;
 mod try_out;
 mod udp_refusals;
 mod watch;
-mod watch_udp;
 mod which_lab;
