@@ -1,8 +1,14 @@
 //! Fewer points of a line, of which none is invented and no extreme is lost: the lowest and the highest of each stretch of time.
 
+/// A moment, seconds, and the value then.
+type Point = (f64, f64);
+
+/// A bin, and its lowest and highest point so far.
+type Extremes = (usize, Point, Point);
+
 /// At most some `most` of `points`, which are in the order of time; `None` parts the line and stays. The first, the last, the lowest and the
 /// highest point of all are among them.
-pub(crate) fn thin(points: &[Option<(f64, f64)>], most: usize) -> Vec<Option<(f64, f64)>> {
+pub(crate) fn thin(points: &[Option<Point>], most: usize) -> Vec<Option<Point>> {
     let known = || points.iter().flatten();
     let (Some(first), Some(last)) = (known().next(), known().next_back()) else { return Vec::new() };
     if points.len() <= most {
@@ -11,9 +17,9 @@ pub(crate) fn thin(points: &[Option<(f64, f64)>], most: usize) -> Vec<Option<(f6
     // Each bin leaves two points, and the ends are kept.
     let bins = (most.saturating_sub(2) / 2).max(1) as f64;
     let bin = |at: f64| ((at - first.0) / (last.0 - first.0) * bins).min(bins - 1.0).max(0.0) as usize;
-    let mut thinned: Vec<Option<(f64, f64)>> = vec![Some(*first)];
-    let mut extremes: Option<(usize, (f64, f64), (f64, f64))> = None;
-    let flush = |thinned: &mut Vec<Option<(f64, f64)>>, extremes: &mut Option<(usize, (f64, f64), (f64, f64))>| {
+    let mut thinned: Vec<Option<Point>> = vec![Some(*first)];
+    let mut extremes: Option<Extremes> = None;
+    let flush = |thinned: &mut Vec<Option<Point>>, extremes: &mut Option<Extremes>| {
         if let Some((_, low, high)) = extremes.take() {
             let (one, other) = if low.0 <= high.0 { (low, high) } else { (high, low) };
             for point in [one, other] {

@@ -3,8 +3,6 @@
 pub mod measured;
 pub mod verified;
 
-/// Nanoseconds in larger units.
-
 /// The label of a power of ten: those between have none.
 fn power_of_ten(power: f64) -> Option<String> {
     (power.fract() == 0.0).then(|| format!("{}", 10_f64.powf(power)))
