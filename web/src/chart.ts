@@ -81,7 +81,7 @@ export class Chart {
         const [size, unit] = unitOf(most, figure.units);
         // So that the axis has round numbers of the unit.
         const scaled = (value: number | null | undefined) => value === null || value === undefined ? null : value / size;
-        const share = figure.stack !== null && unit === "%";
+        const share = unit === "%" && (figure.stack !== null || most > 50);
         const series: object[] = shown.flatMap((trace, number): object[] => {
             const own = colour(trace.colour);
             const shared = { type: "line", symbol: "none", silent: true, animation: false, name: trace.name };
