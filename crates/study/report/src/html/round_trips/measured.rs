@@ -5,9 +5,11 @@ use std::fmt::Write;
 use longhaul_result::Caveat;
 use longhaul_rtt::{BySize, OfSize, OverTime, RttResult, Stretch};
 
+use crate::html::axis::TIMES;
 use crate::html::lines::{Across, Band, Line, Panel};
-use crate::html::page::{escape, heading, page};
-use crate::html::round_trips::{TIMES, power_of_ten};
+use crate::html::over_time::{caveats, short, timeline};
+use crate::html::page::{charts, escape, heading, page_with};
+use crate::html::round_trips::power_of_ten;
 
 /// The content of the page.
 #[derive(Debug)]
@@ -31,8 +33,12 @@ impl Report<'_> {
     pub fn html(&self) -> String {
         let title = format!("Round trips to {}", self.host);
         let mut body = heading(&title, &self.longhaul, &self.started_at);
+        // Writing to a string cannot fail.
+        let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&verdict(self.result)));
+        body += &caveats(self.caveats);
+        body +=
+            &timeline([(over_time(&self.result.over_time), "Least to greatest, and mean. Marked: probes were lost.")]);
         let figures = [
-            (over_time(&self.result.over_time), "Least to greatest, and mean. Marked above: probes were lost."),
             (rare(self.result), "One round trip in so many is longer than this. The scale below is logarithmic."),
             (
                 self.result.by_size.as_ref().and_then(by_size),
@@ -45,25 +51,35 @@ impl Report<'_> {
             let _ = figure.map(|svg| writeln!(body, "<figure>{svg}<figcaption>{caption}</figcaption></figure>"));
         }
         body += "</div>\n";
-        if !self.caveats.is_empty() {
-            let all = (self.caveats.iter())
-                .map(|caveat| format!("<li>{}: {}</li>", escape(&caveat.message), escape(&caveat.remedy)));
-            let _ = writeln!(body, "<h2>Doubts</h2>\n<ul>{}</ul>", all.collect::<String>());
-        }
-        let _ = writeln!(body, "<h2>All figures</h2>\n<pre>{}</pre>", escape(&self.text));
-        page(&title, &body)
+        let _ = writeln!(body, "<h2>All figures</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
+        page_with(&title, &body, charts())
     }
 }
 
+/// What was found, in words.
+fn verdict(result: &RttResult) -> String {
+    let RttResult { sent, lost, rtt, .. } = result;
+    let mut words = match lost {
+        0 => format!("All of {sent} probes were answered."),
+        _ => format!("{lost} of {sent} probes were lost, {:.3} %.", *lost as f64 * 100.0 / (*sent).max(1) as f64),
+    };
+    if let Some(rtt) = rtt {
+        let (half, rare, longest) = (short(rtt.p50_ns), short(rtt.p99_ns), short(rtt.max_ns));
+        words +=
+            &format!(" Half of the round trips took at most {half}, 99 % at most {rare}; the longest took {longest}.");
+    }
+    words
+}
+
 /// Round trips over time.
-fn over_time(over_time: &OverTime) -> Option<String> {
+fn over_time(over_time: &OverTime) -> Panel<'static> {
     let OverTime { stretch_ns, stretches } = over_time;
     let stretch_s = *stretch_ns as f64 / 1e9;
     let timed = || stretches.iter().zip(0..).map(|(stretch, number)| (stretch, f64::from(number) * stretch_s));
     let of = |stretch: &Stretch, at: f64| stretch.rtt.map(|rtt| (at, rtt));
     let band = timed().map(|(stretch, at)| of(stretch, at).map(|(at, rtt)| (at, rtt.min_ns as f64, rtt.max_ns as f64)));
     let line = timed().map(|(stretch, at)| of(stretch, at).map(|(at, rtt)| (at, rtt.mean_ns)));
-    let panel = Panel {
+    Panel {
         title: "Round trips over time",
         what: "round trip, ",
         units: &TIMES,
@@ -72,8 +88,7 @@ fn over_time(over_time: &OverTime) -> Option<String> {
         marks: ("lost", timed().filter(|(stretch, _)| stretch.lost() > 0).map(|(_, at)| at).collect()),
         since: "the first probe",
         ..Panel::default()
-    };
-    panel.svg()
+    }
 }
 
 /// How long the longest of 10, 100, 1,000, … round trips are.

@@ -1,5 +1,7 @@
 //! `longhaul watch` beside real programs: curl, and Python's HTTP server.
 
+mod udp;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
