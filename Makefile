@@ -1,5 +1,5 @@
 # What people and continuous integration run. Plain `cargo build` and `cargo test -p <crate>` work too.
-.PHONY: build install uninstall package deps kernels demo test test-alone test-package check schemas docs bench fuzz
+.PHONY: build install uninstall package deps web kernels demo test test-alone test-package check schemas docs bench fuzz
 
 # What `make install` installs, and where. Units name PREFIX; DESTDIR goes before it, for packagers.
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/longhaul
@@ -13,7 +13,9 @@ zsh = $(DESTDIR)$(ZSH)
 fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 units = $(DESTDIR)$(PREFIX)/lib/systemd/system
 
+# Where Node is missing pages have still figures.
 build:
+	@scripts/web.sh
 	cargo build --release
 
 # The binary without its debug info, man pages, completions, and units for `serve` and `log`. Does not build: root may have no cargo.
@@ -41,17 +43,21 @@ package: build
 deps:
 	@scripts/deps.sh
 
+# The script of figures over time, which the binary embeds.
+web: deps
+	@scripts/web.sh
+
 # Fetches the kernels that tests boot, once.
 kernels: deps
 	@scripts/kernels.sh
 
 # Without the features that tests ask for (schemas): whoever runs only the demo waits for nothing else.
-demo: deps
+demo: web
 	cargo build --workspace --bin longhaul
 	@scripts/demo.sh
 
 # Tests that need root or a feature of the kernel say `skipped: why` where it is missing, and are listed at the end.
-test: kernels
+test: kernels web
 	@scripts/test.sh
 
 # These change what is one for the machine (a sysctl) for some seconds, and put it back: nothing may run beside them. With `-p` in place of

@@ -13,15 +13,18 @@ packages=(
     nftables                               # a place where packets are dropped, for tests
     netsniff-ng hping3 xdp-tools socat     # other generators, another filter and another way to ship a capture, for benchmarks
     jq                                     # the demo reads results with it
-    chromium                               # a test looks at reports in it
+    chromium                               # tests look at reports in it
+    nodejs                                 # builds the script of figures over time: scripts/web.sh
 )
+# Debian has it in a package of its own, others with Node.
+command -v npm >/dev/null || packages+=(npm)
 # Programs are kept in it. Distributions mount it; a bare machine may not have done so.
 if ((EUID == 0)) && [[ -d /sys/fs/bpf ]] && ! mountpoint -q /sys/fs/bpf; then
     mount -t bpf -o mode=700 bpf /sys/fs/bpf || echo "deps: without /sys/fs/bpf nothing can be kept there: some tests are skipped" >&2
 fi
 
 # What says that a package is there where there is no dpkg.
-commands=(make cc pkg-config clang llvm-strip ip ping iperf3 ethtool tcpdump tshark tcptrace jq chromium curl python3 sysctl setpriv)
+commands=(make cc pkg-config clang llvm-strip ip ping iperf3 ethtool tcpdump tshark tcptrace jq chromium curl python3 sysctl setpriv node npm)
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     missing=()

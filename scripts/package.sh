@@ -22,6 +22,11 @@ install -m 644 README.md LICENSE-APACHE LICENSE-MIT "$documents"
     printf ' The texts are /usr/share/doc/longhaul/LICENSE-APACHE and LICENSE-MIT.\n'
     printf '\nFiles: crates/linux/bpf/*.c\nCopyright: the authors of longhaul\nLicense: GPL-2.0 or BSD-2-Clause\n'
     printf ' On Debian the GPL is /usr/share/common-licenses/GPL-2.\n'
+    if [[ -s web/dist/NOTICE ]]; then
+        install -m 644 web/dist/NOTICE "$documents/NOTICE-charts"
+        printf '\nFiles: web/dist/*\nCopyright: the Apache Software Foundation, and those whom NOTICE-charts names\n'
+        printf 'License: Apache-2.0 and BSD-3-Clause\n The texts are LICENSE-APACHE and NOTICE-charts in /usr/share/doc/longhaul.\n'
+    fi
 } >"$documents/copyright"
 
 version=$("$binary" -V | cut -d' ' -f2)

@@ -10,6 +10,7 @@ use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::sleep_until;
 use longhaul_peer::client::{self, Family, Live, Source, Target, reachable, resolve};
 use longhaul_peer::rtt::LatencyBeside;
+use longhaul_report::html::over_time::Tested as Page;
 use longhaul_report::text::RateUnit;
 use longhaul_result::Caveat;
 use longhaul_session::{TestEnd, TestParameters};
@@ -28,7 +29,7 @@ use crate::output::live::{Lines, Show};
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, with_flags};
+use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, with_flags, write_named};
 
 /// How long round trips are measured without load.
 const IDLE_TIME: Nanos = Nanos::from_secs(1);
@@ -92,6 +93,9 @@ pub(crate) struct TestArgs {
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
+    /// Draw the test over time in this HTML file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     overwrite: Overwrite,
     /// Print JSON lines: one per interval, then the result
@@ -176,6 +180,7 @@ impl TestArgs {
         mut live: impl FnMut(&Live, &mut Lines),
     ) -> Result<Tested, Failure> {
         let target = self.reach.target()?;
+        self.overwrite.file(self.html.as_deref())?;
         if let Some(unit) = self.format {
             unit.use_for_all();
         }
@@ -200,7 +205,8 @@ impl TestArgs {
             if let Some(signal) = stop.requested() { failure.exit(exit_code(signal)) } else { failure }
         })?;
         let json = self.json || self.json_stream;
-        Ok(Tested { end, address: target.address, latency, folder, started_at, stop, json })
+        let html = self.html.clone();
+        Ok(Tested { end, address: target.address, latency, folder, html, started_at, stop, json })
     }
 }
 
@@ -213,20 +219,23 @@ pub(crate) struct Tested {
     pub(crate) latency: Option<Latency>,
     /// Where to save the result.
     pub(crate) folder: Option<Folder>,
+    /// Where to draw it.
+    html: Option<PathBuf>,
     started_at: String,
     stop: Stop,
     json: bool,
 }
 
 impl Tested {
-    /// Saves and prints the result; `text` writes it as text.
+    /// Saves, draws and prints the result: `text` writes it as text, `page` as HTML of the test of that title.
     pub(crate) fn report<P: Serialize, R: Serialize>(
         self,
         schema: &'static str,
-        parameters: P,
+        (title, parameters): (String, P),
         results: R,
         mut caveats: Vec<Caveat>,
-        text: impl FnOnce(&P, &R) -> String,
+        text: impl Fn(&P, &R) -> String,
+        page: impl FnOnce(&TestEnd, &R, Page<'_>) -> String,
     ) -> Outcome {
         let stopped = self.stop.requested();
         let cut = self.end.cut.as_ref().map(|cut| Failure::from(cut.error.clone()));
@@ -238,8 +247,18 @@ impl Tested {
         let envelope = Envelope::new(schema, self.started_at, parameters, results, Caveat::unique(caveats))
             .with_hosts(Hosts::of(&self.end));
         let saved = self.folder.map_or(Ok(()), |folder| folder.save(&envelope));
+        let drawn = self.html.as_deref().map_or(Ok(()), |file| {
+            let tested = Page {
+                title,
+                longhaul: envelope.longhaul.into(),
+                started_at: envelope.started_at.clone(),
+                caveats: &envelope.caveats,
+                text: text(&envelope.parameters, &envelope.result),
+            };
+            write_named(file, &page(&self.end, &envelope.result, tested))
+        });
         print_result(&envelope, self.json, |result| text(&envelope.parameters, result));
-        if let Err(failure) = saved {
+        if let Err(failure) = saved.and(drawn) {
             // The result is printed already; with --json it is the only object.
             return Ok(failure.report_beside());
         }

@@ -127,7 +127,7 @@ fn one_port_in_the_firewall_is_enough() {
                     == (Some(1_000), Some(0)))
         );
         let rtt = result(&lab, &["rtt", "server", family, "--count", "20", "--interval", "10ms"]);
-        assert_eq!(rtt["result"]["answered"].as_u64(), Some(20), "{rtt:#}");
+        assert_eq!(rtt["result"]["received"].as_u64(), Some(20), "{rtt:#}");
     }
 
     // An own address, port and DSCP, by the server's own count.

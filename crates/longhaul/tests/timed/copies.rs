@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Stdio;
 
 use crate::common::captures::{Capture, Folder, json, missing, on, until};
-use crate::common::{TestLab, alone, longhaul, object};
+use crate::common::{TestLab, alone, longhaul, object, side_by_side};
 use crate::rtt::Answered;
 use serde_json::Value;
 
@@ -103,13 +103,13 @@ fn the_path_to_san_diego_is_copied() {
 
 #[test]
 fn bursts_of_loss_are_copied() {
-    let _alone = alone();
+    let _shared = side_by_side();
     judged("bursts", GILBERT_ELLIOTT, "20s", &["median_ns"]);
 }
 
 #[test]
 fn two_ways_at_once_are_copied() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let quantiles: Vec<&str> = [vec!["-0.8"; 600], vec!["1.2"; 400]].concat();
     let path = BIMODAL.replace("QUANTILES", &format!("[{}]", quantiles.join(", ")));
     judged("two-ways", &path, "10s", &["median_ns"]);
@@ -117,14 +117,14 @@ fn two_ways_at_once_are_copied() {
 
 #[test]
 fn an_outage_is_copied() {
-    let _alone = alone();
+    let _shared = side_by_side();
     // An outage of 1.5 s in 10 s leaves too few independent parts to be within anything.
     judged("outage", OUTAGE, "10s", &[]);
 }
 
 #[test]
 fn reordering_is_copied() {
-    let _alone = alone();
+    let _shared = side_by_side();
     judged("reordering", REORDERING, "10s", &["median_ns", "reordered_share"]);
 }
 
@@ -179,7 +179,7 @@ fn captures_make_a_copy() {
 /// The kernel's round trips of a `tcp` test, and the losses that it repaired.
 #[test]
 fn a_tcp_result_makes_a_copy() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let folder = Folder::new("copies-tcp");
     let [saved, copy] = ["saved", "copy.toml"].map(|name| folder.file(name));
     let truth = "[[forward]]\nrate = '50Mbit'\nqueue = '100KiB'\ndelay = '15ms'\nloss = { random = '0.1%' }\n\

@@ -1,11 +1,12 @@
 //! Experiments: what they measure, what they leave behind, and their report in a browser.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::browser::Browser;
 use crate::common::{alone, longhaul, object, root};
 use longhaul_kernel::capability;
 use longhaul_kernel::process::{Process, Signal};
@@ -81,7 +82,7 @@ fn each_place_is_provoked_and_the_report_shows_it() {
     assert_eq!((links.len(), &links[1]["name"]), (2, &json!("eth0")), "a host sees its own interfaces");
     assert_eq!(links[1]["gro_flush_timeout_ns"], 20_000_000, "and how they are set");
 
-    let Some(mut browser) = Browser::start(&folder) else { return };
+    let Some(mut browser) = Browser::start(&folder.0) else { return };
     let report = format!("file://{}", folder.file("report.html").display());
     for (width, mobile) in [(1280, false), (390, true)] {
         browser.open(&report, width, mobile);
@@ -150,7 +151,7 @@ fn tcp_has_its_table_and_its_page() {
         page.contains("the flow that shares the path") && page.contains("expected by the response function"),
         "{page}"
     );
-    let Some(mut browser) = Browser::start(&folder) else { return };
+    let Some(mut browser) = Browser::start(&folder.0) else { return };
     let report = format!("file://{}", folder.file("report.html").display());
     for (width, mobile) in [(1280, false), (390, true)] {
         browser.open(&report, width, mobile);
@@ -214,112 +215,6 @@ const LOOK: &str = r#"(() => {
                 .filter(([, box]) => visible(box) && (box.right > edge + 0.5 || box.left < -0.5)).map(([name]) => name)),
     };
 })()"#;
-
-/// A browser without a window, spoken to in the Chrome DevTools Protocol over a pair of pipes.
-struct Browser {
-    process: Child,
-    commands: File,
-    answers: BufReader<File>,
-    session: Option<String>,
-    last: u64,
-    events: Vec<Value>,
-}
-
-impl Browser {
-    /// `None` where there is no browser, which is printed.
-    fn start(folder: &Folder) -> Option<Self> {
-        if Command::new("chromium").arg("--version").output().is_err() {
-            longhaul_testing::no_judge!("there is no chromium; install it (make deps)");
-            return None;
-        }
-        let (to, from) = (folder.file("to-browser"), folder.file("from-browser"));
-        assert!(Command::new("mkfifo").args([&to, &from]).status().unwrap().success());
-        // It reads commands from descriptor 3 and answers at 4. A browser that hangs ends with its time.
-        let script = "exec timeout 120 chromium --headless --no-sandbox --disable-gpu --no-first-run \
-                      --user-data-dir=\"$1\" --remote-debugging-pipe about:blank 3<\"$2\" 4>\"$3\"";
-        let process = Command::new("sh")
-            .args(["-c", script, "sh"])
-            .args([folder.file("profile"), to.clone(), from.clone()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        // Opening a pipe waits for its other end, so in the shell's order.
-        let commands = OpenOptions::new().write(true).open(&to).unwrap();
-        let answers = BufReader::new(File::open(&from).unwrap());
-        let mut browser = Self { process, commands, answers, session: None, last: 0, events: Vec::new() };
-        let targets = browser.ask("Target.getTargets", json!({}));
-        let page = targets["targetInfos"].as_array().unwrap().iter().find(|target| target["type"] == "page").unwrap();
-        let attached = browser.ask("Target.attachToTarget", json!({ "targetId": page["targetId"], "flatten": true }));
-        browser.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
-        for domain in ["Page", "Runtime", "Log", "Network"] {
-            browser.ask(&format!("{domain}.enable"), json!({}));
-        }
-        Some(browser)
-    }
-
-    fn ask(&mut self, method: &str, parameters: Value) -> Value {
-        self.last += 1;
-        let mut message = json!({ "id": self.last, "method": method, "params": parameters });
-        if let Some(session) = &self.session {
-            message["sessionId"] = json!(session);
-        }
-        self.commands.write_all(format!("{message}\0").as_bytes()).unwrap();
-        loop {
-            let answer = self.read();
-            if answer["id"] == self.last {
-                assert!(answer["error"].is_null(), "{method}: {answer}");
-                return answer["result"].clone();
-            }
-            self.events.push(answer);
-        }
-    }
-
-    fn read(&mut self) -> Value {
-        let mut message = Vec::new();
-        self.answers.read_until(0, &mut message).unwrap();
-        assert_eq!(message.pop(), Some(0), "the browser ended");
-        serde_json::from_slice(&message).unwrap()
-    }
-
-    /// Opens `url` in a window of `width` and waits until it is loaded.
-    fn open(&mut self, url: &str, width: u32, mobile: bool) {
-        let window = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": mobile });
-        self.ask("Emulation.setDeviceMetricsOverride", window);
-        self.events.clear();
-        self.ask("Page.navigate", json!({ "url": url }));
-        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
-            let event = self.read();
-            self.events.push(event);
-        }
-    }
-
-    fn evaluate(&mut self, script: &str) -> Value {
-        let answer = self.ask("Runtime.evaluate", json!({ "expression": script, "returnByValue": true }));
-        assert!(answer["exceptionDetails"].is_null(), "{answer:#}");
-        answer["result"]["value"].clone()
-    }
-
-    /// What came on the console, from the page or from the browser about it.
-    fn complaints(&self) -> Vec<&Value> {
-        let names = ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"];
-        self.events.iter().filter(|event| names.iter().any(|name| event["method"] == *name)).collect()
-    }
-
-    fn requests(&self) -> Vec<String> {
-        let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
-        sent.map(|event| event["params"]["request"]["url"].as_str().unwrap().to_owned()).collect()
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.commands.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
-        // It ends its own children. `timeout` ends it where it does not.
-        let _ = self.answers.read_to_end(&mut Vec::new());
-        let _ = self.process.wait();
-    }
-}
 
 #[test]
 fn ctrl_c_writes_what_was_measured() {

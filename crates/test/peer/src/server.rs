@@ -149,8 +149,13 @@ fn serve(
 }
 
 /// Passes `stream` on to the test that has its turn, if it begins as a data connection does. The session looks whether it is of its test.
+/// `false`: it is a control connection's.
 fn pass_on(stream: &TcpStream, from: SocketAddr, seat: &Seat<Event>, shared: &Shared) -> bool {
-    let Some(hello) = data_hello(stream, &seat.receiver) else { return false };
+    let hello = match data_hello(stream, &seat.receiver) {
+        Ok(Some(hello)) => hello,
+        Ok(None) => return false,
+        Err(_) => return true,
+    };
     if let (Some(testing), Ok(connection)) = (&*shared.testing(), stream.try_clone()) {
         let _ = testing.send(Event::Connection { connection, from, hello });
     }

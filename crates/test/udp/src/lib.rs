@@ -20,5 +20,5 @@ mod watched;
 pub use parameters::{MAX_PAYLOAD_BYTES, Pace, Timestamps, UdpParameters};
 pub use receive_settings::ReceiveSettings;
 pub use report::{Binding, UdpEndReport, UdpReceiverReport, UdpSenderReport};
-pub use result::{MAX_LISTED_LOSSES, UdpAssembled, UdpBuffers, UdpLossReason, UdpResult, UdpStreamResult};
+pub use result::{MAX_LISTED_LOSSES, UdpAssembled, UdpBuffers, UdpLossReason, UdpResult, UdpStreamResult, attribution};
 pub use watched::{UdpAccount, UdpAccounts, UdpSocketDrop, UdpWatchResult, WatchedUdpFlow, WatchedUdpSocket};

@@ -317,7 +317,8 @@ fn reasons(attribution: &Attribution<'_>) -> Vec<UdpLossReason> {
     reasons
 }
 
-fn attribution<'a>(sender: &'a UdpSenderReport, receiver: &'a UdpReceiverReport) -> Attribution<'a> {
+/// Each loss of one direction with its location.
+pub fn attribution<'a>(sender: &'a UdpSenderReport, receiver: &'a UdpReceiverReport) -> Attribution<'a> {
     let streams = receiver.streams.iter().enumerate().map(|(index, stream)| StreamLosses {
         stream: index as u8,
         losses: &stream.losses,

@@ -5,6 +5,7 @@ pub(crate) mod live;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use longhaul_report::html::over_time::tcp::Report;
 use longhaul_report::parquet::{End, write_samples};
 use longhaul_report::saved::{TCP_SCHEMA, TcpAsked};
 use longhaul_report::text;
@@ -33,6 +34,7 @@ Example:
   longhaul tcp server -t 30s -P 4 -o monday            # keep the result and all samples
   longhaul tcp server -w auto --rate-goal 10G          # a window of the bandwidth-delay product
   longhaul tcp server -C reno:20s,cubic:20s -i 1s      # switch during the flow
+  longhaul tcp server -t 30s --html page.html          # what limits it, over time
   longhaul show monday
 
 `longhaul docs tcp-results` explains each number of the result.";
@@ -195,7 +197,7 @@ impl Args {
             omit_ns: self.omit.0,
             interval_ns: self.test.interval_ns(),
             sample_ns: self.sample.0,
-            keep_samples: self.output.is_some(),
+            keep_samples: self.output.is_some() || self.test.html.is_some(),
             affinity: Affinity { sender_cpus: cpu(0), receiver_cpus: cpu(1), ..Affinity::default() },
             collect: self.test.collect,
             write_rate_bps: self.rate.map(|rate| rate.0),
@@ -225,13 +227,23 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let tcp = tested.end.parameters.tcp().cloned().unwrap_or_default();
     let asked = TcpAsked { host: args.test.reach.host, address: tested.address, tcp };
-    tested.report(TCP_SCHEMA, asked, results, caveats, |asked, results| text::tcp::report(&asked.tcp, results))
+    let title = format!("TCP to {}", asked.host);
+    let client_sends = asked.tcp.direction.client_sends();
+    let text = |asked: &TcpAsked, results: &_| text::tcp::report(&asked.tcp, results);
+    tested.report(TCP_SCHEMA, (title, asked), results, caveats, text, |end, results, tested| {
+        // Without samples, or with damaged ones, the page says that there are none.
+        let ends = samples(end).unwrap_or_default();
+        Report { tested, results, client_sends, ends: &ends }.html()
+    })
 }
 
 /// All samples of both ends.
-fn save_samples(folder: &Folder, end: &TestEnd) -> Result<(), String> {
+fn samples(end: &TestEnd) -> Result<Vec<End<'_>>, String> {
     let reports = [Some(&end.local), end.remote.as_ref()];
-    let reports = reports.iter().flatten().filter_map(|report| report.tcp.as_ref());
-    let ends: Vec<End<'_>> = reports.map(End::of_test).collect::<Result<_, _>>()?;
+    reports.into_iter().flatten().filter_map(|report| report.tcp.as_ref()).map(End::of_test).collect()
+}
+
+fn save_samples(folder: &Folder, end: &TestEnd) -> Result<(), String> {
+    let ends = samples(end)?;
     folder.write(SAMPLES, |file| write_samples(file, &ends))
 }

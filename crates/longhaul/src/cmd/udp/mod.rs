@@ -4,14 +4,15 @@ pub(crate) mod live;
 
 use std::path::PathBuf;
 
+use longhaul_report::html::over_time::udp::{Departures, Report};
 use longhaul_report::parquet::{write_losses, write_packets};
 use longhaul_report::saved::{UDP_SCHEMA, UdpAsked};
 use longhaul_report::text;
-use longhaul_session::kind;
 use longhaul_session::kind::udp::SaveLosses;
+use longhaul_session::{TestEnd, kind};
 use longhaul_terms::{Affinity, Amount, SoftirqPlacement};
 use longhaul_udp::locate::Loss;
-use longhaul_udp::{Pace, ReceiveSettings, Timestamps, UdpParameters};
+use longhaul_udp::{Pace, ReceiveSettings, Timestamps, UdpParameters, attribution};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::args::marks::Marks;
@@ -27,6 +28,7 @@ const EXAMPLES: &str = "\
 Example:
   longhaul udp server -b 2400M -w 1M --wire -t 10s
   longhaul udp server -b 2400M -w 2M --softirq same    # receiver and its softirq on one CPU
+  longhaul udp server -b 1G --html page.html           # losses over time, in figures that zoom
   longhaul udp server -R -b 1G -i 1s -o monday      # the server sends; keep the result
   longhaul udp server -b 100M --wire --timestamps kernel --each-packet -o monday    # when each packet arrived
   longhaul show monday
@@ -172,5 +174,19 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let udp = tested.end.parameters.udp().cloned().unwrap_or_default();
     let asked = UdpAsked { host: args.test.reach.host, address: tested.address, udp };
-    tested.report(UDP_SCHEMA, asked, results, caveats, |asked, results| text::udp::report(&asked.udp, results))
+    let title = format!("UDP to {}", asked.host);
+    let (client_sends, payload_bytes) = (asked.udp.direction.client_sends(), asked.udp.payload_bytes);
+    let text = |asked: &UdpAsked, results: &_| text::udp::report(&asked.udp, results);
+    tested.report(UDP_SCHEMA, (title, asked), results, caveats, text, |end, results, tested| {
+        let departures = [false, true].map(|backward| departures(end, backward));
+        Report { tested, results, payload_bytes, departures, client_sends }.html()
+    })
+}
+
+/// Packets of a direction over time; `None` where it was not tested, or the server was lost.
+fn departures(end: &TestEnd, backward: bool) -> Option<Departures> {
+    let (sender, receiver) = end.udp_reports(backward)?;
+    let mut departures = Departures::of(&sender.streams)?;
+    attribution(sender, receiver).losses().for_each(|loss| departures.lose(&loss));
+    Some(departures)
 }

@@ -138,7 +138,7 @@ impl About {
     }
 }
 
-/// All caveats by kind, each with the place that it is about.
+/// All caveats by kind, a line each, which unfolds: each with the place that it is about.
 pub(crate) fn caveats<'a>(body: &mut String, all: impl Iterator<Item = (String, &'a Caveat)>) {
     *body += "<h2 id=\"caveats\">Caveats</h2>\n";
     let mut kinds: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
@@ -150,11 +150,16 @@ pub(crate) fn caveats<'a>(body: &mut String, all: impl Iterator<Item = (String, 
     }
     for ((code, remedy), messages) in kinds {
         let remedy = if remedy.is_empty() { String::new() } else { format!(" — {}", escape(remedy)) };
-        *body += &format!("<p><code>{}</code>{remedy}</p>\n<ul class=\"quiet\">", escape(code));
+        *body += &format!(
+            "<details class=\"caveats\"><summary>{}: {}</summary>\n<p><code>{}</code>{remedy}</p><ul class=\"quiet\">",
+            escape(&code.replace('_', " ")),
+            messages.len(),
+            escape(code)
+        );
         for message in messages {
             *body += &format!("<li>{}</li>", escape(&message));
         }
-        *body += "</ul>\n";
+        *body += "</ul></details>\n";
     }
 }
 

@@ -2,6 +2,11 @@
 
 use std::fmt::Write;
 
+/// Units of quantities that are drawn, the largest first.
+pub(crate) const RATES: [(f64, &str); 4] = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
+/// Of nanoseconds.
+pub(crate) const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
+
 /// The step of an axis: the smallest of 1, 2, 2.5 and 5 times a power of ten with at most five steps up to `highest`.
 pub(crate) fn step(highest: f64) -> f64 {
     let rough = (highest / 5.0).max(1e-6);

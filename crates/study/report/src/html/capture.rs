@@ -8,8 +8,10 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::html::axis::{RATES, TIMES};
 use crate::html::lines::{Band, Line, Panel, trimmed, unit_of};
-use crate::html::page::{escape, heading, page};
+use crate::html::over_time::timeline;
+use crate::html::page::{Script, charts, escape, heading, page_with};
 
 /// The script, and its SHA-256 in base64: `openssl dgst -sha256 -binary heat.js | base64`.
 const SCRIPT: &str = include_str!("heat.js");
@@ -107,17 +109,10 @@ impl Report {
         for (number, flow) in self.flows.iter().enumerate() {
             flow.write(&mut body, number);
         }
-        let _ = writeln!(body, "<h2>All results</h2>\n<pre>{}</pre>", escape(&self.text));
-        with_script(&self.title, &mut body)
+        let _ = writeln!(body, "<h2>All results</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
+        let heat = Script { text: SCRIPT.into(), hash: SCRIPT_HASH };
+        page_with(&self.title, &body, [&heat].into_iter().chain(charts()))
     }
-}
-
-/// The page around `body`, with the script that draws surfaces.
-fn with_script(title: &str, body: &mut String) -> String {
-    // Writing to a string cannot fail.
-    let _ = writeln!(body, "<script>{SCRIPT}</script>");
-    let policy = format!("default-src 'none'; script-src 'sha256-{SCRIPT_HASH}';");
-    page(title, body).replacen("default-src 'none';", &policy, 1)
 }
 
 impl Flow {
@@ -160,11 +155,7 @@ impl Flow {
             },
         ];
         // Writing to a string cannot fail.
-        let _ = writeln!(body, "<h2>{}</h2>\n<div class=\"panels wide\">", escape(&self.name));
-        for figure in figures.iter().filter_map(Panel::svg) {
-            let _ = writeln!(body, "<figure>{figure}</figure>");
-        }
-        let _ = writeln!(body, "</div>");
+        let _ = writeln!(body, "<h2>{}</h2>\n{}", escape(&self.name), timeline(figures.map(|figure| (figure, ""))));
         if self.points.len() < 2 {
             let _ = writeln!(
                 body,
@@ -220,9 +211,7 @@ fn surface(body: &mut String, id: &str, title: &str, heat: &Heat) {
     );
 }
 
-const RATES: [(f64, &str); 4] = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
 const SIZES: [(f64, &str); 4] = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")];
-pub(crate) const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
 
 pub(crate) fn seconds(value: f64) -> String {
     let (size, unit) = unit_of(value * 1e9, &TIMES);

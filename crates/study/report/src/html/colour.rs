@@ -38,7 +38,7 @@ impl Fill {
         if self.hatched { format!("url(#hatch-{location})") } else { self.hex() }
     }
 
-    fn hex(self) -> String {
+    pub(crate) fn hex(self) -> String {
         let [r, g, b] = self.rgb;
         format!("#{r:02x}{g:02x}{b:02x}")
     }

@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use longhaul_flows::compare::IntervalBin;
 
+use crate::html::axis::TIMES;
 use crate::html::axis::{grid, height, short, step};
-use crate::html::capture::{TIMES, seconds};
+use crate::html::capture::seconds;
 use crate::html::lines::{Band, Panel, legend, trimmed, unit_of};
 use crate::html::page::{escape, heading, page};
 
@@ -59,7 +60,7 @@ impl Report {
             direction.write(&mut body);
         }
         // Writing to a string cannot fail.
-        let _ = writeln!(body, "<h2>All results</h2>\n<pre>{}</pre>", escape(&self.text));
+        let _ = writeln!(body, "<h2>All results</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
         page(&self.title, &body)
     }
 }

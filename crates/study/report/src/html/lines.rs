@@ -1,5 +1,6 @@
 //! A panel of lines and bands over time, or over numbers, as SVG.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::html::axis::{short, step};
@@ -14,8 +15,8 @@ const NARROW: f64 = 0.6;
 
 /// A line. `None` among its points parts it.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
-    pub(crate) name: &'static str,
+pub(crate) struct Line<'a> {
+    pub(crate) name: &'a str,
     /// A variable of the style sheet, visible on light and dark backgrounds.
     pub(crate) colour: &'static str,
     /// Seconds and value, in the order of time.
@@ -24,11 +25,41 @@ pub(crate) struct Line {
 
 /// The range from the smallest to the highest value of each stretch of time.
 #[derive(Debug, Default)]
-pub(crate) struct Band {
-    pub(crate) name: &'static str,
+pub(crate) struct Band<'a> {
+    pub(crate) name: &'a str,
     pub(crate) colour: &'static str,
     /// Seconds, least, highest; `None` parts it.
     pub(crate) points: Vec<Option<(f64, f64, f64)>>,
+}
+
+/// Parts of a sum over time, from below upwards.
+#[derive(Debug, Default)]
+pub(crate) struct Stack<'a> {
+    /// How long each value holds, seconds; the first from 0 on.
+    pub(crate) step_s: f64,
+    pub(crate) parts: Vec<Part<'a>>,
+}
+
+/// A part of a sum.
+#[derive(Debug, Default)]
+pub(crate) struct Part<'a> {
+    pub(crate) name: &'a str,
+    /// A variable of the style sheet, or a colour.
+    pub(crate) colour: Cow<'static, str>,
+    /// Whether another part has the same colour, full.
+    pub(crate) faint: bool,
+    /// As many for each part.
+    pub(crate) values: Vec<f64>,
+}
+
+impl Part<'_> {
+    /// How it is filled.
+    fn look(&self) -> String {
+        let colour =
+            if self.colour.starts_with("--") { format!("var({})", self.colour) } else { self.colour.to_string() };
+        let opacity = if self.faint { ".45" } else { "1" };
+        format!("fill: {colour}; fill-opacity: {opacity}; stroke: none")
+    }
 }
 
 /// What is drawn.
@@ -39,14 +70,19 @@ pub(crate) struct Panel<'a> {
     pub(crate) what: &'a str,
     /// Sizes of units and their names, the largest first.
     pub(crate) units: &'a [(f64, &'static str)],
-    pub(crate) bands: Vec<Band>,
-    pub(crate) lines: Vec<Line>,
+    pub(crate) stack: Option<Stack<'a>>,
+    pub(crate) bands: Vec<Band<'a>>,
+    pub(crate) lines: Vec<Line<'a>>,
+    /// Whether each value of the lines holds until the next.
+    pub(crate) steps: bool,
     /// Stretches of time of which nothing is known, seconds.
     pub(crate) gaps: &'a [(f64, f64)],
     /// What they are; unless told otherwise the capture lost packets there.
     pub(crate) gaps_are: &'static str,
     /// Moments that are marked above, seconds, and what they are.
     pub(crate) marks: (&'static str, Vec<f64>),
+    /// A moment, seconds, and what happened.
+    pub(crate) events: Vec<(f64, String)>,
     /// What time counts from.
     pub(crate) since: &'static str,
     /// Where the axis of time ends at least.
@@ -69,7 +105,9 @@ impl Panel<'_> {
     pub(crate) fn svg(&self) -> Option<String> {
         let of_lines = self.lines.iter().flat_map(|line| line.points.iter().flatten().map(|(x, y)| (*x, *y, *y)));
         let of_bands = self.bands.iter().flat_map(|band| band.points.iter().flatten().copied());
-        let all: Vec<(f64, f64, f64)> = of_lines.chain(of_bands).collect();
+        let mut all: Vec<(f64, f64, f64)> = of_lines.chain(of_bands).collect();
+        let sums = self.stack.as_ref().map(Stack::sums).unwrap_or_default();
+        all.extend(sums.last().into_iter().flatten().map(|(at, _, sum)| (*at, 0.0, *sum)));
         if all.len() < 2 {
             return None;
         }
@@ -101,6 +139,17 @@ impl Panel<'_> {
             None => time_axis(&mut svg, end, self.since, x),
             Some(across) => across.draw(&mut svg, [begin, end], x),
         }
+        for (part, edges) in self.stack.iter().flat_map(|stack| &stack.parts).zip(&sums) {
+            let upper = edges.iter().map(|(at, _, high)| format!("{:.1},{:.1}", x(*at), y(*high)));
+            let lower = edges.iter().rev().map(|(at, low, _)| format!("{:.1},{:.1}", x(*at), y(*low)));
+            let outline: Vec<String> = upper.chain(lower).collect();
+            let (look, name) = (part.look(), escape(part.name));
+            let _ = writeln!(
+                svg,
+                "<polygon style=\"{look}\" points=\"{}\"><title>{name}</title></polygon>",
+                outline.join(" ")
+            );
+        }
         for band in &self.bands {
             for run in band.points.split(Option::is_none).filter(|run| !run.is_empty()) {
                 let point = |at: f64, value: f64| format!("{:.1},{:.1}", x(at), y(value));
@@ -117,8 +166,14 @@ impl Panel<'_> {
         }
         for line in &self.lines {
             for run in line.points.split(Option::is_none).filter(|run| !run.is_empty()) {
-                let points = run.iter().flatten().map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value)));
-                let points: Vec<String> = points.collect();
+                let mut points: Vec<String> = Vec::new();
+                let mut before = None;
+                for (at, value) in run.iter().flatten() {
+                    let level = before.filter(|_| self.steps).map(|before| format!("{:.1},{:.1}", x(*at), y(before)));
+                    points.extend(level);
+                    points.push(format!("{:.1},{:.1}", x(*at), y(*value)));
+                    before = Some(*value);
+                }
                 let _ = writeln!(
                     svg,
                     "<polyline style=\"stroke: var({})\" points=\"{}\"><title>{}</title></polyline>",
@@ -136,6 +191,18 @@ impl Panel<'_> {
                 top + 8.0
             );
         }
+        for (at, name) in &self.events {
+            let at = x(*at);
+            let (anchor, side) = if at > (left + right) / 2.0 { ("end", -4.0) } else { ("start", 4.0) };
+            let _ = writeln!(
+                svg,
+                "<line class=\"axis\" stroke-dasharray=\"5 3\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
+                at + side,
+                top + 12.0,
+                escape(name)
+            );
+        }
         let _ = writeln!(
             svg,
             "<text class=\"total\" x=\"8\" y=\"16\">{title}</text>\
@@ -149,6 +216,7 @@ impl Panel<'_> {
     /// Below: a piece of each line beside its name.
     fn legend(&self) -> String {
         let mut entries: Vec<(String, &str)> = Vec::new();
+        entries.extend(self.stack.iter().flat_map(|stack| &stack.parts).map(|part| (part.look(), part.name)));
         entries.extend(self.bands.iter().map(|band| (format!("fill: var({})", band.colour), band.name)));
         entries.extend(self.lines.iter().map(|line| (format!("fill: var({})", line.colour), line.name)));
         if !self.gaps.is_empty() {
@@ -159,6 +227,25 @@ impl Panel<'_> {
             entries.push(("fill: var(--lost)".into(), self.marks.0));
         }
         legend(&entries)
+    }
+}
+
+impl Stack<'_> {
+    /// Of each part its edges: time, the sum below it, and with it. Values hold, so there are two edges for each.
+    fn sums(&self) -> Vec<Vec<(f64, f64, f64)>> {
+        let values = self.parts.iter().map(|part| part.values.len()).max().unwrap_or(0);
+        let mut below = vec![0.0; values];
+        let mut edges = Vec::new();
+        for part in &self.parts {
+            let mut own = Vec::with_capacity(2 * values);
+            for (number, (sum, value)) in below.iter_mut().zip(&part.values).enumerate() {
+                let with = *sum + value;
+                own.extend([number, number + 1].map(|number| (number as f64 * self.step_s, *sum, with)));
+                *sum = with;
+            }
+            edges.push(own);
+        }
+        edges
     }
 }
 

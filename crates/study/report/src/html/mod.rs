@@ -1,5 +1,5 @@
 //! Results as one HTML file with plots as SVG and tables. It loads nothing from elsewhere, so it opens anywhere, also
-//! in ten years. Its only script zooms a surface.
+//! in ten years. Its only scripts zoom figures over time and surfaces.
 
 mod about;
 mod axis;
@@ -10,6 +10,7 @@ pub mod compared;
 pub mod diagnosed;
 mod lines;
 pub mod mix;
+pub mod over_time;
 mod page;
 pub mod round_trips;
 pub mod series;

@@ -139,7 +139,7 @@ impl<R: Run> Report<R> {
     /// How to make each test by hand, with `serve` at the server.
     pub(crate) fn commands(&self, body: &mut String, serve: &str) {
         *body += &format!(
-            "<h2>Commands for each test</h2>\n<p>Run at the client while <code>{serve}</code> runs at the server:</p>\n<pre>"
+            "<h2>Commands for each test</h2>\n<p>Run at the client while <code>{serve}</code> runs at the server:</p>\n<pre tabindex=\"0\">"
         );
         for series in &self.series {
             let _ = writeln!(body, "# {}: {}", escape(&series.name), escape(&series.setting()));

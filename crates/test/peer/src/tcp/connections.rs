@@ -1,7 +1,7 @@
 //! How the connections of a test are made: the client connects once for each stream, the server passes the first bytes of each
 //! connection to the session.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +63,7 @@ pub(super) fn connect_all(
         };
         let made: Result<Vec<_>, _> = scope(|scope| {
             let threads: Vec<_> = ids.iter().map(|id| scope.spawn(move || one(*id))).collect();
-            let ended = || TcpOpenError::Step { step: "connect", source: std::io::Error::other("the attempt ended") };
+            let ended = || TcpOpenError::Step { step: "connect", source: io::Error::other("the attempt ended") };
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(ended()))).collect()
         });
         // The handshakes are over: others get what these had to lack.
@@ -126,7 +126,7 @@ impl Accepting {
         let listener = listen_at(at, options).map_err(not_connected)?;
         // Where it cannot be kept, the result has none.
         let _ = save_syn(&listener);
-        let failed = |error: std::io::Error| SessionError::new("data_socket", error.to_string(), "");
+        let failed = |error: io::Error| SessionError::new("data_socket", error.to_string(), "");
         let port = listener.local_addr().map_err(failed)?.port();
         let stop: Arc<AtomicBool> = Arc::default();
         let (stopped, events) = (Arc::clone(&stop), events.clone());
@@ -149,28 +149,34 @@ impl Drop for Accepting {
     }
 }
 
-/// The first bytes of `stream`, if it begins as a data connection does; `None` where it does not, nothing comes, or `events` says to end.
-pub(crate) fn data_hello(stream: &TcpStream, events: &Receiver<Event>) -> Option<[u8; TCP_HELLO_BYTES]> {
+/// The first bytes of `stream`, if it begins as a data connection does; `None` where it does not, or nothing comes.
+///
+/// # Errors
+/// The connection broke, or `events` says to end.
+pub(crate) fn data_hello(stream: &TcpStream, events: &Receiver<Event>) -> io::Result<Option<[u8; TCP_HELLO_BYTES]>> {
     let deadline = monotonic() + HELLO_PATIENCE;
     let mut hello = [0; TCP_HELLO_BYTES];
-    while monotonic() < deadline && matches!(events.try_recv(), Err(TryRecvError::Empty)) {
-        if !readable_until(stream, Some(monotonic() + LOOK)).ok()? {
+    while monotonic() < deadline {
+        if !matches!(events.try_recv(), Err(TryRecvError::Empty)) {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        if !readable_until(stream, Some(monotonic() + LOOK))? {
             continue;
         }
         // The bytes stay where they are, as a control connection's are its channel's.
-        let seen = stream.peek(&mut hello).ok()?;
+        let seen = stream.peek(&mut hello)?;
         let first = seen.min(MAGIC.len());
         if seen == 0 || hello[..first] != MAGIC[..first] {
-            return None;
+            return Ok(None);
         }
         if seen == TCP_HELLO_BYTES {
-            (&*stream).read_exact(&mut hello).ok()?;
-            return Some(hello);
+            (&*stream).read_exact(&mut hello)?;
+            return Ok(Some(hello));
         }
         // What is there stays readable.
         std::thread::sleep(LOOK.into());
     }
-    None
+    Ok(None)
 }
 
 /// Whose connections are accepted.
@@ -191,12 +197,7 @@ struct Newcomer {
 }
 
 /// Accepts connections of `expected` and reads their first bytes, until `stop`. One too many displaces the oldest.
-fn accept(
-    listener: &TcpListener,
-    expected: Expected,
-    stop: &AtomicBool,
-    events: &Sender<Event>,
-) -> std::io::Result<()> {
+fn accept(listener: &TcpListener, expected: Expected, stop: &AtomicBool, events: &Sender<Event>) -> io::Result<()> {
     let poller = Poller::new()?;
     poller.add(listener, 0)?;
     let mut newcomers: Vec<Newcomer> = Vec::new();

@@ -1,13 +1,32 @@
 //! The frame of a page, and escaped text for it.
 
+mod scripts;
+
+pub(crate) use scripts::{Script, charts};
+
 /// A page as HTML. `body` is HTML, `title` text. Its content security policy keeps every browser from fetching or running
 /// anything, whatever a text brought in.
 pub(crate) fn page(title: &str, body: &str) -> String {
+    page_with(title, body, &[])
+}
+
+/// The same with scripts, which the policy allows. They may make pictures of what they draw.
+pub(crate) fn page_with<'a>(title: &str, body: &str, scripts: impl IntoIterator<Item = &'a Script>) -> String {
+    let (mut policy, mut elements) = (String::new(), String::new());
+    for script in scripts {
+        policy += &format!(" 'sha256-{}'", script.hash);
+        elements += &format!("<script>{}</script>\n", script.text);
+    }
+    if !policy.is_empty() {
+        policy = format!("; script-src{policy}; img-src data: blob:");
+    }
     // The style has no placeholder, and the title has no `<`.
     include_str!("page.html")
-        .replace("<!--style-->", include_str!("page.css"))
+        .replace("<!--style-->", concat!(include_str!("page.css"), include_str!("../over_time/figures.css")))
+        .replace("<!--scripts-allowed-->", &policy)
         .replace("<!--title-->", &escape(title))
-        .replace("<!--body-->", body)
+        // Last: what was brought in must not be taken for a placeholder.
+        .replace("<!--body-->", &format!("{body}{elements}"))
 }
 
 /// The head of a page: its subject, the version of longhaul and the time.

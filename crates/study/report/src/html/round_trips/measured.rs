@@ -5,9 +5,11 @@ use std::fmt::Write;
 use longhaul_result::Caveat;
 use longhaul_rtt::{BySize, Gap, OfSize, OverTime, RttResult, Stretch};
 
+use crate::html::axis::TIMES;
 use crate::html::lines::{Across, Band, Line, Panel};
-use crate::html::page::{escape, heading, page};
-use crate::html::round_trips::{TIMES, power_of_ten};
+use crate::html::over_time::{caveats, short, timeline};
+use crate::html::page::{charts, escape, heading, page_with};
+use crate::html::round_trips::power_of_ten;
 
 /// The content of the page.
 #[derive(Debug)]
@@ -31,11 +33,15 @@ impl Report<'_> {
     pub fn html(&self) -> String {
         let title = format!("Round trips to {}", self.host);
         let mut body = heading(&title, &self.longhaul, &self.started_at);
+        // Writing to a string cannot fail.
+        let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&verdict(self.result)));
+        body += &caveats(self.caveats);
+        let gaps = seconds_of(&self.result.gaps, self.result.over_time.began_ns);
+        body += &timeline([(
+            over_time(&self.result.over_time, &gaps),
+            "Least to greatest, and mean. Marked: probes were lost.",
+        )]);
         let figures = [
-            (
-                over_time(&self.result.over_time, &self.result.gaps),
-                "Least to greatest, and mean. Marked above: probes were lost.",
-            ),
             (rare(self.result), "One round trip in so many is longer than this. The scale below is logarithmic."),
             (
                 self.result.by_size.as_ref().and_then(by_size),
@@ -48,30 +54,44 @@ impl Report<'_> {
             let _ = figure.map(|svg| writeln!(body, "<figure>{svg}<figcaption>{caption}</figcaption></figure>"));
         }
         body += "</div>\n";
-        if !self.caveats.is_empty() {
-            let all = (self.caveats.iter())
-                .map(|caveat| format!("<li>{}: {}</li>", escape(&caveat.message), escape(&caveat.remedy)));
-            let _ = writeln!(body, "<h2>Doubts</h2>\n<ul>{}</ul>", all.collect::<String>());
-        }
-        let _ = writeln!(body, "<h2>All figures</h2>\n<pre>{}</pre>", escape(&self.text));
-        page(&title, &body)
+        let _ = writeln!(body, "<h2>All figures</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
+        page_with(&title, &body, charts())
     }
 }
 
-/// Round trips over time.
-fn over_time(over_time: &OverTime, gaps: &[Gap]) -> Option<String> {
-    let OverTime { began_ns, stretch_ns, stretches } = over_time;
-    let gap = |gap: &Gap| {
-        let from_s = gap.from_ns.saturating_sub(*began_ns) as f64 / 1e9;
+/// What was found, in words.
+fn verdict(result: &RttResult) -> String {
+    let RttResult { sent, lost, rtt, .. } = result;
+    let mut words = match lost {
+        0 => format!("All of {sent} probes were answered."),
+        _ => format!("{lost} of {sent} probes were lost, {:.3} %.", *lost as f64 * 100.0 / (*sent).max(1) as f64),
+    };
+    if let Some(rtt) = rtt {
+        let (half, rare, longest) = (short(rtt.p50_ns), short(rtt.p99_ns), short(rtt.max_ns));
+        words +=
+            &format!(" Half of the round trips took at most {half}, 99 % at most {rare}; the longest took {longest}.");
+    }
+    words
+}
+
+/// From when to when there were gaps, seconds after `began_ns`.
+fn seconds_of(gaps: &[Gap], began_ns: i64) -> Vec<(f64, f64)> {
+    let of = |gap: &Gap| {
+        let from_s = gap.from_ns.saturating_sub(began_ns) as f64 / 1e9;
         (from_s, from_s + gap.lasted_ns() as f64 / 1e9)
     };
-    let gaps: Vec<(f64, f64)> = gaps.iter().map(gap).collect();
+    gaps.iter().map(of).collect()
+}
+
+/// Round trips over time.
+fn over_time<'a>(over_time: &OverTime, gaps: &'a [(f64, f64)]) -> Panel<'a> {
+    let OverTime { stretch_ns, stretches, .. } = over_time;
     let stretch_s = *stretch_ns as f64 / 1e9;
     let timed = || stretches.iter().zip(0..).map(|(stretch, number)| (stretch, f64::from(number) * stretch_s));
     let of = |stretch: &Stretch, at: f64| stretch.rtt.map(|rtt| (at, rtt));
     let band = timed().map(|(stretch, at)| of(stretch, at).map(|(at, rtt)| (at, rtt.min_ns as f64, rtt.max_ns as f64)));
     let line = timed().map(|(stretch, at)| of(stretch, at).map(|(at, rtt)| (at, rtt.mean_ns)));
-    let panel = Panel {
+    Panel {
         title: "Round trips over time",
         what: "round trip, ",
         units: &TIMES,
@@ -79,11 +99,10 @@ fn over_time(over_time: &OverTime, gaps: &[Gap]) -> Option<String> {
         lines: vec![Line { name: "mean", colour: "--orange", points: line.collect() }],
         marks: ("lost", timed().filter(|(stretch, _)| stretch.lost() > 0).map(|(_, at)| at).collect()),
         since: "the first probe",
-        gaps: &gaps,
+        gaps,
         gaps_are: "probes tell nothing",
         ..Panel::default()
-    };
-    panel.svg()
+    }
 }
 
 /// How long the longest of 10, 100, 1,000, … round trips are.
@@ -155,10 +174,10 @@ mod tests {
         let measured = OverTime { began_ns: 70_000_000_000, stretch_ns: 1_000_000_000, stretches };
         let (from_ns, to_ns) = (72_000_000_000, 73_000_000_000);
         let away = Gap { why: GapReason::ServerEnded, from_ns, to_ns, step_ns: 0, left_out: 3 };
-        let drawn = over_time(&measured, &[away]).unwrap();
+        let drawn = over_time(&measured, &seconds_of(&[away], measured.began_ns)).svg().unwrap();
         // Half of four seconds, and a quarter of them wide: from 66 to 508.
         assert!(drawn.contains("<rect class=\"gap\" x=\"287.0\" y=\"32\" width=\"110.5\""), "{drawn}");
         assert!(drawn.contains("probes tell nothing"), "{drawn}");
-        assert!(!over_time(&measured, &[]).unwrap().contains("probes tell nothing"));
+        assert!(!over_time(&measured, &[]).svg().unwrap().contains("probes tell nothing"));
     }
 }

@@ -3,9 +3,6 @@
 pub mod measured;
 pub mod verified;
 
-/// Nanoseconds in larger units.
-const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
-
 /// The label of a power of ten: those between have none.
 fn power_of_ten(power: f64) -> Option<String> {
     (power.fract() == 0.0).then(|| format!("{}", 10_f64.powf(power)))

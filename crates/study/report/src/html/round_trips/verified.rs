@@ -6,9 +6,10 @@ use longhaul_flows::compare::equivalence::{Quantity, Verdict};
 use longhaul_profile::{Curves, Level, Stretch, Verification, VerifiedWay, WayName};
 
 use crate::equivalence::{Cells, verdict, why};
+use crate::html::axis::TIMES;
 use crate::html::lines::{Across, Band, Line, Panel, trimmed, unit_of};
 use crate::html::page::{escape, heading, page};
-use crate::html::round_trips::{TIMES, power_of_ten};
+use crate::html::round_trips::power_of_ten;
 use crate::html::table::Table;
 
 /// The plain distribution is drawn up to here: what is rarer has a drawing of its own.

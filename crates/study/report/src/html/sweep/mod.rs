@@ -86,7 +86,7 @@ impl Report<'_> {
                 .map(|caveat| format!("<li>{}: {}</li>", escape(&caveat.message), escape(&caveat.remedy)));
             let _ = writeln!(body, "<h2>Doubts</h2>\n<ul>{}</ul>", all.collect::<String>());
         }
-        let _ = writeln!(body, "<h2>All figures</h2>\n<pre>{}</pre>", escape(&self.text));
+        let _ = writeln!(body, "<h2>All figures</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
         page(&title, &body)
     }
 }
