@@ -1,7 +1,7 @@
 //! Figures over time on one axis, which zoom together in a browser (`web/src/charts.ts`).
 //!
 //! Each is in the page twice: as the drawing that Rust makes, for paper and for browsers without scripts, and as its numbers for the script.
-//! The numbers are those of the measurement, in base units; a long line is thinned to its extremes ([`thin`]).
+//! The numbers are those of the measurement, in base units; a long line is thinned to its extremes (`thin.rs`).
 
 pub mod tcp;
 mod tested;
