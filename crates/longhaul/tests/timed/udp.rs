@@ -439,7 +439,7 @@ fn hosts_are_named_by_what_they_did() {
     // Kernel stamps: each packet's own with --wire, a batch's without.
     let wire = test.json(&["-k", "500", "-b", "10M", "--wire", "--timestamps", "kernel"]);
     assert!(wire["result"]["jitter_ns"].is_u64() && !codes(&wire).contains(&"packets_unstamped"), "{wire:#}");
-    let batches = test.json(&["-k", "500", "-b", "10M", "--timestamps", "kernel"]);
+    let batches = test.json(&["-k", "504", "-b", "10M", "--burst", "8", "--timestamps", "kernel"]);
     assert!(batches["result"]["jitter_ns"].is_null() && codes(&batches).contains(&"jitter_unknown"), "{batches:#}");
 }
 

@@ -66,6 +66,8 @@ pub struct Control {
     patience: Nanos,
     /// Whether anything arrived.
     heard: bool,
+    /// The other end closed before anything arrived.
+    left_silently: bool,
     /// Set with the first message of a peer that must have a key to send one.
     proven: Option<Arc<AtomicBool>>,
 }
@@ -98,7 +100,7 @@ impl Control {
                 }
             }
         })?;
-        Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE, heard: false, proven: None })
+        Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE, heard: false, left_silently: false, proven: None })
     }
 
     /// A peer that does not accept a message within `patience` is dead.
@@ -187,6 +189,7 @@ impl Control {
                     }
                 }
                 Ok(Some(ControlEvent::Lost(why))) => {
+                    self.left_silently = !self.heard;
                     return Err(lost(format!("the control connection was lost in the handshake: {why}")));
                 }
                 Ok(Some(ControlEvent::Interrupt | ControlEvent::Abort)) => return Err(interrupted()),
@@ -196,9 +199,9 @@ impl Control {
         }
     }
 
-    /// Whether anything has arrived.
-    pub(crate) fn heard(&self) -> bool {
-        self.heard
+    /// Whether the other end closed the connection and had said nothing.
+    pub(crate) fn left_silently(&self) -> bool {
+        self.left_silently
     }
 
     /// Closes the connection. The reading thread wakes up and ends.

@@ -29,7 +29,7 @@ const ONCE_LOOK: Nanos = Nanos::from_millis(20);
 /// How often to look whether all have ended, once the listener stops.
 const GOODBYE_LOOK: Duration = Duration::from_millis(10);
 
-/// The code of the error of a peer that connected and said nothing: it tried an address, or looked whether a port is open.
+/// The code of the error of a peer that connected, said nothing and left: it tried an address, or looked whether a port is open.
 pub const SILENT: &str = "silent";
 
 /// How long to listen.
@@ -145,9 +145,9 @@ impl<E: HasControl> Seat<E> {
         if key.is_some() {
             control.prove_to(Arc::clone(&self.is_known));
         }
-        let established = control.establish(&self.receiver);
-        established
-            .map_err(|error| if control.heard() { error } else { SessionError { code: SILENT.into(), ..error } })?;
+        control.establish(&self.receiver).map_err(|error| {
+            if control.left_silently() { SessionError { code: SILENT.into(), ..error } } else { error }
+        })?;
         Ok(control)
     }
 

@@ -19,7 +19,7 @@ use longhaul_session::SessionError;
 use longhaul_units::{Bytes, Nanos};
 
 use longhaul_peer::control::ControlEvent;
-use longhaul_peer::listening::{self, Seats, Until, listen};
+use longhaul_peer::listening::{self, SILENT, Seats, Until, listen};
 
 pub use session::{Logged, LoggedEnd};
 
@@ -99,7 +99,10 @@ impl LogHost {
             let result = session::serve(stream, peer, seat, &shared, |folder| begun(peer, folder));
             // A refused connection is not a capture.
             let was_capture = result.is_ok();
-            ended(peer, result);
+            // Who leaves without a word was not refused: it tried an address.
+            if !result.as_ref().is_err_and(|error| error.code == SILENT) {
+                ended(peer, result);
+            }
             was_capture
         })
     }
