@@ -220,7 +220,7 @@ fn what_is_refused_and_how() {
         ("delay-steps = \"1s,11s\"", "line 2, column 15: forward[0].delay-steps: delay `11s`: from 0ns to 10s"),
         (
             "delay-steps = \"1s,1ms,2s,1s\"",
-            "line 2, column 15: forward[0].delay-steps: every `1s`: from 2s to 2592000s",
+            "line 2, column 15: forward[0].delay-steps: every `1s`: from 2s to 720h",
         ),
         (
             "delay-steps = { every = \"1s\", delays = [] }",
@@ -289,7 +289,7 @@ fn what_is_refused_and_how() {
         ("outages = [{ at = \"1s\" }]", "line 2, column 12: forward[0].outages[0]: for is missing, a time"),
         (
             "outages = [{ at = \"1s\", for = \"2s\", every = \"1s\" }]",
-            "line 2, column 11: forward[0].outages: every `1s`: from 2s to 2592000s",
+            "line 2, column 11: forward[0].outages: every `1s`: from 2s to 720h",
         ),
         (
             "jitter = { law = \"gauss\", stddev = \"1us\" }",
