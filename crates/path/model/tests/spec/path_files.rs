@@ -218,10 +218,7 @@ fn what_is_refused_and_how() {
         ),
         ("delay-steps = [{ at = \"1s\" }]", "line 2, column 16: forward[0].delay-steps[0]: delay is missing, a time"),
         ("delay-steps = \"1s,11s\"", "line 2, column 15: forward[0].delay-steps: delay `11s`: from 0ns to 10s"),
-        (
-            "delay-steps = \"1s,1ms,2s,1s\"",
-            "line 2, column 15: forward[0].delay-steps: every `1s`: from 2s to 720h",
-        ),
+        ("delay-steps = \"1s,1ms,2s,1s\"", "line 2, column 15: forward[0].delay-steps: every `1s`: from 2s to 720h"),
         (
             "delay-steps = { every = \"1s\", delays = [] }",
             "line 2, column 15: forward[0].delay-steps: 0 delays, from 1 to 1000",
