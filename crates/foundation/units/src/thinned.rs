@@ -39,7 +39,7 @@ impl<T: Copy> Thinned<T> {
         self.kept.push(value);
         if self.kept.len() >= self.room {
             self.kept = self.kept.iter().copied().step_by(2).collect();
-            // The one that was thrown away last counts among those that are passed over.
+            // The last value was removed, so it counts as skipped.
             self.skipped = self.every;
             self.every *= 2;
         }

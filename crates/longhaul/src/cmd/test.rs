@@ -197,7 +197,8 @@ impl TestArgs {
         }
         let end = client::measure(&target, parameters, Some(stop), |progress| live(progress, &mut lines));
         lines.end();
-        let latency = latency.map(LatencyBeside::finish);
+        // Without a result nobody waits for the last answers.
+        let latency = latency.filter(|_| end.is_ok()).map(LatencyBeside::finish);
         // What was changed on this host is put back; from here on there are only results.
         Stop::release();
         let end = end.map_err(|error| {

@@ -43,6 +43,13 @@ pub struct ServeOptions {
     pub data_port: DataPort,
 }
 
+impl Default for ServeOptions {
+    /// Any client, one test at a time; others are refused.
+    fn default() -> Self {
+        Self { key: None, caps: Caps::default(), at_once: 1, policy: BusyPolicy::Refuse, data_port: DataPort::Any }
+    }
+}
+
 /// A server that listens.
 #[derive(Debug)]
 pub struct Server {

@@ -17,11 +17,11 @@ use longhaul_kernel::sysctl;
 use longhaul_lab::{Lab, LabSpec, plan};
 use longhaul_path::spec::PathSpec;
 use longhaul_peer::client::{self, Target};
-use longhaul_peer::server::{DataPort, ServeOptions, Server};
+use longhaul_peer::server::{ServeOptions, Server};
 use longhaul_report::html::series::{Run, Series};
 use longhaul_report::html::{mix as mix_report, tcp_goodput, udp_loss};
 use longhaul_result::Caveat;
-use longhaul_session::{BusyPolicy, Caps, SessionError, TestEnd, TestParameters};
+use longhaul_session::{SessionError, TestEnd, TestParameters};
 use longhaul_udp::locate::Loss;
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
@@ -249,13 +249,7 @@ fn test(
     let failed = |error: &dyn fmt::Display| SessionError::new("lab", error.to_string(), "");
     let server = lab.host("server").map_err(|error| failed(&error))?;
     let client = lab.host(client).map_err(|error| failed(&error))?;
-    let options = ServeOptions {
-        key: None,
-        caps: Caps::default(),
-        at_once: 1,
-        policy: BusyPolicy::Refuse,
-        data_port: DataPort::Any,
-    };
+    let options = ServeOptions::default();
     let address = SocketAddr::from((server.plan.ipv4, 0));
     let namespace = server.namespace.try_clone().map_err(|error| failed(&error))?;
     let (ready, bound) = mpsc::channel();

@@ -50,7 +50,7 @@ pub fn report(result: &AnalyzeResult) -> String {
             }
         }
         if let Some(cause) = first_cause_in_words(captured_facts(flow)) {
-            let _ = writeln!(text, "  cause: {cause} (longhaul diagnose --trace says more)");
+            let _ = writeln!(text, "  cause: {cause} (longhaul diagnose trace says more)");
         }
     }
     visible(&text)

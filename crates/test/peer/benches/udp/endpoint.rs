@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use longhaul_kernel::clock::process_cpu_time;
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::client::{self, Target};
-use longhaul_peer::server::{DataPort, ServeOptions, Server};
-use longhaul_session::{BusyPolicy, Caps};
+use longhaul_peer::server::{ServeOptions, Server};
 use longhaul_tcp::{LimitedBy, SamplingCost, TcpParameters, TcpResult};
 use longhaul_udp::account::SequenceTracker;
 use longhaul_udp::{UdpParameters, UdpResult};
@@ -79,13 +78,7 @@ pub(crate) fn run(role: &Role) -> Result<()> {
 
 /// The CPU time that it took, seconds.
 fn serve(at: SocketAddr) -> Result<f64> {
-    let options = ServeOptions {
-        key: None,
-        caps: Caps::default(),
-        at_once: 1,
-        policy: BusyPolicy::Refuse,
-        data_port: DataPort::Any,
-    };
+    let options = ServeOptions::default();
     let server = Server::bind(at, options)?;
     ready()?;
     server.run(Some(Stop::install()?), true, |ended| {

@@ -14,9 +14,9 @@ use longhaul_kernel::signals::Stop;
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::{PathSpec, no_files};
 use longhaul_peer::client::{self, Live, Target};
-use longhaul_peer::server::{DataPort, ServeOptions, Server};
+use longhaul_peer::server::{ServeOptions, Server};
 use longhaul_result::{Caveat, Location};
-use longhaul_session::{BusyPolicy, Caps, SessionError, TestEnd, TestParameters};
+use longhaul_session::{SessionError, TestEnd, TestParameters};
 use longhaul_terms::Amount;
 use longhaul_udp::{Pace, UdpParameters, UdpResult};
 
@@ -57,7 +57,7 @@ pub(crate) fn parameters(packets: u64) -> UdpParameters {
 
 /// For anyone who has `key`, one test at a time.
 pub(crate) fn options(key: Option<Key>) -> ServeOptions {
-    ServeOptions { key, caps: Caps::default(), at_once: 1, policy: BusyPolicy::Refuse, data_port: DataPort::Any }
+    ServeOptions { key, ..ServeOptions::default() }
 }
 
 /// A server on a host of the lab, in a thread that ends with its first test.
