@@ -81,8 +81,10 @@ fn schemas() -> BTreeMap<String, String> {
         result::<Envelope<watch::WatchParameters, WatchResult>>("watch"),
         result::<Envelope<watch::WatchParameters, UdpWatchResult>>("watch.udp"),
         result::<Envelope<compare::udp::Parameters, UdpAccounts>>("compare.udp"),
-        schema::<watch::live::WatchInterval<'_>>("longhaul.watch.interval/1", interval_of_watch("watch")),
-        schema::<watch::udp::UdpWatchInterval<'_>>("longhaul.watch.udp.interval/1", interval_of_watch("watch --udp")),
+        schema::<watch::live::WatchInterval<'_>>("longhaul.watch.interval/1", interval_of("watch")),
+        schema::<watch::udp::UdpWatchInterval<'_>>("longhaul.watch.udp.interval/1", interval_of("watch --udp")),
+        schema::<capture::Interval>("longhaul.capture.interval/1", interval_of("capture")),
+        schema::<mix::live::Interval>("longhaul.mix.interval/1", interval_of("mix")),
         result::<Envelope<capture::Parameters<'_>, CaptureResult>>("capture"),
         result::<Envelope<log::Parameters, LogResult>>("log"),
         result::<Envelope<convert::Parameters<'_>, convert::Converted<'_>>>("convert"),
@@ -106,7 +108,7 @@ fn result<T: JsonSchema>(command: &str) -> (String, String) {
     schema::<T>(&format!("longhaul.{command}/1"), title)
 }
 
-fn interval_of_watch(command: &str) -> String {
+fn interval_of(command: &str) -> String {
     format!("An interval, as `longhaul {command} --json-stream` prints it")
 }
 

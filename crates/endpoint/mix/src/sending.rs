@@ -56,8 +56,7 @@ pub struct Mixer {
 }
 
 /// The state of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MixProgress {
     /// Time since the first frame.
     pub elapsed_ns: u64,

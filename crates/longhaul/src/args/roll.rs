@@ -22,6 +22,11 @@ pub(crate) struct Roll {
 }
 
 impl Roll {
+    /// Whether any of the options is given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.roll_bytes.is_some() || self.roll_time.is_some() || self.keep.is_some()
+    }
+
     /// The length at which a new file begins.
     ///
     /// # Errors

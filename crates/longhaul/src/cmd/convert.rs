@@ -4,7 +4,7 @@ use crate::caveats;
 use crate::output::overwrite::Overwrite;
 use std::fs::File;
 use std::io::stdout;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -141,7 +141,7 @@ pub(crate) fn write_capture(from: &[PathBuf], to: &Path, options: WriterOptions)
     let mut captures = Captures::open(&from, true)?;
     let failed = |error: std::io::Error| Failure::from(WriteError::Io(to.to_owned(), error));
     let (new, file, named) = if is_standard(to) {
-        (None, File::from(stdout().as_fd().try_clone_to_owned().map_err(failed)?), Path::new(STDOUT_FORM))
+        (None, File::from(standard_output()?), Path::new(STDOUT_FORM))
     } else {
         let new = followed(to).and_then(|to| NewFile::create(&to, PUBLIC)).map_err(failed)?;
         let file = new.file().try_clone().map_err(failed)?;
@@ -169,6 +169,11 @@ const STDOUT_FORM: &str = "stdout.pcapng";
 /// Whether `path` is `-`: standard input or output.
 pub(crate) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
+}
+
+/// Stdout, to be written without a lock.
+pub(crate) fn standard_output() -> Result<OwnedFd, Failure> {
+    stdout().as_fd().try_clone_to_owned().map_err(|error| Failure::unwritable(Path::new("stdout"), error))
 }
 
 fn form_of(path: &Path) -> Result<Form, WriteError> {

@@ -55,7 +55,23 @@ impl Textfile {
     pub(crate) fn write(&mut self, interval: &impl Serialize) {
         let Ok(value) = serde_json::to_value(interval) else { return };
         let which = value.get("direction").and_then(Value::as_str).unwrap_or_default().to_owned();
-        self.last.insert(which, value);
+        self.write_of(which, value);
+    }
+
+    /// The same for one of several that last for different times.
+    pub(crate) fn write_of(&mut self, which: String, interval: Value) {
+        self.last.insert(which, interval);
+        self.write_last();
+    }
+
+    /// Writes the file anew without `which`, which has ended.
+    pub(crate) fn end_of(&mut self, which: &str) {
+        if self.last.remove(which).is_some() {
+            self.write_last();
+        }
+    }
+
+    fn write_last(&mut self) {
         if let Err(error) = new_file::write(&self.path, text(self.last.values()))
             && !std::mem::replace(&mut self.told, true)
         {

@@ -568,3 +568,29 @@ fn a_file_is_written_and_read_as_tcpdump_would() {
     let left: Vec<_> = fs::read_dir(&host.folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 }
+
+#[test]
+fn packets_go_to_stdout_as_they_come() {
+    let Some(host) = Host::new("stdout") else { return };
+    host.sockets();
+    let metrics = host.path("capture.prom");
+    let words = ["capture", "lo", "-s", "60", "-w", "-", "-i", "100ms", "--prometheus", &metrics];
+    let mut capture = host.start(Command::new(LONGHAUL).args(words));
+    let mut stdout = capture.0.stdout.take().unwrap();
+    let mut section = [0; 4];
+    stdout.read_exact(&mut section).unwrap();
+    assert_eq!(section, [0x0a, 0x0d, 0x0d, 0x0a]);
+    host.send(3);
+    // A snippet of 60 bytes makes a block of 88 or more: they come while the capture runs.
+    let mut came = [0; 3 * 88];
+    stdout.read_exact(&mut came).unwrap();
+    sleep(Duration::from_millis(300));
+    let shown = fs::read_to_string(&metrics).unwrap();
+    assert!(shown.contains("longhaul_capture_packets{") && shown.contains("l2_rate_bits_per_second"), "{shown}");
+    // Nobody reads any more: the capture ends by itself.
+    drop(stdout);
+    host.send(5);
+    assert!(capture.0.wait().unwrap().success());
+    let left: Vec<_> = fs::read_dir(&host.folder).unwrap().collect();
+    assert!(left.is_empty(), "neither a spool nor metrics: {left:?}");
+}

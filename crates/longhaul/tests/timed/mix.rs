@@ -283,7 +283,7 @@ fn the_default_route_is_left_alone() {
     assert!(cable.client.enter(|| routed.status()).unwrap().unwrap().success());
     let output = cable.mix(&["--target", TARGET, "-k", "1"]);
     assert_eq!(object(&output.stdout)["error"]["code"], "default_route");
-    cable.mixed(&["-k", "1", "--force"]);
+    cable.mixed(&["-k", "1", "--on-default-route"]);
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //!                                     └─► forwarding thread ─► link ─ ─ UDP ─ ─► logging host ─► blocks ─► writing thread ─► files
 //! ```
 //!
+//! For stdout the streaming thread takes the writing thread's place: it puts packets in order of time and writes pcapng.
+//!
 //! The reading thread only packs header snippets into blocks. The writing thread computes checksums and waits for the disk. A fixed
 //! number of blocks passes between them. When the disk is too slow, packets stay in the ring, and the ledger counts what the kernel
 //! then drops as dropped by the writer.
@@ -24,6 +26,7 @@ mod result;
 mod rings;
 mod running;
 mod spec;
+mod streaming;
 mod writing;
 
 pub use counters::{Counters, Gone};

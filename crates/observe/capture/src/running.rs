@@ -21,6 +21,7 @@ use crate::link::{LinkEnd, LogLink, LogTargets};
 use crate::reading::Reader;
 use crate::rings::{Opened, open_rings};
 use crate::spec::{CaptureError, CaptureSpec};
+use crate::streaming::Streamer;
 use crate::writing::{Writer, Written};
 use longhaul_peer::control::random;
 
@@ -132,18 +133,40 @@ impl Running {
             block_bytes,
         };
         let thread = |name: &str| Builder::new().name(name.into());
-        let write = |from_reader, spool| {
-            let writer = Writer { from_reader, pool: pool.clone(), spool, counters: counters.clone() };
-            thread("capture-write").spawn(move || writer.run()).map_err(CaptureError::Start)
+        let writes = spool.is_some() || spec.stream.is_some();
+        let write = |from_reader| {
+            let (pool, counters) = (pool.clone(), counters.clone());
+            let thread = thread("capture-write");
+            match (spool, &spec.stream) {
+                (Some(spool), _) => {
+                    let writer = Writer { from_reader, pool, spool, counters };
+                    thread.spawn(move || writer.run()).map(Some)
+                }
+                (None, Some(stream)) => {
+                    let (stop, done) = (stop.clone(), done.clone());
+                    let streamer = Streamer {
+                        from_reader,
+                        pool,
+                        counters,
+                        stream: stream.clone(),
+                        stop,
+                        done,
+                        meta: meta.clone(),
+                    };
+                    thread.spawn(move || streamer.run()).map(Some)
+                }
+                (None, None) => Ok(None),
+            }
+            .map_err(CaptureError::Start)
         };
         let (mut writer, mut forwarder) = (None, None);
         if links.is_empty() {
-            writer = spool.map(|spool| write(from_reader, spool)).transpose()?;
+            writer = write(from_reader)?;
         } else {
             let mut to_writer = None;
-            if let Some(spool) = spool {
+            if writes {
                 let (to, from_forwarder) = sync_channel(blocks + 1024);
-                writer = Some(write(from_forwarder, spool)?);
+                writer = write(from_forwarder)?;
                 to_writer = Some(to);
             }
             let (pool, counters, started_ns) = (pool.clone(), counters.clone(), meta.started_ns);

@@ -1,7 +1,9 @@
 //! What to capture and where to write it; why a capture does not begin.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use longhaul_kernel::link::LinkError;
 use longhaul_kernel::packet::OpenError;
@@ -36,7 +38,9 @@ pub struct CaptureSpec {
     pub packets_most: Option<u64>,
     /// End after this many bytes of frames.
     pub bytes_most: Option<u64>,
-    /// The files; `None` if snippets go only to logging hosts.
+    /// Where to write pcapng while the capture runs, in place of files: stdout.
+    pub stream: Option<Arc<OwnedFd>>,
+    /// The files; `None` if snippets go only to logging hosts or to `stream`.
     pub spool: Option<SpoolSpec>,
     /// The logging hosts.
     pub logging: LogTargets,

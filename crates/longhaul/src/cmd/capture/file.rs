@@ -1,14 +1,13 @@
 //! `longhaul capture -w FILE`: a spool while it runs, since that stays readable whatever happens, and one file at its end.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use longhaul_captures::header_log::WriterOptions;
 use longhaul_captures::writer::Form;
 use longhaul_kernel::link::Netlink;
 
-use crate::cmd::convert::{is_standard, write_capture};
+use crate::cmd::convert::write_capture;
 use crate::output::Failure;
 
 /// The file to write, and the spool that it is written from.
@@ -21,26 +20,21 @@ pub(super) struct IntoFile {
 impl IntoFile {
     /// Whether `-o` names a file rather than a folder.
     pub(super) fn is_meant(path: &Path) -> bool {
-        !path.is_dir() && (is_standard(path) || Form::of(path).is_ok())
+        !path.is_dir() && Form::of(path).is_ok()
     }
 
-    /// The file `file`, whose spool lies beside it; for stdout in the folder for temporary files.
+    /// The file `file`, whose spool lies beside it.
     pub(super) fn at(file: &Path) -> Result<Self, Failure> {
-        let (folder, name) = if is_standard(file) {
-            (private_folder()?, "stdout".into())
-        } else {
-            Form::of(file)?;
-            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            (folder.to_owned(), file.file_name().unwrap_or_default().to_string_lossy().into_owned())
-        };
+        Form::of(file)?;
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
         let spool = folder.join(format!(".{name}.{}.spool", std::process::id()));
         Ok(Self { file: file.to_owned(), spool })
     }
 
     /// Where packets go, for the first line.
     pub(super) fn described(&self) -> String {
-        let file = if is_standard(&self.file) { "stdout".into() } else { self.file.display().to_string() };
-        format!("{file} at the end, until then {}", self.spool.display())
+        format!("{} at the end, until then {}", self.file.display(), self.spool.display())
     }
 
     /// Writes the file, and removes the spool. Where that fails, the spool stays.
@@ -49,20 +43,8 @@ impl IntoFile {
         write_capture(std::slice::from_ref(&self.spool), &self.file, options).map_err(|failure| {
             failure.remedy(format!("the packets are in {}: longhaul convert it", self.spool.display()))
         })?;
-        // For stdout its folder is this capture's own, too.
-        let whole = self.spool.parent().filter(|_| is_standard(&self.file)).unwrap_or(&self.spool);
-        fs::remove_dir_all(whole).map_err(|error| Failure::unwritable(whole, error))
+        fs::remove_dir_all(&self.spool).map_err(|error| Failure::unwritable(&self.spool, error))
     }
-}
-
-/// A new folder for temporary files that only this user can enter, under a name that nobody can guess.
-fn private_folder() -> Result<PathBuf, Failure> {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random)
-        .map_err(|error| Failure::new("random", format!("the system gave no random numbers: {error}")))?;
-    let folder = std::env::temp_dir().join(format!("longhaul-{:016x}", u64::from_ne_bytes(random)));
-    DirBuilder::new().mode(0o700).create(&folder).map_err(|error| Failure::unwritable(&folder, error))?;
-    Ok(folder)
 }
 
 /// All interfaces of this network namespace that are up.

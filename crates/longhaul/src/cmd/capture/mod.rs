@@ -5,11 +5,14 @@ pub(crate) mod filter;
 pub(crate) mod text;
 pub(crate) mod to;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use longhaul_capture::{CaptureError, CaptureSpec, Counters, LogTargets, Running, SpoolSpec};
+use longhaul_captures::ledger::Place;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::new_file::refuse_link_of_another;
 use longhaul_kernel::signals::{Nudge, Stop};
@@ -27,8 +30,10 @@ use crate::cmd::capture::file::{IntoFile, every_interface};
 use crate::cmd::capture::filter::FilterArgs;
 use crate::cmd::capture::text::{caveats, text};
 use crate::cmd::capture::to::ToArgs;
-use crate::cmd::convert::is_standard;
+use crate::cmd::convert::{is_standard, standard_output};
+use crate::output::live::{Lines, Show, Stamp};
 use crate::output::overwrite::Overwrite;
+use crate::output::prometheus::PrometheusArgs;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, ended_by, plain, print_caveats, print_result, say};
 
 /// How often the loop looks for a signal and for the end.
@@ -56,13 +61,16 @@ pub(crate) struct Args {
     /// Those that it names.
     #[arg(skip)]
     interfaces: Vec<String>,
+    /// Packets go to stdout as they come: `-w -`.
+    #[arg(skip)]
+    to_stdout: bool,
     /// Record only what this pcap filter accepts, as with tcpdump: tcp port 80 (needs tcpdump, which compiles it)
     #[arg(value_name = "FILTER")]
     expression: Vec<String>,
     /// Write the spool into this folder; create it if it is missing. A name such as x.pcapng is a file, as with -w
     #[arg(short, long, value_name = "DIR", required_unless_present_any = ["to", "write"])]
     output: Option<PathBuf>,
-    /// Write this file at the end: .pcapng, .pcap or .parquet by its name, or - for stdout; until then a spool beside it
+    /// Write this file at the end: .pcapng, .pcap or .parquet by its name (until then a spool beside it); - writes pcapng to stdout at once
     #[arg(short = 'w', long, value_name = "FILE", conflicts_with = "output")]
     write: Option<PathBuf>,
     #[command(flatten)]
@@ -103,6 +111,11 @@ pub(crate) struct Args {
     /// Print JSON at the end
     #[arg(short = 'J', long)]
     json: bool,
+    /// Print JSON lines: one per interval, then the result
+    #[arg(long, conflicts_with = "json")]
+    json_stream: bool,
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -127,7 +140,7 @@ pub(crate) struct Parameters<'a> {
     /// Rings that were opened, of all interfaces.
     #[cfg_attr(test, schemars(range(min = 1)))]
     rings: usize,
-    /// The folder of the spool; `None` if header snippets went only to logging hosts.
+    /// The folder of the spool, or the file that was made of it; - for stdout. `None` if header snippets went only to logging hosts.
     output: Option<PathBuf>,
     /// The logging hosts that header snippets were sent to.
     to: &'a [String],
@@ -148,6 +161,7 @@ pub(crate) fn run(mut args: Args) -> Outcome {
     spec.logging = args.to.targets(spec.snap_bytes)?;
     let (stop, nudge) = (Stop::install().map_err(signals)?, Nudge::install().map_err(signals)?);
     spec.logging.stop = Some(stop);
+    let metrics = args.prometheus.open(args.overwrite)?;
     let started_at = jiff::Timestamp::now().to_string();
     let began = monotonic();
     let running = Running::start(&spec).map_err(not_started)?;
@@ -156,14 +170,14 @@ pub(crate) fn run(mut args: Args) -> Outcome {
     say(format_args!("capturing on {} into {destination}; Ctrl-C ends", args.interfaces.join(", ")));
 
     let rings = running.rings();
-    let mut live = Live::new(began, args.every());
+    let mut live = Live::new(began, args.every(), Lines::with_metrics(args.show(), metrics));
     while stop.requested().is_none() && !running.is_done() && monotonic() < end {
         let until = monotonic().saturating_add(LOOK_EVERY).min(end);
         readable_until(stop, Some(until)).map_err(|error| Failure::new("wait", error))?;
         if nudge.take() {
             say(format_args!("mark {}", running.mark().number));
         }
-        live.print_if_due(running.counters());
+        live.report_if_due(running.counters());
         say_notices(running.counters());
     }
     let captured = running.stop();
@@ -175,7 +189,11 @@ pub(crate) fn run(mut args: Args) -> Outcome {
         filter: &spec.filter_text,
         ring_bytes: spec.ring_bytes,
         rings,
-        output: into.as_ref().map(|into| into.file.clone()).or_else(|| args.output.clone()),
+        output: match &into {
+            _ if args.to_stdout => Some("-".into()),
+            Some(into) => Some(into.file.clone()),
+            None => args.output.clone(),
+        },
         to: &args.to.to,
     };
     let (result, mut caveats) = (captured.result(duration), caveats(&captured));
@@ -185,18 +203,16 @@ pub(crate) fn run(mut args: Args) -> Outcome {
         caveats.push(Caveat::new(NOTHING_MATCHED, message, remedy));
     }
     let envelope = Envelope::new("longhaul.capture/1", started_at, parameters, result, caveats);
-    match &into {
-        Some(into) => {
-            // What was written is the spool until here.
-            into.write()?;
-            if is_standard(&into.file) {
-                eprint!("{}", plain(&text(&captured, Some(&into.file), duration)));
-                print_caveats(&envelope.caveats);
-            } else {
-                print_result(&envelope, args.json, |_| text(&captured, Some(&into.file), duration));
-            }
-        }
-        None => print_result(&envelope, args.json, |_| text(&captured, None, duration)),
+    if let Some(into) = &into {
+        // What was written is the spool until here.
+        into.write()?;
+    }
+    let file = into.as_ref().map(|into| &*into.file);
+    if args.to_stdout {
+        eprint!("{}", plain(&text(&captured, Some(Path::new("stdout")), duration)));
+        print_caveats(&envelope.caveats);
+    } else {
+        print_result(&envelope, args.json || args.json_stream, |_| text(&captured, file, duration));
     }
     Ok(match stop.requested() {
         None if captured.gone.len() == args.interfaces.len() => ExitCode::FAILURE,
@@ -205,7 +221,7 @@ pub(crate) fn run(mut args: Args) -> Outcome {
 }
 
 impl Args {
-    /// Makes `interfaces` those to capture on: with `-i NAME` the words that stand at their place are the filter; `any` is all of them.
+    /// Finds whether packets go to stdout, and makes `interfaces` those to capture on: with `-i NAME` the words that stand at their place are the filter; `any` is all of them.
     fn resolve(&mut self) -> Result<(), Failure> {
         let named: Vec<String> = self
             .interval
@@ -232,6 +248,15 @@ impl Args {
             }
             (true, None) => return Err(Failure::usage("name an INTERFACE, or any for all of them")),
         };
+        if self.write.as_deref().or(self.output.as_deref()).is_some_and(is_standard) {
+            (self.to_stdout, self.write, self.output) = (true, None, None);
+            if self.json || self.json_stream {
+                return Err(Failure::usage("packets go to stdout, and so would JSON").remedy("name a file with -w"));
+            }
+            if self.roll.is_given() {
+                return Err(Failure::usage("packets go to stdout: there are no files to roll or to keep"));
+            }
+        }
         if self.interfaces == ["any"] {
             self.interfaces = every_interface()?;
         }
@@ -255,9 +280,19 @@ impl Args {
         IntoFile::at(file).map(Some)
     }
 
+    /// How intervals are reported: in text beside the packets or the result, which may go to stdout.
+    fn show(&self) -> Show {
+        match (self.every(), self.json_stream) {
+            (Nanos::ZERO, _) => Show::Nothing,
+            (_, true) => Show::Objects,
+            _ => Show::LinesBeside,
+        }
+    }
+
     /// Where the snippets go, for the first line.
     fn destination(&self) -> String {
-        let folder = self.output.iter().map(|folder| folder.display().to_string());
+        let stdout = self.to_stdout.then(|| "stdout".into());
+        let folder = self.output.iter().map(|folder| folder.display().to_string()).chain(stdout);
         folder.chain(self.to.to.iter().map(|host| format!("logging host {host}"))).collect::<Vec<_>>().join(", ")
     }
 
@@ -291,6 +326,7 @@ impl Args {
             nic_stamps: self.clock == ClockOf::Nic,
             packets_most: self.packets,
             bytes_most: self.bytes.map(|bytes| bytes.0),
+            stream: self.to_stdout.then(standard_output).transpose()?.map(Arc::new),
             spool: self.output.clone().map(|folder| SpoolSpec {
                 folder,
                 replace: self.overwrite.allowed(),
@@ -329,39 +365,98 @@ fn not_started(error: CaptureError) -> Failure {
     Failure::new(code, error).remedy(remedy)
 }
 
-/// Prints rates at intervals.
+/// What was captured in an interval, as `--json-stream` prints it.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Interval {
+    /// Name and version of this form.
+    schema: &'static str,
+    /// When and where it was.
+    #[serde(flatten)]
+    stamp: Stamp,
+    /// Start of the interval, nanoseconds since the capture began.
+    start_ns: u64,
+    /// End of the interval, nanoseconds since the capture began.
+    end_ns: u64,
+    /// Packets read from the rings; a super-packet counts as one.
+    packets: u64,
+    /// Bytes of their frames on the wire, without FCS.
+    frame_bytes: u64,
+    /// Bits of frames per second of the interval.
+    l2_rate_bps: u64,
+    /// Packets that the capture dropped in the interval, by place.
+    dropped_packets: BTreeMap<&'static str, u64>,
+    /// Whether nothing can be written now.
+    disk_full: bool,
+}
+
+/// What the counters said.
+#[derive(Debug, Default)]
+struct Seen {
+    packets: u64,
+    frame_bytes: u64,
+    dropped: [u64; Place::ALL.len()],
+}
+
+/// Reports rates at intervals.
 struct Live {
     began: Nanos,
     every: Nanos,
-    printed: Nanos,
-    packets: u64,
-    bytes: u64,
-    dropped: u64,
+    lines: Lines,
+    reported: Nanos,
+    before: Seen,
 }
 
 impl Live {
-    fn new(began: Nanos, every: Nanos) -> Self {
-        Self { began, every, printed: began, packets: 0, bytes: 0, dropped: 0 }
+    fn new(began: Nanos, every: Nanos, lines: Lines) -> Self {
+        Self { began, every, lines, reported: began, before: Seen::default() }
     }
 
-    fn print_if_due(&mut self, counters: &Counters) {
+    fn report_if_due(&mut self, counters: &Counters) {
         let now = monotonic();
-        let span = now.saturating_sub(self.printed);
+        let span = now.saturating_sub(self.reported);
         if self.every == Nanos::ZERO || span < self.every {
             return;
         }
-        let packets = counters.read_packets.load(Ordering::Relaxed);
-        let bytes = counters.frame_bytes.load(Ordering::Relaxed);
-        let dropped = counters.dropped_packets();
-        let rate = BitRate::of(bytes - self.bytes, span).rounded();
-        let full = if counters.disk_full.load(Ordering::Relaxed) { "  the disk is full" } else { "" };
-        eprintln!(
-            "[{:>7.1}-{:<7.1} s] {:>10.0} packets/s  {rate:>13} L2  {:>8} dropped{full}",
-            self.printed.saturating_sub(self.began).as_secs_f64(),
-            now.saturating_sub(self.began).as_secs_f64(),
-            (packets - self.packets) as f64 / span.as_secs_f64(),
-            dropped - self.dropped,
-        );
-        (self.printed, self.packets, self.bytes, self.dropped) = (now, packets, bytes, dropped);
+        let seen = Seen {
+            packets: counters.read_packets.load(Ordering::Relaxed),
+            frame_bytes: counters.frame_bytes.load(Ordering::Relaxed),
+            dropped: std::array::from_fn(|place| counters.dropped[place].load(Ordering::Relaxed)),
+        };
+        let frame_bytes = seen.frame_bytes - self.before.frame_bytes;
+        let dropped = Place::ALL.iter().zip(seen.dropped.iter().zip(&self.before.dropped));
+        let interval = Interval {
+            schema: "longhaul.capture.interval/1",
+            stamp: Stamp::now(),
+            start_ns: self.reported.saturating_sub(self.began).0,
+            end_ns: now.saturating_sub(self.began).0,
+            packets: seen.packets - self.before.packets,
+            frame_bytes,
+            l2_rate_bps: BitRate::of(frame_bytes, span).0,
+            dropped_packets: dropped
+                .map(|(place, (now, before))| (place.name(), now - before))
+                .filter(|(_, packets)| *packets > 0)
+                .collect(),
+            disk_full: counters.disk_full.load(Ordering::Relaxed),
+        };
+        self.lines.print(&interval.line(), &interval);
+        (self.reported, self.before) = (now, seen);
+    }
+}
+
+impl Interval {
+    fn line(&self) -> String {
+        let span = Nanos(self.end_ns - self.start_ns).as_secs_f64().max(1e-9);
+        let places: Vec<String> =
+            self.dropped_packets.iter().map(|(place, packets)| format!("{packets} dropped at {place}")).collect();
+        let dropped = if places.is_empty() { "0 dropped".into() } else { places.join(", ") };
+        format!(
+            "[{:>7.1}-{:<7.1} s] {:>10.0} packets/s  {:>13} L2  {dropped}{}",
+            Nanos(self.start_ns).as_secs_f64(),
+            Nanos(self.end_ns).as_secs_f64(),
+            self.packets as f64 / span,
+            BitRate(self.l2_rate_bps).rounded(),
+            if self.disk_full { "  the disk is full" } else { "" },
+        )
     }
 }

@@ -55,7 +55,8 @@ pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
         warn(
             caveats::DISK,
             format!("{error}; {packets} packets were not written"),
-            "free space on the disk, or use --keep",
+            // Without files it was stdout.
+            if captured.files.is_empty() { "" } else { "free space on the disk, or use --keep" },
         );
     }
     if captured.ledger.unaccounted_packets() != 0 {

@@ -10,10 +10,13 @@ use longhaul_capture::{LogHost, LogOptions};
 use longhaul_kernel::signals::Stop;
 use longhaul_units::Bytes;
 use serde::Serialize;
+use serde_json::{Value, json, to_value};
 
 use crate::args::listen::{Listen, Listening, not_bound};
 use crate::args::roll::Roll;
 use crate::cmd::log::text::Account;
+use crate::output::overwrite::Overwrite;
+use crate::output::prometheus::PrometheusArgs;
 use crate::output::saved::folder_at;
 use crate::output::{Envelope, Failure, Outcome, ended_by, print_result, say};
 
@@ -50,6 +53,10 @@ pub(crate) struct Args {
     /// Print JSON at the end
     #[arg(short = 'J', long)]
     json: bool,
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 /// The parameters of the result.
@@ -69,15 +76,32 @@ pub(crate) fn run(args: Args) -> Outcome {
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let started_at = jiff::Timestamp::now().to_string();
     let encrypted = options.key.is_some();
+    let metrics = args.prometheus.open(args.overwrite)?;
     let host = LogHost::bind(address, options).map_err(|error| not_bound(address, &error, "logging host"))?;
     say(format_args!("logging into {} at {}; Ctrl-C ends", args.output.display(), host.address().unwrap_or(address)));
     let account = Arc::new(Mutex::new(Account::default()));
     let entering = Arc::clone(&account);
+    let metrics = Arc::new(Mutex::new(metrics));
+    let running = Arc::clone(&metrics);
     host.run(
         stop,
         args.once,
         |peer, folder| say(format_args!("{peer}: a capture begins in {}", folder.display())),
+        move |peer, folder, so_far| {
+            if let Some(metrics) = &mut *running.lock().unwrap_or_else(PoisonError::into_inner) {
+                let name = folder.display().to_string();
+                let mut object = json!({ "schema": "longhaul.log/1", "peer": peer.ip(), "folder": &name });
+                if let (Value::Object(object), Ok(Value::Object(so_far))) = (&mut object, to_value(so_far)) {
+                    object.extend(so_far);
+                }
+                metrics.write_of(name, object);
+            }
+        },
         move |peer, ended| {
+            if let (Some(metrics), Ok(logged)) = (&mut *metrics.lock().unwrap_or_else(PoisonError::into_inner), &ended)
+            {
+                metrics.end_of(&logged.folder.display().to_string());
+            }
             let mut account = entering.lock().unwrap_or_else(PoisonError::into_inner);
             say(account.enter(peer, ended));
         },

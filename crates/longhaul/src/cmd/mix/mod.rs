@@ -1,5 +1,6 @@
 //! `longhaul mix`.
 
+pub(crate) mod live;
 pub(crate) mod text;
 
 use std::io::IsTerminal;
@@ -16,6 +17,10 @@ use longhaul_wire::probe::Cookie;
 use serde::Serialize;
 
 use crate::args::quantity::{count, seconds};
+use crate::cmd::mix::live::Live;
+use crate::output::live::{Lines, Show};
+use crate::output::overwrite::Overwrite;
+use crate::output::prometheus::PrometheusArgs;
 use crate::output::{Envelope, Failure, Outcome, exit_code, plain, print_result};
 
 /// Frames a second without --pps or --rate: visible, and harmless to a network.
@@ -83,13 +88,20 @@ pub(crate) struct Args {
     cpu: Vec<usize>,
     /// Send even if the default route uses the interface
     #[arg(long)]
-    force: bool,
+    on_default_route: bool,
     /// Report every TIME (0: never) [default: 1s on a terminal]
     #[arg(short, long, value_name = "TIME", value_parser = crate::args::interval::interval)]
     interval: Option<Nanos>,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
+    /// Print JSON lines: one per interval, then the result
+    #[arg(long, conflicts_with = "json")]
+    json_stream: bool,
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 /// What was asked, as the result has it.
@@ -181,12 +193,15 @@ pub(crate) fn run(args: Args) -> Outcome {
         Some(bytes) => spec.with_size(bytes).map_err(Failure::usage)?,
         None => spec,
     };
+    let metrics = args.prometheus.open(args.overwrite)?;
+    // Silent where nobody looks.
+    let reports = args.interval.is_some() || args.json_stream || std::io::stderr().is_terminal();
     let interval = match args.interval {
         Some(Nanos::ZERO) => None,
         Some(interval) if interval < LEAST_INTERVAL => {
             return Err(Failure::usage(format!("--interval {interval}: 0, or {LEAST_INTERVAL} or more")));
         }
-        None => std::io::stderr().is_terminal().then_some(DEFAULT_INTERVAL),
+        None => (reports || metrics.is_some()).then_some(DEFAULT_INTERVAL),
         interval => interval,
     };
     let asked = match &*args.engine {
@@ -237,9 +252,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let mixer = Mixer::open(link.index, plan, asked, &args.cpu).map_err(not_sent)?;
     eprintln!("{}", plain(&text::heading(&spec.name, &link.name, mixer.engine(), &amount, seed)));
-    let mut live = text::Live::default();
+    let show = if args.json_stream { Show::Objects } else { Show::LinesBeside };
+    let mut live = Live::new(Lines::with_metrics(if reports { show } else { Show::Nothing }, metrics));
     let sent = mixer
-        .run(&amount, Some(stop), interval, |progress| eprintln!("{}", live.line(progress)))
+        .run(&amount, Some(stop), interval, |progress| live.take(progress))
         .map_err(|error| Failure::new("not_sent", format!("sending through {}: {error}", link.name)))?;
 
     let interrupted = stop.requested().is_some();
@@ -263,7 +279,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let caveats = sent.caveats(&amount);
     let envelope = Envelope::new("longhaul.mix/1", started_at, parameters, Reported { interrupted, sent }, caveats);
-    print_result(&envelope, args.json, |result| text::report(&result.sent));
+    print_result(&envelope, args.json || args.json_stream, |result| text::report(&result.sent));
     Ok(match stop.requested() {
         Some(signal @ (StopSignal::Interrupt | StopSignal::Terminate | StopSignal::HangUp)) => {
             ExitCode::from(exit_code(signal))
@@ -284,12 +300,12 @@ fn usable(netlink: &mut Netlink, args: &Args) -> Result<Link, Failure> {
     let link = netlink.link_by_name(name).map_err(|error| Failure::new("no_interface", error))?;
     let holds =
         holds_default_route(name).map_err(|error| Failure::new("routes", format!("/proc/net/route: {error}")))?;
-    if holds && !args.force {
+    if holds && !args.on_default_route {
         return Err(Failure::new(
             "default_route",
             format!("the default route uses {name}: the mix would go into this machine's own network"),
         )
-        .remedy("name an interface of a test network, or use --force"));
+        .remedy("name an interface of a test network, or use --on-default-route"));
     }
     if !link.up || !link.carrier {
         let why = if link.up { "has no carrier" } else { "is down" };

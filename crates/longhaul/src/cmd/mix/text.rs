@@ -1,6 +1,6 @@
 //! A mix as people read it.
 
-use longhaul_mix::{EngineKind, MixAmount, MixProgress, MixResult};
+use longhaul_mix::{EngineKind, MixAmount, MixResult};
 
 /// What is about to be sent.
 pub(crate) fn heading(mix: &str, link: &str, engine: EngineKind, amount: &MixAmount, seed: u64) -> String {
@@ -14,31 +14,6 @@ pub(crate) fn heading(mix: &str, link: &str, engine: EngineKind, amount: &MixAmo
 
 pub(crate) fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).join(":")
-}
-
-/// The lines of a running mix.
-#[derive(Debug, Default)]
-pub(crate) struct Live {
-    elapsed_ns: u64,
-    packets: u64,
-    bytes: u64,
-}
-
-impl Live {
-    /// What was sent since the last line.
-    pub(crate) fn line(&mut self, now: &MixProgress) -> String {
-        let seconds = now.elapsed_ns.saturating_sub(self.elapsed_ns).max(1) as f64 / 1e9;
-        let (packets, bytes) = (now.sent_packets - self.packets, now.sent_bytes - self.bytes);
-        (self.elapsed_ns, self.packets, self.bytes) = (now.elapsed_ns, now.sent_packets, now.sent_bytes);
-        let refused =
-            if now.refused_packets > 0 { format!(", {} refused so far", now.refused_packets) } else { String::new() };
-        format!(
-            "{:>7.1} s {:>10.0} frames/s {:>9.1} Mb/s{refused}",
-            now.elapsed_ns as f64 / 1e9,
-            packets as f64 / seconds,
-            bytes as f64 * 8.0 / seconds / 1e6
-        )
-    }
 }
 
 /// What was sent.

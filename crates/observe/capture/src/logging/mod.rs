@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use longhaul_captures::log_link::LinkProgress;
 use longhaul_channel::Key;
 use longhaul_kernel::signals::Stop;
 use longhaul_session::SessionError;
@@ -81,8 +82,8 @@ impl LogHost {
         self.listener.local_addr()
     }
 
-    /// Receives captures until `stop`, or one capture if `once`. Calls `begun` with the folder of each capture, and `ended` with the
-    /// outcome of each connection.
+    /// Receives captures until `stop`, or one capture if `once`. Calls `begun` with the folder of each capture, `progressed` every half second
+    /// with what came of it so far, and `ended` with the outcome of each connection.
     ///
     /// # Errors
     /// The kernel refuses to wait for connections.
@@ -91,12 +92,15 @@ impl LogHost {
         stop: Stop,
         once: bool,
         begun: impl Fn(SocketAddr, &Path) + Send + Sync + 'static,
+        progressed: impl Fn(SocketAddr, &Path, &LinkProgress) + Send + Sync + 'static,
         ended: impl Fn(SocketAddr, Result<Logged, SessionError>) + Send + Sync + 'static,
     ) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let until = Until { stop: Some(stop), once, goodbye: GOODBYE };
         listen(&self.listener, &self.seats, until, move |stream, peer, seat| {
-            let result = session::serve(stream, peer, seat, &shared, |folder| begun(peer, folder));
+            let (begun, progressed) =
+                (|folder: &Path| begun(peer, folder), |folder: &Path, so_far: &_| progressed(peer, folder, so_far));
+            let result = session::serve(stream, peer, seat, &shared, begun, progressed);
             // A refused connection is not a capture.
             let was_capture = result.is_ok();
             // Who leaves without a word was not refused: it tried an address.

@@ -93,6 +93,7 @@ pub(super) fn serve(
     seat: &Seat<ControlEvent>,
     shared: &Arc<Shared>,
     begun: impl FnOnce(&Path),
+    progressed: impl Fn(&Path, &LinkProgress),
 ) -> Result<Logged, SessionError> {
     // The place is given back after everything is closed.
     let Opened { control, meta, folder, keys, number, socket, recording, place: _place } = open(stream, seat, shared)?;
@@ -121,7 +122,7 @@ pub(super) fn serve(
         arrived: now,
         finished: None,
     };
-    session.run(seat)
+    session.run(seat, progressed)
 }
 
 struct Session {
@@ -154,7 +155,11 @@ struct Session {
 
 impl Session {
     /// Receives datagrams until the capture ends.
-    fn run(mut self, seat: &Seat<ControlEvent>) -> Result<Logged, SessionError> {
+    fn run(
+        mut self,
+        seat: &Seat<ControlEvent>,
+        progressed: impl Fn(&Path, &LinkProgress),
+    ) -> Result<Logged, SessionError> {
         let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
         let (mut flush, mut progress) = (self.began, self.began);
         // Since when it is ending, and how.
@@ -186,8 +191,9 @@ impl Session {
             }
             if now >= progress && ending.is_none() {
                 progress = now + PROGRESS_EVERY;
-                let message = LinkMessage::Progress(self.progress());
-                let said = say(&mut self.control, &message);
+                let so_far = self.progress();
+                progressed(self.folder.path(), &so_far);
+                let said = say(&mut self.control, &LinkMessage::Progress(so_far));
                 ending = said.err().map(|error| (now, LoggedEnd::Vanished(error.message)));
             }
             let quiet_since = |from: Nanos| now.saturating_sub(self.arrived.max(from));

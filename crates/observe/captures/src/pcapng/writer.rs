@@ -74,6 +74,14 @@ impl<W: Write> Writer<W> {
         self.end()
     }
 
+    /// Flushes what is written to.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+
     /// What was written to, unflushed.
     pub fn into_inner(self) -> W {
         self.stream
