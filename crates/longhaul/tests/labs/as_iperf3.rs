@@ -195,6 +195,28 @@ fn intervals_have_a_header_and_the_place_of_losses() {
         longhaul_testing::skipped!("drop events take root");
         return;
     }
+    // Each host drops some of the data: the lines of both say so while the test runs, and their sum is the result's.
+    for (host, hook) in [("client", "output"), ("server", "input")] {
+        let rules = format!(
+            "table inet lossy {{ chain some {{ type filter hook {hook} priority 0; meta length > 1000 numgen inc mod 31 == 0 drop; }}; }}"
+        );
+        assert!(on(&lab, host, &["nft", &rules]).status().unwrap().success());
+    }
+    let command = [LONGHAUL, "tcp", "server", "-t", "2s", "-b", "20M", "-i", "500ms", "-C", "cubic", "--json-stream"];
+    let said = text(&on(&lab, "client", &command).output().unwrap().stdout);
+    let objects: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (result, intervals) = objects.split_last().unwrap();
+    assert_valid(&intervals[0], "longhaul.tcp.interval/1");
+    for place in ["snd_txloss", "rcv_rxloss"] {
+        let dropped: u64 = intervals.iter().filter_map(|one| one["dropped_packets"][place].as_u64()).sum();
+        let reasons = result["result"]["loss_reasons"].as_array().unwrap();
+        let packets = |reason: &&Value| reason["location"] == place;
+        let all: u64 = reasons.iter().filter(packets).map(|reason| reason["packets"].as_u64().unwrap()).sum();
+        assert!(dropped > 0 && dropped <= all, "{place}: {dropped} of {all} {result:#}");
+    }
+    for host in ["client", "server"] {
+        assert!(on(&lab, host, &["nft", "delete table inet lossy"]).status().unwrap().success());
+    }
     // The socket's buffer is too small for this: both places are told while the test runs, and the file is there for Prometheus.
     let metrics = folder.file("longhaul.prom");
     let script = format!(

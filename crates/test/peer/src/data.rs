@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 
 use longhaul_kernel::udp::BufferGrant;
 use longhaul_result::Caveat;
-use longhaul_session::{DataPlan, EndReport, PacketsByLocation, Progress, SessionError};
+use longhaul_session::{DataPlan, DroppedData, EndReport, PacketsByLocation, Progress, SessionError};
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::{Collect, SocketBuffer, StreamSent};
 use longhaul_units::Nanos;
@@ -100,6 +100,8 @@ pub struct SenderNow {
     pub cwnd_bytes: u64,
     /// Mean smoothed round-trip time of the flows.
     pub rtt_ns: u64,
+    /// Packets with data that this end dropped since the start.
+    pub dropped_data: DroppedData,
 }
 
 /// Which end of a test this is.

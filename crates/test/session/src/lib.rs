@@ -45,7 +45,7 @@ pub use kind::{Cut, EndReport, TestEnd, TestKind, TestParameters};
 pub use limits::Caps;
 pub use message::{Accept, Hello, Message, Progress, Refusal, SessionError};
 pub use output::{DataPlan, Output};
-pub use progress::PacketsByLocation;
+pub use progress::{DroppedData, PacketsByLocation};
 pub use randomness::Randomness;
 pub use server::{ServerConfig, ServerSession};
 pub use transfer::DataEvent;

@@ -24,4 +24,18 @@ pub struct Progress {
     /// Packets that this end's kernel dropped, as far as its drop events were read; zeros without such events.
     #[serde(default)]
     pub dropped_packets: PacketsByLocation,
+    /// The same of a TCP test.
+    #[serde(default)]
+    pub dropped_data: DroppedData,
+}
+
+/// Packets with data that an end of a TCP test dropped, by the locations of a result; zeros without drop events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DroppedData {
+    /// At the sender, between TCP and the wire.
+    pub snd_txloss: u64,
+    /// At the receiver, before its TCP.
+    pub rcv_rxloss: u64,
+    /// In the receiver's TCP, for lack of memory.
+    pub tcp_pruning: u64,
 }

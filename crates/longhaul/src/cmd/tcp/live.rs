@@ -1,5 +1,7 @@
 //! Reports while a TCP test runs.
 
+use std::collections::BTreeMap;
+
 use longhaul_peer::client::{Live as Progressed, SenderNow};
 use longhaul_session::Progress;
 use longhaul_units::{BitRate, Bytes, Nanos};
@@ -28,6 +30,9 @@ pub(crate) struct Interval {
     payload_bytes: u64,
     /// Payload bits that the receivers read, per second of the interval.
     goodput_bps: u64,
+    /// Packets with data that either host dropped in the interval, by location, as far as drop events tell so soon; what else was
+    /// retransmitted was lost in the network, or the result says where.
+    dropped_packets: BTreeMap<&'static str, u64>,
     /// The flows that this end sends, at the end of the interval; `None` if the other end sends.
     sender: Option<SenderInterval>,
 }
@@ -57,6 +62,7 @@ impl Interval {
             end_ns: now.elapsed_ns,
             payload_bytes,
             goodput_bps: BitRate::of(payload_bytes, span).0,
+            dropped_packets: dropped(before, sender, now, live.sender.as_ref()),
             sender: live.sender.map(|now| SenderInterval {
                 retransmits: now.retransmits.saturating_sub(sender.retransmits),
                 cwnd_bytes: now.cwnd_bytes,
@@ -65,7 +71,7 @@ impl Interval {
         }
     }
 
-    /// Fits a line of 80 characters.
+    /// Fits a line of 80 characters, where no location is known.
     fn line(&self) -> String {
         let seconds = self.end_ns as f64 / 1e9;
         let mut line = format!("{:<8}{seconds:>7.1} s {:>12}/s", self.direction, rate(BitRate(self.goodput_bps)));
@@ -73,14 +79,37 @@ impl Interval {
             let (cwnd, rtt) = (Bytes(now.cwnd_bytes).rounded(), short(now.rtt_ns));
             line += &format!(" {:>11}   {cwnd:>8}  {rtt:>7}", now.retransmits);
         }
+        let places: Vec<String> =
+            self.dropped_packets.iter().map(|(place, packets)| format!("{place} {packets}")).collect();
+        if !places.is_empty() {
+            line += &format!("  {}", places.join(", "));
+        }
         line
     }
 }
 
+/// What both ends dropped since `before`.
+fn dropped(
+    before: &Progress,
+    sender_before: &SenderNow,
+    now: &Progress,
+    sender: Option<&SenderNow>,
+) -> BTreeMap<&'static str, u64> {
+    let sent =
+        sender.map_or(0, |now| now.dropped_data.snd_txloss.saturating_sub(sender_before.dropped_data.snd_txloss));
+    let (was, is) = (&before.dropped_data, &now.dropped_data);
+    let all = [
+        ("snd_txloss", sent),
+        ("rcv_rxloss", is.rcv_rxloss.saturating_sub(was.rcv_rxloss)),
+        ("tcp_pruning", is.tcp_pruning.saturating_sub(was.tcp_pruning)),
+    ];
+    all.into_iter().filter(|(_, packets)| *packets > 0).collect()
+}
+
 /// The columns of [`Interval::line`].
 /// Those that this end knows if the other one sends.
-const HEADER_OF_RECEIVER: &str = "              end        goodput";
-const HEADER: &str = "              end        goodput retransmits       cwnd      rtt";
+const HEADER_OF_RECEIVER: &str = "              end        goodput  dropped where";
+const HEADER: &str = "              end        goodput retransmits       cwnd      rtt  dropped where";
 
 /// Reports what arrives in each interval.
 #[derive(Debug, Default)]
@@ -117,7 +146,7 @@ mod tests {
     fn a_line_has_what_changed() {
         let before = Progress { elapsed_ns: 1_000_000_000, payload_bytes: 1_000_000, ..Progress::default() };
         let progress = Progress { elapsed_ns: 2_000_000_000, payload_bytes: 3_000_000, ..Progress::default() };
-        let sender = SenderNow { retransmits: 12, cwnd_bytes: 26 << 20, rtt_ns: 74_600_000 };
+        let sender = SenderNow { retransmits: 12, cwnd_bytes: 26 << 20, rtt_ns: 74_600_000, ..SenderNow::default() };
         let live =
             Progressed { own: false, progress, sender: Some(sender), dropped_of_sent: PacketsByLocation::default() };
         let interval = Interval::between(&live, &before, &SenderNow { retransmits: 5, ..sender });

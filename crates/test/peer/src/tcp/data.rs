@@ -288,12 +288,14 @@ impl Data for TcpData {
         Progress {
             elapsed_ns: first.map_or(0, |first| monotonic().0.saturating_sub(first)),
             payload_bytes: receiving().map(|flow| flow.counts.bytes()).sum(),
+            dropped_data: self.drops.so_far(self.place.is_server(), false),
             ..Progress::default()
         }
     }
 
     fn sender_now(&self) -> Option<SenderNow> {
-        self.plan.sends.then(|| self.sampler.now())
+        let dropped_data = || self.drops.so_far(self.place.is_server(), true);
+        self.plan.sends.then(|| SenderNow { dropped_data: dropped_data(), ..self.sampler.now() })
     }
 
     fn report(mut self: Box<Self>) -> EndReport {

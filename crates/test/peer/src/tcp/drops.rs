@@ -1,12 +1,13 @@
 //! What this end dropped, and what it retransmitted: by the kernel's events where it has them, else by counters.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use longhaul_bpf::symbols::Symbols;
 use longhaul_bpf::tcp_loss::{TcpDropSum, TcpLoss, tcp_place};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_result::{Caveat, Location, LocationMethod, TcpLocation};
-use longhaul_session::{DataPlan, SessionError};
+use longhaul_session::{DataPlan, DroppedData, SessionError};
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_tcp::{Retransmitted, Segment, TcpDrop, TcpEndReport, TcpParameters};
 use longhaul_terms::Collect;
@@ -24,6 +25,8 @@ pub(super) struct Drops {
     /// The connections that are followed, by their number there.
     followed: Vec<TcpStreamId>,
     namespace: Option<u64>,
+    /// The kernel's functions.
+    symbols: OnceCell<Option<Symbols>>,
 }
 
 /// Counters of what TCP itself dropped for lack of memory, in `TcpExt`. They count packets.
@@ -48,7 +51,7 @@ impl Drops {
             Collect::Counters | Collect::Off => None,
         };
         let namespace = NetNamespace::current().and_then(|own| own.inode()).ok();
-        Ok(Self { before, events, followed: Vec::new(), namespace })
+        Ok(Self { before, events, followed: Vec::new(), namespace, symbols: OnceCell::new() })
     }
 
     /// Another connection.
@@ -61,6 +64,35 @@ impl Drops {
             Ok(()) => self.followed.push(flow.id),
             Err(_) => self.events = None,
         }
+    }
+
+    /// Packets with data that this end dropped so far: of those that it `sent`, or of those that were sent to it.
+    pub(super) fn so_far(&self, server: bool, sent: bool) -> DroppedData {
+        let mut sum = DroppedData::default();
+        let drops = self.events.as_ref().and_then(|events| events.drops().ok()).unwrap_or_default();
+        for drop in drops.iter().filter(|drop| drop.from_here == sent && !self.is_foreign(drop)) {
+            let known = self.followed.get(drop.connection as usize);
+            if known.is_none_or(|id| (id.backward == server) != sent) {
+                continue;
+            }
+            match self.place(drop).map(|(location, _)| location) {
+                Some(TcpLocation::Transmit) => sum.snd_txloss += drop.packets,
+                Some(TcpLocation::Receive) => sum.rcv_rxloss += drop.packets,
+                Some(TcpLocation::Pruned) => sum.tcp_pruning += drop.packets,
+                None => {}
+            }
+        }
+        sum
+    }
+
+    /// Where a packet was dropped, and why in words; `None` where the drop is no loss.
+    fn place(&self, drop: &TcpDropSum) -> Option<(TcpLocation, String)> {
+        // Read once, and only where something was dropped.
+        let symbols = self.symbols.get_or_init(|| Symbols::read().ok());
+        let symbol = symbols.as_ref().and_then(|symbols| symbols.name(drop.location)).unwrap_or("");
+        let reason = self.events.as_ref()?.reason_names().name(drop.reason);
+        let location = tcp_place(&reason, symbol, drop.from_here)?;
+        Some((location, if symbol.is_empty() { reason.to_string() } else { format!("{reason} @ {symbol}") }))
     }
 
     /// Adds what was seen to the report.
@@ -86,16 +118,12 @@ impl Drops {
         report.method = LocationMethod::Bpf;
         let drops = events.drops();
         report.complete = drops.is_ok() && events.missed_drops().is_ok_and(|missed| missed == 0);
-        let symbols = Symbols::read().ok();
         let mut sums: BTreeMap<(bool, Segment, TcpLocation, String), (u64, u64)> = BTreeMap::new();
         for drop in drops.unwrap_or_default().iter().filter(|drop| !self.is_foreign(drop)) {
             let Some(id) = self.followed.get(drop.connection as usize) else { continue };
-            let symbol = symbols.as_ref().and_then(|symbols| symbols.name(drop.location)).unwrap_or("");
-            let reason = events.reason_names().name(drop.reason);
-            let Some(location) = tcp_place(&reason, symbol, drop.from_here) else { continue };
+            let Some((location, why)) = self.place(drop) else { continue };
             let sends = id.backward == server;
             let segment = if drop.from_here == sends { Segment::Data } else { Segment::Ack };
-            let why = if symbol.is_empty() { reason.to_string() } else { format!("{reason} @ {symbol}") };
             let (packets, bytes) = sums.entry((id.backward, segment, location, why)).or_default();
             *packets += drop.packets;
             *bytes += drop.bytes;
