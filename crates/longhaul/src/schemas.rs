@@ -83,7 +83,7 @@ fn schemas() -> BTreeMap<String, String> {
         result::<Envelope<compare::udp::Parameters, UdpAccounts>>("compare.udp"),
         schema::<watch::live::WatchInterval<'_>>("longhaul.watch.interval/1", interval_of("watch")),
         schema::<watch::udp::UdpWatchInterval<'_>>("longhaul.watch.udp.interval/1", interval_of("watch --udp")),
-        schema::<capture::Interval>("longhaul.capture.interval/1", interval_of("capture")),
+        schema::<capture::live::Interval>("longhaul.capture.interval/1", interval_of("capture")),
         schema::<mix::live::Interval>("longhaul.mix.interval/1", interval_of("mix")),
         result::<Envelope<capture::Parameters<'_>, CaptureResult>>("capture"),
         result::<Envelope<log::Parameters, LogResult>>("log"),

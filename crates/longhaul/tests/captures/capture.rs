@@ -574,7 +574,8 @@ fn packets_go_to_stdout_as_they_come() {
     let Some(host) = Host::new("stdout") else { return };
     host.sockets();
     let metrics = host.path("capture.prom");
-    let words = ["capture", "lo", "-s", "60", "-w", "-", "-i", "100ms", "--prometheus", &metrics];
+    let words = ["capture", "lo", "-s", "60", "-w", "-", "-t", "20s", "-i", "100ms", "--prometheus", &metrics];
+    let began = Instant::now();
     let mut capture = host.start(Command::new(LONGHAUL).args(words));
     let mut stdout = capture.0.stdout.take().unwrap();
     let mut section = [0; 4];
@@ -584,6 +585,7 @@ fn packets_go_to_stdout_as_they_come() {
     // A snippet of 60 bytes makes a block of 88 or more: they come while the capture runs.
     let mut came = [0; 3 * 88];
     stdout.read_exact(&mut came).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(10), "they came at the end");
     sleep(Duration::from_millis(300));
     let shown = fs::read_to_string(&metrics).unwrap();
     assert!(shown.contains("longhaul_capture_packets{") && shown.contains("l2_rate_bits_per_second"), "{shown}");
@@ -591,6 +593,7 @@ fn packets_go_to_stdout_as_they_come() {
     drop(stdout);
     host.send(5);
     assert!(capture.0.wait().unwrap().success());
+    assert!(began.elapsed() < Duration::from_secs(15), "it went on without a reader");
     let left: Vec<_> = fs::read_dir(&host.folder).unwrap().collect();
     assert!(left.is_empty(), "neither a spool nor metrics: {left:?}");
 }
